@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define GP_RECORDER_SECOND 1000000000ull
+#define GP_RECORDER_FIRST  20000000ull /* the first interval; they grow to a second */
 /* How often an idle process is sampled and all devices' numbers are written: a process that is
  * killed later has at least these. */
 #define GP_RECORDER_IDLE (10 * GP_RECORDER_SECOND)
@@ -36,6 +37,7 @@ struct gp_recorder {
     struct gp_ringread *ring;
     struct gp_modules modules;
     uint64_t begin_ns, begin_unix_ns;
+    uint64_t started_ns;
     uint64_t second_ns, idle_ns; /* times of the next writes */
     uint64_t events_then;        /* delivered by the ring at the last write */
     uint64_t lost_then;          /* header.lost[GP_LOST_RING] at the start */
@@ -457,12 +459,20 @@ static int recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum
 
 /* ---- the work ---------------------------------------------------------------------------------------------------- */
 
+/* A second, and less in the first two: then a process that is killed soon after its start has left the
+ * names and numbers of its call sites too. */
+static uint64_t recorder_interval(const struct gp_recorder *r, uint64_t now)
+{
+    uint64_t half = (now - r->started_ns) / 2;
+    return half < GP_RECORDER_FIRST ? GP_RECORDER_FIRST : half < GP_RECORDER_SECOND ? half : GP_RECORDER_SECOND;
+}
+
 static void recorder_second(struct gp_recorder *r, uint64_t now, bool last)
 {
     struct gp_ringread_stats ring;
     gp_ringread_stats(r->ring, &ring);
     bool idle = ring.delivered == r->events_then, long_idle = now >= r->idle_ns;
-    r->second_ns = now + GP_RECORDER_SECOND;
+    r->second_ns = now + recorder_interval(r, now);
     if (idle && !long_idle && !last && !r->setup.measure)
         return;
     if (r->setup.refresh)
@@ -582,7 +592,7 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     r->begin_ns = setup->from_start ? setup->header.start_ns : now;
     r->begin_unix_ns = (uint64_t)wall.tv_sec * GP_RECORDER_SECOND + (uint64_t)wall.tv_nsec -
                        (now - (now > r->begin_ns ? r->begin_ns : now));
-    r->second_ns = now;
+    r->second_ns = r->started_ns = now;
     r->idle_ns = now + GP_RECORDER_IDLE;
     /* The first second is never treated as idle: memory that was live before has sites, and the
      * code that they name can be unloaded soon. */

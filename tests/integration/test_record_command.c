@@ -256,3 +256,25 @@ Test(record_command, run_says_what_was_recorded, .init = work_begin, .fini = wor
     cr_assert(strstr(result.err, "nothing was recorded"), "%s", result.err);
     spawn_result_free(&result);
 }
+
+/* A process that ends without its exit handlers within a second: what it did before is in the file, with the names and
+ * numbers of its call sites. */
+Test(record_command, a_short_process_that_is_killed_leaves_its_call_sites, .init = work_begin, .fini = work_end)
+{
+    char command[512];
+    snprintf(command, sizeof(command),
+             "(printf 'a 0 1048576\\na 0 4096\\n'; until [ \"$(grep -c '^[0-9]' %s.out)\" = 3 ]; do sleep 0.02; done; "
+             "sleep 0.25; echo _) | %s run --sim --stacks=native --record=%s -- %s >%s.out 2>&1",
+             file, path_command(), file, path_program("agent_walk"), file);
+    cr_assert_eq(system(command), 0);
+    struct gp_recording *r = NULL;
+    char why[256] = "";
+    cr_assert_eq(gp_recording_open(&r, file, why, sizeof(why), NULL, NULL), 0, "%s", why);
+    int64_t bytes = 0;
+    for (uint32_t i = 1; i < r->site_count; i++)
+        bytes += r->sites[i].frame_count ? r->sites[i].allocated_bytes : 0;
+    cr_assert_eq(linear_bytes(r), 1048576 + 4096);
+    cr_assert_eq(bytes, 1048576 + 4096);
+    cr_assert(r->module_count > 0 && r->device_count > 0);
+    gp_recording_free(r);
+}
