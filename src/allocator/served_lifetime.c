@@ -34,24 +34,13 @@ struct gp_served_context *gp_served_add(void *ctx, int device, bool primary)
     return served;
 }
 
-/* A live block dies with its context.  Runs under the cache's lock, which the ring and the sites never wait for. */
-static bool served_lost(void *arg, const struct gp_cache_block *block)
-{
-    const struct gp_grant grant = {block->address, block->bytes, block->requested_bytes, block->stream, block->tag, 0};
-    if (block->state == GP_CACHE_LIVE)
-        gp_served_event_free(arg, &grant, 0);
-    return true;
-}
-
 void gp_served_remove(struct gp_served_context *served)
 {
     struct gp_cache *cache = gp_served_cache(served);
     __atomic_store_n(&served->x_state, GP_SERVED_DYING, __ATOMIC_RELEASE);
     gp_fence_forget(served);
-    if (cache) {
-        gp_cache_walk(cache, served, NULL, served_lost);
+    if (cache)
         gp_cache_forget(cache);
-    }
     gp_mark_forget(served);
     gp_backend_clear(served);
     gp_served_release(served);
@@ -59,6 +48,7 @@ void gp_served_remove(struct gp_served_context *served)
 
 /* ---- the cache of a context -------------------------------------------------------------------------------------- */
 
+/* May run under the cache's lock, which the ring and the sites never wait for. */
 static void served_listen(void *listener, const struct gp_cache_event *event)
 {
     static const uint8_t types[] = {
@@ -67,6 +57,7 @@ static void served_listen(void *listener, const struct gp_cache_event *event)
         [GP_CACHE_SEGMENT_MAP] = GP_EVENT_SEGMENT_MAP,
         [GP_CACHE_SEGMENT_UNMAP] = GP_EVENT_SEGMENT_UNMAP,
         [GP_CACHE_OOM] = GP_EVENT_OOM,
+        [GP_CACHE_LOST] = GP_EVENT_FREE, /* a live block dies with its context */
     };
     const struct gp_served_context *served = listener;
     if (event->type == GP_CACHE_RETRY)
@@ -81,9 +72,11 @@ static void served_listen(void *listener, const struct gp_cache_event *event)
     if (event->type < GP_COUNT(types) && types[event->type] && event->type != GP_CACHE_OOM)
         gp_feed_cache_event(&(struct gp_feed_event){.type = types[event->type],
                                                     .device = served->device,
+                                                    .site = (uint32_t)event->tag,
                                                     .address = event->address,
                                                     .bytes = event->bytes,
-                                                    .stream = event->stream,
+                                                    .requested_bytes = event->requested_bytes,
+                                                    .stream = event->type == GP_CACHE_LOST ? 0 : event->stream,
                                                     .time_ns = event->time_ns});
 }
 

@@ -70,13 +70,31 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
 static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
 {
     if (gp_block_state(block) == GP_BLOCK_TAKEN) {
-        gp_gauges_end(cache, 0, block);
+        uint64_t time_ns = gp_gauges_end(cache, 0, block);
+        const struct gp_cache_event lost = {GP_CACHE_LOST,
+                                            block->address,
+                                            block->bytes,
+                                            block->stream,
+                                            time_ns,
+                                            block->requested_bytes,
+                                            gp_block_tag_of(cache, block)};
+        if (cache->listen)
+            cache->listen(cache->listener, &lost);
     }
     if (gp_block_state(block) == GP_BLOCK_IDLE)
         gp_block_unidle(cache, block);
     if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
         gp_index_take(&block->segment->heap->unmapped, block);
     gp_uses_drop(cache, block);
+}
+
+static void cache_tell_end(struct gp_cache *cache, const struct gp_segment *segment, uint64_t time_ns)
+{
+    uint64_t stream = segment->heap->stream;
+    if (!segment->growable)
+        gp_cache_tell(cache, GP_CACHE_SEGMENT_FREE, segment->address, segment->bytes, stream, time_ns);
+    for (const struct gp_page *page = segment->pages; page; page = page->next)
+        gp_cache_tell(cache, GP_CACHE_SEGMENT_UNMAP, page->address, page->bytes, stream, time_ns);
 }
 
 /* Under grow. Drops the records of one segment. False: no segment is left. */
@@ -100,7 +118,8 @@ static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
     for (struct gp_block *block = segment->first; block; block = block->after)
         cache_end_block(cache, block);
     cache->reserved_bytes -= held;
-    gp_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
+    uint64_t time_ns = gp_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
+    cache_tell_end(cache, segment, time_ns);
     struct gp_segment dropped = *segment;
     gp_segment_drop(cache, segment);
     while (!call_backend && dropped.pages) {

@@ -80,8 +80,9 @@ struct gp_backend {
  * ----------------------------------------------------------------------------------------------
  * --------- */
 
-/* The listener is called without any lock of the cache, on the thread whose call caused the event.
- * Allocations and frees of blocks are not reported: the caller knows them already. */
+/* The listener is called on the thread whose call caused the event, without any lock of the cache
+ * except in gp_cache_forget and gp_cache_free: it must not call the cache. Allocations and frees of
+ * blocks are not reported: the caller knows them already. */
 enum gp_cache_event_type {
     GP_CACHE_SEGMENT_ALLOC, /* backend.allocate succeeded */
     GP_CACHE_SEGMENT_FREE,
@@ -90,11 +91,13 @@ enum gp_cache_event_type {
     GP_CACHE_RETRY,    /* all idle memory was released and the request was tried again (num_alloc_retries) */
     GP_CACHE_SYNC_ALL, /* waited for all streams (num_sync_all_streams) */
     GP_CACHE_OOM,      /* the request failed finally */
+    GP_CACHE_LOST,     /* a block that was live in gp_cache_forget or gp_cache_free */
 };
 struct gp_cache_event {
     enum gp_cache_event_type type;
     uint64_t address, bytes, stream;
-    uint64_t time_ns; /* of the change of the gauges; 0: no gauge changed, or the setup wants no times */
+    uint64_t time_ns;              /* of the change of the gauges; 0: no gauge changed, or the setup wants no times */
+    uint64_t requested_bytes, tag; /* of a lost block */
 };
 
 struct gp_cache_setup {

@@ -374,7 +374,7 @@ static inline uint64_t gp_cache_idle(struct gp_cache *cache)
 static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
                                  uint64_t bytes, uint64_t stream, uint64_t time_ns)
 {
-    const struct gp_cache_event event = {type, address, bytes, stream, time_ns};
+    const struct gp_cache_event event = {type, address, bytes, stream, time_ns, 0, 0};
     if (cache->listen)
         cache->listen(cache->listener, &event);
 }

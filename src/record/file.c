@@ -345,6 +345,55 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
     return 0;
 }
 
+/* The bytes of the block at `at`; 0: there is no sound one. */
+static uint64_t file_sound(struct gp_file *file, uint64_t at)
+{
+    struct gp_format_block block;
+    uint8_t *payload = file->packed;
+    if (pread(file->fd, &block, sizeof(block), (off_t)at) != (ssize_t)sizeof(block) ||
+        memcmp(block.mark, GP_FORMAT_MARK, sizeof(block.mark)) != 0 || block.stored_bytes > file->packed_room ||
+        pread(file->fd, payload, block.stored_bytes, (off_t)(at + sizeof(block))) != (ssize_t)block.stored_bytes)
+        return 0;
+    uint32_t crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), payload, block.stored_bytes);
+    return crc == block.crc ? sizeof(block) + block.stored_bytes : 0;
+}
+
+static int file_find_end(struct gp_file *file)
+{
+    struct gp_format_head head;
+    uint64_t at = sizeof(head), bytes;
+    if (pread(file->fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+        memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) != 0 || head.major != GP_FORMAT_MAJOR ||
+        head.minor != GP_FORMAT_MINOR || head.head_bytes != sizeof(head))
+        return -EPROTO;
+    for (; (bytes = file_sound(file, at)) != 0; at += bytes)
+        file->sequence++;
+    file->stats.bytes = at;
+    return ftruncate(file->fd, (off_t)at) != 0 || lseek(file->fd, (off_t)at, SEEK_SET) < 0 ? -errno : 0;
+}
+
+int gp_file_resume(struct gp_file **out, int fd)
+{
+    struct gp_file *file = file_arena();
+    int error = file && file->zstd ? 0 : -ENOMEM;
+    if (!error) {
+        file->fd = fd;
+        file->seekable = file->keeps = true;
+        file->places = GP_FILE_PLACES + 1; /* the places of the blocks so far are not known */
+        error = file_lock(fd);
+    }
+    if (!error)
+        error = file_find_end(file);
+    if (error) {
+        close(fd);
+        if (file)
+            munmap(file, file->arena_bytes);
+        return error;
+    }
+    *out = file;
+    return 0;
+}
+
 void gp_file_stats(const struct gp_file *file, struct gp_file_stats *out)
 {
     *out = file->stats;

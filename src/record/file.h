@@ -41,6 +41,11 @@ struct gp_file_who {
  * failure. */
 int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who);
 
+/* Continues the recording of a writer that was killed: removes what follows its last sound block, and
+ * takes over the descriptor, which can be read. The file gets no index. 0; -EPROTO: not a recording
+ * of this version; -errno. The descriptor is closed on failure. */
+int gp_file_resume(struct gp_file **out, int fd);
+
 /* Adds one event to the current block, and writes the block when it is full. type: EVENTS or
  * BASELINE; call gp_file_flush before changing it. */
 void gp_file_add(struct gp_file *file, const struct gp_wire_event *event, enum gp_format_type type);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define GP_RECORDER_SECOND 1000000000ull
+#define GP_RECORDER_FIRST  20000000ull /* the first interval; they grow to a second */
 /* How often an idle process is sampled and all devices' numbers are written: a process that is
  * killed later has at least these. */
 #define GP_RECORDER_IDLE (10 * GP_RECORDER_SECOND)
@@ -36,6 +37,7 @@ struct gp_recorder {
     struct gp_ringread *ring;
     struct gp_modules modules;
     uint64_t begin_ns, begin_unix_ns;
+    uint64_t started_ns;
     uint64_t second_ns, idle_ns; /* times of the next writes */
     uint64_t events_then;        /* delivered by the ring at the last write */
     uint64_t lost_then;          /* header.lost[GP_LOST_RING] at the start */
@@ -46,10 +48,11 @@ struct gp_recorder {
     uint32_t named_site;             /* highest site that an event named */
     uint32_t source, driver_version; /* as last written */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
+    uint64_t seen;                     /* events of the ring that the file had before (setup.in_file) */
     uint64_t left;                     /* events taken from the ring that were not written in time */
     uint64_t gpus;                     /* one bit for each GPU that an event named */
     char comm[64], command_line[4096]; /* as last seen: a process that has ended has none */
-    bool baseline, process_written;
+    bool baseline, process_written, began;
     bool lost_told;                        /* a block of counts has the reason of lost events */
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as last written */
     uint64_t modules_ns;                   /* time of the last read */
@@ -422,7 +425,7 @@ static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
         memset(r->device_flags, 0, sizeof(r->device_flags));
     pack = gp_file_pack(r->file);
     gp_pack_raw(pack, samples.start, gp_pack_bytes(&samples));
-    if (sampled)
+    if (sampled && !r->setup.in_file) /* else the numbers are from an earlier moment */
         gp_file_block(r->file, GP_BLOCK_SAMPLES, sampled, final);
 }
 
@@ -455,12 +458,15 @@ static void recorder_count(const struct gp_recorder *r, struct gp_block_counts *
     out->lost_error = file.lost_error;
     out->lost_ns = file.lost_ns;
     out->lost_after = file.lost_after;
-    out->delivered = file.events;
+    /* Of the events that the file had before, some are not in the ring any more. */
+    uint64_t gone = r->setup.file_events > r->seen ? r->setup.file_events - r->seen : 0;
+    uint64_t before = ring.before > gone ? ring.before - gone : 0;
+    out->delivered = file.events + r->setup.file_events;
     out->dropped[GP_DROP_RING] = r->lost[GP_LOST_RING] - r->lost_then;
-    out->dropped[GP_DROP_OVERWRITTEN] = ring.overwritten + (r->setup.from_start ? ring.before : 0);
+    out->dropped[GP_DROP_OVERWRITTEN] = ring.overwritten + (r->setup.from_start ? before : 0);
     out->dropped[GP_DROP_DAMAGED] = ring.damaged;
     out->dropped[GP_DROP_FILE] = file.given_up;
-    out->tried = ring.delivered;
+    out->tried = ring.delivered + gone;
     for (unsigned i = 0; i < GP_DROP_FILE; i++)
         out->tried += out->dropped[i];
     out->tried += ring.left;
@@ -500,23 +506,33 @@ static int recorder_counts(struct gp_recorder *r, enum gp_format_type type, enum
 
 /* ---- the work ---------------------------------------------------------------------------------------------------- */
 
+/* A second, and less in the first two: then a process that is killed soon after its start has left the
+ * names and numbers of its call sites too. */
+static uint64_t recorder_interval(const struct gp_recorder *r, uint64_t now)
+{
+    uint64_t half = (now - r->started_ns) / 2;
+    return half < GP_RECORDER_FIRST ? GP_RECORDER_FIRST : half < GP_RECORDER_SECOND ? half : GP_RECORDER_SECOND;
+}
+
 static void recorder_second(struct gp_recorder *r, uint64_t now, bool last)
 {
     struct gp_ringread_stats ring;
     gp_ringread_stats(r->ring, &ring);
     bool idle = ring.delivered == r->events_then, long_idle = now >= r->idle_ns;
-    r->second_ns = now + GP_RECORDER_SECOND;
+    r->second_ns = now + recorder_interval(r, now);
     if (idle && !long_idle && !last && !r->setup.measure)
         return;
     if (r->setup.refresh)
         r->setup.refresh(r->setup.arg);
     r->events_then = ring.delivered;
-    recorder_process(r);
+    if (!r->setup.in_file) /* else the process is gone, and the file has what it was */
+        recorder_process(r);
     recorder_sites(r);
-    recorder_threads(r);
+    if (!r->setup.in_file)
+        recorder_threads(r);
     recorder_oom(r);
     gp_file_flush(r->file, GP_BLOCK_EVENTS);
-    recorder_devices(r, long_idle || last, last);
+    recorder_devices(r, long_idle || last, last && !r->setup.in_file);
     if (long_idle)
         r->idle_ns = now + GP_RECORDER_IDLE;
     if (!last)
@@ -554,7 +570,10 @@ static ssize_t recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
             r->left += (uint64_t)(count - i);
             break;
         }
-        gp_file_add(r->file, &events[i], GP_BLOCK_EVENTS);
+        if (r->setup.in_file && r->setup.in_file(r->setup.arg, &events[i]))
+            r->seen++;
+        else
+            gp_file_add(r->file, &events[i], GP_BLOCK_EVENTS);
     }
     return count;
 }
@@ -566,6 +585,10 @@ ssize_t gp_recorder_poll(struct gp_recorder *r)
         gp_file_flush(r->file, GP_BLOCK_BASELINE);
     r->baseline = false;
     ssize_t count = recorder_take(r, now);
+    if (count > 0 && !r->began) { /* the intervals count from the first events on */
+        r->began = true;
+        r->started_ns = r->second_ns = now;
+    }
     if (now >= r->second_ns)
         recorder_second(r, now, false);
     return count;
@@ -625,7 +648,7 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     r->begin_ns = setup->from_start ? setup->header.start_ns : now;
     r->begin_unix_ns = (uint64_t)wall.tv_sec * GP_RECORDER_SECOND + (uint64_t)wall.tv_nsec -
                        (now - (now > r->begin_ns ? r->begin_ns : now));
-    r->second_ns = now;
+    r->second_ns = r->started_ns = now;
     r->idle_ns = now + GP_RECORDER_IDLE;
     /* The first second is never treated as idle: memory that was live before has sites, and the
      * code that they name can be unloaded soon. */
@@ -641,13 +664,14 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     if (error)
         close(fd);
     else
-        error = gp_file_new(&r->file, fd, &who);
+        error = setup->in_file ? gp_file_resume(&r->file, fd) : gp_file_new(&r->file, fd, &who);
     if (error) {
         recorder_free(r);
         return error;
     }
     gp_ringread_hurry(r->ring, setup->late, setup->arg);
-    recorder_process(r);
+    if (!setup->in_file)
+        recorder_process(r);
     *out = r;
     return 0;
 }

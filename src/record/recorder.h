@@ -23,6 +23,11 @@ struct gp_recorder_setup {
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
     struct gp_rank rank;
     bool from_start;              /* include the events that the ring still holds */
+    /* Ends the recording of a process that was killed, with what its recorder did not get to write:
+     * the descriptor is that recording's. in_file: the event is in the file already; file_events:
+     * how many are. from_start is set too. */
+    bool (*in_file)(void *arg, const struct gp_wire_event *event);
+    uint64_t file_events;
     gp_modules_open *open_module; /* NULL for our own process */
     /* Callbacks; each may be NULL. */
     void (*refresh)(void *arg); /* refreshes the published numbers */

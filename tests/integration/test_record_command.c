@@ -370,3 +370,54 @@ Test(record_command, a_file_that_cannot_be_begun_is_said_at_the_start, .init = w
     spawn_result_free(&result);
     umount(folder);
 }
+
+/* A process that ends without its exit handlers within a second: what it did before is in the file, with the names and
+ * numbers of its call sites. */
+Test(record_command, a_short_process_that_is_killed_leaves_its_call_sites, .init = work_begin, .fini = work_end)
+{
+    char command[512];
+    snprintf(command, sizeof(command),
+             "(printf 'a 0 1048576\\na 0 4096\\n'; until [ \"$(grep -c '^[0-9]' %s.out)\" = 3 ]; do sleep 0.02; done; "
+             "sleep 0.5; echo _) | %s run --sim --stacks=native --record=%s -- %s >%s.out 2>&1",
+             file, path_command(), file, path_program("agent_walk"), file);
+    cr_assert_eq(system(command), 0);
+    struct gp_recording *r = NULL;
+    char why[256] = "";
+    cr_assert_eq(gp_recording_open(&r, file, why, sizeof(why), NULL, NULL), 0, "%s", why);
+    int64_t bytes = 0;
+    for (uint32_t i = 1; i < r->site_count; i++)
+        bytes += r->sites[i].frame_count ? r->sites[i].allocated_bytes : 0;
+    cr_assert_eq(linear_bytes(r), 1048576 + 4096);
+    cr_assert_eq(bytes, 1048576 + 4096);
+    cr_assert(r->module_count > 0 && r->device_count > 0);
+    gp_recording_free(r);
+}
+
+/* However the program is ended, `run` adds what its recorder did not get to write. */
+static void killed_check(const char *kill)
+{
+    char command[1024];
+    snprintf(
+        command, sizeof(command),
+        "cd %s && mkfifo in && { %s run --sim --stacks=native --record=%s -- %s <in >out & run=$!; exec 3>in; "
+        "printf 'a 0 1048576\\na 0 4096\\nc 1000 512\\np\\n' >&3; "
+        "until [ \"$(grep -c '^[0-9]' out)\" = 5 ]; do sleep 0.01; done; program=$(tail -n 1 out); %s; wait $run; }",
+        folder, path_command(), file, path_program("agent_walk"), kill);
+    cr_assert_neq(system(command), 0);
+    struct gp_recording *r = record_open(file);
+    cr_expect_eq(r->event_count, 2003); /* with the start of the process */
+    cr_expect_eq(r->dropped, 0);
+    cr_expect_eq(linear_bytes(r), 1048576 + 4096);
+    cr_expect(r->site_count > 1 && r->sites[1].frame_count > 0);
+    gp_recording_free(r);
+}
+
+Test(record_command, a_signal_to_run_loses_nothing, .init = work_begin, .fini = work_end)
+{
+    killed_check("kill -TERM $run");
+}
+
+Test(record_command, a_killed_program_loses_nothing, .init = work_begin, .fini = work_end)
+{
+    killed_check("kill -KILL $program");
+}

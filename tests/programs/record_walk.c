@@ -55,7 +55,7 @@ static struct worker workers[THREADS];
 static struct thing *x_handed[ROOM]; /* blocks that any thread may take and free */
 static CUcontext contexts[DEVICES];
 static CUstream streams[DEVICES][STREAMS];
-static int device_count, want_pools;
+static int device_count, want_pools, is_alone;
 static unsigned moments;
 
 static uint64_t draw(struct worker *me)
@@ -248,13 +248,30 @@ static void step_hand(struct worker *me, struct thing *thing)
     free(theirs);
 }
 
+/* Memory that ends with its context. Not while other threads allocate: the driver may give them the
+ * memory before it returns to the cache, which only then learns that the memory is gone. */
+static void step_context(struct worker *me, unsigned device)
+{
+    CUcontext context = NULL;
+    CUdeviceptr block = 0;
+    unsigned i;
+
+    if (!is_alone || cuCtxCreate(&context, NULL, 0, (CUdevice)device) != 0)
+        return;
+    for (i = choose(me, 4); i > 0; i--) {
+        if (cuMemAlloc(&block, some_bytes(me)) == 0 && choose(me, 2))
+            cuMemFree(block);
+    }
+    cuCtxDestroy(context);
+}
+
 static void step_rare(struct worker *me)
 {
     CUdeviceptr huge = 0;
     unsigned device = choose(me, (unsigned)device_count);
 
     CHECK(cuCtxSetCurrent(contexts[device]));
-    switch (choose(me, 4)) {
+    switch (choose(me, 5)) {
     case 0:
         api_gpuprof_empty_cache((int)device);
         break;
@@ -264,6 +281,9 @@ static void step_rare(struct worker *me)
         break;
     case 2:
         cuMemFree(0x1234500); /* an error */
+        break;
+    case 3:
+        step_context(me, device);
         break;
     default:
         cuStreamSynchronize(streams[device][0]);
@@ -347,6 +367,7 @@ static void program_run(unsigned number, unsigned count)
         workers[i].random = (number + 1) * 0x9e3779b97f4a7c15ull + i * 0xbf58476d1ce4e5b9ull;
         workers[i].steps = 20 + choose(&workers[i], 40);
     }
+    is_alone = count == 1;
     if (count > 1) {
         CHECK(cuCtxSetCurrent(contexts[0]));
         threads_start(threads, count, thread_work);

@@ -109,6 +109,17 @@ void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 
 /* ---- recorded.c -------------------------------------------------------------------------------------------------- */
 
+/* record.c: reads a session's header and checks its layout, for a recorder.  A part with an impossible
+ * offset is treated as absent.  0 or -errno. */
+struct gp_peer;
+struct gp_wire_header;
+int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header);
+
+/* Ends the recording of a process that was killed: adds the events and call sites that are in its
+ * session and not in its file.  False: nothing was done, or the file could not be written. */
+struct gp_watched;
+bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_t *events, uint64_t *lost);
+
 /* One line for each watched process that recorded: how many events, to which file, how many were
  * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
 struct gp_watch;

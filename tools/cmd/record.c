@@ -98,9 +98,7 @@ static void record_measure(void *arg, const char *uuid, int64_t *used_bytes, int
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* Reads the header and checks its layout.  A part with an impossible offset is treated as
- * absent. */
-static int record_header(const struct gp_peer *session, struct gp_wire_header *header)
+int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header)
 {
     struct gp_peer again;
     char problem[GP_PROBLEM_BYTES];
@@ -220,7 +218,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
                                       .refresh = record_refresh,
                                       .arg = now};
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);
-    int rc = record_header(now->session, &setup.header);
+    int rc = gp_record_header(now->session, &setup.header);
     if (rc) {
         gp_error("record", "pid %d: its session is damaged", (int)pid);
         return GP_EXIT_FAILED;

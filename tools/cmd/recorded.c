@@ -103,17 +103,23 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
                 process->recording.error ? strerror(process->recording.error) : "");
         return;
     }
-    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", process->recording.events, recorded_short(path),
-            gp_size_text(size, bytes));
-    if (process->recording.lost)
-        fprintf(out, "%" PRIu64 " lost", process->recording.lost);
+    uint64_t events = process->recording.events, lost = process->recording.lost;
+    bool killed = process->recording.state == GP_RECORD_ON;
+    bool ended = killed && gp_recorded_end(path, watched, &events, &lost);
+    if (ended)
+        bytes = recorded_bytes(path, session->id);
+    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", events, recorded_short(path), gp_size_text(size, bytes));
+    if (lost)
+        fprintf(out, "%" PRIu64 " lost", lost);
     else
         fputs("none lost", out);
     if (process->recording.error == ETIMEDOUT)
         fputs(", and the end is missing: the disk was too slow for the second that an exit waits", out);
     else if (process->recording.error)
         fprintf(out, " because the file could not be written: %s", strerror(process->recording.error));
-    else if (process->recording.state == GP_RECORD_ON)
+    else if (ended)
+        fputs(", although the process did not end normally", out);
+    else if (killed)
         fputs(", except in the last second: the process did not end normally", out);
     recorded_next(out, recorded_short(path));
 }
