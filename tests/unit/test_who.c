@@ -299,6 +299,8 @@ Test(who, code_without_lines_has_offsets)
     f.file = "/home/me/src/work.c", f.short_file = f.file + 13, f.line = 3;
     cr_expect_eq(gp_frame_label(&f, label, sizeof(label)), 4);
     cr_expect_str_eq(label, "work (work.c:3)");
+    cr_expect_eq(gp_frame_label(&f, label, 15), 4);
+    cr_expect_str_eq(label, "work:3", "the function matters more than its file");
 }
 
 Test(who, paths_are_as_long_as_they_must_be)
