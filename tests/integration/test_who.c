@@ -98,6 +98,26 @@ Test(who, steps)
     expect_program("leak", "keep", "keep");
 }
 
+/* No percentage where nothing says when a step begins, but what was seen and what is missing. */
+Test(who, a_leak_without_steps)
+{
+    char file[96];
+    struct spawn_result result;
+    record(file, "--stacks=native", (const char *[]){path_program("who"), "drip", NULL}, 0);
+    json_t *top = analyse("leaks", file);
+    const json_t *first = json_array_get(json_object_get(top, "suspects"), 0);
+    cr_assert_str_eq(text(top, "step_source"), "time");
+    cr_expect_str_eq(text(first, "missing"), "steps");
+    cr_expect_geq(json_integer_value(json_object_get(first, "grew")) * 10,
+                  json_integer_value(json_object_get(first, "chances")) * 6);
+    json_decref(top);
+    spawn_command(&result, "leaks", file, NULL);
+    cr_expect(strstr(result.out, "stretches of time; steps are missing"), "%s", result.out);
+    cr_expect(!strstr(result.out, "confidence"), "%s", result.out);
+    spawn_result_free(&result);
+    unlink(file);
+}
+
 /* Three calls on one line are one row. */
 Test(who, one_line_compiled_three_times)
 {
@@ -141,6 +161,9 @@ Test(who, failed_request)
     cr_expect(strstr(text(top, "oom"), "asked by    greedy (who.c:"), "%s", text(top, "oom"));
     cr_expect(strstr(text(top, "oom"), "  holder (who.c:"), "%s", text(top, "oom"));
     json_decref(top);
+    spawn_command(&result, "report", file, NULL);
+    cr_expect(strstr(result.out, "1.000 TiB asked for by greedy (who.c:"), "%s", result.out);
+    spawn_result_free(&result);
     unlink(file);
     spawn_command(&result, "run", "--sim=memory=4GiB", "--stacks=native", "--", program[0], "oom", NULL);
     cr_expect(strstr(result.err, "asked by    greedy (who.c:"), "%s", result.err);

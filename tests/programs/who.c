@@ -9,6 +9,7 @@
  *      unrolled    holder's loop is two calls in the compiled code, and it is inlined twice
  *      threads     holder runs on four threads
  *      oom         holder asks for more than there is, after the others got theirs
+ *      drip        holder keeps a block after pauses of any length, so there are no steps
  *      leak        holder keeps a block in each of 40 steps
  */
 #include <cuda.h>
@@ -150,6 +151,16 @@ static void leak(void)
     }
 }
 
+static void drip(void)
+{
+    unsigned random = 1;
+    for (int i = 0; i < 120; i++) {
+        random = random * 1103515245 + 12345;
+        get_device((1 + i % 7) * MIB);
+        usleep(200 + (random >> 16) % 12000);
+    }
+}
+
 OUTLINE static void greedy(void)
 {
     get_device(1ul << 40);
@@ -172,6 +183,8 @@ int main(int argc, char **argv)
         unrolled();
     } else if (strcmp(what, "threads") == 0) {
         threads();
+    } else if (strcmp(what, "drip") == 0) {
+        drip();
     } else if (strcmp(what, "leak") == 0) {
         leak();
     } else {
