@@ -189,6 +189,7 @@ int main(int argc, char **argv)
         leak();
     } else {
         wrapped(get_device);
+        usleep(300000); /* `gpuprof run` must find the process while it is alive */
         greedy();
     }
     return finish();
