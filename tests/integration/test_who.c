@@ -131,6 +131,32 @@ Test(who, one_line_compiled_three_times)
     unlink(file);
 }
 
+/* The same in a live view. */
+Test(who, one_row_while_the_program_runs)
+{
+    const char *argv[] = {path_program("who"), "unrolled", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
+    struct spawn spawn;
+    struct spawn_result result;
+    char pid[16];
+    cr_assert_eq(
+        spawn_start(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true, .want_hold = true}),
+        0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
+    spawn_command(&result, "top", "--by", "site", "--json", "-p", pid, NULL);
+    json_t *top = json_loads(result.out, 0, NULL), *rows = json_object_get(top, "sites");
+    cr_assert_eq(json_array_size(rows), 1, "%s", result.out);
+    const json_t *row = json_array_get(rows, 0);
+    cr_expect_eq(json_integer_value(json_object_get(row, "sites")), 3);
+    cr_expect_eq(json_integer_value(json_object_get(row, "live_bytes")), 96ll << 20);
+    cr_expect_eq(json_integer_value(json_object_get(row, "calls")), 3);
+    cr_expect_eq(json_real_value(json_object_get(row, "share_of_peak")), 1);
+    json_decref(top);
+    spawn_result_free(&result);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+}
+
 Test(who, examples)
 {
     char path[3][512];
