@@ -223,7 +223,7 @@ struct gp_wire_oom {
     char conf[128];
     /* The groups with the most bytes, the largest first; `rest_*` sums the others. */
     uint32_t holder_count;
-    uint32_t pad_;
+    uint32_t site; /* call-site id of the failed request; 0 unknown */
     struct gp_wire_oom_holder holders[GP_OOM_HOLDERS];
     int64_t rest_bytes, rest_count;
 };

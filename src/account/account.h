@@ -134,7 +134,7 @@ uint32_t gp_event_site_of(const struct gp_record *record);
 
 /* oomfacts.c: keeps the facts of a failed request; tells it that a context is about to be
  * destroyed. */
-void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device);
+void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site);
 void gp_oom_context_gone(uint32_t ctx);
 
 /* A frame keeps the record that begin removed from the map, until the matching end. Its

@@ -147,14 +147,17 @@ static void failure_count(const char *api, uint32_t error)
 GP_COLD void gp_event_oom(const char *api, uint64_t requested_bytes, int device)
 {
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
+    /* The kind that was asked for is not known here; it only keeps rows of sites apart. */
+    uint32_t site = device < 0 ? 0 : gp_event_here(device, GP_KIND_LINEAR);
     if (account)
         __atomic_fetch_add(&account->x_ooms, 1, __ATOMIC_RELAXED);
     struct gp_wire_event event = {
         .type = GP_EVENT_OOM, .device = device < 0 ? 255 : (uint8_t)device, .error = GP_ERROR_OUT_OF_MEMORY};
     event.bytes = requested_bytes;
     event.requested_bytes = requested_bytes;
+    event.site = site;
     gp_event_write(&event);
-    gp_oom_capture(api, GP_ERROR_OUT_OF_MEMORY, requested_bytes, device);
+    gp_oom_capture(api, GP_ERROR_OUT_OF_MEMORY, requested_bytes, device, site);
 }
 
 void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)

@@ -91,7 +91,7 @@ static void oom_keep_holders(struct gp_wire_oom *report)
     memcpy(report->holders, last->holders, sizeof(report->holders));
 }
 
-GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device)
+GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site)
 {
     struct gp_wire_oom report = {
         .time_ns = gp_clock_ns(),
@@ -99,6 +99,7 @@ GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_byte
         .device = device < 0 || device >= (int)GP_WIRE_DEVICES ? -1 : device,
         .tid = gp_thread.tid,
         .asked_bytes = asked_bytes,
+        .site = site,
         .free_bytes = -1,
         .total_bytes = -1,
         .limit_bytes = -1,

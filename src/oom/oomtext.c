@@ -34,6 +34,8 @@ static void page_who(struct gp_oom_page *page, const struct gp_oom_facts *facts)
     const struct gp_wire_oom *oom = facts->oom;
     char line[256];
     int used = 0;
+    if (facts->place && *facts->place)
+        gp_oom_say(page, "asked by", "%s", facts->place);
     if (facts->pid)
         used += snprintf(line + used, sizeof(line) - (size_t)used, "PID %" PRIu32 " %.64s, ", facts->pid,
                          facts->comm ? facts->comm : "");

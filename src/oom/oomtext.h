@@ -19,6 +19,7 @@ struct gp_oom_facts {
     uint64_t start_ns;              /* of the session; 0: unknown */
     int64_t total_bytes;            /* of the device, as cuDeviceTotalMem has it; 0 or less: unknown */
     int64_t untracked_bytes;        /* this process's, beside its allocations: context and code; -1: unknown */
+    const char *place;              /* the call site of the failed request; NULL or "": not known */
     const char *const *where;       /* by holder: the call site that requested it; NULL: not known, as in the library */
 };
 

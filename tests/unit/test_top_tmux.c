@@ -211,7 +211,7 @@ Test(top, shows_call_sites)
     snprintf(line, sizeof(line), "\"'%s' top --by site -d 0.2 -p %d; echo rc=\\$?\" Enter", path_command(), (int)pid);
     type(line);
     see("F6Sort", true);
-    see("forward (", true);
+    see("forward (model.py:10)", true);
     see("train.py:20)", true); /* the stack of the selected site */
     see("+", true);            /* one of the sites grows */
     type("Down");

@@ -198,6 +198,19 @@ Test(who, wrappers_around_wrappers)
     who_free(w);
 }
 
+/* get() requests device memory for get_device() and pinned memory for main: two lines, two callers. */
+Test(who, a_wrapper_of_two_kinds)
+{
+    struct who *w = who_new();
+    stack(w, "get d.c:1, get_device d.c:3, create m.c:10, main m.c:90");
+    stack(w, "get d.c:1, get_device d.c:3, forward m.c:20, main m.c:91");
+    stack(w, "get d.c:1, get_device d.c:3, backward m.c:30, main m.c:92");
+    stack(w, "get d.c:2, main m.c:93");
+    who_open(w);
+    named(w, 1, "create", 10), named(w, 2, "forward", 20), named(w, 3, "backward", 30), named(w, 4, "main", 93);
+    who_free(w);
+}
+
 Test(who, a_comprehension_is_a_part_of_its_function)
 {
     struct who *w = who_new();
@@ -286,6 +299,8 @@ Test(who, code_without_lines_has_offsets)
     f.file = "/home/me/src/work.c", f.short_file = f.file + 13, f.line = 3;
     cr_expect_eq(gp_frame_label(&f, label, sizeof(label)), 4);
     cr_expect_str_eq(label, "work (work.c:3)");
+    cr_expect_eq(gp_frame_label(&f, label, 15), 4);
+    cr_expect_str_eq(label, "work:3", "the function matters more than its file");
 }
 
 Test(who, paths_are_as_long_as_they_must_be)

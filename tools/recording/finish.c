@@ -134,6 +134,8 @@ static void finish_sites(struct gp_recording *r)
     for (size_t i = 0; i < r->baseline_count; i++)
         if (r->baseline[i].site >= r->site_count)
             r->baseline[i].site = 0;
+    if (r->oom.site >= r->site_count)
+        r->oom.site = 0;
     for (uint32_t i = 0; r->has_oom && i < r->oom.holder_count; i++)
         if (r->oom.holders[i].site >= r->site_count)
             r->oom.holders[i].site = 0;

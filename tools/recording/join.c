@@ -18,9 +18,10 @@ static int join_holder_order(const void *one, const void *other)
     return left != right ? (left < right ? 1 : -1) : (a->site > b->site) - (a->site < b->site);
 }
 
-static void join_oom(struct gp_wire_oom *oom, const uint32_t *to)
+void gp_recording_join_oom(struct gp_wire_oom *oom, const uint32_t *to)
 {
     uint32_t kept = 0;
+    oom->site = to[oom->site];
     for (uint32_t i = 0; i < oom->holder_count; i++) {
         struct gp_wire_oom_holder holder = oom->holders[i];
         uint32_t k = 0;
@@ -55,5 +56,5 @@ void gp_recording_join(struct gp_recording *recording, const uint32_t *to)
     join_events(recording->events, recording->event_count, to);
     join_events(recording->baseline, recording->baseline_count, to);
     if (recording->has_oom)
-        join_oom(&recording->oom, to);
+        gp_recording_join_oom(&recording->oom, to);
 }

@@ -166,6 +166,8 @@ int gp_recording_write(const struct gp_recording *recording, const char *path);
  * to[to[i]] == to[i]. The peak_bytes of such a site are a sum, at most. Changes the recording, so it
  * belongs before the analyses that are to see it. */
 void gp_recording_join(struct gp_recording *recording, const uint32_t *to);
+/* Its part for the report of a failed request, whose sites must be in range. */
+void gp_recording_join_oom(struct gp_wire_oom *oom, const uint32_t *to);
 
 /* match.c. Fills in peer: an ALLOC is paired with the next FREE of its address on its device and in
  * its address space, segments and mappings likewise. Called by the readers, and by builders of

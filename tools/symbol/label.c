@@ -84,6 +84,11 @@ size_t gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes
         label_fit(frame->function, room, false, out);
         return strlen(out);
     }
+    /* A short file is not cut: the function matters more, and the line says where in it. */
+    if (frame->short_file && function + strlen(place) + frills > room && function + strlen(line) <= room) {
+        snprintf(out, bytes, "%s%s", frame->function, line);
+        return function;
+    }
     size_t wants = room / 2 < GP_LABEL_WANTS ? room / 2 : GP_LABEL_WANTS;
     size_t least = strlen(place) < wants ? strlen(place) : wants;
     if (least > room - frills)

@@ -16,6 +16,8 @@
 #define GP_PLACE_SITES 65536u
 /* Wrappers around wrappers. */
 #define GP_PLACE_ROUNDS 8u
+/* Callers and lines of a function that may be a part of a wrapper outside of it. */
+#define GP_PLACE_FEW 2u
 /* Distinct lines that are counted in one function; more than the rule compares with. */
 #define GP_PLACE_LINES 64u
 
@@ -143,7 +145,7 @@ static int place_by_function(const void *one, const void *other)
 struct gp_place_facts {
     uint32_t sites, callers, functions; /* functions: that the callers' lines are in */
     uint32_t lines;                     /* of its own, at which it requests memory */
-    bool tentative;                     /* it requests memory through a function with no other caller */
+    bool tentative;                     /* it requests memory through a function that is not known as a wrapper */
 };
 
 static bool has_word(const char *from, size_t length, const char *word)
@@ -212,8 +214,8 @@ static struct gp_place_facts place_facts(const struct gp_place_walk *walks, cons
     return f;
 }
 
-/* One step outward: past wrappers for good, past functions with one caller to see whether that one
- * is a wrapper. Returns whether anything moved. */
+/* One step outward: past wrappers for good, past functions with few callers to see whether one of
+ * these is a wrapper. Returns whether anything moved. */
 static bool place_round(struct gp_symbols *symbols, struct gp_place_walk *walks, uint32_t total,
                         struct gp_place_call *calls)
 {
@@ -232,7 +234,7 @@ static bool place_round(struct gp_symbols *symbols, struct gp_place_walk *walks,
             end++;
         struct gp_place_facts f = place_facts(walks, calls + first, end - first);
         bool wraps = calls[first].frame->role == GP_ROLE_WRAPPER || place_wraps(calls[first].frame->plain, &f, total);
-        if (!wraps && (f.callers > 1 || f.lines > 1))
+        if (!wraps && (f.callers > GP_PLACE_FEW || f.lines > GP_PLACE_FEW))
             continue;
         for (uint32_t i = first; i < end; i++) {
             struct gp_place_walk *walk = &walks[calls[i].walk];
@@ -242,6 +244,30 @@ static bool place_round(struct gp_symbols *symbols, struct gp_place_walk *walks,
         moved = true;
     }
     return moved;
+}
+
+static uint64_t place_function(const struct gp_frame_text *frame)
+{
+    return (uint64_t)(uintptr_t)frame->plain * 31 + (uint64_t)(uintptr_t)frame->file;
+}
+
+/* A function that is a wrapper for some sites, or inside of one, is one for all of them. */
+static void place_spread(struct gp_symbols *symbols, struct gp_place_walk *walks, uint32_t total)
+{
+    struct gp_hash wrappers = {0};
+    uint32_t number;
+    for (uint32_t i = 0; i < total; i++) {
+        const struct gp_symbol_site *site = &symbols->sites[walks[i].site];
+        for (uint32_t k = site->own; k < walks[i].name; k = place_outer(site, k))
+            gp_hash_set(&wrappers, place_function(&site->frames[k]), 1);
+    }
+    for (uint32_t i = 0; i < total; i++) {
+        const struct gp_symbol_site *site = &symbols->sites[walks[i].site];
+        for (uint32_t outer; gp_hash_get(&wrappers, place_function(&site->frames[walks[i].name]), &number) &&
+                             (outer = place_outer(site, walks[i].name)) < site->count;)
+            walks[i].name = outer;
+    }
+    gp_hash_free(&wrappers);
 }
 
 /* total: only sites without a lower twin count, so that what a compiler did has no influence. */
@@ -257,6 +283,8 @@ static void place_names(struct gp_symbols *symbols, const uint32_t *sites, uint3
     for (unsigned round = 0; walks && calls && round < GP_PLACE_ROUNDS; round++)
         if (!place_round(symbols, walks, total, calls))
             break;
+    if (walks && calls)
+        place_spread(symbols, walks, total);
     for (uint32_t i = 0; calls && walks && i < total; i++)
         symbols->sites[walks[i].site].name = walks[i].name;
     for (uint32_t i = 0; i < count; i++) {

@@ -197,7 +197,7 @@ static const char *column_site_text(enum gp_column_id id, const struct gp_row *r
     case GP_COLUMN_SITE:
         if (!row->site)
             return column_command(row, model, form, out, out_bytes);
-        gp_site_label(row->site->name, row->site->caller, out, out_bytes);
+        gp_site_text(row->site->name, row->site->caller, row->site->callee, out, out_bytes);
         return out;
     default:
         return gp_text_bytes(isnan(number) ? -1 : (int64_t)number, form, out, out_bytes);

@@ -42,7 +42,12 @@ void gp_draw_stack(const struct gp_draw *draw, struct gp_rect rect, const struct
         gp_frame_label(&frames[y - 1], text, room < sizeof(text) ? room : sizeof(text));
         if (last)
             snprintf(text, sizeof(text), "and %u more", count - (uint32_t)y + 1);
-        gp_grid_put(draw->grid, rect, y, 3, frames[y - 1].inlined || last ? GP_STYLE_DIM : GP_STYLE_NORMAL, text);
+        bool users = frames[y - 1].role == GP_ROLE_USER || frames[y - 1].role == GP_ROLE_WRAPPER;
+        gp_grid_put(draw->grid, rect, y, 3,
+                    last || !users                      ? GP_STYLE_DIM
+                    : &frames[y - 1] == row->site->name ? GP_STYLE_BOLD
+                                                        : GP_STYLE_NORMAL,
+                    text);
     }
 }
 

@@ -16,31 +16,61 @@ static void site_rates(const struct gp_site_model *model, struct gp_site_row *ro
     row->calls_per_s = row->delta_per_s = NAN;
     if (!model->before_ns || model->sites->time_ns <= model->before_ns)
         return;
-    /* A site that the last sample lacks held nothing then. */
-    struct gp_site_before none = {0, 0}, *before = row->site < model->before_count ? &model->before[row->site] : &none;
     double seconds = (double)(model->sites->time_ns - model->before_ns) / 1e9;
-    row->calls_per_s = (double)(row->calls - before->calls) / seconds;
-    row->delta_per_s = (double)(row->live - before->live) / seconds;
+    row->calls_per_s = (double)(row->calls - row->calls_before) / seconds;
+    row->delta_per_s = (double)(row->live - row->live_before) / seconds;
 }
 
-static void site_row_fill(struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
+static void site_row_begin(struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
 {
     const struct gp_rec_site *site = &model->sites->sites[index];
-    int64_t peak = model->sites->devices[site->device].peak_bytes;
     *row = (struct gp_site_row){
         .site = index,
         .name = gp_symbols_name(model->symbols, index),
         .device = model->numbers[site->device],
         .kind = site->kind,
-        .live = site->live_bytes,
-        .count = site->live_count,
-        .peak = site->peak_bytes,
-        .at_peak = site->at_peak_bytes,
-        .allocated = site->allocated_bytes,
-        .calls = site->calls,
-        .share = peak > 0 ? (double)site->at_peak_bytes / (double)peak : NAN,
     };
+}
+
+/* A site that the last sample lacks held nothing then. */
+static void site_row_add(const struct gp_site_model *model, uint32_t index, struct gp_site_row *row)
+{
+    const struct gp_rec_site *site = &model->sites->sites[index];
+    struct gp_site_before none = {0, 0}, *before = index < model->before_count ? &model->before[index] : &none;
+    row->sites++;
+    row->live += site->live_bytes;
+    row->count += site->live_count;
+    row->peak += site->peak_bytes;
+    row->at_peak += site->at_peak_bytes;
+    row->allocated += site->allocated_bytes;
+    row->calls += site->calls;
+    row->calls_before += before->calls;
+    row->live_before += before->live;
+}
+
+static void site_row_end(const struct gp_site_model *model, struct gp_site_row *row)
+{
+    int64_t peak = model->sites->devices[model->sites->sites[row->site].device].peak_bytes;
+    row->share = peak > 0 ? (double)row->at_peak / (double)peak : NAN;
     site_rates(model, row);
+}
+
+static int site_by_number(const void *site, const void *row)
+{
+    uint32_t one = *(const uint32_t *)site, other = ((const struct gp_site_row *)row)->site;
+    return one < other ? -1 : one > other;
+}
+
+/* The row of a site, or of the lower one that is the same line of source. Rows are by number here. */
+static struct gp_site_row *site_row_of(struct gp_site_model *model, uint32_t index)
+{
+    uint32_t twin = gp_symbols_twin(model->symbols, index);
+    struct gp_site_row *found =
+        twin == index ? NULL : bsearch(&twin, model->rows, model->row_count, sizeof(*model->rows), site_by_number);
+    if (found)
+        return found;
+    site_row_begin(model, index, &model->rows[model->row_count]);
+    return &model->rows[model->row_count++];
 }
 
 static int site_remember(struct gp_site_model *model)
@@ -60,14 +90,19 @@ static int site_remember(struct gp_site_model *model)
 static int site_find_callers(struct gp_site_model *model)
 {
     uint32_t *sites = calloc(model->row_count + 1ul, sizeof(*sites));
-    const struct gp_frame_text **callers = calloc(model->row_count + 1ul, sizeof(*callers));
+    const struct gp_frame_text **callers = calloc(2 * (model->row_count + 1ul), sizeof(*callers));
+    const struct gp_frame_text **callees = callers + model->row_count;
     bool ok = sites && callers;
     for (uint32_t i = 0; ok && i < model->row_count; i++)
         sites[i] = model->rows[i].site;
-    if (ok)
+    if (ok) {
         gp_symbols_callers(model->symbols, sites, model->row_count, callers);
-    for (uint32_t i = 0; ok && i < model->row_count; i++)
+        gp_symbols_callees(model->symbols, sites, model->row_count, callees);
+    }
+    for (uint32_t i = 0; ok && i < model->row_count; i++) {
         model->rows[i].caller = callers[i];
+        model->rows[i].callee = callees[i];
+    }
     free(sites);
     free(callers);
     return ok ? 0 : -ENOMEM;
@@ -89,9 +124,11 @@ int gp_site_model_count(struct gp_site_model *model)
         const struct gp_rec_site *site = &sites->sites[i];
         if (site->calls == 0 && site->live_bytes == 0)
             continue;
-        site_row_fill(model, i, &rows[model->row_count++]);
+        site_row_add(model, i, site_row_of(model, i));
         *(site->device == GP_WIRE_HOST ? &model->host_bytes : &model->live_bytes) += site->live_bytes;
     }
+    for (uint32_t i = 0; i < model->row_count; i++)
+        site_row_end(model, &model->rows[i]);
     rc = site_find_callers(model);
     gp_site_model_sort(model, model->sort, model->ascending);
     return rc ? rc : site_remember(model);

@@ -88,24 +88,25 @@ static json_t *site_row_json(const struct gp_site_model *model, const struct gp_
     json_t *stack = json_array();
     uint32_t count = gp_symbols_site(model->symbols, row->site, &frames);
     for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(stack, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b}", "function", frames[i].function, "file",
-                                               gp_json_text(frames[i].file), "line",
+        json_array_append_new(stack, json_pack("{s:s,s:o,s:o,s:o,s:b,s:b,s:s,s:b}", "function", frames[i].function,
+                                               "file", gp_json_text(frames[i].file), "line",
                                                frames[i].line ? json_integer(frames[i].line) : json_null(), "module",
                                                gp_json_text(frames[i].module), "python", (int)frames[i].python,
-                                               "inlined", (int)frames[i].inlined));
-    gp_site_label(row->name, row->caller, label, sizeof(label));
-    return json_pack("{s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
-                     "name", label, "function", row->name->function, "file", gp_json_text(row->name->file), "line",
-                     row->name->line ? json_integer(row->name->line) : json_null(), "kind",
-                     gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
-                     row->device == (int)GP_WIRE_HOST ? json_string("host")
-                     : row->device < 0                ? json_null()
-                                                      : json_integer(row->device),
-                     "live_bytes", (json_int_t)row->live, "live_count", (json_int_t)row->count, "peak_bytes",
-                     (json_int_t)row->peak, "at_peak_bytes", (json_int_t)row->at_peak, "allocated_bytes",
-                     (json_int_t)row->allocated, "calls", (json_int_t)row->calls, "share_of_peak",
-                     site_rate(row->share), "calls_per_s", site_rate(row->calls_per_s), "delta_bytes_per_s",
-                     site_rate(row->delta_per_s), "frames", stack);
+                                               "inlined", (int)frames[i].inlined, "role",
+                                               gp_frame_role_name(frames[i].role), "folded", (int)frames[i].folded));
+    gp_site_text(row->name, row->caller, row->callee, label, sizeof(label));
+    return json_pack(
+        "{s:i,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
+        "sites", (int)row->sites, "frame", (int)(row->name - frames), "name", label, "function", row->name->function,
+        "file", gp_json_text(row->name->file), "line", row->name->line ? json_integer(row->name->line) : json_null(),
+        "kind", gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
+        row->device == (int)GP_WIRE_HOST ? json_string("host")
+        : row->device < 0                ? json_null()
+                                         : json_integer(row->device),
+        "live_bytes", (json_int_t)row->live, "live_count", (json_int_t)row->count, "peak_bytes", (json_int_t)row->peak,
+        "at_peak_bytes", (json_int_t)row->at_peak, "allocated_bytes", (json_int_t)row->allocated, "calls",
+        (json_int_t)row->calls, "share_of_peak", site_rate(row->share), "calls_per_s", site_rate(row->calls_per_s),
+        "delta_bytes_per_s", site_rate(row->delta_per_s), "frames", stack);
 }
 
 json_t *gp_site_json(const struct gp_site_model *model)

@@ -19,8 +19,10 @@
 
 struct gp_site_row {
     uint32_t site;
-    const struct gp_frame_text *name, *caller; /* caller: NULL, or the frame that distinguishes equal names */
-    int device;                                /* its number for users; GP_WIRE_HOST; -1 not known yet */
+    const struct gp_frame_text *name, *caller, *callee; /* caller, callee: NULL, or what distinguishes equal names */
+    uint32_t sites; /* how many are this one line of source; of several, peak is a sum, at most */
+    int64_t calls_before, live_before;
+    int device; /* its number for users; GP_WIRE_HOST; -1 not known yet */
     uint8_t kind;
     int64_t live, count, peak, at_peak, allocated, calls;
     double share;                    /* of the device's peak, 0..1; NaN: the peak is 0 */

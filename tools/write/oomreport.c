@@ -18,6 +18,7 @@ static void oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *pr
         .start_ns = process->session_ns,
         .total_bytes = -1,
         .untracked_bytes = -1,
+        .place = process->oom_place,
         .where = where,
     };
     for (int i = 0; i < process->device_count; i++) {
@@ -115,9 +116,10 @@ json_t *gp_oom_json(const struct gp_process *process)
     gp_oom_page(page, sizeof(page), &facts);
     uint64_t after_ns = oom->time_ns > process->session_ns ? oom->time_ns - process->session_ns : 0;
     json_t *object =
-        json_pack("{s:o,s:s,s:I,s:o,s:o,s:o,s:I,s:o}", "count", oom_count_json(oom->count), "api", oom->api, "error",
-                  (json_int_t)oom->error, "device", oom_device_json(oom->device), "requested_bytes",
-                  oom_count_json(oom->asked_bytes), "stream", oom->stream ? gp_json_address(oom->stream) : json_null(),
+        json_pack("{s:o,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:I,s:o}", "count", oom_count_json(oom->count), "api", oom->api,
+                  "error", (json_int_t)oom->error, "device", oom_device_json(oom->device), "requested_bytes",
+                  oom_count_json(oom->asked_bytes), "site", oom->site ? json_integer(oom->site) : json_null(), "where",
+                  gp_json_text(process->oom_place), "stream", oom->stream ? gp_json_address(oom->stream) : json_null(),
                   "tid", (json_int_t)oom->tid, "after_start_ns", oom_count_json(after_ns));
     json_t *more = json_pack(
         "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s}", "free_bytes", gp_json_known(oom->free_bytes),

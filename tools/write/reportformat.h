@@ -28,6 +28,8 @@ json_t *gp_report_reconcile_json(const struct gp_report *report);
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host" */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
+/* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */
+uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect);
 json_t *gp_report_suspects(const struct gp_report *report);
 /* frames: with the whole stack of each site, which the report has in its list of sites. */
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);

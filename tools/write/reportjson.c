@@ -321,6 +321,15 @@ static json_t *report_marks(const struct gp_report *report)
     return list;
 }
 
+/* The place that matters, and its label. */
+static void report_place(const struct gp_report *report, json_t *row, uint32_t site)
+{
+    char label[192];
+    gp_frame_label(gp_symbols_name(report->symbols, site), label, sizeof(label));
+    json_object_set_new(row, "name", json_string(label));
+    gp_report_add_place(report, row, site);
+}
+
 static json_t *report_ooms(const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
@@ -330,28 +339,61 @@ static json_t *report_ooms(const struct gp_report *report)
             continue;
         json_t *device =
             r->events[i].device < r->device_count ? gp_report_device_name(report, r->events[i].device) : json_null();
-        json_array_append_new(list, json_pack("{s:I,s:o,s:I}", "time_ns", gp_report_since(report, r->events[i].time_ns),
-                                              "device", device, "requested_bytes", (json_int_t)r->events[i].bytes));
+        json_t *row =
+            json_pack("{s:I,s:o,s:I,s:I}", "time_ns", gp_report_since(report, r->events[i].time_ns), "device", device,
+                      "requested_bytes", (json_int_t)r->events[i].bytes, "site", (json_int_t)r->events[i].site);
+        if (row)
+            report_place(report, row, r->events[i].site);
+        json_array_append_new(list, row);
     }
     return list;
 }
 
-static json_t *report_oom_text(const struct gp_recording *recording)
+/* Who held the memory when the last request failed. */
+static json_t *report_oom_holders(const struct gp_report *report)
 {
-    char text[GP_OOM_PAGE_BYTES];
-    struct gp_oom_facts facts = {.oom = &recording->oom,
+    const struct gp_wire_oom *oom = &report->recording->oom;
+    json_t *list = json_array();
+    for (uint32_t i = 0; report->recording->has_oom && i < oom->holder_count; i++) {
+        const struct gp_wire_oom_holder *holder = &oom->holders[i];
+        json_t *row = json_pack(
+            "{s:s,s:I,s:I,s:I}", "kind", gp_kind_name(holder->kind) ? gp_kind_name(holder->kind) : "", "block_bytes",
+            (json_int_t)holder->block_bytes, "blocks", (json_int_t)holder->count, "site", (json_int_t)holder->site);
+        if (row)
+            report_place(report, row, holder->site);
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static json_t *report_oom_text(const struct gp_report *report)
+{
+    const struct gp_recording *recording = report->recording;
+    const struct gp_wire_oom *oom = &recording->oom;
+    char text[GP_OOM_PAGE_BYTES], place[88] = "", labels[GP_OOM_HOLDERS][40] = {""};
+    const char *where[GP_OOM_HOLDERS];
+    struct gp_oom_facts facts = {.oom = oom,
                                  .pid = recording->pid,
                                  .comm = recording->comm,
                                  .start_ns = recording->begin_ns,
                                  .total_bytes = -1,
-                                 .untracked_bytes = -1};
+                                 .untracked_bytes = -1,
+                                 .place = place,
+                                 .where = where};
     if (!recording->has_oom)
         return json_null();
     for (uint32_t i = 0; i < recording->device_count; i++) {
-        if (recording->devices[i].index != recording->oom.device)
+        if (recording->devices[i].index != oom->device)
             continue;
         facts.device_name = recording->devices[i].name;
         facts.total_bytes = recording->devices[i].total_bytes;
+    }
+    if (oom->site)
+        gp_frame_label(gp_symbols_name(report->symbols, oom->site), place, sizeof(place));
+    for (uint32_t i = 0; i < GP_OOM_HOLDERS; i++) {
+        where[i] = labels[i];
+        if (i < oom->holder_count && oom->holders[i].site)
+            gp_frame_label(gp_symbols_name(report->symbols, oom->holders[i].site), labels[i], GP_OOM_WHERE + 1);
     }
     gp_oom_page(text, sizeof(text), &facts);
     return json_string(text);
@@ -364,11 +406,12 @@ json_t *gp_report_document(const struct gp_report *report)
     for (uint32_t d = 0; ok && d < report->recording->device_count; d++)
         ok = json_array_append_new(devices, report_device(report, d)) == 0;
     if (ok)
-        object = json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
-                           report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
-                           report->leaks->why, "suspects", gp_report_suspects(report), "churn",
-                           gp_report_churn_part(report, false), "marks", report_marks(report), "ooms",
-                           report_ooms(report), "oom", report_oom_text(report->recording));
+        object =
+            json_pack("{s:s,s:o,s:O,s:o,s:{s:s,s:o},s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.report/1", "recording",
+                      report_recording(report), "devices", devices, "steps", report_steps(report), "leaks", "why",
+                      report->leaks->why, "suspects", gp_report_suspects(report), "churn",
+                      gp_report_churn_part(report, false), "marks", report_marks(report), "ooms", report_ooms(report),
+                      "oom", report_oom_text(report), "oom_holders", report_oom_holders(report));
     json_decref(devices);
     if (object && report_sites(report, object))
         return object;

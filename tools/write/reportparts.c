@@ -108,6 +108,15 @@ static json_t *json_add_callers(const struct gp_report *report, json_t *list, bo
     return list;
 }
 
+uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect)
+{
+    const int64_t *kept = leaks->kept + (size_t)suspect * (leaks->points + 1);
+    uint32_t grew = 0;
+    for (uint32_t k = 0; k < leaks->points; k++)
+        grew += kept[k + 1] > kept[k];
+    return grew;
+}
+
 json_t *gp_report_suspects(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
@@ -134,6 +143,9 @@ json_t *gp_report_suspects(const struct gp_report *report)
         for (uint32_t k = 0; k <= leaks->points; k++)
             json_array_append_new(curve, json_integer(leaks->kept[(size_t)i * (leaks->points + 1) + k]));
         json_object_set_new(suspect, "live_bytes_at_bounds", curve);
+        json_object_set_new(suspect, "grew", json_integer(gp_report_grew(leaks, i)));
+        json_object_set_new(suspect, "chances", json_integer(leaks->points));
+        json_object_set_new(suspect, "missing", leaks->source == GP_STEPS_TIME ? json_string("steps") : json_null());
         json_array_append_new(list, suspect);
     }
     return json_add_callers(report, list, true);

@@ -407,10 +407,14 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
     page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
-    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
-            gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
-            gp_kind_name(leak->kind), page_seconds(age, (double)leak->oldest_ns / 1e9),
-            page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ", leak->confidence * 100);
+    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%s", gp_size_text(live, leak->live_bytes),
+            leak->live_count, page_plural((uint64_t)leak->live_count), gp_kind_name(leak->kind),
+            page_seconds(age, (double)leak->oldest_ns / 1e9), page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ");
+    if (leaks->source == GP_STEPS_TIME)
+        fprintf(page->out, "grew in %u of %u stretches of time; steps are missing", gp_report_grew(leaks, i),
+                leaks->points);
+    else
+        fprintf(page->out, "confidence %.0f %%", leak->confidence * 100);
     if (leak->seconds_to_oom >= 0)
         fprintf(page->out, "; device full in %s", page_seconds(oom, leak->seconds_to_oom));
     fputc('\n', page->out);
@@ -445,8 +449,8 @@ void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *repo
     if (leaks->count && leaks->source == GP_STEPS_TIME)
         fprintf(page->out,
                 "\nNo steps were found: no marks, no NVTX ranges, and no call site that repeats evenly.  The\n"
-                "recording was divided into equal stretches of time, and the confidence is halved, because a\n"
-                "program that is still loading looks the same.  To be surer, mark each step with\n"
+                "recording was divided into equal stretches of time.  A leak grows in every stretch, but so does\n"
+                "a program that is still loading: to tell them apart, mark each step with\n"
                 "gpuprof_mark(\"step\") or with an NVTX range.\n");
 }
 
@@ -603,6 +607,28 @@ static void page_rank(const struct gp_text_page *page, const struct gp_recording
     fputs(", ", page->out);
 }
 
+/* The last failed request: it is why the reader came. */
+static void page_oom(const struct gp_text_page *page, const struct gp_report *report)
+{
+    const struct gp_wire_oom *oom = &report->recording->oom;
+    char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], label[256];
+    if (!report->recording->has_oom)
+        return;
+    fprintf(page->out, "\n%sout of memory%s at %s", page_on(page, GP_RED), page_on(page, GP_OFF),
+            page_seconds(when, page_since(report, oom->time_ns)));
+    if (oom->asked_bytes)
+        fprintf(page->out, ": %s asked for",
+                gp_size_text(size, oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes));
+    else
+        fprintf(page->out, ": %s failed", oom->api);
+    if (oom->site) {
+        size_t large = gp_frame_label(gp_symbols_name(report->symbols, oom->site), label, sizeof(label));
+        fprintf(page->out, " by %s%.*s%s%s%s%s", page_on(page, GP_BOLD), (int)large, label, page_on(page, GP_OFF),
+                page_on(page, GP_DIM), label + large, page_on(page, GP_OFF));
+    }
+    fputc('\n', page->out);
+}
+
 void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
@@ -615,6 +641,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
     gp_page_warnings(page, report);
     if (page_empty(page, report))
         return;
+    page_oom(page, report);
     for (uint32_t d = 0; d < r->device_count; d++) {
         const struct gp_report_device *device = &report->devices[d];
         const struct gp_fragmentation *f = device->fragmentation;
