@@ -234,6 +234,26 @@ Test(commands, report_prints_a_summary)
     json_decref(expect_json(run("report %s --json", sound), "gpuprof.report/1"));
 }
 
+Test(commands, leaks_names_the_rhythm_and_takes_another)
+{
+    json_t *top = expect_json(run("leaks %s --json", leaky), "gpuprof.leaks/1");
+    cr_assert_str_eq(json_string_value(at(top, "step_rhythm")), "marks \"step\"");
+    cr_assert_gt(json_real_value(at(top, "step_seconds")), 0);
+    cr_assert(strstr(json_string_value(at(top, "suspects/0/evidence")), "nothing of it was freed"));
+    cr_assert(json_is_null(at(top, "suspects/0/missing")));
+    json_decref(top);
+    expect(run("leaks %s", leaky), 0, ": marks \"step\"", NULL);
+    expect(run("leaks %s --step=step", leaky), 0, ": marks \"step\"", NULL);
+    expect(run("leaks %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    expect(run("report %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    expect(run("churn %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    struct result r = run("leaks %s --step=foo", leaky);
+    cr_assert_eq(r.status, 2);
+    cr_assert(strstr(r.err, "mark 'step' (21 times)"), "%s", r.err);
+    free(r.out);
+    free(r.err);
+}
+
 Test(commands, the_others_print_and_write_json)
 {
     json_decref(expect_json(run("peak %s --json", leaky), "gpuprof.peak/1"));

@@ -32,16 +32,33 @@ struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint3
 struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns);
 
 /* Steps of the program, from the first of these that repeats evenly: marks of one name, NVTX ranges
- * (marks whose name starts with "nvtx:"), the allocations of a call site.  Otherwise equal
- * stretches of time; see docs/analyses.md. */
-enum gp_step_source { GP_STEPS_MARKS, GP_STEPS_NVTX, GP_STEPS_PERIOD, GP_STEPS_TIME };
+ * (marks whose name starts with "nvtx:"), the period of the allocations.  Otherwise equal stretches
+ * of time; see docs/analyses.md. */
+enum gp_step_source {
+    GP_STEPS_MARKS,
+    GP_STEPS_NVTX,
+    GP_STEPS_PERIOD,
+    GP_STEPS_TIME,
+    GP_STEPS_GIVEN /* stretches of a length that the user gave */
+};
 struct gp_steps {
     enum gp_step_source source;
     char name[40];
-    uint32_t count; /* bounds: count + 1 */
+    uint64_t length_ns; /* of a step: the median */
+    uint32_t count;     /* bounds: count + 1 */
     uint64_t bounds_ns[];
 };
 struct gp_steps *gp_steps_find(const struct gp_recording *recording);
+/* The steps that a user asks for: the name of a mark or of an NVTX range, or a duration ("350ms").
+ * -ENOENT: neither; -ERANGE: more than 10^6 steps; -ENOMEM. */
+struct gp_step_name {
+    char name[40];
+    bool nvtx;
+    uint32_t count;
+};
+/* The i-th name of marks and ranges, without numbers, that occurs twice.  False: there are no more. */
+bool gp_steps_name(const struct gp_recording *recording, uint32_t i, struct gp_step_name *name);
+int gp_steps_choose(const struct gp_recording *recording, const char *text, struct gp_steps **out);
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
@@ -51,9 +68,12 @@ struct gp_leak {
     uint8_t kind;
     int64_t live_bytes, live_count; /* at the end of the last step, because programs clean up after it */
     double bytes_per_step;
-    double confidence;     /* 0..1: how well a straight line fits, and how often it grew */
-    double seconds_to_oom; /* until the device is full at this slope; < 0: unknown, or never */
-    uint64_t oldest_ns;    /* age of its oldest live block at the end of the last step */
+    double confidence;                /* 0..1: how well a straight line fits, and how often it grew */
+    double seconds_to_oom;            /* until the device is full at this slope; < 0: unknown, or never */
+    uint64_t oldest_ns;               /* age of its oldest live block at the end of the last step */
+    uint64_t grows_ns;                /* from its first growth after the warm-up to its last */
+    double bytes_per_second;          /* in that time */
+    int64_t taken_bytes, freed_bytes; /* allocated in the recording, and freed of it before the end of the last step */
 };
 struct gp_leaks {
     uint32_t steps, count;

@@ -41,7 +41,7 @@ struct gp_report_device {
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;
-    struct gp_series *requested; /* NULL with GP_DETAIL_SUMMARY */
+    struct gp_series *requested;       /* NULL with GP_DETAIL_SUMMARY */
     struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
     struct gp_segments *segments;      /* at the end of the recording */
     struct gp_sizes *sizes;
@@ -73,6 +73,8 @@ struct gp_report {
  * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file);
+/* Replaces the steps that were found by those that a user asks for; see gp_steps_choose. */
+int gp_report_step(struct gp_report *report, const char *text);
 /* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
  * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
  * -ENOMEM. */

@@ -1,153 +1,90 @@
 /* SPDX-License-Identifier: MIT
  *
  * steps.c: finds where the steps of a program start; see analyze.h and docs/analyses.md.  A beat is
- * something that repeats: the name of a mark, or a call site.  A beat makes steps if it repeats
- * evenly.  Intervals are counted in events, because a first step that compiles takes a hundred
- * times as long as the others but has as many events.
+ * something that repeats: the name of a mark, a call site, or two call sites in a row.  beats.c
+ * chooses among those that repeat evenly.  Intervals are counted in events, because a first step
+ * that compiles takes a hundred times as long as the others but has as many events.
  */
-#include <analyze/analyze.h>
-#include <analyze/tally.h>
+#include <analyze/beats.h>
+#include <common/parse.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-/* Occurrences of a beat: four steps have five bounds; leaks.c says why four. */
-#define GP_BEAT_MIN 5u
-/* A beat of call sites is searched in the last allocations only.  Their positions take 16 MiB, and
- * they hold hundreds of steps of most programs. */
+/* A beat of call sites is searched in the last allocations only, as many as have this number of
+ * occurrences.  Their positions take 48 MiB, and they hold hundreds of steps of most programs. */
 #define GP_BEAT_WINDOW (4u << 20)
-/* The least evenness: the part of the distance from the first to the last occurrence that consists
- * of intervals within a factor of two of the median.  A layer that runs 24 times in a row and then
- * pauses for the backward pass has 0.5; a step with an occasional validation has 0.9.  A program
- * sets marks to be beats, so less is enough for them; some call sites are even by chance. */
+/* The least evenness (gp_beats_even).  A layer that runs 24 times in a row and then pauses for the
+ * backward pass has 0.5, as a step has with a long validation after every fifth; beats.c tells them
+ * apart. */
+#define GP_BEAT_EVEN 0.5
+/* Where the memory does not tell, some call sites are even by chance.  A program sets marks to be
+ * beats, so less is enough for them. */
 #define GP_BEAT_EVEN_MARKS 0.5
 #define GP_BEAT_EVEN_SITES 0.8
-/* Beats with at least this part of the best evenness are candidates. */
+/* Beats with at least this part of the best evenness are candidates where the memory does not
+ * tell. */
 #define GP_BEAT_ABOUT 0.9
-/* The outermost loop is the step if it gives at least so many steps. */
-#define GP_BEAT_PLENTY 20u
+/* Beats of one allocation: its site, and the site before it together with it; without stacks also
+ * its exact size. */
+#define GP_BEAT_KEYS 4u
 /* Steps of equal time for a recording without a beat. */
 #define GP_BEAT_STRETCHES 20u
+/* Most steps of a length that a user gives. */
+#define GP_STEPS_MOST 1000000u
 
-struct gp_beats {              /* occurrences of all candidates */
-    struct gp_tally kinds;     /* a row per candidate: a mark's name or a call site */
-    uint32_t *kind, *position; /* of each occurrence, in the order of time */
-    uint32_t *grouped;         /* the positions, grouped by kind */
-    size_t count, room;
-};
-
-static void beats_fini(struct gp_beats *beats)
+/* The evenness of each row that is a candidate, 0 for the others; NULL: out of memory.  sites: a
+ * site whose blocks are not freed is not a repeated step: a loop that loads weights is like that.
+ * A beat must cover at least half of `span` events. */
+static double *beats_evens(struct gp_beats *beats, bool sites, uint64_t span)
 {
-    gp_tally_fini(&beats->kinds);
-    free(beats->kind);
-    free(beats->position);
-    free(beats->grouped);
-}
-
-static bool beats_init(struct gp_beats *beats, size_t room)
-{
-    *beats = (struct gp_beats){.room = room};
-    beats->kind = calloc(room + 1, sizeof(uint32_t));
-    beats->position = calloc(room + 1, sizeof(uint32_t));
-    beats->grouped = calloc(room + 1, sizeof(uint32_t));
-    return beats->kind && beats->position && beats->grouped;
-}
-
-/* Adds an occurrence.  freed: its block is freed within the recording. */
-static bool beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, bool freed)
-{
-    struct gp_tally_row *row = gp_tally_at(&beats->kinds, key);
-    if (!row || beats->count == beats->room)
-        return false;
-    row->count++;
-    row->bytes += freed;
-    beats->kind[beats->count] = (uint32_t)(row - beats->kinds.rows);
-    beats->position[beats->count++] = position;
-    return true;
-}
-
-/* Fills grouped[]: the positions of a kind are grouped[extra .. extra + count). */
-static void beats_group(struct gp_beats *beats)
-{
-    uint64_t at = 0;
-    for (size_t i = 0; i < beats->kinds.count; i++) {
-        beats->kinds.rows[i].extra = at;
-        at += (uint64_t)beats->kinds.rows[i].count;
-    }
-    for (size_t i = 0; i < beats->count; i++)
-        beats->grouped[beats->kinds.rows[beats->kind[i]].extra++] = beats->position[i];
-    for (size_t i = 0; i < beats->kinds.count; i++)
-        beats->kinds.rows[i].extra -= (uint64_t)beats->kinds.rows[i].count;
-}
-
-static int beats_compare(const void *one, const void *other)
-{
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    return a < b ? -1 : a > b;
-}
-
-/* The evenness, 0..1 (see GP_BEAT_EVEN_MARKS); < 0: out of memory. */
-static double beats_even(const uint32_t *positions, size_t count)
-{
-    size_t n = count - 1;
-    uint32_t *intervals = malloc(n * sizeof(*intervals));
-    uint64_t even = 0, all = 0;
-    if (!intervals)
-        return -1;
-    for (size_t i = 0; i < n; i++)
-        intervals[i] = positions[i + 1] - positions[i];
-    qsort(intervals, n, sizeof(*intervals), beats_compare);
-    uint64_t median = intervals[n / 2];
-    for (size_t i = 0; i < n; i++) {
-        all += intervals[i];
-        even += intervals[i] >= (median + 1) / 2 && intervals[i] <= median * 2 ? intervals[i] : 0;
-    }
-    free(intervals);
-    return all ? (double)even / (double)all : 0;
-}
-
-struct gp_beat {
-    double even;
-    size_t count;
-    const struct gp_tally_row *row;
-};
-
-/* True: `one` is the better beat; both are even enough. */
-static bool beat_better(const struct gp_beat *one, const struct gp_beat *other, bool outermost)
-{
-    if (!outermost || one->count < GP_BEAT_PLENTY || other->count < GP_BEAT_PLENTY)
-        return one->count > other->count;
-    return one->count < other->count;
-}
-
-/* The best beat; row is NULL if there is none.  A beat must cover at least half of `span`
- * events. */
-static struct gp_beat beats_best(struct gp_beats *beats, double even, bool sites, uint64_t span)
-{
-    struct gp_beat best = {0};
-    double most = 0;
     double *evens = calloc(beats->kinds.count + 1, sizeof(*evens));
-    beats_group(beats);
+    gp_beats_group(beats);
     for (size_t i = 0; evens && i < beats->kinds.count; i++) {
         const struct gp_tally_row *row = &beats->kinds.rows[i];
         const uint32_t *positions = beats->grouped + row->extra;
         size_t count = (size_t)row->count;
-        /* A site whose blocks are not freed is not a repeated step: a loop that loads weights is
-         * like that. */
         if (count < GP_BEAT_MIN || (sites && row->bytes * 4 < row->count * 3) ||
             (uint64_t)(positions[count - 1] - positions[0]) * 2 < span)
             continue;
-        evens[i] = beats_even(positions, count);
+        double even = gp_beats_even(positions, count);
+        if (even < 0) {
+            free(evens);
+            return NULL;
+        }
+        evens[i] = even >= GP_BEAT_EVEN ? even : 0;
+    }
+    return evens;
+}
+
+/* The most frequent of the evenest, for programs whose memory does not tell. */
+static const struct gp_tally_row *beats_frequent(const struct gp_beats *beats, const double *evens, double least)
+{
+    const struct gp_tally_row *best = NULL;
+    double most = 0;
+    for (size_t i = 0; i < beats->kinds.count; i++)
         most = evens[i] > most ? evens[i] : most;
+    for (size_t i = 0; most >= least && i < beats->kinds.count; i++) {
+        if (evens[i] >= most * GP_BEAT_ABOUT && (!best || beats->kinds.rows[i].count > best->count))
+            best = &beats->kinds.rows[i];
     }
-    for (size_t i = 0; evens && i < beats->kinds.count; i++) {
-        struct gp_beat beat = {evens[i], (size_t)beats->kinds.rows[i].count, &beats->kinds.rows[i]};
-        if (beat.even >= even && beat.even >= most * GP_BEAT_ABOUT && (!best.row || beat_better(&beat, &best, sites)))
-            best = beat;
-    }
-    free(evens);
     return best;
+}
+
+/* *row: the beat that is the step, or NULL.  least: GP_BEAT_EVEN_*.  False: out of memory. */
+static bool beats_best(const struct gp_beats *beats, const double *evens, double least,
+                       const struct gp_recording *recording, size_t begin, const struct gp_tally_row **row)
+{
+    struct gp_beat_curve curve;
+    bool ok = gp_beat_curve_init(&curve, recording, begin);
+    *row = ok ? gp_beats_step(beats, evens, &curve, &ok) : NULL;
+    if (ok && !*row)
+        *row = beats_frequent(beats, evens, least);
+    gp_beat_curve_fini(&curve);
+    return ok;
 }
 
 /* ---- marks ------------------------------------------------------------------------------------------------------ */
@@ -193,11 +130,18 @@ static void steps_bound(struct gp_steps *steps, uint32_t *bounds, uint64_t time_
     steps->count = *bounds ? *bounds - 1 : 0;
 }
 
-static void steps_name(struct gp_steps *steps, const char *name)
+/* The length of a name without its number. */
+static size_t steps_length(const char *name)
 {
     size_t n = strlen(name);
     while (n && strchr("0123456789 #:_-", name[n - 1]))
         n--;
+    return n;
+}
+
+static void steps_name(struct gp_steps *steps, const char *name)
+{
+    size_t n = steps_length(name);
     if (n >= sizeof(steps->name)) {
         n = sizeof(steps->name) - 1;
         while (n && ((unsigned char)name[n] & 0xc0) == 0x80) /* cut between two characters */
@@ -225,61 +169,143 @@ static struct gp_steps *steps_of_mark(const struct gp_recording *recording, uint
     return steps;
 }
 
+/* Names that programs give to their steps.  "batch_norm" is none. */
+static bool steps_telling(const char *name)
+{
+    size_t length = steps_length(name);
+    return strcasestr(name, "step") || strcasestr(name, "iter") ||
+           (length >= 5 && strncasecmp(name + length - 5, "batch", 5) == 0);
+}
+
+/* Leaves only beats whose names tell that they are steps, if there are any. */
+static void steps_prefer(const struct gp_recording *recording, const struct gp_beats *beats, double *evens)
+{
+    bool any = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < beats->kinds.count; i++) {
+            bool telling =
+                evens[i] > 0 && steps_telling(steps_mark(recording, beats->grouped[beats->kinds.rows[i].extra]));
+            any |= telling;
+            if (pass == 1 && any && !telling)
+                evens[i] = 0;
+        }
+    }
+}
+
+/* The most frequent name that occurs twice. */
+static const struct gp_tally_row *steps_twice(const struct gp_beats *beats)
+{
+    const struct gp_tally_row *best = NULL;
+    for (size_t i = 0; i < beats->kinds.count; i++) {
+        const struct gp_tally_row *row = &beats->kinds.rows[i];
+        if (row->count > 1 && (!best || row->count > best->count))
+            best = row;
+    }
+    return best;
+}
+
+static bool steps_collect(const struct gp_recording *recording, bool nvtx, struct gp_beats *beats)
+{
+    size_t marks = 0;
+    for (size_t i = 0; i < recording->event_count; i++)
+        marks += steps_begins(steps_mark(recording, i), nvtx);
+    bool ok = gp_beats_init(beats, marks);
+    for (size_t i = 0; ok && marks && i < recording->event_count; i++) {
+        const char *name = steps_mark(recording, i);
+        if (steps_begins(name, nvtx))
+            ok = gp_beats_put(beats, steps_key(name), (uint32_t)i, true);
+    }
+    return ok;
+}
+
 /* few: a name that occurs twice is enough.  *out stays NULL if there is no beat.  False: out of
  * memory. */
 static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool few, struct gp_steps **out)
 {
     struct gp_beats beats;
-    size_t marks = 0;
-    for (size_t i = 0; i < recording->event_count; i++)
-        marks += steps_begins(steps_mark(recording, i), nvtx);
-    bool ok = beats_init(&beats, marks);
-    for (size_t i = 0; ok && marks && i < recording->event_count; i++) {
-        const char *name = steps_mark(recording, i);
-        if (steps_begins(name, nvtx))
-            ok = beats_put(&beats, steps_key(name), (uint32_t)i, true);
-    }
-    if (ok && marks) {
-        struct gp_beat best = beats_best(&beats, GP_BEAT_EVEN_MARKS, false, 0);
-        for (size_t i = 0; few && !best.row && i < beats.kinds.count; i++) {
-            if (beats.kinds.rows[i].count > (int64_t)best.count && beats.kinds.rows[i].count > 1)
-                best = (struct gp_beat){0, (size_t)beats.kinds.rows[i].count, &beats.kinds.rows[i]};
+    const struct gp_tally_row *best = NULL;
+    bool ok = steps_collect(recording, nvtx, &beats);
+    double *evens = ok && beats.count ? beats_evens(&beats, false, 0) : NULL;
+    if (ok && beats.count) {
+        ok = evens;
+        if (ok) {
+            steps_prefer(recording, &beats, evens);
+            ok = beats_best(&beats, evens, GP_BEAT_EVEN_MARKS, recording, 0, &best);
         }
-        if (best.row) {
-            *out = steps_of_mark(recording, best.row->key, best.count, nvtx);
-            ok = *out;
-        }
+        if (ok && few && !best)
+            best = steps_twice(&beats);
+        if (ok && best)
+            ok = (*out = steps_of_mark(recording, best->key, (size_t)best->count, nvtx)) != NULL;
     }
-    beats_fini(&beats);
+    free(evens);
+    gp_beats_fini(&beats);
     return ok;
 }
 
 /* ---- the program's own period ------------------------------------------------------------------------------------ */
 
-/* Identifies a call site; without stacks, the size and kind of a block identify it. */
-static uint64_t steps_symbol(const struct gp_rec_event *event)
+struct gp_beat_keys {
+    const struct gp_recording *recording;
+    uint64_t (*before)[2]; /* of each thread: the symbols of its last allocation */
+};
+
+static bool keys_init(struct gp_beat_keys *keys, const struct gp_recording *recording)
 {
-    return event->site ? event->site : (event->bytes << 8 | event->kind) ^ 1ull << 63;
+    *keys = (struct gp_beat_keys){.recording = recording};
+    keys->before = calloc(recording->thread_count + 1ul, sizeof(*keys->before));
+    return keys->before;
 }
 
-static struct gp_steps *steps_of_symbol(const struct gp_recording *recording, uint64_t key)
+static uint64_t keys_pair(uint64_t before, uint64_t symbol)
 {
-    struct gp_steps *steps;
-    size_t count = 0;
+    return gp_hash_of_number(gp_hash_of_number(before) + symbol);
+}
+
+/* Fills out[] with the keys of an allocation.  Call it for each in turn.  A step whose sites all run
+ * several times, as layers do, still has one place at which one site follows another. */
+static unsigned keys_of(struct gp_beat_keys *keys, const struct gp_rec_event *event, uint64_t out[GP_BEAT_KEYS])
+{
+    uint32_t thread = event->thread < keys->recording->thread_count ? event->thread : keys->recording->thread_count;
+    uint64_t *before = keys->before[thread];
+    uint64_t symbols[] = {gp_beat_symbol(event), 1ull << 62 | event->bytes << 4 | event->kind};
+    unsigned count = 0;
+    for (unsigned i = 0; i < (event->site ? 1 : 2); i++) {
+        out[count++] = gp_hash_of_number(symbols[i]);
+        if (before[i] && before[i] != symbols[i])
+            out[count++] = keys_pair(before[i], symbols[i]);
+        before[i] = symbols[i];
+    }
+    return count;
+}
+
+static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint64_t key)
+{
+    struct gp_beat_keys keys;
+    struct gp_steps *steps = NULL;
+    uint64_t found[GP_BEAT_KEYS];
     uint32_t bounds = 0, site = 0;
-    for (size_t i = 0; i < recording->event_count; i++)
-        count += recording->events[i].type == GP_EVENT_ALLOC && steps_symbol(&recording->events[i]) == key;
-    steps = steps_new(count);
+    for (int pass = 0; pass < 2; pass++) { /* counts, then fills */
+        size_t count = 0;
+        if (!keys_init(&keys, recording))
+            break;
+        for (size_t i = 0; i < recording->event_count; i++) {
+            const struct gp_rec_event *event = &recording->events[i];
+            bool here = false;
+            for (unsigned n = event->type == GP_EVENT_ALLOC ? keys_of(&keys, event, found) : 0; n > 0; n--)
+                here |= found[n - 1] == key;
+            count += here;
+            if (!here || !steps)
+                continue;
+            steps_bound(steps, &bounds, event->time_ns);
+            site = event->site;
+        }
+        free(keys.before);
+        if (!steps && !(steps = steps_new(count)))
+            return NULL;
+    }
     if (!steps)
         return NULL;
     steps->source = GP_STEPS_PERIOD;
-    for (size_t i = 0; i < recording->event_count; i++) {
-        const struct gp_rec_event *event = &recording->events[i];
-        if (event->type != GP_EVENT_ALLOC || steps_symbol(event) != key)
-            continue;
-        steps_bound(steps, &bounds, event->time_ns);
-        site = event->site;
-    }
     if (site && site < recording->site_count && recording->sites[site].frame_count) {
         const struct gp_rec_frame *frame = &recording->frames[recording->sites[site].first_frame];
         steps_name(steps, recording->strings + frame->function);
@@ -287,25 +313,49 @@ static struct gp_steps *steps_of_symbol(const struct gp_recording *recording, ui
     return steps;
 }
 
+/* The first event of the window in which the period is searched. */
+static size_t steps_window(const struct gp_recording *recording)
+{
+    size_t begin = recording->event_count, occurrences = 0;
+    while (begin > 0 && occurrences + GP_BEAT_KEYS <= GP_BEAT_WINDOW) {
+        const struct gp_rec_event *event = &recording->events[--begin];
+        occurrences += event->type != GP_EVENT_ALLOC ? 0 : event->site ? 2 : GP_BEAT_KEYS;
+    }
+    return begin;
+}
+
+static bool steps_occurrences(const struct gp_recording *recording, size_t begin, struct gp_beats *beats)
+{
+    struct gp_beat_keys keys;
+    uint64_t found[GP_BEAT_KEYS];
+    size_t room = 0;
+    for (size_t i = begin; i < recording->event_count; i++)
+        room += recording->events[i].type == GP_EVENT_ALLOC ? GP_BEAT_KEYS : 0;
+    bool ok = gp_beats_init(beats, room);
+    if (!ok || !keys_init(&keys, recording))
+        return false;
+    for (size_t i = begin; ok && i < recording->event_count; i++) {
+        if (recording->events[i].type != GP_EVENT_ALLOC)
+            continue;
+        for (unsigned n = 0, count = keys_of(&keys, &recording->events[i], found); ok && n < count; n++)
+            ok = gp_beats_put(beats, found[n], (uint32_t)i, recording->peer[i] != GP_REC_NONE);
+    }
+    free(keys.before);
+    return ok;
+}
+
 static bool steps_period(const struct gp_recording *recording, struct gp_steps **out)
 {
     struct gp_beats beats;
-    size_t allocs = 0, begin = recording->event_count;
-    while (begin > 0 && allocs < GP_BEAT_WINDOW)
-        allocs += recording->events[--begin].type == GP_EVENT_ALLOC;
-    bool ok = beats_init(&beats, allocs);
-    for (size_t i = begin; ok && i < recording->event_count; i++) {
-        if (recording->events[i].type == GP_EVENT_ALLOC)
-            ok = beats_put(&beats, steps_symbol(&recording->events[i]), (uint32_t)i, recording->peer[i] != GP_REC_NONE);
-    }
-    if (ok) {
-        struct gp_beat best = beats_best(&beats, GP_BEAT_EVEN_SITES, true, recording->event_count - begin);
-        if (best.row) {
-            *out = steps_of_symbol(recording, best.row->key);
-            ok = *out;
-        }
-    }
-    beats_fini(&beats);
+    const struct gp_tally_row *best = NULL;
+    size_t begin = steps_window(recording);
+    bool ok = steps_occurrences(recording, begin, &beats);
+    double *evens = ok ? beats_evens(&beats, true, recording->event_count - begin) : NULL;
+    ok = evens && beats_best(&beats, evens, GP_BEAT_EVEN_SITES, recording, begin, &best);
+    if (ok && best)
+        ok = (*out = steps_of_key(recording, best->key)) != NULL;
+    free(evens);
+    gp_beats_fini(&beats);
     return ok;
 }
 
@@ -323,6 +373,124 @@ static struct gp_steps *steps_time(const struct gp_recording *recording)
     return steps;
 }
 
+static int steps_compare(const void *one, const void *other)
+{
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+/* Fills in how long a step is: the median, because a first step that compiles takes long.  False:
+ * out of memory. */
+static bool steps_measure(struct gp_steps *steps)
+{
+    uint64_t *lengths = calloc(steps->count + 1ul, sizeof(*lengths));
+    if (!lengths)
+        return false;
+    for (uint32_t i = 0; i < steps->count; i++)
+        lengths[i] = steps->bounds_ns[i + 1] - steps->bounds_ns[i];
+    qsort(lengths, steps->count, sizeof(*lengths), steps_compare);
+    steps->length_ns = lengths[steps->count / 2];
+    free(lengths);
+    return true;
+}
+
+static struct gp_steps *steps_done(struct gp_steps *steps)
+{
+    if (!steps || steps_measure(steps))
+        return steps;
+    free(steps);
+    return NULL;
+}
+
+/* ---- steps that a user names ------------------------------------------------------------------------------------- */
+
+/* How often the mark or range `name` occurs; as it is written, or (exact false) without its number. */
+static size_t steps_named(const struct gp_recording *recording, const char *name, bool nvtx, bool exact,
+                          struct gp_steps *steps)
+{
+    size_t count = 0;
+    uint32_t bounds = 0;
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const char *mark = steps_mark(recording, i);
+        if (!steps_begins(mark, nvtx))
+            continue;
+        mark += nvtx ? 5 : 0;
+        if (strcmp(mark, name) != 0 &&
+            (exact || steps_length(mark) != steps_length(name) || strncmp(mark, name, steps_length(name)) != 0))
+            continue;
+        count++;
+        if (steps)
+            steps_bound(steps, &bounds, recording->events[i].time_ns);
+    }
+    return count;
+}
+
+/* Equal stretches from the start of the recording; what is left at the end is no step. */
+static struct gp_steps *steps_long(const struct gp_recording *recording, uint64_t length_ns)
+{
+    uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 0;
+    uint32_t count = (uint32_t)(span / length_ns);
+    struct gp_steps *steps = steps_new(count);
+    if (!steps)
+        return NULL;
+    steps->source = GP_STEPS_GIVEN;
+    steps->count = count;
+    for (uint32_t i = 0; i <= count; i++)
+        steps->bounds_ns[i] = recording->begin_ns + length_ns * i;
+    return steps;
+}
+
+bool gp_steps_name(const struct gp_recording *recording, uint32_t i, struct gp_step_name *name)
+{
+    uint32_t found = 0;
+    for (int nvtx = 0; nvtx < 2; nvtx++) {
+        struct gp_beats beats;
+        bool ok = steps_collect(recording, nvtx, &beats), here = false;
+        for (size_t k = 0; ok && !here && k < beats.kinds.count; k++) {
+            here = beats.kinds.rows[k].count > 1 && found++ == i;
+            if (!here)
+                continue;
+            uint32_t event = 0;
+            while (beats.kind[event] != k)
+                event++;
+            const char *mark = steps_mark(recording, beats.position[event]) + (nvtx ? 5 : 0);
+            *name = (struct gp_step_name){.nvtx = nvtx, .count = (uint32_t)beats.kinds.rows[k].count};
+            snprintf(name->name, sizeof(name->name), "%.*s", (int)steps_length(mark), mark);
+        }
+        gp_beats_fini(&beats);
+        if (here)
+            return true;
+    }
+    return false;
+}
+
+int gp_steps_choose(const struct gp_recording *recording, const char *text, struct gp_steps **out)
+{
+    uint64_t length_ns;
+    struct gp_steps *steps = NULL;
+    for (int way = 0; way < 4 && !steps; way++) {
+        bool nvtx = way % 2, exact = way < 2;
+        size_t count = steps_named(recording, text, nvtx, exact, NULL);
+        if (count < 2)
+            continue;
+        if (!(steps = steps_new(count)))
+            return -ENOMEM;
+        steps->source = nvtx ? GP_STEPS_NVTX : GP_STEPS_MARKS;
+        steps_name(steps, text);
+        steps_named(recording, text, nvtx, exact, steps);
+    }
+    if (!steps && gp_parse_duration(text, &length_ns) == 0) {
+        if (length_ns == 0 || (recording->end_ns - recording->begin_ns) / length_ns > GP_STEPS_MOST)
+            return -ERANGE;
+        if (!(steps = steps_long(recording, length_ns)))
+            return -ENOMEM;
+    }
+    if (!steps)
+        return -ENOENT;
+    *out = steps_done(steps);
+    return *out ? 0 : -ENOMEM;
+}
+
 struct gp_steps *gp_steps_find(const struct gp_recording *recording)
 {
     struct gp_steps *steps = NULL;
@@ -335,5 +503,5 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording)
         ok = steps_marks(recording, false, true, &steps);
     if (ok && !steps)
         steps = steps_time(recording);
-    return steps;
+    return steps_done(steps);
 }

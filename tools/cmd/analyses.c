@@ -10,6 +10,12 @@
     ((const struct gp_command_option[]){                                                                               \
         GP_LOAD_OPTION_PID, GP_LOAD_OPTION_DURATION, GP_OPTION_JSON(struct gp_load_options, _schema), {0}})
 
+static const struct gp_command_option churn_options[] = {GP_LOAD_OPTION_PID,
+                                                         GP_LOAD_OPTION_DURATION,
+                                                         GP_LOAD_OPTION_STEP,
+                                                         GP_OPTION_JSON(struct gp_load_options, "gpuprof.churn/1"),
+                                                         {0}};
+
 static int peak_run(void *options)
 {
     return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_page_peak);
@@ -43,10 +49,10 @@ const struct gp_command_spec gp_command_churn = {
     .name = "churn",
     .summary = "show what every step allocates and frees again",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LOAD_USAGE_LIVE,
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--step=NAME|TIME] [--json]"),
     .about = GP_LIST("Prints the call sites whose memory is freed within the step that allocated it. A cache would "
                      "save these allocations. docs/analyses.md explains the numbers."),
-    .options = GP_ANALYSIS_OPTIONS("gpuprof.churn/1"),
+    .options = churn_options,
     .examples =
         GP_EXAMPLES({"gpuprof churn -p 1234 --duration 60", "Record a process for a minute, then show its churn."}),
     GP_LOAD_SPEC("churn", churn_run),

@@ -174,6 +174,39 @@ static void load_root(char *root, size_t bytes, pid_t pid)
         snprintf(root, bytes, "/proc/%d/root", (int)pid);
 }
 
+/* Lists the names that --step can take: those that repeat. */
+static void load_names(const struct gp_recording *recording, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; used < bytes; i++) {
+        struct gp_step_name name;
+        if (!gp_steps_name(recording, i, &name))
+            break;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s '%s' (%u times)", i ? ", " : "",
+                                 name.nvtx ? "NVTX range" : "mark", name.name, name.count);
+    }
+}
+
+static int load_step(struct gp_loaded *loaded, const char *step)
+{
+    char names[512];
+    int rc = gp_report_step(&loaded->report, step);
+    if (rc == 0)
+        return GP_EXIT_OK;
+    if (rc == -ENOMEM)
+        return gp_load_memory(loaded->command);
+    load_names(loaded->recording, names, sizeof(names));
+    if (rc == -ERANGE)
+        gp_error(loaded->command, "--step=%s: this would be more than a million steps", step);
+    else
+        gp_error(loaded->command,
+                 "--step=%s: no mark and no NVTX range of that name occurs twice, and it is no duration such as 350ms; "
+                 "the recording has %s",
+                 step, names[0] ? names : "no mark or range that repeats");
+    return GP_EXIT_USAGE;
+}
+
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 {
     *loaded = (struct gp_loaded){.command = o->target.command};
@@ -193,8 +226,12 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .module_count = r->module_count,
                                       .root = loaded->root};
     if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
-        gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0)
-        return GP_EXIT_OK;
+        gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0) {
+        rc = o->step ? load_step(loaded, o->step) : GP_EXIT_OK;
+        if (rc)
+            gp_load_free(loaded);
+        return rc;
+    }
     gp_load_free(loaded);
     return gp_load_memory(o->target.command);
 }

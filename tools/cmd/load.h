@@ -19,6 +19,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     bool json;
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
+    const char *step; /* --step; NULL: not given */
 };
 
 #define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")
@@ -27,6 +28,9 @@ struct gp_load_options { /* the options of all these commands; each takes some o
 #define GP_LOAD_OPTION_DURATION                                                                                        \
     GP_OPTION(struct gp_load_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,                                   \
               "how long to record the process (default 10)", .low = 1, .high = 1000000)
+#define GP_LOAD_OPTION_STEP                                                                                            \
+    GP_OPTION(struct gp_load_options, step, 0, "step", "NAME|TIME", GP_ARG_TEXT,                                       \
+              "what a step is: the name of a mark or of an NVTX range, or a duration such as 350ms")
 /* The rest of the description of a command that takes a file or -p. */
 #define GP_LOAD_SPEC(_name, _run)                                                                                      \
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT(_name), .file_count = 1, .live = true,                \

@@ -69,6 +69,7 @@ static int report_run(void *options)
 static const struct gp_command_option report_options[] = {
     GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "write one self-contained HTML page; '-' is standard output"),
+    GP_LOAD_OPTION_STEP,
     GP_FLAG(struct gp_load_options, json, 0, "json",
             "print everything that the page shows as JSON, schema gpuprof.report/1"),
     {0}};
@@ -77,7 +78,7 @@ const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("FILE [-o report.html] [--json]"),
+    .usage = GP_LIST("FILE [-o report.html] [--step=NAME|TIME] [--json]"),
     .about = GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
                      "then, which call sites hold more with every step, and how much of the reserved memory was used."),
     .options = report_options,

@@ -28,6 +28,14 @@ json_t *gp_report_reconcile_json(const struct gp_report *report);
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host" */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
+/* Which rhythm the steps are: 'marks "step"', "a period of 12 ms found in the allocations". */
+#define GP_RHYTHM_TEXT 96
+const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT]);
+/* What speaks for a suspect: "grows for 9.8 s at 3.1 MiB/s; nothing of it was freed". */
+#define GP_EVIDENCE_TEXT 128
+const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT]);
+/* What the finding of the suspects lacks; NULL if nothing. */
+const char *gp_report_missing(const struct gp_report *report);
 json_t *gp_report_suspects(const struct gp_report *report);
 /* frames: with the whole stack of each site, which the report has in its list of sites. */
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);

@@ -26,8 +26,52 @@ json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns)
 
 const char *gp_report_step_source(const struct gp_report *report)
 {
-    static const char *const sources[] = {"marks", "nvtx", "period", "time"};
+    static const char *const sources[] = {"marks", "nvtx", "period", "time", "given"};
     return sources[report->steps->source];
+}
+
+const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT])
+{
+    const struct gp_steps *steps = report->steps;
+    char length[GP_SIZE_TEXT];
+    gp_seconds_text(length, (double)steps->length_ns / 1e9);
+    switch (steps->source) {
+    case GP_STEPS_MARKS:
+        snprintf(text, GP_RHYTHM_TEXT, "marks \"%s\"", steps->name);
+        break;
+    case GP_STEPS_NVTX:
+        snprintf(text, GP_RHYTHM_TEXT, "NVTX range \"%s\"", steps->name);
+        break;
+    case GP_STEPS_PERIOD:
+        snprintf(text, GP_RHYTHM_TEXT, "period of %s found in the allocations", length);
+        break;
+    case GP_STEPS_TIME:
+        snprintf(text, GP_RHYTHM_TEXT, "equal stretches of time, because nothing repeats");
+        break;
+    case GP_STEPS_GIVEN:
+        snprintf(text, GP_RHYTHM_TEXT, "stretches of %s, as you chose", length);
+        break;
+    }
+    return text;
+}
+
+const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT])
+{
+    char time[GP_SIZE_TEXT], rate[GP_SIZE_TEXT], freed[48] = "nothing of it was freed";
+    if (leak->freed_bytes > 0 && leak->taken_bytes > 0)
+        snprintf(freed, sizeof(freed), "%.2g %% of it was freed",
+                 100.0 * (double)leak->freed_bytes / (double)leak->taken_bytes);
+    snprintf(text, GP_EVIDENCE_TEXT, "grows for %s at %s/s; %s", gp_seconds_text(time, (double)leak->grows_ns / 1e9),
+             gp_size_text(rate, (int64_t)leak->bytes_per_second), freed);
+    return text;
+}
+
+const char *gp_report_missing(const struct gp_report *report)
+{
+    return report->steps->source == GP_STEPS_TIME
+               ? "steps, without which a program that is still loading looks the same. Mark each step with "
+                 "gpuprof_mark(\"step\") or an NVTX range, or give its length (--step=350ms)."
+               : NULL;
 }
 
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site)
@@ -109,6 +153,7 @@ json_t *gp_report_suspects(const struct gp_report *report)
     json_t *list = json_array();
     for (uint32_t i = 0; i < leaks->count; i++) {
         const struct gp_leak *leak = &leaks->suspects[i];
+        char evidence[GP_EVIDENCE_TEXT];
         json_t *curve = json_array(),
                *suspect = json_pack("{s:I,s:I}", "rank", (json_int_t)i + 1, "site", (json_int_t)leak->site);
         if (!suspect) {
@@ -123,6 +168,12 @@ json_t *gp_report_suspects(const struct gp_report *report)
         json_object_set_new(suspect, "live_count", json_integer(leak->live_count));
         json_object_set_new(suspect, "bytes_per_step", json_real(leak->bytes_per_step));
         json_object_set_new(suspect, "confidence", json_real(leak->confidence));
+        json_object_set_new(suspect, "bytes_per_second", json_real(leak->bytes_per_second));
+        json_object_set_new(suspect, "grows_seconds", json_real((double)leak->grows_ns / 1e9));
+        json_object_set_new(suspect, "allocated_bytes", json_integer(leak->taken_bytes));
+        json_object_set_new(suspect, "freed_bytes", json_integer(leak->freed_bytes));
+        json_object_set_new(suspect, "evidence", json_string(gp_report_evidence(leak, evidence)));
+        json_object_set_new(suspect, "missing", gp_json_text(gp_report_missing(report)));
         json_object_set_new(suspect, "seconds_to_oom",
                             leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom));
         json_object_set_new(suspect, "oldest_seconds", json_real((double)leak->oldest_ns / 1e9));
@@ -137,9 +188,11 @@ json_t *gp_report_suspects(const struct gp_report *report)
 json_t *gp_report_leaks_json(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
-    return json_pack("{s:s,s:I,s:s,s:s,s:s,s:o}", "schema", "gpuprof.leaks/1", "steps", (json_int_t)leaks->steps,
-                     "step_source", gp_report_step_source(report), "step_name", report->steps->name, "why", leaks->why,
-                     "suspects", gp_report_suspects(report));
+    char rhythm[GP_RHYTHM_TEXT];
+    return json_pack("{s:s,s:I,s:s,s:s,s:f,s:s,s:s,s:o}", "schema", "gpuprof.leaks/1", "steps",
+                     (json_int_t)leaks->steps, "step_source", gp_report_step_source(report), "step_name",
+                     report->steps->name, "step_seconds", (double)report->steps->length_ns / 1e9, "step_rhythm",
+                     gp_report_rhythm(report, rhythm), "why", leaks->why, "suspects", gp_report_suspects(report));
 }
 
 /* A document with one object per device. */

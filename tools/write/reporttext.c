@@ -106,24 +106,7 @@ static void page_bar(const struct gp_text_page *page, double share)
 
 static const char *page_seconds(char text[GP_SIZE_TEXT], double seconds)
 {
-    static const struct {
-        double from, by;
-        const char *unit;
-    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"},  {120, 60, "min"}, {1, 1, "s"},
-                 {1e-3, 1e-3, "ms"},      {1e-6, 1e-6, "us"}, {0, 1e-9, "ns"}};
-    size_t i = 0;
-    if (seconds <= 0) {
-        snprintf(text, GP_SIZE_TEXT, seconds < 0 ? "-" : "0 s");
-        return text;
-    }
-    while (seconds < units[i].from)
-        i++;
-    double value = seconds / units[i].by;
-    if (value >= 1e7)
-        snprintf(text, GP_SIZE_TEXT, "years");
-    else
-        snprintf(text, GP_SIZE_TEXT, value < 9.95 && i < 6 ? "%.1f %s" : "%.0f %s", value, units[i].unit);
-    return text;
+    return gp_seconds_text(text, seconds);
 }
 
 static double page_since(const struct gp_report *report, uint64_t time_ns)
@@ -274,14 +257,11 @@ void gp_page_peak(const struct gp_text_page *page, const struct gp_report *repor
 
 static void page_step_line(const struct gp_text_page *page, const struct gp_report *report)
 {
-    static const char *const words[] = {"from marks", "from NVTX ranges", "from calls that repeat",
-                                        "equal stretches of time"};
     const struct gp_steps *steps = report->steps;
-    char each[GP_SIZE_TEXT];
-    double span = (double)(steps->bounds_ns[steps->count] - steps->bounds_ns[0]) / 1e9;
-    fprintf(page->out, "%s%u step%s of %s, %s%s%s%s%s\n", page_on(page, GP_DIM), steps->count,
-            page_plural(steps->count), page_seconds(each, steps->count ? span / steps->count : 0), words[steps->source],
-            steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "", page_on(page, GP_OFF));
+    char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
+    page_seconds(each, (double)steps->length_ns / 1e9);
+    fprintf(page->out, "%s%u step%s of %s: %s%s\n", page_on(page, GP_DIM), steps->count, page_plural(steps->count),
+            each, gp_report_rhythm(report, rhythm), page_on(page, GP_OFF));
 }
 
 /* A curve as one line of bars, in at most `columns` columns. */
@@ -351,16 +331,20 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
 {
     const struct gp_leaks *leaks = report->leaks;
     const struct gp_leak *leak = &leaks->suspects[i];
-    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
-    fprintf(page->out, "%3u  %s%s per step%s  ", i + 1, page_on(page, GP_RED),
-            gp_size_text(slope, (int64_t)leak->bytes_per_step), page_on(page, GP_OFF));
+    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT], evidence[GP_EVIDENCE_TEXT];
+    bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
+    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, page_on(page, GP_RED),
+            gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
+            timed ? "second" : "step", page_on(page, GP_OFF));
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
     page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
-    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%sconfidence %.0f %%",
-            gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
-            gp_kind_name(leak->kind), page_seconds(age, (double)leak->oldest_ns / 1e9),
-            page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ", leak->confidence * 100);
+    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%s", gp_size_text(live, leak->live_bytes),
+            leak->live_count, page_plural((uint64_t)leak->live_count), gp_kind_name(leak->kind),
+            page_seconds(age, (double)leak->oldest_ns / 1e9), page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ");
+    if (!timed)
+        fprintf(page->out, "confidence %.0f %%; ", leak->confidence * 100);
+    fputs(gp_report_evidence(leak, evidence), page->out);
     if (leak->seconds_to_oom >= 0)
         fprintf(page->out, "; device full in %s", page_seconds(oom, leak->seconds_to_oom));
     fputc('\n', page->out);
@@ -392,12 +376,11 @@ void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *repo
     page_growth(page, report, GP_PAGE_ROWS, 8);
     if (leaks->count > GP_PAGE_ROWS)
         fprintf(page->out, "\n%u more suspects: use --json to list them\n", leaks->count - GP_PAGE_ROWS);
-    if (leaks->count && leaks->source == GP_STEPS_TIME)
-        fprintf(page->out,
-                "\nNo steps were found: no marks, no NVTX ranges, and no call site that repeats evenly.  The\n"
-                "recording was divided into equal stretches of time, and the confidence is halved, because a\n"
-                "program that is still loading looks the same.  To be surer, mark each step with\n"
-                "gpuprof_mark(\"step\") or with an NVTX range.\n");
+    const char *missing = leaks->count ? gp_report_missing(report) : NULL;
+    if (missing) { /* a line for each sentence */
+        size_t sentence = strcspn(missing, ".") + 1;
+        fprintf(page->out, "\nMissing: %.*s\n%s\n", (int)sentence, missing, missing + sentence + 1);
+    }
 }
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
