@@ -254,6 +254,54 @@ Test(commands, leaks_names_the_rhythm_and_takes_another)
     free(r.err);
 }
 
+/* The callers of a site have a long path, and two lines of one function allocate. */
+Test(commands, diff_has_a_row_for_each_line_and_whole_names)
+{
+    char paths[2][64], deep[200];
+    snprintf(deep, sizeof(deep), "/srv/%0150d/caller.py", 7);
+    for (unsigned file = 0; file < 2; file++) {
+        struct recmake *make = recmake_new(GIB);
+        for (unsigned line = 0; line < 2; line++) {
+            for (unsigned from = 0; from < 2; from++) {
+                struct recmake_frame frames[] = {
+                    {"make", "model.py", 10 + line + file * 3}, {"caller", deep, 40 + from}, {NULL, NULL, 0}};
+                uint32_t where = recmake_site(make, GP_KIND_LINEAR, frames);
+                recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000 * (1 + line * 2 + from),
+                              (1 + file) * (100 + line * 10 + from), where);
+            }
+        }
+        struct gp_recording *recording = recmake_done(make);
+        snprintf(paths[file], sizeof(paths[file]), "/tmp/test_analyze_%d_diff%u", (int)getpid(), file);
+        cr_assert_eq(gp_recording_write(recording, paths[file]), 0);
+        gp_recording_free(recording);
+    }
+    struct result r = run("diff %s %s", paths[0], paths[1]);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "4 of 4 sites differ"), "%s", r.out);
+    for (unsigned from = 0; from < 2; from++) {
+        char name[300];
+        snprintf(name, sizeof(name), "make (model.py:13) < caller (%s:%u)", deep, 40 + from);
+        cr_assert(strstr(r.out, name), "no '%s' in %s", name, r.out);
+    }
+    free(r.out);
+    free(r.err);
+    r = run("diff --callers %s %s", paths[0], paths[1]);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "\n       make (model.py:14)\n"), "%s", r.out);
+    free(r.out);
+    free(r.err);
+    json_t *top = expect_json(run("diff %s %s --json", paths[0], paths[1]), "gpuprof.diff/1");
+    cr_assert_eq(json_array_size(at(top, "sites")), 4);
+    cr_assert_eq(number(top, "sites/0/line"), 14);
+    cr_assert_eq(number(top, "sites/0/caller/line"), 41);
+    cr_assert_eq(number(top, "sites/0/at_peak_bytes/0"), 111);
+    cr_assert_eq(number(top, "sites/0/at_peak_bytes/1"), 222);
+    cr_assert_eq(json_array_size(at(top, "sites/0/frames")), 2);
+    json_decref(top);
+    unlink(paths[0]);
+    unlink(paths[1]);
+}
+
 Test(commands, the_others_print_and_write_json)
 {
     json_decref(expect_json(run("peak %s --json", leaky), "gpuprof.peak/1"));

@@ -202,8 +202,19 @@ struct gp_bill { /* the parts of a process's memory, compared with the total tha
 };
 struct gp_bill *gp_bill_find(const struct gp_recording *recording, uint32_t device);
 
-/* Compares two recordings of one program.  keys: one string per site of each recording, which the
- * caller makes of its symbols; sites with equal keys are the same. */
+/* A call site as gp_diff_match sees it. */
+struct gp_diff_site {
+    const char *stack;     /* functions, files and modules of its frames, without lines */
+    const uint32_t *lines; /* of its frames, innermost first */
+    uint32_t line_count;
+};
+/* Fills rows[side][site] with the number of the site's row, below *row_count: sites of the same code
+ * have the same row, even if lines have moved between the two recordings.  Two lines of one
+ * recording have two rows.  False: out of memory. */
+bool gp_diff_match(const struct gp_diff_site *const sites[2], const uint32_t counts[2], uint32_t *rows[2],
+                   uint32_t *row_count);
+
+/* Compares two recordings of one program.  rows: the row of each site of each recording. */
 struct gp_diff_row {
     uint32_t site[2]; /* GP_REC_NONE: the site is only in the other recording */
     int64_t live_bytes[2], peak_bytes[2], calls[2];
@@ -212,6 +223,7 @@ struct gp_diff {
     uint32_t count;
     struct gp_diff_row rows[]; /* by the change of peak_bytes, the largest growth first */
 };
-struct gp_diff *gp_diff_find(const struct gp_recording *recordings[2], const char *const *keys[2]);
+struct gp_diff *gp_diff_find(const struct gp_recording *const recordings[2], const uint32_t *const rows[2],
+                             uint32_t row_count);
 
 #endif

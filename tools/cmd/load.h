@@ -16,7 +16,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     int file_count;  /* how many files the command needs */
     bool live;       /* the command takes -p */
     int64_t seconds; /* --duration; 0: not given */
-    bool json;
+    bool json, callers;
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
     const char *step; /* --step; NULL: not given */

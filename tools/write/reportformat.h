@@ -39,6 +39,9 @@ const char *gp_report_missing(const struct gp_report *report);
 json_t *gp_report_suspects(const struct gp_report *report);
 /* frames: with the whole stack of each site, which the report has in its list of sites. */
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
+/* Fills callers[] (one per site of the recording) with the frame that tells each site from all others
+ * of its name.  NULL: out of memory; free() it. */
+const struct gp_frame_text **gp_report_callers(const struct gp_report *report);
 /* A site's stack, innermost frame first. */
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
@@ -57,6 +60,7 @@ struct gp_text_page {
     bool colour; /* escape sequences are allowed */
     bool utf8;   /* else ASCII alone */
     bool named;  /* notes start with the name of the recording */
+    bool whole;  /* not a terminal: lines may be longer than the width, and are where a name would be cut */
 };
 
 /* Reads GP_REPORT_SUMMARY. */
@@ -71,9 +75,9 @@ void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *
  * printed. */
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
 
-/* names: the label of each site of each recording. */
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2]);
-json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
-                     const char *const *names[2]);
+/* reports: of the two recordings.  callers: with the stack of each site. */
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+                  bool callers);
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const reports[2]);
 
 #endif

@@ -331,21 +331,50 @@ json_t *gp_report_reconcile_json(const struct gp_report *report)
     return json_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
 }
 
-json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
-                     const char *const *names[2])
+const struct gp_frame_text **gp_report_callers(const struct gp_report *report)
+{
+    uint32_t count = report->recording->site_count;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = i;
+    if (sites && callers)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    free(sites);
+    return callers;
+}
+
+/* Adds what json_add_name and json_add_callers add to the rows of other documents. */
+static void json_add_site(const struct gp_report *report, json_t *row, uint32_t site,
+                          const struct gp_frame_text *caller)
+{
+    char label[192];
+    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, sizeof(label));
+    json_object_set_new(row, "name", json_string(label));
+    json_object_set_new(row, "caller", json_caller(caller));
+    json_object_set_new(row, "frames", gp_report_frames(report, site));
+    json_add_name(report, row, site);
+}
+
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const reports[2])
 {
     json_t *rows = json_array();
+    const struct gp_frame_text **callers[2] = {gp_report_callers(reports[0]), gp_report_callers(reports[1])};
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
-        int side = row->site[0] != GP_REC_NONE ? 0 : 1;
+        int side = row->site[1] != GP_REC_NONE; /* the newer recording that has it */
         json_t *sites = json_pack("[o,o]", row->site[0] == GP_REC_NONE ? json_null() : json_integer(row->site[0]),
                                   row->site[1] == GP_REC_NONE ? json_null() : json_integer(row->site[1]));
-        json_array_append_new(rows,
-                              json_pack("{s:s,s:o,s:o,s:[I,I],s:[I,I],s:[I,I]}", "name", names[side][row->site[side]],
-                                        "owner", gp_report_owner(recordings[side], row->site[side]), "site", sites,
-                                        "at_peak_bytes", (json_int_t)row->peak_bytes[0], (json_int_t)row->peak_bytes[1],
-                                        "live_bytes", (json_int_t)row->live_bytes[0], (json_int_t)row->live_bytes[1],
-                                        "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]));
+        json_t *object =
+            json_pack("{s:o,s:[I,I],s:[I,I],s:[I,I]}", "site", sites, "at_peak_bytes", (json_int_t)row->peak_bytes[0],
+                      (json_int_t)row->peak_bytes[1], "live_bytes", (json_int_t)row->live_bytes[0],
+                      (json_int_t)row->live_bytes[1], "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]);
+        if (object)
+            json_add_site(reports[side], object, row->site[side],
+                          callers[side] ? callers[side][row->site[side]] : NULL);
+        json_array_append_new(rows, object);
     }
+    free(callers[0]);
+    free(callers[1]);
     return json_pack("{s:s,s:o}", "schema", "gpuprof.diff/1", "sites", rows);
 }

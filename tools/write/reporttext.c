@@ -19,6 +19,8 @@
 #define GP_PAGE_WIDE 120
 /* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
+/* Frames of a stack that the option --callers prints. */
+#define GP_PAGE_FRAMES 32u
 /* A shorter piece of function, file and line is of no use. */
 #define GP_PAGE_NAME 24
 
@@ -37,7 +39,7 @@ static const char *page_on(const struct gp_text_page *page, const char *code)
 #define GP_BLUE "\033[34m"
 #define GP_OFF  "\033[0m"
 
-/* Prints at most `columns` characters of text; a text that is cut ends with "...".  This counts
+/* Prints at most `columns` characters of text on a terminal; a text that is cut ends with "...".  This counts
  * characters, not cells, because names of functions and files hardly ever have wide characters. */
 static void page_cut(const struct gp_text_page *page, const char *text, int columns)
 {
@@ -52,7 +54,7 @@ static void page_cut(const struct gp_text_page *page, const char *text, int colu
             keep = 1;
         }
     }
-    if (letters <= columns || !keep)
+    if (letters <= columns || !keep || page->whole)
         fputs(text, page->out);
     else
         fprintf(page->out, "%.*s...", (int)cut, text);
@@ -294,7 +296,7 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
         fprintf(page->out, "       %s(%u inner frames of libraries)%s\n", page_on(page, GP_DIM), first,
                 page_on(page, GP_OFF));
     for (uint32_t i = first; i < count && i - first < rows; i++) {
-        char label[256];
+        char label[1024];
         gp_frame_label(&frames[i], label, sizeof(label));
         fprintf(page->out, "       %s", page_on(page, GP_DIM));
         page_cut(page, label, page_width(page) - 8);
@@ -573,11 +575,35 @@ static bool page_differs(const struct gp_diff_row *row)
     return row->peak_bytes[0] != row->peak_bytes[1] || row->live_bytes[0] != row->live_bytes[1];
 }
 
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2])
+/* The name of a row as of the newer recording that has it, and its stack. */
+static void page_diff_site(const struct gp_text_page *page, const struct gp_report *report, uint32_t site,
+                           const struct gp_frame_text *caller, uint32_t frames)
+{
+    char label[1024];
+    size_t room = page->whole ? sizeof(label) : (size_t)page_room(page, 50) + 1;
+    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, room < sizeof(label) ? room : sizeof(label));
+    fprintf(page->out, "%s\n", label);
+    if (frames)
+        page_stack(page, report, site, frames);
+}
+
+static void page_diff_row(const struct gp_text_page *page, const struct gp_diff_row *row)
+{
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
+    int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
+    fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
+            page_on(page, GP_OFF));
+    fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
+    fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
+}
+
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+                  bool callers)
 {
     int64_t before = 0, after = 0;
     uint32_t differ = 0, shown = 0;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
+    const struct gp_frame_text **distinct[2] = {gp_report_callers(reports[0]), gp_report_callers(reports[1])};
     for (uint32_t i = 0; i < diff->count; i++) {
         before += diff->rows[i].peak_bytes[0];
         after += diff->rows[i].peak_bytes[1];
@@ -592,20 +618,18 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
      * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
-        int side = row->site[0] != GP_REC_NONE ? 0 : 1;
-        int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
-        bool show = change > 0 || row->live_bytes[1] > row->live_bytes[0] ? shown < GP_PAGE_ROWS * 2
-                                                                          : i + GP_PAGE_ROWS >= diff->count;
+        int side = row->site[1] != GP_REC_NONE;
+        bool grew = row->peak_bytes[1] > row->peak_bytes[0] || row->live_bytes[1] > row->live_bytes[0];
+        bool show = grew ? shown < GP_PAGE_ROWS * 2 : i + GP_PAGE_ROWS >= diff->count;
         if (!page_differs(row) || !show)
             continue;
         shown++;
-        fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
-                page_on(page, GP_OFF));
-        fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
-        fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
-        page_cut(page, names[side][row->site[side]], page_room(page, 50));
-        fputc('\n', page->out);
+        page_diff_row(page, row);
+        page_diff_site(page, reports[side], row->site[side], distinct[side] ? distinct[side][row->site[side]] : NULL,
+                       callers ? GP_PAGE_FRAMES : 0);
     }
     if (shown < differ)
         fprintf(page->out, "  %u more sites: use --json to list them\n", differ - shown);
+    free(distinct[0]);
+    free(distinct[1]);
 }
