@@ -354,6 +354,24 @@ Test(fragmentation, agrees_with_the_segments)
     gp_recording_free(recording);
 }
 
+Test(fragmentation, names_who_keeps_free_memory)
+{
+    struct gp_recording *recording = cached();
+    struct gp_segments *map = gp_segments_at(recording, 0, 0);
+    struct gp_holders *holders = gp_holders_find(map);
+    int64_t live = 0, free_bytes = 0;
+    for (uint32_t i = 0; i < holders->count; i++) {
+        live += holders->rows[i].live_bytes;
+        free_bytes = holders->rows[i].free_bytes > free_bytes ? holders->rows[i].free_bytes : free_bytes;
+        cr_assert(i == 0 || holders->rows[i].free_bytes <= holders->rows[i - 1].free_bytes);
+    }
+    cr_assert_eq(live, 600); /* 300 and 100, and 200 in the growable segment */
+    cr_assert_eq(free_bytes, 600 + 400);
+    free(holders);
+    free(map);
+    gp_recording_free(recording);
+}
+
 Test(fragmentation, of_memory_straight_from_the_driver_has_no_holes)
 {
     struct gp_recording *recording = small();

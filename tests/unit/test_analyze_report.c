@@ -319,8 +319,16 @@ Test(commands, the_others_print_and_write_json)
     cr_assert(most[0] > 0 && most[0] == most[1], "%lld, %lld", (long long)most[0], (long long)most[1]);
     at(fragments, "devices/0/series/reserved/0/3");
     at(fragments, "devices/0/series/requested/0/3");
+    cr_assert_eq(json_array_size(at(fragments, "devices/0/sites")), 0); /* no segments */
     json_decref(fragments);
-    json_decref(expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1"));
+    json_t *bill = expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1");
+    cr_assert(json_is_string(at(bill, "devices/0/sites/0/name")) &&
+              json_is_array(at(bill, "devices/0/sites/0/frames")));
+    int64_t bytes = 0;
+    for (size_t i = 0; i < json_array_size(at(bill, "devices/0/sites")); i++)
+        bytes += number(json_array_get(at(bill, "devices/0/sites"), i), "bytes");
+    cr_assert_eq(bytes, number(bill, "devices/0/rows/0/bytes"), "%lld", (long long)bytes); /* linear memory alone */
+    json_decref(bill);
     expect(run("peak %s", leaky), 0, "held by", NULL);
     expect(run("churn %s", leaky), 0, "per step", NULL);
     expect(run("fragmentation %s", leaky), 0, "in use", NULL);

@@ -181,6 +181,19 @@ struct gp_segments {
 };
 struct gp_segments *gp_segments_at(const struct gp_recording *recording, uint32_t device, uint64_t at_ns);
 
+/* The call sites whose live blocks keep the segments of caches: a segment can only be given back when
+ * none of its blocks is live. */
+struct gp_holder {
+    uint32_t site;
+    int64_t live_bytes, live_count;
+    int64_t free_bytes; /* of the segments that have a live block of the site */
+};
+struct gp_holders {
+    uint32_t count;
+    struct gp_holder rows[]; /* the most free bytes first */
+};
+struct gp_holders *gp_holders_find(const struct gp_segments *map);
+
 /* ---- sizes, bill, diff ------------------------------------------------------------------------------------------- */
 
 struct gp_sizes { /* by powers of two: [i] is for 2^i <= bytes < 2^(i+1) */

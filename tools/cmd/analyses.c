@@ -28,8 +28,9 @@ static int churn_run(void *options)
 
 static int fragmentation_run(void *options)
 {
-    return gp_load_run(options, GP_REPORT_FRAGMENTATION | GP_REPORT_SERIES, gp_report_fragmentation_json,
-                       gp_page_fragmentation);
+    const struct gp_load_options *o = options;
+    unsigned parts = GP_REPORT_FRAGMENTATION | GP_REPORT_SERIES | (o->json ? GP_REPORT_HOLDERS : 0);
+    return gp_load_run(o, parts, gp_report_fragmentation_json, gp_page_fragmentation);
 }
 
 const struct gp_command_spec gp_command_peak = {

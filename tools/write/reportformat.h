@@ -17,7 +17,8 @@
 json_t *gp_report_document(const struct gp_report *report);
 
 /* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
- * its name; fragmentation also reads GP_REPORT_SERIES, and reconcile reads GP_REPORT_BILL. */
+ * its name; fragmentation also reads GP_REPORT_SERIES and GP_REPORT_HOLDERS, and reconcile reads
+ * GP_REPORT_BILL and GP_REPORT_HELD. */
 json_t *gp_report_leaks_json(const struct gp_report *report);
 json_t *gp_report_peak_json(const struct gp_report *report);
 json_t *gp_report_churn_json(const struct gp_report *report);

@@ -9,6 +9,8 @@
 
 /* Most sites in a list of churn. */
 #define GP_CHURN_ROWS 1000u
+/* Most sites in a list of holders. */
+#define GP_HOLDER_ROWS 1000u
 
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device)
 {
@@ -211,9 +213,8 @@ static json_t *json_devices(const struct gp_report *report, const char *schema,
     return json_pack("{s:s,s:o}", "schema", schema, "devices", devices);
 }
 
-static json_t *json_peak(const struct gp_report *report, uint32_t device)
+static json_t *json_parts(const struct gp_report *report, const struct gp_peak *peak)
 {
-    const struct gp_peak *peak = report->devices[device].peak;
     json_t *parts = json_array();
     for (uint32_t i = 0; i < peak->count; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
@@ -223,8 +224,14 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
             json_add_name(report, row, part->site);
         json_array_append_new(parts, row);
     }
+    return json_add_callers(report, parts, true);
+}
+
+static json_t *json_peak(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_peak *peak = report->devices[device].peak;
     return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", json_add_callers(report, parts, true), "owners",
+                     (json_int_t)peak->bytes, "parts", json_parts(report, peak), "owners",
                      gp_report_owners(report, device));
 }
 
@@ -290,7 +297,23 @@ json_t *gp_report_series(const struct gp_report *report, const struct gp_series 
     return points;
 }
 
-/* As in the document of a report, with the series that the document has beside this part. */
+static json_t *json_holders(const struct gp_report *report, const struct gp_holders *holders)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < holders->count && i < GP_HOLDER_ROWS; i++) {
+        const struct gp_holder *holder = &holders->rows[i];
+        json_t *row = json_pack("{s:I,s:I,s:I,s:I}", "site", (json_int_t)holder->site, "live_bytes",
+                                (json_int_t)holder->live_bytes, "live_count", (json_int_t)holder->live_count,
+                                "free_bytes", (json_int_t)holder->free_bytes);
+        if (row)
+            json_add_name(report, row, holder->site);
+        json_array_append_new(list, row);
+    }
+    return json_add_callers(report, list, true);
+}
+
+/* As in the document of a report, with the series and the sites that the document has beside this
+ * part. */
 static json_t *json_fragmentation(const struct gp_report *report, uint32_t device)
 {
     const struct gp_report_device *row = &report->devices[device];
@@ -298,10 +321,13 @@ static json_t *json_fragmentation(const struct gp_report *report, uint32_t devic
     json_t *series =
         json_pack("{s:o,s:o,s:o}", "reserved", gp_report_series(report, row->reserved), "allocated",
                   gp_report_series(report, row->allocated), "requested", gp_report_series(report, row->requested));
-    if (object)
-        json_object_set_new(object, "series", series);
-    else
+    if (!object) {
         json_decref(series);
+        return NULL;
+    }
+    json_object_set_new(object, "series", series);
+    json_object_set_new(object, "sites_time_ns", json_integer(gp_report_since(report, row->holders_ns)));
+    json_object_set_new(object, "sites", json_holders(report, row->holders));
     return object;
 }
 
@@ -326,9 +352,18 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
                      gp_json_known(bill->process_bytes), "rows", rows);
 }
 
+/* As in the document of a report, with the call sites that held the memory at that moment. */
+static json_t *json_bill(const struct gp_report *report, uint32_t device)
+{
+    json_t *object = gp_report_bill_part(report, device);
+    if (object)
+        json_object_set_new(object, "sites", json_parts(report, report->devices[device].held));
+    return object;
+}
+
 json_t *gp_report_reconcile_json(const struct gp_report *report)
 {
-    return json_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
+    return json_devices(report, "gpuprof.reconcile/1", json_bill);
 }
 
 const struct gp_frame_text **gp_report_callers(const struct gp_report *report)
