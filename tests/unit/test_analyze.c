@@ -668,6 +668,52 @@ Test(diff, does_not_match_other_stacks)
     cr_assert_eq(row_count, 0);
 }
 
+/* ---- a part of the time ------------------------------------------------------------------------------------------ */
+
+static struct gp_series_point held_at(const struct gp_series *series, uint64_t time_ns)
+{
+    return gp_series_range(series, time_ns, time_ns + 1);
+}
+
+/* At every moment of a part the sums are those of the whole recording. */
+Test(cut, has_the_sums_of_the_whole)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        uint64_t random = seed * 77;
+        struct gp_recording *whole = seed % 4 ? random_recording(seed, true) : cached();
+        struct gp_recording *part = seed % 4 ? random_recording(seed, true) : cached();
+        uint64_t span = whole->end_ns - whole->begin_ns;
+        uint64_t from = whole->begin_ns + random_next(&random) % span;
+        uint64_t to = from + 1 + random_next(&random) % (whole->end_ns - from);
+        cr_assert_eq(gp_recording_cut(part, from, to), 0);
+        cr_assert(part->begin_ns == from && part->end_ns == to);
+        for (uint32_t device = 0; device < whole->device_count; device++) {
+            struct gp_series *all[] = {gp_series_allocated(whole, device, GP_KIND_NONE, 100000),
+                                       gp_series_reserved(whole, device, 100000)};
+            struct gp_series *cut[] = {gp_series_allocated(part, device, GP_KIND_NONE, 100000),
+                                       gp_series_reserved(part, device, 100000)};
+            for (unsigned k = 0; k < 2; k++) {
+                for (unsigned i = 0; i < 50; i++) {
+                    uint64_t at = from + random_next(&random) % (to - from + 1);
+                    int64_t expected = held_at(all[k], at).last, found = held_at(cut[k], at).last;
+                    cr_assert_eq(found, expected, "seed %d, device %u, %s at %lld of %lld: %lld, not %lld", (int)seed,
+                                 device, k ? "reserved" : "allocated", (long long)(at - from), (long long)(to - from),
+                                 (long long)found, (long long)expected);
+                }
+                free(all[k]);
+                free(cut[k]);
+            }
+            struct gp_segments *maps[] = {gp_segments_at(whole, device, to), gp_segments_at(part, device, to)};
+            cr_assert_eq(maps[0]->segment_count, maps[1]->segment_count);
+            cr_assert_eq(maps[0]->block_count, maps[1]->block_count);
+            free(maps[0]);
+            free(maps[1]);
+        }
+        gp_recording_free(whole);
+        gp_recording_free(part);
+    }
+}
+
 /* ---- damaged recordings ----------------------------------------------------------------------------------------- */
 
 /* Random events of any size that the reader accepts (a petabyte).  The numbers are meaningless, but

@@ -9,6 +9,10 @@
 
 #include <recording/recording.h>
 
+/* Reduces a recording to [from_ns, to_ns], which lie in its time: what was live before from_ns becomes
+ * its baseline, and times count from from_ns.  0; after -ENOMEM the recording can only be freed. */
+int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns);
+
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes over time of one device: a step function, whose last point is the end of the recording.  If
