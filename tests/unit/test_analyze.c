@@ -763,6 +763,11 @@ Test(flow, accepts_events_that_no_program_makes, .timeout = 120)
         }
         free(steps);
         gp_flow_free(flow);
+        uint64_t middle = recording->begin_ns + (recording->end_ns - recording->begin_ns) / 2;
+        cr_assert_eq(gp_recording_cut(recording, middle, recording->end_ns), 0);
+        flow = gp_flow_new(recording);
+        free(gp_flow_reserved(flow, 0, 50));
+        gp_flow_free(flow);
         gp_recording_free(recording);
     }
 }

@@ -302,6 +302,23 @@ Test(commands, diff_has_a_row_for_each_line_and_whole_names)
     unlink(paths[1]);
 }
 
+Test(commands, take_a_part_of_the_time)
+{
+    json_t *whole = expect_json(run("report %s --json", sound), "gpuprof.report/1");
+    json_t *part = expect_json(run("report %s --json --from=2s --to=2500ms", sound), "gpuprof.report/1");
+    cr_assert_float_eq(json_real_value(at(part, "recording/seconds")), 0.5, 1e-6);
+    cr_assert_gt(number(part, "devices/0/series/allocated/0/3"), 0); /* parameters, from before */
+    cr_assert_leq(number(part, "devices/0/allocated_peak_bytes"), number(whole, "devices/0/allocated_peak_bytes"));
+    cr_assert_lt(number(part, "recording/events"), number(whole, "recording/events"));
+    json_decref(whole);
+    json_decref(part);
+    expect(run("peak %s --from=step --to=3s", sound), 0, "held by", NULL);
+    expect(run("export %s --format=csv --from=1s --to=1010ms", sound), 0, "\n", NULL);
+    expect(run("export %s --format=csv --from=2s --to=1s", sound), 2, NULL, "is not before");
+    expect(run("peak %s --to=99h", sound), 2, NULL, "the recording is");
+    expect(run("peak %s --from=nothing", sound), 2, NULL, "nor the name of a mark");
+}
+
 Test(commands, the_others_print_and_write_json)
 {
     json_decref(expect_json(run("peak %s --json", leaky), "gpuprof.peak/1"));

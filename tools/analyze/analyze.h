@@ -13,6 +13,10 @@
  * its baseline, and times count from from_ns.  0; after -ENOMEM the recording can only be freed. */
 int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns);
 
+/* The moment that a user names: the time since the start of the recording ("2.5s"), or the first mark
+ * or NVTX range of that name.  -ENOENT: neither; -ERANGE: after the end. */
+int gp_recording_moment(const struct gp_recording *recording, const char *text, uint64_t *time_ns);
+
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes over time of one device: a step function, whose last point is the end of the recording.  If

@@ -2,6 +2,7 @@
  * cut.c: reduces a recording to a part of its time; see analyze.h.  What was live at the start of
  * the part becomes the baseline, as if recording had started there. */
 #include <analyze/flow.h>
+#include <common/parse.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -93,6 +94,28 @@ static void cut_events(struct gp_recording *recording, uint64_t from_ns, uint64_
         first += recording->events[end].time_ns < from_ns;
     memmove(recording->events, recording->events + first, (end - first) * sizeof(*recording->events));
     recording->event_count = end - first;
+}
+
+int gp_recording_moment(const struct gp_recording *recording, const char *text, uint64_t *time_ns)
+{
+    uint64_t after_ns;
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        if (event->type != GP_EVENT_MARK || event->bytes >= recording->string_bytes)
+            continue;
+        const char *name = recording->strings + event->bytes;
+        if (strcmp(name, text) != 0 && (strncmp(name, "nvtx:", 5) != 0 || strcmp(name + 5, text) != 0))
+            continue;
+        *time_ns = event->time_ns;
+        return 0;
+    }
+    int rc = gp_parse_duration(text, &after_ns);
+    if (rc)
+        return rc == -ERANGE ? rc : -ENOENT;
+    if (after_ns > recording->end_ns - recording->begin_ns)
+        return -ERANGE;
+    *time_ns = recording->begin_ns + after_ns;
+    return 0;
 }
 
 int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns)

@@ -16,6 +16,13 @@ static const struct gp_command_option churn_options[] = {GP_LOAD_OPTION_PID,
                                                          GP_OPTION_JSON(struct gp_load_options, "gpuprof.churn/1"),
                                                          {0}};
 
+static const struct gp_command_option peak_options[] = {GP_LOAD_OPTION_PID,
+                                                        GP_LOAD_OPTION_DURATION,
+                                                        GP_LOAD_OPTION_FROM(struct gp_load_options),
+                                                        GP_LOAD_OPTION_TO(struct gp_load_options),
+                                                        GP_OPTION_JSON(struct gp_load_options, "gpuprof.peak/1"),
+                                                        {0}};
+
 static int peak_run(void *options)
 {
     return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_page_peak);
@@ -37,10 +44,10 @@ const struct gp_command_spec gp_command_peak = {
     .name = "peak",
     .summary = "show which call sites held the memory at its peak",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LOAD_USAGE_LIVE,
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--json]"),
     .about = GP_LIST("Prints, for each device, the moment at which most memory was allocated, and the call sites that "
                      "held it at that moment. docs/analyses.md explains the numbers."),
-    .options = GP_ANALYSIS_OPTIONS("gpuprof.peak/1"),
+    .options = peak_options,
     .examples = GP_EXAMPLES(
         {"gpuprof peak train.gpuprof", "Show which code held the memory of a recorded program at its peak."}),
     GP_LOAD_SPEC("peak", peak_run),

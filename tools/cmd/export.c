@@ -20,6 +20,7 @@ struct gp_export_options {
     const struct gp_export_format *format;
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
+    struct gp_load_part part;
 };
 
 static const char *export_format_name(unsigned i)
@@ -151,7 +152,12 @@ static int export_read(const struct gp_export_options *o, struct gp_recording **
     gp_progress_begin("reading");
     int rc = gp_recording_open(recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
-    return rc ? gp_load_refused("export", o->file, rc, why) : GP_EXIT_OK;
+    if (rc)
+        return gp_load_refused("export", o->file, rc, why);
+    rc = gp_load_cut("export", *recording, &o->part);
+    if (rc)
+        gp_recording_free(*recording);
+    return rc;
 }
 
 static int export_command(void *options)
@@ -195,6 +201,8 @@ static const struct gp_command_option export_options[] = {
         .choice = gp_export_weight_name),
     GP_OPTION(struct gp_export_options, blocks, 0, "blocks", "N", GP_ARG_NUMBER,
               "chrome: draw the lifetimes of the N largest blocks (default 20000)", .high = 10000000),
+    GP_LOAD_OPTION_FROM(struct gp_export_options),
+    GP_LOAD_OPTION_TO(struct gp_export_options),
     {0}};
 
 static const struct gp_command_option export_operands[] = {
@@ -204,7 +212,7 @@ const struct gp_command_spec gp_command_export = {
     .name = "export",
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N]"),
+    .usage = GP_LIST("FILE --format=FORMAT [-o OUT] [--weight=WEIGHT] [--blocks=N] [--from=WHEN] [--to=WHEN]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "

@@ -174,6 +174,37 @@ static void load_root(char *root, size_t bytes, pid_t pid)
         snprintf(root, bytes, "/proc/%d/root", (int)pid);
 }
 
+static int load_moment(const char *command, const struct gp_recording *recording, const char *option, const char *text,
+                       uint64_t *time_ns)
+{
+    char size[GP_SIZE_TEXT];
+    int rc = text ? gp_recording_moment(recording, text, time_ns) : 0;
+    if (rc == -ERANGE)
+        gp_error(command, "--%s=%s: the recording is %s long", option, text,
+                 gp_seconds_text(size, (double)(recording->end_ns - recording->begin_ns) / 1e9));
+    else if (rc)
+        gp_error(command, "--%s=%s: neither a time such as 2.5s or 350ms nor the name of a mark", option, text);
+    return rc ? GP_EXIT_USAGE : GP_EXIT_OK;
+}
+
+int gp_load_cut(const char *command, struct gp_recording *recording, const struct gp_load_part *part)
+{
+    uint64_t from_ns = recording->begin_ns, to_ns = recording->end_ns;
+    if (!part->from && !part->to)
+        return GP_EXIT_OK;
+    int rc = load_moment(command, recording, "from", part->from, &from_ns);
+    if (!rc)
+        rc = load_moment(command, recording, "to", part->to, &to_ns);
+    if (rc)
+        return rc;
+    if (from_ns >= to_ns) {
+        gp_error(command, "--from=%s is not before --to=%s", part->from ? part->from : "0s",
+                 part->to ? part->to : "the end");
+        return GP_EXIT_USAGE;
+    }
+    return gp_recording_cut(recording, from_ns, to_ns) ? gp_load_memory(command) : GP_EXIT_OK;
+}
+
 /* Lists the names that --step can take: those that repeat. */
 static void load_names(const struct gp_recording *recording, char *text, size_t bytes)
 {
@@ -214,8 +245,12 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     if (live)
         load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* first: the process may end meanwhile */
     int rc = live ? load_live(&loaded->recording, o) : load_file(&loaded->recording, o, o->files[i]);
-    if (rc)
+    if (!rc)
+        rc = gp_load_cut(o->target.command, loaded->recording, &o->part);
+    if (rc) {
+        gp_recording_free(loaded->recording);
         return rc;
+    }
     const struct gp_recording *r = loaded->recording;
     struct gp_symbol_source source = {.sites = r->sites,
                                       .frames = r->frames,

@@ -70,6 +70,8 @@ static const struct gp_command_option report_options[] = {
     GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "write one self-contained HTML page; '-' is standard output"),
     GP_LOAD_OPTION_STEP,
+    GP_LOAD_OPTION_FROM(struct gp_load_options),
+    GP_LOAD_OPTION_TO(struct gp_load_options),
     GP_FLAG(struct gp_load_options, json, 0, "json",
             "print everything that the page shows as JSON, schema gpuprof.report/1"),
     {0}};
@@ -78,12 +80,13 @@ const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("FILE [-o report.html] [--step=NAME|TIME] [--json]"),
+    .usage = GP_LIST("FILE [-o report.html] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--json]"),
     .about = GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
                      "then, which call sites hold more with every step, and how much of the reserved memory was used."),
     .options = report_options,
     .operands = gp_load_operand,
     .examples = GP_EXAMPLES({"gpuprof report train.gpuprof", "Print the summary."},
+                            {"gpuprof report train.gpuprof --from 2s --to 2.5s", "Summarise half a second of it."},
                             {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
     .check = report_check,
