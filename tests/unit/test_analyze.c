@@ -389,6 +389,24 @@ Test(fragmentation, agrees_with_the_segments)
     gp_recording_free(recording);
 }
 
+Test(fragmentation, names_who_keeps_free_memory)
+{
+    struct gp_recording *recording = cached();
+    struct gp_segments *map = gp_segments_at(recording, 0, 0);
+    struct gp_holders *holders = gp_holders_find(map);
+    int64_t live = 0, free_bytes = 0;
+    for (uint32_t i = 0; i < holders->count; i++) {
+        live += holders->rows[i].live_bytes;
+        free_bytes = holders->rows[i].free_bytes > free_bytes ? holders->rows[i].free_bytes : free_bytes;
+        cr_assert(i == 0 || holders->rows[i].free_bytes <= holders->rows[i - 1].free_bytes);
+    }
+    cr_assert_eq(live, 600); /* 300 and 100, and 200 in the growable segment */
+    cr_assert_eq(free_bytes, 600 + 400);
+    free(holders);
+    free(map);
+    gp_recording_free(recording);
+}
+
 Test(fragmentation, of_memory_straight_from_the_driver_has_no_holes)
 {
     struct gp_recording *recording = small();
@@ -607,7 +625,7 @@ Test(churn, counts_pairs_within_a_step)
 
 /* ---- diff ------------------------------------------------------------------------------------------------------- */
 
-Test(diff, joins_sites_by_their_names)
+Test(diff, joins_the_sites_of_a_row)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t one = site(make, "one", 1), two = site(make, "two", 2);
@@ -620,10 +638,9 @@ Test(diff, joins_sites_by_their_names)
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 90, two);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 5, three);
     struct gp_recording *after = recmake_done(make);
-    const struct gp_recording *recordings[2] = {before, after};
-    const char *first[] = {"[unknown]", "one", "two"}, *second[] = {"[unknown]", "two", "three"};
-    const char *const *keys[2] = {first, second};
-    struct gp_diff *diff = gp_diff_find(recordings, keys);
+    const struct gp_recording *const recordings[2] = {before, after};
+    const uint32_t first[] = {0, 1, 2}, second[] = {0, 2, 3}, *const rows[2] = {first, second};
+    struct gp_diff *diff = gp_diff_find(recordings, rows, 4);
     cr_assert_eq(diff->count, 3);
     cr_assert(diff->rows[0].site[0] == 2 && diff->rows[0].site[1] == 1);
     cr_assert(diff->rows[0].peak_bytes[0] == 40 && diff->rows[0].peak_bytes[1] == 90);
@@ -632,6 +649,104 @@ Test(diff, joins_sites_by_their_names)
     free(diff);
     gp_recording_free(before);
     gp_recording_free(after);
+}
+
+/* Lines of sites with one stack in two versions of a program; 0 ends.  expected: for each line of
+ * the second version the index of the line in the first that it is, or -1. */
+static void expect_match(const uint32_t *first, const uint32_t *second, const int *expected)
+{
+    struct gp_diff_site sites[2][16];
+    uint32_t lines[2][16][2], rows[2][16], counts[2] = {0, 0}, row_count;
+    for (int side = 0; side < 2; side++) {
+        for (const uint32_t *line = side ? second : first; *line; line++) {
+            uint32_t i = counts[side]++;
+            lines[side][i][0] = *line;
+            lines[side][i][1] = side ? 70 : 50; /* of main, which has moved too */
+            sites[side][i] = (struct gp_diff_site){"f\tmain", lines[side][i], 2};
+        }
+    }
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){sites[0], sites[1]}, counts,
+                            (uint32_t *[2]){rows[0], rows[1]}, &row_count));
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        int found = -1;
+        cr_assert_lt(rows[1][i], row_count);
+        for (uint32_t k = 0; k < counts[0]; k++)
+            found = rows[0][k] == rows[1][i] ? (int)k : found;
+        cr_assert_eq(found, expected[i], "line %u: %d, not %d", second[i], found, expected[i]);
+    }
+}
+
+#define LINES(...) ((const uint32_t[]){__VA_ARGS__, 0})
+#define AS(...)    ((const int[]){__VA_ARGS__})
+
+Test(diff, matches_lines_that_moved_and_keeps_them_apart)
+{
+    expect_match(LINES(10, 20, 30), LINES(10, 20, 30), AS(0, 1, 2));
+    expect_match(LINES(10, 11), LINES(11, 12), AS(0, 1)); /* a line was inserted above */
+    expect_match(LINES(10, 20, 30), LINES(13, 23, 28, 33), AS(0, 1, -1, 2));
+    expect_match(LINES(10, 20, 30), LINES(10, 30), AS(0, 2));
+    expect_match(LINES(10), LINES(5, 10), AS(-1, 0));
+    expect_match(LINES(10, 10, 20), LINES(20, 10, 10), AS(2, 1, 1)); /* two addresses of one line */
+    expect_match(LINES(40), LINES(47), AS(0));
+    expect_match(LINES(10, 20, 30, 40, 50), LINES(12, 22, 42, 52), AS(0, 1, 3, 4));
+}
+
+Test(diff, does_not_match_other_stacks)
+{
+    uint32_t line[] = {7, 8}, first[2], second[1], row_count;
+    struct gp_diff_site before[] = {{"f\tmain", line, 2}, {"g\tmain", line, 2}}, after[] = {{"f\tmain\tmain", line, 1}};
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){before, after}, (const uint32_t[2]){2, 1},
+                            (uint32_t *[2]){first, second}, &row_count));
+    cr_assert(row_count == 3 && first[0] != first[1] && second[0] != first[0] && second[0] != first[1]);
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){NULL, NULL}, (const uint32_t[2]){0, 0},
+                            (uint32_t *[2]){NULL, NULL}, &row_count));
+    cr_assert_eq(row_count, 0);
+}
+
+/* ---- a part of the time ------------------------------------------------------------------------------------------ */
+
+static struct gp_series_point held_at(const struct gp_series *series, uint64_t time_ns)
+{
+    return gp_series_range(series, time_ns, time_ns + 1);
+}
+
+/* At every moment of a part the sums are those of the whole recording. */
+Test(cut, has_the_sums_of_the_whole)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        uint64_t random = seed * 77;
+        struct gp_recording *whole = seed % 4 ? random_recording(seed, true) : cached();
+        struct gp_recording *part = seed % 4 ? random_recording(seed, true) : cached();
+        uint64_t span = whole->end_ns - whole->begin_ns;
+        uint64_t from = whole->begin_ns + random_next(&random) % span;
+        uint64_t to = from + 1 + random_next(&random) % (whole->end_ns - from);
+        cr_assert_eq(gp_recording_cut(part, from, to), 0);
+        cr_assert(part->begin_ns == from && part->end_ns == to);
+        for (uint32_t device = 0; device < whole->device_count; device++) {
+            struct gp_series *all[] = {gp_series_allocated(whole, device, GP_KIND_NONE, 100000),
+                                       gp_series_reserved(whole, device, 100000)};
+            struct gp_series *cut[] = {gp_series_allocated(part, device, GP_KIND_NONE, 100000),
+                                       gp_series_reserved(part, device, 100000)};
+            for (unsigned k = 0; k < 2; k++) {
+                for (unsigned i = 0; i < 50; i++) {
+                    uint64_t at = from + random_next(&random) % (to - from + 1);
+                    int64_t expected = held_at(all[k], at).last, found = held_at(cut[k], at).last;
+                    cr_assert_eq(found, expected, "seed %d, device %u, %s at %lld of %lld: %lld, not %lld", (int)seed,
+                                 device, k ? "reserved" : "allocated", (long long)(at - from), (long long)(to - from),
+                                 (long long)found, (long long)expected);
+                }
+                free(all[k]);
+                free(cut[k]);
+            }
+            struct gp_segments *maps[] = {gp_segments_at(whole, device, to), gp_segments_at(part, device, to)};
+            cr_assert_eq(maps[0]->segment_count, maps[1]->segment_count);
+            cr_assert_eq(maps[0]->block_count, maps[1]->block_count);
+            free(maps[0]);
+            free(maps[1]);
+        }
+        gp_recording_free(whole);
+        gp_recording_free(part);
+    }
 }
 
 /* ---- damaged recordings ----------------------------------------------------------------------------------------- */
@@ -682,6 +797,11 @@ Test(flow, accepts_events_that_no_program_makes, .timeout = 120)
             free(gp_flow_bill(flow, device));
         }
         free(steps);
+        gp_flow_free(flow);
+        uint64_t middle = recording->begin_ns + (recording->end_ns - recording->begin_ns) / 2;
+        cr_assert_eq(gp_recording_cut(recording, middle, recording->end_ns), 0);
+        flow = gp_flow_new(recording);
+        free(gp_flow_reserved(flow, 0, 50));
         gp_flow_free(flow);
         gp_recording_free(recording);
     }

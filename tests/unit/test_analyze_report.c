@@ -234,6 +234,91 @@ Test(commands, report_prints_a_summary)
     json_decref(expect_json(run("report %s --json", sound), "gpuprof.report/1"));
 }
 
+Test(commands, leaks_names_the_rhythm_and_takes_another)
+{
+    json_t *top = expect_json(run("leaks %s --json", leaky), "gpuprof.leaks/1");
+    cr_assert_str_eq(json_string_value(at(top, "step_rhythm")), "marks \"step\"");
+    cr_assert_gt(json_real_value(at(top, "step_seconds")), 0);
+    cr_assert(strstr(json_string_value(at(top, "suspects/0/evidence")), "nothing of it was freed"));
+    cr_assert(json_is_null(at(top, "suspects/0/missing")));
+    json_decref(top);
+    expect(run("leaks %s", leaky), 0, ": marks \"step\"", NULL);
+    expect(run("leaks %s --step=step", leaky), 0, ": marks \"step\"", NULL);
+    expect(run("leaks %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    expect(run("report %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    expect(run("churn %s --step=100ms", leaky), 0, "stretches of 100 ms, as you chose", NULL);
+    struct result r = run("leaks %s --step=foo", leaky);
+    cr_assert_eq(r.status, 2);
+    cr_assert(strstr(r.err, "mark 'step' (21 times)"), "%s", r.err);
+    free(r.out);
+    free(r.err);
+}
+
+/* The callers of a site have a long path, and two lines of one function allocate. */
+Test(commands, diff_has_a_row_for_each_line_and_whole_names)
+{
+    char paths[2][64], deep[200];
+    snprintf(deep, sizeof(deep), "/srv/%0150d/caller.py", 7);
+    for (unsigned file = 0; file < 2; file++) {
+        struct recmake *make = recmake_new(GIB);
+        for (unsigned line = 0; line < 2; line++) {
+            for (unsigned from = 0; from < 2; from++) {
+                struct recmake_frame frames[] = {
+                    {"make", "model.py", 10 + line + file * 3}, {"caller", deep, 40 + from}, {NULL, NULL, 0}};
+                uint32_t where = recmake_site(make, GP_KIND_LINEAR, frames);
+                recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000 * (1 + line * 2 + from),
+                              (1 + file) * (100 + line * 10 + from), where);
+            }
+        }
+        struct gp_recording *recording = recmake_done(make);
+        snprintf(paths[file], sizeof(paths[file]), "/tmp/test_analyze_%d_diff%u", (int)getpid(), file);
+        cr_assert_eq(gp_recording_write(recording, paths[file]), 0);
+        gp_recording_free(recording);
+    }
+    struct result r = run("diff %s %s", paths[0], paths[1]);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "4 of 4 sites differ"), "%s", r.out);
+    for (unsigned from = 0; from < 2; from++) {
+        char name[300];
+        snprintf(name, sizeof(name), "make (model.py:13) < caller (%s:%u)", deep, 40 + from);
+        cr_assert(strstr(r.out, name), "no '%s' in %s", name, r.out);
+    }
+    free(r.out);
+    free(r.err);
+    r = run("diff --callers %s %s", paths[0], paths[1]);
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    cr_assert(strstr(r.out, "\n       make (model.py:14)\n"), "%s", r.out);
+    free(r.out);
+    free(r.err);
+    json_t *top = expect_json(run("diff %s %s --json", paths[0], paths[1]), "gpuprof.diff/1");
+    cr_assert_eq(json_array_size(at(top, "sites")), 4);
+    cr_assert_eq(number(top, "sites/0/line"), 14);
+    cr_assert_eq(number(top, "sites/0/caller/line"), 41);
+    cr_assert_eq(number(top, "sites/0/at_peak_bytes/0"), 111);
+    cr_assert_eq(number(top, "sites/0/at_peak_bytes/1"), 222);
+    cr_assert_eq(json_array_size(at(top, "sites/0/frames")), 2);
+    json_decref(top);
+    unlink(paths[0]);
+    unlink(paths[1]);
+}
+
+Test(commands, take_a_part_of_the_time)
+{
+    json_t *whole = expect_json(run("report %s --json", sound), "gpuprof.report/1");
+    json_t *part = expect_json(run("report %s --json --from=2s --to=2500ms", sound), "gpuprof.report/1");
+    cr_assert_float_eq(json_real_value(at(part, "recording/seconds")), 0.5, 1e-6);
+    cr_assert_gt(number(part, "devices/0/series/allocated/0/3"), 0); /* parameters, from before */
+    cr_assert_leq(number(part, "devices/0/allocated_peak_bytes"), number(whole, "devices/0/allocated_peak_bytes"));
+    cr_assert_lt(number(part, "recording/events"), number(whole, "recording/events"));
+    json_decref(whole);
+    json_decref(part);
+    expect(run("peak %s --from=step --to=3s", sound), 0, "held by", NULL);
+    expect(run("export %s --format=csv --from=1s --to=1010ms", sound), 0, "\n", NULL);
+    expect(run("export %s --format=csv --from=2s --to=1s", sound), 2, NULL, "is not before");
+    expect(run("peak %s --to=99h", sound), 2, NULL, "the recording is");
+    expect(run("peak %s --from=nothing", sound), 2, NULL, "nor the name of a mark");
+}
+
 Test(commands, the_others_print_and_write_json)
 {
     json_decref(expect_json(run("peak %s --json", leaky), "gpuprof.peak/1"));
@@ -251,8 +336,16 @@ Test(commands, the_others_print_and_write_json)
     cr_assert(most[0] > 0 && most[0] == most[1], "%lld, %lld", (long long)most[0], (long long)most[1]);
     at(fragments, "devices/0/series/reserved/0/3");
     at(fragments, "devices/0/series/requested/0/3");
+    cr_assert_eq(json_array_size(at(fragments, "devices/0/sites")), 0); /* no segments */
     json_decref(fragments);
-    json_decref(expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1"));
+    json_t *bill = expect_json(run("reconcile %s --json", leaky), "gpuprof.reconcile/1");
+    cr_assert(json_is_string(at(bill, "devices/0/sites/0/name")) &&
+              json_is_array(at(bill, "devices/0/sites/0/frames")));
+    int64_t bytes = 0;
+    for (size_t i = 0; i < json_array_size(at(bill, "devices/0/sites")); i++)
+        bytes += number(json_array_get(at(bill, "devices/0/sites"), i), "bytes");
+    cr_assert_eq(bytes, number(bill, "devices/0/rows/0/bytes"), "%lld", (long long)bytes); /* linear memory alone */
+    json_decref(bill);
     expect(run("peak %s", leaky), 0, "held by", NULL);
     expect(run("churn %s", leaky), 0, "per step", NULL);
     expect(run("fragmentation %s", leaky), 0, "in use", NULL);

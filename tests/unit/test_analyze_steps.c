@@ -3,8 +3,10 @@
  * recorded, and is neither a layer nor an epoch. */
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train_fixture.h"
 
@@ -180,4 +182,73 @@ Test(steps, do_not_depend_on_how_long_one_looks, .timeout = 60)
         }
     }
     cr_assert_eq(wrong, 0);
+}
+
+/* ---- steps that a user names ------------------------------------------------------------------------------------- */
+
+Test(steps, are_the_ones_that_a_user_names)
+{
+    static const struct rhythm marked = {"marks", 20000, 0, 4, 0, 10, true, false, true, true, false, false, false};
+    static const struct {
+        const char *text;
+        enum gp_step_source source;
+        unsigned count; /* of steps */
+        uint64_t length_ns;
+    } cases[] = {{"turn", GP_STEPS_MARKS, 0, 20 * MS},   {"era", GP_STEPS_MARKS, 0, 200 * MS},
+                 {"turn 3", GP_STEPS_MARKS, 0, 20 * MS}, {"50ms", GP_STEPS_GIVEN, 40, 50 * MS},
+                 {"1.5s", GP_STEPS_GIVEN, 1, 1500 * MS}, {"1min", GP_STEPS_GIVEN, 0, 0}};
+    unsigned count;
+    struct gp_recording *recording = record(&marked, 2, 1, &count);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gp_steps *steps;
+        cr_assert_eq(gp_steps_choose(recording, cases[i].text, &steps), 0, "%s", cases[i].text);
+        cr_assert_eq(steps->source, cases[i].source, "%s", cases[i].text);
+        double off = (double)steps->length_ns / (cases[i].length_ns ? (double)cases[i].length_ns : 1);
+        cr_assert(cases[i].length_ns ? off > 0.9 && off < 1.2 : steps->count == 0, "%s: %u of %f", cases[i].text,
+                  steps->count, off);
+        cr_assert(!cases[i].count || steps->count == cases[i].count, "%s: %u", cases[i].text, steps->count);
+        free(steps);
+    }
+    struct gp_steps *steps;
+    cr_assert_eq(gp_steps_choose(recording, "nothing", &steps), -ENOENT);
+    cr_assert_eq(gp_steps_choose(recording, "", &steps), -ENOENT);
+    cr_assert_eq(gp_steps_choose(recording, "0ms", &steps), -ERANGE);
+    cr_assert_eq(gp_steps_choose(recording, "1ns", &steps), -ERANGE);
+    struct gp_step_name name;
+    bool seen = false;
+    for (uint32_t i = 0; gp_steps_name(recording, i, &name); i++)
+        seen |= strcmp(name.name, "turn") == 0 && name.count == count && !name.nvtx;
+    cr_assert(seen);
+    gp_recording_free(recording);
+}
+
+/* ---- leaks without steps ----------------------------------------------------------------------------------------- */
+
+/* Nothing repeats: what speaks for a leak is how long it grows, how fast, and that nothing is freed. */
+Test(leaks, without_steps_have_evidence)
+{
+    for (unsigned every = 0; every <= 4; every += 4) { /* one of so many blocks is freed; 0: none */
+        struct recmake *make = recmake_new(16 * GIB);
+        uint32_t keeps = site(make, "keeps", 1);
+        for (unsigned i = 0; i < 1000; i++) {
+            recmake_at(make, (1000 + i * 10) * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, (i + 1ull) * 0x1000000, MIB, keeps);
+            if (every && i % every == 0)
+                recmake_free(make, 0, GP_KIND_LINEAR, (i + 1ull) * 0x1000000);
+        }
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_steps *steps = gp_steps_find(recording);
+        struct gp_leaks *leaks = gp_leaks_find(recording, steps, 0);
+        cr_assert_eq(steps->source, GP_STEPS_TIME);
+        cr_assert_eq(leaks->count, 1);
+        const struct gp_leak *leak = &leaks->suspects[0];
+        double rate = (every ? 75.0 : 100.0) * MIB; /* per second */
+        cr_assert_float_eq(leak->bytes_per_second, rate, rate * 0.1, "%f", leak->bytes_per_second);
+        cr_assert(leak->grows_ns > 8000 * MS && leak->grows_ns < 10000 * MS);
+        cr_assert_eq(leak->taken_bytes, 1000 * MIB);
+        cr_assert_eq(leak->freed_bytes, every ? 250 * MIB : 0);
+        free(leaks);
+        free(steps);
+        gp_recording_free(recording);
+    }
 }

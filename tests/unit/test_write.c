@@ -164,6 +164,23 @@ Test(write, sizes_as_text)
         cr_assert_str_eq(gp_size_text(text, cases[i].bytes), cases[i].text);
 }
 
+Test(parse, durations)
+{
+    static const char *const bad[] = {"", "5", "ms", "-1s", "+1s", " 1s", "1 s", "1.s", ".5s", "1e3s", "1,5s", "1sec"};
+    uint64_t ns = 0;
+    cr_assert(gp_parse_duration("0s", &ns) == 0 && ns == 0);
+    cr_assert(gp_parse_duration("7ns", &ns) == 0 && ns == 7);
+    cr_assert(gp_parse_duration("350ms", &ns) == 0 && ns == 350000000);
+    cr_assert(gp_parse_duration("2.5s", &ns) == 0 && ns == 2500000000u);
+    cr_assert(gp_parse_duration("0.000001234s", &ns) == 0 && ns == 1000);
+    cr_assert(gp_parse_duration("1.5h", &ns) == 0 && ns == 5400000000000ull);
+    cr_assert(gp_parse_duration("999999.999999h", &ns) == 0);
+    cr_assert_eq(gp_parse_duration("9999999h", &ns), -ERANGE);
+    cr_assert_eq(gp_parse_duration("99999999999999999999s", &ns), -ERANGE);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        cr_assert_eq(gp_parse_duration(bad[i], &ns), -EINVAL, "'%s'", bad[i]);
+}
+
 Test(write, sizes_from_text)
 {
     int64_t bytes;

@@ -9,6 +9,14 @@
 
 #include <recording/recording.h>
 
+/* Reduces a recording to [from_ns, to_ns], which lie in its time: what was live before from_ns becomes
+ * its baseline, and times count from from_ns.  0; after -ENOMEM the recording can only be freed. */
+int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns);
+
+/* The moment that a user names: the time since the start of the recording ("2.5s"), or the first mark
+ * or NVTX range of that name.  -ENOENT: neither; -ERANGE: after the end. */
+int gp_recording_moment(const struct gp_recording *recording, const char *text, uint64_t *time_ns);
+
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes over time of one device: a step function, whose last point is the end of the recording.  If
@@ -45,10 +53,20 @@ struct gp_steps {
     enum gp_step_source source;
     char name[40];
     uint64_t length_ns; /* of a step: the median */
-    uint32_t count; /* bounds: count + 1 */
+    uint32_t count;     /* bounds: count + 1 */
     uint64_t bounds_ns[];
 };
 struct gp_steps *gp_steps_find(const struct gp_recording *recording);
+/* The steps that a user asks for: the name of a mark or of an NVTX range, or a duration ("350ms").
+ * -ENOENT: neither; -ERANGE: more than 10^6 steps; -ENOMEM. */
+struct gp_step_name {
+    char name[40];
+    bool nvtx;
+    uint32_t count;
+};
+/* The i-th name of marks and ranges, without numbers, that occurs twice.  False: there are no more. */
+bool gp_steps_name(const struct gp_recording *recording, uint32_t i, struct gp_step_name *name);
+int gp_steps_choose(const struct gp_recording *recording, const char *text, struct gp_steps **out);
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
@@ -58,9 +76,12 @@ struct gp_leak {
     uint8_t kind;
     int64_t live_bytes, live_count; /* at the end of the last step, because programs clean up after it */
     double bytes_per_step;
-    double confidence;     /* 0..1: how well a straight line fits, and how often it grew */
-    double seconds_to_oom; /* until the device is full at this slope; < 0: unknown, or never */
-    uint64_t oldest_ns;    /* age of its oldest live block at the end of the last step */
+    double confidence;                /* 0..1: how well a straight line fits, and how often it grew */
+    double seconds_to_oom;            /* until the device is full at this slope; < 0: unknown, or never */
+    uint64_t oldest_ns;               /* age of its oldest live block at the end of the last step */
+    uint64_t grows_ns;                /* from its first growth after the warm-up to its last */
+    double bytes_per_second;          /* in that time */
+    int64_t taken_bytes, freed_bytes; /* allocated in the recording, and freed of it before the end of the last step */
 };
 struct gp_leaks {
     uint32_t steps, count;
@@ -168,6 +189,19 @@ struct gp_segments {
 };
 struct gp_segments *gp_segments_at(const struct gp_recording *recording, uint32_t device, uint64_t at_ns);
 
+/* The call sites whose live blocks keep the segments of caches: a segment can only be given back when
+ * none of its blocks is live. */
+struct gp_holder {
+    uint32_t site;
+    int64_t live_bytes, live_count;
+    int64_t free_bytes; /* of the segments that have a live block of the site */
+};
+struct gp_holders {
+    uint32_t count;
+    struct gp_holder rows[]; /* the most free bytes first */
+};
+struct gp_holders *gp_holders_find(const struct gp_segments *map);
+
 /* ---- sizes, bill, diff ------------------------------------------------------------------------------------------- */
 
 struct gp_sizes { /* by powers of two: [i] is for 2^i <= bytes < 2^(i+1) */
@@ -189,8 +223,19 @@ struct gp_bill { /* the parts of a process's memory, compared with the total tha
 };
 struct gp_bill *gp_bill_find(const struct gp_recording *recording, uint32_t device);
 
-/* Compares two recordings of one program.  keys: one string per site of each recording, which the
- * caller makes of its symbols; sites with equal keys are the same. */
+/* A call site as gp_diff_match sees it. */
+struct gp_diff_site {
+    const char *stack;     /* functions, files and modules of its frames, without lines */
+    const uint32_t *lines; /* of its frames, innermost first */
+    uint32_t line_count;
+};
+/* Fills rows[side][site] with the number of the site's row, below *row_count: sites of the same code
+ * have the same row, even if lines have moved between the two recordings.  Two lines of one
+ * recording have two rows.  False: out of memory. */
+bool gp_diff_match(const struct gp_diff_site *const sites[2], const uint32_t counts[2], uint32_t *rows[2],
+                   uint32_t *row_count);
+
+/* Compares two recordings of one program.  rows: the row of each site of each recording. */
 struct gp_diff_row {
     uint32_t site[2]; /* GP_REC_NONE: the site is only in the other recording */
     int64_t live_bytes[2], peak_bytes[2], calls[2];
@@ -199,6 +244,7 @@ struct gp_diff {
     uint32_t count;
     struct gp_diff_row rows[]; /* by the change of peak_bytes, the largest growth first */
 };
-struct gp_diff *gp_diff_find(const struct gp_recording *recordings[2], const char *const *keys[2]);
+struct gp_diff *gp_diff_find(const struct gp_recording *const recordings[2], const uint32_t *const rows[2],
+                             uint32_t row_count);
 
 #endif

@@ -1,25 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * diff.c: compares two recordings of one program by call site; see analyze.h. */
 #include <analyze/flow.h>
-#include <analyze/tally.h>
 
 #include <stdlib.h>
-#include <string.h>
-
-/* The row of a name. If another name has the key, the next key is tried. */
-static struct gp_tally_row *diff_row(struct gp_tally *rows, const char *name, const char *const **names,
-                                     struct gp_diff *diff)
-{
-    for (uint64_t step = 0;; step++) {
-        struct gp_tally_row *row = gp_tally_at(rows, gp_hash_of_text(name) + step);
-        if (!row || row->count == 0)
-            return row;
-        const struct gp_diff_row *old = &diff->rows[row->extra];
-        const char *other = old->site[0] != GP_REC_NONE ? names[0][old->site[0]] : names[1][old->site[1]];
-        if (strcmp(other, name) == 0)
-            return row;
-    }
-}
 
 static int64_t diff_change(const struct gp_diff_row *row)
 {
@@ -66,43 +49,42 @@ static int64_t *diff_numbers(const struct gp_flow *flow, int64_t *calls)
     return numbers;
 }
 
-static bool diff_side(struct gp_diff *diff, struct gp_tally *rows, const struct gp_recording *recording, int side,
-                      const char *const **names)
+/* at: for each row the index of its numbers in diff->rows + 1; 0: none yet. */
+static bool diff_side(struct gp_diff *diff, const struct gp_recording *recording, int side, const uint32_t *rows,
+                      uint32_t *at)
 {
     struct gp_flow *flow = gp_flow_new(recording);
     int64_t *calls = calloc(recording->site_count + 1u, sizeof(*calls));
     int64_t *numbers = flow && calls ? diff_numbers(flow, calls) : NULL;
-    bool ok = numbers;
-    for (uint32_t i = 0; ok && i < recording->site_count; i++) {
+    for (uint32_t i = 0; numbers && i < recording->site_count; i++) {
         if (calls[i] == 0 && numbers[i * 2] == 0)
             continue;
-        struct gp_tally_row *row = diff_row(rows, names[side][i], names, diff);
-        ok = row;
-        if (!ok)
-            break;
-        if (row->count++ == 0) {
-            row->extra = diff->count;
-            diff->rows[diff->count++] = (struct gp_diff_row){.site = {GP_REC_NONE, GP_REC_NONE}};
+        if (!at[rows[i]]) {
+            diff->rows[diff->count] = (struct gp_diff_row){.site = {GP_REC_NONE, GP_REC_NONE}};
+            at[rows[i]] = ++diff->count;
         }
-        struct gp_diff_row *to = &diff->rows[row->extra];
+        struct gp_diff_row *to = &diff->rows[at[rows[i]] - 1];
         to->site[side] = to->site[side] == GP_REC_NONE ? i : to->site[side];
         to->peak_bytes[side] += numbers[i * 2];
         to->live_bytes[side] += numbers[i * 2 + 1];
         to->calls[side] += calls[i];
     }
+    bool ok = numbers;
     free(calls);
     free(numbers);
     gp_flow_free(flow);
     return ok;
 }
 
-struct gp_diff *gp_diff_find(const struct gp_recording *recordings[2], const char *const *keys[2])
+struct gp_diff *gp_diff_find(const struct gp_recording *const recordings[2], const uint32_t *const rows[2],
+                             uint32_t row_count)
 {
-    size_t room = (size_t)recordings[0]->site_count + recordings[1]->site_count + 1;
-    struct gp_diff *diff = calloc(1, sizeof(*diff) + room * sizeof(struct gp_diff_row));
-    struct gp_tally rows = {0};
-    bool ok = diff && diff_side(diff, &rows, recordings[0], 0, keys) && diff_side(diff, &rows, recordings[1], 1, keys);
-    gp_tally_fini(&rows);
+    struct gp_diff *diff = calloc(1, sizeof(*diff) + (row_count + 1ul) * sizeof(struct gp_diff_row));
+    uint32_t *at = calloc(row_count + 1ul, sizeof(*at));
+    bool ok = diff && at;
+    for (int side = 0; ok && side < 2; side++)
+        ok = diff_side(diff, recordings[side], side, rows[side], at);
+    free(at);
     if (!ok) {
         free(diff);
         return NULL;

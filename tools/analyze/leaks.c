@@ -32,6 +32,7 @@ struct gp_leak_curve {
     int64_t live_bytes, live_count;
     int64_t warm_count; /* live_count at the end of the warm-up */
     uint64_t oldest_time_ns;
+    uint64_t taken_bytes, freed_bytes;
 };
 
 struct gp_leak_search {
@@ -136,6 +137,8 @@ static void leak_curve_move(struct gp_leak_search *search, struct gp_leak_curve 
     curve->live_bytes =
         (int64_t)((uint64_t)curve->live_bytes + (change->add ? gp_flow_bytes(change) : -gp_flow_bytes(change)));
     curve->live_count += change->add ? 1 : -1;
+    if (change->id < recording->event_count)
+        *(change->add ? &curve->taken_bytes : &curve->freed_bytes) += change->item->bytes;
     if (!change->add)
         return;
     uint32_t end = gp_flow_end(search->flow, change->id);
@@ -210,6 +213,23 @@ static int leak_compare(const void *one, const void *other)
     return a->site < b->site ? -1 : a->site > b->site;
 }
 
+/* Fills in from when to when the curve grows, and how fast. */
+static void leak_growth_of(const struct gp_leak_search *search, const int64_t *kept, struct gp_leak *leak)
+{
+    uint32_t first = search->points, last = search->warm;
+    for (uint32_t i = search->warm; i < search->points; i++) {
+        if (kept[i + 1] <= kept[i])
+            continue;
+        first = first == search->points ? i : first;
+        last = i + 1;
+    }
+    if (first >= last)
+        return;
+    leak->grows_ns = leak_time(search, last) - leak_time(search, first);
+    leak->bytes_per_second =
+        leak->grows_ns ? ((double)kept[last] - (double)kept[first]) / ((double)leak->grows_ns / 1e9) : 0;
+}
+
 static bool leak_judge(const struct gp_leak_search *search, uint32_t index, struct gp_leak *leak)
 {
     const struct gp_leak_curve *curve = &search->curves[index];
@@ -234,7 +254,10 @@ static bool leak_judge(const struct gp_leak_search *search, uint32_t index, stru
         .bytes_per_step = trend.slope * search->points / search->steps->count,
         .confidence = confidence,
         .oldest_ns = curve->oldest_time_ns < search->last_ns ? search->last_ns - curve->oldest_time_ns : 0,
+        .taken_bytes = (int64_t)curve->taken_bytes,
+        .freed_bytes = (int64_t)curve->freed_bytes,
     };
+    leak_growth_of(search, kept, leak);
     leak->seconds_to_oom = leak_seconds(search, leak->device, leak->bytes_per_step);
     return true;
 }

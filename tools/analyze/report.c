@@ -28,6 +28,17 @@ int gp_report_init(struct gp_report *report, const struct gp_recording *recordin
     return -ENOMEM;
 }
 
+int gp_report_step(struct gp_report *report, const char *text)
+{
+    struct gp_steps *steps = NULL;
+    int rc = gp_steps_choose(report->recording, text, &steps);
+    if (rc == 0) {
+        free(report->steps);
+        report->steps = steps;
+    }
+    return rc;
+}
+
 void gp_report_fini(struct gp_report *report)
 {
     for (uint32_t d = 0; report->devices && d < report->recording->device_count; d++) {
@@ -43,6 +54,8 @@ void gp_report_fini(struct gp_report *report)
             free(device->kinds[kind]);
         free(device->segments);
         free(device->sizes);
+        free(device->holders);
+        free(device->held);
     }
     free(report->devices);
     free(report->sites);
@@ -73,6 +86,24 @@ static bool report_kinds(const struct gp_report *report, uint32_t d, uint32_t po
     return ok;
 }
 
+/* The holders at the moment with the highest reserve, of several the fullest one. */
+static bool report_holders(const struct gp_flow *flow, uint32_t d, struct gp_report_device *device)
+{
+    const struct gp_fragmentation *f = device->fragmentation;
+    const struct gp_fragment_point *most = &f->points[0];
+    for (uint32_t i = 1; i < f->count; i++) {
+        const struct gp_fragment_point *at = &f->points[i];
+        if (at->reserved_bytes > most->reserved_bytes ||
+            (at->reserved_bytes == most->reserved_bytes && at->allocated_bytes > most->allocated_bytes))
+            most = at;
+    }
+    struct gp_segments *map = gp_flow_segments(flow, d, most->time_ns);
+    device->holders = map ? gp_holders_find(map) : NULL;
+    device->holders_ns = most->time_ns;
+    free(map);
+    return device->holders;
+}
+
 static bool report_device(const struct gp_report *report, uint32_t d, unsigned parts, enum gp_report_detail detail)
 {
     struct gp_report_device *device = &report->devices[d];
@@ -86,6 +117,10 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
         ok = (device->fragmentation = gp_flow_fragmentation(flow, d, moments)) != NULL;
     if (ok && parts & GP_REPORT_BILL)
         ok = (device->bill = gp_flow_bill(flow, d)) != NULL;
+    if (ok && parts & GP_REPORT_HOLDERS)
+        ok = report_holders(flow, d, device);
+    if (ok && parts & GP_REPORT_HELD)
+        ok = (device->held = gp_flow_peak(flow, d, device->bill->time_ns)) != NULL;
     if (ok && parts & GP_REPORT_SERIES)
         ok = (device->allocated = gp_flow_allocated(flow, d, GP_KIND_NONE, points)) &&
              (device->reserved = gp_flow_reserved(flow, d, points)) &&

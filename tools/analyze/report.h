@@ -22,9 +22,12 @@ struct gp_symbols;
 #define GP_REPORT_LEAKS         128u
 #define GP_REPORT_CHURN         256u
 #define GP_REPORT_SITES         512u /* needs GP_REPORT_PEAK for at_peak_bytes */
+/* Call sites for the JSON of single analyses. */
+#define GP_REPORT_HOLDERS 1024u /* of segments at the peak of reserved; needs GP_REPORT_FRAGMENTATION */
+#define GP_REPORT_HELD    2048u /* at the moment of the bill; needs GP_REPORT_BILL */
 
 #define GP_REPORT_SUMMARY  (GP_REPORT_SERIES | GP_REPORT_PEAK | GP_REPORT_FRAGMENTATION | GP_REPORT_LEAKS)
-#define GP_REPORT_DOCUMENT 1023u /* all of them */
+#define GP_REPORT_DOCUMENT 1023u /* all that are above the last two */
 
 /* How many points the results over time have. */
 enum gp_report_detail {
@@ -41,10 +44,13 @@ struct gp_report_device {
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;
-    struct gp_series *requested; /* NULL with GP_DETAIL_SUMMARY */
+    struct gp_series *requested;       /* NULL with GP_DETAIL_SUMMARY */
     struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
     struct gp_segments *segments;      /* at the end of the recording */
     struct gp_sizes *sizes;
+    struct gp_holders *holders;
+    uint64_t holders_ns; /* the moment of the holders */
+    struct gp_peak *held;
 };
 
 struct gp_report_site {    /* one call site over the whole recording */
@@ -73,6 +79,8 @@ struct gp_report {
  * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file);
+/* Replaces the steps that were found by those that a user asks for; see gp_steps_choose. */
+int gp_report_step(struct gp_report *report, const char *text);
 /* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
  * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
  * -ENOMEM. */

@@ -8,6 +8,7 @@
 #include <analyze/beats.h>
 #include <common/parse.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,11 @@
  * occurrences.  Their positions take 48 MiB, and they hold hundreds of steps of most programs. */
 #define GP_BEAT_WINDOW (4u << 20)
 /* The least evenness (gp_beats_even).  A layer that runs 24 times in a row and then pauses for the
- * backward pass has 0.5; a step with an occasional validation has 0.9.  A program sets marks to be
- * beats, so less is enough for them; some call sites are even by chance. */
+ * backward pass has 0.5, as a step has with a long validation after every fifth; beats.c tells them
+ * apart. */
+#define GP_BEAT_EVEN 0.5
+/* Where the memory does not tell, some call sites are even by chance.  A program sets marks to be
+ * beats, so less is enough for them. */
 #define GP_BEAT_EVEN_MARKS 0.5
 #define GP_BEAT_EVEN_SITES 0.8
 /* Beats with at least this part of the best evenness are candidates where the memory does not
@@ -35,7 +39,7 @@
 /* The evenness of each row that is a candidate, 0 for the others; NULL: out of memory.  sites: a
  * site whose blocks are not freed is not a repeated step: a loop that loads weights is like that.
  * A beat must cover at least half of `span` events. */
-static double *beats_evens(struct gp_beats *beats, double least, bool sites, uint64_t span)
+static double *beats_evens(struct gp_beats *beats, bool sites, uint64_t span)
 {
     double *evens = calloc(beats->kinds.count + 1, sizeof(*evens));
     gp_beats_group(beats);
@@ -51,34 +55,34 @@ static double *beats_evens(struct gp_beats *beats, double least, bool sites, uin
             free(evens);
             return NULL;
         }
-        evens[i] = even >= least ? even : 0;
+        evens[i] = even >= GP_BEAT_EVEN ? even : 0;
     }
     return evens;
 }
 
 /* The most frequent of the evenest, for programs whose memory does not tell. */
-static const struct gp_tally_row *beats_frequent(const struct gp_beats *beats, const double *evens)
+static const struct gp_tally_row *beats_frequent(const struct gp_beats *beats, const double *evens, double least)
 {
     const struct gp_tally_row *best = NULL;
     double most = 0;
     for (size_t i = 0; i < beats->kinds.count; i++)
         most = evens[i] > most ? evens[i] : most;
-    for (size_t i = 0; most > 0 && i < beats->kinds.count; i++) {
+    for (size_t i = 0; most >= least && i < beats->kinds.count; i++) {
         if (evens[i] >= most * GP_BEAT_ABOUT && (!best || beats->kinds.rows[i].count > best->count))
             best = &beats->kinds.rows[i];
     }
     return best;
 }
 
-/* *row: the beat that is the step, or NULL.  False: out of memory. */
-static bool beats_best(const struct gp_beats *beats, const double *evens, const struct gp_recording *recording,
-                       size_t begin, const struct gp_tally_row **row)
+/* *row: the beat that is the step, or NULL.  least: GP_BEAT_EVEN_*.  False: out of memory. */
+static bool beats_best(const struct gp_beats *beats, const double *evens, double least,
+                       const struct gp_recording *recording, size_t begin, const struct gp_tally_row **row)
 {
     struct gp_beat_curve curve;
     bool ok = gp_beat_curve_init(&curve, recording, begin);
     *row = ok ? gp_beats_step(beats, evens, &curve, &ok) : NULL;
     if (ok && !*row)
-        *row = beats_frequent(beats, evens);
+        *row = beats_frequent(beats, evens, least);
     gp_beat_curve_fini(&curve);
     return ok;
 }
@@ -221,12 +225,12 @@ static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool fe
     struct gp_beats beats;
     const struct gp_tally_row *best = NULL;
     bool ok = steps_collect(recording, nvtx, &beats);
-    double *evens = ok && beats.count ? beats_evens(&beats, GP_BEAT_EVEN_MARKS, false, 0) : NULL;
+    double *evens = ok && beats.count ? beats_evens(&beats, false, 0) : NULL;
     if (ok && beats.count) {
         ok = evens;
         if (ok) {
             steps_prefer(recording, &beats, evens);
-            ok = beats_best(&beats, evens, recording, 0, &best);
+            ok = beats_best(&beats, evens, GP_BEAT_EVEN_MARKS, recording, 0, &best);
         }
         if (ok && few && !best)
             best = steps_twice(&beats);
@@ -346,8 +350,8 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     const struct gp_tally_row *best = NULL;
     size_t begin = steps_window(recording);
     bool ok = steps_occurrences(recording, begin, &beats);
-    double *evens = ok ? beats_evens(&beats, GP_BEAT_EVEN_SITES, true, recording->event_count - begin) : NULL;
-    ok = evens && beats_best(&beats, evens, recording, begin, &best);
+    double *evens = ok ? beats_evens(&beats, true, recording->event_count - begin) : NULL;
+    ok = evens && beats_best(&beats, evens, GP_BEAT_EVEN_SITES, recording, begin, &best);
     if (ok && best)
         ok = (*out = steps_of_key(recording, best->key)) != NULL;
     free(evens);
@@ -396,6 +400,95 @@ static struct gp_steps *steps_done(struct gp_steps *steps)
         return steps;
     free(steps);
     return NULL;
+}
+
+/* ---- steps that a user names ------------------------------------------------------------------------------------- */
+
+/* How often the mark or range `name` occurs; as it is written, or (exact false) without its number. */
+static size_t steps_named(const struct gp_recording *recording, const char *name, bool nvtx, bool exact,
+                          struct gp_steps *steps)
+{
+    size_t count = 0;
+    uint32_t bounds = 0;
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const char *mark = steps_mark(recording, i);
+        if (!steps_begins(mark, nvtx))
+            continue;
+        mark += nvtx ? 5 : 0;
+        if (strcmp(mark, name) != 0 &&
+            (exact || steps_length(mark) != steps_length(name) || strncmp(mark, name, steps_length(name)) != 0))
+            continue;
+        count++;
+        if (steps)
+            steps_bound(steps, &bounds, recording->events[i].time_ns);
+    }
+    return count;
+}
+
+/* Equal stretches from the start of the recording; what is left at the end is no step. */
+static struct gp_steps *steps_long(const struct gp_recording *recording, uint64_t length_ns)
+{
+    uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 0;
+    uint32_t count = (uint32_t)(span / length_ns);
+    struct gp_steps *steps = steps_new(count);
+    if (!steps)
+        return NULL;
+    steps->source = GP_STEPS_GIVEN;
+    steps->count = count;
+    for (uint32_t i = 0; i <= count; i++)
+        steps->bounds_ns[i] = recording->begin_ns + length_ns * i;
+    return steps;
+}
+
+bool gp_steps_name(const struct gp_recording *recording, uint32_t i, struct gp_step_name *name)
+{
+    uint32_t found = 0;
+    for (int nvtx = 0; nvtx < 2; nvtx++) {
+        struct gp_beats beats;
+        bool ok = steps_collect(recording, nvtx, &beats), here = false;
+        for (size_t k = 0; ok && !here && k < beats.kinds.count; k++) {
+            here = beats.kinds.rows[k].count > 1 && found++ == i;
+            if (!here)
+                continue;
+            uint32_t event = 0;
+            while (beats.kind[event] != k)
+                event++;
+            const char *mark = steps_mark(recording, beats.position[event]) + (nvtx ? 5 : 0);
+            *name = (struct gp_step_name){.nvtx = nvtx, .count = (uint32_t)beats.kinds.rows[k].count};
+            snprintf(name->name, sizeof(name->name), "%.*s", (int)steps_length(mark), mark);
+        }
+        gp_beats_fini(&beats);
+        if (here)
+            return true;
+    }
+    return false;
+}
+
+int gp_steps_choose(const struct gp_recording *recording, const char *text, struct gp_steps **out)
+{
+    uint64_t length_ns;
+    struct gp_steps *steps = NULL;
+    for (int way = 0; way < 4 && !steps; way++) {
+        bool nvtx = way % 2, exact = way < 2;
+        size_t count = steps_named(recording, text, nvtx, exact, NULL);
+        if (count < 2)
+            continue;
+        if (!(steps = steps_new(count)))
+            return -ENOMEM;
+        steps->source = nvtx ? GP_STEPS_NVTX : GP_STEPS_MARKS;
+        steps_name(steps, text);
+        steps_named(recording, text, nvtx, exact, steps);
+    }
+    if (!steps && gp_parse_duration(text, &length_ns) == 0) {
+        if (length_ns == 0 || (recording->end_ns - recording->begin_ns) / length_ns > GP_STEPS_MOST)
+            return -ERANGE;
+        if (!(steps = steps_long(recording, length_ns)))
+            return -ENOMEM;
+    }
+    if (!steps)
+        return -ENOENT;
+    *out = steps_done(steps);
+    return *out ? 0 : -ENOMEM;
 }
 
 struct gp_steps *gp_steps_find(const struct gp_recording *recording)

@@ -5,89 +5,93 @@
 #include <write/write.h>
 
 #include <stdlib.h>
-#include <string.h>
 
-struct gp_diff_names {
-    char **keys, **labels;
+struct gp_diff_side { /* the sites of one recording */
+    struct gp_diff_site *sites;
+    char **stacks;
+    uint32_t **lines;
+    uint32_t *rows;
     uint32_t count;
 };
 
-static void diff_names_free(struct gp_diff_names *names)
+static void diff_side_free(struct gp_diff_side *side)
 {
-    for (uint32_t i = 0; i < names->count; i++) {
-        free(names->keys ? names->keys[i] : NULL);
-        free(names->labels ? names->labels[i] : NULL);
+    for (uint32_t i = 0; i < side->count; i++) {
+        free(side->stacks ? side->stacks[i] : NULL);
+        free(side->lines ? side->lines[i] : NULL);
     }
-    free(names->keys);
-    free(names->labels);
+    free(side->sites);
+    free(side->stacks);
+    free(side->lines);
+    free(side->rows);
 }
 
-/* The functions and files of a site without line numbers, which move when the program changes
- * above a call. */
-static char *diff_key(struct gp_symbols *symbols, uint32_t site)
+static bool diff_site(struct gp_diff_side *side, struct gp_symbols *symbols, uint32_t site)
 {
     const struct gp_frame_text *frames;
     uint32_t count = gp_symbols_site(symbols, site, &frames);
-    char *key = NULL;
     size_t size = 0;
-    FILE *out = open_memstream(&key, &size);
-    for (uint32_t i = 0; out && i < count; i++)
+    FILE *out = open_memstream(&side->stacks[site], &size);
+    side->lines[site] = calloc(count + 1ul, sizeof(uint32_t));
+    for (uint32_t i = 0; out && side->lines[site] && i < count; i++) {
         fprintf(out, "%s\t%s\t%s\n", frames[i].function, frames[i].file, frames[i].module);
-    if (!out || fclose(out) != 0)
-        return NULL;
-    return key;
+        side->lines[site][i] = frames[i].line;
+    }
+    if (!out || fclose(out) != 0 || !side->lines[site])
+        return false;
+    side->sites[site] = (struct gp_diff_site){side->stacks[site], side->lines[site], count};
+    return true;
 }
 
-static bool diff_name(struct gp_diff_names *names, const struct gp_loaded *loaded)
+static bool diff_side_new(struct gp_diff_side *side, const struct gp_loaded *loaded)
 {
-    names->count = loaded->recording->site_count;
-    names->keys = calloc(names->count + 1u, sizeof(char *));
-    names->labels = calloc(names->count + 1u, sizeof(char *));
-    uint32_t *all = calloc(names->count + 1u, sizeof(*all));
-    const struct gp_frame_text **callers = calloc(names->count + 1u, sizeof(*callers));
-    bool ok = names->keys && names->labels && all && callers;
-    for (uint32_t i = 0; ok && i < names->count; i++)
-        all[i] = i;
-    if (ok)
-        gp_symbols_callers(loaded->symbols, all, names->count, callers);
-    for (uint32_t i = 0; ok && i < names->count; i++) {
-        char label[256];
-        gp_site_label(gp_symbols_name(loaded->symbols, i), callers[i], label, sizeof(label));
-        names->keys[i] = diff_key(loaded->symbols, i);
-        names->labels[i] = strdup(label);
-        ok = names->keys[i] && names->labels[i];
-    }
-    free(all);
-    free(callers);
+    side->count = loaded->recording->site_count;
+    side->sites = calloc(side->count + 1ul, sizeof(*side->sites));
+    side->stacks = calloc(side->count + 1ul, sizeof(*side->stacks));
+    side->lines = calloc(side->count + 1ul, sizeof(*side->lines));
+    side->rows = calloc(side->count + 1ul, sizeof(*side->rows));
+    bool ok = side->sites && side->stacks && side->lines && side->rows;
+    for (uint32_t i = 0; ok && i < side->count; i++)
+        ok = diff_site(side, loaded->symbols, i);
     return ok;
 }
 
-static int diff_print(const struct gp_loaded loaded[2], bool json)
+static struct gp_diff *diff_made(const struct gp_loaded loaded[2])
 {
-    struct gp_diff_names names[2] = {{0}, {0}};
+    struct gp_diff_side sides[2] = {{0}, {0}};
     struct gp_diff *diff = NULL;
-    int rc = GP_EXIT_OK;
-    bool ok = diff_name(&names[0], &loaded[0]) && diff_name(&names[1], &loaded[1]);
-    if (ok) {
+    uint32_t row_count;
+    if (diff_side_new(&sides[0], &loaded[0]) && diff_side_new(&sides[1], &loaded[1])) {
         const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
-        const char *const *keys[2] = {(const char *const *)names[0].keys, (const char *const *)names[1].keys};
-        const char *const *labels[2] = {(const char *const *)names[0].labels, (const char *const *)names[1].labels};
-        struct gp_text_page page = gp_load_page();
-        diff = gp_diff_find(recordings, keys);
-        ok = diff;
-        if (diff && json) {
-            rc = gp_load_json("diff", gp_diff_json(diff, recordings, labels));
-        } else if (diff) {
-            page.named = true;
-            gp_page_warnings(&page, &loaded[0].report);
-            gp_page_warnings(&page, &loaded[1].report);
-            gp_page_diff(&page, diff, labels);
-        }
+        const struct gp_diff_site *sites[2] = {sides[0].sites, sides[1].sites};
+        const uint32_t counts[2] = {sides[0].count, sides[1].count};
+        uint32_t *rows[2] = {sides[0].rows, sides[1].rows};
+        if (gp_diff_match(sites, counts, rows, &row_count))
+            diff = gp_diff_find(recordings, (const uint32_t *const *)rows, row_count);
+    }
+    diff_side_free(&sides[0]);
+    diff_side_free(&sides[1]);
+    return diff;
+}
+
+static int diff_print(const struct gp_loaded loaded[2], const struct gp_load_options *o)
+{
+    const struct gp_report *reports[2] = {&loaded[0].report, &loaded[1].report};
+    struct gp_diff *diff = diff_made(loaded);
+    struct gp_text_page page = gp_load_page();
+    int rc = GP_EXIT_OK;
+    if (!diff)
+        return gp_load_memory("diff");
+    if (o->json) {
+        rc = gp_load_json("diff", gp_diff_json(diff, reports));
+    } else {
+        page.named = true;
+        gp_page_warnings(&page, reports[0]);
+        gp_page_warnings(&page, reports[1]);
+        gp_page_diff(&page, diff, reports, o->callers);
     }
     free(diff);
-    diff_names_free(&names[0]);
-    diff_names_free(&names[1]);
-    return ok ? rc : gp_load_memory("diff");
+    return rc;
 }
 
 static int diff_run(void *options)
@@ -99,14 +103,17 @@ static int diff_run(void *options)
         return rc;
     rc = gp_load(&loaded[1], o, 1);
     if (!rc) {
-        rc = diff_print(loaded, o->json);
+        rc = diff_print(loaded, o);
         gp_load_free(&loaded[1]);
     }
     gp_load_free(&loaded[0]);
     return rc;
 }
 
-static const struct gp_command_option diff_options[] = {GP_OPTION_JSON(struct gp_load_options, "gpuprof.diff/1"), {0}};
+static const struct gp_command_option diff_options[] = {
+    GP_FLAG(struct gp_load_options, callers, 0, "callers", "print the callers of each site below it"),
+    GP_OPTION_JSON(struct gp_load_options, "gpuprof.diff/1"),
+    {0}};
 
 static const struct gp_command_option diff_operands[] = {
     GP_OPERAND(struct gp_load_options, files[0], "BEFORE", GP_ARG_RECORDING, "the recording to compare with"),
@@ -117,10 +124,10 @@ const struct gp_command_spec gp_command_diff = {
     .name = "diff",
     .summary = "compare two recordings of a program, call site by call site",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("BEFORE AFTER [--json]"),
+    .usage = GP_LIST("BEFORE AFTER [--callers] [--json]"),
     .about = GP_LIST("Prints which call sites hold more or less memory in the second recording than in the first, at "
-                     "the peak and at the end. Two sites are the same if the functions and files of their frames are; "
-                     "line numbers may differ."),
+                     "the peak and at the end, one row for each line of code. Sites are the same if the functions and "
+                     "files of their frames are, and lines that moved are matched in their order."),
     .options = diff_options,
     .operands = diff_operands,
     .examples = GP_EXAMPLES(

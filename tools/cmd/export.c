@@ -19,6 +19,7 @@ struct gp_export_options {
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
     bool force, full_stacks;
+    struct gp_load_part part;
 };
 
 static const char *export_format_name(unsigned i)
@@ -92,7 +93,12 @@ static int export_read(const struct gp_export_options *o, struct gp_recording **
     gp_progress_begin("reading");
     int rc = gp_recording_open(recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
-    return rc ? gp_load_refused("export", o->file, rc, why) : GP_EXIT_OK;
+    if (rc)
+        return gp_load_refused("export", o->file, rc, why);
+    rc = gp_load_cut("export", *recording, &o->part);
+    if (rc)
+        gp_recording_free(*recording);
+    return rc;
 }
 
 static int export_command(void *options)
@@ -141,6 +147,8 @@ static const struct gp_command_option export_options[] = {
     GP_FLAG(struct gp_export_options, full_stacks, 0, "full-stacks",
             "pprof: begin stacks at the function that CUDA offers, not at the place that is responsible"),
     GP_OPTION_FORCE(struct gp_export_options),
+    GP_LOAD_OPTION_FROM(struct gp_export_options),
+    GP_LOAD_OPTION_TO(struct gp_export_options),
     {0}};
 
 static const struct gp_command_option export_operands[] = {
@@ -150,7 +158,8 @@ const struct gp_command_spec gp_command_export = {
     .name = "export",
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks]"),
+    .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks] "
+                     "[--from=WHEN] [--to=WHEN]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "

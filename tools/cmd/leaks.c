@@ -33,6 +33,7 @@ static const struct gp_command_option leaks_options[] = {
     GP_LOAD_OPTION_DURATION,
     GP_OPTION(struct gp_load_options, older_seconds, 0, "older", "SECS", GP_ARG_NUMBER,
               "count only blocks that are at least this old at the end", .high = 1000000000),
+    GP_LOAD_OPTION_STEP,
     GP_OPTION_JSON(struct gp_load_options, "gpuprof.leaks/1"),
     GP_OPTION(struct gp_load_options, error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
               "exit status if there is a suspect (default 0)", .high = 255),
@@ -42,7 +43,8 @@ const struct gp_command_spec gp_command_leaks = {
     .name = "leaks",
     .summary = "find call sites that hold more memory with every step",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--json] [--error-exitcode=N]"),
+    .usage =
+        GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--step=NAME|TIME] [--json] [--error-exitcode=N]"),
     .about = GP_LIST("Lists the call sites that hold more memory with every step of the program, how fast they grow, "
                      "and when the memory will run out. Steps are recurring marks, NVTX ranges, or a period that the "
                      "events themselves show. docs/analyses.md has the rule by which a site is suspected."),
@@ -50,7 +52,8 @@ const struct gp_command_spec gp_command_leaks = {
                        "once. The same holds for 'peak', 'churn', 'fragmentation' and 'reconcile'."),
     .options = leaks_options,
     .examples =
-        GP_EXAMPLES({"gpuprof leaks -p 1234 --duration 60", "Record a process for a minute and list what grows in it."},
+        GP_EXAMPLES({"gpuprof leaks train.gpuprof --step iteration", "Measure growth from one mark to the next."},
+                    {"gpuprof leaks -p 1234 --duration 60", "Record a process for a minute and list what grows in it."},
                     {"gpuprof leaks test.gpuprof --error-exitcode 1", "Fail a test whose recording shows a leak."}),
     GP_LOAD_SPEC("leaks", leaks_run, true),
 };

@@ -190,6 +190,70 @@ static bool load_join(struct gp_loaded *loaded)
     return true;
 }
 
+static int load_moment(const char *command, const struct gp_recording *recording, const char *option, const char *text,
+                       uint64_t *time_ns)
+{
+    char size[GP_SIZE_TEXT];
+    int rc = text ? gp_recording_moment(recording, text, time_ns) : 0;
+    if (rc == -ERANGE)
+        gp_error(command, "--%s=%s: the recording is %s long", option, text,
+                 gp_seconds_text(size, (double)(recording->end_ns - recording->begin_ns) / 1e9));
+    else if (rc)
+        gp_error(command, "--%s=%s: neither a time such as 2.5s or 350ms nor the name of a mark", option, text);
+    return rc ? GP_EXIT_USAGE : GP_EXIT_OK;
+}
+
+int gp_load_cut(const char *command, struct gp_recording *recording, const struct gp_load_part *part)
+{
+    uint64_t from_ns = recording->begin_ns, to_ns = recording->end_ns;
+    if (!part->from && !part->to)
+        return GP_EXIT_OK;
+    int rc = load_moment(command, recording, "from", part->from, &from_ns);
+    if (!rc)
+        rc = load_moment(command, recording, "to", part->to, &to_ns);
+    if (rc)
+        return rc;
+    if (from_ns >= to_ns) {
+        gp_error(command, "--from=%s is not before --to=%s", part->from ? part->from : "0s",
+                 part->to ? part->to : "the end");
+        return GP_EXIT_USAGE;
+    }
+    return gp_recording_cut(recording, from_ns, to_ns) ? gp_load_memory(command) : GP_EXIT_OK;
+}
+
+/* Lists the names that --step can take: those that repeat. */
+static void load_names(const struct gp_recording *recording, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; used < bytes; i++) {
+        struct gp_step_name name;
+        if (!gp_steps_name(recording, i, &name))
+            break;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s '%s' (%u times)", i ? ", " : "",
+                                 name.nvtx ? "NVTX range" : "mark", name.name, name.count);
+    }
+}
+
+static int load_step(struct gp_loaded *loaded, const char *step)
+{
+    char names[512];
+    int rc = gp_report_step(&loaded->report, step);
+    if (rc == 0)
+        return GP_EXIT_OK;
+    if (rc == -ENOMEM)
+        return gp_load_memory(loaded->command);
+    load_names(loaded->recording, names, sizeof(names));
+    if (rc == -ERANGE)
+        gp_error(loaded->command, "--step=%s: this would be more than a million steps", step);
+    else
+        gp_error(loaded->command,
+                 "--step=%s: no mark and no NVTX range of that name occurs twice, and it is no duration such as 350ms; "
+                 "the recording has %s",
+                 step, names[0] ? names : "no mark or range that repeats");
+    return GP_EXIT_USAGE;
+}
+
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
 {
     *loaded = (struct gp_loaded){.command = o->target.command};
@@ -197,8 +261,12 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     if (live)
         load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* first: the process may end meanwhile */
     int rc = live ? load_live(&loaded->recording, o) : load_file(&loaded->recording, o, o->files[i]);
-    if (rc)
+    if (!rc)
+        rc = gp_load_cut(o->target.command, loaded->recording, &o->part);
+    if (rc) {
+        gp_recording_free(loaded->recording);
         return rc;
+    }
     const struct gp_recording *r = loaded->recording;
     struct gp_symbol_source source = {.sites = r->sites,
                                       .frames = r->frames,
@@ -210,8 +278,12 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .root = loaded->root};
     if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
         gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0 &&
-        (o->nameless || load_join(loaded)))
-        return GP_EXIT_OK;
+        (o->nameless || load_join(loaded))) {
+        rc = o->step ? load_step(loaded, o->step) : GP_EXIT_OK;
+        if (rc)
+            gp_load_free(loaded);
+        return rc;
+    }
     gp_load_free(loaded);
     return gp_load_memory(o->target.command);
 }
@@ -233,7 +305,8 @@ struct gp_text_page gp_load_page(void)
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     struct winsize size;
     bool tty = isatty(STDOUT_FILENO);
-    struct gp_text_page page = {.out = stdout, .width = 100, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
+    struct gp_text_page page = {
+        .out = stdout, .width = 100, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0, .whole = !tty};
     if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         page.width = size.ws_col;
     page.colour = tty && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;

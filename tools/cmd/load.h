@@ -10,6 +10,12 @@
 #include <cmd/cmd.h>
 #include <write/reportformat.h>
 
+struct gp_load_part { /* --from, --to; NULL: not given */
+    const char *from, *to;
+};
+/* Reduces a recording to the part.  GP_EXIT_OK, or an exit status after a message. */
+int gp_load_cut(const char *command, struct gp_recording *recording, const struct gp_load_part *part);
+
 struct gp_load_options { /* the options of all these commands; each takes some of them */
     struct gp_target target;
     const char *files[2];
@@ -17,11 +23,13 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     bool live;       /* the command takes -p */
     bool sites;      /* its result names call sites */
     int64_t seconds; /* --duration; 0: not given */
-    bool json;
+    bool json, callers;
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
-    bool force; /* replace any output file */
-    bool nameless; /* set by a command that shows no call sites: none is looked up */
+    bool force;       /* replace any output file */
+    bool nameless;    /* set by a command that shows no call sites: none is looked up */
+    const char *step; /* --step; NULL: not given */
+    struct gp_load_part part;
 };
 
 #define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")
@@ -30,6 +38,14 @@ struct gp_load_options { /* the options of all these commands; each takes some o
 #define GP_LOAD_OPTION_DURATION                                                                                        \
     GP_OPTION(struct gp_load_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,                                   \
               "how long to record the process (default 10)", .low = 1, .high = 1000000)
+#define GP_LOAD_OPTION_STEP                                                                                            \
+    GP_OPTION(struct gp_load_options, step, 0, "step", "NAME|TIME", GP_ARG_TEXT,                                       \
+              "what a step is: the name of a mark or of an NVTX range, or a duration such as 350ms")
+/* The options --from and --to of a command whose struct has the member `part`. */
+#define GP_LOAD_OPTION_FROM(_type)                                                                                     \
+    GP_OPTION(_type, part.from, 0, "from", "WHEN", GP_ARG_TEXT,                                                        \
+              "start there: time since the start of the recording such as 2.5s, or the name of a mark")
+#define GP_LOAD_OPTION_TO(_type) GP_OPTION(_type, part.to, 0, "to", "WHEN", GP_ARG_TEXT, "end there: as --from")
 /* The rest of the description of a command that takes a file or -p. */
 #define GP_LOAD_SPEC(_name, _run, _sites)                                                                              \
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT(_name), .file_count = 1, .live = true,                \

@@ -54,7 +54,8 @@ static int reconcile_run(void *options)
         return rc;
     struct gp_system *system = reconcile_live(o);
     struct gp_text_page page = gp_load_page();
-    if (gp_report_run(&loaded.report, GP_REPORT_BILL, o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0) {
+    if (gp_report_run(&loaded.report, GP_REPORT_BILL | (o->json ? GP_REPORT_HELD : 0),
+                      o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0) {
         rc = gp_load_memory(loaded.command);
     } else if (o->json) {
         rc = reconcile_json(&loaded, system);

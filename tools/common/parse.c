@@ -53,6 +53,45 @@ int gp_parse_size(const char *text, int64_t *bytes)
     return -EINVAL;
 }
 
+int gp_parse_duration(const char *text, uint64_t *ns)
+{
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"ns", 1},
+                 {"us", 1000},
+                 {"ms", 1000000},
+                 {"s", 1000000000ull},
+                 {"min", 60000000000ull},
+                 {"h", 3600000000000ull}};
+    const char *at = text;
+    uint64_t whole, part = 0, scale = 1, sum;
+    int rc = parse_digits(text, &at, &whole);
+    if (rc == -EINVAL)
+        return rc;
+    if (*at == '.') {
+        const char *digit = ++at;
+        for (; *at >= '0' && *at <= '9'; at++) {
+            if (at - digit >= 6) /* finer than needed; all products below fit 64 bits */
+                continue;
+            part = part * 10 + (uint64_t)(*at - '0');
+            scale *= 10;
+        }
+        if (at == digit)
+            return -EINVAL;
+    }
+    for (size_t i = 0; i < GP_COUNT(units); i++) {
+        if (strcmp(at, units[i].name) != 0)
+            continue;
+        if (rc || __builtin_mul_overflow(whole, units[i].ns, &sum) || sum > INT64_MAX - units[i].ns)
+            return -ERANGE;
+        /* Hours times a million parts is below 2^62. */
+        *ns = sum + units[i].ns * part / scale;
+        return 0;
+    }
+    return -EINVAL;
+}
+
 int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value)
 {
     const char *end = text;

@@ -12,6 +12,9 @@
 /* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
  * -EINVAL, -ERANGE (does not fit int64_t). */
 int gp_parse_size(const char *text, int64_t *bytes);
+/* "350ms", "2.5s", "10us", "5min": a decimal number, a point allowed, and its unit ns, us, ms, s, min
+ * or h.  0, -EINVAL, -ERANGE (more than 2^63 ns). */
+int gp_parse_duration(const char *text, uint64_t *ns);
 /* A whole decimal number in [low, high].  0, -EINVAL, -ERANGE. */
 int gp_parse_number(const char *text, int64_t low, int64_t high, int64_t *value);
 /* "12,34".  0 with *pids from malloc, -EINVAL, -ENOMEM. */

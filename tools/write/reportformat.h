@@ -17,7 +17,8 @@
 json_t *gp_report_document(const struct gp_report *report);
 
 /* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
- * its name; fragmentation also reads GP_REPORT_SERIES, and reconcile reads GP_REPORT_BILL. */
+ * its name; fragmentation also reads GP_REPORT_SERIES and GP_REPORT_HOLDERS, and reconcile reads
+ * GP_REPORT_BILL and GP_REPORT_HELD. */
 json_t *gp_report_leaks_json(const struct gp_report *report);
 json_t *gp_report_peak_json(const struct gp_report *report);
 json_t *gp_report_churn_json(const struct gp_report *report);
@@ -30,9 +31,20 @@ json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
 /* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */
 uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect);
+/* Which rhythm the steps are: 'marks "step"', "a period of 12 ms found in the allocations". */
+#define GP_RHYTHM_TEXT 96
+const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT]);
+/* What speaks for a suspect: "grows for 9.8 s at 3.1 MiB/s; nothing of it was freed". */
+#define GP_EVIDENCE_TEXT 128
+const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT]);
+/* What the finding of the suspects lacks; NULL if nothing. */
+const char *gp_report_missing(const struct gp_report *report);
 json_t *gp_report_suspects(const struct gp_report *report);
 /* frames: with the whole stack of each site, which the report has in its list of sites. */
 json_t *gp_report_churn_part(const struct gp_report *report, bool frames);
+/* Fills callers[] (one per site of the recording) with the frame that tells each site from all others
+ * of its name.  NULL: out of memory; free() it. */
+const struct gp_frame_text **gp_report_callers(const struct gp_report *report);
 /* A site's stack, innermost frame first. */
 json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
 /* Adds function, file and line of the place that matters, its index in the site's frames, and the
@@ -54,6 +66,7 @@ struct gp_text_page {
     bool colour; /* escape sequences are allowed */
     bool utf8;   /* else ASCII alone */
     bool named;  /* notes start with the name of the recording */
+    bool whole;  /* not a terminal: lines may be longer than the width, and are where a name would be cut */
 };
 
 /* Reads GP_REPORT_SUMMARY. */
@@ -68,9 +81,9 @@ void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *
  * printed. */
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
 
-/* names: the label of each site of each recording. */
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2]);
-json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
-                     const char *const *names[2]);
+/* reports: of the two recordings.  callers: with the stack of each site. */
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+                  bool callers);
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const reports[2]);
 
 #endif

@@ -302,11 +302,13 @@ static bool report_sites(const struct gp_report *report, json_t *object)
 static json_t *report_steps(const struct gp_report *report)
 {
     const struct gp_steps *steps = report->steps;
+    char rhythm[GP_RHYTHM_TEXT];
     json_t *bounds = json_array();
     for (uint32_t i = 0; i <= steps->count && i < GP_MOST_MARKS; i++)
         json_array_append_new(bounds, json_integer(gp_report_since(report, steps->bounds_ns[i])));
-    return json_pack("{s:s,s:s,s:I,s:o}", "source", gp_report_step_source(report), "name", steps->name, "count",
-                     (json_int_t)steps->count, "bounds_ns", bounds);
+    return json_pack("{s:s,s:s,s:I,s:f,s:s,s:o}", "source", gp_report_step_source(report), "name", steps->name, "count",
+                     (json_int_t)steps->count, "seconds", (double)steps->length_ns / 1e9, "rhythm",
+                     gp_report_rhythm(report, rhythm), "bounds_ns", bounds);
 }
 
 static json_t *report_marks(const struct gp_report *report)

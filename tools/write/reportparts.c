@@ -9,6 +9,8 @@
 
 /* Most sites in a list of churn. */
 #define GP_CHURN_ROWS 1000u
+/* Most sites in a list of holders. */
+#define GP_HOLDER_ROWS 1000u
 
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device)
 {
@@ -26,8 +28,52 @@ json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns)
 
 const char *gp_report_step_source(const struct gp_report *report)
 {
-    static const char *const sources[] = {"marks", "nvtx", "period", "time"};
+    static const char *const sources[] = {"marks", "nvtx", "period", "time", "given"};
     return sources[report->steps->source];
+}
+
+const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT])
+{
+    const struct gp_steps *steps = report->steps;
+    char length[GP_SIZE_TEXT];
+    gp_seconds_text(length, (double)steps->length_ns / 1e9);
+    switch (steps->source) {
+    case GP_STEPS_MARKS:
+        snprintf(text, GP_RHYTHM_TEXT, "marks \"%s\"", steps->name);
+        break;
+    case GP_STEPS_NVTX:
+        snprintf(text, GP_RHYTHM_TEXT, "NVTX range \"%s\"", steps->name);
+        break;
+    case GP_STEPS_PERIOD:
+        snprintf(text, GP_RHYTHM_TEXT, "period of %s found in the allocations", length);
+        break;
+    case GP_STEPS_TIME:
+        snprintf(text, GP_RHYTHM_TEXT, "equal stretches of time, because nothing repeats");
+        break;
+    case GP_STEPS_GIVEN:
+        snprintf(text, GP_RHYTHM_TEXT, "stretches of %s, as you chose", length);
+        break;
+    }
+    return text;
+}
+
+const char *gp_report_evidence(const struct gp_leak *leak, char text[GP_EVIDENCE_TEXT])
+{
+    char time[GP_SIZE_TEXT], rate[GP_SIZE_TEXT], freed[48] = "nothing of it was freed";
+    if (leak->freed_bytes > 0 && leak->taken_bytes > 0)
+        snprintf(freed, sizeof(freed), "%.2g %% of it was freed",
+                 100.0 * (double)leak->freed_bytes / (double)leak->taken_bytes);
+    snprintf(text, GP_EVIDENCE_TEXT, "grows for %s at %s/s; %s", gp_seconds_text(time, (double)leak->grows_ns / 1e9),
+             gp_size_text(rate, (int64_t)leak->bytes_per_second), freed);
+    return text;
+}
+
+const char *gp_report_missing(const struct gp_report *report)
+{
+    return report->steps->source == GP_STEPS_TIME
+               ? "steps, without which a program that is still loading looks the same. Mark each step with "
+                 "gpuprof_mark(\"step\") or an NVTX range, or give its length (--step=350ms)."
+               : NULL;
 }
 
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site)
@@ -123,6 +169,7 @@ json_t *gp_report_suspects(const struct gp_report *report)
     json_t *list = json_array();
     for (uint32_t i = 0; i < leaks->count; i++) {
         const struct gp_leak *leak = &leaks->suspects[i];
+        char evidence[GP_EVIDENCE_TEXT];
         json_t *curve = json_array(),
                *suspect = json_pack("{s:I,s:I}", "rank", (json_int_t)i + 1, "site", (json_int_t)leak->site);
         if (!suspect) {
@@ -137,6 +184,12 @@ json_t *gp_report_suspects(const struct gp_report *report)
         json_object_set_new(suspect, "live_count", json_integer(leak->live_count));
         json_object_set_new(suspect, "bytes_per_step", json_real(leak->bytes_per_step));
         json_object_set_new(suspect, "confidence", json_real(leak->confidence));
+        json_object_set_new(suspect, "bytes_per_second", json_real(leak->bytes_per_second));
+        json_object_set_new(suspect, "grows_seconds", json_real((double)leak->grows_ns / 1e9));
+        json_object_set_new(suspect, "allocated_bytes", json_integer(leak->taken_bytes));
+        json_object_set_new(suspect, "freed_bytes", json_integer(leak->freed_bytes));
+        json_object_set_new(suspect, "evidence", json_string(gp_report_evidence(leak, evidence)));
+        json_object_set_new(suspect, "missing", gp_json_text(gp_report_missing(report)));
         json_object_set_new(suspect, "seconds_to_oom",
                             leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom));
         json_object_set_new(suspect, "oldest_seconds", json_real((double)leak->oldest_ns / 1e9));
@@ -145,7 +198,6 @@ json_t *gp_report_suspects(const struct gp_report *report)
         json_object_set_new(suspect, "live_bytes_at_bounds", curve);
         json_object_set_new(suspect, "grew", json_integer(gp_report_grew(leaks, i)));
         json_object_set_new(suspect, "chances", json_integer(leaks->points));
-        json_object_set_new(suspect, "missing", leaks->source == GP_STEPS_TIME ? json_string("steps") : json_null());
         json_array_append_new(list, suspect);
     }
     return json_add_callers(report, list, true);
@@ -154,9 +206,11 @@ json_t *gp_report_suspects(const struct gp_report *report)
 json_t *gp_report_leaks_json(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
-    return json_pack("{s:s,s:I,s:s,s:s,s:s,s:o}", "schema", "gpuprof.leaks/1", "steps", (json_int_t)leaks->steps,
-                     "step_source", gp_report_step_source(report), "step_name", report->steps->name, "why", leaks->why,
-                     "suspects", gp_report_suspects(report));
+    char rhythm[GP_RHYTHM_TEXT];
+    return json_pack("{s:s,s:I,s:s,s:s,s:f,s:s,s:s,s:o}", "schema", "gpuprof.leaks/1", "steps",
+                     (json_int_t)leaks->steps, "step_source", gp_report_step_source(report), "step_name",
+                     report->steps->name, "step_seconds", (double)report->steps->length_ns / 1e9, "step_rhythm",
+                     gp_report_rhythm(report, rhythm), "why", leaks->why, "suspects", gp_report_suspects(report));
 }
 
 /* A document with one object per device. */
@@ -175,9 +229,8 @@ static json_t *json_devices(const struct gp_report *report, const char *schema,
     return json_pack("{s:s,s:o}", "schema", schema, "devices", devices);
 }
 
-static json_t *json_peak(const struct gp_report *report, uint32_t device)
+static json_t *json_parts(const struct gp_report *report, const struct gp_peak *peak)
 {
-    const struct gp_peak *peak = report->devices[device].peak;
     json_t *parts = json_array();
     for (uint32_t i = 0; i < peak->count; i++) {
         const struct gp_peak_part *part = &peak->parts[i];
@@ -187,8 +240,14 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
             gp_report_add_place(report, row, part->site);
         json_array_append_new(parts, row);
     }
+    return json_add_callers(report, parts, true);
+}
+
+static json_t *json_peak(const struct gp_report *report, uint32_t device)
+{
+    const struct gp_peak *peak = report->devices[device].peak;
     return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", json_add_callers(report, parts, true), "owners",
+                     (json_int_t)peak->bytes, "parts", json_parts(report, peak), "owners",
                      gp_report_owners(report, device));
 }
 
@@ -254,7 +313,23 @@ json_t *gp_report_series(const struct gp_report *report, const struct gp_series 
     return points;
 }
 
-/* As in the document of a report, with the series that the document has beside this part. */
+static json_t *json_holders(const struct gp_report *report, const struct gp_holders *holders)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < holders->count && i < GP_HOLDER_ROWS; i++) {
+        const struct gp_holder *holder = &holders->rows[i];
+        json_t *row = json_pack("{s:I,s:I,s:I,s:I}", "site", (json_int_t)holder->site, "live_bytes",
+                                (json_int_t)holder->live_bytes, "live_count", (json_int_t)holder->live_count,
+                                "free_bytes", (json_int_t)holder->free_bytes);
+        if (row)
+            gp_report_add_place(report, row, holder->site);
+        json_array_append_new(list, row);
+    }
+    return json_add_callers(report, list, true);
+}
+
+/* As in the document of a report, with the series and the sites that the document has beside this
+ * part. */
 static json_t *json_fragmentation(const struct gp_report *report, uint32_t device)
 {
     const struct gp_report_device *row = &report->devices[device];
@@ -262,10 +337,13 @@ static json_t *json_fragmentation(const struct gp_report *report, uint32_t devic
     json_t *series =
         json_pack("{s:o,s:o,s:o}", "reserved", gp_report_series(report, row->reserved), "allocated",
                   gp_report_series(report, row->allocated), "requested", gp_report_series(report, row->requested));
-    if (object)
-        json_object_set_new(object, "series", series);
-    else
+    if (!object) {
         json_decref(series);
+        return NULL;
+    }
+    json_object_set_new(object, "series", series);
+    json_object_set_new(object, "sites_time_ns", json_integer(gp_report_since(report, row->holders_ns)));
+    json_object_set_new(object, "sites", json_holders(report, row->holders));
     return object;
 }
 
@@ -290,26 +368,64 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device)
                      gp_json_known(bill->process_bytes), "rows", rows);
 }
 
-json_t *gp_report_reconcile_json(const struct gp_report *report)
+/* As in the document of a report, with the call sites that held the memory at that moment. */
+static json_t *json_bill(const struct gp_report *report, uint32_t device)
 {
-    return json_devices(report, "gpuprof.reconcile/1", gp_report_bill_part);
+    json_t *object = gp_report_bill_part(report, device);
+    if (object)
+        json_object_set_new(object, "sites", json_parts(report, report->devices[device].held));
+    return object;
 }
 
-json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_recording *const recordings[2],
-                     const char *const *names[2])
+json_t *gp_report_reconcile_json(const struct gp_report *report)
+{
+    return json_devices(report, "gpuprof.reconcile/1", json_bill);
+}
+
+const struct gp_frame_text **gp_report_callers(const struct gp_report *report)
+{
+    uint32_t count = report->recording->site_count;
+    uint32_t *sites = calloc(count + 1ul, sizeof(*sites));
+    const struct gp_frame_text **callers = calloc(count + 1ul, sizeof(*callers));
+    for (uint32_t i = 0; sites && i < count; i++)
+        sites[i] = i;
+    if (sites && callers)
+        gp_symbols_callers(report->symbols, sites, count, callers);
+    free(sites);
+    return callers;
+}
+
+/* Adds what gp_report_add_place and json_add_callers add to the rows of other documents. */
+static void json_add_site(const struct gp_report *report, json_t *row, uint32_t site,
+                          const struct gp_frame_text *caller)
+{
+    char label[192];
+    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, sizeof(label));
+    json_object_set_new(row, "name", json_string(label));
+    json_object_set_new(row, "caller", json_caller(caller));
+    json_object_set_new(row, "frames", gp_report_frames(report, site));
+    gp_report_add_place(report, row, site);
+}
+
+json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const reports[2])
 {
     json_t *rows = json_array();
+    const struct gp_frame_text **callers[2] = {gp_report_callers(reports[0]), gp_report_callers(reports[1])};
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
-        int side = row->site[0] != GP_REC_NONE ? 0 : 1;
+        int side = row->site[1] != GP_REC_NONE; /* the newer recording that has it */
         json_t *sites = json_pack("[o,o]", row->site[0] == GP_REC_NONE ? json_null() : json_integer(row->site[0]),
                                   row->site[1] == GP_REC_NONE ? json_null() : json_integer(row->site[1]));
-        json_array_append_new(rows,
-                              json_pack("{s:s,s:o,s:o,s:[I,I],s:[I,I],s:[I,I]}", "name", names[side][row->site[side]],
-                                        "owner", gp_report_owner(recordings[side], row->site[side]), "site", sites,
-                                        "at_peak_bytes", (json_int_t)row->peak_bytes[0], (json_int_t)row->peak_bytes[1],
-                                        "live_bytes", (json_int_t)row->live_bytes[0], (json_int_t)row->live_bytes[1],
-                                        "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]));
+        json_t *object =
+            json_pack("{s:o,s:[I,I],s:[I,I],s:[I,I]}", "site", sites, "at_peak_bytes", (json_int_t)row->peak_bytes[0],
+                      (json_int_t)row->peak_bytes[1], "live_bytes", (json_int_t)row->live_bytes[0],
+                      (json_int_t)row->live_bytes[1], "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]);
+        if (object)
+            json_add_site(reports[side], object, row->site[side],
+                          callers[side] ? callers[side][row->site[side]] : NULL);
+        json_array_append_new(rows, object);
     }
+    free(callers[0]);
+    free(callers[1]);
     return json_pack("{s:s,s:o}", "schema", "gpuprof.diff/1", "sites", rows);
 }

@@ -19,6 +19,8 @@
 #define GP_PAGE_WIDE 120
 /* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
+/* Frames of a stack that the option --callers prints. */
+#define GP_PAGE_FRAMES 32u
 /* A shorter piece of function, file and line is of no use. */
 #define GP_PAGE_NAME 24
 
@@ -37,7 +39,7 @@ static const char *page_on(const struct gp_text_page *page, const char *code)
 #define GP_BLUE "\033[34m"
 #define GP_OFF  "\033[0m"
 
-/* Prints at most `columns` characters of text; a text that is cut ends with "...".  This counts
+/* Prints at most `columns` characters of text on a terminal; a text that is cut ends with "...".  This counts
  * characters, not cells, because names of functions and files hardly ever have wide characters. */
 static void page_cut(const struct gp_text_page *page, const char *text, int columns)
 {
@@ -52,7 +54,7 @@ static void page_cut(const struct gp_text_page *page, const char *text, int colu
             keep = 1;
         }
     }
-    if (letters <= columns || !keep)
+    if (letters <= columns || !keep || page->whole)
         fputs(text, page->out);
     else
         fprintf(page->out, "%.*s...", (int)cut, text);
@@ -113,24 +115,7 @@ static void page_bar(const struct gp_text_page *page, double share)
 
 static const char *page_seconds(char text[GP_SIZE_TEXT], double seconds)
 {
-    static const struct {
-        double from, by;
-        const char *unit;
-    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"},  {120, 60, "min"}, {1, 1, "s"},
-                 {1e-3, 1e-3, "ms"},      {1e-6, 1e-6, "us"}, {0, 1e-9, "ns"}};
-    size_t i = 0;
-    if (seconds <= 0) {
-        snprintf(text, GP_SIZE_TEXT, seconds < 0 ? "-" : "0 s");
-        return text;
-    }
-    while (seconds < units[i].from)
-        i++;
-    double value = seconds / units[i].by;
-    if (value >= 1e7)
-        snprintf(text, GP_SIZE_TEXT, "years");
-    else
-        snprintf(text, GP_SIZE_TEXT, value < 9.95 && i < 6 ? "%.1f %s" : "%.0f %s", value, units[i].unit);
-    return text;
+    return gp_seconds_text(text, seconds);
 }
 
 static double page_since(const struct gp_report *report, uint64_t time_ns)
@@ -303,14 +288,11 @@ void gp_page_peak(const struct gp_text_page *page, const struct gp_report *repor
 
 static void page_step_line(const struct gp_text_page *page, const struct gp_report *report)
 {
-    static const char *const words[] = {"from marks", "from NVTX ranges", "from calls that repeat",
-                                        "equal stretches of time"};
     const struct gp_steps *steps = report->steps;
-    char each[GP_SIZE_TEXT];
-    double span = (double)(steps->bounds_ns[steps->count] - steps->bounds_ns[0]) / 1e9;
-    fprintf(page->out, "%s%u step%s of %s, %s%s%s%s%s\n", page_on(page, GP_DIM), steps->count,
-            page_plural(steps->count), page_seconds(each, steps->count ? span / steps->count : 0), words[steps->source],
-            steps->name[0] ? " \"" : "", steps->name, steps->name[0] ? "\"" : "", page_on(page, GP_OFF));
+    char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
+    page_seconds(each, (double)steps->length_ns / 1e9);
+    fprintf(page->out, "%s%u step%s of %s: %s%s\n", page_on(page, GP_DIM), steps->count, page_plural(steps->count),
+            each, gp_report_rhythm(report, rhythm), page_on(page, GP_OFF));
 }
 
 /* A curve as one line of bars, in at most `columns` columns. */
@@ -401,20 +383,20 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
 {
     const struct gp_leaks *leaks = report->leaks;
     const struct gp_leak *leak = &leaks->suspects[i];
-    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
-    fprintf(page->out, "%3u  %s%s per step%s  ", i + 1, page_on(page, GP_RED),
-            gp_size_text(slope, (int64_t)leak->bytes_per_step), page_on(page, GP_OFF));
+    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT], evidence[GP_EVIDENCE_TEXT];
+    bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
+    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, page_on(page, GP_RED),
+            gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
+            timed ? "second" : "step", page_on(page, GP_OFF));
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
     page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
     fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%s", gp_size_text(live, leak->live_bytes),
             leak->live_count, page_plural((uint64_t)leak->live_count), gp_kind_name(leak->kind),
             page_seconds(age, (double)leak->oldest_ns / 1e9), page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ");
-    if (leaks->source == GP_STEPS_TIME)
-        fprintf(page->out, "grew in %u of %u stretches of time; steps are missing", gp_report_grew(leaks, i),
-                leaks->points);
-    else
-        fprintf(page->out, "confidence %.0f %%", leak->confidence * 100);
+    if (!timed)
+        fprintf(page->out, "confidence %.0f %%; ", leak->confidence * 100);
+    fputs(gp_report_evidence(leak, evidence), page->out);
     if (leak->seconds_to_oom >= 0)
         fprintf(page->out, "; device full in %s", page_seconds(oom, leak->seconds_to_oom));
     fputc('\n', page->out);
@@ -446,12 +428,11 @@ void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *repo
     page_growth(page, report, GP_PAGE_ROWS, 8);
     if (leaks->count > GP_PAGE_ROWS)
         fprintf(page->out, "\n%u more suspects: use --json to list them\n", leaks->count - GP_PAGE_ROWS);
-    if (leaks->count && leaks->source == GP_STEPS_TIME)
-        fprintf(page->out,
-                "\nNo steps were found: no marks, no NVTX ranges, and no call site that repeats evenly.  The\n"
-                "recording was divided into equal stretches of time.  A leak grows in every stretch, but so does\n"
-                "a program that is still loading: to tell them apart, mark each step with\n"
-                "gpuprof_mark(\"step\") or with an NVTX range.\n");
+    const char *missing = leaks->count ? gp_report_missing(report) : NULL;
+    if (missing) { /* a line for each sentence */
+        size_t sentence = strcspn(missing, ".") + 1;
+        fprintf(page->out, "\nMissing: %.*s\n%s\n", (int)sentence, missing, missing + sentence + 1);
+    }
 }
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
@@ -681,11 +662,35 @@ static bool page_differs(const struct gp_diff_row *row)
     return row->peak_bytes[0] != row->peak_bytes[1] || row->live_bytes[0] != row->live_bytes[1];
 }
 
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const char *const *names[2])
+/* The name of a row as of the newer recording that has it, and its stack. */
+static void page_diff_site(const struct gp_text_page *page, const struct gp_report *report, uint32_t site,
+                           const struct gp_frame_text *caller, uint32_t frames)
+{
+    char label[1024];
+    size_t room = page->whole ? sizeof(label) : (size_t)page_room(page, 50) + 1;
+    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, room < sizeof(label) ? room : sizeof(label));
+    fprintf(page->out, "%s\n", label);
+    if (frames)
+        page_stack(page, report, site, frames);
+}
+
+static void page_diff_row(const struct gp_text_page *page, const struct gp_diff_row *row)
+{
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
+    int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
+    fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
+            page_on(page, GP_OFF));
+    fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
+    fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
+}
+
+void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+                  bool callers)
 {
     int64_t before = 0, after = 0;
     uint32_t differ = 0, shown = 0;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
+    const struct gp_frame_text **distinct[2] = {gp_report_callers(reports[0]), gp_report_callers(reports[1])};
     for (uint32_t i = 0; i < diff->count; i++) {
         before += diff->rows[i].peak_bytes[0];
         after += diff->rows[i].peak_bytes[1];
@@ -700,20 +705,18 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
      * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
-        int side = row->site[0] != GP_REC_NONE ? 0 : 1;
-        int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
-        bool show = change > 0 || row->live_bytes[1] > row->live_bytes[0] ? shown < GP_PAGE_ROWS * 2
-                                                                          : i + GP_PAGE_ROWS >= diff->count;
+        int side = row->site[1] != GP_REC_NONE;
+        bool grew = row->peak_bytes[1] > row->peak_bytes[0] || row->live_bytes[1] > row->live_bytes[0];
+        bool show = grew ? shown < GP_PAGE_ROWS * 2 : i + GP_PAGE_ROWS >= diff->count;
         if (!page_differs(row) || !show)
             continue;
         shown++;
-        fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
-                page_on(page, GP_OFF));
-        fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
-        fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
-        page_cut(page, names[side][row->site[side]], page_room(page, 50));
-        fputc('\n', page->out);
+        page_diff_row(page, row);
+        page_diff_site(page, reports[side], row->site[side], distinct[side] ? distinct[side][row->site[side]] : NULL,
+                       callers ? GP_PAGE_FRAMES : 0);
     }
     if (shown < differ)
         fprintf(page->out, "  %u more sites: use --json to list them\n", differ - shown);
+    free(distinct[0]);
+    free(distinct[1]);
 }

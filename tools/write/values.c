@@ -30,6 +30,28 @@ const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
     return text;
 }
 
+const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds)
+{
+    static const struct {
+        double from, by;
+        const char *unit;
+    } units[] = {{172800, 86400, "days"}, {7200, 3600, "h"},  {120, 60, "min"}, {1, 1, "s"},
+                 {1e-3, 1e-3, "ms"},      {1e-6, 1e-6, "us"}, {0, 1e-9, "ns"}};
+    size_t i = 0;
+    if (seconds <= 0) {
+        snprintf(text, GP_SIZE_TEXT, seconds < 0 ? "-" : "0 s");
+        return text;
+    }
+    while (seconds < units[i].from)
+        i++;
+    double value = seconds / units[i].by;
+    if (value >= 1e7)
+        snprintf(text, GP_SIZE_TEXT, "years");
+    else
+        snprintf(text, GP_SIZE_TEXT, value < 9.95 && i < 6 ? "%.1f %s" : "%.0f %s", value, units[i].unit);
+    return text;
+}
+
 json_t *gp_json_known(int64_t value)
 {
     return value < 0 ? json_null() : json_integer(value);

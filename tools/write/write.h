@@ -14,6 +14,9 @@
 /* "1.500 GiB", "512 B": four significant digits, "1023.9 MiB" at most.  Negative: "-" (unknown). */
 const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
 
+/* "350 ms", "2.5 s", "3.0 h"; negative: "-" (unknown). */
+const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
+
 /* The integer; null if it is negative (unknown). */
 json_t *gp_json_known(int64_t value);
 /* The kernel's limits of GPU memory for the process's cgroup: docs/interface.md, cgroup_memory. */
