@@ -38,6 +38,8 @@ json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
 json_t *gp_report_owners(const struct gp_report *report, uint32_t device);
 json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
+/* Adds "lifetimes" and "moments" to a device's object.  False: out of memory. */
+bool gp_report_add_history(const struct gp_report *report, uint32_t device, json_t *object);
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
