@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OUTPUT_BYTES (1 << 20)
+#define OUTPUT_BYTES (4 << 20)
 
 struct result {
     int status; /* as a shell gives it */
