@@ -350,6 +350,131 @@ def test_kinds_can_be_switched_off(case):
     assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != before, "the picture is the same"
 
 
+def held_at(device, ns):
+    """The parts of the memory at a moment, from the blocks: {(site, kind): [bytes, blocks]}."""
+    held = {}
+    for begin, end, size_of, site, kind in device["lifetimes"]["rows"]:
+        if begin <= ns and (end is None or end > ns):
+            row = held.setdefault((site, kind), [0, 0])
+            row[0], row[1] = row[0] + size_of, row[1] + 1
+    return held
+
+
+def shown_parts(page):
+    page.eval("document.querySelectorAll('#peak button.more').forEach(b => { while (!b.hidden) b.click(); })")
+    return {(int(row[0]), row[1]): [int(row[2]), int(row[4])] for row in page.eval(f"{READ_TABLE}('peak-table')")}
+
+
+def address(page):
+    time.sleep(0.35)  # it is written four times per second at most
+    return page.eval("location.hash")
+
+
+def test_view_stack_can_be_switched(case):
+    page, document = case.open("training")
+    pressed = "document.querySelector('#timeline .switch [aria-pressed=true]').textContent"
+    equal(page.eval(pressed), "call site", "the stack of a recording with call stacks")
+    names = {s["name"] for s in document["sites"]} | {"all others"}
+    pictures = []
+    for stack, known in (("call site", names), ("owner", {s.get("owner") or "unknown" for s in document["sites"]}), ("kind", set(document["devices"][0]["series"]["kinds"]))):
+        page.eval(f"[...document.querySelectorAll('#timeline .switch button')].find(b => b.textContent === '{stack}').click()")
+        page.eval(SETTLE)
+        legend = page.eval("[...document.querySelectorAll('#timeline .legend button')].map(b => b.title)")
+        assert legend and set(legend) <= known, f"{stack}: {legend}"
+        pictures.append(page.eval("document.querySelector('#timeline canvas').toDataURL()"))
+        page.eval("(d => { d.open = false; d.open = true; })(document.querySelector('#timeline details.astable'))")
+        page.eval(SETTLE)
+        rows = page.eval(f"{READ_TABLE}('layers-table')")
+        for row in rows[::50]:
+            value = sum(held[0] for held in held_at(document["devices"][0], int(row[0])).values())
+            assert int(row[1]) == value == sum(map(int, row[2:])), f"{stack} at {row[0]}: {row} instead of {value}"
+        assert any(int(row[1]) == document["devices"][0]["allocated_peak_bytes"] for row in rows), "the peak is not a point"
+    equal(len(set(pictures)), 3, "different pictures")
+    assert "stack=kind" in address(page), page.eval("location.hash")
+
+
+def test_view_sections_follow_the_moment(case):
+    page, document = case.open("training")
+    device = document["devices"][0]
+    page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
+    box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#timeline .u-over').getBoundingClientRect())")
+    at = lambda part: (box[0] + box[2] * part, box[1] + box[3] / 2)
+    page.mouse("mouseMoved", *at(0.6))
+    tip = page.eval("document.querySelector('.tip').innerText")
+    assert " at " in tip and "reserved" in tip, tip
+    page.mouse("mousePressed", *at(0.6), 1)
+    page.mouse("mouseReleased", *at(0.6))
+    time.sleep(0.4)
+    now = float(re.search(r"at=([0-9.]+)", address(page)).group(1)) * 1e9
+    assert abs(now - 0.6 * document["recording"]["seconds"] * 1e9) < 0.01e9 * document["recording"]["seconds"], now
+    equal(shown_parts(page), {k: v for k, v in held_at(device, round(now)).items()}, "parts at the moment")
+    # A range: its highest moment.
+    page.call("Input.dispatchMouseEvent", type="mousePressed", x=at(0.2)[0], y=at(0)[1], button="left", buttons=1, clickCount=1, modifiers=8)
+    for part in (0.22, 0.25, 0.3):
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=at(part)[0], y=at(0)[1], button="left", buttons=1, modifiers=8)
+    page.call("Input.dispatchMouseEvent", type="mouseReleased", x=at(0.3)[0], y=at(0)[1], button="left", clickCount=1, modifiers=8)
+    time.sleep(0.4)
+    low, high = (float(t) * 1e9 for t in re.search(r"range=([0-9.]+)-([0-9.]+)", address(page)).groups())
+    moments = [t for row in device["lifetimes"]["rows"] for t in (row[0], row[1]) if t is not None and low <= t <= high] + [low]
+    best = max(sum(v[0] for v in held_at(device, t).values()) for t in moments)
+    equal(sum(v[0] for v in shown_parts(page).values()), best, "bytes at the highest moment of the range")
+    page.eval("document.querySelector('.wholepeak').click()")
+    time.sleep(0.4)
+    equal(sum(v[0] for v in shown_parts(page).values()), device["peak"]["bytes"], "bytes at the peak")
+
+
+def test_view_of_a_large_recording(case):
+    page, document = case.open("huge")
+    device = document["devices"][int(page.eval("document.getElementById('device')?.selectedIndex ?? 0"))]
+    rows, parts = device["moments"]["rows"], device["moments"]["parts"]
+    page.eval(f"location.hash = 'at={rows[101][0] / 1e9}'")
+    page.eval(SETTLE)
+    time.sleep(0.3)
+    held = {}
+    for row in rows[:102]:
+        for i in range(4, len(row), 3):
+            held[(parts[row[i]][0], parts[row[i]][1])] = [row[i + 1], row[i + 2]]
+    held = {k: v for k, v in held.items() if v != [0, 0]}
+    held[(-1, "other")] = [rows[101][2], rows[101][3]]
+    equal(shown_parts(page), held, "parts at a moment")
+    page.eval("document.querySelector('#timeline .plot').focus()")
+    for _ in range(6):
+        spent = page.eval("(p => { const begin = performance.now(); p.dispatchEvent(new KeyboardEvent('keydown', { key: '+' })); return performance.now() - begin; })(document.querySelector('#timeline .plot'))")
+        assert spent < 400, f"a zoom took {spent} ms"
+    assert "2,300,000 blocks are too many" in page.eval("document.querySelector('#timeline').innerText"), "the resolution is not said"
+
+
+def test_view_of_a_link_is_the_same(case):
+    page, document = case.open("training")
+    page.eval("location.hash = 'device=1&stack=owner&zoom=2-5&range=3-4'")
+    page.eval(SETTLE)
+    time.sleep(0.3)
+    page.eval("document.querySelector('#peak .flame').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.key(key)
+    link = address(page)
+    assert "frame=" in link and "device=1" in link, link
+    seen = "[document.querySelector('#timeline canvas').toDataURL(), document.querySelector('#peak .lead').textContent, document.querySelector('#peak .readout').textContent, document.getElementById('device').selectedIndex, document.querySelector('#timeline .switch [aria-pressed=true]').textContent]"
+    page.eval("document.activeElement.blur()")
+    page.eval(SETTLE)
+    before = page.eval(seen)
+    other = case.page()
+    other.call("Page.navigate", url="file://" + case.path("training") + link)
+    for _ in range(300):
+        if other.eval("document.documentElement?.dataset.ready"):
+            break
+        time.sleep(0.02)
+    other.eval(SETTLE)
+    time.sleep(0.3)
+    after = other.eval(seen)
+    equal(after[1:], before[1:], "the view of the link")
+    equal(after[0] == before[0], True, "the picture of the link")
+    for broken in ("zoom=9-1&at=x&frame=%ff&device=77", "=&&%", "stack=__proto__&range=1-1e9"):
+        page.eval(f"location.hash = '{broken}'")
+        page.eval(SETTLE)
+    equal(page.complaints() + other.complaints(), [], "complaints")
+
+
 def test_search_in_the_flame_graph(case):
     page, document = case.open("training")
     device = document["devices"][0]

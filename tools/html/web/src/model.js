@@ -2,6 +2,7 @@
 // The document, with functions that all sections use: sites by number, the step at a moment, names of devices.
 import { base, count, NONE } from "./format.js";
 import { el } from "./dom.js";
+import { History } from "./history.js";
 
 const UNKNOWN = { site: 0, name: "[unknown]", frames: [], live_bytes: 0 };
 
@@ -19,6 +20,8 @@ export async function load() {
     return new Model(doc);
 }
 
+// Without the folders of a path.
+export const shorter = (name) => name.replace(/\([^()]*\/([^()/]+)\)/, "($1)");
 export const isHost = (device) => device === "host" || device === -1;
 export const deviceWord = (device) => (isHost(device) ? "host" : `GPU ${device}`);
 
@@ -27,7 +30,18 @@ class Model {
         Object.assign(this, doc);
         this.endNs = Math.max(1, Math.round((doc.recording.seconds || 0) * 1e9));
         this.bySite = new Map(doc.sites.map((site) => [site.site, site]));
+        this.histories = new Map();
         this.kinds = [...new Set(doc.devices.flatMap((d) => Object.keys(d.series.kinds)))];
+    }
+
+    // What was live when, on this device.
+    history(device) {
+        if (!this.histories.has(device)) this.histories.set(device, new History(this, device));
+        return this.histories.get(device);
+    }
+
+    stretch(device) {
+        return device.moments ? device.moments.stretch_ns : null;
     }
 
     site(id) {
@@ -35,12 +49,12 @@ class Model {
     }
 
     siteName(id) {
-        return this.site(id).name || "[unknown]";
+        return id < 0 ? "all other call sites" : this.site(id).name || "[unknown]";
     }
 
     // For headlines: leaves out the folders of a path.
     shortName(id) {
-        return this.siteName(id).replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
+        return shorter(this.siteName(id));
     }
 
     // "step 14 of 20": the step at a moment; "" before the first and after the last.
