@@ -112,7 +112,7 @@ function partsTable(model, moment) {
     return table({
         caption: "Live memory, by call site and kind", id: "peak-table", rows: parts, first: 10,
         columns: [
-            { name: "Call site", value: (p) => p.site, show: (p) => model.siteCell(p.site), class: "wide" },
+            { name: "Call site", value: (p) => p.site, show: (p) => model.siteCell(p.site), csv: (p) => model.siteName(p.site), class: "wide" },
             { name: "Kind", value: (p) => p.kind },
             { name: "Bytes", number: true, value: (p) => p.bytes, show: (p) => bytes(p.bytes), title: (p) => exact(p.bytes), bar: (p) => p.bytes / (parts[0].bytes || 1) },
             { name: "Share", number: true, value: (p) => p.bytes / total, show: (p) => percent(p.bytes / total) },

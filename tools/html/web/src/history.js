@@ -165,11 +165,11 @@ export class History {
         return held.filter((p) => p.bytes || p.count).sort((a, b) => b.bytes - a.bytes);
     }
 
-    // The state with the most memory between two moments.
+    // The state with the most memory between two moments; -1: before the first.
     highest(low, high) {
-        const from = Math.max(0, before(this.steps.times, low)), to = before(this.steps.times, high);
-        let best = from;
-        for (let s = from; s <= to; s++) if (this.total[s] > this.total[best]) best = s;
+        const from = before(this.steps.times, low), to = before(this.steps.times, high);
+        let best = from < 0 && to >= 0 ? 0 : from;
+        for (let s = Math.max(0, from); s <= to; s++) if (this.total[s] > this.total[best]) best = s;
         return best;
     }
 
@@ -179,7 +179,7 @@ export class History {
         const { peak } = this.device, { times } = this.steps;
         if (!this.known || !times.length || (at === null && !range)) return { ...peak, why: "peak" };
         const s = at !== null ? before(times, at) : this.highest(...range);
-        if (at === null && Math.max(times[s], range[0]) === peak.time_ns) return { ...peak, why: "range", range };
+        if (at === null && Math.max(times[s] ?? 0, range[0]) === peak.time_ns) return { ...peak, why: "range", range };
         const parts = s < 0 ? [] : this.partsAt(s), owners = new Map();
         for (const part of parts) {
             const name = part.site < 0 ? "others" : this.nameOf(part, "owner");
@@ -187,7 +187,7 @@ export class History {
             owners.set(name, { owner: name, bytes: row.bytes + part.bytes, count: row.count + part.count });
         }
         return {
-            time_ns: at !== null ? at : Math.max(times[s], range[0]), since_ns: s < 0 ? 0 : times[s], bytes: s < 0 ? 0 : this.total[s], parts,
+            time_ns: at !== null ? at : Math.max(times[s] ?? 0, range[0]), since_ns: s < 0 ? 0 : times[s], bytes: s < 0 ? 0 : this.total[s], parts,
             owners: [...owners.values()].sort((a, b) => b.bytes - a.bytes), why: at !== null ? "moment" : "range", range,
         };
     }

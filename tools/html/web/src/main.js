@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 // Loads the document and makes the sections of the page for the chosen device.
 import { isDark } from "./colours.js";
-import { el } from "./dom.js";
+import { blocks } from "./blocks.js";
+import { el, save } from "./dom.js";
 import { fragments } from "./fragments.js";
 import { flame } from "./flame.js";
 import { leaks } from "./leaks.js";
 import { about, bill, churn, sizes } from "./lists.js";
-import { deviceWord, load } from "./model.js";
+import { deviceWord, load, text } from "./model.js";
 import { overview } from "./overview.js";
 import { segments } from "./segments.js";
 import * as address from "./state.js";
 import { timeline } from "./timeline.js";
 
 // The sections in their order on the page.
-const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
+const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["blocks", "Blocks", blocks], ["growth", "Growth", leaks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
     ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
 const OF_ALL = new Set(["growth", "churn", "about"]);
 
@@ -69,6 +70,13 @@ function goTo(id) {
     if (head) head.focus({ preventScroll: true });
 }
 
+// The whole document, as a file.
+function downloadButton() {
+    const button = el("button", { type: "button", id: "download", title: "Save the data of this page as JSON" }, "JSON");
+    button.addEventListener("click", async () => save("gpuprof-report.json", "application/json", await text()));
+    document.getElementById("theme").before(button);
+}
+
 document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href^='#']");
     if (!link || link.classList.contains("skip") || event.ctrlKey || event.metaKey) return;
@@ -99,8 +107,15 @@ function show(model, device) {
         show(model, next);
     };
     live = VIEWS.filter(([id]) => device || OF_ALL.has(id)).map(([id, name, make]) => ({ ...make(model, device), id, name }));
+    // To the last moment before a failure: what held the memory when the request came.
+    const jump = (oom) => {
+        const there = model.devices.find((d) => d.device === oom.device) || device;
+        address.choose({ at: oom.time_ns, range: null, zoom: null, device: there === device ? address.state.device : String(there.device) });
+        if (there !== device) show(model, there);
+        goTo("timeline");
+    };
     navigation(model, device, live, choose);
-    main.replaceChildren(overview(model, device, choose), ...live.filter((v) => !v.empty).map((view) => view.node), folded(live));
+    main.replaceChildren(overview(model, device, choose, jump), ...live.filter((v) => !v.empty).map((view) => view.node), folded(live));
     if (focus !== null) {
         const target = focus ? document.getElementById(focus) : main.querySelector("button.device[aria-pressed=true]");
         if (target) target.focus({ preventScroll: true });
@@ -124,6 +139,7 @@ load().then((model) => {
     const redraw = () => live.forEach((view) => view.redraw());
     const section = address.read();
     show(model, first(model));
+    downloadButton();
     themeButton(redraw);
     printing(redraw);
     if (section) goTo(section);

@@ -6,7 +6,7 @@ import { History } from "./history.js";
 
 const UNKNOWN = { site: 0, name: "[unknown]", frames: [], live_bytes: 0 };
 
-async function text() {
+export async function text() {
     const plain = document.getElementById("gpuprof-data");
     if (plain.type === "application/json") return plain.textContent;
     const raw = atob(plain.textContent), bytes = new Uint8Array(raw.length);

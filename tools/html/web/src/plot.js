@@ -44,6 +44,7 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         line.textContent = readout(u.cursor.idx);
         const lines = pointer && tip && u.cursor.left >= 0 && tip(u.cursor.idx, u.posToVal(u.cursor.top, "y"));
         if (lines) showTip(pointer, lines);
+        else if (tip) hideTip();
     }
     const range = () => from;
     function show(low, high) {
@@ -147,6 +148,8 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         }),
         say: (text) => (line.textContent = text),
         time: x,
+        // Where the pointer is, in ns; the cursor is at the point nearest to it.
+        pointerTime: () => (plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1e9 : null),
         redraw: () => plot.redraw(false, true),
         destroy: () => (watch.disconnect(), hideTip(), plot.destroy()),
     };
