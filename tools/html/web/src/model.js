@@ -73,11 +73,17 @@ class Model {
     // A site in a table: its name; opening it shows its stack.
     siteCell(id, name = this.siteName(id)) {
         const site = this.site(id);
-        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, name);
-        const box = el("details", { class: "site" }, el("summary", {}, name));
+        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, placed(name));
+        const box = el("details", { class: "site" }, el("summary", {}, placed(name)));
         box.addEventListener("toggle", () => box.open && box.childElementCount === 1 && box.append(stack(site)));
         return box;
     }
+}
+
+// The function is large and the path small: the eye looks for the function.
+function placed(name) {
+    const parts = name.match(/^(.*?) (\([^()]*\))(.*)$/s);
+    return parts ? [parts[1], " ", el("span", { class: "where" }, parts[2]), parts[3]] : [name];
 }
 
 export function frameText(frame) {
@@ -93,6 +99,6 @@ export function frameLabel(frame) {
 export function stack(site) {
     return el("ol", { class: "stack", "aria-label": "Call stack, innermost first" }, site.frames.map((frame) => {
         const [name, where] = frameText(frame);
-        return el("li", {}, el("span", { class: "function" }, name), frame.inlined && el("span", { class: "tag" }, "inlined"), el("span", { class: "where" }, where));
+        return el("li", { class: frame.folded && "folded" }, el("span", { class: "function" }, name), frame.inlined && el("span", { class: "tag" }, "inlined"), el("span", { class: "where" }, where));
     }));
 }

@@ -4,7 +4,7 @@ import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
 import { lostOf } from "./lists.js";
-import { deviceWord, isHost } from "./model.js";
+import { deviceWord, isHost, shorter } from "./model.js";
 
 // The failures of the recording; a click goes to the moment of one in the timeline.
 function failures(model, jump) {
@@ -13,7 +13,7 @@ function failures(model, jump) {
     const button = (o) => o.device !== null && el("button", { type: "button", click: () => jump(o) }, `Show ${after(o.time_ns)} in the timeline`);
     const step = model.step(first.time_ns);
     return el("div", { class: "banner bad oombanner", role: "alert" }, el("strong", {}, "Out of memory. "),
-        `${named(first)} had no room for a request of ${bytes(first.requested_bytes)}, ${after(first.time_ns)} into the recording${step ? `, in ${step}` : ""}${more ? `; ${plural(more, "more failure")} followed` : ""}. `,
+        `${named(first)} had no room for a request of ${bytes(first.requested_bytes)}${first.name ? ` by ${shorter(first.name)}` : ""}, ${after(first.time_ns)} into the recording${step ? `, in ${step}` : ""}${more ? `; ${plural(more, "more failure")} followed` : ""}. `,
         model.ooms.slice(0, 3).flatMap((o) => [button(o), " "]), model.oom && el("a", { href: "#oom" }, "Report of the failure"));
 }
 
