@@ -246,7 +246,7 @@ Test(series, of_few_points_lose_no_peak)
 /* ---- history ---------------------------------------------------------------------------------------------------- */
 
 /* The part with this site and kind; the values are those at the moment to which cells were applied. */
-static void expect_parts(const struct gp_history *history, const struct gp_history_cell *values,
+static void expect_parts(const struct gp_past *history, const struct gp_history_cell *values,
                          const struct gp_peak *peak)
 {
     for (uint32_t i = 0; i < peak->count; i++) {
@@ -260,7 +260,7 @@ static void expect_parts(const struct gp_history *history, const struct gp_histo
     }
 }
 
-static void check_moments(const struct gp_recording *recording, const struct gp_history *history)
+static void check_moments(const struct gp_recording *recording, const struct gp_past *history)
 {
     struct gp_peak *peak = gp_peak_find(recording, history->device, 0);
     struct gp_history_cell *values = calloc(history->part_count + 1, sizeof(*values));
@@ -301,7 +301,7 @@ Test(history, of_few_moments_has_the_peak_and_adds_up)
         struct gp_recording *recording = random_recording(seed * 7919, seed % 2);
         struct gp_flow *flow = gp_flow_new(recording);
         for (unsigned k = 0; k < 3; k++) {
-            struct gp_history *history = gp_flow_history(flow, 0, &limits[k]), *all;
+            struct gp_past *history = gp_flow_history(flow, 0, &limits[k]), *all;
             cr_assert(!history->complete && history->life_count == limits[k].lives);
             cr_assert_leq(history->moment_count, 2 * limits[k].stretches);
             check_moments(recording, history);
@@ -332,7 +332,7 @@ Test(history, of_all_blocks_gives_the_level_at_every_event)
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct gp_recording *recording = random_recording(seed * 104729, seed % 2);
         struct gp_flow *flow = gp_flow_new(recording);
-        struct gp_history *history = gp_flow_history(flow, 1, &(struct gp_history_limits){.all = 1u << 20});
+        struct gp_past *history = gp_flow_history(flow, 1, &(struct gp_history_limits){.all = 1u << 20});
         cr_assert(history->complete && history->moment_count == 0 && history->blocks == history->life_count);
         for (uint32_t i = 0; i < recording->event_count; i += 7) {
             int64_t bytes = 0;

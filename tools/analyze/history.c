@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void gp_history_free(struct gp_history *history)
+void gp_history_free(struct gp_past *history)
 {
     if (!history)
         return;
@@ -71,7 +71,7 @@ static void life_sink(struct gp_life *lives, uint32_t count, uint32_t at)
     }
 }
 
-static void life_add(struct gp_history *history, uint32_t room, const struct gp_life *life)
+static void life_add(struct gp_past *history, uint32_t room, const struct gp_life *life)
 {
     if (history->life_count < room) {
         history->lives[history->life_count++] = *life;
@@ -85,7 +85,7 @@ static void life_add(struct gp_history *history, uint32_t room, const struct gp_
     }
 }
 
-static bool history_lives(struct gp_history *history, const struct gp_flow *flow, uint32_t room)
+static bool history_lives(struct gp_past *history, const struct gp_flow *flow, uint32_t room)
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -121,7 +121,7 @@ struct gp_history_stretch {
 };
 
 struct gp_history_maker {
-    struct gp_history *history;
+    struct gp_past *history;
     const struct gp_flow *flow;
     struct gp_history_stretch *stretches;
     uint32_t stretch_count, most_parts;
@@ -193,7 +193,7 @@ static bool history_apply(struct gp_history_maker *maker, const struct gp_flow_c
     return true;
 }
 
-static bool history_cell(struct gp_history *history, const struct gp_tally_row *row)
+static bool history_cell(struct gp_past *history, const struct gp_tally_row *row)
 {
     if (history->cell_count == history->cell_room) {
         size_t room = history->cell_room ? history->cell_room * 2 : 1024;
@@ -210,7 +210,7 @@ static bool history_cell(struct gp_history *history, const struct gp_tally_row *
 
 static bool history_moment(struct gp_history_maker *maker, uint64_t time_ns)
 {
-    struct gp_history *history = maker->history;
+    struct gp_past *history = maker->history;
     bool ok = true;
     if (history->parts)
         history->moments[history->moment_count++] =
@@ -277,7 +277,7 @@ static int history_more(const void *one, const void *other)
 
 static bool history_choose(struct gp_history_maker *maker)
 {
-    struct gp_history *history = maker->history;
+    struct gp_past *history = maker->history;
     size_t rows = maker->tally.count;
     uint32_t count = rows < maker->most_parts ? (uint32_t)rows : maker->most_parts;
     struct gp_history_rank *ranks = calloc(rows + 1, sizeof(*ranks));
@@ -298,8 +298,7 @@ static bool history_choose(struct gp_history_maker *maker)
     return ok;
 }
 
-static bool history_moments(struct gp_history *history, const struct gp_flow *flow,
-                            const struct gp_history_limits *limits)
+static bool history_moments(struct gp_past *history, const struct gp_flow *flow, const struct gp_history_limits *limits)
 {
     const struct gp_recording *recording = flow->recording;
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
@@ -322,11 +321,11 @@ static bool history_moments(struct gp_history *history, const struct gp_flow *fl
 
 /* ---- both ------------------------------------------------------------------------------------------------------- */
 
-struct gp_history *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits)
+struct gp_past *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
-    struct gp_history *history = calloc(1, sizeof(*history));
+    struct gp_past *history = calloc(1, sizeof(*history));
     if (!history)
         return NULL;
     history->device = device;

@@ -41,7 +41,7 @@ struct gp_history_limits {
     uint32_t parts;
 };
 
-struct gp_history {
+struct gp_past {
     uint32_t device;
     bool complete;       /* lives has every block */
     uint64_t blocks;     /* how many blocks there were */
@@ -55,7 +55,7 @@ struct gp_history {
 };
 
 /* NULL: out of memory. */
-struct gp_history *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
-void gp_history_free(struct gp_history *history);
+struct gp_past *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
+void gp_history_free(struct gp_past *history);
 
 #endif

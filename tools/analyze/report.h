@@ -47,7 +47,7 @@ struct gp_report_device {
     struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
     struct gp_segments *segments;      /* at the end of the recording */
     struct gp_sizes *sizes;
-    struct gp_history *history;
+    struct gp_past *history;
     struct gp_series *fine; /* allocated, with more points; NULL if the history has every block */
 };
 

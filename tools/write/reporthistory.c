@@ -5,7 +5,7 @@
 #include <write/stats.h>
 #include <write/write.h>
 
-static json_t *history_lives(const struct gp_report *report, const struct gp_history *history)
+static json_t *history_lives(const struct gp_report *report, const struct gp_past *history)
 {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < history->life_count; i++) {
@@ -21,7 +21,7 @@ static json_t *history_lives(const struct gp_report *report, const struct gp_his
 
 /* [t, bytes, other bytes, other blocks, and for each part that changed its number, bytes and
  * blocks] */
-static json_t *history_moment(const struct gp_report *report, const struct gp_history *history, uint32_t i)
+static json_t *history_moment(const struct gp_report *report, const struct gp_past *history, uint32_t i)
 {
     const struct gp_moment *moment = &history->moments[i];
     size_t end = i + 1 < history->moment_count ? moment[1].first_cell : history->cell_count;
@@ -35,7 +35,7 @@ static json_t *history_moment(const struct gp_report *report, const struct gp_hi
     return row;
 }
 
-static json_t *history_moments(const struct gp_report *report, const struct gp_history *history)
+static json_t *history_moments(const struct gp_report *report, const struct gp_past *history)
 {
     if (history->complete)
         return json_null();
@@ -50,7 +50,7 @@ static json_t *history_moments(const struct gp_report *report, const struct gp_h
 
 bool gp_report_add_history(const struct gp_report *report, uint32_t device, json_t *object)
 {
-    const struct gp_history *history = report->devices[device].history;
+    const struct gp_past *history = report->devices[device].history;
     return json_object_set_new(object, "lifetimes", history_lives(report, history)) == 0 &&
            json_object_set_new(object, "moments", history_moments(report, history)) == 0;
 }
