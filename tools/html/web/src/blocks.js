@@ -10,7 +10,7 @@ import { timePlot, vertical } from "./plot.js";
 import { choose, state, watch } from "./state.js";
 
 // More bands, or more corners of them, would take longer to draw than a screen can show.
-const MOST = 3000, CORNERS = 120000, ROOM = 700;
+const MOST = 3000, CORNERS = 400000, ROOM = 700;
 const steps = uPlot.paths.stepped({ align: 1 });
 
 const held = (row, endNs) => row[2] * ((row[1] ?? endNs) - row[0] + 1);
