@@ -219,13 +219,22 @@ export function chosen(times, total, low, high, room) {
 export function joined(points, low, high, room) {
     const from = Math.max(0, before(points, low, (p) => p[0])), to = before(points, high, (p) => p[0]), out = [];
     const width = to - from + 1 <= room ? 0 : (high - low) / room;
+    // The extremes of a stretch must not last until a later one begins.
+    const close = (t) => {
+        const last = out.at(-1);
+        if (width && last && last[1] !== last[2] && last[0] + width < t) out.push([last[0] + width, last[3], last[3], last[3]]);
+    };
     for (let i = from; i <= to; i++) {
         const p = points[i], t = width ? Math.max(low, low + Math.floor((p[0] - low) / width) * width) : p[0], last = out.at(-1);
         if (last && last[0] === t) {
             last[1] = Math.min(last[1], p[1]);
             last[2] = Math.max(last[2], p[2]);
             last[3] = p[3];
-        } else out.push([t, p[1], p[2], p[3]]);
+        } else {
+            close(t);
+            out.push([t, p[1], p[2], p[3]]);
+        }
     }
+    close(high);
     return out;
 }
