@@ -394,7 +394,7 @@ def hostile():
     return document
 
 
-def moments(rng, end, sites, parts=64, stretches=100):
+def moments(rng, end, sites, parts=48, stretches=60):
     """Two moments of each stretch: the highest, and the last change."""
     held, rows, places = [[64 * MIB, 4] for _ in range(parts)], [], sorted(rng.sample(sites, parts))
     for i in range(2 * stretches):
@@ -435,9 +435,9 @@ def huge():
         lives = sorted([start, start + rng.randrange(end // 8) if i % 5 else None, rng.randrange(MIB, 400 * MIB), rng.randrange(1, 3001), "linear"]
                        for i, start in enumerate(rng.randrange(end * 7 // 8) for _ in range(500)))
         value, fine = 8 * GIB, []
-        for i in range(2500):
+        for i in range(1250):
             value = max(GIB, min(70 * GIB, value + rng.randrange(-GIB // 2, GIB // 2)))
-            fine.append([i * end // 2500, value - 40 * MIB, value + 90 * MIB, value])
+            fine.append([i * end // 1250, value - 40 * MIB, value + 90 * MIB, value])
         parts = [dict(site=s, kind="linear", bytes=rng.randrange(MIB, 46 * MIB), count=rng.randrange(1, 90)) for s in range(1, 3001)]
         parts.sort(key=lambda p: -p["bytes"])
         peak = sum(p["bytes"] for p in parts)

@@ -18,11 +18,11 @@ static const struct {
 /* The history of all devices together is kept to a few MB of JSON, so each of many devices gets less. */
 #define GP_ALL_LIVES   20000u
 #define GP_MOST_LIVES  4000u
-#define GP_FINE_POINTS 20000u
+#define GP_FINE_POINTS 10000u
 
 static const struct {
     uint32_t devices, stretches, parts;
-} report_histories[] = {{1, 500, 128}, {2, 400, 96}, {4, 300, 80}, {8, 100, 64}, {UINT32_MAX, 50, 32}};
+} report_histories[] = {{1, 500, 128}, {2, 400, 96}, {4, 300, 80}, {8, 60, 48}, {UINT32_MAX, 30, 32}};
 
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file)
