@@ -64,9 +64,13 @@ const SPARE = [["#8b5fbf", "#a683d6"], ["#5b8c3a", "#7cb057"], ["#c0504d", "#d97
 // Kinds that the statistics never sum: reserved addresses, memory of others, pages that migrate.
 export const UNSUMMED = new Set(["managed", "graph", "imported", "virtual"]);
 
+// Asked for every bar and band: one query answers all.
+let system = null;
+
 export function isDark() {
     const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    system ??= matchMedia("(prefers-color-scheme: dark)");
+    return chosen ? chosen === "dark" : system.matches;
 }
 
 export const colour = (name) => TABLE[name][isDark() ? 1 : 0];
