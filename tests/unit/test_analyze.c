@@ -3,6 +3,7 @@
  * with a slow computation of the same numbers. */
 #include <analyze/bits.h>
 #include <analyze/flow.h>
+#include <analyze/history.h>
 #include <analyze/trend.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -238,6 +239,115 @@ Test(series, of_few_points_lose_no_peak)
             free(series);
         }
         free(peak);
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- history ---------------------------------------------------------------------------------------------------- */
+
+/* The part with this site and kind; the values are those at the moment to which cells were applied. */
+static void expect_parts(const struct gp_past *history, const struct gp_history_cell *values,
+                         const struct gp_peak *peak)
+{
+    for (uint32_t i = 0; i < peak->count; i++) {
+        uint32_t part = 0;
+        while (part < history->part_count &&
+               (history->parts[part].site != peak->parts[i].site || history->parts[part].kind != peak->parts[i].kind))
+            part++;
+        cr_assert_lt(part, history->part_count);
+        cr_assert_eq(values[part].bytes, peak->parts[i].bytes);
+        cr_assert_eq(values[part].count, peak->parts[i].count);
+    }
+}
+
+static void check_moments(const struct gp_recording *recording, const struct gp_past *history)
+{
+    struct gp_peak *peak = gp_peak_find(recording, history->device, 0);
+    struct gp_history_cell *values = calloc(history->part_count + 1, sizeof(*values));
+    bool found = peak->bytes == 0;
+    for (uint32_t i = 0; i < history->moment_count; i++) {
+        const struct gp_moment *moment = &history->moments[i];
+        size_t end = i + 1 < history->moment_count ? moment[1].first_cell : history->cell_count;
+        for (size_t k = moment->first_cell; k < end; k++)
+            values[history->cells[k].part] = history->cells[k];
+        int64_t bytes = moment->other_bytes, count = moment->other_count;
+        for (uint32_t part = 0; part < history->part_count; part++) {
+            bytes += values[part].bytes;
+            count += values[part].count;
+        }
+        cr_assert_eq(bytes, moment->bytes);
+        cr_assert_eq(count, moment->count);
+        cr_assert(i == 0 || moment->time_ns >= moment[-1].time_ns);
+        cr_assert_leq(moment->bytes, peak->bytes);
+        if (!found && moment->bytes == peak->bytes) {
+            found = true;
+            cr_assert_eq(moment->time_ns, peak->time_ns);
+            if (history->part_count >= 16)
+                expect_parts(history, values, peak);
+        }
+        if (i + 1 == history->moment_count)
+            cr_assert_eq(bytes, slow_level(recording, history->device, (uint32_t)recording->event_count - 1, NULL));
+    }
+    cr_assert(found, "the peak is at none of the moments");
+    free(values);
+    free(peak);
+}
+
+Test(history, of_few_moments_has_the_peak_and_adds_up)
+{
+    static const struct gp_history_limits limits[] = {
+        {.lives = 7, .stretches = 1, .parts = 2}, {.lives = 50, .stretches = 9, .parts = 64}, {.stretches = 400}};
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct gp_recording *recording = random_recording(seed * 7919, seed % 2);
+        struct gp_flow *flow = gp_flow_new(recording);
+        for (unsigned k = 0; k < 3; k++) {
+            struct gp_past *history = gp_flow_history(flow, 0, &limits[k]), *all;
+            cr_assert(!history->complete && history->life_count == limits[k].lives);
+            cr_assert_leq(history->moment_count, 2 * limits[k].stretches);
+            check_moments(recording, history);
+            /* The blocks that it leaves out all held less. */
+            all = gp_flow_history(flow, 0, &(struct gp_history_limits){.all = 1u << 20});
+            uint32_t heavier = 0;
+            double least = 1e300;
+            for (uint32_t i = 0; i < history->life_count; i++) {
+                const struct gp_life *life = &history->lives[i];
+                double held = (double)life->bytes * ((double)(life->to_ns - life->from_ns) + 1);
+                least = held < least ? held : least;
+            }
+            for (uint32_t i = 0; i < all->life_count; i++) {
+                const struct gp_life *life = &all->lives[i];
+                heavier += (double)life->bytes * ((double)(life->to_ns - life->from_ns) + 1) > least;
+            }
+            cr_assert(!history->life_count || heavier < history->life_count);
+            gp_history_free(all);
+            gp_history_free(history);
+        }
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}
+
+Test(history, of_all_blocks_gives_the_level_at_every_event)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct gp_recording *recording = random_recording(seed * 104729, seed % 2);
+        struct gp_flow *flow = gp_flow_new(recording);
+        struct gp_past *history = gp_flow_history(flow, 1, &(struct gp_history_limits){.all = 1u << 20});
+        cr_assert(history->complete && history->moment_count == 0 && history->blocks == history->life_count);
+        for (uint32_t i = 0; i < recording->event_count; i += 7) {
+            int64_t bytes = 0;
+            uint64_t now = recording->events[i].time_ns;
+            if (i + 1 < recording->event_count && recording->events[i + 1].time_ns == now)
+                continue;
+            for (uint32_t k = 0; k < history->life_count; k++) {
+                const struct gp_life *life = &history->lives[k];
+                if (life->from_ns <= now && (life->live || life->to_ns > now))
+                    bytes += (int64_t)life->bytes;
+            }
+            cr_assert_eq(bytes, slow_level(recording, 1, i, NULL), "seed %d, event %u", (int)seed, i);
+        }
+        gp_history_free(history);
+        gp_flow_free(flow);
         gp_recording_free(recording);
     }
 }

@@ -169,7 +169,7 @@ Test(report_html, the_page_around_the_data_is_the_shell)
     size_t head = (size_t)(mark - gp_report_shell), tail = shell - head - strlen(GP_SHELL_MARK);
     cr_expect_eq(memcmp(page, gp_report_shell, head), 0);
     cr_expect_eq(memcmp(page + size - tail, gp_report_shell_end - tail, tail), 0);
-    cr_expect_leq(shell, 200 * 1024);
+    cr_expect_leq(shell, 240 * 1024);
     cr_expect_not_null(strstr(page, "default-src 'none'"));
     free(page);
     json_decref(document);

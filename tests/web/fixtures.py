@@ -84,6 +84,17 @@ class Device:
             point[1], point[2], point[3] = min(point[1], value), max(point[2], value), value
         return out[:points]
 
+    def lifetimes(self):
+        """Every block: [from, to or None, bytes, site, kind]."""
+        open_blocks, rows = {}, []
+        for t, site, kind, size in self.events:
+            if size > 0:
+                rows.append([t, None, size, site, kind])
+                open_blocks.setdefault((site, kind, size), []).append(rows[-1])
+            else:
+                open_blocks[(site, kind, -size)].pop(0)[1] = t
+        return dict(complete=True, blocks=len(rows), rows=rows)
+
     def document(self, sites, churn, rng, fragments=True):
         self.events.sort(key=lambda e: (e[0], e[3] > 0))
         now, peak, peak_t, held, at_peak = 0, 0, 0, {}, {}
@@ -150,6 +161,7 @@ class Device:
             "fragmentation": {"utilisation": round(peak / top, 4) if top else None,
                               "external": round(1 - max(idle) / sum(idle), 4) if idle else 0.0, "internal": 0.031,
                               "has_segments": bool(segments), "points": points},
+            "lifetimes": self.lifetimes(), "moments": None,
             "segments": segments, "segments_left_out": 0, "blocks_left_out": 0,
             "sizes": [dict(from_bytes=k, count=v[0], bytes=v[1], live_count=v[2], live_bytes=v[3]) for k, v in sorted(sizes.items())],
             "bill": {"process_bytes": known + 38 * MIB, "rows": rows},
@@ -382,6 +394,19 @@ def hostile():
     return document
 
 
+def moments(rng, end, sites, parts=48, stretches=60):
+    """Two moments of each stretch: the highest, and the last change."""
+    held, rows, places = [[64 * MIB, 4] for _ in range(parts)], [], sorted(rng.sample(sites, parts))
+    for i in range(2 * stretches):
+        row = [i * end // (2 * stretches), 0, 2 * GIB + rng.randrange(GIB), 900]
+        for part in range(parts) if i == 0 else rng.sample(range(parts), parts * 3 // 4):
+            held[part] = [max(0, held[part][0] + rng.randrange(-64 * MIB, 65 * MIB)), rng.randrange(1, 90)]
+            row += [part, *held[part]]
+        row[1] = row[2] + sum(h[0] for h in held)
+        rows.append(row)
+    return dict(stretch_ns=end // stretches + 1, parts=[[s, "linear"] for s in places], rows=rows)
+
+
 def huge():
     """The limits of the schema: 8 devices, 2000 points, 20 000 blocks in 2000 segments each, 10 000 marks."""
     rng, kinds = random.Random(5), ["linear", "pool", "vmm", "array", "managed", "pinned"]
@@ -407,13 +432,20 @@ def huge():
                 offset += size
             segments.append(dict(address=hex(address), bytes=offset, kind="linear", cached=True, blocks=blocks))
             address += offset + 4096
+        lives = sorted([start, start + rng.randrange(end // 8) if i % 5 else None, rng.randrange(MIB, 400 * MIB), rng.randrange(1, 3001), "linear"]
+                       for i, start in enumerate(rng.randrange(end * 7 // 8) for _ in range(500)))
+        value, fine = 8 * GIB, []
+        for i in range(1250):
+            value = max(GIB, min(70 * GIB, value + rng.randrange(-GIB // 2, GIB // 2)))
+            fine.append([i * end // 1250, value - 40 * MIB, value + 90 * MIB, value])
         parts = [dict(site=s, kind="linear", bytes=rng.randrange(MIB, 46 * MIB), count=rng.randrange(1, 90)) for s in range(1, 3001)]
         parts.sort(key=lambda p: -p["bytes"])
         peak = sum(p["bytes"] for p in parts)
         devices.append({
             "device": index, "uuid": f"GPU-{index}", "name": "NVIDIA H200", "total_bytes": 141 * GIB, "allocated_peak_bytes": peak,
             "allocated_peak_ns": end // 2, "allocated_end_bytes": 5 * GIB, "reserved_peak_bytes": peak + GIB, "reserved_end_bytes": peak,
-            "series": {"allocated": series["allocated"], "reserved": series["reserved"], "kinds": {k: series[k] for k in kinds}},
+            "series": {"allocated": series["allocated"], "reserved": series["reserved"], "kinds": {k: series[k] for k in kinds}, "fine": fine},
+            "lifetimes": dict(complete=False, blocks=2_300_000, rows=lives), "moments": moments(rng, end, range(1, 3001)),
             "peak": {"time_ns": end // 2, "bytes": peak, "parts": parts},
             "fragmentation": {"utilisation": 0.71, "external": 0.62, "internal": 0.04, "has_segments": True,
                               "points": [[p[0], p[3] + GIB, p[3], p[3] - 9 * MIB, 256 * MIB] for p in series["allocated"]]},

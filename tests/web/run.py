@@ -4,7 +4,9 @@
 
 SHOTS=DIR keeps screenshots of the pages, light, dark and narrow.
 """
+import csv
 import inspect
+import io
 import json
 import os
 import re
@@ -22,6 +24,8 @@ import fixtures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTLE = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+# The sections follow a choice 120 ms later, the address 250 ms; timers run in their order.
+FOLLOWED = "new Promise(done => setTimeout(done, 400))"
 # Opens the table of every picture and shows all of its rows.
 OPEN_ALL = """(async () => {
     document.querySelectorAll('details.astable').forEach(d => d.open = true);
@@ -94,6 +98,13 @@ def owners_wanted(peak):
     return [[o["owner"], js(o["bytes"]), o["bytes"] / (peak["bytes"] or 1), js(o["count"])] for o in owners]
 
 
+def blocks_wanted(document, device):
+    """The blocks that held the most bytes times time, as many as the picture has."""
+    end = round(document["recording"]["seconds"] * 1e9) or 1
+    rows = [[site, kind, size_of, begin, to, (end if to is None else to) - begin] for begin, to, size_of, site, kind in device.get("lifetimes", {}).get("rows", [])]
+    return sorted(rows, key=lambda r: -r[2] * (r[5] + 1))[:3000]
+
+
 def tables_wanted(document, device):
     """The expected rows of every table of the page, from the document."""
     d, peak = device, device["peak"]
@@ -108,6 +119,7 @@ def tables_wanted(document, device):
         "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
         "owner-table": owners_wanted(peak),
         "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
+        "blocks-table": number(blocks_wanted(document, d)) or None,
         "fragmentation-table": number(d["fragmentation"]["points"]),
         "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
         "sizes-table": number([[r["from_bytes"], r["count"], r["bytes"], r["live_count"], r["live_bytes"]] for r in d["sizes"]]),
@@ -129,6 +141,10 @@ def same_tables(page, document, device, name):
                     a[at] = b[at]
         if table == "lost-table" and have:
             have = [[row[0], row[2]] for row in have]
+        if table == "blocks-table" and want:
+            # Blocks with very many corners are fewer.
+            assert len(have) > min(1000, len(want) - 1), f"{len(have)} blocks of {len(want)}"
+            want = want[:len(have)]
         equal(have, want, f"{name}, {device['device']}: {table}")
 
 
@@ -222,7 +238,7 @@ def test_the_answers(case):
 
 
 def test_warnings_are_on_top(case):
-    for name, wanted in (("training", []), ("empty", ["Incomplete."]), ("hostile", ["Incomplete.", "1,204 events dropped of"])):
+    for name, wanted in (("healthy", []), ("training", ["Out of memory."]), ("empty", ["Incomplete."]), ("hostile", ["Incomplete.", "1,204 events dropped of"])):
         page, _ = case.open(name)
         heads = page.eval("[...document.querySelectorAll('.banner strong')].map(b => b.textContent)")
         assert len(heads) >= len(wanted) and all(any(w in h for h in heads) for w in wanted) and bool(heads) == bool(wanted), f"{name}: {heads}"
@@ -348,6 +364,205 @@ def test_kinds_can_be_switched_off(case):
     page.eval(SETTLE)
     equal(page.eval("document.querySelector('#timeline .legend button').getAttribute('aria-pressed')"), "false", "pressed")
     assert page.eval("document.querySelector('#timeline canvas').toDataURL()") != before, "the picture is the same"
+
+
+def held_at(device, ns):
+    """The parts of the memory at a moment, from the blocks: {(site, kind): [bytes, blocks]}."""
+    held = {}
+    for begin, end, size_of, site, kind in device["lifetimes"]["rows"]:
+        if begin <= ns and (end is None or end > ns):
+            row = held.setdefault((site, kind), [0, 0])
+            row[0], row[1] = row[0] + size_of, row[1] + 1
+    return held
+
+
+def shown_parts(page):
+    page.eval("document.querySelectorAll('#peak button.more').forEach(b => { while (!b.hidden) b.click(); })")
+    return {(int(row[0]), row[1]): [int(row[2]), int(row[4])] for row in page.eval(f"{READ_TABLE}('peak-table')")}
+
+
+def address(page):
+    return page.eval(FOLLOWED + ".then(() => location.hash)")
+
+
+def test_view_stack_can_be_switched(case):
+    page, document = case.open("training")
+    pressed = "document.querySelector('#timeline .switch [aria-pressed=true]').textContent"
+    equal(page.eval(pressed), "call site", "the stack of a recording with call stacks")
+    names = {s["name"] for s in document["sites"]} | {"all others"}
+    pictures = []
+    for stack, known in (("call site", names), ("owner", {s.get("owner") or "unknown" for s in document["sites"]}), ("kind", set(document["devices"][0]["series"]["kinds"]))):
+        page.eval(f"[...document.querySelectorAll('#timeline .switch button')].find(b => b.textContent === '{stack}').click()")
+        page.eval(SETTLE)
+        legend = page.eval("[...document.querySelectorAll('#timeline .legend button')].map(b => b.title)")
+        assert legend and set(legend) <= known, f"{stack}: {legend}"
+        pictures.append(page.eval("document.querySelector('#timeline canvas').toDataURL()"))
+        page.eval("(d => { d.open = false; d.open = true; })(document.querySelector('#timeline details.astable'))")
+        page.eval(SETTLE)
+        rows = page.eval(f"{READ_TABLE}('layers-table')")
+        for row in rows[::50]:
+            value = sum(held[0] for held in held_at(document["devices"][0], int(row[0])).values())
+            assert int(row[1]) == value == sum(map(int, row[2:])), f"{stack} at {row[0]}: {row} instead of {value}"
+        assert any(int(row[1]) == document["devices"][0]["allocated_peak_bytes"] for row in rows), "the peak is not a point"
+    equal(len(set(pictures)), 3, "different pictures")
+    assert "stack=kind" in address(page), page.eval("location.hash")
+
+
+def test_view_sections_follow_the_moment(case):
+    page, document = case.open("training")
+    device = document["devices"][0]
+    page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
+    box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#timeline .u-over').getBoundingClientRect())")
+    at = lambda part: (box[0] + box[2] * part, box[1] + box[3] / 2)
+    page.mouse("mouseMoved", *at(0.6))
+    tip = page.eval("document.querySelector('.tip').innerText")
+    assert " at " in tip and "reserved" in tip, tip
+    page.mouse("mousePressed", *at(0.6), 1)
+    page.mouse("mouseReleased", *at(0.6))
+    page.eval(FOLLOWED)
+    now = float(re.search(r"at=([0-9.]+)", address(page)).group(1)) * 1e9
+    assert abs(now - 0.6 * document["recording"]["seconds"] * 1e9) < 0.01e9 * document["recording"]["seconds"], now
+    equal(shown_parts(page), {k: v for k, v in held_at(device, round(now)).items()}, "parts at the moment")
+    # A range: its highest moment.
+    page.call("Input.dispatchMouseEvent", type="mousePressed", x=at(0.2)[0], y=at(0)[1], button="left", buttons=1, clickCount=1, modifiers=8)
+    for part in (0.22, 0.25, 0.3):
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=at(part)[0], y=at(0)[1], button="left", buttons=1, modifiers=8)
+    page.call("Input.dispatchMouseEvent", type="mouseReleased", x=at(0.3)[0], y=at(0)[1], button="left", clickCount=1, modifiers=8)
+    page.eval(FOLLOWED)
+    low, high = (float(t) * 1e9 for t in re.search(r"range=([0-9.]+)-([0-9.]+)", address(page)).groups())
+    moments = [t for row in device["lifetimes"]["rows"] for t in (row[0], row[1]) if t is not None and low <= t <= high] + [low]
+    best = max(sum(v[0] for v in held_at(device, t).values()) for t in moments)
+    equal(sum(v[0] for v in shown_parts(page).values()), best, "bytes at the highest moment of the range")
+    page.eval("document.querySelector('.wholepeak').click()")
+    page.eval(FOLLOWED)
+    equal(sum(v[0] for v in shown_parts(page).values()), device["peak"]["bytes"], "bytes at the peak")
+
+
+def test_view_of_a_large_recording(case):
+    page, document = case.open("huge")
+    device = document["devices"][int(page.eval("document.getElementById('device')?.selectedIndex ?? 0"))]
+    rows, parts = device["moments"]["rows"], device["moments"]["parts"]
+    page.eval(f"location.hash = 'at={rows[101][0] / 1e9}'")
+    page.eval(SETTLE)
+    page.eval(FOLLOWED)
+    held = {}
+    for row in rows[:102]:
+        for i in range(4, len(row), 3):
+            held[(parts[row[i]][0], parts[row[i]][1])] = [row[i + 1], row[i + 2]]
+    held = {k: v for k, v in held.items() if v != [0, 0]}
+    held[(-1, "other")] = [rows[101][2], rows[101][3]]
+    equal(shown_parts(page), held, "parts at a moment")
+    page.eval("document.querySelector('#timeline .plot').focus()")
+    page.call("Performance.enable", timeDomain="threadTicks")
+    busy = lambda: {m["name"]: m["value"] for m in page.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+    for _ in range(6):
+        before = busy()
+        page.key("+")
+        spent = busy() - before
+        assert spent < 0.1, f"a zoom took {spent} s of the page's thread"
+        page.eval(FOLLOWED)
+    assert "2,300,000 blocks are too many" in page.eval("document.querySelector('#timeline').innerText"), "the resolution is not said"
+
+
+def test_view_of_a_link_is_the_same(case):
+    page, document = case.open("training")
+    page.eval("location.hash = 'device=1&stack=owner&zoom=2-5&range=3-4'")
+    page.eval(SETTLE)
+    page.eval(FOLLOWED)
+    page.eval("document.querySelector('#peak .flame').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.key(key)
+    link = address(page)
+    assert "frame=" in link and "device=1" in link, link
+    seen = "[document.querySelector('#timeline canvas').toDataURL(), document.querySelector('#peak .lead').textContent, document.querySelector('#peak .readout').textContent, document.getElementById('device').selectedIndex, document.querySelector('#timeline .switch [aria-pressed=true]').textContent]"
+    page.eval("document.activeElement.blur()")
+    page.eval(SETTLE)
+    before = page.eval(seen)
+    for broken in ("zoom=9-1&at=x&frame=%ff&device=77", "=&&%", "stack=__proto__&range=1-1e9"):
+        page.eval(f"location.hash = '{broken}'")
+        page.eval(SETTLE)
+    other = case.page()
+    other.call("Page.bringToFront")  # pages in the background are not painted
+    other.call("Page.navigate", url="file://" + case.path("training") + link)
+    for _ in range(300):
+        if other.eval("document.documentElement?.dataset.ready"):
+            break
+        time.sleep(0.02)
+    other.eval(FOLLOWED)
+    after = other.eval(seen)
+    equal(after[1:], before[1:], "the view of the link")
+    equal(after[0] == before[0], True, "the picture of the link")
+    equal(page.complaints() + other.complaints(), [], "complaints")
+
+
+def test_view_of_blocks(case):
+    page, document = case.open("training")
+    device = document["devices"][0]
+    page.eval("document.querySelector('#blocks .plot').scrollIntoView({ block: 'center' })")
+    box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#blocks .u-over').getBoundingClientRect())")
+    page.mouse("mouseMoved", box[0] + box[2] * 0.5, box[1] + box[3] - 1)  # the lowest band is two pixels high
+    tip = page.eval("document.querySelector('.tip').innerText")
+    first = device["lifetimes"]["rows"][0]
+    assert size(first[2]) in tip and document["sites"][first[3]]["name"] in tip, tip
+    page.eval("document.querySelector('#blocks .plot').focus()")
+    page.key("ArrowRight")
+    before = page.eval("document.querySelector('#blocks canvas').toDataURL()")
+    page.key("End")
+    page.key("ArrowUp")
+    page.eval(SETTLE)
+    said = page.eval("document.querySelector('#blocks .readout').textContent")
+    assert "and live at the end" in said and size(first[2]) in said, said
+    assert page.eval("document.querySelector('#blocks canvas').toDataURL()") != before, "the chosen block looks as before"
+    # One zoom for all plots over time.
+    page.key("+")
+    page.eval(SETTLE)
+    assert not page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').disabled"), "the timeline did not follow"
+
+
+def test_view_of_a_failure(case):
+    document = json.loads(json.dumps(case.documents["training"]))
+    document["ooms"] = [dict(time_ns=document["devices"][1]["allocated_peak_ns"] + 1, device=1, requested_bytes=3 << 30)]
+    document["oom"] = "out of memory"
+    case.make("failure", document)
+    page = case.page()
+    page.open(case.path("failure"))
+    page.eval(SETTLE)
+    banner = page.eval("document.querySelector('.oombanner').innerText")
+    assert "GPU 1 had no room for a request of 3.00 GiB" in banner, banner
+    assert page.eval("document.querySelector('.oombanner').getBoundingClientRect().bottom < innerHeight"), "not on the first screen"
+    page.eval("(s => { s.selectedIndex = 0; s.dispatchEvent(new Event('change')); })(document.getElementById('device'))")
+    page.eval("document.querySelector('.oombanner button').click()")
+    page.eval(SETTLE)
+    page.eval(FOLLOWED)
+    equal(page.eval("document.getElementById('device').selectedIndex"), 1, "device")
+    assert page.eval("(r => r.top >= 0 && r.top < innerHeight / 2)(document.querySelector('#timeline').getBoundingClientRect())"), "the timeline is not on the screen"
+    equal(shown_parts(page), held_at(document["devices"][1], document["ooms"][0]["time_ns"]), "what was held when it failed")
+    page.eval("document.querySelector('.oombanner a').click()")
+    assert page.eval("document.getElementById('oom').getBoundingClientRect().top < innerHeight"), "the report of the failure is not on the screen"
+
+
+def test_view_without_contents_is_one_line(case):
+    page, document = case.open("tiny")
+    line = page.eval("document.querySelector('.empty summary').textContent")
+    assert "segment map" in line, line
+    equal(page.eval("document.querySelector('.empty').open"), False, "open")
+    assert page.eval("document.querySelector('.empty summary').getBoundingClientRect().height < 40"), "more than one line"
+    page.eval("document.querySelector('.answer a[href=\"#growth\"]').click()")
+    assert document["leaks"]["suspects"] or page.eval("document.querySelector('.empty').open"), "a link into it does not open it"
+
+
+def test_view_can_be_saved(case):
+    page, document = case.open("hostile")
+    saved = "(async (click) => { const make = URL.createObjectURL; let blob; URL.createObjectURL = (b) => (blob = b, make.call(URL, b)); click(); for (let i = 0; !blob && i < 100; i++) await new Promise(d => setTimeout(d, 20)); URL.createObjectURL = make; return blob.text(); })"
+    whole = json.loads(page.eval(saved + "(() => document.getElementById('download').click())"))
+    equal(whole, document, "the saved document")
+    text = page.eval(saved + "(() => document.getElementById('peak-table').closest('.tablebox').querySelector('.csv').click())")
+    rows = list(csv.reader(io.StringIO(text)))
+    device = document["devices"][int(page.eval("document.getElementById('device')?.selectedIndex ?? 0"))]
+    equal(rows[0], ["Call site", "Kind", "Bytes", "Share", "Blocks"], "the heads")
+    equal([int(r[2]) for r in rows[1:]], [p["bytes"] for p in device["peak"]["parts"]], "bytes")
+    assert not any(re.match(r"[=+\-@\t]", cell) for row in rows for cell in row), "a cell is a formula"
+    equal(page.complaints(), [], "complaints")
 
 
 def test_search_in_the_flame_graph(case):

@@ -15,6 +15,15 @@ static const struct {
     [GP_DETAIL_PLOT] = {201, 2000},
 };
 
+/* The history of all devices together is kept to a few MB of JSON, so each of many devices gets less. */
+#define GP_ALL_LIVES   20000u
+#define GP_MOST_LIVES  4000u
+#define GP_FINE_POINTS 10000u
+
+static const struct {
+    uint32_t devices, stretches, parts;
+} report_histories[] = {{1, 500, 128}, {2, 400, 96}, {4, 300, 80}, {8, 60, 48}, {UINT32_MAX, 30, 32}};
+
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file)
 {
@@ -56,6 +65,8 @@ void gp_report_fini(struct gp_report *report)
         free(device->sizes);
         free(device->holders);
         free(device->held);
+        gp_history_free(device->history);
+        free(device->fine);
     }
     free(report->devices);
     free(report->sites);
@@ -73,6 +84,33 @@ static void report_see(struct gp_report *report, const struct gp_rec_event *even
     report->devices[event->device].used = true;
     if (what & GP_FLOW_KIND && event->kind != GP_KIND_NONE)
         report->devices[event->device].kinds_seen |= 1u << event->kind;
+    /* The end of a block from before the recording stands for its start too. */
+    if (what & GP_FLOW_SUMMED && what & (GP_FLOW_OPEN | GP_FLOW_BEFORE))
+        report->devices[event->device].blocks++;
+}
+
+static bool report_history(struct gp_report *report)
+{
+    uint64_t blocks = 0;
+    uint32_t used = 0, i = 0;
+    bool ok = true;
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        blocks += report->devices[d].blocks;
+        used += report->devices[d].blocks > 0;
+    }
+    while (report_histories[i].devices < used)
+        i++;
+    const struct gp_history_limits limits = {.all = blocks <= GP_ALL_LIVES ? GP_ALL_LIVES : 0,
+                                             .lives = GP_MOST_LIVES / (used ? used : 1),
+                                             .stretches = report_histories[i].stretches,
+                                             .parts = report_histories[i].parts};
+    for (uint32_t d = 0; ok && d < report->recording->device_count; d++) {
+        struct gp_report_device *device = &report->devices[d];
+        ok = (device->history = gp_flow_history(report->flow, d, &limits)) != NULL;
+        if (ok && !device->history->complete)
+            ok = (device->fine = gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_FINE_POINTS / used)) != NULL;
+    }
+    return ok;
 }
 
 static bool report_kinds(const struct gp_report *report, uint32_t d, uint32_t points)
@@ -179,6 +217,8 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
         if (report->devices[d].used || detail == GP_DETAIL_PLOT)
             ok = report_device(report, d, parts, detail);
     }
+    if (ok && parts & GP_REPORT_HISTORY)
+        ok = report_history(report);
     if (ok && parts & GP_REPORT_LEAKS)
         ok = (report->leaks = gp_flow_leaks(flow, report->steps, report->older_ns)) != NULL;
     if (ok && parts & GP_REPORT_CHURN)

@@ -8,6 +8,7 @@
 #define GP_ANALYZE_REPORT_H
 
 #include <analyze/flow.h>
+#include <analyze/history.h>
 
 struct gp_symbols;
 
@@ -21,13 +22,14 @@ struct gp_symbols;
 #define GP_REPORT_SIZES         64u
 #define GP_REPORT_LEAKS         128u
 #define GP_REPORT_CHURN         256u
-#define GP_REPORT_SITES         512u /* needs GP_REPORT_PEAK for at_peak_bytes */
+#define GP_REPORT_SITES         512u  /* needs GP_REPORT_PEAK for at_peak_bytes */
+#define GP_REPORT_HISTORY       1024u /* what was live when; for a plot that can be zoomed */
 /* Call sites for the JSON of single analyses. */
-#define GP_REPORT_HOLDERS 1024u /* of segments at the peak of reserved; needs GP_REPORT_FRAGMENTATION */
-#define GP_REPORT_HELD    2048u /* at the moment of the bill; needs GP_REPORT_BILL */
+#define GP_REPORT_HOLDERS 2048u /* of segments at the peak of reserved; needs GP_REPORT_FRAGMENTATION */
+#define GP_REPORT_HELD    4096u /* at the moment of the bill; needs GP_REPORT_BILL */
 
 #define GP_REPORT_SUMMARY  (GP_REPORT_SERIES | GP_REPORT_PEAK | GP_REPORT_FRAGMENTATION | GP_REPORT_LEAKS)
-#define GP_REPORT_DOCUMENT 1023u /* all that are above the last two */
+#define GP_REPORT_DOCUMENT 2047u /* all that are above the last two */
 
 /* How many points the results over time have. */
 enum gp_report_detail {
@@ -39,6 +41,7 @@ enum gp_report_detail {
 struct gp_report_device {
     unsigned kinds_seen; /* 1 << kind: the recording has memory of this kind on the device */
     bool used;           /* the recording has an event that changes something on the device */
+    uint64_t blocks;     /* how many starts of blocks that count as allocated */
     struct gp_peak *peak;
     struct gp_peak_owners *owners; /* of the peak */
     struct gp_fragmentation *fragmentation;
@@ -51,6 +54,8 @@ struct gp_report_device {
     struct gp_holders *holders;
     uint64_t holders_ns; /* the moment of the holders */
     struct gp_peak *held;
+    struct gp_past *history;
+    struct gp_series *fine; /* allocated, with more points; NULL if the history has every block */
 };
 
 struct gp_report_site {    /* one call site over the whole recording */

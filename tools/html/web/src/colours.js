@@ -13,6 +13,7 @@ export const TABLE = {
     accent: ["#1f56b8", "#8cb6ff"],
     onaccent: ["#ffffff", "#0d1420"],
     reserved: ["#7b3fb5", "#cda6f7"],
+    band: ["#17203052", "#ffffff52"],
     bad: ["#b3261e", "#ff9a90"],
     badground: ["#fdecea", "#3a1d1c"],
     warn: ["#855400", "#f1bd62"],
@@ -51,14 +52,25 @@ export const KINDS = {
     imported: ["#2b7f8f", "#5fbccd"],
     virtual: ["#6b6f76", "#b3b8c0"],
 };
+// Layers of a stack by call site or owner, the largest first; neighbours differ in lightness.
+const LAYERS = [["#2f69bd", "#5c94e6"], ["#e0a030", "#c98a2c"], ["#1f8a68", "#3fb08c"], ["#d68fc4", "#8f4a80"], ["#8a4a2f", "#d08a68"], ["#7cc0e0", "#2f7590"],
+    ["#6a4fb8", "#a68df0"], ["#9fb84a", "#6f8430"], ["#a3334f", "#e87a94"], ["#b9a88a", "#7d6f58"]];
+const REST = ["#c3c8d0", "#4a525e"];
+
+export const layerColour = (index, rest) => (rest ? REST : LAYERS[index % LAYERS.length])[isDark() ? 1 : 0];
+
 const SPARE = [["#8b5fbf", "#a683d6"], ["#5b8c3a", "#7cb057"], ["#c0504d", "#d97a77"]];
 
 // Kinds that the statistics never sum: reserved addresses, memory of others, pages that migrate.
 export const UNSUMMED = new Set(["managed", "graph", "imported", "virtual"]);
 
+// Asked for every bar and band: one query answers all.
+let system = null;
+
 export function isDark() {
     const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    system ??= matchMedia("(prefers-color-scheme: dark)");
+    return chosen ? chosen === "dark" : system.matches;
 }
 
 export const colour = (name) => TABLE[name][isDark() ? 1 : 0];

@@ -18,10 +18,23 @@ function fill(element, props, children) {
 export const el = (name, props, ...children) => fill(document.createElement(name), props, children);
 export const svg = (name, props, ...children) => fill(document.createElementNS(SVG, name), props, children);
 
+// Saves text as a file; the page's policy allows it, because nothing is loaded.
+export function save(name, type, text) {
+    const address = URL.createObjectURL(new Blob([text], { type }));
+    el("a", { href: address, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+// A cell of CSV.  Names come from programs: spreadsheets take text with one of these beginnings for a formula.
+function csvCell(value) {
+    const text = String(value ?? ""), safe = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
 // A button adds the rows beyond this: a browser lays out a thousand at once without a pause.
 const CHUNK = 1000;
 
-/* columns: [{name, value(row) -> raw value, show(row) -> text or element, number, bar(row) -> 0..1, help}]
+/* columns: [{name, value(row) -> raw value, csv(row) -> what a CSV file has instead, show(row) -> text or element, number, bar(row) -> 0..1, help}]
  * The raw value is in data-value, for scripts and for the tests. */
 export function table({ caption, columns, rows, first = CHUNK, id, hideCaption = true }) {
     const body = el("tbody");
@@ -29,6 +42,9 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
     const whole = el("table", { id }, el("caption", { class: hideCaption && "hidden" }, caption), el("thead", {}, head), body);
     const more = el("button", { type: "button", class: "more", click: () => add(CHUNK) });
     let shown = 0;
+    // A site is a number in the document; the file has its name too.
+    const csv = () => [columns.map((c) => c.name), ...rows.map((row) => columns.map((c) => (c.csv ? c.csv(row) : c.value(row))))].map((line) => line.map(csvCell).join(",")).join("\n");
+    const download = el("button", { type: "button", class: "csv", "aria-label": `Save as CSV: ${caption}`, click: () => save(`gpuprof-${id || "table"}.csv`, "text/csv", `${csv()}\n`) }, "CSV");
     const cell = (column, row, index) => {
         const raw = column.value(row);
         const content = column.show ? column.show(row) : String(raw ?? "–");
@@ -48,7 +64,7 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
         more.textContent = `Show ${Math.min(CHUNK, rows.length - shown)} more of ${plural(rows.length, "row")}`;
     }
     add(first);
-    return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole), more);
+    return el("div", { class: "tablebox" }, el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": `Table: ${caption}` }, whole), el("div", { class: "under" }, more, download));
 }
 
 // The table of a picture's numbers, made when it is opened.

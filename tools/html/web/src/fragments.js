@@ -32,10 +32,7 @@ function plotOf(model, points, legend) {
     const bands = [{ series: [1, 2], fill: () => colour("idle") }, { series: [2, 3], fill: () => colour("unmapped") }];
     const readout = (i) => (i === null || i === undefined ? "Use the pointer or the arrow keys to see the four numbers at a moment."
         : `${duration(data[0][i])}: ${WHAT.map(([n, name]) => `${name.toLowerCase()} ${known(data[n][i]) ? bytes(data[n][i]) : "unknown"}`).join(", ")}`);
-    const view = timePlot({ label: "Fragmentation over time", height: 220, data, series, end, top: () => most * 1.1, readout, draw: () => {}, legend });
-    bands.forEach((band) => view.plot.addBand(band));
-    view.plot.redraw();
-    return view;
+    return timePlot({ label: "Fragmentation over time", height: 220, load: () => data, series, bands, end, top: () => most * 1.1, readout, draw: () => {}, legend });
 }
 
 export function fragments(model, device) {

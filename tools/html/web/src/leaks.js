@@ -34,12 +34,11 @@ function suspectName(suspect, model) {
 
 export function leaks(model) {
     const suspects = model.leaks.suspects;
-    if (!suspects.length)
-        return { node: section("growth", "Growth", `The analysis covers ${stepWords(model)}.`, el("p", { class: "note calm" }, el("strong", {}, "No suspect. "), model.leaks.why || "")), redraw() {}, destroy() {} };
+    if (!suspects.length) return { empty: `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}. The analysis covers ${stepWords(model)}.`, redraw() {}, destroy() {} };
     const steepest = Math.max(...suspects.map((s) => s.bytes_per_step), 1);
     const columns = [
         { name: "#", number: true, value: (s) => s.rank },
-        { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), class: "wide" },
+        { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site, suspectName(s, model)), csv: (s) => suspectName(s, model), class: "wide" },
         { name: "On", value: (s) => s.device, show: (s) => deviceWord(s.device) },
         { name: "Growth per step", number: true, value: (s) => s.bytes_per_step, show: (s) => `+${bytes(s.bytes_per_step)}`, bar: (s) => s.bytes_per_step / steepest },
         { name: "At each step", value: (s) => (s.live_bytes_at_bounds || []).join(" "), show: (s) => sparkline(s.live_bytes_at_bounds) },

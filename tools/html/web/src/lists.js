@@ -5,10 +5,11 @@ import { after, bytes, count, decimal, exact, known, moment, duration, NONE, per
 import { stepWords } from "./leaks.js";
 
 const view = (node) => ({ node, redraw() {}, destroy() {} });
+const nothing = (empty) => ({ empty, redraw() {}, destroy() {} });
 
 export function sizes(model, device) {
     const rows = device.sizes;
-    if (!rows.length) return view(section("sizes", "Allocation sizes", null, el("p", { class: "note" }, "No allocation was seen on this device.")));
+    if (!rows.length) return nothing("No allocation was seen on this device.");
     const most = (field) => Math.max(1, ...rows.map((r) => r[field]));
     const number = (name, field) => ({ name, number: true, value: (r) => r[field], show: (r) => count(r[field]), bar: (r) => r[field] / most(field) });
     const size = (name, field) => ({ name, number: true, value: (r) => r[field], show: (r) => bytes(r[field]), title: (r) => exact(r[field]), bar: (r) => r[field] / most(field) });
@@ -23,13 +24,13 @@ export function sizes(model, device) {
 
 export function churn(model) {
     const { sites, pairs, pairs_per_step: each } = model.churn;
-    if (!pairs) return view(section("churn", "Churn", "No block was allocated and freed within one step."));
+    if (!pairs) return nothing("No block was allocated and freed within one step.");
     const lead = `${plural(pairs, "block")} were freed within the step that allocated them: ${decimal(each)} per step, of ${plural(model.churn.allocations, "allocation")} and ${plural(model.churn.frees, "free")}. Each pair of driver calls takes microseconds to milliseconds and may stop the GPU. A cache, or reusing the block, avoids this cost.`;
     const most = Math.max(1, ...sites.map((s) => s.pairs));
     return view(section("churn", "Churn", lead, table({
         caption: "Sites that allocate and free within one step", id: "churn-table", rows: sites, first: 10,
         columns: [
-            { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site), class: "wide" },
+            { name: "Call site", value: (s) => s.site, show: (s) => model.siteCell(s.site), csv: (s) => model.siteName(s.site), class: "wide" },
             { name: "Pairs", number: true, value: (s) => s.pairs, show: (s) => count(s.pairs), bar: (s) => s.pairs / most },
             { name: "Per step", number: true, value: (s) => s.pairs_per_step, show: (s) => decimal(s.pairs_per_step) },
             { name: "Bytes in all", number: true, value: (s) => s.bytes, show: (s) => bytes(s.bytes), title: (s) => exact(s.bytes) },
@@ -42,7 +43,7 @@ export function bill(model, device) {
     const { rows, process_bytes: process } = device.bill;
     const lead = known(process) ? `NVML, the driver's management library, reports that this process uses ${bytes(process)} of the device. These are its parts.`
         : "The recording has no total from NVML, the driver's management library, for this process. These are the parts that gpuprof knows.";
-    if (!rows.length) return view(section("bill", "The bill", "No part is known for this device."));
+    if (!rows.length) return nothing("No part is known for this device.");
     const most = Math.max(1, ...rows.map((r) => r.bytes || 0));
     return view(section("bill", "The bill", lead, table({
         caption: "The bill", id: "bill-table", rows,
@@ -80,6 +81,6 @@ export function about(model) {
         caption: "Losses in the process, by cause", id: "lost-table", rows, hideCaption: false,
         columns: [{ name: "Cause", value: (l) => l[0], class: "mono" }, { name: "Meaning", value: (l) => (Object.hasOwn(LOST, l[0]) ? LOST[l[0]] : NONE) }, { name: "Count", number: true, value: (l) => l[1], show: (l) => count(l[1]) }],
     });
-    const oom = model.oom && el("details", { class: "oom", open: true }, el("summary", {}, "The report of the last out-of-memory error"), el("pre", { tabindex: "0", role: "region", "aria-label": "Report of the last out-of-memory error" }, model.oom));
+    const oom = model.oom && el("details", { class: "oom", id: "oom", open: true }, el("summary", {}, "The report of the last out-of-memory error"), el("pre", { tabindex: "0", role: "region", "aria-label": "Report of the last out-of-memory error" }, model.oom));
     return view(section("about", "About this recording", null, oom, list, losses));
 }

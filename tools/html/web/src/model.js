@@ -2,10 +2,11 @@
 // The document, with functions that all sections use: sites by number, the step at a moment, names of devices.
 import { base, count, NONE } from "./format.js";
 import { el } from "./dom.js";
+import { History } from "./history.js";
 
 const UNKNOWN = { site: 0, name: "[unknown]", frames: [], live_bytes: 0 };
 
-async function text() {
+export async function text() {
     const plain = document.getElementById("gpuprof-data");
     if (plain.type === "application/json") return plain.textContent;
     const raw = atob(plain.textContent), bytes = new Uint8Array(raw.length);
@@ -19,6 +20,8 @@ export async function load() {
     return new Model(doc);
 }
 
+// Without the folders of a path.
+export const shorter = (name) => name.replace(/\([^()]*\/([^()/]+)\)/, "($1)");
 export const isHost = (device) => device === "host" || device === -1;
 export const deviceWord = (device) => (isHost(device) ? "host" : `GPU ${device}`);
 
@@ -27,7 +30,18 @@ class Model {
         Object.assign(this, doc);
         this.endNs = Math.max(1, Math.round((doc.recording.seconds || 0) * 1e9));
         this.bySite = new Map(doc.sites.map((site) => [site.site, site]));
+        this.histories = new Map();
         this.kinds = [...new Set(doc.devices.flatMap((d) => Object.keys(d.series.kinds)))];
+    }
+
+    // What was live when, on this device.
+    history(device) {
+        if (!this.histories.has(device)) this.histories.set(device, new History(this, device));
+        return this.histories.get(device);
+    }
+
+    stretch(device) {
+        return device.moments ? device.moments.stretch_ns : null;
     }
 
     site(id) {
@@ -35,12 +49,12 @@ class Model {
     }
 
     siteName(id) {
-        return this.site(id).name || "[unknown]";
+        return id < 0 ? "all other call sites" : this.site(id).name || "[unknown]";
     }
 
     // For headlines: leaves out the folders of a path.
     shortName(id) {
-        return this.siteName(id).replace(/\([^()]*\/([^()/]+)\)$/, "($1)");
+        return shorter(this.siteName(id));
     }
 
     // "step 14 of 20": the step at a moment; "" before the first and after the last.
@@ -59,11 +73,17 @@ class Model {
     // A site in a table: its name; opening it shows its stack.
     siteCell(id, name = this.siteName(id)) {
         const site = this.site(id);
-        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, name);
-        const box = el("details", { class: "site" }, el("summary", {}, name));
+        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, placed(name));
+        const box = el("details", { class: "site" }, el("summary", {}, placed(name)));
         box.addEventListener("toggle", () => box.open && box.childElementCount === 1 && box.append(stack(site)));
         return box;
     }
+}
+
+// The function is large and the path small: the eye looks for the function.
+function placed(name) {
+    const parts = name.match(/^(.*?) (\([^()]*\))(.*)$/s);
+    return parts ? [parts[1], " ", el("span", { class: "where" }, parts[2]), parts[3]] : [name];
 }
 
 export function frameText(frame) {
@@ -79,6 +99,6 @@ export function frameLabel(frame) {
 export function stack(site) {
     return el("ol", { class: "stack", "aria-label": "Call stack, innermost first" }, site.frames.map((frame) => {
         const [name, where] = frameText(frame);
-        return el("li", {}, el("span", { class: "function" }, name), frame.inlined && el("span", { class: "tag" }, "inlined"), el("span", { class: "where" }, where));
+        return el("li", { class: frame.folded && "folded" }, el("span", { class: "function" }, name), frame.inlined && el("span", { class: "tag" }, "inlined"), el("span", { class: "where" }, where));
     }));
 }

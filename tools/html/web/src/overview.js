@@ -4,10 +4,23 @@ import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
 import { lostOf } from "./lists.js";
-import { deviceWord, isHost } from "./model.js";
+import { deviceWord, isHost, shorter } from "./model.js";
 
-export function banners(model) {
+// The failures of the recording; a click goes to the moment of one in the timeline.
+function failures(model, jump) {
+    if (!model.ooms.length) return null;
+    const named = (o) => (o.device === null ? "a device" : deviceWord(o.device)), first = model.ooms[0], more = model.ooms.length - 1;
+    const button = (o) => o.device !== null && el("button", { type: "button", click: () => jump(o) }, `Show ${after(o.time_ns)} in the timeline`);
+    const step = model.step(first.time_ns);
+    return el("div", { class: "banner bad oombanner", role: "alert" }, el("strong", {}, "Out of memory. "),
+        `${named(first)} had no room for a request of ${bytes(first.requested_bytes)}${first.name ? ` by ${shorter(first.name)}` : ""}, ${after(first.time_ns)} into the recording${step ? `, in ${step}` : ""}${more ? `; ${plural(more, "more failure")} followed` : ""}. `,
+        model.ooms.slice(0, 3).flatMap((o) => [button(o), " "]), model.oom && el("a", { href: "#oom" }, "Report of the failure"));
+}
+
+export function banners(model, jump) {
     const r = model.recording, list = [];
+    const oom = failures(model, jump);
+    if (oom) list.push(oom);
     const say = (kind, head, text) => list.push(el("div", { class: `banner ${kind}`, role: kind === "bad" ? "alert" : "note" }, el("strong", {}, head), " ", text));
     if (!r.complete) say("bad", "Incomplete.", "The end of the recording is missing. “At the end” on this page means at its last valid block.");
     if (r.dropped > 0) say("bad", `${plural(r.dropped, "event")} dropped${r.tried ? ` of ${count(r.tried)}` : ""}.`, "They came faster than they could be written. Peaks may be too low, and blocks that were freed may look live.");
@@ -78,11 +91,11 @@ function deviceTable(model, chosen, choose) {
     return table({ caption: "Devices", id: "devices-table", rows: model.devices, columns });
 }
 
-export function overview(model, device, choose) {
+export function overview(model, device, choose, jump) {
     const r = model.recording;
     const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
     const head = el("div", { class: "title" }, el("h1", { title: r.command_line || r.comm }, r.command_line || r.comm || "gpuprof report"), el("p", { class: "facts-line" }, facts.filter(Boolean).map((f) => el("span", {}, f))));
-    if (!device) return el("div", { id: "overview" }, banners(model), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
+    if (!device) return el("div", { id: "overview" }, banners(model, jump), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
     const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device));
-    return el("div", { id: "overview" }, banners(model), head, answers, el("section", { id: "devices", "aria-labelledby": "devices-title" }, el("h2", { id: "devices-title", class: "hidden" }, "Devices"), deviceTable(model, device, choose)));
+    return el("div", { id: "overview" }, banners(model, jump), head, answers, el("section", { id: "devices", "aria-labelledby": "devices-title" }, el("h2", { id: "devices-title", class: "hidden" }, "Devices"), deviceTable(model, device, choose)));
 }

@@ -2,7 +2,7 @@
 // A plot over time.  It adds to uPlot: keys, buttons, a line of text about the point under the cursor, themes, and widths.
 import uPlot from "uplot";
 import { colour } from "./colours.js";
-import { el } from "./dom.js";
+import { el, hideTip, showTip } from "./dom.js";
 import { tick, tickTimes } from "./format.js";
 
 // Steps of the axis in seconds: decimal below a minute, as on a clock above.
@@ -18,71 +18,140 @@ function axes() {
     ];
 }
 
-/* label; height; data; series; end: seconds; top(): highest value to show; readout(index) -> text; draw(u): on the canvas */
-export function timePlot({ label, height, data, series, end, top, readout, draw, legend }) {
-    const holder = el("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${label}. Arrow keys move the cursor, plus and minus zoom, shift with arrows pans, zero shows all.` });
-    const line = el("p", { class: "readout", role: "status" }, readout(null));
+/* label; height; end: seconds; series; load(low, high) -> data for what is between two times; top(u, low, high): highest
+ * value to show; readout(index) -> text; draw(u), under(u): on the canvas, above and below the series.
+ * Optional: tip(index, value) -> lines at the pointer; keys: more of them; moved(low, high): the zoom has changed;
+ * pick(seconds): a click or Enter; range(low, high): dragged with shift. */
+export function timePlot({ label, height, load, series, bands, end, top, readout, draw, under, legend, tip, keys: more, moved, pick, range: select, zoom: first }) {
+    const hints = `Arrow keys move the cursor, plus and minus zoom, shift with arrows pans, zero shows all${pick ? ", Enter chooses the moment, brackets the start and the end of a range" : ""}.`;
+    const holder = el("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${label}. ${hints}` });
+    const line = el("p", { class: "readout", role: "status" });
+    let pointer = null, open = null, from = first || [0, end];
     const plot = new uPlot({
-        width: 600, height, legend: { show: false }, padding: [14, 26, 0, 0],
-        cursor: { y: false, drag: { x: true, y: false, setScale: true }, points: { show: false } },
-        scales: { x: { time: false, range: (u, low, high) => clamp(low, high) }, y: { range: () => [0, Math.max(1, top())] } },
+        width: 600, height, legend: { show: false }, padding: [14, 26, 0, 0], bands,
+        cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false }, bind: { dblclick: () => () => show(0, end) } },
+        scales: { x: { time: false, range: (u, low, high) => clamp(low, high) }, y: { range: (u, low, high) => [0, Math.max(1, top(u, high))] } },
         axes: axes(), series,
-        hooks: { setCursor: [(u) => (line.textContent = readout(u.cursor.idx))], draw: [draw], setScale: [() => buttons()] },
-    }, data, holder);
+        hooks: { setCursor: [cursor], draw: [draw], drawAxes: under ? [under] : [], setScale: [() => buttons()], setSelect: [selected], ready: [(u) => u.setScale("x", { min: from[0], max: from[1] })] },
+    }, load(...from), holder);
+    line.textContent = readout(null);
     function clamp(low, high) {
         low = Math.max(0, low ?? 0);
         high = Math.min(end, high ?? end);
-        return high - low < end * 1e-6 ? [0, end] : [low, high];
+        return high - low < end * 1e-9 ? [0, end] : [low, high];
     }
-    const range = () => [plot.scales.x.min ?? 0, plot.scales.x.max ?? end];
-    const show = (low, high) => plot.setScale("x", { min: low, max: high });
+    function cursor(u) {
+        line.textContent = readout(u.cursor.idx);
+        const lines = pointer && tip && u.cursor.left >= 0 && tip(u.cursor.idx, u.posToVal(u.cursor.top, "y"));
+        if (lines) showTip(pointer, lines);
+        else if (tip) hideTip();
+    }
+    const range = () => from;
+    function show(low, high) {
+        const next = clamp(low, high);
+        if (next[0] === from[0] && next[1] === from[1]) return;
+        from = next;
+        plot.batch(() => {
+            plot.setData(load(...from), false);
+            plot.setScale("x", { min: from[0], max: from[1] });
+        });
+        buttons();
+        if (moved) moved(...from);
+    }
+    function selected(u) {
+        const { left, width } = u.select, shift = pointer && pointer.shiftKey;
+        if (width < 3) return;
+        const low = Math.max(0, u.posToVal(left, "x")), high = Math.min(end, u.posToVal(left + width, "x"));
+        u.setSelect({ left: 0, width: 0 }, false);
+        if (shift && select) select(low, high);
+        else show(low, high);
+    }
+    const x = () => (plot.cursor.idx === null || plot.cursor.idx === undefined ? null : plot.data[0][plot.cursor.idx]);
     function zoom(factor) {
-        const [low, high] = range(), width = Math.min(end, (high - low) * factor);
-        const at = plot.cursor.idx !== null && plot.cursor.idx !== undefined ? plot.data[0][plot.cursor.idx] : (low + high) / 2;
+        const [low, high] = range(), width = Math.min(end, (high - low) * factor), now = x();
+        const at = now !== null && now >= low && now <= high ? now : (low + high) / 2;
         const start = Math.max(0, Math.min(end - width, at - (at - low) * factor));
         show(start, start + width);
+        if (now !== null) place(now);
     }
     function pan(part) {
         const [low, high] = range(), width = high - low;
         const start = Math.max(0, Math.min(end - width, low + width * part));
         show(start, start + width);
     }
+    // The point nearest to a time gets the cursor.
+    const place = (seconds) => plot.setCursor({ left: plot.valToPos(plot.data[0][plot.valToIdx(seconds)], "x"), top: 10 });
     function move(by) {
-        const xs = plot.data[0], [low, high] = range();
-        let at = plot.cursor.idx ?? xs.findIndex((x) => x >= low);
-        at = Math.max(0, Math.min(xs.length - 1, at + by));
-        if (xs[at] < low || xs[at] > high) pan(xs[at] < low ? -0.5 : 0.5);
-        plot.setCursor({ left: plot.valToPos(xs[at], "x"), top: 10 });
+        const [low, high] = range(), now = x();
+        pointer = null;
+        hideTip();
+        let xs = plot.data[0], at = now === null ? xs.findIndex((v) => v >= low) : plot.cursor.idx;
+        const next = Math.max(0, Math.min(xs.length - 1, at + by));
+        if (Number.isFinite(by) && (at + by < 0 || at + by >= xs.length || xs[next] < low || xs[next] > high)) {
+            pan(by < 0 ? -0.5 : 0.5);
+            xs = plot.data[0];
+            at = Math.max(0, Math.min(xs.length - 1, plot.valToIdx(now ?? low) + by));
+        } else at = next;
+        place(xs[at]);
     }
     // Points per key press: one point of 2000 is less than a pixel.
-    const stride = () => Math.max(1, Math.round(plot.data[0].filter((x) => x >= range()[0] && x <= range()[1]).length / 100));
+    const stride = () => Math.max(1, Math.round(plot.data[0].filter((v) => v >= from[0] && v <= from[1]).length / 100));
+    function bracket(last) {
+        const now = x();
+        if (now === null || !select) return;
+        if (open === null || (last ? now <= open : now >= open)) open = now;
+        else {
+            select(Math.min(open, now), Math.max(open, now));
+            open = null;
+        }
+    }
     const button = (text, name, act) => el("button", { type: "button", "aria-label": name, title: name, click: act }, text);
     const reset = button("Show all", "Show all", () => show(0, end));
+    const hint = select ? "drag to zoom, click for a moment, shift and drag for a range" : pick ? "drag to zoom, click a block" : "drag to zoom";
     const bar = el("div", { class: "tools", role: "group", "aria-label": `${label}: zoom` }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
-        button("◂", "Earlier", () => pan(-0.4)), button("▸", "Later", () => pan(0.4)), reset, el("span", { class: "hint" }, "drag to zoom"), legend);
+        button("◂", "Earlier", () => pan(-0.4)), button("▸", "Later", () => pan(0.4)), reset, el("span", { class: "hint" }, hint), legend);
     function buttons() {
-        const [low, high] = range();
-        reset.disabled = low <= 0 && high >= end;
+        reset.disabled = from[0] <= 0 && from[1] >= end;
     }
     const keys = {
         ArrowLeft: (e) => (e.shiftKey ? pan(-0.2) : move(-stride())), ArrowRight: (e) => (e.shiftKey ? pan(0.2) : move(stride())),
         "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(0, end), Escape: () => show(0, end),
-        Home: () => move(-Infinity), End: () => move(plot.data[0].length),
+        Home: () => move(-Infinity), End: () => move(Infinity), "[": () => bracket(false), "]": () => bracket(true), ...more,
+        ...(pick && { Enter: () => x() !== null && pick(x(), null) }),
     };
     holder.addEventListener("keydown", (event) => {
         if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
         event.preventDefault();
         keys[event.key](event);
     });
+    let down = null;
+    plot.over.addEventListener("mousemove", (event) => (pointer = event), true);
+    plot.over.addEventListener("mousedown", (event) => (down = event));
+    plot.over.addEventListener("mouseleave", () => ((pointer = null), hideTip()));
+    plot.over.addEventListener("click", (event) => {
+        if (!pick || !down || event.detail > 1 || Math.abs(event.clientX - down.clientX) > 2) return;
+        const box = plot.over.getBoundingClientRect();
+        pick(Math.max(0, Math.min(end, plot.posToVal(event.clientX - box.left, "x"))), plot.posToVal(event.clientY - box.top, "y"));
+    });
     const watch = new ResizeObserver(() => {
         const width = Math.floor(holder.clientWidth);
         if (width > 0 && width !== plot.width) plot.setSize({ width, height });
     });
     watch.observe(holder);
+    buttons();
     return {
         plot, node: el("div", { class: "plotbox" }, bar, holder, line), show,
+        // The same times, with other data.
+        reload: () => plot.batch(() => {
+            plot.setData(load(...from), false);
+            plot.setScale("x", { min: from[0], max: from[1] });
+        }),
+        say: (text) => (line.textContent = text),
+        time: x,
+        // Where the pointer is, in ns; the cursor is at the point nearest to it.
+        pointerTime: () => (plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") * 1e9 : null),
         redraw: () => plot.redraw(false, true),
-        destroy: () => (watch.disconnect(), plot.destroy()),
+        destroy: () => (watch.disconnect(), hideTip(), plot.destroy()),
     };
 }
 

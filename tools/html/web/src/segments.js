@@ -206,7 +206,7 @@ function blocksTable(model, device) {
 export function segments(model, device) {
     const title = "Segment map";
     if (!device.segments || !device.segments.length)
-        return { node: section("segments", title, null, el("p", { class: "note" }, "No segments are known for this device: it held no memory at the end, or the recording has no segments of a cache.")), redraw() {}, destroy() {} };
+        return { empty: "No segments are known for this device: it held no memory at the end, or the recording has no segments of a cache.", redraw() {}, destroy() {} };
     const status = el("p", { class: "readout", role: "status" });
     const view = map(model, device, status);
     const out = (name) => device[name] ?? model[name] ?? 0;

@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Memory over time: allocated bytes, stacked by kind; reserved bytes above them; marks, the peak and failures.
+// Memory over time: allocated bytes, stacked by call site, owner or kind; reserved bytes above them; marks, the peak and
+// failures.  Zooming samples the document again, so that the plot has as many points at every zoom.
 import uPlot from "uplot";
-import { colour, isDark, kindColour, UNSUMMED } from "./colours.js";
+import { colour, isDark, kindColour, layerColour, UNSUMMED } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
-import { after, bytes, exact, duration, plural } from "./format.js";
+import { after, bytes, count, exact, duration, percent, plural } from "./format.js";
+import { before, chosen, joined, STACKS, stepped } from "./history.js";
 import { timePlot, vertical, word } from "./plot.js";
-import { isHost } from "./model.js";
+import { isHost, shorter } from "./model.js";
+import { choose, state, watch } from "./state.js";
 
 const edge = () => (isDark() ? "#ffffff" : "#000000");
-const stepped = uPlot.paths.stepped({ align: 1 });
-
-// Samples several step functions at the times of all their points.
-function merged(lists, endNs) {
-    const times = [...new Set([0, endNs, ...lists.flatMap((list) => list.map((p) => p[0]))])].sort((a, b) => a - b);
-    return [times, lists.map((list) => {
-        let next = 0, point = [0, 0, 0, 0];
-        return times.map((t) => {
-            // A point is valid until the next one; before the first point the value is 0.
-            while (next < list.length && list[next][0] <= t) point = list[next++];
-            return point;
-        });
-    })];
-}
-
-function stacked(columns, visible) {
-    const sums = columns[0] ? columns[0].map(() => 0) : [];
-    return columns.map((column, k) => (visible[k] ? column.map((point, i) => (sums[i] += point[3])) : column.map(() => null)));
-}
+const steps = uPlot.paths.stepped({ align: 1 });
 
 function marksOf(u, model) {
     const [low, high] = [u.scales.x.min, u.scales.x.max];
@@ -52,23 +37,20 @@ function drawPeak(u, device) {
     word(u, x + size, y - 2.6 * size, `peak ${bytes(device.allocated_peak_bytes)}`, colour("pick"), x > u.bbox.left + u.bbox.width * 0.7 ? "right" : "left");
 }
 
-// Draws a stroke from the lowest to the highest value of each point.  A stretch is usually narrower than a pixel.
-function drawExtremes(u, list) {
-    const ctx = u.ctx, [low, high] = [u.scales.x.min, u.scales.x.max];
-    ctx.save();
-    ctx.strokeStyle = edge();
-    ctx.lineWidth = 1.25 * devicePixelRatio;
-    ctx.setLineDash([]);
-    ctx.beginPath();
-    for (const p of list) {
-        const seconds = p[0] / 1e9;
-        if (seconds < low || seconds > high || p[1] === p[2]) continue;
-        const x = u.valToPos(seconds, "x", true);
-        ctx.moveTo(x, u.valToPos(p[1], "y", true));
-        ctx.lineTo(x, u.valToPos(p[2], "y", true));
+// The chosen range is shaded, the chosen moment is a line.
+function drawChoice(u) {
+    const ctx = u.ctx, { left, top, width, height } = u.bbox;
+    if (state.range) {
+        const [low, high] = state.range.map((ns) => Math.max(left, Math.min(left + width, u.valToPos(ns / 1e9, "x", true))));
+        ctx.save();
+        ctx.fillStyle = colour("accent");
+        ctx.globalAlpha = 0.16;
+        ctx.fillRect(low, top, high - low, height);
+        ctx.restore();
+        state.range.forEach((ns) => vertical(u, ns / 1e9, colour("accent"), [], 1));
     }
-    ctx.stroke();
-    ctx.restore();
+    const x = state.at === null ? null : vertical(u, state.at / 1e9, colour("accent"), [], 2);
+    if (x !== null) word(u, x, top + 12 * devicePixelRatio, after(state.at), colour("accent"), x > left + width * 0.8 ? "right" : "left");
 }
 
 function drawCapacity(u, device) {
@@ -87,7 +69,7 @@ function drawCapacity(u, device) {
 }
 
 function legend(entries) {
-    return el("div", { class: "legend", role: "group", "aria-label": "Legend; kinds can be switched off" }, entries);
+    return el("div", { class: "legend", role: "group", "aria-label": "Legend; layers can be switched off" }, entries);
 }
 
 function pointsTable(device) {
@@ -109,43 +91,113 @@ function marksTable(model) {
     });
 }
 
-function sources(device) {
-    const size = (list) => list.reduce((most, p) => Math.max(most, p[2]), 0);
-    const all = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: size(list) })).filter((k) => k.most > 0);
-    all.sort((a, b) => b.most - a.most);
-    return { summed: all.filter((k) => !UNSUMMED.has(k.name)), loose: all.filter((k) => UNSUMMED.has(k.name)) };
+function resolution(model, device, past) {
+    if (past.exact) return `This page has every one of the ${count(past.lives.length)} blocks of this device, so zooming in shows single allocations.`;
+    if (!past.known) return "";
+    const fine = device.series.fine, { stretch_ns: stretch, rows, parts } = device.moments;
+    return `${count(device.lifetimes.blocks)} blocks are too many for a page: it has the total in ${count((fine || device.series.allocated).length)} points, and the call sites (the ${count(parts.length)} largest, and all others as one) at ${count(rows.length)} moments: the highest and the last of every ${after(stretch)}.`;
+}
+
+// At the moments of the plot.
+function layersTable(model, past, stack) {
+    const { times, layers, total } = past.layers(stack), [low, high] = state.zoom || [0, model.endNs];
+    const word = STACKS.find((s) => s[0] === stack)[1], size = (name, value) => ({ name, number: true, value, show: (i) => bytes(value(i)), title: (i) => exact(value(i)) });
+    return table({
+        caption: `Memory over time, by ${word}`, id: "layers-table", rows: chosen(times, total, low, high, ROOM),
+        columns: [{ name: "From", number: true, value: (i) => times[i], show: (i) => after(times[i]) }, size("Allocated", (i) => total[i]), ...layers.map((l) => size(l.name, (i) => l.list[i]))],
+    });
+}
+
+// Points of a curve in the plot: more than there are pixels would only take time.
+const ROOM = 700;
+
+// The numbers of the plot between two times, by layer and as uPlot wants them.
+function sampled(device, past, stack, visible, low, high) {
+    const { times, total, layers } = past.layers(stack), { allocated, reserved, fine } = device.series;
+    const states = chosen(times, total, low, high, ROOM);
+    const inside = joined(fine || allocated, low, high, ROOM), reserve = joined(reserved, low, high, ROOM);
+    // The states of all blocks are finer than the series: the band is theirs.
+    const band = past.exact ? bandOf(times, total, low, high) : inside;
+    const xs = [...new Set([low, high, ...states.map((s) => times[s]), ...band.map((p) => p[0]), ...reserve.map((p) => p[0])])].filter((t) => t >= low && t <= high).sort((a, b) => a - b);
+    const at = xs.map((t) => before(times, t));
+    const piles = layers.map((l) => at.map((s) => (s < 0 ? 0 : l.list[s]))), sums = xs.map(() => 0);
+    const stacked = piles.map((pile, k) => (visible[k] ? pile.map((v, i) => (sums[i] += v)) : pile.map(() => null)));
+    const [lowest, highest, last] = [1, 2, 3].map((i) => stepped(band, xs, i));
+    return { xs, piles, stacked, lowest, highest, last, reserved: stepped(reserve, xs, 3) };
+}
+
+function bandOf(times, total, low, high) {
+    const from = Math.max(0, before(times, low)), to = before(times, high), points = [];
+    for (let s = from; s <= to; s++) points.push([times[s], total[s], total[s], total[s]]);
+    return joined(points, low, high, ROOM);
 }
 
 export function timeline(model, device) {
-    const { summed, loose } = sources(device);
-    const visible = summed.map(() => true);
-    const [times, columns] = merged([device.series.allocated, device.series.reserved, ...summed.map((k) => k.list), ...loose.map((k) => k.list)], model.endNs);
-    const [allocated, reserved] = columns, kinds = columns.slice(2, 2 + summed.length), others = columns.slice(2 + summed.length);
-    const last = (column) => column.map((p) => p[3]);
-    const xs = times.map((t) => t / 1e9);
-    // The highest stack first: each later one is painted over it.
-    const build = () => [xs, ...stacked(kinds, visible).reverse(), ...others.map(last), last(allocated), last(reserved)];
-    const most = Math.max(device.reserved_peak_bytes || 0, device.allocated_peak_bytes || 0, ...loose.map((k) => k.most), 1);
-    const top = () => (device.total_bytes > 0 && device.total_bytes < most * 1.4 ? Math.max(most, device.total_bytes) * 1.06 : most * 1.12);
-    const pile = (k, i) => ({ paths: stepped, stroke: () => kindColour(k.name, i), fill: () => kindColour(k.name, i), width: 0, points: { show: false } });
-    const line = (ink, width, dash) => ({ paths: stepped, stroke: ink, width, dash, points: { show: false } });
-    const series = [{}, ...summed.map(pile).reverse(), ...loose.map((k, i) => line(() => kindColour(k.name, i), 1.5, [2, 3])),
+    const past = model.history(device), stacks = STACKS.filter(([id]) => id === "kind" || (past.known && past.layers(id).layers.length > 0));
+    const box = el("div"), lead = isHost(device.device) ? "Pinned and registered host memory" : "Memory that the program held, and above it the memory reserved from the driver";
+    let inner = null;
+    const fallback = model.recording.stacks && stacks.some((s) => s[0] === "site") ? "site" : "kind";
+    function make() {
+        const stack = stacks.some((s) => s[0] === state.stack) ? state.stack : fallback;
+        const focus = box.contains(document.activeElement) && document.activeElement.closest(".switch");
+        if (inner) inner.destroy();
+        const choice = stacks.length > 1 && el("div", { class: "switch", role: "group", "aria-label": "Stack the memory by" }, el("span", { class: "hint" }, "stacked by"),
+            stacks.map(([id, name]) => el("button", { type: "button", "aria-pressed": String(id === stack), click: () => choose({ stack: id }) }, name)));
+        inner = stackedPlot(model, device, past, stack, choice);
+        box.replaceChildren(inner.node, inner.keys, el("p", { class: "hint" }, resolution(model, device, past)), asTable(`Show as a table, by ${stack === "site" ? "call site" : stack}`, () => layersTable(model, past, stack)));
+        if (focus) box.querySelector(".switch [aria-pressed=true]").focus();
+    }
+    const stop = watch((change) => ("stack" in change ? make() : inner.follow(change)));
+    make();
+    return {
+        node: section("timeline", "Memory over time", `${lead}.${model.marks.length ? " Dotted lines are the marks of the program." : ""}`, box,
+            asTable("Show the totals and kinds as a table", () => pointsTable(device)), model.marks.length > 0 && asTable(`${plural(model.marks.length, "mark")} as a table`, () => marksTable(model))),
+        redraw: () => inner.redraw(), destroy: () => (stop(), inner.destroy()),
+    };
+}
+
+function stackedPlot(model, device, past, stack, choice) {
+    const { layers } = past.layers(stack), end = model.endNs / 1e9;
+    const loose = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: list.reduce((most, p) => Math.max(most, p[2]), 0) })).filter((k) => UNSUMMED.has(k.name) && k.most > 0);
+    const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(i, l.rest));
+    const visible = layers.map(() => true);
+    let now = null;
+    const load = (low, high) => {
+        now = sampled(device, past, stack, visible, Math.round(low * 1e9), Math.round(high * 1e9));
+        // The highest stack first: each later one is painted over it.
+        return [now.xs.map((t) => t / 1e9), ...now.stacked.toReversed(), ...loose.map((k) => stepped(k.list, now.xs, 3)), now.highest, now.lowest, now.last, now.reserved];
+    };
+    const pile = (l, i) => ({ paths: steps, stroke: () => colour("panel"), fill: () => paintOf(l, i), width: 0.5, points: { show: false } });
+    const line = (ink, width, dash) => ({ paths: steps, stroke: ink, width, dash, points: { show: false } });
+    const series = [{}, ...layers.map(pile).reverse(), ...loose.map((k, i) => line(() => kindColour(k.name, i), 1.5, [2, 3])), line(() => colour("band"), 0), line(() => colour("band"), 0),
         line(edge, 1.25), line(() => colour("reserved"), 1.5, [6, 4])];
-    const rose = (p) => (p[2] > p[3] ? ` (up to ${bytes(p[2])} within this point)` : "");
+    const bands = [{ series: [series.length - 4, series.length - 3], fill: () => colour("band") }];
+    const top = (u, high) => {
+        const [low, until] = [now.xs[0], now.xs.at(-1)], whole = low <= 0 && until >= model.endNs, most = Math.max(high || 0, 1);
+        return whole && device.total_bytes > 0 && device.total_bytes < most * 1.4 ? Math.max(most, device.total_bytes) * 1.06 : most * 1.12;
+    };
+    const spread = (i) => (now.highest[i] > now.lowest[i] ? ` (${bytes(now.lowest[i])} to ${bytes(now.highest[i])} within this point)` : "");
+    const parts = (i) => layers.map((l, n) => [l.name, now.piles[n][i]]).filter((p) => p[1] > 0);
+    const head = (i) => `${duration(now.xs[i] / 1e9)}${model.step(now.xs[i]) ? `, ${model.step(now.xs[i])}` : ""}`;
     const readout = (i) => {
-        if (i === null || i === undefined) return `Use the pointer or the arrow keys to see the memory at a moment.${model.marks.length ? ` ${plural(model.marks.length, "mark")}.` : ""}`;
-        const parts = summed.map((k, n) => [k.name, kinds[n][i][3]]).filter((p) => p[1] > 0).map((p) => `${p[0]} ${bytes(p[1])}`);
-        const step = model.step(times[i]);
-        return `${duration(times[i] / 1e9)}${step ? `, ${step}` : ""}: allocated ${bytes(allocated[i][3])}${rose(allocated[i])}, reserved ${bytes(reserved[i][3])}${parts.length > 1 ? ` (${parts.join(", ")})` : ""}`;
+        if (i === null || i === undefined || !now || i >= now.xs.length) return `Use the pointer or the arrow keys to see the memory at a moment.${model.marks.length ? ` ${plural(model.marks.length, "mark")}.` : ""}`;
+        const list = parts(i).slice(0, 4).map((p) => `${p[0]} ${bytes(p[1])}`);
+        return `${head(i)}: allocated ${bytes(now.last[i])}${spread(i)}, reserved ${bytes(now.reserved[i])}${list.length > 1 ? ` (${list.join(", ")})` : ""}`;
+    };
+    const tip = (i, value) => {
+        if (i === null || i === undefined || i >= now.xs.length) return null;
+        const under = layers.findIndex((l, n) => visible[n] && now.stacked[n][i] >= value && now.piles[n][i] > 0);
+        return [`${bytes(now.last[i])} at ${head(i)}`, spread(i).trim() || null, `reserved ${bytes(now.reserved[i])}`,
+            under >= 0 ? `${layers[under].name}: ${bytes(now.piles[under][i])}, ${percent(now.piles[under][i] / (now.last[i] || 1))}` : null].filter(Boolean);
     };
     const draw = (u) => {
         marksOf(u, model);
-        drawExtremes(u, device.series.allocated);
+        drawChoice(u);
         drawCapacity(u, device);
         drawPeak(u, device);
-        model.ooms.filter((o) => o.device === device.device).forEach((o) => {
+        model.ooms.filter((o) => o.device === device.device).slice(0, 50).forEach((o, i) => {
             const x = vertical(u, o.time_ns / 1e9, colour("bad"), [], 2);
-            if (x !== null) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, `out of memory: requested ${bytes(o.requested_bytes)}`, colour("bad"), "right");
+            if (x !== null && i === 0) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, `out of memory: requested ${bytes(o.requested_bytes)}`, colour("bad"), "right");
         });
     };
     const swatches = [];
@@ -154,27 +206,40 @@ export function timeline(model, device) {
         swatches.push(() => box.style.setProperty("--c", paint()));
         return box;
     };
-    const toggle = (k, i) => {
-        const button = el("button", { type: "button", "aria-pressed": "true" }, swatch(() => kindColour(k.name, i)), `${k.name} `, el("span", { class: "soft" }, `≤ ${bytes(k.most)}`));
+    const toggle = (l, i) => {
+        const button = el("button", { type: "button", "aria-pressed": "true", title: l.name }, swatch(() => paintOf(l, i)), `${shorter(l.name)} `, el("span", { class: "soft" }, `≤ ${bytes(l.most)}`));
         button.addEventListener("click", () => {
             visible[i] = !visible[i];
             button.setAttribute("aria-pressed", String(visible[i]));
-            view.plot.setData(build(), false);
-            view.plot.redraw();
+            view.reload();
         });
         return button;
     };
-    const keys = legend([...summed.map(toggle),
+    const keys = legend([...layers.map(toggle),
         ...loose.map((k, i) => el("span", {}, swatch(() => kindColour(k.name, i), "line"), `${k.name} `, el("span", { class: "soft" }, "not part of allocated"))),
-        el("span", {}, swatch(() => colour("ink"), "line"), "allocated"), el("span", {}, swatch(() => colour("reserved"), "line dashed"), "reserved from the driver")]);
+        el("span", {}, swatch(() => colour("ink"), "line"), "allocated"), el("span", {}, swatch(() => colour("band")), "its lowest to highest"), el("span", {}, swatch(() => colour("reserved"), "line dashed"), "reserved from the driver")]);
     const paint = () => swatches.forEach((f) => f());
     paint();
-    const view = timePlot({ label: "Memory over time", height: 340, data: build(), series, end: model.endNs / 1e9, top, readout, draw, legend: keys });
-    const lead = isHost(device.device) ? "Pinned and registered host memory, by kind." : "Memory that the program held, stacked by kind, and above it the memory reserved from the driver." + (model.marks.length ? " Dotted lines are the marks of the program." : "");
+    let own = false;
+    const chooseOwn = (change) => {
+        own = true;
+        choose(change);
+        own = false;
+        view.plot.redraw(false);
+    };
+    const ns = (seconds) => Math.round(seconds * 1e9);
+    const view = timePlot({
+        label: "Memory over time", height: 340, load, series, bands, end, top, readout, draw, legend: choice, tip, zoom: state.zoom && state.zoom.map((t) => Math.min(end, t / 1e9)),
+        moved: (low, high) => chooseOwn({ zoom: low <= 0 && high >= end ? null : [ns(low), ns(high)] }),
+        ...(past.known && { pick: (seconds) => chooseOwn({ at: ns(seconds) }), range: (low, high) => chooseOwn({ range: [ns(low), ns(high)], at: null }) }),
+    });
     return {
-        node: section("timeline", "Memory over time", lead, view.node, asTable("Show as a table", () => pointsTable(device)),
-            model.marks.length > 0 && asTable(`${plural(model.marks.length, "mark")} as a table`, () => marksTable(model))),
-        redraw: () => (paint(), view.redraw()),
-        destroy: view.destroy,
+        node: view.node, keys, redraw: () => (paint(), view.redraw()), destroy: view.destroy,
+        // Somebody else changed the zoom or the choice.
+        follow: (change) => {
+            if (own) return;
+            if ("zoom" in change) view.show(...(state.zoom ? state.zoom.map((t) => t / 1e9) : [0, end]));
+            view.plot.redraw(false);
+        },
     };
 }
