@@ -372,8 +372,11 @@ static bool step_forget(struct cachemodel *model)
     model->live_bytes = model->live_requested = 0;
     fakeuse_forget(&model->use);
     fakedev_die(&model->dev);
+    model->is_ending = true;
     gp_cache_forget(model->cache);
-    model->listened_bytes = 0;
+    model->is_ending = false;
+    if (model->listened_bytes)
+        return cachejudge_wrong(model, "did not report the end of all segments");
     gp_cache_numbers(model->cache, &numbers);
     if (model->dev.call_count != calls)
         return cachejudge_wrong(model, "called a dead device");
@@ -400,7 +403,7 @@ static bool step_trouble(struct cachemodel *model, const struct step *step)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* The cache holds no lock here, so its functions may be called. */
+/* The cache holds no lock here unless it ends, so its functions may be called. */
 static void listen(void *listener, const struct gp_cache_event *event)
 {
     struct cachemodel *model = listener;
@@ -412,7 +415,7 @@ static void listen(void *listener, const struct gp_cache_event *event)
     model->listened_oom += event->type == GP_CACHE_OOM;
     model->listened_retry += event->type == GP_CACHE_RETRY;
     model->listened_sync += event->type == GP_CACHE_SYNC_ALL;
-    if (model->cache)
+    if (model->cache && !model->is_ending)
         gp_cache_numbers(model->cache, &numbers);
 }
 

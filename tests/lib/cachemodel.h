@@ -61,6 +61,7 @@ struct cachemodel {
     struct fakedev dev;
     struct fakeuse use;
     struct gp_cache *cache;
+    bool is_ending; /* in gp_cache_forget, whose events come under the cache's locks */
     struct gp_counter *gauges;
     struct cachemodel_block blocks[CACHEMODEL_BLOCKS]; /* by address */
     unsigned count;
