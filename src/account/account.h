@@ -120,6 +120,18 @@ void gp_pool_count(uint64_t pool, int blocks);
 
 void gp_event_record(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream);
 void gp_event_write(struct gp_wire_event *event);
+/* Whether somebody reads events.  [listen.A] of a block that has just entered the map or left it, it
+ * is called after that: it runs after the [map.A1] of its shard, so if a walk has not seen the change,
+ * the walk's [map.R1] was before, and with it the [listen.R] that was before the walk.  So each change
+ * is in the walk, or among the events, for every reader that announces itself and then asks for a
+ * walk. */
+static inline bool gp_event_heard(void)
+{
+    return __atomic_load_n(gp_accounts.setup.listened, __ATOMIC_RELAXED) |
+           __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
+}
+/* gp_event_record for a framework's block: the ring only while somebody reads it. */
+void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 /* The same for a record whose owner is known: 0 for a segment, whose blocks have sites. */

@@ -72,7 +72,7 @@ static int framework_alloc(const struct gp_framework_event *event, uint8_t owner
                               .owner = owner,
                               .bytes = (uint64_t)event->bytes,
                               .requested_bytes = (uint64_t)event->bytes,
-                              .time_ns = gp_clock_ns(),
+                              .time_ns = GP_UNLIKELY(gp_event_heard()) ? gp_clock_ns() : 0, /* 0: unknown */
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
                           };
     struct gp_move move = gp_account_block_move(&record);
@@ -80,7 +80,7 @@ static int framework_alloc(const struct gp_framework_event *event, uint8_t owner
     int status = gp_map_insert(gp_accounts.blocks, &record, &old);
     if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
         gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
-    gp_event_record(GP_EVENT_ALLOC, &record, 0);
+    gp_event_block(GP_EVENT_ALLOC, &record);
     return status == 0;
 }
 
@@ -100,7 +100,7 @@ static int framework_free(const struct gp_framework_event *event, uint8_t owner)
     if (GP_UNLIKELY(!known))
         move.class_bytes = INT64_MAX; /* as framework_baseline counted it */
     gp_account_move(event->device, GP_SUB, &move);
-    gp_event_record(GP_EVENT_FREE, &record, 0);
+    gp_event_block(GP_EVENT_FREE, &record);
     return -known;
 }
 

@@ -18,6 +18,7 @@ struct gp_options {
     uint32_t stacks;      /* GP_SITES_*; 0 off */
     bool stacks_set;
     const char *record; /* NULL: none */
+    bool ring_always;
 };
 
 /* Reads every row of option.def with secure_getenv.  complaint describes the settings that cannot

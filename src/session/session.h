@@ -34,6 +34,11 @@ struct gp_session_hooks {
     bool (*gone)(void);                                            /* the source makes no events any more */
 };
 
+/* Not 0: somebody reads the ring, or may without saying so. */
+extern uint32_t gp_session_listened;
+/* Call it before gp_drain_start: from the first event on, and to the end. */
+void gp_session_listen_always(void);
+
 struct gp_session_size {
     uint64_t sites_bytes; /* room for the call-site tables (site/site.h); 0 none */
     bool wide;            /* a large ring, for a recorder */
@@ -82,6 +87,9 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *ho
 
 /* Publishes the final numbers. */
 void gp_session_close(struct gp_session *session);
+
+/* Whether the descriptor is still that of the session. */
+bool gp_session_owns(const struct gp_session *session);
 
 /* In a forked child: closes our descriptor if it still is ours. */
 void gp_session_forget(struct gp_session *session);
