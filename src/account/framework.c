@@ -13,6 +13,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include <string.h>
 
 /* One writer at a time, as feed.h demands; readers want the words one by one. */
@@ -61,8 +62,20 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
+/* As gp_account_move, for a block whose number counts. */
+static inline void framework_move(struct gp_account *account, enum gp_counter_op op, int64_t bytes, uint8_t owner)
+{
+    unsigned shard = gp_thread.number, first = owner * GP_OWNER_GAUGES;
+    struct gp_delta deltas[GP_BLOCK_DELTAS];
+    const struct gp_delta owned[] = {{.gauge = first + GP_OWNER_ALLOCATED, .amount = bytes},
+                                     {.gauge = first + GP_OWNER_LIVE, .amount = 1}};
+    gp_gauge_block_deltas(bytes, deltas);
+    gp_counter_apply(account->counter, shard, op, deltas, GP_BLOCK_DELTAS);
+    gp_counter_apply(account->owners, shard, op, owned, 2);
+}
+
 /* Both return by how much the number of known blocks changes. */
-static int framework_alloc(const struct gp_framework_event *event, uint8_t owner)
+static int framework_alloc(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record old, record = {
                               .key = event->address,
@@ -75,8 +88,7 @@ static int framework_alloc(const struct gp_framework_event *event, uint8_t owner
                               .time_ns = GP_UNLIKELY(gp_event_heard()) ? gp_clock_ns() : 0, /* 0: unknown */
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
                           };
-    struct gp_move move = gp_account_block_move(&record);
-    gp_account_move(event->device, GP_ADD, &move);
+    framework_move(account, GP_ADD, event->bytes, owner);
     int status = gp_map_insert(gp_accounts.blocks, &record, &old);
     if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
         gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
@@ -84,22 +96,29 @@ static int framework_alloc(const struct gp_framework_event *event, uint8_t owner
     return status == 0;
 }
 
-static int framework_free(const struct gp_framework_event *event, uint8_t owner)
+/* A block from before the first report, as framework_baseline counted it. */
+static GP_COLD void framework_free_unknown(const struct gp_framework_event *event, uint8_t owner,
+                                           struct gp_record *record)
+{
+    struct gp_move move = {
+        .parts = GP_PART_ALLOCATED, .bytes = -event->bytes, .class_bytes = INT64_MAX, .owner = owner};
+    gp_account_move(event->device, GP_SUB, &move);
+    *record = (struct gp_record){.key = event->address,
+                                 .space = GP_SPACE_BLOCK,
+                                 .kind = GP_KIND_LINEAR,
+                                 .device = (uint8_t)event->device,
+                                 .owner = owner};
+}
+
+static int framework_free(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
-    if (GP_UNLIKELY(!known)) /* from before the first report */
-        record = (struct gp_record){.key = event->address,
-                                    .space = GP_SPACE_BLOCK,
-                                    .kind = GP_KIND_LINEAR,
-                                    .device = (uint8_t)event->device,
-                                    .owner = owner};
+    if (GP_LIKELY(known))
+        framework_move(account, GP_SUB, -event->bytes, record.owner);
+    else
+        framework_free_unknown(event, owner, &record);
     record.bytes = record.requested_bytes = (uint64_t)-event->bytes;
-    struct gp_move move = gp_account_block_move(&record);
-    move.count = known;
-    if (GP_UNLIKELY(!known))
-        move.class_bytes = INT64_MAX; /* as framework_baseline counted it */
-    gp_account_move(event->device, GP_SUB, &move);
     gp_event_block(GP_EVENT_FREE, &record);
     return -known;
 }
@@ -113,7 +132,7 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
     if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
         framework_baseline(framework, event, owner);
     count_add(&framework->x_events);
-    int blocks = event->bytes > 0 ? framework_alloc(event, owner) : framework_free(event, owner);
+    int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
     word_add(&framework->x_allocated_bytes, event->bytes);
     word_add(&framework->x_blocks, blocks);
     framework_compare(framework, event);

@@ -4,8 +4,6 @@
  */
 #include "account/gauge.h"
 
-#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
-
 struct gp_deltas {
     struct gp_delta *out;
     unsigned count;

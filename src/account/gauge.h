@@ -59,6 +59,24 @@ _Static_assert(GP_OWNER_GAUGES *GP_WIRE_OWNERS <= GP_GAUGES_MAX, "one bit per ga
 /* Fills out[] with the owner's gauges that move and returns how many. */
 unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES]);
 
+#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
+
+/* What gp_gauge_deltas gives for a block of a framework, whose requested bytes are not known: a block
+ * comes and goes much more often than anything else. */
+#define GP_BLOCK_DELTAS 8
+static inline void gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_BLOCK_DELTAS])
+{
+    static const uint8_t gauges[] = {GP_GAUGE_ALLOCATION, GP_GAUGE_ALLOCATED_BYTES, GP_GAUGE_ACTIVE,
+                                     GP_GAUGE_ACTIVE_BYTES};
+    unsigned pool = bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < 4; i++) {
+        int64_t amount = i % 2 ? bytes : 1;
+        out[2 * i] = (struct gp_delta){.gauge = gauges[i] + GP_POOL_ALL, .amount = amount};
+        out[2 * i + 1] = (struct gp_delta){.gauge = gauges[i] + pool, .amount = amount};
+    }
+}
+
 /* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
 
