@@ -3,7 +3,7 @@
  * reader_oracle.h: a reader of events comes while frameworks allocate and free blocks, walks over the live blocks, and
  * goes again.
  *
- * framework.c and event.c are the product's, over the real map and ring; the counters are left out. The reader does what
+ * framework.c and event.c are the product's, over the real map, ring and counters. The reader does what
  * `record -p` does: it announces itself, opens the ring, takes the time and walks. Then the writers stop, and the walk
  * with the events after it must give exactly the blocks that live. A writer owns a device, as under PyTorch's lock.
  */
@@ -225,6 +225,10 @@ static void reader_rounds(uint64_t end, unsigned least, bool until_wrong, unsign
         gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0)
         exit(1);
     gp_accounts.setup = (struct gp_feed_setup){.ring = &ring, .lost = lost, .armed = &unarmed, .listened = &x_listened};
+    for (unsigned i = 0; i < WRITERS; i++)
+        if (gp_counter_new(&reader_accounts[i].counter, GP_GAUGES, GP_SHARDS) != 0 ||
+            gp_counter_new(&reader_accounts[i].owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0)
+            exit(1);
     for (unsigned i = 0; i < WRITERS; i++)
         pthread_create(&threads[i], NULL, reader_write, (void *)(uintptr_t)i);
     for (*rounds = 0; *rounds < least || (gp_clock_ns() < end && !(until_wrong && reader_wrong)); ++*rounds)
