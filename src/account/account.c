@@ -31,6 +31,7 @@ static struct gp_account *account_new(void)
         munmap(account, sizeof(*account));
         return NULL;
     }
+    gp_gauge_block_bundles(account->counter);
     account->total_bytes = -1;
     account->x_split_limit = -1;
     account->x_flags = GP_DEVICE_PRESENT;

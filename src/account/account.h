@@ -37,6 +37,7 @@ struct gp_framework {
     /* Written by any thread, in driver calls that the framework makes. */
     int64_t x_segments, x_segment_bytes;
     uint64_t x_retries, x_ooms;
+    uint8_t owner;    /* of its blocks; from the first event on, under the framework's lock */
     uint64_t context; /* of the last failure, and its number; under the framework's lock */
     uint32_t ctx;
     uint32_t x_failing; /* the last driver allocation of a segment failed, and no block came since */

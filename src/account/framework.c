@@ -39,9 +39,11 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
 }
 
 /* Blocks that were there before the first report: their number is not known. */
-static GP_COLD void framework_baseline(struct gp_framework *framework, const struct gp_framework_event *event,
-                                       uint8_t owner)
+static GP_COLD void framework_first(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
+    struct gp_framework *framework = &account->framework;
+    gp_gauge_block_owner(account->owners, owner);
+    framework->owner = owner;
     int64_t before = event->allocated_bytes - event->bytes;
     if (event->allocated_bytes < 0 || before <= 0)
         return;
@@ -62,16 +64,27 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
+/* At the peak, or while the numbers are read. */
+static GP_COLD void framework_move_slowly(struct gp_counter *set, enum gp_counter_op op, const struct gp_delta *deltas,
+                                          unsigned count)
+{
+    gp_counter_apply(set, gp_thread.number, op, deltas, count);
+}
+
 /* As gp_account_move, for a block whose number counts. */
 static inline void framework_move(struct gp_account *account, enum gp_counter_op op, int64_t bytes, uint8_t owner)
 {
-    unsigned shard = gp_thread.number, first = owner * GP_OWNER_GAUGES;
-    struct gp_delta deltas[GP_BLOCK_DELTAS];
-    const struct gp_delta owned[] = {{.gauge = first + GP_OWNER_ALLOCATED, .amount = bytes},
-                                     {.gauge = first + GP_OWNER_LIVE, .amount = 1}};
-    gp_gauge_block_deltas(bytes, deltas);
-    gp_counter_apply(account->counter, shard, op, deltas, GP_BLOCK_DELTAS);
-    gp_counter_apply(account->owners, shard, op, owned, 2);
+    const int64_t amounts[2] = {1, bytes};
+    struct gp_counter *set = account->counter, *owners = account->owners;
+    struct gp_delta deltas[GP_DELTAS];
+    if (GP_UNLIKELY(
+            !gp_gate_pair(set, gp_counter_gate(set, gp_thread.number), op, gp_gauge_block_pair(bytes), amounts)))
+        framework_move_slowly(set, op, deltas, gp_gauge_block_deltas(bytes, deltas));
+    if (GP_UNLIKELY(owner != account->framework.owner ||
+                    !gp_gate_pair(owners, gp_counter_gate(owners, gp_thread.number), op, 0, amounts))) {
+        const struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = bytes, .count = 1, .owner = owner};
+        framework_move_slowly(owners, op, deltas, gp_gauge_owner_deltas(&move, deltas));
+    }
 }
 
 /* Both return by how much the number of known blocks changes. */
@@ -96,7 +109,7 @@ static int framework_alloc(struct gp_account *account, const struct gp_framework
     return status == 0;
 }
 
-/* A block from before the first report, as framework_baseline counted it. */
+/* A block from before the first report, as framework_first counted it. */
 static GP_COLD void framework_free_unknown(const struct gp_framework_event *event, uint8_t owner,
                                            struct gp_record *record)
 {
@@ -130,7 +143,7 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
         return;
     struct gp_framework *framework = &account->framework;
     if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
-        framework_baseline(framework, event, owner);
+        framework_first(account, event, owner);
     count_add(&framework->x_events);
     int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
     word_add(&framework->x_allocated_bytes, event->bytes);

@@ -63,18 +63,14 @@ unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[G
 
 /* What gp_gauge_deltas gives for a block of a framework, whose requested bytes are not known: a block
  * comes and goes much more often than anything else. */
-#define GP_BLOCK_DELTAS 8
-static inline void gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_BLOCK_DELTAS])
+unsigned gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_DELTAS]);
+/* The same gauges as the pairs (blocks, bytes) of GP_PAIRS gates: small blocks and large ones. */
+void gp_gauge_block_bundles(struct gp_counter *set);
+/* Those of the owner of these blocks: one pair. */
+void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner);
+static inline unsigned gp_gauge_block_pair(int64_t bytes)
 {
-    static const uint8_t gauges[] = {GP_GAUGE_ALLOCATION, GP_GAUGE_ALLOCATED_BYTES, GP_GAUGE_ACTIVE,
-                                     GP_GAUGE_ACTIVE_BYTES};
-    unsigned pool = bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
-#pragma GCC unroll 4
-    for (unsigned i = 0; i < 4; i++) {
-        int64_t amount = i % 2 ? bytes : 1;
-        out[2 * i] = (struct gp_delta){.gauge = gauges[i] + GP_POOL_ALL, .amount = amount};
-        out[2 * i + 1] = (struct gp_delta){.gauge = gauges[i] + pool, .amount = amount};
-    }
+    return bytes > GP_SMALL_BYTES;
 }
 
 /* Fills out[] with the gauges that move and returns how many. Amounts are positive. */

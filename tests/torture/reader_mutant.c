@@ -4,12 +4,17 @@
  * enters or leaves the map, and not after. Passes only if the oracle catches it.
  */
 #include "account/account.h"
+#include <sched.h>
 
 static __thread bool mutant_heard;
 
 static bool mutant_look(void)
 {
-    return gp_event_heard();
+    static __thread unsigned looks;
+    bool heard = gp_event_heard();
+    if (looks++ % 8 == 0)
+        sched_yield();
+    return heard;
 }
 
 #define gp_event_heard()   mutant_heard

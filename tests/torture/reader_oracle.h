@@ -80,10 +80,6 @@ void gp_feed_lost(enum gp_wire_lost cause)
 }
 
 /* Never called. */
-unsigned gp_gauge_parts(enum gp_wire_kind kind)
-{
-    return (unsigned)kind;
-}
 uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
 {
     return (uint32_t)device + (uint32_t)kind + summed;
@@ -229,6 +225,8 @@ static void reader_rounds(uint64_t end, unsigned least, bool until_wrong, unsign
         if (gp_counter_new(&reader_accounts[i].counter, GP_GAUGES, GP_SHARDS) != 0 ||
             gp_counter_new(&reader_accounts[i].owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0)
             exit(1);
+        else
+            gp_gauge_block_bundles(reader_accounts[i].counter);
     for (unsigned i = 0; i < WRITERS; i++)
         pthread_create(&threads[i], NULL, reader_write, (void *)(uintptr_t)i);
     for (*rounds = 0; *rounds < least || (gp_clock_ns() < end && !(until_wrong && reader_wrong)); ++*rounds)
