@@ -46,8 +46,8 @@ static void print(const char *name)
 {
     qsort(ns, BATCHES, sizeof(*ns), by_value);
     /* The lowest tenth has the runs in which neighbours left the core alone. */
-    printf("%s_p10\t1\t%.1f\n%s_p50\t1\t%.1f\n%s_p99\t1\t%.1f\n", name, ns[BATCHES / 10], name, ns[BATCHES / 2],
-           name, ns[BATCHES / 100 * 99]);
+    printf("%s_p10\t1\t%.1f\n%s_p50\t1\t%.1f\n%s_p99\t1\t%.1f\n", name, ns[BATCHES / 10], name, ns[BATCHES / 2], name,
+           ns[BATCHES / 100 * 99]);
 }
 
 typedef void report_fn(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device);
