@@ -55,6 +55,11 @@ $(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ld
 $(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/framework/*.[ch] src/owner/*.[ch]) src/base/loader.c \
     tests/torture/framework_oracle.h tests/framework/c10.h \
     | $(TORTURE_FRAMEWORK_LIBS)
+# Those of the readers of events compile in what writes a framework's events.
+TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order.c src/base/text.c
+TORTURE_READER := $(B)/tests/torture/reader $(B)/tests/torture/reader_mutant
+$(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC)
+$(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/account.h tests/torture/reader_oracle.h
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)

@@ -516,8 +516,16 @@ enum gp_wire_command {
     GP_COMMAND_YIELD,   /* give up the CUPTI subscriber */
     GP_COMMAND_EXTENTS, /* write every extent of memory for a viewer: see struct gp_wire_extents */
     GP_COMMAND_STACKS,  /* what: GP_SITES_* from now on, 0 off; the answer's `what`: before */
+    GP_COMMAND_LISTEN,  /* the caller reads the ring, and holds GP_LISTEN_BYTE */
     GP_COMMANDS
 };
+
+/* A reader of the ring holds a read lock (F_OFD_SETLK) on this byte of the session's memfd for as long
+ * as it reads: the kernel drops the lock when the reader ends.  After GP_COMMAND_LISTEN the blocks of
+ * frameworks are events too, until the drain thread, which looks once per GP_LISTEN_LOOK_NS, finds no
+ * such lock.  A library that answers -EINVAL always writes them. */
+#define GP_LISTEN_BYTE    0
+#define GP_LISTEN_LOOK_NS 1000000000ull
 
 #define GP_RESET_ALLOCATED   1u
 #define GP_RESET_RESERVED    2u

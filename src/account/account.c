@@ -31,6 +31,7 @@ static struct gp_account *account_new(void)
         munmap(account, sizeof(*account));
         return NULL;
     }
+    gp_gauge_block_bundles(account->counter);
     account->total_bytes = -1;
     account->x_split_limit = -1;
     account->x_flags = GP_DEVICE_PRESENT;
@@ -248,9 +249,12 @@ int gp_feed_start(const struct gp_feed_setup *setup)
     /* Objects are handles, pools and streams: a program with a million of them has a leak. */
     const uint64_t object_limit = 1u << 20;
     static const uint16_t unarmed;
+    static const uint32_t always = 1;
     gp_accounts.setup = *setup;
     if (!setup->armed)
         gp_accounts.setup.armed = &unarmed;
+    if (!setup->listened)
+        gp_accounts.setup.listened = &always;
     int error = gp_map_new(&gp_accounts.blocks, setup->map_limit);
     if (error)
         return error;

@@ -37,6 +37,7 @@ struct gp_framework {
     /* Written by any thread, in driver calls that the framework makes. */
     int64_t x_segments, x_segment_bytes;
     uint64_t x_retries, x_ooms;
+    uint8_t owner;    /* of its blocks; from the first event on, under the framework's lock */
     uint64_t context; /* of the last failure, and its number; under the framework's lock */
     uint32_t ctx;
     uint32_t x_failing; /* the last driver allocation of a segment failed, and no block came since */
@@ -127,6 +128,18 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
 void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream,
                         uint64_t time_ns);
 void gp_event_write(struct gp_wire_event *event);
+/* Whether somebody reads events.  [listen.A] of a block that has just entered the map or left it, it
+ * is called after that: it runs after the [map.A1] of its shard, so if a walk has not seen the change,
+ * the walk's [map.R1] was before, and with it the [listen.R] that was before the walk.  So each change
+ * is in the walk, or among the events, for every reader that announces itself and then asks for a
+ * walk. */
+static inline bool gp_event_heard(void)
+{
+    return __atomic_load_n(gp_accounts.setup.listened, __ATOMIC_RELAXED) |
+           __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
+}
+/* gp_event_record_at for a framework's block: the ring only while somebody reads it. */
+void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 /* The same for a record whose owner is known: 0 for a segment, whose blocks have sites. */

@@ -105,6 +105,14 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
     gp_event_record_at(type, record, stream, type == GP_EVENT_ALLOC ? record->time_ns : 0);
 }
 
+void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns)
+{
+    if (GP_UNLIKELY(gp_event_heard()))
+        gp_event_record_at(type, record, 0, time_ns);
+    else if (GP_UNLIKELY(record->site))
+        event_site(&(struct gp_wire_event){.type = (uint8_t)type, .site = record->site, .bytes = record->bytes});
+}
+
 void gp_feed_event(enum gp_wire_event_type type, const char *name)
 {
     struct gp_wire_event event = {.type = (uint8_t)type, .device = 255};

@@ -328,6 +328,8 @@ struct gp_feed_setup {
     const uint16_t *armed;
     void (*coming)(uint64_t time_ns);
     void (*heard)(void);
+    /* While it is not 0 somebody reads the ring.  NULL: always. */
+    const uint32_t *listened;
 };
 
 /* Call it once, before the first event. 0 or -errno; after an error nothing else here may be

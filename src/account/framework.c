@@ -12,7 +12,7 @@
  */
 #include "account/account.h"
 #include "account/tap.h"
-#include "base/clock.h"
+#include "base/thread.h"
 #include <string.h>
 
 /* One writer at a time, as feed.h demands; readers want the words one by one. */
@@ -38,9 +38,11 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
 }
 
 /* Blocks that were there before the first report: their number is not known. */
-static GP_COLD void framework_baseline(struct gp_framework *framework, const struct gp_framework_event *event,
-                                       uint8_t owner)
+static GP_COLD void framework_first(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
+    struct gp_framework *framework = &account->framework;
+    gp_gauge_block_owner(account->owners, owner);
+    framework->owner = owner;
     int64_t before = event->allocated_bytes - event->bytes;
     if (event->allocated_bytes < 0 || before <= 0)
         return;
@@ -61,8 +63,34 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
+/* At the peak, or while the numbers or the events are read. Returns the time of the change. */
+static GP_COLD uint64_t framework_move_slowly(struct gp_counter *set, enum gp_counter_op op,
+                                              const struct gp_delta *deltas, unsigned count)
+{
+    return gp_counter_apply_timed(set, gp_thread.number, op, deltas, count);
+}
+
+/* As gp_account_move, for a block whose number counts. The time of the change is read only if events
+ * are; else 0, which means unknown. */
+static inline uint64_t framework_move(struct gp_account *account, enum gp_counter_op op, int64_t bytes, uint8_t owner)
+{
+    uint64_t time_ns = 0;
+    const int64_t amounts[2] = {1, bytes};
+    struct gp_counter *set = account->counter, *owners = account->owners;
+    struct gp_delta deltas[GP_DELTAS];
+    if (GP_UNLIKELY(gp_event_heard()) || GP_UNLIKELY(!gp_gate_pair(set, gp_counter_gate(set, gp_thread.number), op,
+                                                                   gp_gauge_block_pair(bytes), amounts)))
+        time_ns = framework_move_slowly(set, op, deltas, gp_gauge_block_deltas(bytes, deltas));
+    if (GP_UNLIKELY(owner != account->framework.owner ||
+                    !gp_gate_pair(owners, gp_counter_gate(owners, gp_thread.number), op, 0, amounts))) {
+        const struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = bytes, .count = 1, .owner = owner};
+        framework_move_slowly(owners, op, deltas, gp_gauge_owner_deltas(&move, deltas));
+    }
+    return time_ns;
+}
+
 /* Both return by how much the number of known blocks changes. */
-static int framework_alloc(const struct gp_framework_event *event, uint8_t owner)
+static int framework_alloc(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record old, record = {
                               .key = event->address,
@@ -74,32 +102,37 @@ static int framework_alloc(const struct gp_framework_event *event, uint8_t owner
                               .requested_bytes = (uint64_t)event->bytes,
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
                           };
-    struct gp_move move = gp_account_block_move(&record);
-    record.time_ns = gp_account_move(event->device, GP_ADD, &move);
+    record.time_ns = framework_move(account, GP_ADD, event->bytes, owner);
     int status = gp_map_insert(gp_accounts.blocks, &record, &old);
     if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
         gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
-    gp_event_record(GP_EVENT_ALLOC, &record, 0);
+    gp_event_block(GP_EVENT_ALLOC, &record, record.time_ns);
     return status == 0;
 }
 
-static int framework_free(const struct gp_framework_event *event, uint8_t owner)
+/* A block from before the first report, as framework_first counted it. */
+static GP_COLD uint64_t framework_free_unknown(const struct gp_framework_event *event, uint8_t owner,
+                                               struct gp_record *record)
+{
+    struct gp_move move = {
+        .parts = GP_PART_ALLOCATED, .bytes = -event->bytes, .class_bytes = INT64_MAX, .owner = owner};
+    uint64_t time_ns = gp_account_move(event->device, GP_SUB, &move);
+    *record = (struct gp_record){.key = event->address,
+                                 .space = GP_SPACE_BLOCK,
+                                 .kind = GP_KIND_LINEAR,
+                                 .device = (uint8_t)event->device,
+                                 .owner = owner};
+    return time_ns;
+}
+
+static int framework_free(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
-    if (GP_UNLIKELY(!known)) /* from before the first report */
-        record = (struct gp_record){.key = event->address,
-                                    .space = GP_SPACE_BLOCK,
-                                    .kind = GP_KIND_LINEAR,
-                                    .device = (uint8_t)event->device,
-                                    .owner = owner};
+    uint64_t time_ns = known ? framework_move(account, GP_SUB, -event->bytes, record.owner)
+                             : framework_free_unknown(event, owner, &record);
     record.bytes = record.requested_bytes = (uint64_t)-event->bytes;
-    struct gp_move move = gp_account_block_move(&record);
-    move.count = known;
-    if (GP_UNLIKELY(!known))
-        move.class_bytes = INT64_MAX; /* as framework_baseline counted it */
-    uint64_t time_ns = gp_account_move(event->device, GP_SUB, &move);
-    gp_event_record_at(GP_EVENT_FREE, &record, 0, time_ns);
+    gp_event_block(GP_EVENT_FREE, &record, time_ns);
     return -known;
 }
 
@@ -110,9 +143,9 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
         return;
     struct gp_framework *framework = &account->framework;
     if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
-        framework_baseline(framework, event, owner);
+        framework_first(account, event, owner);
     count_add(&framework->x_events);
-    int blocks = event->bytes > 0 ? framework_alloc(event, owner) : framework_free(event, owner);
+    int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
     word_add(&framework->x_allocated_bytes, event->bytes);
     word_add(&framework->x_blocks, blocks);
     framework_compare(framework, event);

@@ -4,8 +4,6 @@
  */
 #include "account/gauge.h"
 
-#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
-
 struct gp_deltas {
     struct gp_delta *out;
     unsigned count;
@@ -46,6 +44,29 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
             deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
     }
     return deltas.count;
+}
+
+unsigned gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_DELTAS])
+{
+    const struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = bytes, .class_bytes = bytes, .count = 1};
+    return gp_gauge_deltas(&move, out);
+}
+
+void gp_gauge_block_bundles(struct gp_counter *set)
+{
+    for (unsigned pair = 0; pair < GP_PAIRS; pair++) {
+        uint64_t pools = 1ull << GP_POOL_ALL | 1ull << (pair ? GP_POOL_LARGE : GP_POOL_SMALL);
+        gp_counter_bundle(set, GP_BUNDLES + 2 * pair, pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE);
+        gp_counter_bundle(set, GP_BUNDLES + 2 * pair + 1,
+                          pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES);
+    }
+}
+
+void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner)
+{
+    unsigned first = owner * GP_OWNER_GAUGES;
+    gp_counter_bundle(owners, GP_BUNDLES, 1ull << (first + GP_OWNER_LIVE));
+    gp_counter_bundle(owners, GP_BUNDLES + 1, 1ull << (first + GP_OWNER_ALLOCATED));
 }
 
 unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES])

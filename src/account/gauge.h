@@ -59,6 +59,20 @@ _Static_assert(GP_OWNER_GAUGES *GP_WIRE_OWNERS <= GP_GAUGES_MAX, "one bit per ga
 /* Fills out[] with the owner's gauges that move and returns how many. */
 unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES]);
 
+#define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
+
+/* What gp_gauge_deltas gives for a block of a framework, whose requested bytes are not known: a block
+ * comes and goes much more often than anything else. */
+unsigned gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_DELTAS]);
+/* The same gauges as the pairs (blocks, bytes) of GP_PAIRS gates: small blocks and large ones. */
+void gp_gauge_block_bundles(struct gp_counter *set);
+/* Those of the owner of these blocks: one pair. */
+void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner);
+static inline unsigned gp_gauge_block_pair(int64_t bytes)
+{
+    return bytes > GP_SMALL_BYTES;
+}
+
 /* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
 

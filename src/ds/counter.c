@@ -9,7 +9,7 @@
  *      limit = min(peak, active watches' peaks)
  *      limit = current + pool.credit + sum over shards(credit),  pool.credit >= 0, every credit >= 0
  *
- * A shard's credit for a gauge is the sum of the credit in its cell and in the bundle that the
+ * A shard's credit for a gauge is the sum of the credit in its cell and in the bundles that the
  * gauge belongs to.
  *
  * The pool is the slow path's cell, guarded by the mutex. The thread that changed a shard's state
@@ -71,8 +71,8 @@ struct gp_counter {
     uint64_t bought;         /* shard updates since the last opening that an update caused */
     uint64_t slow;           /* updates that took the slow path, and slow operations */
     uint64_t used[GP_SHARDS_MAX / 64];
-    uint64_t bundle[GP_BUNDLES]; /* bit g: gauge g */
-    bool frozen_open;            /* between freeze and thaw: the set was open before */
+    uint64_t bundle[GP_BUNDLES_ALL]; /* bit g: gauge g */
+    bool frozen_open;                /* between freeze and thaw: the set was open before */
 
     GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
     int64_t limit[GP_GAUGES_MAX];
@@ -177,26 +177,34 @@ static int64_t gate_least(const struct gp_counter *set, const struct gp_shard *s
     return least == INT64_MAX ? 0 : least;
 }
 
-GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, unsigned first, unsigned n,
+                              const int64_t *amounts)
 {
     struct gp_shard *shard = (struct gp_shard *)gate;
-    bool enough = amounts != NULL;
-    for (unsigned b = 0; b < GP_BUNDLES; b++) {
-        int64_t have = gate->bundle[b].credit;
-        if (!amounts) {
-            gate_shift(set, shard, b, -have);
-            enough |= have > 0;
-            continue;
-        }
-        if (have >= amounts[b])
+    bool enough = true;
+    for (unsigned b = first; b < first + n; b++) {
+        int64_t have = gate->bundle[b].credit, need = amounts[b - first];
+        if (have >= need)
             continue;
         /* Take half of the available credit, or the needed amount if that is more: ordinary updates
          * need credit too. */
-        int64_t least = gate_least(set, shard, b), want = amounts[b] - have;
+        int64_t least = gate_least(set, shard, b), want = need - have;
         gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
-        enough &= gate->bundle[b].credit >= amounts[b];
+        enough &= gate->bundle[b].credit >= need;
     }
     return enough;
+}
+
+/* Moves all credit of the bundles back to the gauges' cells. False: there was none. */
+static GP_COLD bool gate_return(const struct gp_counter *set, struct gp_shard *shard)
+{
+    bool any = false;
+    for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
+        int64_t have = shard->gate.bundle[b].credit;
+        gate_shift(set, shard, b, -have);
+        any |= have > 0;
+    }
+    return any;
 }
 
 /* Applies one update to an open shard. False: closed, or not enough credit; nothing changed.
@@ -210,7 +218,7 @@ static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, e
     GP_TESTPOINT("counter.busy");
     bool covered = cells_cover(shard->cells, op, deltas, n);
     if (GP_UNLIKELY(!covered))
-        covered = gp_gate_recharge(set, &shard->gate, NULL) && cells_cover(shard->cells, op, deltas, n);
+        covered = gate_return(set, shard) && cells_cover(shard->cells, op, deltas, n);
     if (GP_LIKELY(covered)) {
         cells_apply(shard->cells, op, deltas, n);
         shard->gate.ops++;
@@ -237,7 +245,7 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
     shard->gate.idle = shard->gate.ops ? 0 : shard->gate.idle + (shard->gate.idle < GP_IDLE_MAX);
     set->bought += shard->gate.ops;
     shard->gate.ops = 0;
-    for (unsigned b = 0; b < GP_BUNDLES; b++) {
+    for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
         for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
             struct gp_counter_cell *cell = &shard->cells[__builtin_ctzll(bits)];
             cell->credit += shard->gate.bundle[b].credit;
@@ -693,7 +701,7 @@ int gp_counter_check(struct gp_counter *set)
         for (unsigned g = 0; g < set->gauges; g++)
             if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
                 wrong = -(int)g - 1;
-        for (unsigned b = 0; b < GP_BUNDLES; b++)
+        for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
             if (shard->gate.bundle[b].credit < 0 || (!owned && shard->gate.bundle[b].credit))
                 wrong = -(int)__builtin_ctzll(set->bundle[b] | 1ull << 63) - 1;
         if (owned) /* [counter.R1] */

@@ -111,8 +111,11 @@ void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
  * calls or locks.
  *
  * Gauges are changed under a gate in bundles: gauges that always change by the same amount share
- * one cell in the shard. An allocation changes twelve gauges and three bundles. */
-#define GP_BUNDLES 3
+ * one cell in the shard. An allocation changes twelve gauges and three bundles. A shard has two sets
+ * of bundles: the first GP_BUNDLES, and GP_PAIRS pairs, of which an event changes one. */
+#define GP_BUNDLES     3
+#define GP_PAIRS       2
+#define GP_BUNDLES_ALL (GP_BUNDLES + 2 * GP_PAIRS)
 
 struct gp_gate { /* the start of a shard; private to the functions below */
     uint32_t state;
@@ -120,21 +123,21 @@ struct gp_gate { /* the start of a shard; private to the functions below */
     uint64_t ops;  /* updates since this opening */
     struct {
         int64_t credit, allocated, freed; /* credit counts for every gauge of the bundle */
-    } bundle[GP_BUNDLES];
+    } bundle[GP_BUNDLES_ALL];
 };
 enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 
-/* Sets the gauges of a bundle, one bit each; a gauge may be in one bundle only. Call it before the
- * first gate is held. */
+/* Sets the gauges of a bundle, one bit each. A gauge may be in several: each has credit and totals
+ * of its own. Call it before the first gate is held. */
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
 unsigned gp_counter_shards(const struct gp_counter *set);
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
 struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
 
-/* Moves credit from the shard's gauges to the bundles, as much as amounts need; amounts NULL: moves
- * all of it back. The gate is held. false: there is not enough. */
-bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES]);
+/* Moves credit from the shard's gauges to the n bundles from `first` on, as much as amounts need. The
+ * gate is held. false: there is not enough. */
+bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, unsigned first, unsigned n, const int64_t *amounts);
 
 /* false: the set is closed (at the peak, or while another thread reads it) or the shard is busy;
  * use gp_counter_apply instead. [counter.A1] acquire pairs with [counter.R1] and [counter.R2]. */
@@ -156,17 +159,18 @@ static inline void gp_gate_release(struct gp_gate *gate)
     GP_TESTPOINT("counter.released");
 }
 
-/* GP_ADD of one event. false: not enough credit; nothing changed. */
-static inline bool gp_gate_add(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+/* GP_ADD of one event that changes n bundles from `first` on. false: not enough credit; nothing changed. */
+static inline bool gp_gate_add_to(struct gp_counter *set, struct gp_gate *gate, unsigned first, unsigned n,
+                                  const int64_t *amounts)
 {
     bool enough = true;
-    for (unsigned b = 0; b < GP_BUNDLES; b++)
-        enough &= gate->bundle[b].credit >= amounts[b];
-    if (__builtin_expect(!enough, 0) && !gp_gate_recharge(set, gate, amounts))
+    for (unsigned b = 0; b < n; b++)
+        enough &= gate->bundle[first + b].credit >= amounts[b];
+    if (__builtin_expect(!enough, 0) && !gp_gate_recharge(set, gate, first, n, amounts))
         return false;
-    for (unsigned b = 0; b < GP_BUNDLES; b++) {
-        gate->bundle[b].credit -= amounts[b];
-        gate->bundle[b].allocated += amounts[b];
+    for (unsigned b = 0; b < n; b++) {
+        gate->bundle[first + b].credit -= amounts[b];
+        gate->bundle[first + b].allocated += amounts[b];
     }
     gate->ops++;
     GP_TESTPOINT("counter.applied");
@@ -174,14 +178,40 @@ static inline bool gp_gate_add(struct gp_counter *set, struct gp_gate *gate, con
 }
 
 /* GP_SUB of one event. */
-static inline void gp_gate_sub(struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+static inline void gp_gate_sub_from(struct gp_gate *gate, unsigned first, unsigned n, const int64_t *amounts)
 {
-    for (unsigned b = 0; b < GP_BUNDLES; b++) {
-        gate->bundle[b].credit += amounts[b];
-        gate->bundle[b].freed += amounts[b];
+    for (unsigned b = 0; b < n; b++) {
+        gate->bundle[first + b].credit += amounts[b];
+        gate->bundle[first + b].freed += amounts[b];
     }
     gate->ops++;
     GP_TESTPOINT("counter.applied");
+}
+
+static inline bool gp_gate_add(struct gp_counter *set, struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+{
+    return gp_gate_add_to(set, gate, 0, GP_BUNDLES, amounts);
+}
+
+static inline void gp_gate_sub(struct gp_gate *gate, const int64_t amounts[GP_BUNDLES])
+{
+    gp_gate_sub_from(gate, 0, GP_BUNDLES, amounts);
+}
+
+/* One event that changes a pair: GP_ADD or GP_SUB. false: closed, or not enough credit; nothing
+ * changed: use gp_counter_apply. */
+static inline bool gp_gate_pair(struct gp_counter *set, struct gp_gate *gate, enum gp_counter_op op, unsigned pair,
+                                const int64_t amounts[2])
+{
+    if (!gp_gate_hold(gate))
+        return false;
+    bool done = true;
+    if (op == GP_ADD)
+        done = gp_gate_add_to(set, gate, GP_BUNDLES + 2 * pair, 2, amounts);
+    else
+        gp_gate_sub_from(gate, GP_BUNDLES + 2 * pair, 2, amounts);
+    gp_gate_release(gate);
+    return done;
 }
 
 /* Between freeze and thaw no gate is held and no gauge changes. The thread must not call other

@@ -95,6 +95,7 @@ static int inject_accounts(void)
         .armed = &gpuprof_batch_semaphore,
         .coming = gp_batch_coming,
         .heard = gp_batch_heard,
+        .listened = &gp_session_listened,
     });
 }
 
@@ -139,6 +140,7 @@ static void inject_drain(void)
     int error = gp_drain_start(&session_mine, &hooks);
     if (!error)
         return;
+    gp_session_listen_always(); /* no reader can announce itself */
     gp_session_mute(&session_mine);
     gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see only the final numbers", strerror(-error));
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
@@ -296,6 +298,8 @@ static void inject_start(void)
     gp_worker_sizes(gp_opener_symbol(RTLD_DEFAULT, "__pthread_get_minstack"));
     inject_atfork();
     atexit(inject_exit);
+    if (options.record || options.ring_always)
+        gp_session_listen_always();
     error = inject_accounts();
     if (error) {
         inject_trouble("no accounts", error);

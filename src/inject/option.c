@@ -69,6 +69,13 @@ static bool parse_stacks(struct gp_options *out, const char *value, const char *
     return false;
 }
 
+static bool parse_ring(struct gp_options *out, const char *value, const char **why)
+{
+    *why = "must be auto or always";
+    out->ring_always = strcmp(value, "always") == 0;
+    return out->ring_always || strcmp(value, "auto") == 0;
+}
+
 /* Opening the file shows whether it can be written (record/). */
 static bool parse_record(struct gp_options *out, const char *value, const char **why)
 {

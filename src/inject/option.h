@@ -19,6 +19,7 @@ struct gp_options {
     bool stacks_set;
     const char *record; /* NULL: none */
     uint64_t record_since_ns;
+    bool ring_always;
 };
 
 /* Reads every row of option.def with secure_getenv.  complaint describes the settings that cannot

@@ -3,8 +3,10 @@
  * drain.c: answers the mailbox.  Viewers are not trusted: a slot is read once, its fields are
  * bounded, and no value of a viewer is used as an address or a length.
  */
+#define _GNU_SOURCE /* F_OFD_GETLK */
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/futex.h"
 #include "base/thread.h"
 #include "base/worker.h"
@@ -12,10 +14,60 @@
 #include "session/extents.h"
 #include "session/session.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct gp_session *drained;
 static struct gp_session_hooks hooks_of_session;
+
+/* ---- readers of the ring --------------------------------------------------------------------------------------- */
+
+enum { LISTENED_READER = 1, LISTENED_ALWAYS = 2 };
+
+/* Threads of the program load it at every event: it changes when the first reader comes and when the
+ * last has gone. */
+GP_ALIGNED_LINE uint32_t gp_session_listened;
+
+void gp_session_listen_always(void)
+{
+    __atomic_store_n(&gp_session_listened, LISTENED_ALWAYS, __ATOMIC_RELEASE);
+}
+
+/* [listen.R] the walk that the reader asks for comes later on this thread; pairs with [listen.A]. */
+static void listen_begin(void)
+{
+    __atomic_fetch_or(&gp_session_listened, LISTENED_READER, __ATOMIC_RELEASE);
+}
+
+/* A reader holds a lock as long as it lives, also while it is stopped. If that cannot be asked,
+ * because the program has closed the descriptor, readers are taken to be there. */
+static bool listen_held(void)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = GP_LISTEN_BYTE, .l_len = 1};
+    return !gp_session_owns(drained) || fcntl(drained->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* Returns after how long to look again. */
+static uint64_t listen_look(void)
+{
+    static uint64_t look_ns;
+    uint32_t listened = __atomic_load_n(&gp_session_listened, __ATOMIC_RELAXED);
+    uint64_t now = gp_clock_ns();
+    if (!(listened & LISTENED_READER) || listened & LISTENED_ALWAYS) {
+        look_ns = 0;
+        return UINT64_MAX;
+    }
+    if (!look_ns)
+        look_ns = now + GP_LISTEN_LOOK_NS;
+    if (now < look_ns)
+        return look_ns - now;
+    look_ns = now + GP_LISTEN_LOOK_NS;
+    if (listen_held())
+        return GP_LISTEN_LOOK_NS;
+    __atomic_fetch_and(&gp_session_listened, ~(uint32_t)LISTENED_READER, __ATOMIC_RELEASE);
+    return UINT64_MAX;
+}
 
 /* ---- requests ------------------------------------------------------------------------------------------------- */
 
@@ -92,6 +144,10 @@ static int answer(struct gp_wire_slot *slot)
     slot->reply_count = 0;
     if (command == GP_COMMAND_NONE || command >= GP_COMMANDS)
         return -EINVAL;
+    if (command == GP_COMMAND_LISTEN) {
+        listen_begin();
+        return 0;
+    }
     gp_session_poll();
     switch (command) {
     case GP_COMMAND_RESET:
@@ -185,7 +241,8 @@ static void *drain_main(void *arg)
         /* Without a request and without a listener: sleep until the bell rings. */
         bool waiting = slots_sweep();
         extents_sweep();
-        uint64_t pause = gp_batch_work();
+        uint64_t pause = gp_batch_work(), look = listen_look();
+        pause = look < pause ? look : pause;
         gp_futex_wait(&mailbox->doorbell, seen, waiting && pause > GP_SLOT_STALE_NS ? GP_SLOT_STALE_NS : pause);
     }
     return NULL;

@@ -176,11 +176,16 @@ void gp_session_mute(struct gp_session *session)
     __atomic_store_n(&session->mailbox->drain_tid, 0, __ATOMIC_RELEASE);
 }
 
-void gp_session_forget(struct gp_session *session)
+bool gp_session_owns(const struct gp_session *session)
 {
     struct stat status;
+    return session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
+           (uint64_t)status.st_dev == session->device;
+}
+
+void gp_session_forget(struct gp_session *session)
+{
     gp_extents_forget();
-    if (session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
-        (uint64_t)status.st_dev == session->device)
+    if (gp_session_owns(session))
         close(session->fd);
 }

@@ -39,6 +39,11 @@ struct gp_session_hooks {
     void (*settle)(unsigned index, int64_t bytes, int64_t count);
 };
 
+/* Not 0: somebody reads the ring, or may without saying so. */
+extern uint32_t gp_session_listened;
+/* Call it before gp_drain_start: from the first event on, and to the end. */
+void gp_session_listen_always(void);
+
 struct gp_session_size {
     uint64_t sites_bytes; /* of the call-site tables (site/site.h) */
     bool sites;           /* they are needed now; otherwise the room is reserved if that is possible */
@@ -93,6 +98,9 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *ho
 
 /* Publishes the final numbers. */
 void gp_session_close(struct gp_session *session);
+
+/* Whether the descriptor is still that of the session. */
+bool gp_session_owns(const struct gp_session *session);
 
 /* In a forked child: closes our descriptor if it still is ours. */
 void gp_session_forget(struct gp_session *session);

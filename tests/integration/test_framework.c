@@ -4,11 +4,17 @@
  * tests/programs/framework.c compares gpuprof's numbers with the allocator's after every operation; here the same
  * program runs without gpuprof too, and held, for what only other processes see.
  */
+#define _GNU_SOURCE /* F_OFD_GETLK */
+#include <collect/peer.h>
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lib/ledger.h"
 #include "lib/paths.h"
@@ -386,5 +392,154 @@ Test(framework, blocks_from_before_leave_with_their_bytes)
     HELD("devices/0/stats/allocated_bytes.all.peak", 67 * MIB);
     HELD("devices/0/stats/allocation.all.current", 1);
     HELD("lost/unknown_free", 0);
+    held_end(&held);
+}
+
+/* ---- readers of events ------------------------------------------------------------------------------------------ */
+
+#define READER_MS 20000
+
+static bool reader_is_there(int fd)
+{
+    struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = GP_LISTEN_BYTE, .l_len = 1};
+
+    return fcntl(fd, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK;
+}
+
+static void reader_pause(int milliseconds)
+{
+    nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000l}, NULL);
+}
+
+/* The reader holds its lock, and has had the time for its request; or it has gone, and the process has noticed. */
+static void reader_wait(const struct framework_held *held, bool is_there)
+{
+    struct gp_peer session;
+    char problem[GP_PROBLEM_BYTES];
+    int left = READER_MS;
+
+    cr_assert_eq(gp_peer_open_pid(&session, held->spawn.held[0], problem), 0, "%s", problem);
+    while (reader_is_there(session.fd) != is_there && left > 0) {
+        reader_pause(10);
+        left -= 10;
+    }
+    cr_assert(left > 0, "a reader is%s there", is_there ? " not" : "");
+    gp_peer_close(&session);
+    reader_pause(is_there ? 500 : 2500);
+}
+
+struct reader {
+    char path[64];
+    pid_t pid;
+};
+
+static void reader_start_as(struct reader *reader, const struct framework_held *held, const char *command,
+                            const char *more)
+{
+    char pid[16];
+
+    snprintf(reader->path, sizeof(reader->path), "/tmp/gpuprof-reader-%d", (int)getpid());
+    snprintf(pid, sizeof(pid), "%d", (int)held->spawn.held[0]);
+    unlink(reader->path);
+    reader->pid = fork();
+    if (reader->pid == 0) {
+        execl(path_command(), "gpuprof", command, "-p", pid, "-o", reader->path, more, more ? "--json" : NULL,
+              (char *)NULL);
+        _exit(127);
+    }
+    reader_wait(held, true);
+}
+
+static void reader_start(struct reader *reader, const struct framework_held *held, const char *more)
+{
+    reader_start_as(reader, held, "trace", more);
+}
+
+static void reader_end(struct reader *reader, int signal)
+{
+    kill(reader->pid, signal);
+    waitpid(reader->pid, NULL, 0);
+}
+
+/* How many allocations of that many bytes `trace --json` has written. */
+static int reader_saw(const struct reader *reader, long long bytes)
+{
+    FILE *file = fopen(reader->path, "r");
+    char line[1024], form[64];
+    int count = 0;
+
+    cr_assert_not_null(file);
+    snprintf(form, sizeof(form), "\"size_bytes\":%lld,", bytes);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        count += strstr(line, "\"event\":\"alloc\"") != NULL && strstr(line, form) != NULL;
+    }
+    fclose(file);
+    return count;
+}
+
+/* Without a reader a block is no event; with one each is, also while the reader is stopped for longer than the process
+ * waits before it looks for readers; and after a reader that was killed none is. */
+Test(framework, blocks_are_events_while_somebody_reads)
+{
+    struct framework_held held;
+    struct reader reader;
+
+    held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now"));
+    reader_start(&reader, &held, "--json");
+    kill(reader.pid, SIGSTOP);
+    reader_pause(2500);
+    cr_assert_eq(spawn_step(&held.spawn), 0);
+    kill(reader.pid, SIGCONT);
+    reader_pause(500);
+    reader_end(&reader, SIGKILL);
+    cr_expect_eq(reader_saw(&reader, 2 * MIB), 1);
+    reader_wait(&held, false);
+    cr_assert_eq(spawn_step(&held.spawn), 0);
+    unlink(reader.path);
+    reader_start(&reader, &held, "--backlog");
+    cr_assert_eq(spawn_step(&held.spawn), 0);
+    reader_pause(500);
+    reader_end(&reader, SIGINT);
+    for (int i = 1; i <= 4; i++) {
+        cr_expect_eq(reader_saw(&reader, i * MIB), i == 2 || i == 4, "%d MiB", i);
+    }
+    unlink(reader.path);
+    held_end(&held);
+}
+
+Test(framework, blocks_are_always_events_if_the_user_says_so)
+{
+    struct framework_held held;
+    struct reader reader;
+
+    held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now", .setting = "GPUPROF_RING=always"));
+    reader_start(&reader, &held, "--backlog");
+    reader_pause(500);
+    reader_end(&reader, SIGINT);
+    cr_expect_eq(reader_saw(&reader, 1 * MIB), 1);
+    unlink(reader.path);
+    held_end(&held);
+}
+
+/* The recording begins with what lives, and the frees of that are events. */
+Test(framework, a_recording_has_the_blocks_from_before_it)
+{
+    struct framework_held held;
+    struct spawn_result command = {0};
+    struct reader reader;
+
+    held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now"));
+    reader_start_as(&reader, &held, "record", NULL);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(spawn_step(&held.spawn), 0);
+    }
+    reader_pause(500);
+    reader_end(&reader, SIGINT);
+    cr_assert_eq(spawn_command(&command, "report", "--json", reader.path, (char *)NULL), 0);
+    json_t *report = json_loads(command.out, 0, NULL);
+    cr_expect_eq(json_at(report, "devices/0/peak/bytes", -1), 11 * MIB, "%.2000s", command.out);
+    json_decref(report);
+    spawn_result_free(&command);
+    unlink(reader.path);
     held_end(&held);
 }

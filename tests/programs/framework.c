@@ -261,6 +261,20 @@ static void mode_peaks(void)
     show("peaks");
 }
 
+/* A block that stays, and one of another size before and after each hold: the harness reads events in between. */
+static void mode_readers(void)
+{
+    void *stays = take("7 MiB", 7 * MIB);
+
+    give("free", take("1 MiB", MIB));
+    for (int i = 2; i <= 4; i++) {
+        program_hold();
+        give("free", take("i MiB", (size_t)i * MIB));
+    }
+    give("free", stays);
+    show("readers");
+}
+
 /* PYTORCH_NO_CUDA_MEMORY_CACHING: the harness sets it. */
 static void mode_uncached(void)
 {
@@ -461,7 +475,7 @@ int main(int count, char **arguments)
                  {"uncached", mode_uncached, 0}, {"fork", mode_fork, 0},
                  {"again", mode_again, 0},       {"throw", mode_throw, 0},
                  {"early", mode_early, 1},       {"owners", mode_owners, 0},
-                 {"before", mode_before, 0}};
+                 {"before", mode_before, 0},     {"readers", mode_readers, 0}};
     int is_late = count > 3 && strcmp(arguments[3], "late") == 0;
 
     if (count < 3) {

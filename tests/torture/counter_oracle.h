@@ -115,12 +115,16 @@ static struct entry *worker_entry(struct worker *self, unsigned *made, enum kind
     return entry;
 }
 
-/* Through the gate, as src/cache does: gauges 1 and 2 are one bundle.  false: closed, or out of credit. */
+/* Through the gate, as src/cache does: gauges 1 and 2 are one bundle.  Or through one of the pairs, which have the same
+ * gauges, as a framework's blocks do.  false: closed, or out of credit. */
 static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned units)
 {
     struct gp_counter *set = self->batch->set;
     struct gp_gate *gate = gp_counter_gate(set, self->index + self->life);
     const int64_t amounts[GP_BUNDLES] = {(int64_t)units * BYTES_PER_UNIT, units, 0};
+    unsigned way = (unsigned)(oracle_next(&oracle_random) % (GP_PAIRS + 1));
+    if (way < GP_PAIRS)
+        return gp_gate_pair(set, gate, op, way, amounts);
     bool done = gp_gate_hold(gate);
     if (!done)
         return false;
@@ -416,8 +420,10 @@ static void oracle_batch_run(const struct profile *profile, unsigned ops, uint64
         order = malloc((THREADS_MAX * OPS_MAX + 2) * sizeof order[0]);
     if (!order || ops > OPS_MAX || gp_counter_new(&batch.set, GAUGES, profile->shards))
         abort();
-    gp_counter_bundle(batch.set, 0, 1u << 0);
-    gp_counter_bundle(batch.set, 1, 1u << 1 | 1u << 2);
+    for (unsigned first = 0; first < GP_BUNDLES_ALL; first += first ? 2 : GP_BUNDLES) {
+        gp_counter_bundle(batch.set, first, 1u << 0);
+        gp_counter_bundle(batch.set, first + 1, 1u << 1 | 1u << 2);
+    }
     for (unsigned t = 0; t < profile->threads; t++) {
         if (!entries[t] && !(entries[t] = malloc((OPS_MAX + 1) * sizeof(struct entry))))
             abort();

@@ -22,11 +22,6 @@ static bool history_counts(const struct gp_flow_change *change, uint32_t device)
     return change->item->device == device && change->what & GP_FLOW_SUMMED;
 }
 
-static uint64_t history_bytes(const struct gp_flow_change *change)
-{
-    return change->item->bytes;
-}
-
 static uint64_t history_clamp(const struct gp_recording *recording, uint64_t time_ns)
 {
     if (time_ns < recording->begin_ns)
@@ -99,7 +94,7 @@ static bool history_lives(struct gp_past *history, const struct gp_flow *flow, u
         uint32_t end = gp_flow_end(flow, change.id);
         bool live = end >= recording->event_count;
         struct gp_life life = {.from_ns = history_clamp(recording, change.time_ns),
-                               .bytes = history_bytes(&change),
+                               .bytes = gp_flow_bytes(&change),
                                .site = change.item->site,
                                .kind = change.item->kind,
                                .live = live};
@@ -143,7 +138,7 @@ static void history_find_moments(struct gp_history_maker *maker)
         number++;
         if (!history_counts(&change, maker->history->device))
             continue;
-        level = (int64_t)((uint64_t)level + (change.add ? history_bytes(&change) : -history_bytes(&change)));
+        level = (int64_t)((uint64_t)level + (change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change)));
         uint64_t at = (history_clamp(recording, change.time_ns) - recording->begin_ns) / maker->history->stretch_ns;
         struct gp_history_stretch *stretch =
             &maker->stretches[at < maker->stretch_count ? at : maker->stretch_count - 1];

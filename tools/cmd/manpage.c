@@ -66,6 +66,9 @@ static const struct gp_man_section man_after[] = {
       {"GPUPROF_SOURCE",
        "The source of events: auto, cupti or hooks. With auto, hooks take over if CUPTI cannot be used. "
        "With cupti, 'gpuprof run' does not preload libgpuprof-shim.so."},
+      {"GPUPROF_RING",
+       "With always, the blocks of PyTorch's allocator leave events also while no command reads them, "
+       "so that 'trace --backlog' has them; they then cost several times as much. The default is auto."},
       {"GPUPROF_LOG", "The log level off, error, warning, info or debug, followed by :FILE if the log does not go to "
                       "standard error."},
       {"DEBUGINFOD_URLS", "Servers for debug information that is not on this machine."},

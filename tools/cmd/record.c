@@ -4,6 +4,7 @@
  * second. */
 #include <cmd/cmd.h>
 #include <collect/extents.h>
+#include <collect/listen.h>
 #include <collect/mailbox.h>
 #include <collect/mapped.h>
 #include <collect/nvml.h>
@@ -45,6 +46,7 @@ struct gp_recording_now {
     struct gp_proc proc;
     struct gp_watch watch;
     const struct gp_peer *session;
+    struct gp_listen listen;
     struct gp_recorder *recorder;
     struct gp_nvml_gpu *gpus; /* as of the last second */
     int gpu_count;
@@ -231,6 +233,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     int fd = record_file(now->options->output);
     if (fd < 0)
         return GP_EXIT_FAILED;
+    gp_listen(&now->listen, now->session); /* before begin_ns, from which on every block is an event */
     now->begin_ns = gp_clock_ns();
     rc = gp_recorder_new(&now->recorder, fd, &setup);
     if (rc) {
@@ -271,6 +274,8 @@ static enum gp_format_why record_loop(struct gp_recording_now *now, const sigset
     struct gp_recorder_stats stats;
     for (;;) {
         bool alive = gp_proc_alive(&now->proc);
+        if (alive)
+            gp_listen_again(&now->listen);
         ssize_t count = gp_recorder_poll(now->recorder);
         gp_recorder_stats(now->recorder, &stats);
         record_progress(now, false);

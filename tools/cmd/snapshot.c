@@ -236,7 +236,7 @@ static void snapshot_sites_free(struct gp_snapshot_sites *sites)
 static int snapshot_of_process(struct gp_snapshot_options *o)
 {
     struct gp_system *system = NULL;
-    struct gp_recent recent = {.fd = -1};
+    struct gp_recent recent = {.session.fd = -1};
     struct gp_extents extents = {0};
     struct gp_snapshot_sites sites = {0};
     struct gp_snapshot_counts counts;

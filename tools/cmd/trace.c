@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
- * reads the shared memory of the process, which does no work for it. */
+ * reads the shared memory of the process, which answers one request when it begins. */
 #include <cmd/cmd.h>
 #include <cmd/output.h>
+#include <collect/listen.h>
 #include <collect/watch.h>
 #include <record/ringread.h>
 #include <write/stats.h>
@@ -172,6 +173,11 @@ static int trace_program(struct gp_trace *trace, struct gp_trace_options *o)
     int rc = gp_launch_prepare(&o->launch);
     if (rc)
         return rc;
+    /* The program must not wait until its session is found. */
+    if (setenv("GPUPROF_RING", "always", 1) != 0) {
+        gp_error("trace", "out of memory");
+        return GP_EXIT_FAILED;
+    }
     rc = gp_child_start(&child, &o->launch);
     if (rc) {
         gp_error("trace", "cannot start a process: %s", strerror(-rc));
@@ -221,11 +227,16 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    struct gp_listen listen = {0};
     rc = trace_attach(trace, o->backlog ? GP_RINGREAD_OLDEST : GP_RINGREAD_NOW);
+    if (!rc)
+        gp_listen(&listen, &trace->traced[0].watched->session);
     const struct timespec pause = {0, (long)GP_TRACE_PAUSE_NS};
     bool going = true;
     while (!rc && going) {
         going = sigtimedwait(&set, NULL, &pause) < 0 && gp_proc_alive(&proc);
+        if (going)
+            gp_listen_again(&listen);
         rc = trace_poll(trace, false);
     }
     gp_proc_close(&proc);

@@ -16,21 +16,23 @@
 int gp_recent_open(struct gp_recent *recent, pid_t pid)
 {
     struct gp_proc proc;
-    struct gp_peer session;
+    struct gp_peer *session = &recent->session;
     char problem[GP_PROBLEM_BYTES];
     memset(recent, 0, sizeof(*recent));
-    recent->fd = -1;
+    session->fd = -1;
     int rc = gp_proc_open(&proc, pid);
     if (rc)
         return rc;
-    rc = gp_peer_open(&session, &proc, problem);
+    rc = gp_peer_open(session, &proc, problem);
     gp_proc_close(&proc);
     if (rc)
         return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
-    recent->fd = session.fd;
-    rc = gp_ringread_new_fd(&recent->reader, session.fd, session.ring_offset, session.chunk_count, GP_RINGREAD_OLDEST);
+    rc = gp_ringread_new_fd(&recent->reader, session->fd, session->ring_offset, session->chunk_count,
+                            GP_RINGREAD_OLDEST);
     if (rc)
         gp_recent_close(recent);
+    else
+        gp_listen(&recent->listen, session);
     return rc;
 }
 
@@ -55,6 +57,7 @@ int gp_recent_poll(struct gp_recent *recent, int last)
 {
     const struct gp_wire_event *events;
     struct gp_ringread_stats stats;
+    gp_listen_again(&recent->listen);
     ssize_t count = gp_ringread_poll(recent->reader, last ? UINT64_MAX : gp_clock_ns(), &events);
     int rc = count < 0 ? (int)count : recent_grow(recent, (size_t)count);
     if (rc)
@@ -70,8 +73,8 @@ int gp_recent_poll(struct gp_recent *recent, int last)
 void gp_recent_close(struct gp_recent *recent)
 {
     gp_ringread_free(recent->reader);
-    gp_peer_close(&(struct gp_peer){.fd = recent->fd});
+    gp_peer_close(&recent->session);
     free(recent->events);
     memset(recent, 0, sizeof(*recent));
-    recent->fd = -1;
+    recent->session.fd = -1;
 }

@@ -6,6 +6,7 @@
 #ifndef GP_SNAPSHOT_RECENT_H
 #define GP_SNAPSHOT_RECENT_H
 
+#include <collect/listen.h>
 #include <gpuprof/wire.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ struct gp_recent {
     uint64_t missed; /* overwritten or damaged, since the first of them */
     size_t room;
     struct gp_ringread *reader;
-    int fd; /* the session */
+    struct gp_peer session;
+    struct gp_listen listen;
 };
 
 /* Starts with the events that the ring still holds.  0, -ESRCH, -EACCES, -EPROTO, -errno. */
