@@ -106,7 +106,7 @@ export function blocks(model, device) {
         return [now.map((t) => t / 1e9), [...at.values()]];
     };
     const yAt = (band, t) => band.y[before(band.t, t)];
-    const liveAt = (t) => bands.filter((b) => b.row[0] <= t && b.end > t);
+    const liveAt = (t) => bands.filter((b) => b.row[0] <= t && (b.row[1] === null || b.end > t));
     const words = ({ row }) => `${bytes(row[2])} (${row[4]}) by ${model.shortName(row[3])}, from ${after(row[0])} ${row[1] === null ? "and live at the end" : `to ${after(row[1])}, for ${after(row[1] - row[0])}`}`;
     const hit = (t, value) => liveAt(t).find((b) => yAt(b, t) <= value && yAt(b, t) + b.row[2] > value);
     const under = (u) => {
