@@ -171,7 +171,7 @@ static bool history_apply(struct gp_history_maker *maker, const struct gp_flow_c
     struct gp_tally_row *row = gp_tally_at(&maker->tally, (uint64_t)change->item->site << 8 | change->item->kind);
     if (!row || !history_room(maker))
         return false;
-    uint64_t bytes = change->add ? history_bytes(change) : -history_bytes(change);
+    uint64_t bytes = change->add ? gp_flow_bytes(change) : -gp_flow_bytes(change);
     int64_t one = change->add ? 1 : -1;
     row->bytes = (int64_t)((uint64_t)row->bytes + bytes);
     row->count += one;
