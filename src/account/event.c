@@ -109,8 +109,12 @@ void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record
 {
     if (GP_UNLIKELY(gp_event_heard()))
         gp_event_record_at(type, record, 0, time_ns);
-    else if (GP_UNLIKELY(record->site))
-        event_site(&(struct gp_wire_event){.type = (uint8_t)type, .site = record->site, .bytes = record->bytes});
+    else if (GP_UNLIKELY(record->site || gp_site_is_partial()))
+        event_site(&(struct gp_wire_event){.type = (uint8_t)type,
+                                           .kind = record->kind,
+                                           .device = record->device,
+                                           .site = record->site,
+                                           .bytes = record->bytes});
 }
 
 void gp_feed_event(enum gp_wire_event_type type, const char *name)

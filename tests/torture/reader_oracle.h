@@ -67,11 +67,12 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
     return (struct gp_move){.bytes = (int64_t)record->bytes};
 }
 
-void gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
+uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
 {
     (void)device;
     (void)op;
     (void)move;
+    return 0;
 }
 
 void gp_feed_lost(enum gp_wire_lost cause)
@@ -94,12 +95,24 @@ void gp_site_free(uint32_t site, uint64_t bytes)
     (void)site;
     (void)bytes;
 }
-void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device)
+uint32_t gp_site_partial;
+void gp_site_plain_alloc(unsigned device, uint64_t bytes)
+{
+    (void)device;
+    (void)bytes;
+}
+void gp_site_plain_free(unsigned device, uint64_t bytes)
+{
+    (void)device;
+    (void)bytes;
+}
+void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site)
 {
     (void)api;
     (void)error;
     (void)asked_bytes;
     (void)device;
+    (void)site;
 }
 bool gp_framework_failed(int device)
 {
