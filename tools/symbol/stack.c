@@ -141,13 +141,14 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
             continue;
         const char *function = gp_intern(&symbols->intern, symbols->source.strings + frame->function);
         const char *file = gp_intern(&symbols->intern, symbols->source.strings + frame->file);
-        /* "before stacks" has the form of a Python frame, and no place. */
+        /* This name of a site without a stack (wire.h) has the form of a Python frame. */
+        bool named = !file[0] && !frame->line && strcmp(function, "before stacks") == 0;
         out[count++] = (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
                                               .file = file,
                                               .module = "",
                                               .line = frame->line,
                                               .module_index = GP_REC_NONE,
-                                              .python = file[0] || frame->line};
+                                              .python = !named};
         gp_role_set(symbols, &out[count - 1]);
     }
     return count;

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT
+ * test_analyze_diff.c: what comes and goes within a step, and what differs between two recordings. */
+#include <analyze/flow.h>
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_fixture.h"
+
+/* ---- churn ------------------------------------------------------------------------------------------------------ */
+
+Test(churn, durations_are_stored_in_a_byte)
+{
+    for (uint64_t ns = 8; ns < 1ull << 32; ns += 1 + ns / 7) {
+        uint64_t back = gp_wire_cost_ns(gp_wire_cost(ns));
+        cr_assert(back * 16 >= ns * 15 - 16 && back * 15 <= ns * 16 + 16, "%llu ns come back as %llu",
+                  (unsigned long long)ns, (unsigned long long)back);
+        cr_assert_geq(gp_wire_cost(ns + ns / 7 + 1), gp_wire_cost(ns));
+    }
+    cr_assert_eq(gp_wire_cost_ns(0), 0);
+    cr_assert_neq(gp_wire_cost(0), 0);
+    cr_assert_eq(gp_wire_cost(UINT64_MAX), gp_wire_cost(UINT32_MAX));
+}
+
+Test(churn, counts_pairs_within_a_step)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 1);
+    for (unsigned i = 0; i < 6; i++) {
+        recmake_at(make, (1000 + i * 100) * MS);
+        recmake_mark(make, "step");
+        if (i == 5)
+            break;
+        recmake_at(make, (1010 + i * 100) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 10, a);
+        if (i)
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x2000); /* allocated in the previous step */
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 20, b);
+        recmake_at(make, (1030 + i * 100) * MS);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    }
+    struct gp_recording *recording = recmake_done(make);
+    for (size_t i = 0; i < recording->event_count; i++) /* 1 us per allocation of a, 8 us for any other call */
+        recording->events[i].cost =
+            gp_wire_cost(recording->events[i].type == GP_EVENT_ALLOC && recording->events[i].site == a ? 1024 : 8192);
+    struct gp_steps *steps = gp_steps_find(recording);
+    cr_assert_eq(steps->source, GP_STEPS_MARKS);
+    cr_assert_eq(steps->count, 5);
+    cr_assert_str_eq(steps->name, "step");
+    struct gp_churn *churn = gp_churn_find(recording, steps);
+    cr_assert_eq(churn->pairs, 5);
+    cr_assert_eq(churn->allocations, 10);
+    cr_assert_eq(churn->frees, 9);
+    cr_assert_eq(churn->count, 1);
+    cr_assert_eq(churn->sites[0].site, a);
+    cr_assert_eq(churn->sites[0].bytes, 50);
+    cr_assert_eq(churn->sites[0].mean_life_ns, 20 * MS);
+    cr_assert_eq(churn->sites[0].driver_ns,
+                 5 * (gp_wire_cost_ns(gp_wire_cost(1024)) + gp_wire_cost_ns(gp_wire_cost(8192))));
+    cr_assert_eq(churn->driver_ns, churn->sites[0].driver_ns);
+    cr_assert_float_eq(churn->pairs_per_step, 1, 1e-9);
+    free(churn);
+    free(steps);
+    gp_recording_free(recording);
+}
+
+/* ---- diff ------------------------------------------------------------------------------------------------------- */
+
+Test(diff, joins_the_sites_of_a_row)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t one = site(make, "one", 1), two = site(make, "two", 2);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, one);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 40, two);
+    struct gp_recording *before = recmake_done(make);
+    make = recmake_new(GIB);
+    two = site(make, "two", 2);
+    uint32_t three = site(make, "three", 3);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 90, two);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 5, three);
+    struct gp_recording *after = recmake_done(make);
+    const struct gp_recording *const recordings[2] = {before, after};
+    const uint32_t first[] = {0, 1, 2}, second[] = {0, 2, 3}, *const rows[2] = {first, second};
+    struct gp_diff *diff = gp_diff_find(recordings, rows, 4);
+    cr_assert_eq(diff->count, 3);
+    cr_assert(diff->rows[0].site[0] == 2 && diff->rows[0].site[1] == 1);
+    cr_assert(diff->rows[0].peak_bytes[0] == 40 && diff->rows[0].peak_bytes[1] == 90);
+    cr_assert(diff->rows[1].site[0] == GP_REC_NONE && diff->rows[1].peak_bytes[1] == 5);
+    cr_assert(diff->rows[2].site[1] == GP_REC_NONE && diff->rows[2].peak_bytes[0] == 100);
+    free(diff);
+    gp_recording_free(before);
+    gp_recording_free(after);
+}
+
+/* Lines of sites with one stack in two versions of a program; 0 ends.  expected: for each line of
+ * the second version the index of the line in the first that it is, or -1. */
+static void expect_match(const uint32_t *first, const uint32_t *second, const int *expected)
+{
+    struct gp_diff_site sites[2][16];
+    uint32_t lines[2][16][2], rows[2][16], counts[2] = {0, 0}, row_count;
+    for (int side = 0; side < 2; side++) {
+        for (const uint32_t *line = side ? second : first; *line; line++) {
+            uint32_t i = counts[side]++;
+            lines[side][i][0] = *line;
+            lines[side][i][1] = side ? 70 : 50; /* of main, which has moved too */
+            sites[side][i] = (struct gp_diff_site){"f\tmain", lines[side][i], 2};
+        }
+    }
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){sites[0], sites[1]}, counts,
+                            (uint32_t *[2]){rows[0], rows[1]}, &row_count));
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        int found = -1;
+        cr_assert_lt(rows[1][i], row_count);
+        for (uint32_t k = 0; k < counts[0]; k++)
+            found = rows[0][k] == rows[1][i] ? (int)k : found;
+        cr_assert_eq(found, expected[i], "line %u: %d, not %d", second[i], found, expected[i]);
+    }
+}
+
+#define LINES(...) ((const uint32_t[]){__VA_ARGS__, 0})
+#define AS(...)    ((const int[]){__VA_ARGS__})
+
+Test(diff, matches_lines_that_moved_and_keeps_them_apart)
+{
+    expect_match(LINES(10, 20, 30), LINES(10, 20, 30), AS(0, 1, 2));
+    expect_match(LINES(10, 11), LINES(11, 12), AS(0, 1)); /* a line was inserted above */
+    expect_match(LINES(10, 20, 30), LINES(13, 23, 28, 33), AS(0, 1, -1, 2));
+    expect_match(LINES(10, 20, 30), LINES(10, 30), AS(0, 2));
+    expect_match(LINES(10), LINES(5, 10), AS(-1, 0));
+    expect_match(LINES(10, 10, 20), LINES(20, 10, 10), AS(2, 1, 1)); /* two addresses of one line */
+    expect_match(LINES(40), LINES(47), AS(0));
+    expect_match(LINES(10, 20, 30, 40, 50), LINES(12, 22, 42, 52), AS(0, 1, 3, 4));
+}
+
+Test(diff, does_not_match_other_stacks)
+{
+    uint32_t line[] = {7, 8}, first[2], second[1], row_count;
+    struct gp_diff_site before[] = {{"f\tmain", line, 2}, {"g\tmain", line, 2}}, after[] = {{"f\tmain\tmain", line, 1}};
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){before, after}, (const uint32_t[2]){2, 1},
+                            (uint32_t *[2]){first, second}, &row_count));
+    cr_assert(row_count == 3 && first[0] != first[1] && second[0] != first[0] && second[0] != first[1]);
+    cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){NULL, NULL}, (const uint32_t[2]){0, 0},
+                            (uint32_t *[2]){NULL, NULL}, &row_count));
+    cr_assert_eq(row_count, 0);
+}
