@@ -39,7 +39,7 @@ lacks() { # FILE PATTERN OPTIONS...
 record python python3 examples/leak.py 60
 pprof python.gz '<module>' -traces
 lacks python.gz '<unknown>' -traces
-pprof python.gz '^ *[1-9][^ ]*B .* Tensor.__init__$|^ *[1-9][^ ]*B .*__init__$' -top
+pprof python.gz '^ *[1-9][^ ]*B .* forward$' -top
 record c "$build/tests/programs/linear_rt"
 lacks c.gz '^ *[1-9][0-9.]*[kMG]?B .* (cudaMalloc|cuMemAlloc)' -top
 focus=$(sed -n 's/^go tool pprof .*\(-tagfocus=[^ ]*\).*/\1/p' docs/export.md | tr -d "'")

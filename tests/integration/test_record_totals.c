@@ -31,7 +31,7 @@ static char folder[64], file[96];
 
 static void work_begin(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/gpuprof-totals-XXXXXX");
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-totals-XXXXXX");
     cr_assert_not_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "%s/r.gpuprof", folder);
 }

@@ -107,12 +107,12 @@ Test(who, a_leak_without_steps)
     json_t *top = analyse("leaks", file);
     const json_t *first = json_array_get(json_object_get(top, "suspects"), 0);
     cr_assert_str_eq(text(top, "step_source"), "time");
-    cr_expect_str_eq(text(first, "missing"), "steps");
+    cr_expect(strstr(text(first, "missing"), "steps") == text(first, "missing"), "%s", text(first, "missing"));
     cr_expect_geq(json_integer_value(json_object_get(first, "grew")) * 10,
                   json_integer_value(json_object_get(first, "chances")) * 6);
     json_decref(top);
     spawn_command(&result, "leaks", file, NULL);
-    cr_expect(strstr(result.out, "stretches of time; steps are missing"), "%s", result.out);
+    cr_expect(strstr(result.out, "Missing: steps"), "%s", result.out);
     cr_expect(!strstr(result.out, "confidence"), "%s", result.out);
     spawn_result_free(&result);
     unlink(file);

@@ -34,9 +34,11 @@ static uint64_t place_line(const struct gp_frame_text *frame)
     return frame->line || frame->python ? frame->line : frame->pc;
 }
 
+/* One source in two libraries has two owners. */
 static bool place_same_frame(const struct gp_frame_text *a, const struct gp_frame_text *b)
 {
-    return a->plain == b->plain && a->file == b->file && place_line(a) == place_line(b) && a->python == b->python;
+    return a->plain == b->plain && a->file == b->file && place_line(a) == place_line(b) && a->python == b->python &&
+           a->module_index == b->module_index;
 }
 
 static uint64_t place_hash(const struct gp_symbols *symbols, uint32_t index)
