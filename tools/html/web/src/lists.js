@@ -65,10 +65,13 @@ const LOST = {
 
 export const lostOf = (model) => Object.entries(model.recording.lost || {}).filter((entry) => entry[1] > 0);
 
+// "rank 3 of 8 (local rank 1)", or null.
+export const rankOf = (r) => (known(r.rank) ? `rank ${r.rank}${known(r.world_size) ? ` of ${r.world_size}` : ""}${known(r.local_rank) ? ` (local rank ${r.local_rank})` : ""}` : null);
+
 export function about(model) {
     const r = model.recording;
     const facts = [
-        ["File", r.file], ["Command", r.command_line || NONE], ["Process", `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
+        ["File", r.file], ["Command", r.command_line || NONE], ["Process", `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ...(rankOf(r) ? [["Rank", rankOf(r)]] : []), ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
         ["Source", SOURCES[r.source] || r.source], ["Allocator", r.allocator === "off" ? "the program's own" : r.allocator], ["Driver", r.driver || "unknown"], ["Call stacks", r.stacks ? "yes" : "no"], ["Steps", stepWords(model)],
         ["Start", r.from_start ? "at the process's first event" : "while the process was running: memory that was live then is included, with its call sites if stacks were recorded"],
         ["End", r.complete ? "complete: closed by its writer" : "incomplete: the end is missing"],

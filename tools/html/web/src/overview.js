@@ -3,7 +3,7 @@
 import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
-import { lostOf } from "./lists.js";
+import { lostOf, rankOf } from "./lists.js";
 import { deviceWord, isHost, shorter } from "./model.js";
 
 // The failures of the recording; a click goes to the moment of one in the timeline.
@@ -26,6 +26,8 @@ export function banners(model, jump) {
     if (r.dropped > 0) say("bad", `${plural(r.dropped, "event")} dropped${r.tried ? ` of ${count(r.tried)}` : ""}.`, "They came faster than they could be written. Peaks may be too low, and blocks that were freed may look live.");
     const lost = lostOf(model).filter(([name]) => name !== "ring_full" || r.dropped === 0);
     if (lost.length) say("warn", "Some calls could not be tracked.", `${lost.map(([name, n]) => `${name}: ${count(n)}`).join(", ")} (see “About this recording”).`);
+    const failed = r.write_error;
+    if (failed) say("bad", `The file could not be written: ${failed.reason}.`, `${plural(failed.events, "event")} could not be stored ${failed.ends_recording ? `after ${after(failed.time_ns)}. This page ends there.` : `from ${after(failed.time_ns)} on.`}`);
     if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong, so their events are missing.");
     if (!r.from_start && r.complete) say("info", "Started late.", "Recording started while the program was running. Memory that was live at that time is included.");
     return list;
@@ -93,7 +95,7 @@ function deviceTable(model, chosen, choose) {
 
 export function overview(model, device, choose, jump) {
     const r = model.recording;
-    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
+    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, rankOf(r), r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
     const head = el("div", { class: "title" }, el("h1", { title: r.command_line || r.comm }, r.command_line || r.comm || "gpuprof report"), el("p", { class: "facts-line" }, facts.filter(Boolean).map((f) => el("span", {}, f))));
     if (!device) return el("div", { id: "overview" }, banners(model, jump), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
     const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device));
