@@ -244,7 +244,7 @@ static void reader_rounds(uint64_t end, unsigned least, bool until_wrong, unsign
         pthread_create(&threads[i], NULL, reader_write, (void *)(uintptr_t)i);
     for (*rounds = 0; *rounds < least || (gp_clock_ns() < end && !(until_wrong && reader_wrong)); ++*rounds)
         reader_round();
-    x_stop = true;
+    __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < WRITERS; i++)
         pthread_join(threads[i], NULL);
 }
