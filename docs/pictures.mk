@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The pictures of README.md, made from real runs on the simulated GPU (docs/pictures/make.py).
+# The pictures of README.md and docs/report.md, made from real runs on the simulated GPU (docs/pictures/make.py).
 .PHONY: pictures
 pictures: needs-check
 	$(again) all

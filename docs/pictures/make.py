@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes the pictures of README.md from real runs on the simulated GPU: `make pictures`, or make.py [BUILD] [top] [report].
+"""Makes the pictures of README.md and docs/report.md from real runs on the simulated GPU: `make pictures`, or
+make.py [BUILD] [top] [report] [screens].
 
 top.png     `gpuprof top` in a tmux of its own, over four example programs; the screen is captured with its colours.
 report.png  the page of `gpuprof report -o`, from a recording of examples/leak.py.
+screens.png the first screens of such pages, of seven programs.
 
 Headless Chromium draws both.  Needs tmux and chromium (deploy/needs.sh check).  Ends only the programs that it started.
 """
+import base64
 import html
 import os
 import re
@@ -30,6 +33,16 @@ PROGRAMS = (
     ("0,1", (), ("leak_rt", "--pace", "1")),
     ("0,1", ("--allocator=pytorch",), ("train_rt", "--pace", "1")),
     ("1,0", (), ("train_rt", "--pace", "1")),
+)
+# Title, options of `gpuprof run`, command below BUILD.
+SCREENS = (
+    ("A Python program that leaks", (), ("python3", "leak.py")),
+    ("Training, with an allocator as PyTorch's", ("--allocator=pytorch",), ("examples/train_rt", "--seconds", "2")),
+    ("Serving", (), ("examples/serve", "--seconds", "2")),
+    ("A leak in C", (), ("examples/leak_rt", "--steps", "60")),
+    ("All memory through one wrapper", (), ("tests/programs/who", "wrapper")),
+    ("Four threads", (), ("tests/programs/who", "threads")),
+    ("Out of memory", (), ("tests/programs/who", "oom")),
 )
 COLOURS = ("#1e2127", "#e06c75", "#98c379", "#d19a66", "#61afef", "#c678dd", "#56b6c2", "#d7dae0")
 # The report down to the end of its flame graph.
@@ -152,21 +165,42 @@ def capture_top(build, work):
 # ---- gpuprof report --------------------------------------------------------------------------------------------------
 
 
-def make_report(build, work):
-    """The report page of a leaking program, with this machine's paths cut short."""
+def make_report(build, work, options=(), program=("python3", "leak.py")):
+    """The report page of a program, with this machine's paths cut short.  The program may fail."""
     gpuprof, page = os.path.join(build, "bin", "gpuprof"), os.path.join(work, "report.html")
-    recording = os.path.join(work, "leak.gpuprof")
-    program = [os.path.realpath(sys.executable), "leak.py"]
+    recording = os.path.join(work, "program.gpuprof")
+    python = os.path.realpath(sys.executable)
     examples = os.path.join(TREE, "examples")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
-    subprocess.run([gpuprof, "run", "--sim", f"--record={recording}", "--", *program], cwd=examples, **quiet)
-    subprocess.run([gpuprof, "report", recording, "-o", page], cwd=examples, **quiet)
+    first = python if program[0] == "python3" else os.path.join(build, program[0])
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": examples}
+    run = [gpuprof, "run", "--sim=memory=4GiB", f"--record={recording}", *options, "--", first, *program[1:]]
+    subprocess.run(run, check=False, **quiet)
+    subprocess.run([gpuprof, "report", recording, "-o", page], check=True, **quiet)
     with open(page, encoding="utf-8") as file:
         text = file.read()
-    for long, short in ((examples + "/", ""), (program[0], "python3")):
+    for long, short in ((examples + "/", ""), (python, "python3"), (build + "/", "")):
         text = text.replace(long, short)
     with open(page, "w", encoding="utf-8") as file:
         file.write(text)
+    return page
+
+
+def make_screens(browser, build, work):
+    """A page of the first screens of all SCREENS."""
+    parts = []
+    for title, options, program in SCREENS:
+        page, picture = make_report(build, work, options, program), os.path.join(work, "screen.png")
+        shoot(browser, page, picture, 1200, "760", 0.45)
+        with open(picture, "rb") as file:
+            data = base64.b64encode(file.read()).decode()
+        parts.append(f"<figure><figcaption>{html.escape(title)}</figcaption><img src='data:image/png;base64,{data}'></figure>")
+        os.remove(page)
+        os.remove(os.path.join(work, "program.gpuprof"))
+    page = os.path.join(work, "screens.html")
+    with open(page, "w", encoding="utf-8") as file:
+        file.write("<!doctype html><meta charset=utf-8><body style='margin:0'><div id=screen style='display:grid;width:1120px;"
+                   "grid-template-columns:1fr 1fr;gap:12px'><style>figure{margin:6px}img{border:1px solid #aaa}"
+                   f"figcaption{{font:bold 14px system-ui,sans-serif}}</style>{''.join(parts)}</div>")
     return page
 
 
@@ -176,7 +210,7 @@ def make_report(build, work):
 def shoot(browser, page, target, width, end, scale=1):
     """Draws the page down to `end`, a JavaScript expression for pixels from its top."""
     tab = cdp.Page(browser, width, 800)
-    tab.open(page, ready="document.documentElement.dataset.ready || !!document.querySelector('#screen')")
+    tab.open(page, ready="document.documentElement?.dataset.ready || !!document.querySelector('#screen')")
     width = tab.eval("document.querySelector('#screen')?.offsetWidth") or width
     height = tab.eval(f"Math.ceil({end})")
     tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
@@ -188,7 +222,7 @@ def shoot(browser, page, target, width, end, scale=1):
 def main():
     arguments = sys.argv[1:]
     build = os.path.abspath(arguments.pop(0) if arguments and os.path.isdir(arguments[0]) else os.path.join(TREE, "build"))
-    wanted = arguments or ["top", "report"]
+    wanted = arguments or ["top", "report", "screens"]
     chromium = cdp.find()
     if not chromium:
         sys.exit("make.py: chromium is missing: deploy/needs.sh check installs it")
@@ -203,6 +237,9 @@ def main():
             if "report" in wanted:
                 page = make_report(build, work)
                 shoot(browser, page, os.path.join(HERE, "report.png"), 1200, REPORT_END, 0.75)
+            if "screens" in wanted:
+                page = make_screens(browser, build, work)
+                shoot(browser, page, os.path.join(HERE, "screens.png"), 1120, "document.querySelector('#screen').offsetHeight")
         finally:
             browser.close()
     for name in sorted(wanted):
