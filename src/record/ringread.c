@@ -64,6 +64,7 @@ struct gp_ringread {
     struct gp_order_key *keys;    /* two per event of `room`, behind the events */
     size_t given, held, room;
     uint64_t newest; /* highest turn seen */
+    uint64_t now;    /* GP_RINGREAD_NOW: the highest turn when the reader was created */
     bool (*late)(void *arg);
     void *late_arg;
     bool is_late;
@@ -174,6 +175,14 @@ static void ringread_damage(struct gp_ringread *reader, struct gp_ringread_chunk
     reader->stats.damaged_chunks++;
 }
 
+/* Whether the chunk's events so far are skipped, because the reader starts now. Chunks of later turns
+ * are read as a whole, so that what is read of each thread has no gap: while the chunks are visited,
+ * a thread goes from one to the next. */
+static bool ringread_skips(const struct gp_ringread *reader, const struct gp_ringread_chunk *known, uint64_t turn)
+{
+    return !known->known && reader->start == GP_RINGREAD_NOW && !reader->is_begun && turn <= reader->now;
+}
+
 /* Takes a consistent copy of the events [from, look->count) of one turn, or with count_only just
  * counts them. written_before counts if the turn is new to this reader. */
 static void ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk *known,
@@ -191,7 +200,7 @@ static void ringread_accept(struct gp_ringread *reader, struct gp_ringread_chunk
             reader->stats.before += before;
         known->total = before;
     }
-    bool skip = !known->known && reader->start == GP_RINGREAD_NOW && !reader->is_begun;
+    bool skip = ringread_skips(reader, known, look->turn);
     for (uint32_t i = from; i < look->count; i++) {
         struct gp_wire_event *event = &reader->copied.events[i];
         if (skip)
@@ -227,11 +236,12 @@ static int ringread_try(struct gp_ringread *reader, uint32_t index, bool count_o
         return 0;
     /* A new turn needs written_before too; it lies in front of the events, and one copy is cheaper
      * than two. */
+    bool header = count_only || ringread_skips(reader, known, first.turn);
     size_t start = same ? offsetof(struct gp_wire_chunk, events[from]) : offsetof(struct gp_wire_chunk, written_before);
     size_t end = offsetof(struct gp_wire_chunk, events[first.count]);
-    if (count_only)
+    if (header)
         end = same ? start : offsetof(struct gp_wire_chunk, tid);
-    rc = ringread_reserve(reader, count_only ? 0 : first.count);
+    rc = ringread_reserve(reader, header ? 0 : first.count);
     if (rc == 0 && end > start)
         rc = reader->copy(reader->arg, (char *)&reader->copied + start, end - start,
                           (uint64_t)index * sizeof(struct gp_wire_chunk) + start);
@@ -320,10 +330,22 @@ static int ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t
     return 0;
 }
 
+static int ringread_now(struct gp_ringread *reader)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc >= 0 && i < reader->chunk_count; i++) {
+        struct gp_ringread_look look;
+        rc = ringread_look(reader, i, &look);
+        if (rc == 0 && look.turn > reader->now)
+            reader->now = look.turn;
+    }
+    return rc < 0 ? rc : ringread_scan(reader, false);
+}
+
 /* "Now" is the time when the reader is created, not the time of its first poll. */
 static int ringread_begin(struct gp_ringread **out)
 {
-    int rc = (*out)->start == GP_RINGREAD_NOW ? ringread_scan(*out, false) : 0;
+    int rc = (*out)->start == GP_RINGREAD_NOW ? ringread_now(*out) : 0;
     if (rc < 0) {
         gp_ringread_free(*out);
         *out = NULL;

@@ -91,6 +91,33 @@ Test(ringread, a_wide_ring_from_now_on)
     gp_test_close(t);
 }
 
+/* The thread fills its chunk and goes to the next one after the reader has visited the first. */
+static int fills_meanwhile(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    struct test_session *t = arg;
+    static unsigned looks;
+    if (offset == sizeof(struct gp_wire_chunk) && ++looks == 2) /* not when the newest chunk is searched */
+        gp_test_write(t, GP_RING_EVENTS + 5);
+    memcpy(into, (const char *)t->chunks + offset, bytes);
+    return 0;
+}
+
+Test(ringread, from_now_on_has_no_gap_while_a_thread_changes_its_chunk)
+{
+    struct test_session *t = gp_test_session(8);
+    const struct gp_wire_event *events;
+    struct gp_ringread *reader;
+    gp_test_write(t, 3);
+    cr_assert_eq(gp_ringread_new(&reader, fills_meanwhile, t, 8, GP_RINGREAD_NOW), 0);
+    gp_test_write(t, 7);
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), GP_RING_EVENTS + 12);
+    for (unsigned i = 0; i < GP_RING_EVENTS + 12; i++)
+        cr_expect_eq(events[i].time_ns, 1003 + i);
+    gp_test_balance(t, reader);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
 Test(ringread, arguments)
 {
     struct test_session *t = gp_test_session(4);
