@@ -12,8 +12,8 @@ static bool mutant_look(void)
 {
     static __thread unsigned looks;
     bool heard = gp_event_heard();
-    if (looks++ % 8 == 0)
-        usleep(100); /* about as long as the reader's start takes, so that one falls into it */
+    if (looks++ % 64 == 0)
+        usleep(20000); /* longer than the reader's start takes, also under a sanitizer: it falls into it */
     return heard;
 }
 
