@@ -307,6 +307,7 @@ def test_keys_move_zoom_and_describe(case):
     page.key("0")
     page.eval(SETTLE)
     assert page.eval("[...document.querySelectorAll('#timeline .tools button')].find(b => b.textContent === 'Show all').disabled"), "zero did not reset"
+    page.eval(FOLLOWED)  # the flame graph is made again after a zoom
     page.eval("document.querySelector('#peak .flame').focus()")
     page.key("ArrowDown")
     page.key("ArrowDown")
