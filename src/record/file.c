@@ -314,6 +314,19 @@ static struct gp_file *file_arena(void)
     return file;
 }
 
+/* Ends gp_file_new and gp_file_resume: gives the file, or undoes what was begun. */
+static int file_begun(struct gp_file **out, struct gp_file *file, int fd, int error)
+{
+    if (!error) {
+        *out = file;
+        return 0;
+    }
+    close(fd);
+    if (file)
+        munmap(file, file->arena_bytes);
+    return error;
+}
+
 int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
 {
     struct stat status;
@@ -335,14 +348,7 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
         if (!error)
             error = file_write(file, &head, sizeof(head));
     }
-    if (error) {
-        close(fd);
-        if (file)
-            munmap(file, file->arena_bytes);
-        return error;
-    }
-    *out = file;
-    return 0;
+    return file_begun(out, file, fd, error);
 }
 
 /* The bytes of the block at `at`; 0: there is no sound one. */
@@ -384,14 +390,7 @@ int gp_file_resume(struct gp_file **out, int fd)
     }
     if (!error)
         error = file_find_end(file);
-    if (error) {
-        close(fd);
-        if (file)
-            munmap(file, file->arena_bytes);
-        return error;
-    }
-    *out = file;
-    return 0;
+    return file_begun(out, file, fd, error);
 }
 
 void gp_file_stats(const struct gp_file *file, struct gp_file_stats *out)
