@@ -117,20 +117,26 @@ static void parse(const char *out, int64_t live[PHASES][PHASES + 1])
     }
 }
 
+/* Starts the program and waits until it holds. */
+static void held(struct spawn *spawn, const struct spawn_options *how, const char *const *argv)
+{
+    struct spawn_options options = *how;
+    options.argv = argv;
+    options.want_library = options.want_hold = true;
+    cr_assert_eq(spawn_start(spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(spawn, 1), 0);
+}
+
 /* modes[p]: in phase p. */
 static void in_phases(const struct spawn_options *how, const uint32_t modes[PHASES])
 {
     const char *argv[] = {path_program("stack_switch"), NULL};
-    struct spawn_options options = *how;
     struct sums sums[PHASES];
     int64_t live[PHASES][PHASES + 1];
     struct spawn spawn;
     struct spawn_result r;
     uint32_t before;
-    options.argv = argv;
-    options.want_library = options.want_hold = true;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    held(&spawn, how, argv);
     for (unsigned phase = 0; phase < PHASES; phase++) {
         sums[phase] = sums_of(spawn.held[0]);
         if (phase + 1 < PHASES) {
@@ -212,16 +218,12 @@ static void under_load(const struct spawn_options *how)
 {
     static const uint32_t modes[] = {GP_SITES_NATIVE, 0, GP_SITES_PYTHON, GP_SITES_NATIVE, 0};
     const char *argv[] = {path_program("stack_switch"), "load", NULL};
-    struct spawn_options options = *how;
     char problem[GP_PROBLEM_BYTES] = "";
     struct gp_sites *sites = NULL;
     struct spawn spawn;
     struct spawn_result r;
     uint32_t before;
-    options.argv = argv;
-    options.want_library = options.want_hold = true;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    held(&spawn, how, argv);
     pid_t pid = spawn.held[0];
     spawn.held_count = 0;
     cr_assert_eq(write(spawn.go_fd, "g", 1), 1);
