@@ -345,6 +345,9 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 
 /* ---- call sites ------------------------------------------------------------------------------------------------ */
 
+/* The name of memory that was allocated while no stacks were taken. */
+#define GP_SITE_BEFORE "before stacks"
+
 /* A site is one stack on one device with one kind of memory.  Its id is the index of its row; row 0
  * is "unknown".  Memory that is not part of the device's allocated bytes (managed, graph, imported,
  * virtual) has separate rows, which are not `summed`.

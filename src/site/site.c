@@ -137,7 +137,7 @@ int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
  * address. The frame precedes the row's count of frames, which a reader may see at any time. */
 static void before_name(struct gp_wire_frame *frame)
 {
-    static const char name[] = "before stacks";
+    static const char name[] = GP_SITE_BEFORE;
     const struct gp_python_frame named = {
         .code = (uint64_t)(uintptr_t)name, .function = {name, sizeof name - 1}, .file = {name, 0}};
     bool full = false;

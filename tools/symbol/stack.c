@@ -142,7 +142,7 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
         const char *function = gp_intern(&symbols->intern, symbols->source.strings + frame->function);
         const char *file = gp_intern(&symbols->intern, symbols->source.strings + frame->file);
         /* This name of a site without a stack (wire.h) has the form of a Python frame. */
-        bool named = !file[0] && !frame->line && strcmp(function, "before stacks") == 0;
+        bool named = !file[0] && !frame->line && strcmp(function, GP_SITE_BEFORE) == 0;
         out[count++] = (struct gp_frame_text){.function = function[0] ? function : "[unknown]",
                                               .file = file,
                                               .module = "",
