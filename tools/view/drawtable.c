@@ -139,7 +139,7 @@ static const char *draw_mark(const struct gp_row *row)
     return row->process->state == GP_PROCESS_DAMAGED ? "!" : row->process->state == GP_PROCESS_STALE ? "?" : " ";
 }
 
-/* Shortens a command that does not fit: "python3 /home/ada/work/train.py" differs from others in
+/* Shortens a command that does not fit: "python3 /home/ada/train.py" differs from others in
  * its last part, so the folders of the first path are left out. */
 static void draw_shorten(char *text, bool ascii)
 {
