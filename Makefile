@@ -227,8 +227,9 @@ include bpf/bpf.mk
 include tools/html/html.mk
 include tests/tests.mk
 include docs/pictures.mk
+include deploy/package.mk
 
--include $(shell find $(B) -type f -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -path $(B)/real -prune -o -type f -name '*.d' -print 2>/dev/null)
 
 .PHONY: clean
 clean: ## remove every build tree

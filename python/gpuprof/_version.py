@@ -28,6 +28,6 @@ def version():
     from importlib import metadata
 
     try:
-        return metadata.version("gpuprof")
+        return metadata.version("gpuprof-cuda")
     except metadata.PackageNotFoundError:
         return "unknown"
