@@ -71,25 +71,23 @@ def contents():
     """(path in the wheel, bytes, executable) of every file but RECORD, those of .dist-info last."""
     about = project()
     stem = f"{about['name'][0].replace('-', '_')}-{version}"
-    data, info = f"{stem}.data", f"{stem}.dist-info"
+    # The folder of a prefix, as the command expects it.  It lies in the package, because pip removes the folders of a package
+    # alone: other folders that it made stay behind, empty.
+    native, info = "gpuprof/_native", f"{stem}.dist-info"
     source = os.path.join(tree, "python")
     for folder, folders, names in os.walk(os.path.join(source, "gpuprof")):
         folders.sort()
         for name in sorted(names):
             if name.endswith((".py", "py.typed")):
                 yield os.path.relpath(os.path.join(folder, name), source), read(folder, name), False
-    yield f"{data}/scripts/gpuprof", stripped(os.path.join(build, "wheel", "gpuprof")), True
+    yield f"{native}/bin/gpuprof", stripped(os.path.join(build, "wheel", "gpuprof")), True
     for name in "libgpuprof.so", "libgpuprof-shim.so":
-        yield f"{data}/data/lib/{name}", stripped(os.path.join(build, "lib", name)), True
+        yield f"{native}/lib/{name}", stripped(os.path.join(build, "lib", name)), True
     sim = os.path.join(build, "lib", "gpuprof", "sim")
     for name in sorted(os.listdir(sim)):  # not the archive and the links, with which programs are linked
         if not name.endswith(".a") and not os.path.islink(os.path.join(sim, name)):
-            yield f"{data}/data/lib/gpuprof/sim/{name}", stripped(os.path.join(sim, name)), True
-    yield f"{data}/data/share/man/man1/gpuprof.1", read(build, "man", "gpuprof.1"), False
-    completion = os.path.join(build, "completion")
-    yield f"{data}/data/share/bash-completion/completions/gpuprof", read(completion, "bash"), False
-    yield f"{data}/data/share/zsh/site-functions/_gpuprof", read(completion, "zsh"), False
-    yield f"{data}/data/share/fish/vendor_completions.d/gpuprof.fish", read(completion, "fish"), False
+            yield f"{native}/lib/gpuprof/sim/{name}", stripped(os.path.join(sim, name)), True
+    yield f"{stem}.data/scripts/gpuprof", read(here, "gpuprof.py"), True
     texts = licences()
     for name, text in texts.items():
         yield f"{info}/licenses/{name}", text, False
