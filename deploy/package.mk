@@ -26,3 +26,14 @@ $(WHEEL_BIN): $(TOOL_OBJ) $(WHEEL_OBJ)
 
 wheel: $(WHEEL_BIN) $(LIB) $(SHIM) $(SIM) $(MAN) $(COMPLETIONS) ## the Python wheel, with everything that it needs, in build/wheel
 	$(Q)STRIP=$(CROSS)strip python3 deploy/wheel/build.py $(B) $(WHEEL_CPU) $(VERSION) "$(SYSROOT)" $(sort $(foreach a,$(WHEEL_ARCHIVES),$(lastword $(subst :, ,$(a)))))
+
+# ---- Debian packages -------------------------------------------------------------------------------------------------
+# Their command looks for libraries only where the system has them.
+$(B)/deb/gpuprof: $(TOOL_OBJ)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-z,relro,-z,now -o $@.new $(TOOL_OBJ) $(TOOL_LIBS)
+	$(Q)mv -f $@.new $@
+
+deb: all $(B)/deb/gpuprof ## Debian packages for this release of Debian, in build/deb
+	$(Q)deploy/debian/build.sh $(B) $(VERSION)
