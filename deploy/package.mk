@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Packages: `make wheel` and `make deb`.  Included by the Makefile.
-.PHONY: wheel deb
+.PHONY: needs-package wheel wheel-file deb deb-files
+needs-package:
+	$(Q)deploy/needs.sh package
 
 # ---- wheel -----------------------------------------------------------------------------------------------------------
 # Its command has every library but the C library inside, from the static archives of Debian, and needs glibc 2.28
@@ -24,8 +26,10 @@ $(WHEEL_BIN): $(TOOL_OBJ) $(WHEEL_OBJ)
 	  $$(nm -u "$$archive" 2>/dev/null | sed -n 's/.* \(gnutls_[a-z0-9_]*\)$$/-Wl,--defsym=\1=gp_wheel_no_tls/p' | sort -u) $(WHEEL_LIBS) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
 
-wheel: $(WHEEL_BIN) $(LIB) $(SHIM) $(SIM) $(MAN) $(COMPLETIONS) ## the Python wheel, with everything that it needs, in build/wheel
-	$(Q)STRIP=$(CROSS)strip python3 deploy/wheel/build.py $(B) $(WHEEL_CPU) $(VERSION) "$(SYSROOT)" $(sort $(foreach a,$(WHEEL_ARCHIVES),$(lastword $(subst :, ,$(a)))))
+wheel: needs-package ## the Python wheel, with everything that it needs, in build/wheel
+	$(again) wheel-file
+wheel-file: $(WHEEL_BIN) $(LIB) $(SHIM) $(SIM)
+	$(Q)STRIP=$(CROSS)strip python3 deploy/wheel/build.py $(B) $(WHEEL_CPU) "$(SYSROOT)" $(sort $(foreach a,$(WHEEL_ARCHIVES),$(lastword $(subst :, ,$(a)))))
 
 # ---- Debian packages -------------------------------------------------------------------------------------------------
 # Their command looks for libraries only where the system has them.
@@ -35,5 +39,7 @@ $(B)/deb/gpuprof: $(TOOL_OBJ)
 	$(Q)$(CC) $(ALL_LDFLAGS) -Wl,-z,relro,-z,now -o $@.new $(TOOL_OBJ) $(TOOL_LIBS)
 	$(Q)mv -f $@.new $@
 
-deb: all $(B)/deb/gpuprof ## Debian packages for this release of Debian, in build/deb
+deb: needs-package ## Debian packages for this release of Debian, in build/deb
+	$(again) deb-files
+deb-files: all $(B)/deb/gpuprof
 	$(Q)deploy/debian/build.sh $(B) $(VERSION)
