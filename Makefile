@@ -101,7 +101,7 @@ examples: $(EXAMPLES)
 man: $(MAN) $(COMPLETIONS)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile deploy/package.mk
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 # A probe's instruction may be replaced by a call that uses the program's stack (src/session/batch.c).  Only x86-64 has a red zone.

@@ -93,6 +93,9 @@ if [ -n "${GPUPROF_TEST_FULL:-}" ] && python3 -c "import venv, ensurepip" 2>/dev
     check "its removal leaves nothing either" nothing_left
     check "pip install the wheel" "$pip" install -q --no-index "$wheel"
     check "the command of the environment" [ "$("$work/venv/bin/gpuprof" --version)" = "gpuprof $version" ]
+    check "beside a source tree" [ "$(PYTHONPATH=$PWD/python "$work/venv/bin/gpuprof" --version)" = "gpuprof $version" ]
+    check "pip install --target" "$pip" install -q --no-index --target "$work/target" "$wheel"
+    check "the command of the target" [ "$("$work/target/bin/gpuprof" --version)" = "gpuprof $version" ]
     found() { [ "$("$work/venv/bin/python" -P -c 'import gpuprof._library as l; print(l.find_command())' 2>&1)" = "$(echo "$work"/venv/lib/python*/site-packages/gpuprof/_native/bin/gpuprof)" ]; }
     check "the package finds its own command" found
     check "the wheel's removal leaves nothing" nothing_left
