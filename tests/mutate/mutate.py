@@ -36,6 +36,8 @@ BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch sy
                                                      "agent_discover agent_hostile").split()]
 # What torture compiles itself.
 TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",)}
+# Sweeps over whole programs, which take longer than the budget of a change.
+LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}
 BUILDS = ("all", "unit", "integration", "programs", "testtools")
 
 
@@ -95,6 +97,7 @@ class Mutation:
             sys.exit(f"the tree does not build: {self.tree.log}")
         names = [f"{group}/{os.path.basename(path)[:-2]}" for group in ("unit", "integration")
                  for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/test_*.c"))]
+        names = [name for name in names if name not in LONG]
         missing = self.cover.missing(names)
         if missing:
             print(f"measuring what {len(missing)} tests reach", flush=True)

@@ -8,6 +8,7 @@
 #include "account/tap.h"
 #include "base/thread.h"
 #include "record/ringread.h"
+#include "site/site.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
+static struct gp_wire_sites *sites; /* NULL: no stacks are taken */
 
 static void poller_woken(void)
 {
@@ -215,12 +217,38 @@ static void no_rest(void *arg)
     (void)arg;
 }
 
+/* The summed rows of a device add up to what the statistics say. */
+static void sites_check(unsigned index, const char *what)
+{
+    const struct gp_wire_site *rows = (const struct gp_wire_site *)((char *)sites + sites->rows_offset);
+    struct gp_wire_device device;
+    int64_t sum = 0, at_peak = 0, live = 0;
+    if (!gp_tap_device(index, &device))
+        return;
+    int64_t want = gp_tap_site_bytes(index, &device);
+    for (uint32_t i = 0; i < sites->rows; i++)
+        if (rows[i].device == index && rows[i].summed) {
+            bool kept = rows[i].peak_seq == sites->devices[index].peak_seq;
+            sum += rows[i].live_bytes;
+            live += rows[i].live_count;
+            at_peak += kept ? rows[i].at_peak_bytes : rows[i].live_bytes;
+        }
+    cr_assert_eq(sum, want, "%s: the sites of device %u hold %lld instead of %lld", what, index, (long long)sum,
+                 (long long)want);
+    cr_assert_eq(sites->devices[index].live_bytes, want, "%s: device %u", what, index);
+    cr_assert_eq(at_peak, sites->devices[index].peak_bytes, "%s: device %u held %lld at the peak of %lld", what, index,
+                 (long long)at_peak, (long long)sites->devices[index].peak_bytes);
+    cr_assert_geq(live, 0);
+}
+
 static void model_check(const struct model *model, const char *what)
 {
     int64_t sums[256] = {0};
     gp_tap_blocks(GP_TAP_EVERY, sums, visit, no_rest);
     for (unsigned index = 0; index < GP_WIRE_DEVICES; index++) {
         device_check(model, index, what);
+        if (sites)
+            sites_check(index, what);
         cr_assert_eq(sums[index], model->device[index].stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
                      "%s: the walk over the blocks of device %u", what, index);
     }
@@ -539,7 +567,7 @@ static void do_scope(struct model *model)
     }
 }
 
-Test(feed, every_operation_moves_what_the_model_moves)
+static void walk(unsigned steps)
 {
     static const struct {
         void (*run)(struct model *model);
@@ -554,7 +582,7 @@ Test(feed, every_operation_moves_what_the_model_moves)
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         for (int kind = 1; kind < GP_KINDS; kind++)
             model.device[i].kinds[kind].reserved_bytes = -1;
-    for (unsigned step = 0; step < STEPS; step++) {
+    for (unsigned step = 0; step < steps; step++) {
         unsigned at = draw(93), i = 0;
         for (; at >= operations[i].weight; i++)
             at -= operations[i].weight;
@@ -563,6 +591,43 @@ Test(feed, every_operation_moves_what_the_model_moves)
     }
     for (int cause = 0; cause < GP_LOSTS; cause++)
         cr_expect(cause == GP_LOST_MISSED_FREE || lost[cause] == 0, "lost %d", cause);
+}
+
+Test(feed, every_operation_moves_what_the_model_moves)
+{
+    walk(STEPS);
+}
+
+static void sites_on(bool late)
+{
+    uint64_t bytes = gp_site_bytes();
+    sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(sites != MAP_FAILED);
+    int error = (late ? gp_site_switch : gp_site_start)(sites, bytes, GP_SITES_NATIVE);
+    cr_assert_eq(error, 0);
+}
+
+Test(feed, call_sites_hold_what_the_statistics_say)
+{
+    sites_on(false);
+    walk(STEPS);
+}
+
+/* What was allocated without stacks is in the row "before stacks", and leaves it. */
+Test(feed, call_sites_that_come_late_and_go_hold_it_too)
+{
+    walk(300);
+    sites_on(true);
+    for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
+        struct gp_wire_device device;
+        if (gp_tap_device(i, &device))
+            gp_site_settle(i, gp_tap_site_bytes(i, &device), device.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current);
+    }
+    walk(STEPS);
+    cr_assert_eq(gp_site_switch(NULL, 0, 0), 0);
+    walk(300);
+    cr_assert_eq(gp_site_switch(NULL, 0, GP_SITES_NATIVE), 0);
+    walk(300);
 }
 
 /* ---- contexts and pools ------------------------------------------------------------------------------------------ */
