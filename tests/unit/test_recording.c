@@ -474,3 +474,47 @@ Test(recording, an_index_that_lacks_blocks_is_not_written, .timeout = 60)
     free(bytes.at);
     unlink(path);
 }
+
+static int threads_block(struct gp_file *file, uint32_t rows)
+{
+    struct gp_pack *pack = gp_file_pack(file);
+    for (uint32_t i = 0; i < rows; i++)
+        gp_block_thread(pack, i, "t");
+    return gp_file_block(file, GP_BLOCK_THREADS, rows, false);
+}
+
+/* The places in the index are those of the file's blocks, without one that found no room. */
+Test(recording, an_index_after_a_full_disk_has_the_blocks_of_the_file)
+{
+    struct gp_file *file;
+    struct rlimit limit = {0, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    struct gp_format_tail tail;
+    char path[64];
+    test_name(path);
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(gp_file_new(&file, gp_file_open(path, true), &(struct gp_file_who){.pid = 7}), 0);
+    cr_assert_eq(threads_block(file, 1), 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    while (threads_block(file, 2) == 0) /* into the space that is kept */
+        ;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_assert_eq(threads_block(file, 3), 0);
+    cr_assert_eq(gp_file_end(file), 0);
+    struct test_bytes bytes = test_load(path);
+    memcpy(&tail, bytes.at + bytes.size - sizeof(tail), sizeof(tail));
+    size_t at = sizeof(struct gp_format_head), row = tail.index_offset + sizeof(struct gp_format_block);
+    for (;; row += sizeof(struct gp_format_place)) {
+        struct gp_format_block block;
+        struct gp_format_place place;
+        memcpy(&block, bytes.at + at, sizeof(block));
+        memcpy(&place, bytes.at + row, sizeof(place));
+        if (block.type == GP_BLOCK_INDEX)
+            break;
+        cr_assert(place.offset == at && place.count == block.count && place.type == block.type, "at %zu", at);
+        at += sizeof(block) + block.stored_bytes;
+    }
+    cr_assert_eq(at, tail.index_offset);
+    cr_assert_eq(row, bytes.size - sizeof(tail), "a place too many");
+    free(bytes.at);
+    unlink(path);
+}
