@@ -93,7 +93,7 @@ class Mutation:
     def prepare(self):
         self.tree.sync()
         print("building the tree", flush=True)
-        if not self.tree.make(*BUILDS):
+        if not self.tree.make(*BUILDS, timeout=3600):
             sys.exit(f"the tree does not build: {self.tree.log}")
         names = [f"{group}/{os.path.basename(path)[:-2]}" for group in ("unit", "integration")
                  for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/test_*.c"))]
@@ -101,7 +101,8 @@ class Mutation:
         missing = self.cover.missing(names)
         if missing:
             print(f"measuring what {len(missing)} tests reach", flush=True)
-            if not self.tree.make("MODE=cov", *BUILDS, timeout=3600):
+            if not self.tree.make("MODE=cov", "all", "programs", "testtools",
+                                  *[f"build-cov/tests/{name}" for name in missing], timeout=3600):
                 sys.exit(f"MODE=cov does not build: {self.tree.log}")
             self.cover.measure(missing, lambda name: self.tree.run("build-cov", name))
         self.cover.time([n for n in names if "seconds" not in self.cover.tests[n]], lambda name: self.tree.run("build", name))
