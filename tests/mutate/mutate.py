@@ -232,6 +232,18 @@ def patched(names):
         yield mutant
 
 
+def report(score, survivors, seconds, seed):
+    everything = sum(score.values(), collections.Counter())
+    print(f"\n{everything.total()} changes in {seconds:.0f} s, seed {seed}")
+    for folder, results in sorted(score.items()) + [("all", everything)]:
+        noticed = results["noticed"] + results["hang"]
+        print(f"{folder:18s} {noticed:4d} of {results.total():4d} noticed, {100 * noticed / max(results.total(), 1):3.0f} %"
+              + (f", {results['hang']} as hangs" if results["hang"] else ""))
+    print("\nsurvivors:" if survivors else "\nno survivors")
+    for mutant in survivors:
+        print(mutant.show(), end="\n\n")
+
+
 def main():
     options = dict(word.split("=", 1) for word in sys.argv[1:])
     options.setdefault("SEED", str(random.randrange(1, 10**6)))
@@ -242,30 +254,23 @@ def main():
     mutants = patched(options["PATCH"].split(",")) if options.get("PATCH") else drawn(options)
     print(f"SEED={options['SEED']} N={count} DIR={options.get('DIR') or 'all'}", flush=True)
     score, survivors, started = collections.defaultdict(collections.Counter), [], time.time()
-    tried = 0
-    for mutant in mutants:
-        if tried == count:
-            break
-        result, note = mutation.try_one(mutant)
-        if result in ("same", "unlinkable"):
-            if options.get("PATCH"):
-                print(f"{mutant.kind}: {result}")
-            continue
-        tried += 1
-        score[os.path.dirname(mutant.path)][result] += 1
-        print(f"{tried:4d} {result:8s} {mutant.show().replace(chr(10), chr(10) + ' ' * 14)}\n{' ' * 14}{note}", flush=True)
-        if result == "survived":
-            survivors.append(mutant)
-        mutation.remember()
-    print(f"\n{tried} changes in {time.time() - started:.0f} s, seed {options['SEED']}")
-    for folder, results in sorted(score.items()) + [("all", sum(score.values(), collections.Counter()))]:
-        total, hangs = sum(results.values()), results["hang"]
-        noticed = results["noticed"] + hangs
-        print(f"{folder:18s} {noticed:4d} of {total:4d} noticed, {100 * noticed / max(total, 1):3.0f} %"
-              + (f", {hangs} as hangs" if hangs else ""))
-    print("\nsurvivors:" if survivors else "\nno survivors")
-    for mutant in survivors:
-        print(mutant.show(), end="\n\n")
+    try:
+        for mutant in mutants:
+            if sum(map(lambda results: results.total(), score.values())) == count:
+                break
+            result, note = mutation.try_one(mutant)
+            if result in ("same", "unlinkable"):
+                if options.get("PATCH"):
+                    print(f"{mutant.kind}: {result}")
+                continue
+            score[os.path.dirname(mutant.path)][result] += 1
+            print(f"{result:8s} {mutant.show().replace(chr(10), chr(10) + ' ' * 9)}\n{' ' * 9}{note}", flush=True)
+            if result == "survived":
+                survivors.append(mutant)
+            mutation.remember()
+    except KeyboardInterrupt:
+        print("\ninterrupted")
+    report(score, survivors, time.time() - started, options["SEED"])
 
 
 if __name__ == "__main__":
