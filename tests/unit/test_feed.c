@@ -704,6 +704,22 @@ Test(feed, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
     }
     gp_tap_batch_end();
 
+    /* Between two polls the pool held more, as its watermark says. */
+    poll_pool(6 * MIB, 50 * MIB);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 9 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 50 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 3 * MIB);
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 50 * MIB);
+    cr_expect_eq(scope.allocated_peak_bytes, 3 * MIB);
+    struct gp_wire_before_after said;
+    cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &said));
+    cr_expect_eq(said.before[GP_STAT_RESERVED_BYTES].peak, 50 * MIB);
+    cr_expect_eq(said.after[GP_STAT_RESERVED_BYTES].peak, 9 * MIB, "the reset's period has no watermark");
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 50 * MIB, "a reset leaves scopes");
+
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100 * MIB, 0);
     cr_expect_eq(oom.reserved_bytes, 9 * MIB);
     cr_expect_eq(oom.allocated_bytes, 3 * MIB);
