@@ -733,3 +733,36 @@ Test(feed, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 3 * MIB);
     cr_expect_eq(is.num_ooms, 1);
 }
+
+static int64_t live_handles(void)
+{
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, is.kinds[GP_KIND_VMM].live * 4 * MIB);
+    return is.kinds[GP_KIND_VMM].live;
+}
+
+/* Bindings to a multicast object keep memory alive whose handles were released. */
+Test(feed, an_unbind_ends_the_bindings_that_it_covers_and_no_other)
+{
+    const uint64_t object = 99, step = 4 * MIB;
+    gp_feed_vmm_object(object, 0);
+    for (uint64_t handle = 1; handle <= 6; handle++) {
+        gp_feed_vmm_create(handle, step, 0);
+        gp_feed_vmm_bind(object, 0, (handle - 1) * step, step, handle);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handle), true);
+    }
+    cr_expect_eq(live_handles(), 6);
+    gp_feed_vmm_unbind(object, 1, 0, step);
+    cr_expect_eq(live_handles(), 6, "another device's");
+    gp_feed_vmm_unbind(object, 0, 0, step);
+    cr_expect_eq(live_handles(), 5);
+    gp_feed_vmm_unbind(object, 0, step, 2 * step);
+    cr_expect_eq(live_handles(), 3);
+    gp_feed_vmm_unbind(object, 0, 0, step);
+    cr_expect_eq(live_handles(), 3, "it has ended");
+    gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), false);
+    cr_expect_eq(live_handles(), 3, "the release failed");
+    gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), true);
+    cr_expect_eq(live_handles(), 0, "all end with the object");
+}
