@@ -50,8 +50,10 @@ class Source:
                 self.at(index, first, last)
 
     def pair(self):
-        self.partner, stack = {}, []
+        self.partner, self.in_round, stack = {}, set(), []
         for index, token in enumerate(self.tokens):
+            if stack and self.word(stack[-1]) == "(":
+                self.in_round.add(index)
             if token.kind != "sign":
                 continue
             if token.text in OPENING:
@@ -121,6 +123,8 @@ class Source:
 
     def starts_statement(self, index):
         before = self.word(index - 1)
+        if index in self.in_round:
+            return False  # a part of for (;;)
         if before in (";", "{", "}", "else", "do"):
             return True
         if before == ")":
