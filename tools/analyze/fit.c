@@ -212,6 +212,7 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
         low = fits ? low : middle;
     }
     fit->smallest_bytes = high;
+    fit->fails_bytes = low;
     return rc;
 }
 

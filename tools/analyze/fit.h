@@ -78,9 +78,10 @@ struct gp_fit {
      * limit, so every size fits.  For an allocator whose reserve depends on the size of the device:
      * a size that fits. */
     uint64_t enough_bytes;
-    /* The smallest size that was found to fit; one that is smaller by `step_bytes` was found not to
-     * fit, or is below what the requests add up to. */
-    uint64_t smallest_bytes, step_bytes;
+    /* The smallest size that was found to fit, and a size below it that does not, at most
+     * `step_bytes` apart.  In between, and below, a cache may be lucky: it can fit a size and not a
+     * larger one. */
+    uint64_t smallest_bytes, fails_bytes, step_bytes;
     uint32_t replays;
 };
 int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit *fit);
@@ -119,7 +120,7 @@ struct gp_fit_result {
     enum gp_fit_context context;
     uint64_t context_bytes; /* of one program */
     /* What the recorded program held beyond a replay with its own allocator: memory that waited for
-     * other streams, and private pools.  Part of every size. */
+     * other streams, and private pools.  Part of the sizes of that allocator. */
     uint64_t unexplained_bytes;
     uint64_t requested_bytes; /* highest sum of the requests of one program */
     size_t failed_requests;   /* in the recording: they are left out */

@@ -45,10 +45,15 @@ static struct gp_fit_choice judge_as_recorded(const struct gp_fit_judge *j)
     }
 }
 
-/* Without an allocator of ours, that of a framework stays as it was recorded. */
+static bool judge_is_foreign(const struct gp_fit_judge *j)
+{
+    return j->trace->requests == GP_FIT_OF_FRAMEWORK || j->trace->requests == GP_FIT_OF_OTHERS;
+}
+
+/* Without an allocator of ours, that of the program stays as it was recorded. */
 static const struct gp_fit_trace *judge_trace(struct gp_fit_judge *j, const struct gp_fit_choice *choice)
 {
-    if (strcmp(choice->allocator, "off") != 0 || j->trace->requests != GP_FIT_OF_FRAMEWORK)
+    if (strcmp(choice->allocator, "off") != 0 || !judge_is_foreign(j))
         return j->trace;
     if (!j->recorded)
         j->recorded = gp_fit_trace_new(j->flow, j->trace->device, true);
@@ -60,7 +65,7 @@ static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struc
                                        struct gp_policy *policy)
 {
     const struct gp_policy *found = gp_policy_find(choice->allocator);
-    struct gp_fit_setup setup = {.yields = j->trace->requests != GP_FIT_OF_FRAMEWORK};
+    struct gp_fit_setup setup = {.yields = !judge_is_foreign(j)};
     char why[512];
     if (!found)
         return setup;
@@ -71,16 +76,22 @@ static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struc
     return setup;
 }
 
-static uint64_t judge_whole(const struct gp_fit_judge *j, uint64_t bytes)
+/* What one program holds besides its requests. */
+static uint64_t judge_other(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
 {
-    return (bytes + j->result->context_bytes + j->result->unexplained_bytes) * j->question->tenants;
+    bool same = strcmp(choice->allocator, judge_as_recorded(j).allocator) == 0;
+    return j->result->context_bytes + (same ? j->result->unexplained_bytes : 0);
 }
 
-/* What one program gets of the device. */
-static uint64_t judge_room(const struct gp_fit_judge *j)
+static uint64_t judge_whole(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
 {
-    uint64_t share = j->question->gpu_bytes / j->question->tenants;
-    uint64_t other = j->result->context_bytes + j->result->unexplained_bytes;
+    return (bytes + judge_other(j, choice)) * j->question->tenants;
+}
+
+/* What one program gets of the device for its requests. */
+static uint64_t judge_room(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
+{
+    uint64_t share = j->question->gpu_bytes / j->question->tenants, other = judge_other(j, choice);
     return share > other ? share - other : 0;
 }
 
@@ -90,7 +101,7 @@ static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice,
     struct gp_policy policy;
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
     struct gp_fit fit;
-    uint64_t room = judge_room(j);
+    uint64_t room = judge_room(j, choice);
     int rc = trace ? gp_fit_find(trace, &setup, &fit) : -ENOMEM;
     if (rc)
         return rc;
@@ -107,8 +118,8 @@ static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice,
         row->fits = !rc && end.failed == trace->count;
         fit.smallest_bytes = row->fits && room < fit.smallest_bytes ? room : fit.smallest_bytes;
     }
-    row->peak_bytes = judge_whole(j, fit.enough_bytes);
-    row->smallest_bytes = judge_whole(j, fit.smallest_bytes);
+    row->peak_bytes = judge_whole(j, choice, fit.enough_bytes);
+    row->smallest_bytes = judge_whole(j, choice, fit.smallest_bytes);
     return rc;
 }
 
@@ -122,7 +133,7 @@ static int judge_failure(struct gp_fit_judge *j, const struct gp_fit_choice *cho
     struct gp_policy policy;
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
     struct gp_fit_end end;
-    uint64_t room = judge_room(j);
+    uint64_t room = judge_room(j, choice);
     int rc = trace ? gp_fit_play(trace, &setup, room, &end) : -ENOMEM;
     result->event = GP_REC_NONE;
     result->fails_ns = recording->begin_ns;

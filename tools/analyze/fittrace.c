@@ -11,7 +11,7 @@
 struct gp_fit_build {
     const struct gp_flow *flow;
     struct gp_fit_trace *trace;
-    bool recorded, graphs;
+    bool recorded, graphs, any_stream;
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
@@ -67,17 +67,14 @@ static bool build_kind(const struct gp_fit_build *b, const struct gp_flow_change
     }
 }
 
-/* Work of any stream may use what the program got from the driver.  A cache's block is bound to a
- * stream, unless its segments are not. */
+/* Work of any stream may use what a program got from the driver, whether or not a cache served it.
+ * Other requests of a cache name a stream.  The events of a framework do not: its blocks have stream 0. */
 static uint16_t build_stream(const struct gp_fit_build *b, const struct gp_rec_event *item)
 {
     const struct gp_recording *recording = b->flow->recording;
-    if (b->trace->requests == GP_FIT_OF_FRAMEWORK)
-        return 0; /* unknown: docs/fit.md */
     bool named = item->stream < recording->stream_count && recording->streams[item->stream] > 1;
-    if (b->trace->requests == GP_FIT_OF_CACHE && named)
-        return item->stream;
-    return GP_FIT_STREAM_ANY;
+    bool any = b->trace->requests == GP_FIT_OF_DRIVER || (b->any_stream && !named);
+    return any ? GP_FIT_STREAM_ANY : item->stream;
 }
 
 static uint32_t build_slot(struct gp_fit_build *b, uint32_t id)
@@ -226,7 +223,8 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
                                  .trace = trace,
                                  .graphs = look.graphs,
                                  .polled = gp_polled_begin(flow, device),
-                                 .recorded = recorded || trace->requests == GP_FIT_OF_OTHERS};
+                                 .any_stream = look.any_stream,
+                                 .recorded = recorded};
     bool ok = build_all(&build, look.changes + flow->ghost_count);
     free(build.slot_of);
     free(build.idle);
