@@ -149,7 +149,8 @@ struct gp_fit_small;
 struct gp_fit_device {
     uint64_t size, used, peak;
     struct gp_fit_small *small;
-    uint32_t small_count, small_room, small_first; /* no page below small_first has a free step */
+    uint16_t *runs;
+    uint32_t small_room, small_empty; /* no page below small_empty is empty */
 };
 #define GP_FIT_WHOLE UINT64_MAX /* place of a request that has pages of its own */
 /* False: not enough memory. */

@@ -18,41 +18,57 @@
 
 struct gp_fit_small { /* one page; without memory while used is 0 */
     uint32_t used;    /* steps */
-    uint32_t bound;   /* no longer run of steps is free */
     uint64_t busy[GP_FIT_STEPS / 64];
 };
 
+static bool small_is_busy(const struct gp_fit_small *page, unsigned step)
+{
+    return page->busy[step / 64] >> step % 64 & 1;
+}
+
 static void small_mark(struct gp_fit_small *page, unsigned start, unsigned steps, bool busy)
 {
-    for (unsigned i = start; i < start + steps; i++) {
-        if (busy)
-            page->busy[i / 64] |= 1ull << i % 64;
-        else
-            page->busy[i / 64] &= ~(1ull << i % 64);
+    for (unsigned at = start; at < start + steps;) {
+        unsigned some = 64 - at % 64 < start + steps - at ? 64 - at % 64 : start + steps - at;
+        uint64_t mask = (some == 64 ? UINT64_MAX : (1ull << some) - 1) << at % 64;
+        page->busy[at / 64] = busy ? page->busy[at / 64] | mask : page->busy[at / 64] & ~mask;
+        at += some;
     }
     page->used = busy ? page->used + steps : page->used - steps;
 }
 
-/* The first run of free steps; GP_FIT_STEPS: none is long enough. */
-static unsigned small_run(struct gp_fit_small *page, unsigned steps)
+/* The first step from `at` on that is busy, or that is free. */
+static unsigned small_next(const struct gp_fit_small *page, unsigned at, bool busy)
 {
-    unsigned start = 0, longest = 0;
-    if (page->bound < steps)
-        return GP_FIT_STEPS;
-    for (unsigned at = 0; at < GP_FIT_STEPS; at++) {
-        if (at % 64 == 0 && page->busy[at / 64] == UINT64_MAX) {
-            at += 63;
-            start = at + 1;
-        } else if (page->busy[at / 64] >> at % 64 & 1) {
-            start = at + 1;
-        } else if (at + 1 - start >= steps) {
-            return start;
-        } else if (at + 1 - start > longest) {
-            longest = at + 1 - start;
-        }
+    while (at < GP_FIT_STEPS) {
+        uint64_t word = (busy ? page->busy[at / 64] : ~page->busy[at / 64]) >> at % 64;
+        if (word)
+            return at + (unsigned)__builtin_ctzll(word);
+        at = at / 64 * 64 + 64;
     }
-    page->bound = longest;
     return GP_FIT_STEPS;
+}
+
+/* The first run of so many free steps; GP_FIT_STEPS: there is none, and the longest has *longest. */
+static unsigned small_run(const struct gp_fit_small *page, unsigned steps, unsigned *longest)
+{
+    *longest = 0;
+    for (unsigned start = small_next(page, 0, false), end; start < GP_FIT_STEPS; start = small_next(page, end, false)) {
+        end = small_next(page, start, true);
+        if (end - start >= steps)
+            return start;
+        *longest = end - start > *longest ? end - start : *longest;
+    }
+    return GP_FIT_STEPS;
+}
+
+/* The run of free steps around a place. */
+static unsigned small_around(const struct gp_fit_small *page, unsigned start)
+{
+    unsigned first = start;
+    while (first > 0 && !small_is_busy(page, first - 1))
+        first -= first % 64 == 0 && !page->busy[first / 64 - 1] ? 64 : 1;
+    return small_next(page, start, true) - first;
 }
 
 static bool device_charge(struct gp_fit_device *device, uint64_t bytes)
@@ -64,44 +80,95 @@ static bool device_charge(struct gp_fit_device *device, uint64_t bytes)
     return true;
 }
 
-static bool small_room(struct gp_fit_device *device)
+/* runs[] is a tree of maxima: the leaf of a page, runs[small_room + page], is at least the length of
+ * its longest free run, 0 if it is empty. */
+static void small_bound(struct gp_fit_device *device, uint32_t page, unsigned run)
 {
-    if (device->small_count < device->small_room)
-        return true;
-    uint32_t room = device->small_room ? device->small_room * 2 : 16;
-    struct gp_fit_small *grown = realloc(device->small, room * sizeof(*grown));
-    if (!grown)
+    uint32_t at = device->small_room + page;
+    device->runs[at] = (uint16_t)run;
+    while (at /= 2) {
+        uint16_t one = device->runs[at * 2], other = device->runs[at * 2 + 1], most = one > other ? one : other;
+        if (device->runs[at] == most)
+            return;
+        device->runs[at] = most;
+    }
+}
+
+/* The first page that may have such a run; UINT32_MAX: none. */
+static uint32_t small_page(const struct gp_fit_device *device, unsigned steps)
+{
+    uint32_t at = 1;
+    if (!device->small_room || device->runs[1] < steps)
+        return UINT32_MAX;
+    while (at < device->small_room)
+        at = device->runs[at * 2] >= steps ? at * 2 : at * 2 + 1;
+    return at - device->small_room;
+}
+
+static bool small_grow(struct gp_fit_device *device)
+{
+    uint32_t old = device->small_room, room = old ? old * 2 : 16;
+    struct gp_fit_small *small = realloc(device->small, room * sizeof(*small));
+    device->small = small ? small : device->small;
+    uint16_t *runs = calloc(room * 2ul, sizeof(*runs));
+    if (!small || !runs) {
+        free(runs);
         return false;
-    device->small = grown;
+    }
+    memset(small + old, 0, (room - old) * sizeof(*small));
+    uint16_t *before = device->runs;
+    device->runs = runs;
     device->small_room = room;
+    for (uint32_t i = 0; i < old; i++)
+        small_bound(device, i, before[old + i]);
+    free(before);
     return true;
+}
+
+static bool small_new(struct gp_fit_device *device, uint32_t *page)
+{
+    while (device->small_empty < device->small_room && device->small[device->small_empty].used)
+        device->small_empty++;
+    *page = device->small_empty;
+    return (*page < device->small_room || small_grow(device)) && device_charge(device, GP_FIT_PAGE);
 }
 
 static bool small_take(struct gp_fit_device *device, unsigned steps, uint64_t *place)
 {
-    uint32_t empty = UINT32_MAX, at = device->small_first;
-    while (device->small_first < device->small_count && device->small[device->small_first].used == GP_FIT_STEPS)
-        at = ++device->small_first;
-    for (; at < device->small_count; at++) {
-        struct gp_fit_small *page = &device->small[at];
-        if (!page->used) {
-            empty = empty == UINT32_MAX ? at : empty;
-            continue;
-        }
-        unsigned start = GP_FIT_STEPS - page->used >= steps ? small_run(page, steps) : GP_FIT_STEPS;
-        if (start < GP_FIT_STEPS) {
-            small_mark(page, start, steps, true);
-            *place = (uint64_t)at * GP_FIT_STEPS + start;
-            return true;
-        }
+    unsigned start = GP_FIT_STEPS, longest;
+    uint32_t page;
+    while ((page = small_page(device, steps)) != UINT32_MAX) {
+        start = small_run(&device->small[page], steps, &longest);
+        if (start < GP_FIT_STEPS)
+            break;
+        small_bound(device, page, longest);
     }
-    if ((empty == UINT32_MAX && !small_room(device)) || !device_charge(device, GP_FIT_PAGE))
-        return false;
-    at = empty == UINT32_MAX ? device->small_count++ : empty;
-    device->small[at] = (struct gp_fit_small){.bound = GP_FIT_STEPS};
-    small_mark(&device->small[at], 0, steps, true);
-    *place = (uint64_t)at * GP_FIT_STEPS;
+    if (page == UINT32_MAX) {
+        if (!small_new(device, &page))
+            return false;
+        start = 0;
+        small_bound(device, page, GP_FIT_STEPS - steps);
+    }
+    small_mark(&device->small[page], start, steps, true);
+    *place = (uint64_t)page * GP_FIT_STEPS + start;
     return true;
+}
+
+static void small_give(struct gp_fit_device *device, uint64_t place, unsigned steps)
+{
+    uint32_t page = (uint32_t)(place / GP_FIT_STEPS);
+    unsigned start = place % GP_FIT_STEPS;
+    struct gp_fit_small *small = &device->small[page];
+    small_mark(small, start, steps, false);
+    if (!small->used) {
+        device->used -= GP_FIT_PAGE;
+        device->small_empty = page < device->small_empty ? page : device->small_empty;
+        small_bound(device, page, 0);
+        return;
+    }
+    unsigned run = small_around(small, start);
+    if (run > device->runs[device->small_room + page])
+        small_bound(device, page, run);
 }
 
 static uint64_t fit_round(uint64_t bytes, uint64_t step)
@@ -123,17 +190,13 @@ void gp_fit_device_give(struct gp_fit_device *device, uint64_t bytes, uint64_t p
         device->used -= bytes > GP_FIT_SMALL ? fit_round(bytes, GP_FIT_PAGE) : 0;
         return;
     }
-    uint32_t at = (uint32_t)(place / GP_FIT_STEPS);
-    struct gp_fit_small *page = &device->small[at];
-    small_mark(page, place % GP_FIT_STEPS, (unsigned)(fit_round(bytes, GP_FIT_STEP) / GP_FIT_STEP), false);
-    page->bound = GP_FIT_STEPS;
-    device->used -= page->used ? 0 : GP_FIT_PAGE;
-    device->small_first = at < device->small_first ? at : device->small_first;
+    small_give(device, place, (unsigned)(fit_round(bytes, GP_FIT_STEP) / GP_FIT_STEP));
 }
 
 void gp_fit_device_fini(struct gp_fit_device *device)
 {
     free(device->small);
+    free(device->runs);
     *device = (struct gp_fit_device){.size = device->size};
 }
 
