@@ -271,7 +271,8 @@ static void sum_runs(struct gp_phases_work *w)
             continue;
         struct gp_phase *phase = &w->phases->phases[run->row];
         uint64_t begin = event_time(recording, run->begin), end = event_time(recording, run->end);
-        begin = run->begin == 0 ? recording->begin_ns : begin;
+        bool marked = w->phases->source == GP_PHASES_NVTX || w->phases->source == GP_PHASES_MARKS;
+        begin = run->begin == 0 && !marked ? recording->begin_ns : begin;
         phase->begin_ns = phase->count++ ? phase->begin_ns : begin;
         phase->duration_ns += end - begin;
         phase->left_bytes += run->end_bytes - run->begin_bytes;
