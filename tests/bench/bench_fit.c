@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     printf("requests\t-\t%zu\t0\t%.2f\n", events, since(begin));
     for (unsigned i = 0; i == 0 || gp_policy_at(i - 1); i++) {
         const struct gp_fit_setup setup = {.policy = i ? gp_policy_at(i - 1) : NULL, .yields = true};
-        struct gp_fit fit;
+        struct gp_fit_sizes fit;
         begin = now();
         if (gp_fit_find(trace, &setup, &fit) != 0)
             return 1;

@@ -143,7 +143,7 @@ Test(fit, without_a_cache_is_the_sum_of_the_drivers_pages)
         struct gp_fit_trace *trace = gp_fit_trace_new(flow, 0, false);
         int64_t *levels = calloc(r->event_count, sizeof(*levels)), peak = model_run(r, levels);
         const struct gp_fit_setup setup = {NULL, false};
-        struct gp_fit fit;
+        struct gp_fit_sizes fit;
         struct gp_fit_end end;
         cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0);
         cr_assert_eq((int64_t)fit.smallest_bytes, peak, "%u: %llu for %lld", i, (unsigned long long)fit.smallest_bytes,
@@ -179,7 +179,7 @@ static bool plays(const struct gp_fit_trace *trace, const struct gp_fit_setup *s
 static void expect_bounds(const struct gp_fit_trace *trace, const struct gp_policy *policy, unsigned round)
 {
     const struct gp_fit_setup setup = {policy, true};
-    struct gp_fit fit;
+    struct gp_fit_sizes fit;
     uint64_t peak, at_enough;
     cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0, "%s", policy->name);
     cr_assert_geq(fit.smallest_bytes, trace->load_bytes, "%s %u", policy->name, round);

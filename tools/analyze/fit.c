@@ -151,7 +151,7 @@ int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
 struct gp_fit_search {
     const struct gp_fit_trace *trace;
     const struct gp_fit_setup *setup;
-    struct gp_fit *fit;
+    struct gp_fit_sizes *fit;
 };
 
 static int search_try(const struct gp_fit_search *s, uint64_t bytes, bool *fits, uint64_t *peak)
@@ -191,10 +191,10 @@ static int search_enough(const struct gp_fit_search *s)
     return rc ? rc : fits ? 0 : -ERANGE;
 }
 
-int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit *fit)
+int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit)
 {
     const struct gp_fit_search search = {trace, setup, fit};
-    *fit = (struct gp_fit){.step_bytes = GP_FIT_PAGE};
+    *fit = (struct gp_fit_sizes){.step_bytes = GP_FIT_PAGE};
     int rc = search_enough(&search);
     uint64_t high = fit->enough_bytes, low = search_page(trace->load_bytes);
     /* low never fits from here on, high always does. */

@@ -73,7 +73,7 @@ struct gp_fit_end {
 int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
                 struct gp_fit_end *end);
 
-struct gp_fit {
+struct gp_fit_sizes {
     /* The most that is held if memory is never short.  From this size on the replay never meets a
      * limit, so every size fits.  For an allocator whose reserve depends on the size of the device:
      * a size that fits. */
@@ -84,7 +84,7 @@ struct gp_fit {
     uint64_t smallest_bytes, fails_bytes, step_bytes;
     uint32_t replays;
 };
-int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit *fit);
+int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit);
 
 /* What the process held besides the memory that is counted: its context, code and what the driver
  * keeps. */
@@ -108,7 +108,7 @@ struct gp_fit_row {        /* one allocator; bytes are of the device, for all te
     const char *conf;      /* "" none */
     bool fits;
     uint64_t peak_bytes;     /* where memory is never short */
-    uint64_t smallest_bytes; /* see struct gp_fit */
+    uint64_t smallest_bytes; /* see struct gp_fit_sizes */
     uint64_t step_bytes;
     uint32_t replays;
 };

@@ -100,7 +100,7 @@ static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice,
     const struct gp_fit_trace *trace = judge_trace(j, choice);
     struct gp_policy policy;
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
-    struct gp_fit fit;
+    struct gp_fit_sizes fit;
     uint64_t room = judge_room(j, choice);
     int rc = trace ? gp_fit_find(trace, &setup, &fit) : -ENOMEM;
     if (rc)
