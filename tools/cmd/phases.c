@@ -56,7 +56,7 @@ static const struct gp_command_option phases_options[] = {GP_LOAD_OPTION_PID,
                                                           GP_LOAD_OPTION_DURATION,
                                                           GP_LOAD_OPTION_FROM(struct gp_load_options),
                                                           GP_LOAD_OPTION_TO(struct gp_load_options),
-                                                          GP_LOAD_OPTION_STEP,
+                                                          GP_LOAD_OPTION_STEP(struct gp_load_options),
                                                           GP_OPTION_JSON(struct gp_load_options, "gpuprof.phases/1"),
                                                           {0}};
 
