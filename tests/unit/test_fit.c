@@ -329,6 +329,26 @@ Test(fit, context_is_what_nvml_reports_beyond_the_counted_bytes)
     gp_recording_free(r);
 }
 
+Test(fit, code_counts_unless_the_context_was_measured)
+{
+    for (int measured = 0; measured < 2; measured++) {
+        struct recmake *make = recmake_new(GIB);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000000, 64 * MIB, 0);
+        recmake_alloc(make, 0, GP_KIND_MODULE, 1, 7 * MIB, 0);
+        if (measured)
+            recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1000 * MS,
+                                                         .reserved_bytes = 64 * MIB,
+                                                         .used_bytes = -1,
+                                                         .process_bytes = 364 * MIB});
+        struct gp_recording *r = recmake_done(make);
+        struct gp_fit_result result =
+            judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = -1});
+        cr_expect_eq(result.rows[0].smallest_bytes, measured ? 364 * MIB : (64 + 8 + 256) * MIB);
+        gp_fit_result_fini(&result);
+        gp_recording_free(r);
+    }
+}
+
 /* Two streams: each has its segment, and the events do not tell which block is whose. */
 Test(fit, what_a_replay_cannot_explain_counts)
 {

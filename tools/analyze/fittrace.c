@@ -11,7 +11,7 @@
 struct gp_fit_build {
     const struct gp_flow *flow;
     struct gp_fit_trace *trace;
-    bool recorded, graphs, any_stream;
+    bool recorded, graphs, any_stream, modules;
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
@@ -62,6 +62,8 @@ static bool build_kind(const struct gp_fit_build *b, const struct gp_flow_change
     case GP_KIND_POOL:
         *kind = GP_FIT_POOL_TAKE;
         return true;
+    case GP_KIND_MODULE: /* code of kernels; part of a context that NVML measured */
+        return b->modules;
     default:
         return false;
     }
@@ -219,7 +221,9 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
     trace->device = device;
     trace->requests = look_requests(flow, device, &look);
     trace->growable = look.growable;
+    uint64_t context;
     struct gp_fit_build build = {.flow = flow,
+                                 .modules = gp_fit_context_find(flow->recording, device, &context) == GP_FIT_ASSUMED,
                                  .trace = trace,
                                  .graphs = look.graphs,
                                  .polled = gp_polled_begin(flow, device),
