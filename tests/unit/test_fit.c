@@ -349,6 +349,26 @@ Test(fit, code_counts_unless_the_context_was_measured)
     }
 }
 
+/* Graphs and pools share what was polled, so what graphs hold changes with each block of a pool. */
+Test(fit, polled_memory_of_graphs_counts)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_at(make, 1100 * MS);
+    recmake_alloc(make, 0, GP_KIND_GRAPH, 0x900000000, MIB, 0);
+    recmake_sample(make, &(struct gp_rec_sample){
+                             .time_ns = 1101 * MS, .reserved_bytes = 100 * MIB, .used_bytes = -1, .process_bytes = -1});
+    for (uint64_t i = 0; i < 30; i++) {
+        recmake_at(make, (1102 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_POOL, i << 24, 2 * MIB, 0);
+    }
+    struct gp_recording *r = recmake_done(make);
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+    cr_expect_eq(result.rows[0].smallest_bytes, 102 * MIB, "the first block comes beside what graphs hold");
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
 /* Two streams: each has its segment, and the events do not tell which block is whose. */
 Test(fit, what_a_replay_cannot_explain_counts)
 {

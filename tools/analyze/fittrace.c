@@ -195,8 +195,9 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
     size_t items = recording->event_count + recording->baseline_count;
     struct gp_flow_walk walk = gp_flow_begin(b->flow);
     struct gp_flow_change change;
-    /* Each change makes one operation, and one more for a sample before it. */
-    b->trace->ops = malloc((changes + b->flow->before_count + recording->sample_count + 1) * sizeof(*b->trace->ops));
+    /* Each change makes one operation, and with graphs another one before it. */
+    size_t most = (changes + b->flow->before_count + 1) * (b->graphs ? 2 : 1);
+    b->trace->ops = malloc(most * sizeof(*b->trace->ops));
     b->slot_of = malloc((items + 1) * sizeof(*b->slot_of));
     b->idle = malloc((changes + b->flow->before_count + 1) * sizeof(*b->idle));
     if (!b->trace->ops || !b->slot_of || !b->idle)
