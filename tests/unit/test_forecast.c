@@ -2,9 +2,13 @@
  * test_forecast.c: the forecast of a run: what is periodic, its peak, its growth, and when it stays
  * silent. */
 #include <analyze/analyze.h>
+#include <common/hash.h>
 #include <criterion/criterion.h>
 #include <math.h>
+#include <replay/generate.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "train_fixture.h"
 
@@ -256,4 +260,83 @@ Test(forecast_run, a_leak_grows)
     double left = 16.0 * GIB - 1300.0 * MIB;
     cr_assert_eq(found.now.headroom_bytes, 16 * GIB - 1300 * MIB);
     cr_assert_float_eq(found.now.seconds_to_oom, (left - 700.0 * MIB) / found.now.bytes_per_second, 0.1);
+}
+
+/* ---- traces of known programs ------------------------------------------------------------------------------------ */
+
+struct truth {
+    struct gp_forecast_result early, now;
+    int64_t peak;
+    unsigned steps;
+};
+
+/* Feeds a trace step by step, as its own marks divide it. */
+static struct truth truth_of(const struct gp_replay_trace *trace)
+{
+    struct truth truth = {.early.peak_bytes = -1};
+    struct gp_hash sizes = {0};
+    struct gp_forecast forecast;
+    struct gp_forecast_sample sample = {0};
+    int64_t *bytes = calloc(trace->blocks + 1, sizeof(*bytes)), level = 0;
+    cr_assert(bytes);
+    gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
+    for (uint32_t i = 0; i <= trace->count; i++) {
+        const struct gp_replay_op *op = &trace->ops[i];
+        if (i == trace->count)
+            break; /* at its end a program frees what a step does not */
+        if (op->kind == GP_REPLAY_STEP) {
+            sample.last = level;
+            sample.time_ns = i + 1;
+            gp_forecast_feed(&forecast, &sample);
+            if (++truth.steps == 3)
+                gp_forecast_find(&forecast, NULL, &truth.early);
+            sample.low = sample.high = level;
+        } else if (op->kind == GP_REPLAY_ALLOC && op->device == 0) {
+            bytes[op->block] = (int64_t)((op->bytes + 511) / 512 * 512);
+            level += bytes[op->block];
+            sample.allocs++;
+            sample.taken_bytes += bytes[op->block];
+            bool added;
+            uint32_t *first = gp_hash_add(&sizes, gp_hash_of_number(op->bytes), NULL, NULL, truth.steps, &added);
+            sample.fresh_bytes += *first == truth.steps ? bytes[op->block] : 0;
+        } else if (op->kind == GP_REPLAY_FREE && bytes[op->block]) {
+            level -= bytes[op->block];
+            sample.frees++;
+        }
+        sample.low = level < sample.low ? level : sample.low;
+        sample.high = level > sample.high ? level : sample.high;
+        truth.peak = level > truth.peak ? level : truth.peak;
+    }
+    gp_forecast_find(&forecast, NULL, &truth.now);
+    free(bytes);
+    gp_hash_free(&sizes);
+    return truth;
+}
+
+/* After two steps: the peak of the whole run to 1 %, or "not periodic".  GPUPROF_TEST_TABLE prints
+ * the rows of docs/benchmarks.md. */
+Test(forecast_trace, two_steps_tell_the_peak_or_nothing)
+{
+    const struct gp_generator *generator;
+    unsigned told = 0;
+    for (unsigned g = 0; (generator = gp_generator_at(g)); g++) {
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            struct gp_replay_trace trace;
+            struct gp_replay_problem problem;
+            cr_assert_eq(gp_generate(&trace, generator, seed, 1000, &problem), 0, "%s", problem.text);
+            struct truth truth = truth_of(&trace);
+            bool leaks = strcmp(generator->name, "leak") == 0;
+            double off = truth.early.peak_bytes < 0 ? 0 : (double)truth.early.peak_bytes / (double)truth.peak - 1;
+            if (getenv("GPUPROF_TEST_TABLE"))
+                fprintf(stderr, "| %s, seed %d | %s | %s | %.2f |\n", generator->name, (int)seed,
+                        gp_forecast_word(truth.early.verdict), gp_forecast_word(truth.now.verdict), off * 100);
+            told += truth.early.peak_bytes >= 0;
+            if (leaks) /* two steps cannot tell a leak */
+                cr_expect_eq(truth.now.verdict, GP_FORECAST_GROWS);
+            else
+                cr_expect(fabs(off) <= 0.01, "%s, seed %d: %f", generator->name, (int)seed, off);
+            gp_replay_trace_free(&trace);
+        }
+    }
+    cr_expect_geq(told, 5);
 }

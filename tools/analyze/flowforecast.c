@@ -3,6 +3,7 @@
  * sample per step. */
 #include <analyze/flow.h>
 
+#include <common/hash.h>
 #include <stdlib.h>
 
 struct forecast_walk {
@@ -11,7 +12,9 @@ struct forecast_walk {
     struct gp_forecast forecast;
     struct gp_forecast_sample sample; /* of the present step */
     struct gp_forecast_run *run;
-    uint32_t bound; /* the next one */
+    struct gp_hash sizes; /* of blocks -> the bound after which the first was allocated */
+    uint32_t bound;       /* the next one */
+    bool failed;          /* out of memory */
 };
 
 static void walk_level(struct forecast_walk *walk, int64_t level)
@@ -35,8 +38,20 @@ static void walk_bounds(struct forecast_walk *walk, uint64_t time_ns)
     }
 }
 
-/* What can be allocated at the end of the recording.  Idle memory of caches is not counted: the
- * free pieces of a recording may be small. */
+static void walk_take(struct forecast_walk *walk, uint64_t bytes)
+{
+    struct gp_forecast_sample *sample = &walk->sample;
+    bool added;
+    const uint32_t *first = gp_hash_add(&walk->sizes, gp_hash_of_number(bytes), NULL, NULL, walk->bound, &added);
+    walk->failed |= !first;
+    sample->allocs++;
+    /* Sizes of a damaged file may wrap. */
+    sample->taken_bytes = (int64_t)(((uint64_t)sample->taken_bytes + bytes) & INT64_MAX);
+    if (first && *first == walk->bound)
+        sample->fresh_bytes = (int64_t)(((uint64_t)sample->fresh_bytes + bytes) & INT64_MAX);
+}
+
+/* What can be allocated at the end of the recording. */
 static struct gp_forecast_room walk_room(const struct gp_recording *recording, uint32_t device, int64_t reserved,
                                          int64_t allocated)
 {
@@ -74,14 +89,16 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
         gp_level_apply(&level, &change);
         if (!(change.what & GP_FLOW_SUMMED))
             continue;
-        if (change.event != GP_REC_NONE && change.add) {
-            to.sample.allocs++;
-            to.sample.taken_bytes =
-                (int64_t)(((uint64_t)to.sample.taken_bytes + gp_flow_bytes(&change)) & (UINT64_MAX >> 1));
-        }
+        if (change.event != GP_REC_NONE && change.add)
+            walk_take(&to, gp_flow_bytes(&change));
         to.sample.frees += change.event != GP_REC_NONE && !change.add;
         walk_level(&to, level.allocated);
         run->peak_bytes = level.allocated > run->peak_bytes ? level.allocated : run->peak_bytes;
+    }
+    gp_hash_free(&to.sizes);
+    if (to.failed) {
+        free(run);
+        return NULL;
     }
     walk_bounds(&to, UINT64_MAX);
     gp_polled_advance(&polled, flow->recording->end_ns, &level);

@@ -40,6 +40,7 @@ static void point_merge(struct gp_forecast_point *into, const struct gp_forecast
     into->allocs += more->allocs;
     into->frees += more->frees;
     into->taken_bytes += more->taken_bytes;
+    into->fresh_bytes += more->fresh_bytes;
 }
 
 static void forecast_halve(struct gp_forecast *forecast)
@@ -97,6 +98,7 @@ void gp_forecast_feed(struct gp_forecast *forecast, const struct gp_forecast_sam
         .allocs = forecast_since(forecast->before.allocs, sample->allocs),
         .frees = forecast_since(forecast->before.frees, sample->frees),
         .taken_bytes = forecast_since(forecast->before.taken_bytes, sample->taken_bytes),
+        .fresh_bytes = forecast_since(forecast->before.fresh_bytes, sample->fresh_bytes),
     };
     forecast->high = sample->high > forecast->high ? sample->high : forecast->high;
     forecast->before = *sample;
@@ -141,15 +143,14 @@ static double work_median(const struct gp_forecast *forecast, uint32_t first)
     return works[count / 2];
 }
 
-/* After two steps: the first one also allocates what stays (the state of an optimizer, workspaces),
- * so the second may allocate less by that much, and not more. */
+/* After two steps: the first one also allocates what stays (the state of an optimizer) and what it
+ * needs once (a search for the fastest convolution), so the second one may do less, and nothing that
+ * the first has not done.  Steps of other lengths have blocks of other sizes. */
 static bool pair_alike(const struct gp_forecast *forecast)
 {
     const struct gp_forecast_point *one = &forecast->points[0], *two = &forecast->points[1];
-    double stays = one->last > forecast->begin ? (double)one->last - (double)forecast->begin : 0;
-    double most = (double)one->taken_bytes * (1 + GP_FORECAST_SAME);
-    double least = ((double)one->taken_bytes - stays) * (1 - GP_FORECAST_SAME);
-    return two->taken_bytes > 0 && (double)two->taken_bytes <= most && (double)two->taken_bytes >= least;
+    return two->taken_bytes > 0 && (double)two->taken_bytes <= (double)one->taken_bytes * (1 + GP_FORECAST_SAME) &&
+           (double)two->fresh_bytes <= (double)two->taken_bytes * GP_FORECAST_SAME;
 }
 
 static uint32_t forecast_recent(const struct gp_forecast *forecast)

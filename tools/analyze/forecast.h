@@ -24,12 +24,13 @@ struct gp_forecast_sample {
     int64_t low, high, last; /* allocated bytes since the sample before; equal if only one value is known */
     int64_t allocs, frees;   /* calls since the start of the process; -1 unknown */
     int64_t taken_bytes;     /* allocated since the start of the process, freed or not; -1 unknown */
+    int64_t fresh_bytes;     /* of these, blocks of a size that no earlier sample allocated; -1 unknown */
 };
 
 struct gp_forecast_point {
     uint64_t time_ns; /* its end */
     int64_t low, high, last;
-    int64_t allocs, frees, taken_bytes; /* in it */
+    int64_t allocs, frees, taken_bytes, fresh_bytes; /* in it */
 };
 
 struct gp_forecast {
