@@ -115,9 +115,13 @@ void gp_forecast_feed(struct gp_forecast *forecast, const struct gp_forecast_sam
 
 /* ---- is it periodic? ------------------------------------------------------------------------------------------ */
 
+/* Of a step what it allocates and frees: what it keeps may differ, and is no work of the next one.
+ * There is a point before it. */
 static double point_work(const struct gp_forecast *forecast, const struct gp_forecast_point *point)
 {
-    return forecast->kind == GP_FORECAST_STEPS ? (double)point->taken_bytes : (double)point->allocs;
+    if (forecast->kind == GP_FORECAST_MOMENTS)
+        return (double)point->allocs;
+    return (double)point->taken_bytes - ((double)point->last - (double)point[-1].last);
 }
 
 static bool work_alike(const struct gp_forecast *forecast, double work, double other)
