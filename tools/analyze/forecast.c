@@ -190,7 +190,8 @@ static enum gp_forecast_verdict forecast_rhythm(const struct gp_forecast *foreca
 /* The most that a step of the usual work held above what it began with. */
 static int64_t forecast_step(const struct gp_forecast *forecast)
 {
-    uint32_t first = forecast->count == 2 ? 1 : forecast_recent(forecast);
+    /* Few of the highest moments fall into a sample, so all moments count. */
+    uint32_t first = forecast->count == 2 || forecast->kind == GP_FORECAST_MOMENTS ? 1 : forecast_recent(forecast);
     double median = work_median(forecast, first);
     int64_t most = 0;
     for (uint32_t i = first; i < forecast->count; i++) {
@@ -236,13 +237,14 @@ static bool forecast_growth(const struct gp_forecast *forecast, struct gp_foreca
     return result->bytes_per_second > 0;
 }
 
-/* The memory runs out at the highest moment of a step, not at the present one. */
+/* The memory runs out at the highest moment of a step: what stays, and above it what a step takes. */
 static double forecast_seconds(const struct gp_forecast *forecast, const struct gp_forecast_result *result)
 {
-    int64_t high = forecast->before.high;
+    int64_t stays = forecast->before.low;
     for (uint32_t i = forecast->count > 4 ? forecast->count - 4 : 0; i < forecast->count; i++)
-        high = forecast->points[i].high > high ? forecast->points[i].high : high;
-    double left = (double)result->headroom_bytes - ((double)high - (double)forecast->before.last);
+        stays = forecast->points[i].low < stays ? forecast->points[i].low : stays;
+    double left = (double)result->headroom_bytes + (double)forecast->before.last - (double)stays;
+    left -= (double)result->step_bytes;
     double seconds = left > 0 ? left / result->bytes_per_second : 0;
     return result->headroom_bytes < 0 || seconds > GP_FORECAST_HORIZON ? -1 : seconds;
 }

@@ -18,11 +18,12 @@ enum gp_column_id {
     GP_COLUMN_PEAK,
     GP_COLUMN_RESERVED,
     GP_COLUMN_RPEAK,
-    GP_COLUMN_BAR, /* drawn: it has no text, and rows cannot be sorted by it */
+    GP_COLUMN_BAR,    /* drawn: it has no text, and rows cannot be sorted by it */
     GP_COLUMN_ALLOCS,
     GP_COLUMN_FREES,
     GP_COLUMN_LOST,
     GP_COLUMN_UNTRACKED,
+    GP_COLUMN_OOM_IN, /* on the screen only: printed tables keep their columns */
     GP_COLUMN_CONTAINER,
     GP_COLUMN_STATE,
     GP_COLUMN_COMMAND, /* takes the rest of the line */
