@@ -101,7 +101,7 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
 forecast() { # VERDICT [ARGUMENT]
     PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/f.gpuprof" -- \
         tests/real/inside "$root" python3 tests/real/torch/train.py ${2:-} >"$work/out" 2>&1 </dev/null
-    "$build/bin/gpuprof" report --json "$work/f.gpuprof" | python3 -c '
+    "$build/bin/gpuprof" report --json "$work/f.gpuprof" 2>/dev/null | python3 -c '
 import json, sys
 device = json.load(sys.stdin)["devices"][0]
 forecast, peak = device["forecast"], device["allocated_peak_bytes"]

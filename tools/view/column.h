@@ -18,7 +18,7 @@ enum gp_column_id {
     GP_COLUMN_PEAK,
     GP_COLUMN_RESERVED,
     GP_COLUMN_RPEAK,
-    GP_COLUMN_BAR,    /* drawn: it has no text, and rows cannot be sorted by it */
+    GP_COLUMN_BAR, /* drawn: it has no text, and rows cannot be sorted by it */
     GP_COLUMN_ALLOCS,
     GP_COLUMN_FREES,
     GP_COLUMN_LOST,
