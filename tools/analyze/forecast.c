@@ -234,6 +234,8 @@ static bool forecast_growth(const struct gp_forecast *forecast, struct gp_foreca
     uint64_t span = forecast->points[forecast->count - 1].time_ns - forecast->points[from - 1].time_ns;
     result->confidence = trend.confidence;
     result->bytes_per_second = span ? trend.slope * count * 1e9 / (double)span : 0;
+    if (result->bytes_per_second > (double)GP_FORECAST_MOST) /* the times of a damaged file */
+        result->bytes_per_second = (double)GP_FORECAST_MOST;
     return result->bytes_per_second > 0;
 }
 

@@ -15,6 +15,14 @@ struct info {
     unsigned a, b;
 };
 
+int nvmlInit_v2(void);
+int nvmlDeviceGetCount_v2(unsigned *n);
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **handle);
+int nvmlDeviceGetUUID(void *handle, char *text, unsigned n);
+int nvmlDeviceGetName(void *handle, char *text, unsigned n);
+int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *memory);
+int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *n, struct info *list);
+
 static unsigned totals(unsigned long long total[16])
 {
     char path[512];
