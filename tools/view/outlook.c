@@ -80,7 +80,7 @@ static int64_t outlook_limit(const struct gp_row *pair)
         left = limit->limit_bytes > used ? limit->limit_bytes - used : 0;
     }
     const struct gp_wire_oom *oom = &process->oom;
-    if (oom->count && oom->device == pair->device->index && oom->limit_bytes > 0) {
+    if (oom->count && (oom->flags & GP_OOM_CACHE) && oom->device == pair->device->index && oom->limit_bytes > 0) {
         int64_t most = oom->limit_bytes > pair->reserved ? oom->limit_bytes - pair->reserved : 0;
         left = left < 0 || most < left ? most : left;
     }
