@@ -108,23 +108,28 @@ struct gp_stat_watch {
     struct gp_growth growth;
 };
 
-/* Looks at all processes once, because the memory of the others is not free. */
-static void stat_look(struct gp_stat_watch *watch)
+/* Without NVML it looks at all processes, because the memory of the others is not free.  With it the
+ * chosen ones are enough.  A single look reads what they have just published. */
+static void stat_look(struct gp_stat_watch *watch, const struct gp_target *target, bool nvml, bool exact)
 {
-    struct gp_collect_options options = {.exact = true, .with_nvml = true, .deadline_ns = GP_STAT_ANSWER_NS};
+    struct gp_collect_options options = {.pids = nvml ? target->pids : NULL,
+                                         .pid_count = nvml ? target->pid_count : 0,
+                                         .exact = exact,
+                                         .with_nvml = true,
+                                         .deadline_ns = GP_STAT_ANSWER_NS};
     struct gp_system *system;
     if (gp_collect(&options, &system) == 0 && gp_model_update(&watch->model, system) == 0)
         gp_growth_look(&watch->growth, &watch->model);
 }
 
-static void stat_watch(struct gp_stat_watch *watch, int64_t seconds)
+static void stat_watch(struct gp_stat_watch *watch, const struct gp_target *target, bool nvml, int64_t seconds)
 {
     uint64_t begin = gp_clock_ns(), span = (uint64_t)seconds * 1000000000ull;
     const struct timespec pause = {0, (long)GP_STAT_LOOK_NS};
-    stat_look(watch);
+    stat_look(watch, target, nvml, seconds > 0);
     while (gp_clock_ns() - begin < span) {
         nanosleep(&pause, NULL);
-        stat_look(watch);
+        stat_look(watch, target, nvml, true);
     }
 }
 
@@ -198,7 +203,7 @@ static int stat_run(void *options)
     int rc = gp_target_collect(&o->target, true, true, &system);
     struct gp_stat_watch *watch = !rc && (o->json || o->watch_s) ? calloc(1, sizeof(*watch)) : NULL;
     if (watch)
-        stat_watch(watch, o->watch_s);
+        stat_watch(watch, &o->target, system->nvml, o->watch_s);
     if (watch && o->watch_s) { /* the numbers are those of the end */
         gp_system_free(system);
         rc = gp_target_collect(&o->target, true, true, &system);
