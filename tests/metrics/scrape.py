@@ -89,7 +89,7 @@ def dashboard(prometheus, served):
     names = [v["name"] for v in board["templating"]["list"]]
     check("variables", {"instance", "gpu", "namespace", "pod"} <= set(names), names)
     all_text = json.dumps(board) + open("deploy/prometheus/gpuprof.rules.yml").read()
-    used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success))(?![:\w])", all_text))
+    used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success|oom))(?![:\w])", all_text))
     check("the metrics used are exported", len(used) > 15 and used <= exported, used - exported)
     loose = set(re.findall(r"(?<![:\w/])(gpuprof_\w+)", all_text)) - used
     check("no other name of gpuprof", not loose, loose)
@@ -101,8 +101,8 @@ def dashboard(prometheus, served):
         check("no variable is left", not re.search(r"\$(?!1\b)", plain), plain)  # $1: a group of label_replace
         answer = prometheus.ask("query", query=plain)
         check(f"the dashboard's query: {plain}", answer.get("status") == "success", answer)
-        # Queries of growth and failures are empty without growth and failures.
-        if "> 0" not in plain:
+        # Queries of growth, its end and failures are empty without growth and failures.
+        if "> 0" not in plain and "seconds_to_oom" not in plain:
             check(f"the dashboard's query has an answer: {plain}", answer.get("data", {}).get("result"), answer)
         count += 1
     check("queries of the dashboard", count >= 15, count)

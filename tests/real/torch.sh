@@ -97,6 +97,21 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
     fi
 }
 
+# The forecast after two steps is the peak of the run, where the steps are alike; a loop that keeps its losses grows.
+forecast() { # VERDICT [ARGUMENT]
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/f.gpuprof" -- \
+        tests/real/inside "$root" python3 tests/real/torch/train.py ${2:-} >"$work/out" 2>&1 </dev/null
+    "$build/bin/gpuprof" report --json "$work/f.gpuprof" 2>/dev/null | python3 -c '
+import json, sys
+device = json.load(sys.stdin)["devices"][0]
+forecast, peak = device["forecast"], device["allocated_peak_bytes"]
+early = forecast["after_two_steps"]["peak_bytes"]
+assert forecast["verdict"] == sys.argv[1], forecast
+assert (early is None) == (sys.argv[1] == "not periodic"), early
+assert sys.argv[1] != "steady" or abs(early / peak - 1) <= 0.01, (early, peak)
+' "$1" 2>>"$work/out" && pass "forecast: $1" || fail "forecast: $1" "$work/out"
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -106,6 +121,9 @@ else
         case $name in common | outside | alike) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
+    forecast steady
+    forecast grows --leak
+    forecast "not periodic" --lengths
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 fi

@@ -290,7 +290,7 @@ Test(cli_help, bash_completes, .fini = clean)
         {"gpuprof re", "reset record report reconcile replay"},
         {"gpuprof --v", "--version"},
         {"gpuprof run --su", "--summary"},
-        {"gpuprof stat -", "-p --pid -a --all --system --device --json --summary --pins -h --help"},
+        {"gpuprof stat -", "-p --pid -a --all --system --device --json --summary --watch --pins -h --help"},
         {"gpuprof run --stacks ''", "off native python all"},
         {"gpuprof run --stacks = n", "native"}, /* as readline splits --stacks=n */
         {"gpuprof run --stacks=n", "--stacks=native"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
 #include "metrics_fixture.h"
+#include <metrics/ahead.h>
 #include <metrics/http.h>
 #include <metrics/metrics.h>
 #include <metrics/names.h>
@@ -669,4 +670,33 @@ Test(http, a_port_in_use_is_an_error_with_a_sentence, .timeout = 60)
     gp_http_stop(other);
     gp_metrics_close(metrics);
     gp_metrics_close(second);
+}
+
+/* ---- forecast ---------------------------------------------------------------------------------------------------- */
+
+/* Every page is one moment of the container. */
+Test(metrics, headroom_and_time_to_out_of_memory)
+{
+    struct gp_ahead *ahead = gp_ahead_new();
+    int64_t headroom = 0, seconds = 0;
+    cr_assert_not_null(ahead);
+    for (int64_t page = 1; page <= 40; page++) { /* every 15 s 150 MiB more; 20 GiB are free at first */
+        struct gp_map_sum sum = {.allocated_bytes = 5 * GIB + page * 150 * (GIB >> 10) + (page % 3) * (GIB >> 10),
+                                 .reserved_bytes = 6 * GIB + page * 150 * (GIB >> 10),
+                                 .calls = 1000 * page,
+                                 .frees = 990 * page};
+        sum.allocated_peak_bytes = sum.allocated_bytes;
+        gp_ahead_look(ahead, &sum, (uint64_t)page * 15000000000ull, 20 * GIB - page * 150 * (GIB >> 10), -1, &headroom,
+                      &seconds);
+        cr_assert_gt(headroom, 0);
+        cr_assert(page > 10 || seconds == -1, "page %d: %d", (int)page, (int)seconds);
+    }
+    cr_assert(headroom > 15 * GIB && headroom < 16 * GIB, "%ld", (long)headroom);
+    /* 15 GiB at 10 MiB/s */
+    cr_assert(seconds > 1400 && seconds < 1700, "%ld", (long)seconds);
+    struct gp_map_sum sum = {.allocated_bytes = 5 * GIB, .reserved_bytes = 5 * GIB, .calls = 10, .frees = 10};
+    gp_ahead_look(ahead, &sum, 10000000000000ull, 20 * GIB, 2 * GIB, &headroom, &seconds);
+    cr_assert_eq(headroom, 2 * GIB);
+    cr_assert_eq(seconds, -1, "new counters begin again");
+    free(ahead);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_view_model.c: rows, sums, rates, peaks and histories of the model; sort, filter and tree of
  * the rows. */
+#include <view/growth.h>
+#include <view/outlook.h>
+
 #include "view_fixture.h"
 
 #define CHECK_NEAR(_a, _b) cr_assert(fabs((_a) - (_b)) < 1e-6, "%g is not %g", (double)(_a), (double)(_b))
@@ -309,4 +312,57 @@ Test(rows, owners_add_up_to_the_gpu)
     fix_rows(&view);
     expect_pids(&view.list, (int[]){0, 4242}, 2);
     fix_close(&view);
+}
+
+/* ---- forecast ---------------------------------------------------------------------------------------------------- */
+
+static void fix_growing(struct gp_model *model, uint64_t tick, double allocated)
+{
+    struct gp_system *system = fix_system(1, tick);
+    struct gp_process *process = fix_process(system, 7, "train");
+    struct gp_device_view *view = fix_device(system, process, 0, allocated, allocated + 5, allocated + 6, 20);
+    view->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed =
+        view->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated - 10;
+    snprintf(process->container, sizeof(process->container), "pod-7");
+    cr_assert_eq(gp_model_update(model, system), 0);
+}
+
+/* 80 GiB are free, 6 more idle in the cache; each second takes a quarter of a GiB. */
+Test(model, growth_has_an_end)
+{
+    struct gp_model model;
+    char text[32];
+    gp_model_init(&model);
+    for (uint64_t tick = 0; tick < 60; tick++) {
+        fix_growing(&model, tick, 10 + 0.25 * (double)tick);
+        const struct gp_row *row = &model.lists[GP_LIST_PAIRS].rows[0];
+        cr_assert_eq(model.system->processes[0].devices[0].forecast, &row->outlook->result);
+        if (tick == 10)
+            cr_assert_eq(row->outlook->result.verdict, GP_FORECAST_SHORT);
+    }
+    const struct gp_row *row = &model.lists[GP_LIST_PAIRS].rows[0];
+    const struct gp_forecast_result *result = &row->outlook->result;
+    cr_assert_eq(result->verdict, GP_FORECAST_GROWS, "%s", gp_forecast_word(result->verdict));
+    cr_assert_eq(result->headroom_bytes, (int64_t)(86 * GIB));
+    cr_assert_float_eq(result->bytes_per_second / GIB, 0.25, 0.01);
+    cr_assert(result->seconds_to_oom > 300 && result->seconds_to_oom < 350, "%f", result->seconds_to_oom);
+    cr_assert_eq(gp_growth_first(&model), row);
+    gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
+    cr_assert_eq(text[0], '5', "%s", text); /* minutes */
+    gp_model_fini(&model);
+}
+
+Test(model, steady_memory_has_none)
+{
+    struct gp_model model;
+    char text[32];
+    gp_model_init(&model);
+    for (uint64_t tick = 0; tick < 60; tick++)
+        fix_growing(&model, tick, 10 + (double)(tick % 3));
+    const struct gp_row *row = &model.lists[GP_LIST_PAIRS].rows[0];
+    cr_assert_neq(row->outlook->result.verdict, GP_FORECAST_GROWS);
+    cr_assert_null(gp_growth_first(&model));
+    gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
+    cr_assert_str_eq(text, "-");
+    gp_model_fini(&model);
 }

@@ -7,6 +7,7 @@
 #ifndef GP_ANALYZE_ANALYZE_H
 #define GP_ANALYZE_ANALYZE_H
 
+#include <analyze/forecast.h>
 #include <recording/recording.h>
 
 /* Reduces a recording to [from_ns, to_ns], which lie in its time: what was live before from_ns becomes
@@ -94,6 +95,17 @@ struct gp_leaks {
 /* older_ns: blocks that are younger than this at the end do not count (0: all count).
  * docs/analyses.md has the rule and its thresholds. */
 struct gp_leaks *gp_leaks_find(const struct gp_recording *recording, const struct gp_steps *steps, uint64_t older_ns);
+
+/* ---- forecast --------------------------------------------------------------------------------------------------- */
+
+struct gp_forecast_run {
+    struct gp_forecast_result early; /* as it was after two steps; verdict short: there were fewer */
+    struct gp_forecast_result now;   /* at the end of the recording */
+    int64_t peak_bytes;              /* what the run really needed */
+};
+/* The forecast of one device, from the steps of the recording.  NULL: out of memory. */
+struct gp_forecast_run *gp_forecast_run_find(const struct gp_recording *recording, const struct gp_steps *steps,
+                                             uint32_t device);
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
 

@@ -124,6 +124,7 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
 struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_segments *gp_flow_segments(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
 struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device);
+struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t device);
 struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device);
 
 #endif

@@ -41,6 +41,7 @@ void gp_report_fini(struct gp_report *report)
 {
     for (uint32_t d = 0; report->devices && d < report->recording->device_count; d++) {
         struct gp_report_device *device = &report->devices[d];
+        free(device->forecast);
         free(device->peak);
         free(device->owners);
         free(device->fragmentation);
@@ -156,6 +157,8 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
         ok = report_kinds(report, d, points);
     if (ok && parts & GP_REPORT_SEGMENTS)
         ok = (device->segments = gp_flow_segments(flow, d, 0)) != NULL;
+    if (ok && parts & GP_REPORT_LEAKS)
+        ok = (device->forecast = gp_flow_forecast(flow, report->steps, d)) != NULL;
     if (ok && parts & GP_REPORT_SIZES)
         ok = (device->sizes = gp_flow_sizes(flow, d)) != NULL;
     return ok;

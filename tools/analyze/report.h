@@ -20,7 +20,7 @@ struct gp_symbols;
 #define GP_REPORT_BILL          16u
 #define GP_REPORT_SEGMENTS      32u
 #define GP_REPORT_SIZES         64u
-#define GP_REPORT_LEAKS         128u
+#define GP_REPORT_LEAKS         128u /* and the forecast */
 #define GP_REPORT_CHURN         256u
 #define GP_REPORT_SITES         512u  /* needs GP_REPORT_PEAK for at_peak_bytes */
 #define GP_REPORT_HISTORY       1024u /* what was live when; for a plot that can be zoomed */
@@ -55,6 +55,7 @@ struct gp_report_device {
     uint64_t holders_ns; /* the moment of the holders */
     struct gp_peak *held;
     struct gp_past *history;
+    struct gp_forecast_run *forecast;
     struct gp_series *fine; /* allocated, with more points; NULL if the history has every block */
 };
 

@@ -21,6 +21,7 @@ enum gp_exit {
     GP_EXIT_FAILED = 1,       /* failed while running */
     GP_EXIT_USAGE = 2,        /* wrong usage */
     GP_EXIT_NO_PROCESS = 3,   /* no such profiled process */
+    GP_EXIT_TIMEOUT = 75,     /* as EX_TEMPFAIL: try again later */
     GP_EXIT_IMPOSSIBLE = 77,  /* not possible on this machine */
     GP_EXIT_CANNOT_RUN = 126, /* as env(1): found, but it cannot be run */
     GP_EXIT_NOT_FOUND = 127,  /* as env(1) */
@@ -30,7 +31,7 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
     gp_command_phases, gp_command_fit, gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate,
-    gp_command_agent, gp_command_doctor;
+    gp_command_wait, gp_command_agent, gp_command_doctor;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 

@@ -78,6 +78,7 @@ static const struct gp_man_section man_after[] = {
       {"1", "The command failed."},
       {"2", "The command line is wrong."},
       {"3", "The process does not exist, or it is not profiled."},
+      {"75", "'wait' has waited as long as '--timeout' allows."},
       {"77", "This machine cannot do it."},
       {NULL,
        "'gpuprof run' and 'gpuprof trace -- CMD' return the status of the program: 128 + N if signal N killed it, 126 "

@@ -3,13 +3,25 @@
 #include <cmd/cmd.h>
 #include <write/write.h>
 
+#include <base/clock.h>
 #include <maps/maps.h>
 #include <maps/sample.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <view/growth.h>
+#include <view/outlook.h>
+#include <write/forecast.h>
+
+/* How often --watch looks.  The forecast needs 16 moments and ten seconds. */
+#define GP_STAT_LOOK_NS 250000000ull
+/* How long it waits for one process, which may be stopped. */
+#define GP_STAT_ANSWER_NS 100000000ull
 
 struct gp_stat_options {
     struct gp_target target;
     const char *pins;
+    int64_t watch_s;
     bool json, summary, system;
 };
 
@@ -89,22 +101,133 @@ static int stat_complete(const struct gp_stat_options *o, struct gp_system *syst
     return GP_EXIT_OK;
 }
 
+/* ---- forecast ------------------------------------------------------------------------------------------------ */
+
+struct gp_stat_watch {
+    struct gp_model model;
+    struct gp_growth growth;
+};
+
+/* Without NVML it looks at all processes, because the memory of the others is not free.  With it the
+ * chosen ones are enough.  A single look reads what they have just published. */
+static void stat_look(struct gp_stat_watch *watch, const struct gp_target *target, bool nvml, bool exact)
+{
+    struct gp_collect_options options = {.pids = nvml ? target->pids : NULL,
+                                         .pid_count = nvml ? target->pid_count : 0,
+                                         .exact = exact,
+                                         .with_nvml = true,
+                                         .deadline_ns = GP_STAT_ANSWER_NS};
+    struct gp_system *system;
+    if (gp_collect(&options, &system) == 0 && gp_model_update(&watch->model, system) == 0)
+        gp_growth_look(&watch->growth, &watch->model);
+}
+
+static void stat_watch(struct gp_stat_watch *watch, const struct gp_target *target, bool nvml, int64_t seconds)
+{
+    uint64_t begin = gp_clock_ns(), span = (uint64_t)seconds * 1000000000ull;
+    const struct timespec pause = {0, (long)GP_STAT_LOOK_NS};
+    stat_look(watch, target, nvml, seconds > 0);
+    while (gp_clock_ns() - begin < span) {
+        nanosleep(&pause, NULL);
+        stat_look(watch, target, nvml, true);
+    }
+}
+
+static struct gp_outlook *stat_outlook(const struct gp_stat_watch *watch, const struct gp_process *process,
+                                       const struct gp_device_view *device)
+{
+    const struct gp_row_list *pairs = &watch->model.lists[GP_LIST_PAIRS];
+    for (int i = 0; i < pairs->count; i++) {
+        const struct gp_row *pair = &pairs->rows[i];
+        if (pair->outlook && pair->device && pair->id.pid == process->pid &&
+            pair->id.start_time == process->start_time && pair->device->index == device->index)
+            return pair->outlook;
+    }
+    return NULL;
+}
+
+/* Gives the devices of the printed processes their forecasts. */
+static void stat_forecast(const struct gp_stat_watch *watch, struct gp_system *system, bool print)
+{
+    char line[GP_FORECAST_TEXT];
+    for (int i = 0; i < system->process_count; i++) {
+        struct gp_process *process = &system->processes[i];
+        for (int d = 0; d < process->device_count; d++) {
+            struct gp_outlook *outlook = stat_outlook(watch, process, &process->devices[d]);
+            if (!outlook)
+                continue;
+            process->devices[d].forecast = &outlook->result;
+            bool grows = print && outlook->result.verdict == GP_FORECAST_GROWS;
+            if (print)
+                printf("forecast of PID %d on device %d: %s%s%s%s%s\n", (int)process->pid,
+                       gp_device_number(&process->devices[d]), gp_forecast_line(&outlook->result, line),
+                       grows && outlook->grows[0] ? "; grows: " : "", grows ? outlook->grows : "",
+                       grows && outlook->site[0] ? " at " : "", grows ? outlook->site : "");
+        }
+    }
+}
+
+/* The owner and the call site that grow; gp_stat_json knows only the numbers. */
+static json_t *stat_json(const struct gp_stat_watch *watch, const struct gp_system *system, int device)
+{
+    json_t *top = gp_stat_json(system, device), *process, *one;
+    size_t i, k;
+    json_array_foreach(json_object_get(top, "processes"), i, process)
+    {
+        json_array_foreach(json_object_get(process, "devices"), k, one)
+        {
+            json_t *forecast = json_object_get(one, "forecast");
+            const struct gp_outlook *outlook = NULL;
+            for (int p = 0; p < system->process_count && !outlook; p++) {
+                const struct gp_process *from = &system->processes[p];
+                for (int d = 0; d < from->device_count && !outlook; d++) {
+                    if (from->pid == json_integer_value(json_object_get(process, "pid")) &&
+                        gp_device_number(&from->devices[d]) == json_integer_value(json_object_get(one, "device")))
+                        outlook = stat_outlook(watch, from, &from->devices[d]);
+                }
+            }
+            bool grows = outlook && outlook->result.verdict == GP_FORECAST_GROWS;
+            if (json_is_object(forecast)) {
+                json_object_set_new(forecast, "owner", gp_json_text(grows ? outlook->grows : ""));
+                json_object_set_new(forecast, "site", gp_json_text(grows ? outlook->site : ""));
+            }
+        }
+    }
+    return top;
+}
+
 static int stat_run(void *options)
 {
     struct gp_stat_options *o = options;
     struct gp_system *system = NULL;
     int rc = gp_target_collect(&o->target, true, true, &system);
+    struct gp_stat_watch *watch = !rc && (o->json || o->watch_s) ? calloc(1, sizeof(*watch)) : NULL;
+    if (watch)
+        stat_watch(watch, &o->target, system->nvml, o->watch_s);
+    if (watch && o->watch_s) { /* the numbers are those of the end */
+        gp_system_free(system);
+        rc = gp_target_collect(&o->target, true, true, &system);
+    }
     if (system && o->target.all)
         rc = stat_complete(o, system);
     for (int i = 0; system && i < system->process_count; i++)
         gp_holders_name(&system->processes[i], NULL);
+    if (system && watch)
+        stat_forecast(watch, system, false);
     if (system && !rc) {
-        if (o->json)
-            rc = gp_json_print(stdout, gp_stat_json(system, o->target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;
+        if (o->json && watch)
+            rc = gp_json_print(stdout, stat_json(watch, system, o->target.device), false) ? GP_EXIT_FAILED : GP_EXIT_OK;
         else if (o->summary)
             stat_summaries(system, o->target.device);
         else
             gp_stat_table(stdout, system, o->target.device);
+        if (watch && !o->json)
+            stat_forecast(watch, system, true);
+    }
+    if (watch) {
+        gp_growth_fini(&watch->growth);
+        gp_model_fini(&watch->model);
+        free(watch);
     }
     gp_system_free(system);
     return rc;
@@ -119,6 +242,9 @@ static const struct gp_command_option stat_options[] = {
             "print JSON, schema gpuprof.stat/1: the 122 statistics of torch.cuda.memory_stats and more"),
     GP_FLAG(struct gp_stat_options, summary, 0, "summary",
             "print the table of torch.cuda.memory_summary for each device"),
+    GP_OPTION(struct gp_stat_options, watch_s, 0, "watch", "SECS", GP_ARG_NUMBER,
+              "watch for SECS seconds and forecast the peak and when memory runs out; it takes ten seconds or more",
+              .low = 1, .high = 86400),
     GP_OPTION_PINS(struct gp_stat_options),
     {0}};
 
@@ -126,7 +252,7 @@ const struct gp_command_spec gp_command_stat = {
     .name = "stat",
     .summary = "print the numbers of profiled processes once",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[-p PID,.. | --all] [--device=N] [--json | --summary] [--system] [--pins=DIR]"),
+    .usage = GP_LIST("[-p PID,.. | --all] [--device=N] [--json | --summary] [--watch=SECS] [--system] [--pins=DIR]"),
     .about = GP_LIST(
         "Prints the current and the peak memory of profiled processes, allocated and reserved, by device and by "
         "kind of memory. Without '-p' and '--all' it prints your only profiled process.",

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <view/growth.h>
 #include <view/print.h>
 #include <view/screen.h>
 #include <view/siteview.h>
@@ -34,6 +35,7 @@ struct gp_top {
     const char *pins;
     bool once, json, system, by_site;
     struct gp_site_model sites; /* with by_site */
+    struct gp_growth growth;
 };
 
 /* ---- options ------------------------------------------------------------------------------------------------- */
@@ -187,6 +189,8 @@ static int top_print_one(struct gp_top *top, const struct gp_collect_options *op
     if (!err)
         err = gp_model_update(model, system);
     if (!err)
+        gp_growth_look(&top->growth, model);
+    if (!err)
         err = gp_rows_build(model, &top->ui, list);
     if (err)
         return err;
@@ -218,6 +222,7 @@ static int top_print(struct gp_top *top, const struct gp_collect_options *option
         err = top_print_one(top, options, &model, &list, i == 0);
     }
     gp_rows_fini(&list);
+    gp_growth_fini(&top->growth);
     gp_model_fini(&model);
     if (!err)
         return GP_EXIT_OK;

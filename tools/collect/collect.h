@@ -16,6 +16,8 @@
 
 #define GP_CONTAINER_BYTES 128
 
+struct gp_forecast_result; /* analyze/forecast.h */
+
 struct gp_device_view { /* one device of one process, as published */
     int index;          /* in the session; GP_WIRE_HOST is the host */
     int ordinal;
@@ -31,6 +33,7 @@ struct gp_device_view { /* one device of one process, as published */
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS]; /* by row of the process's table; validated copy */
     struct gp_wire_framework framework;                /* name "": none reports its blocks here; validated copy */
     struct gp_wire_framework heaps;                    /* the same of sub-allocators with NVTX */
+    const struct gp_forecast_result *forecast; /* set by a viewer that watches the process, which owns it; else NULL */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for

@@ -117,6 +117,10 @@ static const struct gp_family container_families[] = {
     {"gpuprof_container_frees_total", GP_COUNTER, "Frees in the container.", GP_AT(frees)},
     {"gpuprof_container_alloc_failures_total", GP_COUNTER, "Allocations in the container that failed.",
      GP_AT(failures)},
+    {"gpuprof_headroom_bytes", GP_GAUGE, "What the container can still allocate, idle memory of its caches included.",
+     GP_AT(headroom_bytes)},
+    {"gpuprof_seconds_to_oom", GP_GAUGE, "Time until the container's memory runs out; absent where none is certain.",
+     GP_AT(seconds_to_oom)},
 };
 _Static_assert(sizeof(container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES, "samples.h");
 #undef GP_AT

@@ -4,10 +4,12 @@
  * tables. Counters of "other" must not jump when a container is folded or gets a row, so "other"
  * sums up by how much each of its containers increased since the page before.
  */
+#include <metrics/ahead.h>
 #include <metrics/names.h>
 #include <metrics/owners.h>
 #include <metrics/samples.h>
 
+#include <base/clock.h>
 #include <base/text.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@ struct gp_seen_container { /* a container on a device, as of the last page */
     uint8_t uuid[16];
     bool shown;
     struct gp_counts last;
+    struct gp_ahead *ahead; /* of a container with a row; else NULL */
 };
 
 struct gp_folded { /* counters of "other" on one device */
@@ -75,6 +78,8 @@ void gp_row_memory_free(struct gp_row_memory *memory)
         return;
     rows_clear(&memory->rows);
     gp_names_fini(&memory->names);
+    for (uint32_t i = 0; i < memory->container_count; i++)
+        free(memory->containers[i].ahead);
     free(memory->containers);
     free(memory->folded);
     free(memory);
@@ -367,7 +372,26 @@ static void row_container_show(struct gp_row_memory *memory, const struct gp_fol
         .calls = one->now.last.calls,
         .frees = one->now.last.frees,
         .failures = one->now.last.failures,
+        .headroom_bytes = -1,
+        .seconds_to_oom = -1,
     };
+}
+
+/* Free memory of the device: NVML's, or without it what no profiled program has reserved. */
+static void row_container_ahead(struct gp_row_memory *memory, const struct gp_system_view *view,
+                                struct gp_fold_candidate *one)
+{
+    struct gp_row_container *row = &memory->rows.containers[memory->rows.container_count - 1];
+    const struct gp_row_device *device = row->device;
+    int64_t left = device->free_bytes;
+    if (left < 0 && device->total_bytes > 0 && device->reserved_bytes >= 0)
+        left = device->total_bytes > device->reserved_bytes ? device->total_bytes - device->reserved_bytes : 0;
+    if (!one->now.ahead)
+        one->now.ahead = gp_ahead_new();
+    if (one->now.ahead)
+        gp_ahead_look(one->now.ahead, &one->sum->value, gp_clock_ns(), left,
+                      gp_ahead_limit(memory->names.root, view, one->now.cgroup_id), &row->headroom_bytes,
+                      &row->seconds_to_oom);
 }
 
 /* The "other" row of a device, created when first needed. Rows of containers come before `first`. */
@@ -386,7 +410,9 @@ static struct gp_row_container *row_container_other(struct gp_row_memory *memory
                                      .container = GP_OTHER,
                                      .id = GP_OTHER,
                                      .allocated_peak_bytes = -1,
-                                     .reserved_peak_bytes = -1};
+                                     .reserved_peak_bytes = -1,
+                                     .headroom_bytes = -1,
+                                     .seconds_to_oom = -1};
     return row;
 }
 
@@ -430,6 +456,7 @@ static struct gp_fold_candidate *rows_candidates(const struct gp_row_memory *mem
                                                              sizeof(*memory->containers), seen_order)
                                                    : NULL;
         all[i].before = seen && seen->shown;
+        all[i].now.ahead = seen ? seen->ahead : NULL;
     }
     if (all)
         qsort(all, view->container_count, sizeof(*all), candidate_order);
@@ -445,6 +472,10 @@ static bool rows_remember(struct gp_row_memory *memory, const struct gp_fold_can
     for (uint32_t i = 0; i < count; i++)
         seen[i] = all[i].now;
     qsort(seen, count, sizeof(*seen), seen_order);
+    for (uint32_t i = 0; i < memory->container_count; i++) { /* of containers that are gone */
+        if (!bsearch(&memory->containers[i], seen, count, sizeof(*seen), seen_order))
+            free(memory->containers[i].ahead);
+    }
     free(memory->containers);
     memory->containers = seen;
     memory->container_count = count;
@@ -463,6 +494,7 @@ static bool rows_containers(struct gp_row_memory *memory, const struct gp_system
         all[i].now.shown = i < shown;
         if (all[i].now.shown) {
             row_container_show(memory, &all[i]);
+            row_container_ahead(memory, view, &all[i]);
             continue;
         }
         const struct gp_seen_container *seen = memory->container_count

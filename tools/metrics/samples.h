@@ -23,6 +23,7 @@ struct gp_row_container {
     const char *namespace_, *pod, *container, *id;
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
     int64_t processes, calls, frees, failures;
+    int64_t headroom_bytes, seconds_to_oom;
 };
 
 struct gp_row_process {
@@ -42,7 +43,7 @@ struct gp_row_owner {
 
 /* Series of one row, as metrics.c writes them; tests check the numbers. */
 #define GP_ROW_DEVICE_SERIES    12u
-#define GP_ROW_CONTAINER_SERIES 8u
+#define GP_ROW_CONTAINER_SERIES 10u
 #define GP_ROW_PROCESS_SERIES   4u
 #define GP_ROW_OWNER_SERIES     2u
 

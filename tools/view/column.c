@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <view/outlook.h>
 #include <view/siteview.h>
 #include <view/state.h>
 #include <write/stats.h>
@@ -24,6 +25,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
     [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
+    [GP_COLUMN_OOM_IN] = {"OOM IN", 7, 0, true, true, 94, "time until the memory runs out, where it is certain"},
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
     [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
@@ -109,6 +111,12 @@ static const char *column_program(const struct gp_process *process, enum gp_text
     while (name > line && name[-1] != '/')
         name--;
     return name < end ? name : line;
+}
+
+static double column_oom(const struct gp_row *row)
+{
+    double seconds = row->outlook && row->id.kind == GP_ROW_PAIR ? row->outlook->result.seconds_to_oom : -1;
+    return seconds < 0 ? NAN : seconds;
 }
 
 static const char *column_command(const struct gp_row *row, const struct gp_model *model, enum gp_text_form form,
@@ -223,6 +231,12 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
     case GP_COLUMN_RPEAK:
     case GP_COLUMN_UNTRACKED:
         return column_bytes(id, row, form, ascii, out, out_bytes);
+    case GP_COLUMN_OOM_IN:
+        if (isnan(column_oom(row)))
+            snprintf(out, out_bytes, "-");
+        else
+            gp_text_duration(column_oom(row), out, out_bytes);
+        return out;
     case GP_COLUMN_ALLOCS:
         return gp_text_rate(row->allocs_per_s, out, out_bytes);
     case GP_COLUMN_FREES:
@@ -261,6 +275,11 @@ static bool column_reals(enum gp_column_id id, const struct gp_row *a, const str
     if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
         *x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
         *y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
+        return true;
+    }
+    if (id == GP_COLUMN_OOM_IN) {
+        *x = column_oom(a);
+        *y = column_oom(b);
         return true;
     }
     if (id == GP_COLUMN_DEV) {

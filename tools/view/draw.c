@@ -6,10 +6,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <view/growth.h>
+#include <view/outlook.h>
 #include <view/siteview.h>
 #include <write/stats.h>
 
-#define GP_ALERTS 10 /* losses, processes that cannot be read, three about the agent, five about call sites */
+#define GP_ALERTS                                                                                                      \
+    11 /* a forecast, losses, processes that cannot be read, three about the agent, five about call sites */
 
 struct gp_alerts {
     char text[GP_ALERTS][256];
@@ -86,11 +89,31 @@ static void alerts_sites(struct gp_alerts *alerts, const struct gp_model *model,
     }
 }
 
+/* The process whose memory runs out first, if that is soon. */
+static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *model)
+{
+    const struct gp_row *first = gp_growth_first(model);
+    char left[32], rate[32], device[32];
+    if (!first || first->outlook->result.seconds_to_oom > GP_OUTLOOK_SOON)
+        return;
+    const struct gp_forecast_result *result = &first->outlook->result;
+    const char *container = first->process->container, *owner = first->outlook->grows;
+    gp_column_text(GP_COLUMN_DEV, first, model, GP_TEXT_LONG, true, device, sizeof(device));
+    snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
+             "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, grows by %s/s%s%s%s%s%.70s",
+             gp_text_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
+             container[0] ? " in " : "", container, device,
+             gp_text_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)), owner[0] ? " (" : "",
+             owner, owner[0] ? ")" : "", first->outlook->site[0] ? " at " : "", first->outlook->site);
+    alerts->style[alerts->count++] = GP_STYLE_ERROR;
+}
+
 static struct gp_alerts alerts_of(const struct gp_model *model, const struct gp_ui *ui)
 {
     struct gp_alerts alerts = {.count = 0};
     if (!model->system)
         return alerts;
+    alerts_forecast(&alerts, model);
     if (model->lost_total)
         alerts_losses(&alerts, model);
     int stale = model->states[GP_PROCESS_STALE], damaged = model->states[GP_PROCESS_DAMAGED];

@@ -180,6 +180,11 @@ static int model_add_pair(struct gp_model *model, struct gp_row *row)
     gp_track_rate(track, row, model->system->time_ns);
     gp_track_push(track, row->allocated);
     row->history = &track->history;
+    if (row->id.device >= 0 && !track->outlook && !(track->outlook = gp_outlook_new()))
+        return -ENOMEM;
+    row->outlook = track->outlook;
+    if (row->outlook)
+        gp_outlook_feed(row->outlook, row, model->system->time_ns);
     return gp_row_list_add(&model->lists[GP_LIST_PAIRS], row);
 }
 
@@ -190,6 +195,7 @@ static int model_add_share(struct gp_model *model, const struct gp_row *pair, co
     row.id.kind = GP_ROW_SHARE;
     snprintf(row.id.owner, sizeof(row.id.owner), "%s", owner);
     row.history = NULL;
+    row.outlook = NULL;
     row.untracked = row.lost = -1;
     row.allocs_per_s = row.frees_per_s = NAN;
     row.allocated = value->allocated_bytes > 0 ? value->allocated_bytes : 0;
@@ -385,6 +391,46 @@ static int model_finish(struct gp_model *model, struct gp_row *group)
     return 0;
 }
 
+/* Memory that the driver takes for the rounding of the process's blocks: an estimate. */
+static int64_t model_rounding(const struct gp_device_view *device)
+{
+    int64_t linear = device->totals_only ? -1 : device->wire.kinds[GP_KIND_LINEAR].current_bytes;
+    return linear >= 0 && device->wire.linear_rounded_bytes > linear ? device->wire.linear_rounded_bytes - linear : 0;
+}
+
+/* Free memory of the pair's GPU: NVML's, or without it the size minus what all profiled processes have
+ * reserved, with its rounding.  A simulated GPU belongs to its process alone.  -1: unknown. */
+static int64_t model_free_bytes(const struct gp_model *model, const struct gp_row *pair)
+{
+    const struct gp_gpu *gpu = &model->gpus[pair->id.device];
+    int64_t total = gpu->limit_bytes > 0 ? gpu->limit_bytes : gpu->total_bytes, used = gpu->used_bytes;
+    bool alone = pair->process->simulated;
+    if (alone)
+        total = pair->total;
+    for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && gpu->used_bytes < 0; i++) {
+        const struct gp_row *one = &model->lists[GP_LIST_PAIRS].rows[i];
+        if (alone ? one != pair : one->id.device != pair->id.device || !one->device || one->reserved < 0)
+            continue;
+        used = used < 0 ? 0 : used;
+        if (__builtin_add_overflow(used, one->reserved, &used) ||
+            __builtin_add_overflow(used, model_rounding(one->device), &used))
+            return 0;
+    }
+    return total <= 0 || used < 0 ? -1 : total > used ? total - used : 0;
+}
+
+static void model_forecast(struct gp_model *model)
+{
+    for (int i = 0; i < model->lists[GP_LIST_PAIRS].count; i++) {
+        struct gp_row *pair = &model->lists[GP_LIST_PAIRS].rows[i];
+        if (!pair->outlook || !pair->device)
+            continue;
+        gp_outlook_find(pair->outlook, pair, model_free_bytes(model, pair));
+        struct gp_process *process = &model->system->processes[pair->process - model->system->processes];
+        process->devices[pair->device - process->devices].forecast = &pair->outlook->result;
+    }
+}
+
 static int model_build(struct gp_model *model)
 {
     const struct gp_agent *agent = &model->system->agent;
@@ -410,6 +456,8 @@ static int model_build(struct gp_model *model)
         for (int i = 0; i < model->lists[which].count && !err; i++)
             err = model_finish(model, &model->lists[which].rows[i]);
     }
+    if (!err)
+        model_forecast(model);
     return err;
 }
 

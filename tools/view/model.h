@@ -60,6 +60,7 @@ struct gp_row {
     const struct gp_process *process;    /* NULL for a GPU or a container */
     const struct gp_device_view *device; /* pairs only; may be NULL */
     const struct gp_history *history;
+    struct gp_outlook *outlook;     /* of a pair on a GPU; else NULL */
     const struct gp_site_row *site; /* a call site; else NULL */
     int depth;                      /* in the tree */
     bool last;                      /* the last row of its branch */
@@ -77,6 +78,7 @@ struct gp_row_list {
     int count, capacity;
 };
 
+struct gp_outlook;            /* outlook.h */
 struct gp_site_row;           /* siteview.h */
 struct gp_site_set;           /* siteview.h */
 struct gp_track;              /* track.h */

@@ -4,7 +4,9 @@
 
 #include <math.h>
 #include <string.h>
+#include <view/outlook.h>
 #include <view/state.h>
+#include <write/forecast.h>
 #include <write/write.h>
 
 /* tools/collect has already made the strings of other processes harmless; only the character set is
@@ -31,7 +33,7 @@ void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row
     for (int line = -1; line < list->count; line++) {
         for (int i = 0; i < GP_COLUMNS; i++) {
             const struct gp_column *column = &gp_columns[i];
-            if (i == GP_COLUMN_BAR || !gp_column_in((enum gp_column_id)i, false))
+            if (i == GP_COLUMN_BAR || i == GP_COLUMN_OOM_IN || !gp_column_in((enum gp_column_id)i, false))
                 continue;
             if (line < 0)
                 snprintf(text, sizeof(text), "%s", column->name);
@@ -73,6 +75,17 @@ static json_t *json_bytes(json_t *object, const struct gp_row *row)
     return object;
 }
 
+static json_t *json_forecast(const struct gp_outlook *outlook)
+{
+    json_t *object = outlook ? gp_forecast_json(&outlook->result) : json_null();
+    bool grows = outlook && outlook->result.verdict == GP_FORECAST_GROWS;
+    if (object && outlook) {
+        json_object_set_new(object, "owner", gp_json_text(grows ? outlook->grows : ""));
+        json_object_set_new(object, "site", gp_json_text(grows ? outlook->site : ""));
+    }
+    return object;
+}
+
 static json_t *json_process(const struct gp_model *model, const struct gp_row *row)
 {
     const struct gp_process *process = row->process;
@@ -92,6 +105,7 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_object_set_new(object, "state", json_string(gp_process_word(process)));
     json_object_set_new(object, "ooms", json_integer((json_int_t)(process->oom.count & INT64_MAX)));
     json_object_set_new(object, "estimated", json_boolean(row->estimated));
+    json_object_set_new(object, "forecast", json_forecast(row->outlook));
     return object;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * screen.c: see screen.h.  One thread waits in one poll for everything. */
+#include <view/growth.h>
 #include <view/screen.h>
 
 #include <base/clock.h>
@@ -16,6 +17,7 @@
 
 struct gp_screen {
     struct gp_model model;
+    struct gp_growth growth;
     struct gp_row_list list;
     struct gp_window window;
     struct gp_ui *ui;
@@ -106,6 +108,8 @@ static int screen_sample(struct gp_screen *screen)
     if (!system)
         return 0;
     err = gp_model_update(&screen->model, system);
+    if (!err)
+        gp_growth_look(&screen->growth, &screen->model);
     if (!err) /* the old rows point into the old sample, and a key may be next */
         err = screen_rows(screen);
     if (!err && screen->left > 0 && --screen->left == 0)
@@ -201,6 +205,7 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
     gp_window_end(&screen.window);
     gp_rows_fini(&screen.list);
     gp_site_set_close(&screen.sites);
+    gp_growth_fini(&screen.growth);
     gp_model_fini(&screen.model);
     *signal_out = screen.window.ended_by;
     return err;

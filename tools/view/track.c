@@ -57,6 +57,7 @@ void gp_track_sweep(struct gp_model *model)
                 continue;
             }
             *link = track->next;
+            free(track->outlook);
             free(track);
         }
     }
@@ -68,6 +69,7 @@ void gp_track_free_all(struct gp_model *model)
         while (model->tracks[i]) {
             struct gp_track *track = model->tracks[i];
             model->tracks[i] = track->next;
+            free(track->outlook);
             free(track);
         }
     }

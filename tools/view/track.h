@@ -7,6 +7,7 @@
 #define GP_VIEW_TRACK_H
 
 #include <view/model.h>
+#include <view/outlook.h>
 
 struct gp_track {
     struct gp_row_id id;
@@ -18,6 +19,7 @@ struct gp_track {
     double allocs_per_s, frees_per_s;
     int64_t allocated_seen, reserved_seen; /* highest so far; -1 none */
     struct gp_history history;
+    struct gp_outlook *outlook; /* of a pair on a GPU; else NULL */
 };
 
 /* Finds the track of a row, or makes one; NULL: out of memory. */

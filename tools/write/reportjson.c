@@ -229,6 +229,10 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
         "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
         gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
         report_sizes(report, d), "bill", gp_report_bill_part(report, d));
+    if (object && !gp_report_add_forecast(report, d, object)) {
+        json_decref(object);
+        return NULL;
+    }
     if (object && report->devices[d].fine)
         json_object_set_new(json_object_get(object, "series"), "fine",
                             report_series(report, report->devices[d].fine, &allocated));

@@ -3,6 +3,7 @@
  * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
  * in a name cannot shift a column.
  */
+#include <write/forecast.h>
 #include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
@@ -576,6 +577,18 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "%s\n", page_on(page, GP_OFF));
 }
 
+/* After two steps: how soon the peak could have been known. */
+static void page_forecast(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    const struct gp_forecast_run *run = report->devices[device].forecast;
+    char line[GP_FORECAST_TEXT], size[GP_SIZE_TEXT];
+    if (!run || run->now.verdict < GP_FORECAST_STEADY)
+        return;
+    fprintf(page->out, "  forecast   %s\n", gp_forecast_line(&run->now, line));
+    if (run->early.peak_bytes >= 0)
+        fprintf(page->out, "             after two steps it was %s\n", gp_size_text(size, run->early.peak_bytes));
+}
+
 /* "rank 3 of 8 (local rank 1), " */
 static void page_rank(const struct gp_text_page *page, const struct gp_recording *r)
 {
@@ -631,6 +644,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
             continue;
         page_device(page, report, d, true);
         page_levels(page, report, d);
+        page_forecast(page, report, d);
         fprintf(page->out, "\n  held at the peak by\n");
         gp_page_parts(page, report, device->peak, 8);
         page_owners(page, report, d);

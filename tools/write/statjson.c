@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * statjson.c: schema gpuprof.stat/1, and the scopes that other schemas share with it; see
  * write.h. */
+#include <write/forecast.h>
 #include <write/stats.h>
 #include <write/write.h>
 
@@ -97,16 +98,22 @@ static json_t *frameworks_json(const struct gp_device_view *device)
     return array;
 }
 
+/* A process that is not watched has no forecast. */
+static json_t *stat_forecast(const struct gp_device_view *device)
+{
+    return device->forecast ? gp_forecast_json(device->forecast) : json_null();
+}
+
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
-                     gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
-                     gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
-                     device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
-                     gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
-                     "linear_rounded_bytes",
-                     gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
-                     owners_json(process, device), "frameworks", frameworks_json(device));
+    return json_pack(
+        "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
+        gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
+        gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
+        device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
+        gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
+        "linear_rounded_bytes", gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
+        owners_json(process, device), "frameworks", frameworks_json(device), "forecast", stat_forecast(device));
 }
 
 /* The scopes of the devices, or those of the host, which scripts must not take for a device

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ * test_forecast.c: the forecast of a run: what is periodic, its peak, its growth, and when it stays
+ * silent. */
+#include <analyze/analyze.h>
+#include <common/hash.h>
+#include <criterion/criterion.h>
+#include <math.h>
+#include <replay/generate.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_fixture.h"
+
+#define SECOND 1000000000ull
+
+/* A program that is looked at once a second. */
+struct moments {
+    double step_s;             /* length of a step */
+    int64_t base, swing;       /* bytes */
+    double leak_per_s, stop_s; /* bytes per second, until this second (0: for ever) */
+    bool loads;                /* allocates and frees nothing */
+    double rate;               /* allocations per second */
+    unsigned noise;            /* percent of the swing */
+};
+
+static struct gp_forecast forecast_of(const struct moments *program, unsigned seconds)
+{
+    struct gp_forecast forecast;
+    uint64_t seed = 77;
+    gp_forecast_begin(&forecast, GP_FORECAST_MOMENTS);
+    for (unsigned t = 0; t <= seconds; t++) {
+        double phase = program->step_s > 0 ? fmod(t, program->step_s) / program->step_s : 0;
+        double until = program->stop_s > 0 && t > program->stop_s ? program->stop_s : t;
+        int64_t noise = program->noise
+                            ? (int64_t)(random_next(&seed) % 1000) * program->swing / 100000 * (int64_t)program->noise
+                            : 0;
+        int64_t now = program->base + (int64_t)(program->leak_per_s * until) + noise +
+                      (int64_t)((double)program->swing * (phase < 0.5 ? 2 * phase : 2 - 2 * phase));
+        struct gp_forecast_sample sample = {.time_ns = (t + 1) * SECOND,
+                                            .low = now,
+                                            .high = now,
+                                            .last = now,
+                                            .allocs = (int64_t)(program->rate * t),
+                                            .frees = program->loads ? 0 : (int64_t)(program->rate * t * 0.95),
+                                            .taken_bytes = t * MIB};
+        gp_forecast_feed(&forecast, &sample);
+    }
+    return forecast;
+}
+
+static struct gp_forecast_result result_of(const struct moments *program, unsigned seconds)
+{
+    struct gp_forecast forecast = forecast_of(program, seconds);
+    struct gp_forecast_room room = {.device_free_bytes = 10 * GIB, .limit_left_bytes = -1, .idle_bytes = 0};
+    struct gp_forecast_result result;
+    gp_forecast_find(&forecast, &room, &result);
+    return result;
+}
+
+Test(forecast, a_steady_program_has_no_end)
+{
+    for (unsigned seconds = 20; seconds < 2000; seconds = seconds * 3 / 2) {
+        for (double step = 0.37; step < 9; step *= 1.7) {
+            struct moments program = {.step_s = step, .base = GIB, .swing = GIB, .rate = 1000, .noise = 10};
+            struct gp_forecast_result result = result_of(&program, seconds);
+            cr_assert_neq(result.verdict, GP_FORECAST_GROWS, "%u s, steps of %g s", seconds, step);
+            cr_assert_lt(result.seconds_to_oom, 0);
+        }
+    }
+}
+
+/* Judged every second for hours, with other noise each time. */
+Test(forecast, chance_is_no_leak)
+{
+    unsigned alarms = 0, judged = 0;
+    for (uint64_t seed = 1; seed <= 100; seed++) {
+        uint64_t state = seed * 2654435761u;
+        struct gp_forecast forecast;
+        gp_forecast_begin(&forecast, GP_FORECAST_MOMENTS);
+        bool alarmed = false;
+        for (uint64_t t = 1; t < 4000; t++) {
+            int64_t now = GIB + (int64_t)(random_next(&state) % (uint64_t)GIB);
+            struct gp_forecast_sample sample = {.time_ns = t * SECOND,
+                                                .low = now,
+                                                .high = now,
+                                                .last = now,
+                                                .allocs = (int64_t)(100 * t),
+                                                .frees = (int64_t)(100 * t),
+                                                .taken_bytes = 0};
+            struct gp_forecast_result result;
+            gp_forecast_feed(&forecast, &sample);
+            gp_forecast_find(&forecast, NULL, &result);
+            judged++;
+            alarmed |= result.verdict == GP_FORECAST_GROWS;
+        }
+        alarms += alarmed;
+    }
+    cr_assert_eq(alarms, 0, "%u of 100 programs, %u judgements", alarms, judged);
+}
+
+Test(forecast, a_leak_has_an_end)
+{
+    for (unsigned seconds = 120; seconds < 4000; seconds *= 2) {
+        struct moments program = {
+            .step_s = 0.37, .base = GIB, .swing = 100 * MIB, .rate = 1000, .leak_per_s = 2.5 * MIB};
+        struct gp_forecast_result result = result_of(&program, seconds);
+        cr_assert_eq(result.verdict, GP_FORECAST_GROWS, "%u s: %s", seconds, gp_forecast_word(result.verdict));
+        cr_assert_float_eq(result.bytes_per_second / MIB, 2.5, 0.15, "%u s: %f", seconds,
+                           result.bytes_per_second / MIB);
+        cr_assert_float_eq(result.seconds_to_oom, 10.0 * GIB / (2.5 * MIB), 400, "%f", result.seconds_to_oom);
+        cr_assert_geq(result.confidence, 0.4);
+        cr_assert_eq(result.headroom_bytes, 10 * GIB);
+    }
+}
+
+Test(forecast, loading_and_stopping_and_idling_are_silent)
+{
+    struct moments loads = {.base = 0, .rate = 100, .leak_per_s = 100.0 * MIB, .loads = true};
+    cr_assert_eq(result_of(&loads, 60).verdict, GP_FORECAST_APERIODIC);
+    struct moments stops = {
+        .step_s = 0.37, .base = GIB, .swing = MIB, .rate = 100, .leak_per_s = 20.0 * MIB, .stop_s = 30};
+    cr_assert_eq(result_of(&stops, 200).verdict, GP_FORECAST_STEADY);
+    struct moments idles = {.base = GIB};
+    cr_assert_eq(result_of(&idles, 60).verdict, GP_FORECAST_IDLE);
+    struct moments early = {.step_s = 0.37, .base = GIB, .swing = MIB, .rate = 100, .leak_per_s = 20.0 * MIB};
+    cr_assert_eq(result_of(&early, 9).verdict, GP_FORECAST_SHORT);
+    /* A leak of a few bytes ends in years: that is no warning. */
+    struct moments tiny = {.step_s = 0.37, .base = GIB, .rate = 100, .leak_per_s = 100};
+    cr_assert_lt(result_of(&tiny, 100).seconds_to_oom, 0);
+}
+
+Test(forecast, a_reset_begins_again)
+{
+    struct moments program = {.step_s = 0.37, .base = GIB, .swing = MIB, .rate = 100, .leak_per_s = 20.0 * MIB};
+    struct gp_forecast forecast = forecast_of(&program, 100);
+    struct gp_forecast_sample sample = {.time_ns = 200 * SECOND, .low = 5, .high = 5, .last = 5};
+    gp_forecast_feed(&forecast, &sample);
+    cr_assert_eq(forecast.count, 0);
+    sample.time_ns = 100 * SECOND; /* and a time that goes back is nothing */
+    sample.high = GIB;
+    gp_forecast_feed(&forecast, &sample);
+    cr_assert_eq(forecast.high, 5);
+}
+
+Test(forecast, claims_of_a_process_do_no_harm)
+{
+    static const int64_t values[] = {-1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX / 2};
+    uint64_t seed = 3;
+    struct gp_forecast forecast;
+    struct gp_forecast_result result;
+    struct gp_forecast_room room = {INT64_MAX, INT64_MAX, INT64_MAX};
+    for (int kind = 0; kind < 2; kind++) {
+        gp_forecast_begin(&forecast, (enum gp_forecast_kind)kind);
+        for (uint64_t t = 1; t < 3000; t++) {
+            struct gp_forecast_sample sample = {.time_ns = t * SECOND};
+            int64_t *members[] = {&sample.low,    &sample.high,  &sample.last,
+                                  &sample.allocs, &sample.frees, &sample.taken_bytes};
+            for (unsigned i = 0; i < 6; i++)
+                *members[i] = values[random_next(&seed) % 6];
+            if (t % 200 > 3)
+                sample.allocs = sample.frees = sample.taken_bytes = (int64_t)(t << 40);
+            gp_forecast_feed(&forecast, &sample);
+            gp_forecast_find(&forecast, &room, &result);
+            cr_assert(result.confidence >= 0 && result.confidence <= 1);
+        }
+    }
+}
+
+Test(forecast, headroom_is_the_least_limit_and_what_is_idle)
+{
+    struct gp_forecast_room room = {.device_free_bytes = 100, .limit_left_bytes = -1, .idle_bytes = 7};
+    cr_assert_eq(gp_forecast_headroom(&room), 107);
+    room.limit_left_bytes = 30;
+    cr_assert_eq(gp_forecast_headroom(&room), 37);
+    room.device_free_bytes = -1;
+    cr_assert_eq(gp_forecast_headroom(&room), 37);
+    room.limit_left_bytes = -1;
+    cr_assert_eq(gp_forecast_headroom(&room), -1);
+}
+
+/* ---- recordings -------------------------------------------------------------------------------------------------- */
+
+struct run {
+    unsigned steps;
+    int64_t weights, state, activations, keeps; /* state: from the end of the first step on; keeps: per step */
+    unsigned jitter;                            /* percent: how much the activations differ */
+};
+
+static struct gp_recording *record(const struct run *run)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    uint64_t address = 0x7f0000000000ull, at = 1000, seed = 5;
+    recmake_at(make, at++ * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, (uint64_t)run->weights, 0);
+    for (unsigned step = 0; step < run->steps; step++) {
+        recmake_at(make, at++ * MS);
+        recmake_mark(make, "step");
+        int64_t bytes = run->activations;
+        if (run->jitter)
+            bytes += (int64_t)(random_next(&seed) % 1000) * bytes / 100000 * run->jitter;
+        recmake_at(make, at++ * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, (uint64_t)bytes, 0);
+        uint64_t activations = address;
+        if (run->keeps) {
+            recmake_at(make, at++ * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, (uint64_t)run->keeps, 0);
+        }
+        recmake_at(make, at++ * MS);
+        recmake_free(make, 0, GP_KIND_LINEAR, activations);
+        if (step == 0 && run->state) {
+            recmake_at(make, at++ * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, (uint64_t)run->state, 0);
+        }
+    }
+    recmake_at(make, at++ * MS);
+    recmake_mark(make, "step");
+    return recmake_done(make);
+}
+
+static struct gp_forecast_run run_of(const struct run *run)
+{
+    struct gp_recording *recording = record(run);
+    struct gp_steps *steps = gp_steps_find(recording);
+    struct gp_forecast_run *found = gp_forecast_run_find(recording, steps, 0), copy = *found;
+    cr_assert_eq(steps->source, GP_STEPS_MARKS);
+    free(found);
+    free(steps);
+    gp_recording_free(recording);
+    return copy;
+}
+
+Test(forecast_run, two_steps_tell_the_peak)
+{
+    struct run run = {.steps = 30, .weights = 1000 * MIB, .state = 2000 * MIB, .activations = 700 * MIB};
+    struct gp_forecast_run found = run_of(&run);
+    cr_assert_eq(found.peak_bytes, 3700 * MIB);
+    cr_assert_eq(found.early.verdict, GP_FORECAST_STEADY, "%s", gp_forecast_word(found.early.verdict));
+    cr_assert_eq(found.early.peak_bytes, 3700 * MIB);
+    cr_assert_eq(found.now.verdict, GP_FORECAST_STEADY);
+    cr_assert_eq(found.now.peak_bytes, 3700 * MIB);
+    cr_assert_eq(found.now.step_bytes, 700 * MIB);
+}
+
+Test(forecast_run, steps_that_differ_are_not_periodic)
+{
+    struct run run = {.steps = 30, .weights = 1000 * MIB, .activations = 700 * MIB, .jitter = 60};
+    struct gp_forecast_run found = run_of(&run);
+    cr_assert_eq(found.early.verdict, GP_FORECAST_APERIODIC);
+    cr_assert_eq(found.early.peak_bytes, -1);
+    cr_assert_eq(found.now.verdict, GP_FORECAST_APERIODIC);
+}
+
+Test(forecast_run, a_leak_grows)
+{
+    struct run run = {.steps = 30, .weights = 1000 * MIB, .activations = 700 * MIB, .keeps = 10 * MIB};
+    struct gp_forecast_run found = run_of(&run);
+    cr_assert_eq(found.now.verdict, GP_FORECAST_GROWS);
+    cr_assert_float_eq(found.now.bytes_per_second, 10.0 * MIB / 0.004, 0.03 * MIB / 0.004);
+    double left = 16.0 * GIB - 1300.0 * MIB;
+    cr_assert_eq(found.now.headroom_bytes, 16 * GIB - 1300 * MIB);
+    cr_assert_float_eq(found.now.seconds_to_oom, (left - 700.0 * MIB) / found.now.bytes_per_second, 0.1);
+}
+
+/* ---- traces of known programs ------------------------------------------------------------------------------------ */
+
+struct truth {
+    struct gp_forecast_result early, now;
+    int64_t peak;
+    unsigned steps;
+};
+
+/* Feeds a trace step by step, as its own marks divide it. */
+static struct truth truth_of(const struct gp_replay_trace *trace)
+{
+    struct truth truth = {.early.peak_bytes = -1};
+    struct gp_hash sizes = {0};
+    struct gp_forecast forecast;
+    struct gp_forecast_sample sample = {0};
+    int64_t *bytes = calloc(trace->blocks + 1, sizeof(*bytes)), level = 0;
+    cr_assert(bytes);
+    gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
+    for (uint32_t i = 0; i <= trace->count; i++) {
+        const struct gp_replay_op *op = &trace->ops[i];
+        if (i == trace->count)
+            break; /* at its end a program frees what a step does not */
+        if (op->kind == GP_REPLAY_STEP) {
+            sample.last = level;
+            sample.time_ns = i + 1;
+            gp_forecast_feed(&forecast, &sample);
+            if (++truth.steps == 3)
+                gp_forecast_find(&forecast, NULL, &truth.early);
+            sample.low = sample.high = level;
+        } else if (op->kind == GP_REPLAY_ALLOC && op->device == 0) {
+            bytes[op->block] = (int64_t)((op->bytes + 511) / 512 * 512);
+            level += bytes[op->block];
+            sample.allocs++;
+            sample.taken_bytes += bytes[op->block];
+            bool added;
+            uint32_t *first = gp_hash_add(&sizes, gp_hash_of_number(op->bytes), NULL, NULL, truth.steps, &added);
+            sample.fresh_bytes += *first == truth.steps ? bytes[op->block] : 0;
+        } else if (op->kind == GP_REPLAY_FREE && bytes[op->block]) {
+            level -= bytes[op->block];
+            sample.frees++;
+        }
+        sample.low = level < sample.low ? level : sample.low;
+        sample.high = level > sample.high ? level : sample.high;
+        truth.peak = level > truth.peak ? level : truth.peak;
+    }
+    gp_forecast_find(&forecast, NULL, &truth.now);
+    free(bytes);
+    gp_hash_free(&sizes);
+    return truth;
+}
+
+/* After two steps: the peak of the whole run to 1 %, or "not periodic".  GPUPROF_TEST_TABLE prints
+ * the rows of docs/benchmarks.md. */
+Test(forecast_trace, two_steps_tell_the_peak_or_nothing)
+{
+    const struct gp_generator *generator;
+    unsigned told = 0;
+    for (unsigned g = 0; (generator = gp_generator_at(g)); g++) {
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            struct gp_replay_trace trace;
+            struct gp_replay_problem problem;
+            cr_assert_eq(gp_generate(&trace, generator, seed, 1000, &problem), 0, "%s", problem.text);
+            struct truth truth = truth_of(&trace);
+            bool leaks = strcmp(generator->name, "leak") == 0;
+            double off = truth.early.peak_bytes < 0 ? 0 : (double)truth.early.peak_bytes / (double)truth.peak - 1;
+            if (getenv("GPUPROF_TEST_TABLE"))
+                fprintf(stderr, "| %s, seed %d | %s | %s | %.2f |\n", generator->name, (int)seed,
+                        gp_forecast_word(truth.early.verdict), gp_forecast_word(truth.now.verdict), off * 100);
+            told += truth.early.peak_bytes >= 0;
+            if (leaks) /* two steps cannot tell a leak */
+                cr_expect_eq(truth.now.verdict, GP_FORECAST_GROWS);
+            else
+                cr_expect(fabs(off) <= 0.01, "%s, seed %d: %f", generator->name, (int)seed, off);
+            gp_replay_trace_free(&trace);
+        }
+    }
+    cr_expect_geq(told, 5);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * growth.h: finds the call site of the process whose memory runs out first: the one that holds more
+ * than before.  Only that process's call sites are read.  Called by the screen of `top`, its printed
+ * form and `stat --watch`; one thread.
+ */
+#ifndef GP_VIEW_GROWTH_H
+#define GP_VIEW_GROWTH_H
+
+#include <collect/sites.h>
+#include <view/model.h>
+
+struct gp_growth {
+    pid_t pid; /* whose call sites were read, or could not be; 0 none */
+    uint64_t start_time;
+    struct gp_sites *sites; /* NULL: it takes no stacks */
+    int64_t *before;        /* live bytes of each site at first */
+    uint32_t before_count;
+    uint64_t next_ns;
+    char site[128]; /* the finding; "" none yet */
+};
+
+/* The pair whose memory runs out first, NULL if there is none. */
+const struct gp_row *gp_growth_first(const struct gp_model *model);
+/* Call it after each update of the model.  Puts the finding into the pair's outlook. */
+void gp_growth_look(struct gp_growth *growth, const struct gp_model *model);
+void gp_growth_fini(struct gp_growth *growth);
+
+#endif
