@@ -5,7 +5,7 @@
  */
 #include <lib/recmake.h>
 #include <replay/trace.h>
-#include <replay/unpickle.h>
+#include <recording/unpickle.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>
