@@ -12,18 +12,18 @@
 #define SECOND 1000000000ull
 
 /* A rank that holds `bytes` from 1 s to 2 s after its start, in two sites. */
-static struct gp_rank rank_new(int32_t number, const char *host, uint64_t begin_ns, int64_t bytes, int64_t more)
+static struct gp_job_rank rank_new(int32_t number, const char *host, uint64_t begin_ns, int64_t bytes, int64_t more)
 {
-    struct gp_rank rank = {.number = number,
-                           .begin_ns = begin_ns,
-                           .end_ns = begin_ns + 3 * SECOND,
-                           .begin_unix_ns = begin_ns + 1000 * SECOND,
-                           .total_bytes = 80 * GIB,
-                           .peak_bytes = bytes + more,
-                           .reserved_peak_bytes = bytes + more,
-                           .headroom_bytes = 80 * GIB - bytes - more,
-                           .complete = true,
-                           .site_count = more ? 2 : 1};
+    struct gp_job_rank rank = {.number = number,
+                               .begin_ns = begin_ns,
+                               .end_ns = begin_ns + 3 * SECOND,
+                               .begin_unix_ns = begin_ns + 1000 * SECOND,
+                               .total_bytes = 80 * GIB,
+                               .peak_bytes = bytes + more,
+                               .reserved_peak_bytes = bytes + more,
+                               .headroom_bytes = 80 * GIB - bytes - more,
+                               .complete = true,
+                               .site_count = more ? 2 : 1};
     strcpy(rank.host, host);
     rank.allocated = calloc(1, sizeof(*rank.allocated) + 3 * sizeof(rank.allocated->points[0]));
     rank.allocated->count = 3;
@@ -36,7 +36,7 @@ static struct gp_rank rank_new(int32_t number, const char *host, uint64_t begin_
     return rank;
 }
 
-static void ranks_end(struct gp_rank *ranks, uint32_t count, struct gp_ranks *all)
+static void ranks_end(struct gp_job_rank *ranks, uint32_t count, struct gp_ranks *all)
 {
     gp_ranks_free(all);
     for (uint32_t i = 0; i < count; i++) {
@@ -47,9 +47,9 @@ static void ranks_end(struct gp_rank *ranks, uint32_t count, struct gp_ranks *al
 
 Test(ranks, worst_first)
 {
-    struct gp_rank ranks[3] = {rank_new(0, "a", 5 * SECOND, 10 * GIB, 0),
-                               rank_new(1, "a", 5 * SECOND, 10 * GIB, 2 * GIB),
-                               rank_new(2, "a", 5 * SECOND, 9 * GIB, 0)};
+    struct gp_job_rank ranks[3] = {rank_new(0, "a", 5 * SECOND, 10 * GIB, 0),
+                                   rank_new(1, "a", 5 * SECOND, 10 * GIB, 2 * GIB),
+                                   rank_new(2, "a", 5 * SECOND, 9 * GIB, 0)};
     struct gp_ranks *all = gp_ranks_find(ranks, 3);
     cr_assert(all);
     cr_expect_eq(ranks[0].number, 1);
@@ -73,7 +73,7 @@ Test(ranks, worst_first)
 
 Test(ranks, failure_and_unknown_sizes)
 {
-    struct gp_rank ranks[2] = {rank_new(0, "a", SECOND, 10 * GIB, 0), rank_new(1, "a", SECOND, 9 * GIB, 0)};
+    struct gp_job_rank ranks[2] = {rank_new(0, "a", SECOND, 10 * GIB, 0), rank_new(1, "a", SECOND, 9 * GIB, 0)};
     ranks[1].ooms = 1;
     struct gp_ranks *all = gp_ranks_find(ranks, 2);
     cr_expect_eq(ranks[0].number, 1, "the one that failed is not the worst");
@@ -88,7 +88,7 @@ Test(ranks, failure_and_unknown_sizes)
 /* Each machine has a clock of its own: only the wall clock tells what was at the same time. */
 Test(ranks, clocks_of_two_machines)
 {
-    struct gp_rank ranks[2] = {rank_new(0, "a", 5 * SECOND, GIB, 0), rank_new(1, "b", 900 * SECOND, 2 * GIB, 0)};
+    struct gp_job_rank ranks[2] = {rank_new(0, "a", 5 * SECOND, GIB, 0), rank_new(1, "b", 900 * SECOND, 2 * GIB, 0)};
     ranks[1].begin_unix_ns = ranks[0].begin_unix_ns + SECOND;
     struct gp_ranks *all = gp_ranks_find(ranks, 2);
     cr_expect_eq(all->clock, GP_CLOCK_WALL);

@@ -4,8 +4,8 @@
  * recordings, and files of other kinds.
  */
 #include <lib/recmake.h>
-#include <replay/trace.h>
 #include <recording/unpickle.h>
+#include <replay/trace.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

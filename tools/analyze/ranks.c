@@ -10,7 +10,7 @@
 
 static int ranks_order(const void *one, const void *other)
 {
-    const struct gp_rank *a = one, *b = other;
+    const struct gp_job_rank *a = one, *b = other;
     if ((a->ooms > 0) != (b->ooms > 0))
         return a->ooms > 0 ? -1 : 1;
     if (a->by_headroom && a->headroom_bytes != b->headroom_bytes)
@@ -35,7 +35,7 @@ static int64_t ranks_median(int64_t *values, uint32_t count)
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-static bool ranks_one_machine(const struct gp_rank *ranks, uint32_t count)
+static bool ranks_one_machine(const struct gp_job_rank *ranks, uint32_t count)
 {
     int64_t first = (int64_t)(ranks[0].begin_unix_ns - ranks[0].begin_ns);
     for (uint32_t i = 0; i < count; i++) {
@@ -52,13 +52,13 @@ static void ranks_align(struct gp_ranks *all)
     uint64_t begin = UINT64_MAX, end = 0;
     all->clock = ranks_one_machine(all->ranks, all->count) ? GP_CLOCK_MONOTONIC : GP_CLOCK_WALL;
     for (uint32_t i = 0; i < all->count; i++) {
-        struct gp_rank *rank = &all->ranks[i];
+        struct gp_job_rank *rank = &all->ranks[i];
         rank->shift_ns = all->clock == GP_CLOCK_WALL ? rank->begin_unix_ns - rank->begin_ns : 0;
         begin = rank->begin_ns + rank->shift_ns < begin ? rank->begin_ns + rank->shift_ns : begin;
     }
     all->begin_unix_ns = UINT64_MAX;
     for (uint32_t i = 0; i < all->count; i++) {
-        struct gp_rank *rank = &all->ranks[i];
+        struct gp_job_rank *rank = &all->ranks[i];
         rank->shift_ns -= begin;
         end = rank->end_ns + rank->shift_ns > end ? rank->end_ns + rank->shift_ns : end;
         all->begin_unix_ns = rank->begin_unix_ns < all->begin_unix_ns ? rank->begin_unix_ns : all->begin_unix_ns;
@@ -71,7 +71,7 @@ static uint64_t ranks_time(const struct gp_ranks *all, uint32_t moment)
     return (uint64_t)((double)all->length_ns / GP_RANK_POINT * moment);
 }
 
-int64_t gp_ranks_at(const struct gp_ranks *all, const struct gp_rank *rank, uint32_t moment)
+int64_t gp_ranks_at(const struct gp_ranks *all, const struct gp_job_rank *rank, uint32_t moment)
 {
     const struct gp_series *series = rank->allocated;
     uint64_t from = ranks_time(all, moment), until = ranks_time(all, moment + 1);
@@ -188,7 +188,7 @@ static bool ranks_rows(struct gp_ranks *all, int64_t *values, bool owners, struc
     struct gp_ranks_cursor *cursors = calloc(all->count, sizeof(*cursors));
     size_t most = 0;
     for (uint32_t i = 0; i < all->count; i++) {
-        struct gp_rank *rank = &all->ranks[i];
+        struct gp_job_rank *rank = &all->ranks[i];
         rank->site_count = ranks_join(rank->sites, rank->site_count, order);
         if (cursors)
             cursors[i] = (struct gp_ranks_cursor){rank->sites, rank->sites + rank->site_count};
@@ -233,7 +233,7 @@ static bool ranks_owners(struct gp_ranks *all, int64_t *values)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-struct gp_ranks *gp_ranks_find(struct gp_rank *ranks, uint32_t count)
+struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count)
 {
     struct gp_ranks *all = calloc(1, sizeof(*all));
     int64_t *values = calloc(count + 1ul, sizeof(*values));

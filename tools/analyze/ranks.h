@@ -2,7 +2,7 @@
  *
  * ranks.h: the recordings of several processes of one job, side by side: which is the worst, how far
  * they lie apart over time, and what the worst holds that the median does not.  Each recording is
- * reduced to a struct gp_rank when it is read, so that hundreds of them need little memory.
+ * reduced to a struct gp_job_rank when it is read, so that hundreds of them need little memory.
  */
 #ifndef GP_ANALYZE_RANKS_H
 #define GP_ANALYZE_RANKS_H
@@ -25,7 +25,7 @@ struct gp_rank_site { /* a line of code of the program; equal names are one row 
     int64_t peak_bytes; /* at the rank's peak */
 };
 
-struct gp_rank {
+struct gp_job_rank {
     const char *file;
     int32_t number, local_number, world_size; /* the last two may be -1, unknown */
     enum gp_rank_from from;
@@ -66,7 +66,7 @@ struct gp_rank_moment {
 };
 
 struct gp_ranks {
-    struct gp_rank *ranks; /* the caller's array, the worst first */
+    struct gp_job_rank *ranks; /* the caller's array, the worst first */
     uint32_t count;
     enum gp_rank_clock clock;
     uint64_t begin_unix_ns, length_ns;
@@ -78,9 +78,9 @@ struct gp_ranks {
 
 /* Sorts the ranks and compares them.  The worst is one that ran out of memory, else the one with the
  * least headroom if that is known of all, else, and of equal ones, the one with the highest peak.  NULL: out of memory. */
-struct gp_ranks *gp_ranks_find(struct gp_rank *ranks, uint32_t count);
+struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count);
 void gp_ranks_free(struct gp_ranks *ranks);
 /* The highest bytes that the rank held in the i-th moment; -1: it was not recorded then. */
-int64_t gp_ranks_at(const struct gp_ranks *ranks, const struct gp_rank *rank, uint32_t moment);
+int64_t gp_ranks_at(const struct gp_ranks *ranks, const struct gp_job_rank *rank, uint32_t moment);
 
 #endif

@@ -29,7 +29,7 @@ static bool ranks_of_name(const char *file, int32_t *number)
     return found;
 }
 
-static void ranks_identity(struct gp_rank *rank, const struct gp_recording *r, uint32_t order)
+static void ranks_identity(struct gp_job_rank *rank, const struct gp_recording *r, uint32_t order)
 {
     rank->number = (int32_t)order;
     rank->from = GP_RANK_ORDER;
@@ -70,7 +70,7 @@ static struct gp_rank_site *ranks_sites(const struct gp_loaded *loaded, const st
 }
 
 /* Takes over the numbers of the device if it is fuller than the one before.  False: out of memory. */
-static bool ranks_device(struct gp_rank *rank, const struct gp_loaded *loaded, uint32_t d)
+static bool ranks_device(struct gp_job_rank *rank, const struct gp_loaded *loaded, uint32_t d)
 {
     const struct gp_rec_device *device = &loaded->recording->devices[d];
     struct gp_series *reserved = gp_flow_reserved(loaded->report.flow, d, GP_RANKS_POINTS);
@@ -105,7 +105,7 @@ static bool ranks_device(struct gp_rank *rank, const struct gp_loaded *loaded, u
     return ok;
 }
 
-static bool ranks_growth(struct gp_rank *rank, const struct gp_loaded *loaded)
+static bool ranks_growth(struct gp_job_rank *rank, const struct gp_loaded *loaded)
 {
     struct gp_leaks *leaks = gp_flow_leaks(loaded->report.flow, loaded->report.steps, 0);
     rank->seconds_to_oom = -1;
@@ -123,7 +123,7 @@ static bool ranks_growth(struct gp_rank *rank, const struct gp_loaded *loaded)
     return leaks;
 }
 
-static int ranks_fill(struct gp_rank *rank, const struct gp_loaded *loaded, uint32_t order)
+static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded, uint32_t order)
 {
     const struct gp_recording *r = loaded->recording;
     ranks_identity(rank, r, order);
@@ -164,7 +164,7 @@ int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *opti
     for (; !rc && set->count < count; set->count++) {
         struct gp_load_options one = *options;
         struct gp_loaded loaded;
-        struct gp_rank *rank = &set->ranks[set->count];
+        struct gp_job_rank *rank = &set->ranks[set->count];
         one.files[0] = rank->file = set->count ? options->more[set->count - 1] : options->files[0];
         rc = gp_load(&loaded, &one, 0);
         if (rc)

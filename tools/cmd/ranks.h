@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ranks.h: reads the recordings of several ranks, one after the other, and keeps of each what
- * struct gp_rank has.
+ * struct gp_job_rank has.
  */
 #ifndef GP_CMD_RANKS_H
 #define GP_CMD_RANKS_H
@@ -10,7 +10,7 @@
 #include <cmd/load.h>
 
 struct gp_rank_set {
-    struct gp_rank *ranks;
+    struct gp_job_rank *ranks;
     uint32_t count;
     struct gp_ranks *all;
 };

@@ -23,7 +23,7 @@ const char *gp_ranks_clock(const struct gp_ranks *ranks)
 
 const char *gp_ranks_verdict(const struct gp_ranks *all, char text[GP_VERDICT_TEXT])
 {
-    const struct gp_rank *worst = &all->ranks[0];
+    const struct gp_job_rank *worst = &all->ranks[0];
     char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], one[GP_SIZE_TEXT], two[GP_SIZE_TEXT];
     int64_t more = worst->peak_bytes - all->median_bytes;
     int used = snprintf(text, GP_VERDICT_TEXT, "Rank %d %speaks at %s", worst->number,
@@ -59,7 +59,7 @@ static json_t *ranks_text(const char *text)
     return value ? value : json_string("?");
 }
 
-static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_rank *rank)
+static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_job_rank *rank)
 {
     json_t *curve = json_array();
     for (uint32_t m = 0; m < GP_RANK_POINT; m++)
@@ -67,7 +67,7 @@ static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_rank *ran
     return curve;
 }
 
-static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_rank *rank, bool curve)
+static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *rank, bool curve)
 {
     static const char *const from[] = {"recording", "file name", "order"};
     json_t *row = json_pack(
@@ -170,7 +170,7 @@ static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *
             "OFF MEDIAN", "RESERVED", "HEADROOM", "AT THE END", "GROWTH", ranks_on(page, GP_RANKS_OFF));
     uint32_t shown = page->whole || all->count <= 4 * GP_RANKS_ROWS ? all->count : 4 * GP_RANKS_ROWS;
     for (uint32_t i = 0; i < shown; i++) {
-        const struct gp_rank *rank = &all->ranks[i];
+        const struct gp_job_rank *rank = &all->ranks[i];
         fprintf(page->out, "  %s%5d %10s %11s %10s %10s %10s%s", ranks_on(page, i ? "" : GP_RANKS_BOLD), rank->number,
                 gp_size_text(peak, rank->peak_bytes), ranks_signed(above, rank->peak_bytes - all->median_bytes),
                 gp_size_text(reserved, rank->reserved_peak_bytes), gp_size_text(head, rank->headroom_bytes),
