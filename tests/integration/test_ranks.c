@@ -29,8 +29,8 @@ static void folder_remove(const char *folder)
     cr_expect_eq(system(line), 0);
 }
 
-/* Rank 2 of the four holds more. */
-static void record(const char *folder)
+/* `which` of the four holds more. */
+static void record(const char *folder, const char *which)
 {
     char option[128], text[2];
     snprintf(option, sizeof(option), "--record=%s/run.gpuprof", folder);
@@ -40,8 +40,8 @@ static void record(const char *folder)
         snprintf(text, sizeof(text), "%d", i);
         setenv("RANK", text, 1);
         setenv("LOCAL_RANK", text, 1);
-        spawn_command(&result, "run", "--sim=memory=2GiB", "--stacks=native", option, "--", path_program("ranks"), "2",
-                      NULL);
+        spawn_command(&result, "run", "--sim=memory=2GiB", "--stacks=native", option, "--", path_program("ranks"),
+                      which, NULL);
         cr_assert(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
         spawn_result_free(&result);
     }
@@ -72,7 +72,7 @@ Test(ranks, worst_comes_first)
     struct spawn_result result;
     struct stat there;
     folder_make(folder);
-    record(folder);
+    record(folder, "2");
     for (int i = 0; i < 4; i++)
         snprintf(files[i], sizeof(files[i]), "%s/run.rank%d.gpuprof", folder, i);
     spawn_command(&result, "report", files[0], files[1], files[2], files[3], "--json", NULL);
@@ -113,6 +113,34 @@ Test(ranks, worst_comes_first)
     cr_expect(strstr(result.err, "/nowhere.gpuprof"), "%s", result.err);
     spawn_result_free(&result);
     folder_remove(folder);
+}
+
+Test(ranks, diff_pairs_the_ranks_of_two_runs)
+{
+    char folders[2][64], files[8][96];
+    struct spawn_result result;
+    for (int run = 0; run < 2; run++) {
+        folder_make(folders[run]);
+        record(folders[run], run ? "1" : "none");
+        for (int i = 0; i < 4; i++)
+            snprintf(files[run * 4 + i], sizeof(files[0]), "%s/run.rank%d.gpuprof", folders[run], i);
+    }
+    spawn_command(&result, "diff", "--json", files[0], files[1], files[2], files[3], files[4], files[5], files[6],
+                  files[7], NULL);
+    json_t *top = json_of(&result);
+    const json_t *ranks = json_object_get(top, "ranks"), *row = json_array_get(ranks, 1);
+    cr_assert_eq(json_array_size(ranks), 4);
+    cr_expect_eq(number(top, "rank"), 1);
+    cr_expect_eq(number(row, "rank"), 1);
+    cr_expect_eq(number(row, "peak_bytes_before"), 96 * MIB);
+    cr_expect_eq(number(row, "peak_bytes_after"), 164 * MIB);
+    json_decref(top);
+    spawn_command(&result, "diff", files[0], files[1], files[2], NULL);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 2);
+    cr_expect(strstr(result.err, "rank 0 has 1 recording"), "%s", result.err);
+    spawn_result_free(&result);
+    folder_remove(folders[0]);
+    folder_remove(folders[1]);
 }
 
 /* ---- snapshots --------------------------------------------------------------------------------------------------- */

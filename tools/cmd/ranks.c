@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see ranks.h.  Called by report.c. */
+ * ranks.c: see ranks.h.  Called by report.c and diff.c. */
 #include <cmd/ranks.h>
 
 #include <ctype.h>
@@ -151,7 +151,7 @@ static void ranks_unload(struct gp_loaded *loaded, bool first)
     gp_recording_free(loaded->recording);
 }
 
-int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options)
+int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options)
 {
     uint32_t count = 1;
     *set = (struct gp_rank_set){0};
@@ -172,6 +172,12 @@ int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *opti
         rc = ranks_fill(rank, &loaded, set->count);
         ranks_unload(&loaded, set->count == 0);
     }
+    return rc;
+}
+
+int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options)
+{
+    int rc = gp_rank_set_read(set, options);
     if (!rc) {
         set->all = gp_ranks_find(set->ranks, set->count);
         rc = set->all ? GP_EXIT_OK : gp_load_memory(options->target.command);

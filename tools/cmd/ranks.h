@@ -16,6 +16,8 @@ struct gp_rank_set {
 };
 /* Reads files[0] and the further files of the options.  GP_EXIT_OK, or an exit status after a message;
  * gp_rank_set_free is safe after either. */
+int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options);
+/* The same, and compares the ranks: set->all, and set->ranks in its order. */
 int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options);
 void gp_rank_set_free(struct gp_rank_set *set);
 
