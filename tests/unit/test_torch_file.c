@@ -221,6 +221,34 @@ Test(torch_file, free_ends_its_block)
     gp_recording_free(r);
 }
 
+/* A block that leaves too little of its free piece has all of it. */
+Test(torch_file, granted_sizes_follow_from_the_addresses)
+{
+    struct gp_recording *r = NULL;
+    char why[256];
+    struct maker *make = make_new();
+    entry(make, "segment_alloc", 0x10000000, 20 * MIB, 1);
+    entry(make, "alloc", 0x10000000, 12 * MIB, 2);                        /* 8 MiB are left: split */
+    entry(make, "alloc", 0x10000000 + 12 * MIB, 7 * MIB + 600 * 1024, 3); /* 424 KiB are left: not split */
+    entry(make, "free_requested", 0x10000000, 12 * MIB, 4);
+    entry(make, "free_completed", 0x10000000, 12 * MIB, 5);
+    entry(make, "alloc", 0x10000000, 11 * MIB + 1, 6); /* up to the next block: not split */
+    entry(make, "free_requested", 0x10000000, 11 * MIB + 1, 7);
+    segments(make);
+    segment(make, 0x10000000, 20 * MIB, false);
+    block(make, 12 * MIB, 0, "inactive");
+    block(make, 8 * MIB, 7 * MIB + 600 * 1024, "active_allocated");
+    segment_end(make);
+    cr_assert_eq(made(make, &r, why), 0, "%s", why);
+    cr_expect_eq(r->events[1].bytes, 12 * MIB);
+    cr_expect_eq(r->events[2].bytes, 8 * MIB);
+    cr_expect_eq(r->events[4].bytes, 12 * MIB);
+    cr_expect_eq(gp_rec_requested(&r->events[4]), 11 * MIB + 1);
+    cr_expect_eq(r->events[5].bytes, 12 * MIB);
+    cr_expect_eq(r->sites[r->events[1].site].live_bytes, (int64_t)(8 * MIB));
+    gp_recording_free(r);
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void refused(const void *data, size_t bytes, const char *word)

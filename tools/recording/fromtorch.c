@@ -64,6 +64,7 @@ struct gp_torch {
     struct gp_hash live; /* a block's address -> the event + 1 or the block of the baseline, see torch_event */
     uint32_t before;     /* the site of memory from before the trace; 0: not made yet */
     uint64_t first_us;   /* the lowest time */
+    bool splits;         /* blocks are cut as PyTorch does with its default settings */
 };
 
 static int torch_refuse(struct gp_torch *torch, const char *why)
@@ -453,6 +454,26 @@ static int torch_notes(struct gp_torch *torch, const struct gp_pickle *notes)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+/* Whether the device has no growable segments: of these, pieces also end where nothing is mapped. */
+static bool torch_fixed(const struct gp_torch *torch, uint32_t gpu)
+{
+    for (size_t i = 0; i < torch->span_count[gpu]; i++)
+        if (torch->spans[gpu][i].growable)
+            return false;
+    return true;
+}
+
+/* Settings that change how sizes are rounded or blocks are cut. */
+static bool torch_splits(const struct gp_pickle *settings)
+{
+    const struct gp_pickle *powers = gp_pickle_get(settings, "roundup_power2_divisions");
+    uint32_t count = powers && powers->type == GP_PICKLE_DICT ? powers->items->count : 0;
+    for (uint32_t i = 1; i < count; i += 2)
+        if (gp_pickle_number(&powers->items->at[i], 0) > 1)
+            return false;
+    return gp_pickle_number(gp_pickle_get(settings, "max_split_size"), -1) <= 0;
+}
+
 static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root)
 {
     struct gp_read *read = torch->read;
@@ -470,6 +491,7 @@ static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root)
         return torch_refuse(torch, "it has traces of too many devices");
     if (ours && ours->type == GP_PICKLE_TEXT)
         read->allocator = gp_read_string(read, ours->text, ours->length < 64 ? ours->length : 64);
+    torch->splits = !ours && torch_splits(settings);
     if (!GP_READ_ROOM(read, r->sites, read->sites_room, 1, GP_READ_ROWS))
         return read->error;
     r->site_count = 1;
@@ -490,6 +512,9 @@ static int torch_finish(struct gp_torch *torch)
     for (uint32_t gpu = 0; gpu < GP_WIRE_GPUS && !rc; gpu++)
         if (torch->span_count[gpu])
             rc = gp_torch_start(read, torch->spans[gpu], torch->span_count[gpu], gp_read_device(read, gpu), first_ns);
+    for (uint32_t gpu = 0; gpu < GP_WIRE_GPUS && !rc && torch->splits; gpu++)
+        if (torch->span_count[gpu] && torch_fixed(torch, gpu))
+            rc = gp_torch_split(read, torch->spans[gpu], torch->span_count[gpu], gp_read_device(read, gpu));
     for (size_t i = 0; i < r->baseline_count; i++)
         r->baseline[i].time_ns = first_ns;
     for (size_t i = 0; i < r->event_count; i++)

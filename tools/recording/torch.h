@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * torch.h: a snapshot of PyTorch while it becomes a recording.  fromtorch.c reads entries and
- * blocks, torchsites.c makes call sites of frames, and torchstart.c finds the segments that were
- * there before the trace.
+ * blocks, torchsites.c makes call sites of frames, torchstart.c finds the segments that were
+ * there before the trace, and torchsplit.c the granted sizes.
  */
 #ifndef GP_RECORDING_TORCH_H
 #define GP_RECORDING_TORCH_H
@@ -42,6 +42,10 @@ void gp_torch_sites_free(struct gp_torch_sites *sites);
 /* torchstart.c.  Adds to the baseline the segments of the device that were there before the trace.
  * Sorts the spans.  0 or -ENOMEM, -EFBIG. */
 int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t count, uint8_t device, uint64_t time_ns);
+
+/* torchsplit.c.  Corrects the sizes of the blocks that the device's trace allocates.  The events of each
+ * device are still in their order.  0 or -ENOMEM. */
+int gp_torch_split(struct gp_read *read, const struct gp_torch_span *spans, size_t count, uint8_t device);
 
 /* fromtorch.c.  Fills the recording from a pickle.  0, -errno; -EPROTO with why. */
 int gp_read_torch(struct gp_read *read, const uint8_t *data, size_t bytes, char *why, size_t why_bytes);
