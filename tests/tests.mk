@@ -102,7 +102,7 @@ $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/acc
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
 $(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
-$(B)/fuzzers/trace: $(foreach f,build torch textread rmm open unpickle fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/trace: $(foreach f,build torch textread rmm open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(TOOL_LIBS)

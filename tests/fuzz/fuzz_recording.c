@@ -4,11 +4,12 @@
  * an accepted recording keeps every promise of recording.h.  An input is one of
  *
  *      a recording       read as it is, and again with all checksums corrected, since they reject other changes
+ *      a pickle          a snapshot of PyTorch, read as it is
  *      'B' blocks        from which a recording is built: type, rows (2 bytes), length (2 bytes), payload; so that changes
  *                        reach the payloads, which are packed in real recordings
  *
  * With -DGP_FUZZ_REPLAY it runs the files named as arguments, each with every third byte changed in four ways and cut
- * there (of recordings every 29th: their blocks are larger).  Prints "N inputs".
+ * there (of pickles every byte, of recordings every 29th: their blocks are larger).  Prints "N inputs".
  */
 #include <record/crc.h>
 #include <record/format.h>
@@ -183,10 +184,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifdef GP_FUZZ_REPLAY
 #include "fuzz/files.h"
 
-/* Blocks of recordings are larger than those that 'B' makes. */
+/* Blocks of recordings are larger than those that 'B' makes; a pickle has no checksums. */
 static size_t step(const uint8_t *data, size_t size)
 {
-    return size && data[0] == 'B' ? 3 : 29;
+    return size && data[0] == 0x80 ? 1 : size && data[0] == 'B' ? 3 : 29;
 }
 
 int main(int argc, char **argv)

@@ -191,7 +191,8 @@ def check_trace(trace: List[Any], segments: List[Any], where: str, found: Findin
     for number, entry in enumerate(trace):
         at = f"{where}[{number}]"
         address = "device_free" if entry.get("action") == "oom" else "addr"
-        if not found.shape(entry, {**ENTRY, address: int}, at):
+        granted = {"gpuprof_bytes": int} if "gpuprof_bytes" in entry and entry.get("action") == "alloc" else {}
+        if not found.shape(entry, {**ENTRY, address: int, **granted}, at):
             continue
         action = entry["action"]
         found.expect(action in ACTIONS, f"{at}: action {action}")

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_snapshot.c: PyTorch's snapshot from extents and events, and from recordings, read back with
- * the replay's unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
+ * the unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
  * tests/integration/test_snapshot.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <lib/recmake.h>
-#include <replay/unpickle.h>
+#include <recording/unpickle.h>
 #include <snapshot/pickle.h>
 #include <snapshot/snapshot.h>
 

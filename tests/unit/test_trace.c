@@ -4,8 +4,8 @@
  * recordings, and files of other kinds.
  */
 #include <lib/recmake.h>
+#include <recording/unpickle.h>
 #include <replay/trace.h>
-#include <replay/unpickle.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

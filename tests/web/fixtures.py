@@ -462,11 +462,43 @@ def huge():
     return document
 
 
+def ranks():
+    """Eight ranks of a job, schema gpuprof.ranks/1: rank 3 holds 9 GiB more than the others, in a function whose name is an
+    attack, and grows."""
+    seconds, points = 120, 400
+    times = [seconds * 1000 * MS * i // points for i in range(points)]
+    rng = random.Random(8)
+    rows, attack = [], "<img src=x onerror=alert(1)> (train.py:41)"
+    for number in [3, 0, 1, 2, 4, 5, 6, 7]:
+        worst, start = number == 3, 8 + number
+        curve = [None if i < start else 40 * GIB + rng.randrange(3) * GIB + (9 * GIB + i * 20 * MIB if worst else 0) for i in range(points)]
+        peak = max(v for v in curve if v is not None)
+        rows.append(dict(rank=number, local_rank=number % 4, world_size=8, rank_from="recording", file=f"run.rank{number}.gpuprof", host=f"node{number // 4}",
+            pid=4000 + number, comm="train.py", format="gpuprof", complete=number != 5, missing_events=0, events=1000000, ooms=int(worst), device=number % 4,
+            devices=1, device_name="Simulated GPU", total_bytes=80 * GIB, allocated_peak_bytes=peak, peak_ns=times[curve.index(peak)], allocated_end_bytes=curve[-1],
+            reserved_peak_bytes=peak + GIB, headroom_bytes=79 * GIB - peak, growth_bytes_per_second=70e6 if worst else 0.0, seconds_to_oom=150.0 if worst else None,
+            grows=attack if worst else "", begin_ns=times[start], end_ns=seconds * 1000 * MS, curve=curve))
+    peaks = sorted(r["allocated_peak_bytes"] for r in rows)
+    for row in rows:
+        row["above_median_bytes"] = row["allocated_peak_bytes"] - peaks[3]
+    skew = []
+    for i, t in enumerate(times):
+        values = sorted(r["curve"][i] for r in rows if r["curve"][i] is not None)
+        if values:
+            skew.append([t, values[0], values[(len(values) - 1) // 2], values[-1], len(values)])
+    site = lambda name, owner, worst, median, holders: dict(site=name, owner=owner, kind="linear", worst_bytes=worst, median_bytes=median, excess_bytes=worst - median, holders=holders)
+    sites = [site(attack, "pytorch", 9 * GIB, 0, 1), site("forward (model.py:12)", "pytorch", 40 * GIB, 40 * GIB, 8), site("all_reduce (dist.py:7)", "nccl", GIB, 2 * GIB, 8)]
+    owners = [dict(owner=o, worst_bytes=w, median_bytes=m, excess_bytes=w - m, holders=8) for o, w, m in (("pytorch", 49 * GIB, 40 * GIB), ("nccl", GIB, 2 * GIB))]
+    return dict(schema="gpuprof.ranks/1", verdict=f"Rank 3 ran out of memory: it peaks high, above the median: {attack} holds 9 GiB there.", clock="wall",
+        clock_text="times are on the wall clocks of the machines, and as exact as these agree", begin_unix_ns=1764590000000000000, seconds=float(seconds),
+        lowest_peak_bytes=peaks[0], median_peak_bytes=peaks[3], highest_peak_bytes=peaks[-1], ranks=rows, times_ns=times, skew=skew, sites=sites, sites_left_out=2, owners=owners)
+
+
 def healthy():
     return training(leak=False)
 
 
-MAKERS = dict(training=training, healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=huge)
+MAKERS = dict(training=training, healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=huge, ranks=ranks)
 
 if __name__ == "__main__":
     out = sys.argv[1]

@@ -646,9 +646,41 @@ def test_prints(case):
     assert len(page.call("Page.printToPDF", printBackground=True)["data"]) > 50_000
 
 
+def test_ranks_are_the_document(case):
+    page, document = case.open("ranks", width=1280, height=800)
+    rows = lambda name, column: page.eval(f"[...document.querySelectorAll('#{name} tbody tr')].map(r => r.cells[{column}].dataset.value)")
+    equal(rows("ranks-table", 0), [str(r["rank"]) for r in document["ranks"]], "ranks")
+    equal(rows("ranks-table", 3), [str(r["allocated_peak_bytes"]) for r in document["ranks"]], "peaks")
+    equal(rows("more-table", 0), [s["site"] for s in document["sites"] if s["excess_bytes"]], "sites")
+    equal(rows("owner-table", 0), [o["owner"] for o in document["owners"]], "owners")
+    equal(page.eval("document.querySelector('.verdict').textContent"), document["verdict"], "verdict")
+    equal(page.eval("document.querySelectorAll('img').length"), 0, "a name became markup")
+    assert "rank 5" in page.eval("document.querySelector('.banner.bad').textContent"), "the incomplete recording is not named"
+    page.eval("document.querySelector('#skew .plot').focus()")
+    before = page.eval("document.querySelector('#skew .readout').textContent")
+    for _ in range(20):  # no rank was recorded in the first moments
+        page.key("ArrowRight")
+    page.eval(SETTLE)
+    assert page.eval("document.querySelector('#skew .readout').textContent") != before, "the arrow keys say nothing"
+    reached = ""
+    for _ in range(40):
+        page.key("Tab")
+        reached += page.eval("(e => (e.closest('section')?.id || '') + ' ' + e.tagName + '\\n')(document.activeElement)")
+    for part in ("skew SUMMARY", "more DIV", "ranks DIV"):
+        assert part in reached, f"{part} was not reached by Tab"
+    page.close()
+    for width, height, mobile in ((1280, 800, False), (390, 844, True), (320, 640, True)):
+        page, _ = case.open("ranks", width=width, height=height, mobile=mobile)
+        have = page.eval("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+        assert have <= width, f"ranks: {have} pixels wide on a screen of {width}"
+        if width == 1280:
+            assert page.eval("document.querySelector('#skew .plot').getBoundingClientRect().top < innerHeight - 100"), "the plot begins below the first screen"
+        page.close()
+
+
 def test_axe_finds_nothing(case):
     script = case.axe()
-    for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("empty", (True,)), ("hostile", (False,))):
+    for name, modes in (("training", (False, True)), ("tiny", (False, True)), ("empty", (True,)), ("hostile", (False,)), ("ranks", (False, True))):
         for dark in modes:
             page, _ = case.open(name, dark=dark)
             # 20 rows of each table have every kind of cell; thousands of rows would take minutes.

@@ -134,7 +134,7 @@ static void bash_value(FILE *out, const struct gp_command_option *option)
         fputc('\'', out);
     } else if (option->type == GP_ARG_PID || option->type == GP_ARG_PIDS) {
         fputs("_gpuprof_value pids", out);
-    } else if (option->type == GP_ARG_RECORDING) {
+    } else if (option->type == GP_ARG_RECORDING || option->type == GP_ARG_RECORDINGS) {
         fputs("_gpuprof_value recording", out);
     } else if (option->type == GP_ARG_FILE) {
         fputs("_gpuprof_value file", out);
@@ -240,7 +240,7 @@ static void zsh_value(FILE *out, const struct gp_command_option *option, const c
         fputs(list ? "" : ")", out);
     } else if (option->type == GP_ARG_PID || option->type == GP_ARG_PIDS) {
         fputs("_gpuprof_pids", out);
-    } else if (option->type == GP_ARG_RECORDING) {
+    } else if (option->type == GP_ARG_RECORDING || option->type == GP_ARG_RECORDINGS) {
         fputs("_gpuprof_recordings", out);
     } else if (option->type == GP_ARG_FILE) {
         fputs("_files", out);
@@ -273,7 +273,7 @@ static void zsh_operand(FILE *out, const struct gp_command_spec *spec, const str
         fprintf(out, " \\\n                '(-)1:program:_command_names -e' '*::argument:_normal'");
         return;
     }
-    fprintf(out, " \\\n                '");
+    fprintf(out, " \\\n                '%s", operand->type == GP_ARG_RECORDINGS ? "*" : "");
     zsh_value(out, operand, operand->name);
 }
 
@@ -323,7 +323,7 @@ static void fish_value(FILE *out, const struct gp_command_option *option)
         fputs(option->type == GP_ARG_LIST ? ")'" : "'", out);
     } else if (option->type == GP_ARG_PID || option->type == GP_ARG_PIDS) {
         fputs(" -a '(__gpuprof_pids)'", out);
-    } else if (option->type == GP_ARG_RECORDING) {
+    } else if (option->type == GP_ARG_RECORDING || option->type == GP_ARG_RECORDINGS) {
         fputs(" -a '(__gpuprof_recordings)'", out);
     } else if (option->type == GP_ARG_FILE) {
         fputs(" -F", out);

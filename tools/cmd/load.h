@@ -19,6 +19,7 @@ int gp_load_cut(const char *command, struct gp_recording *recording, const struc
 struct gp_load_options { /* the options of all these commands; each takes some of them */
     struct gp_target target;
     const char *files[2];
+    char **more;     /* further files of a command that takes several; NULL: none */
     int file_count;  /* how many files the command needs */
     bool live;       /* the command takes -p */
     bool sites;      /* its result names call sites */

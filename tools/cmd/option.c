@@ -221,7 +221,7 @@ static int option_operands(const struct gp_command_spec *spec, int argc, char **
         if (!operand || !operand->name)
             return gp_usage_error(spec->name, "%s: unexpected argument%s%s%s", argv[optind], spec->surplus ? " (" : "",
                                   spec->surplus ? spec->surplus : "", spec->surplus ? ")" : "");
-        if (operand->type == GP_ARG_PROGRAM) {
+        if (operand->type == GP_ARG_PROGRAM || operand->type == GP_ARG_RECORDINGS) {
             *(char ***)(void *)((char *)options + operand->offset) = argv + optind;
             return rc;
         }

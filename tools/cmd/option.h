@@ -16,19 +16,20 @@
 
 /* What an argument is, and the type of the member of the command's struct that it fills. */
 enum gp_argument {
-    GP_ARG_FLAG,      /* bool; the option takes no argument */
-    GP_ARG_TEXT,      /* const char *; "" if an optional argument is missing */
-    GP_ARG_FILE,      /* as TEXT; shells complete file names */
-    GP_ARG_RECORDING, /* as TEXT; shells complete names that end in .gpuprof */
-    GP_ARG_NUMBER,    /* int64_t or uint32_t, from low to high (0: no limit) */
-    GP_ARG_SIZE,      /* the same, in bytes, with a unit */
-    GP_ARG_CHOICE,    /* const char *: the chosen word as the table spells it */
-    GP_ARG_INDEX,     /* int: the number of the chosen word */
-    GP_ARG_LIST,      /* uint32_t: a bit for each chosen word; commas separate them */
-    GP_ARG_PIDS,      /* struct gp_target */
-    GP_ARG_PID,       /* the same, one process at most */
-    GP_ARG_DEVICE,    /* struct gp_target */
-    GP_ARG_PROGRAM,   /* char **: the rest of the command line; operands only */
+    GP_ARG_FLAG,       /* bool; the option takes no argument */
+    GP_ARG_TEXT,       /* const char *; "" if an optional argument is missing */
+    GP_ARG_FILE,       /* as TEXT; shells complete file names */
+    GP_ARG_RECORDING,  /* as TEXT; shells complete names that end in .gpuprof */
+    GP_ARG_NUMBER,     /* int64_t or uint32_t, from low to high (0: no limit) */
+    GP_ARG_SIZE,       /* the same, in bytes, with a unit */
+    GP_ARG_CHOICE,     /* const char *: the chosen word as the table spells it */
+    GP_ARG_INDEX,      /* int: the number of the chosen word */
+    GP_ARG_LIST,       /* uint32_t: a bit for each chosen word; commas separate them */
+    GP_ARG_PIDS,       /* struct gp_target */
+    GP_ARG_PID,        /* the same, one process at most */
+    GP_ARG_DEVICE,     /* struct gp_target */
+    GP_ARG_RECORDINGS, /* char **: the other operands, until NULL; completed as RECORDING; operands only, the last one */
+    GP_ARG_PROGRAM,    /* char **: the rest of the command line; operands only */
 };
 
 struct gp_command_option {

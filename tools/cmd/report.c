@@ -3,7 +3,9 @@
  * by commands.c. */
 #include <cmd/load.h>
 #include <cmd/output.h>
+#include <cmd/ranks.h>
 #include <html/html.h>
+#include <write/ranks.h>
 #include <write/write.h>
 
 #include <errno.h>
@@ -69,11 +71,30 @@ static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded
     return rc;
 }
 
+static int report_ranks(const struct gp_load_options *o)
+{
+    struct gp_rank_set set;
+    int rc = gp_rank_set_load(&set, o);
+    if (!rc && !o->output && !o->json) {
+        struct gp_text_page page = gp_load_page();
+        gp_page_ranks(&page, set.all);
+    } else if (!rc) {
+        json_t *document = gp_ranks_json(set.all);
+        rc = !document ? gp_load_memory("report") : o->json ? report_json(o, document) : report_page(o, document);
+        if (!o->json)
+            json_decref(document);
+    }
+    gp_rank_set_free(&set);
+    return rc;
+}
+
 static int report_run(void *options)
 {
     const struct gp_load_options *o = options;
     struct gp_loaded loaded;
     int rc = gp_output_check("report", o->output, o->force);
+    if (!rc && o->more && o->more[0])
+        return report_ranks(o);
     if (!rc)
         rc = gp_load(&loaded, o, 0);
     if (!rc) {
@@ -90,22 +111,33 @@ static const struct gp_command_option report_options[] = {
     GP_LOAD_OPTION_FROM(struct gp_load_options),
     GP_LOAD_OPTION_TO(struct gp_load_options),
     GP_FLAG(struct gp_load_options, json, 0, "json",
-            "print everything that the page shows as JSON, schema gpuprof.report/1"),
+            "print everything that the page shows as JSON, schema gpuprof.report/1 (of several files gpuprof.ranks/1)"),
     GP_OPTION_FORCE(struct gp_load_options),
+    {0}};
+
+static const struct gp_command_option report_operands[] = {
+    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING,
+               "a recording of 'gpuprof record' or 'gpuprof run --record', or a memory snapshot of PyTorch"),
+    GP_OPERAND(struct gp_load_options, more, "FILES", GP_ARG_RECORDINGS,
+               "the recordings of the other ranks of the job: the report then compares them"),
     {0}};
 
 const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("FILE [--json] [-o OUT [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN]"),
-    .about = GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
-                     "then, which call sites hold more with every step, and how much of the reserved memory was used."),
+    .usage = GP_LIST("FILE [FILES..] [--json] [-o OUT [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN]"),
+    .about =
+        GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
+                "then, which call sites hold more with every step, and how much of the reserved memory was used.",
+                "With several recordings, it compares the ranks of a job: the worst first, how far they lie apart over "
+                "time, and what the worst holds that the median does not."),
     .options = report_options,
-    .operands = gp_load_operand,
+    .operands = report_operands,
     .examples = GP_EXAMPLES({"gpuprof report train.gpuprof", "Print the summary."},
                             {"gpuprof report train.gpuprof --from 2s --to 2.5s", "Summarise half a second of it."},
-                            {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."}),
+                            {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."},
+                            {"gpuprof report run.*.gpuprof -o ranks.html", "Compare the ranks of a job on one page."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
     .check = gp_load_check,
     .run = report_run,

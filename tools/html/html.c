@@ -179,8 +179,8 @@ static int save(const char *path, const char *json)
 int gp_report_html(const char *out_path, const json_t *document, char *why, size_t why_bytes)
 {
     const char *schema = json_string_value(json_object_get(document, "schema"));
-    if (!schema || strcmp(schema, "gpuprof.report/1")) {
-        snprintf(why, why_bytes, "the document is not of schema gpuprof.report/1");
+    if (!schema || (strcmp(schema, "gpuprof.report/1") != 0 && strcmp(schema, "gpuprof.ranks/1") != 0)) {
+        snprintf(why, why_bytes, "the document is not of schema gpuprof.report/1 or gpuprof.ranks/1");
         return -EINVAL;
     }
     char *json = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII);

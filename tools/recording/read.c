@@ -3,7 +3,7 @@
  * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and
  * docs/format.md.
  */
-#include <recording/reading.h>
+#include <recording/torch.h>
 
 #include <record/crc.h>
 
@@ -186,6 +186,40 @@ static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress,
     return 0;
 }
 
+/* ---- a snapshot of PyTorch --------------------------------------------------------------------------------------- */
+
+/* The largest known ones have 1 GB.  The reader needs the whole file, and four times as much. */
+#define GP_READER_PICKLE (8ull << 30)
+
+static bool reader_is_pickle(const struct gp_source *source)
+{
+    uint8_t head[4];
+    return source->size >= sizeof(head) && source_read(source, head, sizeof(head), 0) == 0 &&
+           gp_read_is_pickle(head, sizeof(head));
+}
+
+static int reader_pickle(struct gp_reader *reader, char *why, size_t why_bytes, gp_rec_progress_fn *progress, void *arg)
+{
+    const struct gp_source *source = &reader->source;
+    uint8_t *copy = NULL;
+    int error = source->size > GP_READER_PICKLE ? -EFBIG : 0;
+    if (!error && !source->bytes) {
+        copy = malloc(source->size);
+        error = copy ? 0 : -ENOMEM;
+        for (uint64_t at = 0; !error && at < source->size; at += GP_FORMAT_BLOCK_BYTES) {
+            uint64_t left = source->size - at;
+            error = source_read(source, copy + at, left < GP_FORMAT_BLOCK_BYTES ? left : GP_FORMAT_BLOCK_BYTES, at);
+            if (progress)
+                progress(arg, (unsigned)(at * 300 / source->size));
+        }
+    }
+    if (!error)
+        error = gp_read_torch(&reader->read, copy ? copy : source->bytes, source->size, why, why_bytes);
+    free(copy);
+    reader->sound = !error;
+    return error;
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static int reader_explain(int error, char *why, size_t why_bytes)
@@ -238,10 +272,13 @@ static int reader_run(struct gp_recording **out, const struct gp_source *source,
     if (why_bytes)
         why[0] = '\0';
     int error = reader_begin(&reader);
-    if (!error)
+    if (!error && reader_is_pickle(source)) {
+        error = reader_pickle(&reader, why, why_bytes, progress, arg);
+    } else if (!error) {
         error = reader_head(&reader, why, why_bytes);
-    if (!error)
-        error = reader_blocks(&reader, progress, arg);
+        if (!error)
+            error = reader_blocks(&reader, progress, arg);
+    }
     if (!error && !reader.sound) {
         snprintf(why, why_bytes, "it has no readable block: it was cut at its start, or damaged");
         error = -EPROTO;

@@ -104,6 +104,12 @@ struct gp_recording {
     bool ended_early;
     uint64_t stopped_ns; /* when the writer ended */
 
+    /* A snapshot of PyTorch: its trace began while memory was allocated.  Of these blocks only the
+     * sizes are known: not when, nor where they were allocated. */
+    bool from_torch;
+    uint64_t before_blocks, before_bytes;
+    uint64_t torch_unknown; /* entries with actions that this version does not know */
+
     struct gp_rec_event *events;
     size_t event_count;
     /* For an ALLOC the index of its FREE, for a FREE that of its ALLOC (event_count + i: the i-th
@@ -151,7 +157,7 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
     return event->bytes - event->unused;
 }
 
-/* read.c. Opens, checks and loads a recording. 0; -errno of the file; -EPROTO with the problem in
+/* read.c. Opens, checks and loads a recording, or a memory snapshot of PyTorch (fromtorch.c). 0; -errno of the file; -EPROTO with the problem in
  * `why` (not a recording, of a newer version, no sound block). A cut file is not an error: see
  * complete. progress: may be NULL; gets parts per 1000. */
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);

@@ -8,7 +8,7 @@
  * threads and does not name the streams that a block was recorded for: such a block counts as free
  * from its free_requested entry on. */
 #include "trace.h"
-#include "unpickle.h"
+#include <recording/unpickle.h>
 
 #include <base/compiler.h>
 #include <errno.h>

@@ -47,6 +47,12 @@ void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *ev
         gp_ranges_add(cached, event->address, event->bytes);
 }
 
+/* Readers other than ours do not know the granted size, so it is written where PyTorch's rounding does not give it. */
+static uint64_t snap_granted(enum gp_word action, const struct gp_snap_event *event, uint64_t bytes)
+{
+    return action == GP_WORD_ALLOC && event->bytes != (bytes + 511) / 512 * 512 ? event->bytes : 0;
+}
+
 static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_snap_event *event, uint64_t bytes,
                      int64_t unix_ns)
 {
@@ -54,6 +60,7 @@ static void snap_say(struct gp_snap *snap, enum gp_word action, const struct gp_
                             .action = action,
                             .address = event->address,
                             .bytes = bytes,
+                            .granted = snap_granted(action, event, bytes),
                             .stream = event->stream > INT64_MAX ? 0 : event->stream,
                             .time_us = ((int64_t)event->time_ns + unix_ns) / 1000,
                             .device_free = event->device_free,

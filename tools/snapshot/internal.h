@@ -58,6 +58,7 @@ enum gp_word {
     GP_WORD_STAGE,
     GP_WORD_START,
     GP_WORD_END,
+    GP_WORD_GRANTED,
     GP_WORDS
 };
 
@@ -72,6 +73,7 @@ struct gp_entry_ranges {
 struct gp_snap_entry {
     enum gp_word action;
     uint64_t address, bytes, stream;
+    uint64_t granted; /* of an allocation; 0: the next multiple of 512 bytes */
     int64_t time_us;
     int64_t device_free; /* for oom only; -1 unknown */
     uint32_t site;

@@ -65,6 +65,7 @@ static const char *const key_words[GP_WORDS] = {
     [GP_WORD_STAGE] = "stage",
     [GP_WORD_START] = "START",
     [GP_WORD_END] = "END",
+    [GP_WORD_GRANTED] = "gpuprof_bytes",
 };
 
 void gp_snap_word(struct gp_snap *snap, enum gp_word word)
@@ -274,6 +275,8 @@ static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *ent
     snap_number(snap, GP_WORD_SIZE, entry->bytes);
     snap_number(snap, GP_WORD_STREAM, entry->stream);
     snap_number(snap, GP_WORD_TIME_US, (uint64_t)entry->time_us);
+    if (entry->granted)
+        snap_number(snap, GP_WORD_GRANTED, entry->granted);
     snap_frames(snap, entry->site);
     gp_pickled_dict_end(&snap->out);
 }

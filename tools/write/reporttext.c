@@ -170,6 +170,21 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
                 strerror(r->write_error), page_on(page, GP_OFF));
 }
 
+/* What a trace that begins in the middle of a program does not know. */
+static void page_before(const struct gp_text_page *page, const struct gp_report *report, const char *note)
+{
+    const struct gp_recording *r = report->recording;
+    char size[GP_SIZE_TEXT];
+    if (r->before_blocks)
+        fprintf(page->out,
+                "%s%" PRIu64 " block%s (%s) %s allocated before the first entry of the trace: where is not known%s\n",
+                note, r->before_blocks, page_plural(r->before_blocks), gp_size_text(size, (int64_t)r->before_bytes),
+                r->before_blocks == 1 ? "was" : "were", page_on(page, GP_OFF));
+    if (r->torch_unknown)
+        fprintf(page->out, "%s%" PRIu64 " entries of the trace have actions that this version does not know%s\n", note,
+                r->torch_unknown, page_on(page, GP_OFF));
+}
+
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
@@ -188,13 +203,19 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
                 "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
                 "missing looks live%s\n",
                 note, gp_rec_missing(r), r->tried, off);
+    page_before(page, report, note);
     bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
-    if (nameless)
+    if (nameless && r->from_torch)
+        fprintf(page->out,
+                "%sthe snapshot has no stacks, so call sites have no names: see 'context' and 'stacks' of "
+                "torch.cuda.memory._record_memory_history%s\n",
+                note, off);
+    else if (nameless)
         fprintf(page->out,
                 "%srecorded without stacks, so call sites have no names: start the program with 'gpuprof run "
                 "--stacks=all', or switch them on with 'gpuprof stacks'%s\n",
                 note, off);
-    return !r->complete || r->damaged_blocks || r->dropped || nameless;
+    return !r->complete || r->damaged_blocks || r->dropped || r->before_blocks || r->torch_unknown || nameless;
 }
 
 /* True: no device has anything to show, which a line now says. */
@@ -629,7 +650,9 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
     page_cut(page, r->command_line[0] ? r->command_line : r->comm[0] ? r->comm : "(unknown program)", page_width(page));
-    fprintf(page->out, "\n%spid %u%s%s, ", page_on(page, GP_DIM), r->pid, r->host[0] ? " on " : "", r->host);
+    fprintf(page->out, "\n%s", page_on(page, GP_DIM));
+    if (!r->from_torch) /* it does not say whose it is */
+        fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
             page_plural(r->event_count), page_on(page, GP_OFF));

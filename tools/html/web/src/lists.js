@@ -71,9 +71,9 @@ export const rankOf = (r) => (known(r.rank) ? `rank ${r.rank}${known(r.world_siz
 export function about(model) {
     const r = model.recording;
     const facts = [
-        ["File", r.file], ["Command", r.command_line || NONE], ["Process", `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ...(rankOf(r) ? [["Rank", rankOf(r)]] : []), ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
+        ["File", r.file], ["Command", r.command_line || NONE], ["Process", r.format === "pytorch" ? "unknown: a snapshot of PyTorch does not name it" : `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ...(rankOf(r) ? [["Rank", rankOf(r)]] : []), ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
         ["Source", SOURCES[r.source] || r.source], ["Allocator", r.allocator === "off" ? "the program's own" : r.allocator], ["Driver", r.driver || "unknown"], ["Call stacks", r.stacks ? "yes" : "no"], ["Steps", stepWords(model)],
-        ["Start", r.from_start ? "at the process's first event" : "while the process was running: memory that was live then is included, with its call sites if stacks were recorded"],
+        ["Start", r.from_start ? "at the process's first event" : r.format === "pytorch" ? "with the first entry of the trace: memory from before it is included" : "while the process was running: memory that was live then is included, with its call sites if stacks were recorded"],
         ["End", r.complete ? "complete: closed by its writer" : "incomplete: the end is missing"],
         ["Call sites", model.sites_left_out > 0 ? `${count(model.sites.length)} shown; ${plural(model.sites_left_out, "smaller one")} left out` : count(model.sites.length)],
         ["Events", `${count(r.tried)} attempted = ${count(r.delivered)} recorded + ${count(r.dropped)} dropped`],

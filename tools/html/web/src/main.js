@@ -9,6 +9,7 @@ import { leaks } from "./leaks.js";
 import { about, bill, churn, sizes } from "./lists.js";
 import { deviceWord, load, text } from "./model.js";
 import { overview } from "./overview.js";
+import { ranksPage } from "./ranks.js";
 import { segments } from "./segments.js";
 import * as address from "./state.js";
 import { timeline } from "./timeline.js";
@@ -133,6 +134,15 @@ function first(model) {
 }
 
 load().then((model) => {
+    if (model.schema === "gpuprof.ranks/1") {
+        const page = ranksPage(model, main);
+        downloadButton();
+        themeButton(page.redraw);
+        printing(page.redraw);
+        if (location.hash.length > 1 && !location.hash.includes("=")) goTo(location.hash.slice(1));
+        document.documentElement.dataset.ready = "1";
+        return;
+    }
     const name = model.recording.comm || "program";
     document.title = `${name}: GPU memory (gpuprof)`;
     document.getElementById("who").textContent = name;

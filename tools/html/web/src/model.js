@@ -16,7 +16,8 @@ export async function text() {
 
 export async function load() {
     const doc = JSON.parse(await text());
-    if (doc.schema !== "gpuprof.report/1") throw new Error(`schema ${doc.schema}: this page reads gpuprof.report/1`);
+    if (doc.schema === "gpuprof.ranks/1") return doc;
+    if (doc.schema !== "gpuprof.report/1") throw new Error(`schema ${doc.schema}: this page reads gpuprof.report/1 and gpuprof.ranks/1`);
     return new Model(doc);
 }
 

@@ -3,10 +3,10 @@
  * unpickle.h: a bounded reader of Python pickles, protocols 2 to 5, for plain data: dictionaries,
  * lists, tuples, strings and numbers.  It refuses opcodes that name a class or call a function, so
  * a file can execute nothing.  Values may be shared and may even contain themselves: every walk
- * over them needs a bound.  Called by torch.c.  Threads: one caller at a time.
+ * over them needs a bound.  Called by fromtorch.c and the reader of traces for replays.  Threads: one caller at a time.
  */
-#ifndef GP_REPLAY_UNPICKLE_H
-#define GP_REPLAY_UNPICKLE_H
+#ifndef GP_RECORDING_UNPICKLE_H
+#define GP_RECORDING_UNPICKLE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * unpickle.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
  * unpickle.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
  * two dozen of them. */
-#include "unpickle.h"
+#include <recording/unpickle.h>
 
 #include <base/compiler.h>
 #include <errno.h>
@@ -71,6 +71,9 @@ static int items_append(struct gp_pickle_items *items, const struct gp_pickle *v
 {
     if (count > GP_PICKLE_ITEMS - items->count)
         return -E2BIG;
+    /* Most containers get all they ever have at once: a million dictionaries with no room to spare. */
+    if (!items->at && count && (items->at = malloc(count * sizeof(items->at[0]))))
+        items->room = count;
     int rc = values_room(&items->at, &items->room, items->count + count, GP_PICKLE_ITEMS);
     if (rc || count == 0)
         return rc;
