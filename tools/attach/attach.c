@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * attach.c: chooses the way into a process; see attach.h. */
+#include <attach/internal.h>
+
+#include <errno.h>
+#include <gpuprof/wire.h>
+
+enum gp_attach_outcome gp_attach(struct gp_attach *attach)
+{
+    struct gp_facts facts;
+    enum gp_attach_outcome outcome = gp_facts_read(&facts, attach);
+    if (outcome != GP_ATTACH_DONE)
+        return outcome;
+    if (attach->way != GP_ATTACH_PTRACE && gp_python_open(attach, &facts))
+        return gp_attach_python(attach, &facts);
+    if (attach->way == GP_ATTACH_PYTHON)
+        return GP_ATTACH_REFUSED;
+    attach->way = GP_ATTACH_PTRACE;
+    return gp_attach_inject(attach, &facts);
+}
+
+int gp_attach_state(pid_t pid, struct gp_wire_attach_state *state)
+{
+    struct gp_facts facts = {.pid = pid};
+    const char *name = "gpuprof_attach_state";
+    uint64_t at = 0;
+    int rc = gp_facts_maps(&facts);
+    if (!rc)
+        rc = gp_remote_symbols(pid, &facts.profiler, &name, &at, 1);
+    if (!rc)
+        rc = at ? gp_remote_read(pid, state, sizeof(*state), at) : -ENOENT;
+    state->text[sizeof(state->text) - 1] = '\0';
+    return rc;
+}
