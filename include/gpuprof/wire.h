@@ -343,6 +343,25 @@ struct gp_wire_header {
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
 
+/* ---- attach ------------------------------------------------------------------------------------------------------ */
+
+/* gpuprof_attach(settings) of libgpuprof.so starts a thread, which does everything else; the variable
+ * gpuprof_attach_state of the library says how far it is.  Whoever called the function reads it until
+ * the state is no longer GP_ATTACH_STARTING: then either the session is complete, or the library has
+ * left again, and `text` says why. */
+enum gp_wire_attach {
+    GP_ATTACH_OUT, /* never started, has left, or could not start (error, text) */
+    GP_ATTACH_STARTING,
+    GP_ATTACH_IN,      /* the session is there */
+    GP_ATTACH_STRANDED /* has left, but a thread may still be inside: the next attach may be refused */
+};
+
+struct gp_wire_attach_state {
+    uint32_t state; /* enum gp_wire_attach; changes last */
+    int32_t error;  /* -errno of the last start */
+    char text[248];
+};
+
 /* ---- call sites ------------------------------------------------------------------------------------------------ */
 
 /* The name of memory that was allocated while no stacks were taken. */
@@ -520,6 +539,7 @@ enum gp_wire_command {
     GP_COMMAND_EXTENTS, /* write every extent of memory for a viewer: see struct gp_wire_extents */
     GP_COMMAND_STACKS,  /* what: GP_SITES_* from now on, 0 off; the answer's `what`: before */
     GP_COMMAND_LISTEN,  /* the caller reads the ring, and holds GP_LISTEN_BYTE */
+    GP_COMMAND_DETACH,  /* leave the process: see below */
     GP_COMMANDS
 };
 
@@ -529,6 +549,12 @@ enum gp_wire_command {
  * such lock.  A library that answers -EINVAL always writes them. */
 #define GP_LISTEN_BYTE    0
 #define GP_LISTEN_LOOK_NS 1000000000ull
+
+/* GP_COMMAND_DETACH: callbacks and replaced functions end, then the recording, the threads and the
+ * session; the library stays mapped, and gpuprof_attach starts it again.  The answer 0 comes when all of
+ * this is done, after three seconds at the latest (a recording on a slow disk), so a caller waits for it
+ * longer than for other answers; GP_SESSION_CLOSED is set before it.  Refused, with nothing changed:
+ * -EBUSY: the library's own allocator serves the program.  -EINVAL: an older library. */
 
 #define GP_RESET_ALLOCATED   1u
 #define GP_RESET_RESERVED    2u
