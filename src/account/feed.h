@@ -335,6 +335,8 @@ struct gp_feed_setup {
 /* Call it once, before the first event. 0 or -errno; after an error nothing else here may be
  * called. */
 int gp_feed_start(const struct gp_feed_setup *setup);
+/* Gives the maps back, which gp_kept_restore does not. Between two lives of the library. */
+void gp_feed_end(void);
 
 /* Writes a mark or process event that the library itself makes. */
 void gp_feed_event(enum gp_wire_event_type type, const char *name);

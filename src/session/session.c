@@ -158,6 +158,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .chunk_count = header.chunk_count,
         .sites = sites_bytes ? base + rest : NULL,
         .sites_bytes = sites_bytes,
+        .bytes = header.total_bytes,
         .fd = fd,
         .inode = (uint64_t)status.st_ino,
         .device = (uint64_t)status.st_dev,
@@ -181,6 +182,13 @@ bool gp_session_owns(const struct gp_session *session)
     struct stat status;
     return session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
            (uint64_t)status.st_dev == session->device;
+}
+
+void gp_session_drop(struct gp_session *session)
+{
+    if (gp_session_owns(session))
+        close(session->fd);
+    session->fd = -1;
 }
 
 void gp_session_forget(struct gp_session *session)

@@ -364,6 +364,14 @@ void gp_poll_stop(void)
         gp_futex_wait(&x_busy, 1, deadline - now);
 }
 
+void gp_poll_end(void)
+{
+    gp_poll_stop();
+    __atomic_fetch_add(&x_asked, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_asked);
+    gp_poll_wake();
+}
+
 uint32_t gp_poll_driver_version(void)
 {
     return __atomic_load_n(&x_version, __ATOMIC_RELAXED);

@@ -43,6 +43,8 @@ bool gp_poll_now(uint64_t timeout_ns);
 /* No driver call begins from here on; waits, at most 20 ms, for one that is under way.  For the exit
  * path: a driver that is being torn down may not be asked anything. */
 void gp_poll_stop(void);
+/* The same, and the thread ends at the next occasion. */
+void gp_poll_end(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);
 
