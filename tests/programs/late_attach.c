@@ -75,7 +75,8 @@ static int cycles(int count)
     threads_start(threads, THREADS, busy);
     for (int i = 0; i < count; i++) {
         struct gp_wire_device last;
-        if (i % 50 == 10) fprintf(stderr, "%d: malloc %zu resident %ld\n", i, mallinfo2().uordblks, resident());
+        if (i % 50 == 10)
+            fprintf(stderr, "%d: malloc %zu resident %ld\n", i, mallinfo2().uordblks, resident());
         if (i == 10) {
             first = resident();
             descriptors_before = descriptors();
