@@ -7,7 +7,7 @@
  * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
  * that the header gives:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | before | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
  * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
@@ -176,6 +176,34 @@ struct gp_wire_owners {
     struct gp_wire_framework heaps[GP_WIRE_GPUS]; /* of sub-allocators that describe them through NVTX; name "nvtx" */
 };
 
+/* ---- what was there before the attach ------------------------------------------------------------------------------ */
+
+enum gp_wire_before_source {
+    GP_BEFORE_NONE,      /* unknown */
+    GP_BEFORE_DRIVER,    /* the driver was asked for every address at which it may have memory */
+    GP_BEFORE_PART,      /* the same, but not for all of them: a lower bound */
+    GP_BEFORE_FRAMEWORK, /* what the framework had reserved, from its own totals */
+};
+
+/* The memory of one device that the program had before gpuprof was attached to it, and has not freed since.
+ * It is in none of the other numbers.  -1: unknown. */
+struct gp_wire_before_device {
+    int64_t bytes;
+    int64_t at_attach_bytes;                                     /* the same at the attach */
+    int64_t count;                                               /* driver allocations */
+    uint64_t freed;                                              /* of these, since then */
+    int64_t framework_allocated_bytes, framework_reserved_bytes; /* the part in the framework's own totals */
+    uint32_t source;                                             /* enum gp_wire_before_source */
+    uint32_t pad_;
+};
+
+/* A separate part of the session, published with devices[]. */
+struct gp_wire_before {
+    uint32_t attached; /* 1: gpuprof was attached to the running program; 0: it was there from the start */
+    uint32_t pad_;
+    struct gp_wire_before_device devices[GP_WIRE_GPUS];
+};
+
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
 
 /* Sizes repeat in real programs, so 12 groups hold nearly all bytes, and the report still fits on
@@ -338,7 +366,10 @@ struct gp_wire_header {
     /* One struct gp_wire_cupti.  Older libraries have 0 in both. */
     uint64_t cupti_offset;
     uint32_t cupti_bytes, pad4_;
-    uint8_t reserved_[64];
+    /* One struct gp_wire_before.  Older libraries have 0 in both. */
+    uint64_t before_offset;
+    uint32_t before_bytes, pad5_;
+    uint8_t reserved_[48];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };

@@ -69,6 +69,13 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 /* The driver freed something whose allocation was not seen. */
 void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 
+/* Memory from before the attach (before.c). Only our own thread, which asks the driver. */
+uint64_t gp_feed_before_begin(void); /* before the driver is asked for an address */
+/* The answer. False: the memory may have been freed since: ask again. */
+bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx);
+/* complete: every address was asked for. */
+void gp_feed_before_end(bool complete);
+
 /* A call failed with the driver's error; requested bytes for an out-of-memory error; device as
  * above. */
 /* No report is made for a framework's segment: the framework will ask again, or report that it gives
@@ -134,6 +141,8 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address);
 uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes);
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok);
+/* Memory from before the attach may have been mapped there. */
+void gp_feed_vmm_unmap_before(uint64_t address);
 /* A multicast object or a logical endpoint keeps bound memory alive as a mapping does, but adds no
  * allocated bytes. device: for which device of the team; GP_DEVICE_UNKNOWN: the memory's own. */
 void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle);
@@ -330,6 +339,7 @@ struct gp_feed_setup {
     void (*heard)(void);
     /* While it is not 0 somebody reads the ring.  NULL: always. */
     const uint32_t *listened;
+    bool late; /* the program has used CUDA before */
 };
 
 /* Call it once, before the first event. 0 or -errno; after an error nothing else here may be

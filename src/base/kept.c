@@ -61,7 +61,7 @@ void gp_kept_unmap(void *at, size_t bytes)
     munmap(at, bytes);
 }
 
-static void kept_unmap_all(void)
+void gp_kept_unmap_all(void)
 {
     for (unsigned i = 0; i < KEPT_MAPPINGS; i++) {
         if (kept_mappings[i].x_at)
@@ -170,7 +170,7 @@ bool gp_kept_restore(void)
     struct gp_kept list[KEPT_RANGES];
     if (!kept_image.copy || __stop_gp_kept - __start_gp_kept > KEPT_RANGES)
         return false;
-    kept_unmap_all();
+    gp_kept_unmap_all();
     unsigned count = kept_list(list);
     char *from = kept_image.data;
     for (unsigned i = 0; i < count; i++) {

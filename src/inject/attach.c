@@ -52,7 +52,7 @@ GP_KEEP(attach_settings);
 static pid_t attach_pid; /* the process that the state is of; 0: none yet */
 GP_KEEP(attach_pid);
 
-static bool x_stranded; /* of the detach under way */
+static const char *x_stranded; /* why; of the detach under way */
 
 static void attach_say(enum gp_wire_attach state, int error, const char *text)
 {
@@ -89,15 +89,23 @@ int gp_inject_leave(void)
     gp_session_close(&gp_inject_session);
     gp_batch_last();
     gp_poll_end();
-    x_stranded = !leave_alone(GP_LEAVE_END_NS) || !out || gp_allocator_is_used();
+    bool alone = leave_alone(GP_LEAVE_END_NS);
+    x_stranded = !out                     ? "a thread of the program is still inside the library"
+                 : !alone                 ? "a thread of the library has not ended"
+                 : gp_allocator_is_used() ? "the library's allocator has been used meanwhile"
+                                          : NULL;
     return 0;
 }
 
 bool gp_inject_left(void)
 {
-    bool stranded = x_stranded;
+    const char *stranded = x_stranded;
+    if (!stranded) {
+        gp_feed_end();
+        gp_kept_unmap_all();
+    }
     gp_log_close();
-    attach_say(stranded ? GP_ATTACH_STRANDED : GP_ATTACH_OUT, 0, stranded ? "a thread is still inside" : "");
+    attach_say(stranded ? GP_ATTACH_STRANDED : GP_ATTACH_OUT, 0, stranded ? stranded : "");
     return !stranded;
 }
 

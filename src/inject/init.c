@@ -62,6 +62,9 @@
 #define GP_MAP_LIMIT (1ull << 24)
 
 struct gp_session gp_inject_session;
+/* The first numbers that a viewer sees have what was there before, unless the driver is slow. */
+#define GP_SCAN_NS 1500000000ull
+
 static struct gp_ring ring_mine;
 static uint64_t x_starter; /* process << 32 | thread that starts gpuprof; 0: none yet */
 GP_KEEP(x_starter);
@@ -103,6 +106,7 @@ static int inject_accounts(void)
         .coming = gp_batch_coming,
         .heard = gp_batch_heard,
         .listened = &gp_session_listened,
+        .late = gp_inject_session.before->attached,
     });
 }
 
@@ -304,6 +308,7 @@ void gp_inject_start(const char *settings)
         return;
     }
     memcpy(gp_inject_session.header->options, complaint, sizeof(complaint));
+    gp_inject_session.before->attached = settings != NULL;
     if (!gp_opener_start()) {
         inject_trouble("a thread that loads a library holds the loader's lock: does it call cuInit?", -EDEADLK);
         return;
@@ -330,6 +335,8 @@ void gp_inject_start(const char *settings)
     if (settings && gp_inject_session.header->source == GP_SOURCE_NONE)
         return; /* attach.c says why, and leaves */
     inject_shim(&options);
+    if (settings)
+        gp_poll_scan(GP_SCAN_NS);
     inject_drain();
     inject_record(&options);
     inside = gp_thread_enter();

@@ -37,6 +37,8 @@ bool gp_cupti_gone(void);
  * devices, outside of callbacks.  0 or -errno; without the thread, polled values stay unknown. */
 int gp_poll_start(void);
 void gp_poll_wake(void);
+/* Asks the driver what the program has had before the source was started, and waits at most timeout_ns. */
+void gp_poll_scan(uint64_t timeout_ns);
 /* Requests a poll of everything and waits at most timeout_ns.  False: not finished in time (the driver
  * is busy). */
 bool gp_poll_now(uint64_t timeout_ns);

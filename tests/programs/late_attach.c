@@ -65,6 +65,7 @@ static long resident(void)
     return pages * 4;
 }
 
+#include <malloc.h>
 static int cycles(int count)
 {
     struct thread_arg threads[THREADS];
@@ -74,11 +75,19 @@ static int cycles(int count)
     threads_start(threads, THREADS, busy);
     for (int i = 0; i < count; i++) {
         struct gp_wire_device last;
+        if (i % 50 == 10)
+            fprintf(stderr, "%d: malloc %zu resident %ld\n", i, mallinfo2().uordblks, resident());
         if (i == 10) {
             first = resident();
             descriptors_before = descriptors();
         }
-        int on = attach_on(""), off = on ? -1 : attach_off(&last, 0);
+        int on = attach_on("");
+        for (int again = 0; on == -EBUSY && again < 50; again++) {
+            fprintf(stderr, "cycle %d: busy (%s)\n", i, attach_state->text);
+            usleep(100000);
+            on = attach_on("");
+        }
+        int off = on ? -1 : attach_off(&last, 0);
         if (on || off) {
             printf("cycle %d: attach %d (%s), detach %d\n", i, on, attach_state->text, off);
             bad++;
@@ -98,6 +107,10 @@ static int cycles(int count)
         if (grown >= 4096)
             fprintf(stderr, "by %ld KiB\n", grown);
     }
+    char line[300];
+    FILE *maps = getenv("LATE_MAPS") ? fopen("/proc/self/maps", "r") : NULL;
+    while (maps && fgets(line, sizeof(line), maps))
+        fputs(line, stderr);
     fprintf(stderr, "%llu calls\n", (unsigned long long)x_calls);
     CHECK(cuMemFree(keep));
     printf("cycles: %s\n", bad ? "failed" : "done");
