@@ -103,6 +103,7 @@ bool gp_inject_left(void)
     if (!stranded) {
         gp_feed_end();
         gp_kept_unmap_all();
+        gp_inject_session.header = NULL; /* the drain thread unmaps it; by the next attach others may be there */
     }
     gp_log_close();
     attach_say(stranded ? GP_ATTACH_STRANDED : GP_ATTACH_OUT, 0, stranded ? stranded : "");

@@ -220,6 +220,7 @@ static int inject_fill(struct inject *inject, struct gp_seized *seized)
                                   .region = inject->region,
                                   .region_bytes = GP_INJECT_REGION,
                                   .entry = inject->entry,
+                                  .created = GP_STUB_PENDING,
                                   .fd = -1,
                                   .worker = inject->region + (uint64_t)(gp_stub_worker - gp_stub_begin),
                                   .symbol = GP_INJECT_SYMBOL,
@@ -245,28 +246,23 @@ static void inject_unmap(struct inject *inject, struct gp_seized *seized)
  * back yet. */
 static int inject_start(struct inject *inject, struct gp_seized *seized)
 {
-    const uint64_t map[6] = {0, GP_INJECT_REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0};
+    /* Memory that may be written and run: a change of the protection would be one more stop. */
+    const uint64_t map[6] = {
+        0, GP_INJECT_REGION, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0};
     long at = gp_seized_call(seized, inject->instruction, SYS_mmap, map);
     if (at < 0 && at > -4096)
         return (int)at;
     inject->region = (uint64_t)at;
-    const uint64_t protect[6] = {inject->region, GP_INJECT_CODE, PROT_READ | PROT_EXEC};
-    int32_t created = 0;
     int rc = inject_fill(inject, seized);
-    if (!rc)
-        rc = (int)gp_seized_call(seized, inject->instruction, SYS_mprotect, protect);
     if (!rc) {
         uint64_t data = inject->region + GP_INJECT_CODE;
-        uint64_t stack =
-            inject->region + GP_INJECT_REGION - (40u << 10); /* below the frame, which gp_seized_frame wrote */
+        /* Below the frame, which gp_seized_frame wrote. */
+        uint64_t stack = inject->region + GP_INJECT_REGION - (40u << 10);
         rc = gp_seized_run(seized, inject->region, stack, data, gp_clock_ns() + GP_INJECT_CALL_NS);
         if (rc == -ETIMEDOUT || rc == -ESRCH)
             return rc;
-        if (!rc)
-            rc = gp_remote_read(inject->facts->pid, &created, sizeof(created),
-                                data + offsetof(struct gp_stub_data, created));
-        if (!rc)
-            rc = -created;
+        if (rc)
+            gp_seized_halt(seized);
     }
     if (rc)
         inject_unmap(inject, seized);

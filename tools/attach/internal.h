@@ -84,9 +84,11 @@ long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const ui
 /* Writes the frame with which the thread gets back by itself if this process dies, below `top`.
  * Its address. */
 uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top);
-/* Lets the thread run `code` until that asks the kernel for rt_sigreturn.  0, -ETIMEDOUT: it still
- * runs, and will return by itself; -EFAULT: it failed. */
+/* Lets the thread run gp_stub_begin until it says in the data what came of it.  0, -errno of the thread's
+ * start; -ETIMEDOUT: it still runs, and will return by itself; -ESRCH: it ended; -EFAULT: it failed. */
 int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns);
+/* Stops it again, for more calls.  0 or -errno. */
+int gp_seized_halt(struct gp_seized *seized);
 /* Puts the thread back and lets it go.  How long it was stopped, in nanoseconds. */
 uint64_t gp_seized_release(struct gp_seized *seized);
 
@@ -101,6 +103,8 @@ enum gp_stub_state {
     GP_STUB_FAILED, /* the same, and `error` */
 };
 
+#define GP_STUB_PENDING INT32_MIN
+
 enum gp_stub_order { GP_STUB_WAIT, GP_STUB_LOAD, GP_STUB_LEAVE };
 
 /* Shared with the code in stub.c, which knows the offsets. */
@@ -110,7 +114,7 @@ struct gp_stub_data {
     uint64_t region, region_bytes;
     uint64_t entry; /* gpuprof_attach, if it is there already */
     uint64_t handle, thread;
-    int32_t created, result;
+    int32_t created, result; /* created: of pthread_create, GP_STUB_PENDING until then */
     int32_t fd, tid;
     uint64_t worker, frame;
     char symbol[32], comm[16], file[32], path[48];

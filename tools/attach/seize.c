@@ -42,7 +42,7 @@ struct gp_seized {
     pid_t pid, tid;
     uint64_t begin_ns;
     struct user_regs_struct at_stop, saved; /* saved: what the thread gets back */
-    bool is_saved, gone;
+    bool is_saved, gone, runs;
     int stopped_by; /* SIGSTOP or another stop signal that came meanwhile; 0 none */
     uint64_t mask;
     size_t extended_bytes;
@@ -306,9 +306,31 @@ uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
     return at;
 }
 
+/* A look at a thread that runs.  0: it does; -ESRCH, -EFAULT. */
+static int seize_glance(struct gp_seized *seized)
+{
+    int status;
+    pid_t pid = waitpid(seized->tid, &status, __WALL | WNOHANG);
+    if (pid == 0)
+        return 0;
+    if (pid < 0 || !WIFSTOPPED(status)) {
+        seized->gone = true;
+        return -ESRCH;
+    }
+    seized->runs = false;
+    if (!seize_event(status) && !seize_is_stop(WSTOPSIG(status)))
+        return -EFAULT;
+    if (!seize_event(status))
+        seized->stopped_by = WSTOPSIG(status);
+    seized->runs = ptrace(PTRACE_CONT, seized->tid, NULL, NULL) == 0;
+    return seized->runs ? 0 : -ESRCH;
+}
+
 int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns)
 {
+    const struct timespec pause = {0, 20000};
     struct user_regs_struct regs = seized->saved;
+    int32_t created = GP_STUB_PENDING;
     regs.rip = code;
     regs.rsp = stack;
     regs.rbp = 0;
@@ -316,40 +338,53 @@ int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint6
     regs.rax = 0;
     regs.orig_rax = ~0ull;
     regs.eflags &= ~0x400ull; /* the direction flag is clear in a function call */
-    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0)
+    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
         return -errno;
+    seized->runs = true;
     for (;;) {
-        int rc = seize_next(seized, deadline_ns);
-        if (!rc && ptrace(PTRACE_GETREGS, seized->tid, NULL, &regs) != 0)
-            rc = -errno;
-        if (rc)
-            return rc;
-        if ((long)regs.orig_rax != SYS_rt_sigreturn || regs.rip < code || regs.rip >= code + 4096)
-            continue;
-        regs.orig_rax = SYS_getpid; /* instead of it: gp_seized_release does better */
-        if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0)
-            return -errno;
-        return seize_next(seized, deadline_ns);
+        int rc = seize_glance(seized);
+        if (!rc)
+            rc = gp_remote_read(seized->pid, &created, sizeof(created), data + offsetof(struct gp_stub_data, created));
+        if (rc || created != GP_STUB_PENDING)
+            return rc ? rc : -created;
+        if (gp_clock_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        nanosleep(&pause, NULL);
     }
 }
 
 /* ---- back -------------------------------------------------------------------------------------------------------- */
+
+int gp_seized_halt(struct gp_seized *seized)
+{
+    int status, rc = 0;
+    if (!seized->runs)
+        return 0;
+    if (ptrace(PTRACE_INTERRUPT, seized->tid, NULL, NULL) != 0)
+        return -errno;
+    while ((rc = seize_wait(seized, &status, gp_clock_ns() + 5000000000ull)) == 0 &&
+           seize_event(status) != PTRACE_EVENT_STOP) {
+        if (!seize_event(status) && seize_is_stop(WSTOPSIG(status)))
+            seized->stopped_by = WSTOPSIG(status);
+        ptrace(PTRACE_CONT, seized->tid, NULL, NULL);
+    }
+    seized->runs = rc != 0;
+    return rc;
+}
 
 /* The kernel starts a system call again only on the way out of a stop for a signal, so the thread is
  * taken from the stop at a system call to one by PTRACE_INTERRUPT. */
 static int seize_restore(struct gp_seized *seized)
 {
     struct iovec vector = {seized->extended, seized->extended_bytes};
-    int status, rc = 0;
-    if (ptrace(PTRACE_INTERRUPT, seized->tid, NULL, NULL) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
-        return -errno;
-    while ((rc = seize_wait(seized, &status, gp_clock_ns() + 5000000000ull)) == 0) {
-        if (seize_event(status) == PTRACE_EVENT_STOP)
-            break;
-        if (!seize_event(status) && seize_is_stop(WSTOPSIG(status)))
-            seized->stopped_by = WSTOPSIG(status);
-        ptrace(PTRACE_CONT, seized->tid, NULL, NULL);
+    int rc = 0;
+    if (!seized->runs) {
+        /* First the order to stop: it must not run one instruction. */
+        if (ptrace(PTRACE_INTERRUPT, seized->tid, NULL, NULL) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
+            return -errno;
+        seized->runs = true;
     }
+    rc = gp_seized_halt(seized);
     if (rc)
         return rc;
     if (ptrace(PTRACE_SETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
@@ -373,6 +408,12 @@ uint64_t gp_seized_release(struct gp_seized *seized)
 }
 
 #else
+
+int gp_seized_halt(struct gp_seized *seized)
+{
+    (void)seized;
+    return -ENOSYS;
+}
 
 int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_ns)
 {

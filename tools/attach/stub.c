@@ -55,14 +55,19 @@ __asm__(".pushsection .rodata\n"
         "    mov 0x78(%rbx), %rdx\n"
         "    mov %rbx, %rcx\n"
         "    call *0x08(%rbx)\n" /* pthread_create */
-        "    mov %eax, 0x68(%rbx)\n"
+        "    mov %eax, %r14d\n"
         "    test %eax, %eax\n"
         "    jnz 1f\n"
         "    mov 0x60(%rbx), %rdi\n"
         "    call *0x10(%rbx)\n" /* pthread_detach */
         "1:  mov %r13d, (%r12)\n"
+        "    mov %r14d, 0x68(%rbx)\n" /* this command sees it and takes the thread back */
+        "    mov $200000000, %r15d\n"
+        "2:  pause\n" /* some seconds; a sleep would overwrite what the kernel keeps of the interrupted one */
+        "    dec %r15d\n"
+        "    jnz 2b\n"
         "    mov 0x80(%rbx), %rsp\n"
-        "    mov $15, %eax\n" /* rt_sigreturn: the tracer stops it here, or else it takes the thread back */
+        "    mov $15, %eax\n" /* rt_sigreturn: this command is gone, so the thread goes back by itself */
         "    syscall\n"
         "    ud2\n"
 
