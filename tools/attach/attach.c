@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * attach.c: chooses the way into a process; see attach.h. */
+ * attach.c: the order of the steps; see attach.h. */
 #include <attach/internal.h>
 
 #include <errno.h>
@@ -9,14 +9,7 @@ enum gp_attach_outcome gp_attach(struct gp_attach *attach)
 {
     struct gp_facts facts;
     enum gp_attach_outcome outcome = gp_facts_read(&facts, attach);
-    if (outcome != GP_ATTACH_DONE)
-        return outcome;
-    if (attach->way != GP_ATTACH_PTRACE && gp_python_open(attach, &facts))
-        return gp_attach_python(attach, &facts);
-    if (attach->way == GP_ATTACH_PYTHON)
-        return GP_ATTACH_REFUSED;
-    attach->way = GP_ATTACH_PTRACE;
-    return gp_attach_inject(attach, &facts);
+    return outcome == GP_ATTACH_DONE ? gp_attach_inject(attach, &facts) : outcome;
 }
 
 int gp_attach_state(pid_t pid, struct gp_wire_attach_state *state)

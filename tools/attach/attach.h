@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * attach.h: brings libgpuprof.so into a process that runs already, and starts it there.  Called by
- * cmd/attach.c.  docs/attach.md describes the ways in, the promises and the refusals.
+ * cmd/attach.c.  docs/attach.md describes the way in, the promises and the refusals.
  */
 #ifndef GP_ATTACH_ATTACH_H
 #define GP_ATTACH_ATTACH_H
@@ -13,12 +13,6 @@
 /* Settings of the library, lines of NAME=VALUE: what fits into the memory that is lent to it. */
 #define GP_ATTACH_SETTINGS 2560
 #define GP_ATTACH_WHY      512
-
-enum gp_attach_way {
-    GP_ATTACH_BEST,   /* Python's door where it is open, else ptrace */
-    GP_ATTACH_PTRACE, /* borrows a thread for a moment, which starts a thread of ours */
-    GP_ATTACH_PYTHON, /* Python 3.14: the interpreter loads the library at its next safe point */
-};
 
 enum gp_attach_outcome {
     GP_ATTACH_DONE,       /* gpuprof_attach was called: see `returned` */
@@ -32,11 +26,10 @@ enum gp_attach_outcome {
 
 struct gp_attach {
     pid_t pid;
-    const char *library;    /* file to load */
-    const char *settings;   /* lines of NAME=VALUE */
-    uint64_t find_ns;       /* how long to look for a thread that may be borrowed */
-    uint64_t load_ns;       /* how long to wait for the library to be loaded */
-    enum gp_attach_way way; /* asked for; afterwards the one that was taken */
+    const char *library;  /* file to load */
+    const char *settings; /* lines of NAME=VALUE */
+    uint64_t find_ns;     /* how long to look for a thread that may be borrowed */
+    uint64_t load_ns;     /* how long to wait for the library to be loaded */
     /* Results. */
     int returned;             /* by gpuprof_attach: 0 or -errno */
     bool was_loaded;          /* a copy of the library was in the process already, and was used */

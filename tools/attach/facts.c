@@ -180,7 +180,7 @@ static void facts_keep(struct gp_attach_map *map, uint64_t start, const char *pa
     strcpy(map->path, path);
 }
 
-static void facts_map(struct gp_facts *facts, uint64_t start, const char *path, const char *exe)
+static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
 {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
@@ -198,19 +198,12 @@ static void facts_map(struct gp_facts *facts, uint64_t start, const char *path, 
         facts_keep(&facts->cuda, start, path);
     else if (strncmp(base, "libgpuprof.so", 13) == 0 || strncmp(base, "memfd:libgpuprof.so", 19) == 0)
         facts_keep(&facts->profiler, start, path);
-    else if (strncmp(base, "libpython3.", 11) == 0 && strstr(base, ".so"))
-        facts->python = (struct gp_attach_map){0}, facts_keep(&facts->python, start, path);
-    else if (strcmp(path, exe) == 0 && strncmp(base, "python3", 7) == 0)
-        facts_keep(&facts->python, start, path);
 }
 
 int gp_facts_maps(struct gp_facts *facts)
 {
-    char path[64], exe[512] = "", *line = NULL;
+    char path[64], *line = NULL;
     size_t room = 0;
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
-    ssize_t length = readlink(path, exe, sizeof(exe) - 1);
-    exe[length > 0 ? length : 0] = '\0';
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)facts->pid);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -223,7 +216,7 @@ int gp_facts_maps(struct gp_facts *facts)
             continue;
         facts->maps_bytes += end - start;
         if (line[at] == '/' && offset == 0)
-            facts_map(facts, start, line + at, exe);
+            facts_map(facts, start, line + at);
     }
     free(line);
     fclose(file);

@@ -7,8 +7,7 @@
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
  *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
  *   stub.c     that piece of code
- *   inject.c   the way in by ptrace, with the former
- *   python.c   the way in through Python's debugger interface
+ *   inject.c   the way in, with the former
  */
 #ifndef GP_ATTACH_INTERNAL_H
 #define GP_ATTACH_INTERNAL_H
@@ -33,7 +32,6 @@ struct gp_facts {
     unsigned uid, euid, suid;
     int seccomp;
     struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl;
-    struct gp_attach_map python; /* libpython, or the program itself if it is an interpreter */
     uint64_t maps_bytes;
 };
 
@@ -124,12 +122,8 @@ struct gp_stub_data {
 
 extern const char gp_stub_begin[], gp_stub_worker[], gp_stub_end[];
 
-/* ---- inject.c, python.c ------------------------------------------------------------------------------------------ */
+/* ---- inject.c ---------------------------------------------------------------------------------------------------- */
 
 enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts);
-
-/* Whether the process's Python has the interface and lets it be used. */
-bool gp_python_open(struct gp_attach *attach, const struct gp_facts *facts);
-enum gp_attach_outcome gp_attach_python(struct gp_attach *attach, const struct gp_facts *facts);
 
 #endif

@@ -19,12 +19,10 @@
 
 struct gp_attach_options {
     struct gp_target target;
-    const char *stacks, *record, *library, *way;
+    const char *stacks, *record, *library;
     int64_t seconds; /* 0: no end */
     bool quiet;
 };
-
-static const char *const attach_ways[] = {"auto", "ptrace", "python", NULL};
 
 static int attach_check(void *options)
 {
@@ -150,10 +148,8 @@ static void attach_tell(const struct gp_attach_options *o, const struct gp_attac
     if (o->quiet)
         return;
     int pid = (int)attach->pid;
-    printf("Attached to %d%s", pid, comm);
-    if (attach->way == GP_ATTACH_PTRACE)
-        printf(": thread %d was stopped for %.1f ms", (int)attach->thread, (double)attach->pause_ns / 1e6);
-    printf("%s%s.\n", source[0] ? "; " : "", source);
+    printf("Attached to %d%s: thread %d was stopped for %.1f ms%s%s.\n", pid, comm, (int)attach->thread,
+           (double)attach->pause_ns / 1e6, source[0] ? "; " : "", source);
     if (!o->record && !o->seconds)
         printf("See it with 'gpuprof top -p %d', record it with 'gpuprof record -p %d -o FILE', "
                "and leave it with 'gpuprof detach %d'.\n",
@@ -210,8 +206,6 @@ static int attach_run(void *options)
                                .settings = settings,
                                .find_ns = GP_ATTACH_FIND_NS,
                                .load_ns = GP_ATTACH_LOAD_NS};
-    while (o->way && strcmp(attach_ways[attach.way], o->way) != 0)
-        attach.way++;
     int rc = attach_already(o, attach.pid);
     if (rc >= 0)
         return rc;
@@ -254,10 +248,6 @@ static const struct gp_command_option attach_options[] = {
     GP_OPTION(struct gp_attach_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
               "record call sites of allocations (default all with --record, else off)",
               .words = GP_LIST("off", "native", "python", "all")),
-    GP_OPTION(struct gp_attach_options, way, 0, "way", "WAY", GP_ARG_CHOICE,
-              "how the library gets in: by the debugger interface of Python 3.14 or by ptrace; auto takes the first "
-              "where it is there",
-              .words = attach_ways),
     GP_OPTION(struct gp_attach_options, library, 0, "library", "FILE", GP_ARG_FILE,
               "load this libgpuprof.so instead of the installed one"),
     GP_FLAG(struct gp_attach_options, quiet, 'q', "quiet", "print no line unless something is wrong"),
@@ -270,7 +260,7 @@ const struct gp_command_spec gp_command_attach = {
     .name = "attach",
     .summary = "profile a process that runs already",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--way=WAY] [--library=FILE] [-q] PID"),
+    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--library=FILE] [-q] PID"),
     .about =
         GP_LIST("Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
                 "'leaks' and the others see it as any other. One thread is stopped for about a millisecond; it "
