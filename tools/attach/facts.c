@@ -196,7 +196,7 @@ static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
         facts_keep(&facts->libpthread, start, path);
     else if (strncmp(base, "libcuda.so", 10) == 0)
         facts_keep(&facts->cuda, start, path);
-    else if (strncmp(base, "libgpuprof.so", 13) == 0 || strncmp(base, "memfd:libgpuprof.so", 19) == 0)
+    else if (strncmp(base, "libgpuprof.so", 13) == 0)
         facts_keep(&facts->profiler, start, path);
 }
 

@@ -225,7 +225,8 @@ static int inject_fill(struct inject *inject, struct gp_seized *seized)
                                   .worker = inject->region + (uint64_t)(gp_stub_worker - gp_stub_begin),
                                   .symbol = GP_INJECT_SYMBOL,
                                   .comm = "gpuprof-attach",
-                                  .file = "libgpuprof.so"};
+                                  /* The last part is the name by which stacks and owners know the library. */
+                                  .file = "gpuprof/libgpuprof.so"};
     snprintf(data->settings, sizeof(data->settings), "%s", inject->attach->settings);
     data->frame = gp_seized_frame(seized, inject->region + GP_INJECT_REGION);
     int rc = data->frame ? gp_remote_write(inject->facts->pid, gp_stub_begin, code_bytes, inject->region) : -EFAULT;
