@@ -166,7 +166,7 @@ static int mixed(void)
 #define SLOTS 512
 
 static struct {
-    uint64_t *at, value;
+    uint64_t *at;
     char access[5];
 } slots[SLOTS];
 static unsigned slot_count;
@@ -207,11 +207,17 @@ static int slots_note(struct dl_phdr_info *info, size_t size, void *arg)
             if (ELF64_R_SYM(rela->r_info) == 0)
                 continue;
             slots[slot_count].at = (uint64_t *)(info->dlpi_addr + rela->r_offset);
-            slots[slot_count].value = *slots[slot_count].at;
             slot_access(slots[slot_count].at, slots[slot_count].access);
             slot_count++;
         }
     return 1;
+}
+
+/* A slot that had not been bound may be bound now. */
+static int slot_is_ours(uint64_t value)
+{
+    Dl_info info;
+    return dladdr((void *)value, &info) && info.dli_fname && strstr(info.dli_fname, "libgpuprof.so") != NULL;
 }
 
 static unsigned slots_changed(void)
@@ -220,7 +226,7 @@ static unsigned slots_changed(void)
     for (unsigned i = 0; i < slot_count; i++) {
         char access[5];
         slot_access(slots[i].at, access);
-        changed += *slots[i].at != slots[i].value || strcmp(access, slots[i].access) != 0;
+        changed += slot_is_ours(*slots[i].at) || strcmp(access, slots[i].access) != 0;
     }
     return changed;
 }
