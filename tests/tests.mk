@@ -55,6 +55,9 @@ $(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ld
 $(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/framework/*.[ch] src/owner/*.[ch]) src/base/loader.c \
     tests/torture/framework_oracle.h tests/framework/c10.h \
     | $(TORTURE_FRAMEWORK_LIBS)
+# Those of attach have threads that enter and leave; the mutant has its own thread.c.
+$(B)/tests/torture/attach: TORTURE_MORE = src/base/thread.c
+$(B)/tests/torture/attach $(B)/tests/torture/attach_mutant: src/base/thread.c tests/torture/attach_oracle.h
 # Those of the readers of events compile in what writes a framework's events.
 TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order.c src/base/text.c
 TORTURE_READER := $(B)/tests/torture/reader $(B)/tests/torture/reader_mutant
