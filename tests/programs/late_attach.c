@@ -3,6 +3,7 @@
  * A program that gpuprof is attached to and detached from while it runs: late_attach WHAT LIBRARY [N]
  *
  *   hold     memory from before, attach, more memory, and the end
+ *   live     memory from before, and allocations for N seconds under gpuprof
  *   mixed    memory of every kind on two devices and in three contexts, before the attach and after it; what gpuprof
  *            says is compared with what the program did
  *   cycles   N times attach and detach, while 8 threads allocate
@@ -346,6 +347,22 @@ static int cycles(int count)
     return finish() || bad;
 }
 
+/* Allocates for some seconds under an attached gpuprof, for a viewer. */
+static int live(int seconds)
+{
+    double end = attach_seconds() + seconds;
+    for (int i = 0; i < 4; i++)
+        program_alloc(16 * MIB);
+    REPORT("attach", attach_on("GPUPROF_STACKS=native"));
+    while (attach_seconds() < end) {
+        CUdeviceptr block = program_alloc(MIB);
+        usleep(1000);
+        CHECK(cuMemFree(block));
+    }
+    REPORT("detach", attach_off(NULL, 0));
+    return finish();
+}
+
 int main(int argc, char **argv)
 {
     program_start();
@@ -353,6 +370,8 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(argv[1], "hold") == 0)
         return hold();
+    if (strcmp(argv[1], "live") == 0)
+        return live(argc > 3 ? atoi(argv[3]) : 5);
     if (strcmp(argv[1], "mixed") == 0)
         return mixed();
     if (argc > 3 && strcmp(argv[1], "slots") == 0)
