@@ -138,7 +138,7 @@ int gp_life_start(void)
             munmap(page, 4096);
         return error;
     }
-    x_life++;
+    __atomic_fetch_add(&x_life, 1, __ATOMIC_RELAXED);
     __atomic_store_n((uint32_t *)page, GP_LIFE_ON, __ATOMIC_RELEASE); /* [life.R], as below */
     /* [life.R] release: everything that start prepared; pairs with [life.A]. */
     __atomic_store_n(&x_alive, page, __ATOMIC_RELEASE);
@@ -217,6 +217,7 @@ static inline bool thread_claim(struct gp_thread *me, uint32_t least)
             __atomic_fetch_add(gp_thread_nested, 1, __ATOMIC_RELAXED); /* a count */
         return false;
     }
+    GP_TESTPOINT("thread.begun");
     me->inside = 1;
     /* The compiler must not move our work before the guard, because a signal handler on this
      * thread reads it. */
@@ -229,6 +230,9 @@ static inline bool thread_claim(struct gp_thread *me, uint32_t least)
     /* First shown, then looked again: gp_thread_all_out sees this thread, or this thread sees the end
      * (GP_THREAD_SETTLE_NS). The number of the life cannot have changed before the look either. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#ifdef GP_THREAD_MUTANT_LOOK /* tests/torture/attach_mutant.c */
+    return true;
+#endif
     uint32_t word = life_word();
     if (GP_LIKELY(word && word <= least && life == __atomic_load_n(&x_life, __ATOMIC_RELAXED)))
         return true;

@@ -7,6 +7,8 @@
  *            off and is written into the session if there is one.
  *            The driver holds its own lock during the start, and a thread that holds the loader's may
  *            wait for it in cuInit: everything that needs the loader goes through base/opener.h.
+ *   Late     gpuprof_attach (attach.c) makes the same start on a thread of ours, in a program that
+ *            uses CUDA already, and GP_COMMAND_DETACH ends it; both any number of times.
  *   No GPU   cuInit injects before it searches for devices.  In a process without a GPU nothing is
  *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
  *            would start a thread and set CUPTI_PROFILE_MODE for every child.

@@ -119,14 +119,14 @@ static void before_json(json_t *object, const struct gp_process *process, const 
 
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    json_t *object = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
-                     gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
-                     gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
-                     device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
-                     gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
-                     "linear_rounded_bytes",
-                     gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
-                     owners_json(process, device), "frameworks", frameworks_json(device));
+    json_t *object =
+        json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
+                  gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
+                  gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
+                  device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
+                  gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
+                  "linear_rounded_bytes", gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes),
+                  "owners", owners_json(process, device), "frameworks", frameworks_json(device));
     before_json(object, process, device);
     return object;
 }
