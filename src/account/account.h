@@ -108,8 +108,6 @@ bool gp_before_free(uint64_t address);
 /* A block has entered its map. */
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
-bool gp_before_start(void);
-void gp_before_stop(void);
 /* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
  * blocks. Call it before the segment's bytes leave the totals. */
 void gp_heap_gone(const struct gp_record *segment);

@@ -28,16 +28,15 @@ struct before_device {
 };
 static struct before_device devices[GP_WIRE_GPUS];
 
-bool gp_before_start(void)
+void gp_feed_before_start(void)
 {
     struct gp_map *map;
     if (gp_map_new(&map, BEFORE_LIMIT) != 0)
-        return false;
+        return;
     __atomic_store_n(&x_before, map, __ATOMIC_RELEASE); /* [before.R] pairs with [before.A] */
-    return true;
 }
 
-void gp_before_stop(void)
+void gp_feed_before_stop(void)
 {
     if (x_before)
         gp_map_free(x_before);

@@ -70,6 +70,8 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 
 /* Memory from before the attach (before.c). Only our own thread, which asks the driver. */
+void gp_feed_before_start(void);     /* before the source */
+void gp_feed_before_stop(void);      /* with gp_feed_end */
 uint64_t gp_feed_before_begin(void); /* before the driver is asked for an address */
 /* The answer. False: the memory may have been freed since: ask again. */
 bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx);
