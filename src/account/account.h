@@ -104,7 +104,7 @@ bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 /* framework.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
 /* before.c. True: the address was from before the attach. After the driver has freed it. */
-bool gp_before_free(uint64_t address);
+bool gp_before_free(enum gp_space space, uint64_t address);
 /* A block has entered its map. */
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
