@@ -262,8 +262,6 @@ int gp_feed_start(const struct gp_feed_setup *setup)
         gp_map_free(gp_accounts.blocks);
         gp_accounts.blocks = NULL;
     }
-    if (!error && setup->late)
-        gp_before_start();
     return error;
 }
 
@@ -274,5 +272,4 @@ void gp_feed_end(void)
     if (gp_accounts.objects)
         gp_map_free(gp_accounts.objects);
     gp_accounts.blocks = gp_accounts.objects = NULL;
-    gp_before_stop();
 }

@@ -104,12 +104,10 @@ bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 /* framework.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
 /* before.c. True: the address was from before the attach. After the driver has freed it. */
-bool gp_before_free(uint64_t address);
+bool gp_before_free(enum gp_space space, uint64_t address);
 /* A block has entered its map. */
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
-bool gp_before_start(void);
-void gp_before_stop(void);
 /* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
  * blocks. Call it before the segment's bytes leave the totals. */
 void gp_heap_gone(const struct gp_record *segment);

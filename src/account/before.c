@@ -20,6 +20,7 @@
 
 static struct gp_map *x_before; /* NULL: not attached late, or no memory */
 static uint64_t x_frees;        /* of addresses that no block had */
+static int64_t x_unmapped;      /* mappings of cuMemMap that ended, and whose handles may still be released */
 static uint32_t x_state;        /* enum gp_wire_before_source of what the driver said */
 
 struct before_device {
@@ -28,16 +29,15 @@ struct before_device {
 };
 static struct before_device devices[GP_WIRE_GPUS];
 
-bool gp_before_start(void)
+void gp_feed_before_start(void)
 {
     struct gp_map *map;
     if (gp_map_new(&map, BEFORE_LIMIT) != 0)
-        return false;
+        return;
     __atomic_store_n(&x_before, map, __ATOMIC_RELEASE); /* [before.R] pairs with [before.A] */
-    return true;
 }
 
-void gp_before_stop(void)
+void gp_feed_before_stop(void)
 {
     if (x_before)
         gp_map_free(x_before);
@@ -106,18 +106,40 @@ void gp_feed_before_end(bool complete)
     __atomic_store_n(&x_state, complete ? GP_BEFORE_DRIVER : GP_BEFORE_PART, __ATOMIC_RELEASE);
 }
 
-bool gp_before_free(uint64_t address)
+/* Returns the size, or 0. */
+static uint64_t before_free(uint64_t address)
 {
     struct gp_record record;
     struct gp_map *map = before_map();
     if (!map)
-        return false;
+        return 0;
     __atomic_fetch_add(&x_frees, 1, __ATOMIC_SEQ_CST);
     if (gp_map_take(map, GP_SPACE_DEVICE, address, &record) != 0)
-        return false;
+        return 0;
     before_move(&record, -1);
     __atomic_fetch_add(&devices[record.device].x_freed, 1, __ATOMIC_RELAXED);
-    return true;
+    return record.bytes;
+}
+
+bool gp_before_free(enum gp_space space, uint64_t address)
+{
+    if (space == GP_SPACE_DEVICE)
+        return before_free(address) != 0;
+    if (space != GP_SPACE_VMM)
+        return false;
+    /* A handle whose mapping ended before: the memory has left the number already. */
+    int64_t unmapped = __atomic_load_n(&x_unmapped, __ATOMIC_RELAXED);
+    while (unmapped > 0 && !__atomic_compare_exchange_n(&x_unmapped, &unmapped, unmapped - 1, false, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED))
+        ;
+    return unmapped > 0;
+}
+
+void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
+{
+    uint64_t at = address, size;
+    for (; before_map() && at - address < bytes && (size = before_free(at)); at += size)
+        __atomic_fetch_add(&x_unmapped, 1, __ATOMIC_RELAXED);
 }
 
 static GP_COLD void before_replaced(uint64_t address)

@@ -153,7 +153,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
 void gp_feed_unknown_free(enum gp_space space, uint64_t address)
 {
     struct gp_record record = {.key = address, .space = (uint8_t)space, .device = GP_NO_DEVICE};
-    if (space != GP_SPACE_DEVICE || !gp_before_free(address))
+    if (!gp_before_free(space, address))
         gp_feed_lost(GP_LOST_UNKNOWN_FREE);
     gp_event_record(GP_EVENT_FREE, &record, 0);
 }

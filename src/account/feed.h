@@ -70,9 +70,13 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 
 /* Memory from before the attach (before.c). Only our own thread, which asks the driver. */
+void gp_feed_before_start(void);     /* before the source */
+void gp_feed_before_stop(void);      /* with gp_feed_end */
 uint64_t gp_feed_before_begin(void); /* before the driver is asked for an address */
 /* The answer. False: the memory may have been freed since: ask again. */
 bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx);
+/* The driver has unmapped addresses, where such memory may have been. Any thread. */
+void gp_feed_before_unmapped(uint64_t address, uint64_t bytes);
 /* complete: every address was asked for. */
 void gp_feed_before_end(bool complete);
 
@@ -141,8 +145,6 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address);
 uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes);
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok);
-/* Memory from before the attach may have been mapped there. */
-void gp_feed_vmm_unmap_before(uint64_t address);
 /* A multicast object or a logical endpoint keeps bound memory alive as a mapping does, but adds no
  * allocated bytes. device: for which device of the team; GP_DEVICE_UNKNOWN: the memory's own. */
 void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle);

@@ -391,11 +391,6 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     gp_map_insert(gp_accounts.objects, mapping, NULL);
 }
 
-void gp_feed_vmm_unmap_before(uint64_t address)
-{
-    gp_before_free(address);
-}
-
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 {
     struct gp_frame *frame = gp_frame_of(token, GP_SPACE_MAPPING);

@@ -24,9 +24,10 @@ GP_KEEP(x_alive);
 #define GP_LIFE_ON    1u
 #define GP_LIFE_ENDED 2u
 #define GP_LIFE_LEFT  3u
-static uint32_t x_life; /* its number; changes only while the library is off */
+static uint32_t x_life; /* its number, 16 bits without 0; changes only while the library is off */
 GP_KEEP(x_life);
-static uint32_t x_thread_count;
+static uint32_t x_thread_count; /* where the next new thread looks for a place */
+GP_KEEP(x_thread_count);
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
@@ -79,20 +80,21 @@ static bool place_claim(struct gp_thread_place *place, uint32_t tid)
     return true;
 }
 
-static struct gp_thread_place *place_take(uint32_t tid, uint32_t number)
+/* The number of the place. */
+static uint32_t place_take(uint32_t tid, uint32_t first)
 {
     const uint32_t tries = 64; /* each a system call once every place was taken */
     for (uint32_t i = 0; i < tries; i++) {
-        uint32_t at = (number - 1 + i) % GP_THREAD_PLACES, used = __atomic_load_n(&x_places_used, __ATOMIC_RELAXED);
+        uint32_t at = (first + i) % GP_THREAD_PLACES, used = __atomic_load_n(&x_places_used, __ATOMIC_RELAXED);
         if (!place_claim(&x_places[at], tid))
             continue;
         while (used <= at &&
                !__atomic_compare_exchange_n(&x_places_used, &used, at + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             ;
-        return &x_places[at];
+        return at;
     }
     __atomic_store_n(&x_crowded, 1, __ATOMIC_SEQ_CST);
-    return &x_places[GP_THREAD_PLACES];
+    return GP_THREAD_PLACES;
 }
 
 /* How long a store of another thread may take to be seen; microseconds in fact. The alternatives are a
@@ -138,7 +140,7 @@ int gp_life_start(void)
             munmap(page, 4096);
         return error;
     }
-    __atomic_fetch_add(&x_life, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&x_life, x_life % UINT16_MAX + 1, __ATOMIC_RELAXED);
     __atomic_store_n((uint32_t *)page, GP_LIFE_ON, __ATOMIC_RELEASE); /* [life.R], as below */
     /* [life.R] release: everything that start prepared; pairs with [life.A]. */
     __atomic_store_n(&x_alive, page, __ATOMIC_RELEASE);
@@ -175,13 +177,17 @@ bool gp_life_ours(void)
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
+static struct gp_thread_place *thread_place(const struct gp_thread *me)
+{
+    return &x_places[me->number - 1];
+}
+
 /* What the thread keeps belongs to another life, or there is nothing yet. */
-static GP_COLD void thread_first(struct gp_thread *me, uint32_t life)
+static GP_COLD void thread_first(struct gp_thread *me, uint16_t life)
 {
     uint32_t tid = (uint32_t)syscall(SYS_gettid);
-    me->number = __atomic_add_fetch(&x_thread_count, 1, __ATOMIC_RELAXED); /* a number, publishes nothing */
-    if (!me->place || me->tid != tid || __atomic_load_n(&me->place->x_tid, __ATOMIC_RELAXED) != tid)
-        me->place = place_take(tid, me->number);
+    if (!me->life || __atomic_load_n(&thread_place(me)->x_tid, __ATOMIC_RELAXED) != tid)
+        me->number = place_take(tid, __atomic_fetch_add(&x_thread_count, 1, __ATOMIC_RELAXED)) + 1;
     me->tid = tid;
     me->node_type = 0;
     me->range = 0;
@@ -195,15 +201,15 @@ static GP_COLD void thread_first(struct gp_thread *me, uint32_t life)
 
 void gp_thread_enrol(void)
 {
-    uint32_t life = __atomic_load_n(&x_life, __ATOMIC_RELAXED);
-    if (gp_thread.life != life)
+    uint16_t life = (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED);
+    if (life && gp_thread.life != life)
         thread_first(&gp_thread, life);
 }
 
 static void thread_out(struct gp_thread *me)
 {
     /* [out.R] release: what this thread did; pairs with [out.A]. */
-    __atomic_store_n(&me->place->x_inside, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&thread_place(me)->x_inside, 0, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     me->inside = 0;
 }
@@ -222,10 +228,10 @@ static inline bool thread_claim(struct gp_thread *me, uint32_t least)
     /* The compiler must not move our work before the guard, because a signal handler on this
      * thread reads it. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    uint32_t life = __atomic_load_n(&x_life, __ATOMIC_RELAXED);
+    uint16_t life = (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED);
     if (GP_UNLIKELY(me->life != life))
         thread_first(me, life);
-    __atomic_store_n(&me->place->x_inside, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&thread_place(me)->x_inside, 1, __ATOMIC_RELAXED);
     GP_TESTPOINT("thread.claimed");
     /* First shown, then looked again: gp_thread_all_out sees this thread, or this thread sees the end
      * (GP_THREAD_SETTLE_NS). The number of the life cannot have changed before the look either. */
@@ -234,7 +240,7 @@ static inline bool thread_claim(struct gp_thread *me, uint32_t least)
     return true;
 #endif
     uint32_t word = life_word();
-    if (GP_LIKELY(word && word <= least && life == __atomic_load_n(&x_life, __ATOMIC_RELAXED)))
+    if (GP_LIKELY(word && word <= least && life == (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED)))
         return true;
     thread_out(me);
     return false;

@@ -12,27 +12,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gp_thread_place;
-
 struct gp_thread {
-    uint32_t number; /* 1, 2, 3 ... in order of first event; 0: none yet; selects the counter shard */
+    uint32_t number; /* the thread's place (thread.c) + 1; selects the counter shard */
     uint32_t tid;
     uint8_t inside;  /* our code is running on this thread */
     uint8_t ignored; /* its driver calls are not the program's: it is one of our own threads, or our cache is at work */
-    uint16_t node_type;  /* the graph node made during the current driver call (CUgraphNodeType), + 1; 0: none */
-    uint32_t range;      /* open NVTX ranges (source/nvtx.c) */
-    uint64_t node;       /* its handle ... */
-    uint64_t graph;      /* ... and its graph's */
+    uint16_t life;   /* the life of the library that the rest belongs to (thread.c); 0: none yet */
+    uint32_t range;  /* open NVTX ranges (source/nvtx.c) */
+    uint64_t node;   /* the graph node made during the current driver call ... */
+    uint64_t graph;  /* ... and its graph */
     uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */
-    uint16_t chunk_used;
+    uint8_t chunk_used;
+    uint8_t node_type;        /* of the node (CUgraphNodeType), + 1; 0: none */
     uint8_t cost;             /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
     uint8_t starts_later : 1; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
     uint8_t prompt : 1;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
-    struct gp_thread_place *place; /* where `inside` is shown to gp_thread_all_out; NULL: none yet */
-    uint32_t life;                 /* the life of the library (thread.c) that the fields above belong to */
 };
-_Static_assert(sizeof(struct gp_thread) <= 64, "static TLS is scarce");
+_Static_assert(sizeof(struct gp_thread) <= 48, "static TLS is scarce");
 
 extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 

@@ -102,6 +102,7 @@ bool gp_inject_left(void)
     const char *stranded = x_stranded;
     if (!stranded) {
         gp_feed_end();
+        gp_feed_before_stop();
         gp_kept_unmap_all();
         gp_inject_session.header = NULL; /* the drain thread unmaps it; by the next attach others may be there */
     }
@@ -133,6 +134,7 @@ static void attach_clear(void)
         munmap(gp_inject_session.header, gp_inject_session.bytes);
     }
     gp_feed_end();
+    gp_feed_before_stop();
 }
 
 static void *attach_main(void *arg)

@@ -324,6 +324,8 @@ void gp_inject_start(const char *settings)
         inject_trouble("no accounts", error);
         return;
     }
+    if (settings)
+        gp_feed_before_start();
     inject_owners();
     inject_sites(stacks);
     bool inside = gp_thread_enter();

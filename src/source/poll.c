@@ -234,7 +234,7 @@ static bool scan_ask(uint64_t address, struct gp_before_range *out)
 static void poll_scan(void)
 {
     const uint64_t in_flight_ns = 5000000; /* calls that began before the source was there have ended */
-    if (__atomic_load_n(&x_scan, __ATOMIC_ACQUIRE) != SCAN_WANTED) /* [scan.A] */
+    if (__atomic_load_n(&x_scan, __ATOMIC_ACQUIRE) != SCAN_WANTED) /* [scan.A] pairs with [scan.R] */
         return;
     if (driver_bind() && driver.pointer_get_all && driver_relaxed()) {
         gp_futex_wait(&x_stopped, 0, in_flight_ns);

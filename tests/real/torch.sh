@@ -97,6 +97,15 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
     fi
 }
 
+# gpuprof comes late and leaves again, three times.
+attached() { # what, environment
+    if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_attach.py "$build" >"$work/attached" 2>&1; then
+        pass "attach and detach, $1: $(tail -n 1 "$work/attached")"
+    else
+        fail "attach and detach, $1" "$work/attached"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -106,6 +115,8 @@ else
         case $name in common | outside | alike) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
+    attached "segments" A=
+    attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 fi
