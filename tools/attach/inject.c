@@ -409,6 +409,9 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
     snprintf(name, sizeof(name), "%d", data->fd);
     int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
     int rc = fd < 0 ? fd : inject_copy(inject->attach->library, fd);
+    /* The agent arms no library that others may write. */
+    if (!rc && fchmod(fd, 0555) != 0)
+        rc = -errno;
     snprintf(name, sizeof(name), "/proc/self/fd/%d", data->fd);
     if (!rc)
         rc = gp_remote_write(inject->attach->pid, name, sizeof(name), path_at);
