@@ -29,7 +29,7 @@ $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B
 	$(testprogram)
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
-TORTURE_SRC := $(wildcard src/ds/*.c)
+TORTURE_SRC := $(wildcard src/ds/*.c) src/base/kept.c src/base/loader.c
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
 TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
@@ -47,7 +47,7 @@ TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c sr
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 # Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
-TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/loader.c src/base/lock.c
+TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/lock.c
 TORTURE_FRAMEWORK_LIBS := $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so $(B)/tests/framework/unsigned-lazy-fake/libc10_cuda.so \
     $(B)/tests/preload/pass.so
 $(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/owner/owner.c -ldl
@@ -55,6 +55,9 @@ $(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ld
 $(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/framework/*.[ch] src/owner/*.[ch]) src/base/loader.c \
     tests/torture/framework_oracle.h tests/framework/c10.h \
     | $(TORTURE_FRAMEWORK_LIBS)
+# Those of attach have threads that enter and leave; the mutant has its own thread.c.
+$(B)/tests/torture/attach: TORTURE_MORE = src/base/thread.c
+$(B)/tests/torture/attach $(B)/tests/torture/attach_mutant: src/base/thread.c tests/torture/attach_oracle.h
 # Those of the readers of events compile in what writes a framework's events.
 TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order.c src/base/text.c
 TORTURE_READER := $(patsubst %,$(B)/tests/torture/%,reader reader_mutant listen listen_mutant)

@@ -7,7 +7,7 @@
  * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
  * that the header gives:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | before | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
  * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
@@ -176,6 +176,34 @@ struct gp_wire_owners {
     struct gp_wire_framework heaps[GP_WIRE_GPUS]; /* of sub-allocators that describe them through NVTX; name "nvtx" */
 };
 
+/* ---- what was there before the attach ------------------------------------------------------------------------------ */
+
+enum gp_wire_before_source {
+    GP_BEFORE_NONE,      /* unknown */
+    GP_BEFORE_DRIVER,    /* the driver was asked for every address at which it may have memory */
+    GP_BEFORE_PART,      /* the same, but not for all of them: a lower bound */
+    GP_BEFORE_FRAMEWORK, /* what the framework had reserved, from its own totals */
+};
+
+/* The memory of one device that the program had before gpuprof was attached to it, and has not freed since.
+ * It is in none of the other numbers.  -1: unknown. */
+struct gp_wire_before_device {
+    int64_t bytes;
+    int64_t at_attach_bytes;                                     /* the same at the attach */
+    int64_t count;                                               /* driver allocations */
+    uint64_t freed;                                              /* of these, since then */
+    int64_t framework_allocated_bytes, framework_reserved_bytes; /* the part in the framework's own totals */
+    uint32_t source;                                             /* enum gp_wire_before_source */
+    uint32_t pad_;
+};
+
+/* A separate part of the session, published with devices[]. */
+struct gp_wire_before {
+    uint32_t attached; /* 1: gpuprof was attached to the running program; 0: it was there from the start */
+    uint32_t pad_;
+    struct gp_wire_before_device devices[GP_WIRE_GPUS];
+};
+
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
 
 /* Sizes repeat in real programs, so 12 groups hold nearly all bytes, and the report still fits on
@@ -338,10 +366,32 @@ struct gp_wire_header {
     /* One struct gp_wire_cupti.  Older libraries have 0 in both. */
     uint64_t cupti_offset;
     uint32_t cupti_bytes, pad4_;
-    uint8_t reserved_[64];
+    /* One struct gp_wire_before.  Older libraries have 0 in both. */
+    uint64_t before_offset;
+    uint32_t before_bytes, pad5_;
+    uint8_t reserved_[48];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
+
+/* ---- attach ------------------------------------------------------------------------------------------------------ */
+
+/* gpuprof_attach(settings) of libgpuprof.so starts a thread, which does everything else; the variable
+ * gpuprof_attach_state of the library says how far it is.  Whoever called the function reads it until
+ * the state is no longer GP_ATTACH_STARTING: then either the session is complete, or the library has
+ * left again, and `text` says why. */
+enum gp_wire_attach {
+    GP_ATTACH_OUT, /* never started, has left, or could not start (error, text) */
+    GP_ATTACH_STARTING,
+    GP_ATTACH_IN,      /* the session is there */
+    GP_ATTACH_STRANDED /* has left, but a thread may still be inside: the next attach may be refused */
+};
+
+struct gp_wire_attach_state {
+    uint32_t state; /* enum gp_wire_attach; changes last */
+    int32_t error;  /* -errno of the last start */
+    char text[248];
+};
 
 /* ---- call sites ------------------------------------------------------------------------------------------------ */
 
@@ -520,6 +570,7 @@ enum gp_wire_command {
     GP_COMMAND_EXTENTS, /* write every extent of memory for a viewer: see struct gp_wire_extents */
     GP_COMMAND_STACKS,  /* what: GP_SITES_* from now on, 0 off; the answer's `what`: before */
     GP_COMMAND_LISTEN,  /* the caller reads the ring, and holds GP_LISTEN_BYTE */
+    GP_COMMAND_DETACH,  /* leave the process: see below */
     GP_COMMANDS
 };
 
@@ -529,6 +580,12 @@ enum gp_wire_command {
  * such lock.  A library that answers -EINVAL always writes them. */
 #define GP_LISTEN_BYTE    0
 #define GP_LISTEN_LOOK_NS 1000000000ull
+
+/* GP_COMMAND_DETACH: callbacks and replaced functions end, then the recording, the threads and the
+ * session; the library stays mapped, and gpuprof_attach starts it again.  The answer 0 comes when all of
+ * this is done, after three seconds at the latest (a recording on a slow disk), so a caller waits for it
+ * longer than for other answers; GP_SESSION_CLOSED is set before it.  Refused, with nothing changed:
+ * -EBUSY: the library's own allocator serves the program.  -EINVAL: an older library. */
 
 #define GP_RESET_ALLOCATED   1u
 #define GP_RESET_RESERVED    2u

@@ -6,11 +6,11 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/kept.h"
 #include "base/thread.h"
 #include "owner/owner.h"
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
 
@@ -18,17 +18,16 @@ struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
 
 static struct gp_account *account_new(void)
 {
-    struct gp_account *account =
-        mmap(NULL, sizeof(*account), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (account == MAP_FAILED)
+    struct gp_account *account = gp_kept_map(sizeof(*account), 0);
+    if (!account)
         return NULL;
     if (gp_counter_new(&account->counter, GP_GAUGES, GP_SHARDS) != 0) {
-        munmap(account, sizeof(*account));
+        gp_kept_unmap(account, sizeof(*account));
         return NULL;
     }
     if (gp_counter_new(&account->owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0) {
         gp_counter_free(account->counter);
-        munmap(account, sizeof(*account));
+        gp_kept_unmap(account, sizeof(*account));
         return NULL;
     }
     gp_gauge_block_bundles(account->counter);
@@ -67,7 +66,7 @@ static GP_COLD struct gp_account *account_create(int device)
     }
     gp_counter_free(fresh->counter);
     gp_counter_free(fresh->owners);
-    munmap(fresh, sizeof(*fresh));
+    gp_kept_unmap(fresh, sizeof(*fresh));
     return found;
 }
 
@@ -264,4 +263,13 @@ int gp_feed_start(const struct gp_feed_setup *setup)
         gp_accounts.blocks = NULL;
     }
     return error;
+}
+
+void gp_feed_end(void)
+{
+    if (gp_accounts.blocks)
+        gp_map_free(gp_accounts.blocks);
+    if (gp_accounts.objects)
+        gp_map_free(gp_accounts.objects);
+    gp_accounts.blocks = gp_accounts.objects = NULL;
 }

@@ -34,6 +34,7 @@ struct gp_framework {
     uint64_t x_events;
     uint64_t x_allocated_differs, x_reserved_differs; /* events in which the framework's totals were not ours */
     int64_t x_their_allocated_bytes, x_their_reserved_bytes;
+    int64_t x_before_allocated_bytes, x_before_reserved_bytes; /* attached late: the part that is not ours */
     /* Written by any thread, in driver calls that the framework makes. */
     int64_t x_segments, x_segment_bytes;
     uint64_t x_retries, x_ooms;
@@ -102,6 +103,11 @@ bool gp_framework_failed(int device);
 bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 /* framework.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
+/* before.c. True: the address was from before the attach. After the driver has freed it. */
+bool gp_before_free(enum gp_space space, uint64_t address);
+/* A block has entered its map. */
+void gp_before_alloc(uint64_t address);
+void gp_before_context(uint32_t ctx);
 /* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
  * blocks. Call it before the segment's bytes leave the totals. */
 void gp_heap_gone(const struct gp_record *segment);

@@ -90,6 +90,7 @@ void gp_feed_alloc(const struct gp_allocation *block)
     }
     if (GP_UNLIKELY(status == 1))
         block_missed(&old);
+    gp_before_alloc(block->address);
     record.time_ns = block_move(&record, GP_ADD);
     if (GP_UNLIKELY(!record.time_ns))
         record.time_ns = gp_clock_ns();
@@ -152,6 +153,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
 void gp_feed_unknown_free(enum gp_space space, uint64_t address)
 {
     struct gp_record record = {.key = address, .space = (uint8_t)space, .device = GP_NO_DEVICE};
-    gp_feed_lost(GP_LOST_UNKNOWN_FREE);
+    if (!gp_before_free(space, address))
+        gp_feed_lost(GP_LOST_UNKNOWN_FREE);
     gp_event_record(GP_EVENT_FREE, &record, 0);
 }

@@ -40,6 +40,7 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     gp_oom_context_gone(ctx);
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
+    gp_before_context(ctx);
     gp_heap_sweep();
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     bool known = gp_context_forget(ctx, device);

@@ -58,7 +58,7 @@ void gp_event_write(struct gp_wire_event *event)
         event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* the ring counts drops */
     me->chunk_turn = cursor.turn;
-    me->chunk_used = (uint16_t)cursor.used;
+    me->chunk_used = (uint8_t)cursor.used;
     if (GP_UNLIKELY(armed))
         gp_accounts.setup.heard();
 }

@@ -69,6 +69,17 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream);
 /* The driver freed something whose allocation was not seen. */
 void gp_feed_unknown_free(enum gp_space space, uint64_t address);
 
+/* Memory from before the attach (before.c). Only our own thread, which asks the driver. */
+void gp_feed_before_start(void);     /* before the source */
+void gp_feed_before_stop(void);      /* with gp_feed_end */
+uint64_t gp_feed_before_begin(void); /* before the driver is asked for an address */
+/* The answer. False: the memory may have been freed since: ask again. */
+bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx);
+/* The driver has unmapped addresses, where such memory may have been. Any thread. */
+void gp_feed_before_unmapped(uint64_t address, uint64_t bytes);
+/* complete: every address was asked for. */
+void gp_feed_before_end(bool complete);
+
 /* A call failed with the driver's error; requested bytes for an out-of-memory error; device as
  * above. */
 /* No report is made for a framework's segment: the framework will ask again, or report that it gives
@@ -335,11 +346,14 @@ struct gp_feed_setup {
     void (*heard)(void);
     /* While it is not 0 somebody reads the ring.  NULL: always. */
     const uint32_t *listened;
+    bool late; /* the program has used CUDA before */
 };
 
 /* Call it once, before the first event. 0 or -errno; after an error nothing else here may be
  * called. */
 int gp_feed_start(const struct gp_feed_setup *setup);
+/* Gives the maps back, which gp_kept_restore does not. Between two lives of the library. */
+void gp_feed_end(void);
 
 /* Writes a mark or process event that the library itself makes. */
 void gp_feed_event(enum gp_wire_event_type type, const char *name);

@@ -44,11 +44,28 @@ static GP_COLD void framework_first(struct gp_account *account, const struct gp_
     gp_gauge_block_owner(account->owners, owner);
     framework->owner = owner;
     int64_t before = event->allocated_bytes - event->bytes;
+    if (gp_accounts.setup.late) {
+        int64_t reserved = event->reserved_bytes - __atomic_load_n(&framework->x_segment_bytes, __ATOMIC_RELAXED);
+        word_add(&framework->x_before_allocated_bytes, event->allocated_bytes < 0 ? 0 : before);
+        word_add(&framework->x_before_reserved_bytes, reserved > 0 ? reserved : 0);
+        return;
+    }
     if (event->allocated_bytes < 0 || before <= 0)
         return;
     struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = before, .class_bytes = INT64_MAX, .owner = owner};
     gp_account_move(event->device, GP_ADD, &move);
     word_add(&framework->x_allocated_bytes, before);
+}
+
+/* The size of a segment from before is known when the framework gives it back: from its own totals.
+ * rest: what these have beyond the segments that were seen. */
+static GP_COLD int64_t framework_before_reserved(struct gp_framework *framework, int64_t rest)
+{
+    int64_t before = __atomic_load_n(&framework->x_before_reserved_bytes, __ATOMIC_RELAXED);
+    if (rest < 0 || rest >= before)
+        return before;
+    __atomic_store_n(&framework->x_before_reserved_bytes, rest, __ATOMIC_RELAXED);
+    return rest;
 }
 
 static void framework_compare(struct gp_framework *framework, const struct gp_framework_event *event)
@@ -57,9 +74,15 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         return;
     __atomic_store_n(&framework->x_their_allocated_bytes, event->allocated_bytes, __ATOMIC_RELAXED);
     __atomic_store_n(&framework->x_their_reserved_bytes, event->reserved_bytes, __ATOMIC_RELAXED);
-    if (GP_UNLIKELY(__atomic_load_n(&framework->x_allocated_bytes, __ATOMIC_RELAXED) != event->allocated_bytes))
+    int64_t allocated = __atomic_load_n(&framework->x_allocated_bytes, __ATOMIC_RELAXED);
+    int64_t reserved = __atomic_load_n(&framework->x_segment_bytes, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(gp_accounts.setup.late)) {
+        allocated += __atomic_load_n(&framework->x_before_allocated_bytes, __ATOMIC_RELAXED);
+        reserved += framework_before_reserved(framework, event->reserved_bytes - reserved);
+    }
+    if (GP_UNLIKELY(allocated != event->allocated_bytes))
         count_add(&framework->x_allocated_differs);
-    if (GP_UNLIKELY(__atomic_load_n(&framework->x_segment_bytes, __ATOMIC_RELAXED) != event->reserved_bytes))
+    if (GP_UNLIKELY(reserved != event->reserved_bytes))
         count_add(&framework->x_reserved_differs);
 }
 
@@ -116,7 +139,7 @@ static GP_COLD uint64_t framework_free_unknown(const struct gp_framework_event *
 {
     struct gp_move move = {
         .parts = GP_PART_ALLOCATED, .bytes = -event->bytes, .class_bytes = INT64_MAX, .owner = owner};
-    uint64_t time_ns = gp_account_move(event->device, GP_SUB, &move);
+    uint64_t time_ns = gp_accounts.setup.late ? 0 : gp_account_move(event->device, GP_SUB, &move);
     *record = (struct gp_record){.key = event->address,
                                  .space = GP_SPACE_BLOCK,
                                  .kind = GP_KIND_LINEAR,
@@ -146,7 +169,8 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
         framework_first(account, event, owner);
     count_add(&framework->x_events);
     int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
-    word_add(&framework->x_allocated_bytes, event->bytes);
+    bool before = GP_UNLIKELY(gp_accounts.setup.late) && event->bytes < 0 && !blocks;
+    word_add(before ? &framework->x_before_allocated_bytes : &framework->x_allocated_bytes, event->bytes);
     word_add(&framework->x_blocks, blocks);
     framework_compare(framework, event);
     if (GP_UNLIKELY(__atomic_load_n(&framework->x_failing, __ATOMIC_RELAXED)))

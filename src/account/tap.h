@@ -62,6 +62,9 @@ bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS
  * that describe their heaps did. False: the index was never used, or no block was ever reported. */
 bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps);
 
+/* Memory from before the attach; index: a GPU's. */
+void gp_tap_before(unsigned index, struct gp_wire_before_device *out);
+
 /* What a batch reports of a device. The high-water mark counts since the last call, or since
  * batches began. calls, frees and failures only rise, whatever is reset. False: the index was
  * never used, or is the host's. */

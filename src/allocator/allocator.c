@@ -87,6 +87,11 @@ const char *gp_allocator_in_use(void)
     return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) ? allocator_policy->name : "off";
 }
 
+bool gp_allocator_is_used(void)
+{
+    return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) || gp_served_count() > 0; /* [serving.A] */
+}
+
 void gp_allocator_prepare(void)
 {
     gp_driver_bind();

@@ -34,6 +34,8 @@ void gp_allocator_walk(int device, void *arg, gp_allocator_segment_fn *segment, 
 /* Like gp_cache_iterate, over all caches of the device.  Any thread. */
 void gp_allocator_iterate(int device, void *arg, gp_allocator_segment_fn *segment, gp_allocator_block_fn *block,
                           void (*rest)(void *arg));
+/* Whether the program's calls are served, or a cache was made for an explicit entry point. Any thread. */
+bool gp_allocator_is_used(void);
 /* No new driver call is made from here on.  For the exit path. */
 void gp_allocator_stop(void);
 /* Looks the driver's functions up, so that gp_allocator_start needs no loader. Any thread. */

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "base/loader.h"
+#include "base/kept.h"
 #include "base/pause.h"
 #include "base/testpoint.h"
 #include <stdint.h>
@@ -15,6 +16,8 @@
 
 static uint32_t x_looking; /* threads that walk the list */
 static uint32_t x_forking; /* threads that fork */
+GP_KEEP(x_looking);
+GP_KEEP(x_forking);
 
 /* Each side first announces itself and then reads the other's word. All four accesses are
  * sequentially consistent, so at least one side sees the other. */

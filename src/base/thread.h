@@ -13,22 +13,23 @@
 #include <stdint.h>
 
 struct gp_thread {
-    uint32_t number; /* 1, 2, 3 ... in order of first event; 0: none yet; selects the counter shard */
+    uint32_t number; /* the thread's place (thread.c) + 1; selects the counter shard */
     uint32_t tid;
     uint8_t inside;  /* our code is running on this thread */
     uint8_t ignored; /* its driver calls are not the program's: it is one of our own threads, or our cache is at work */
-    uint16_t node_type;  /* the graph node made during the current driver call (CUgraphNodeType), + 1; 0: none */
-    uint32_t range;      /* open NVTX ranges (source/nvtx.c) */
-    uint64_t node;       /* its handle ... */
-    uint64_t graph;      /* ... and its graph's */
+    uint16_t life;   /* the life of the library that the rest belongs to (thread.c); 0: none yet */
+    uint32_t range;  /* open NVTX ranges (source/nvtx.c) */
+    uint64_t node;   /* the graph node made during the current driver call ... */
+    uint64_t graph;  /* ... and its graph */
     uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */
-    uint16_t chunk_used;
+    uint8_t chunk_used;
+    uint8_t node_type;        /* of the node (CUgraphNodeType), + 1; 0: none */
     uint8_t cost;             /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
     uint8_t starts_later : 1; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
     uint8_t prompt : 1;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
 };
-_Static_assert(sizeof(struct gp_thread) <= 64, "static TLS is scarce");
+_Static_assert(sizeof(struct gp_thread) <= 48, "static TLS is scarce");
 
 extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 
@@ -40,6 +41,8 @@ bool gp_thread_enter(void);
  * program can free them. Nothing may be written into the session then. */
 bool gp_thread_enter_late(void);
 void gp_thread_leave(void);
+/* For our own threads, which do not enter: gives the thread its number and id in this life. */
+void gp_thread_enrol(void);
 
 /* Call them around driver calls that our own code makes on the program's thread, which are not
  * to be accounted. Calls nest: gp_thread_heed takes the old value that this returns. */
@@ -55,14 +58,21 @@ static inline void gp_thread_heed(uint8_t before)
     gp_thread.ignored = before;
 }
 
-/* The life of the library in this process: off until gp_life_start, and off for good in a forked
- * child (also after a raw fork: the kernel clears the page) and after life_end. Start returns 0
- * or -errno. */
+/* The life of the library in this process: off until gp_life_start, and off in a forked child (also
+ * after a raw fork: the kernel clears the page) and after life_end. After a life has ended another one
+ * may start: threads forget what they kept of the one before. Start returns 0 or -errno. */
 int gp_life_start(void);
 void gp_life_end(void);
+/* Off without a rest: for gp_thread_enter_late too. */
+void gp_life_leave(void);
 bool gp_life_on(void);
 /* On, or ended by gp_life_end; not in a forked child. */
 bool gp_life_ours(void);
+
+/* After gp_life_end: waits until no thread of the program is inside our code, where none but our own
+ * threads can come from then on. False: one is still inside at the deadline, or there were more
+ * threads than can be followed. Our own threads. */
+bool gp_thread_all_out(uint64_t deadline_ns);
 
 /* Where to count callbacks that interrupted our own code; may be NULL. */
 extern uint64_t *gp_thread_nested;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * worker.c: see worker.h. */
 #include "base/worker.h"
+#include "base/kept.h"
 #include "base/thread.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* CUDA's own frames run on the poller's stack; measured needs are far below this, and pages are
  * touched only when used. */
@@ -29,6 +31,19 @@ static size_t worker_stack(const pthread_attr_t *attr)
     return GP_WORKER_STACK + (worker_taken ? (worker_taken(attr) + 4095) & ~(size_t)4095 : 0);
 }
 
+static uint32_t x_workers; /* threads that have been started and have not ended */
+GP_KEEP(x_workers);
+
+uint32_t gp_worker_count(void)
+{
+    return __atomic_load_n(&x_workers, __ATOMIC_ACQUIRE);
+}
+
+void gp_worker_forget(void)
+{
+    __atomic_store_n(&x_workers, 0, __ATOMIC_RELAXED);
+}
+
 struct gp_worker {
     void *(*main)(void *);
     const char *name;
@@ -38,21 +53,23 @@ static void *worker_main(void *arg)
 {
     const struct gp_worker *worker = arg;
     pthread_setname_np(pthread_self(), worker->name);
-    gp_thread_enter(); /* gives the thread its number and tid first ... */
-    gp_thread_leave();
-    gp_thread.ignored = 1; /* ... and only then ignores its callbacks */
-    return worker->main(NULL);
+    gp_thread_enrol();
+    gp_thread.ignored = 1;
+    void *result = worker->main(NULL);
+    /* Release: what the thread did; pairs with the load of gp_worker_count. */
+    __atomic_fetch_sub(&x_workers, 1, __ATOMIC_RELEASE);
+    return result;
 }
 
 int gp_worker_start(void *(*main)(void *), const char *name)
 {
-    /* Load, drain, poll and record: the thread that injects the library starts each once. */
-    static struct gp_worker workers[4];
+    /* Attach, load, drain, poll and record: each is started once in a life of the library. */
+    static struct gp_worker workers[8];
     static unsigned count;
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, old;
-    struct gp_worker *worker = &workers[count++ % 4];
+    struct gp_worker *worker = &workers[count++ % 8];
     *worker = (struct gp_worker){main, name};
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -61,6 +78,7 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     /* A thread inherits the mask of its creator, and it must start with every signal blocked. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
+    __atomic_fetch_add(&x_workers, 1, __ATOMIC_RELAXED);
     int error = pthread_create(&thread, &attr, worker_main, worker);
     if (error == EINVAL) { /* the C library needs more than it reports */
         pthread_attr_destroy(&attr);
@@ -68,6 +86,8 @@ int gp_worker_start(void *(*main)(void *), const char *name)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
         error = pthread_create(&thread, &attr, worker_main, worker);
     }
+    if (error)
+        __atomic_fetch_sub(&x_workers, 1, __ATOMIC_RELAXED);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return -error;

@@ -5,6 +5,8 @@
 #ifndef GP_BASE_WORKER_H
 #define GP_BASE_WORKER_H
 
+#include <stdint.h>
+
 /* taken: glibc's __pthread_get_minstack, or NULL in a C library without it. Threads that are started
  * before this call have a stack of the default size. */
 void gp_worker_sizes(void *taken);
@@ -13,5 +15,10 @@ void gp_worker_sizes(void *taken);
  * the program's (gp_thread.ignored), and that debuggers show as `name` (at most 15 characters).
  * 0 or -errno. */
 int gp_worker_start(void *(*main)(void *), const char *name);
+
+/* How many of these threads have not ended yet. */
+uint32_t gp_worker_count(void);
+/* In a forked child, which has none. */
+void gp_worker_forget(void);
 
 #endif

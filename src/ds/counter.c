@@ -18,6 +18,7 @@
  */
 #define _GNU_SOURCE /* PTHREAD_MUTEX_ADAPTIVE_NP */
 #include "ds/counter.h"
+#include "base/kept.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -728,8 +729,8 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
     stride = (stride + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t head = (sizeof(struct gp_counter) + GP_LINE - 1) / GP_LINE * GP_LINE;
     size_t bytes = head + stride * shards;
-    struct gp_counter *set = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (set == MAP_FAILED)
+    struct gp_counter *set = gp_kept_map(bytes, 0);
+    if (!set)
         return -ENOMEM;
     set->gauges = gauges;
     set->shards = shards;
@@ -752,5 +753,5 @@ void gp_counter_free(struct gp_counter *set)
     if (!set)
         return;
     pthread_mutex_destroy(&set->mutex);
-    munmap(set, set->bytes);
+    gp_kept_unmap(set, set->bytes);
 }

@@ -4,8 +4,8 @@
  * shaped by random priorities, so that no order of insertions makes it deep.
  */
 #include "ds/span.h"
+#include "base/kept.h"
 #include <string.h>
-#include <sys/mman.h>
 
 #define SPAN_CHUNK (64u << 10) /* a system call for each 1100 spans */
 
@@ -39,8 +39,8 @@ static uint32_t span_priority(uint64_t address)
 
 static bool span_more(struct gp_span_set *set)
 {
-    struct gp_span *chunk = mmap(NULL, SPAN_CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (chunk == MAP_FAILED)
+    struct gp_span *chunk = gp_kept_map(SPAN_CHUNK, 0);
+    if (!chunk)
         return false;
     for (unsigned i = 0; i < SPAN_CHUNK / sizeof(*chunk); i++) {
         chunk[i].left = set->unused;

@@ -8,5 +8,7 @@
 /* Looks for the frameworks that are loaded, now and whenever objects were loaded, and has their
  * reports of blocks sent to the accounts. Call it once, after gp_owner_start and gp_feed_start. */
 void gp_framework_start(void);
+/* Puts the frameworks' functions back. After gp_life_leave, on a thread of ours. */
+void gp_framework_stop(void);
 
 #endif

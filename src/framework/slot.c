@@ -134,9 +134,12 @@ static void *image_define(const struct image *image, const char *name)
     return NULL;
 }
 
+typedef void slot_visit(const struct image *image, uint64_t *slot, struct gp_slot_import *import);
+
 struct replace {
     struct gp_slot_import *imports;
     unsigned count;
+    slot_visit *visit;
 };
 
 /* Looks at each object, also when a definition is known: its object may have been unloaded and
@@ -201,6 +204,15 @@ static bool slot_write(uint64_t *slot, void *function, bool read_only)
     return !read_only || mprotect((void *)(uintptr_t)at, page, PROT_READ) == 0;
 }
 
+static void slot_restore(const struct image *image, uint64_t *slot, struct gp_slot_import *import)
+{
+    if (__atomic_load_n(slot, __ATOMIC_RELAXED) != (uint64_t)(uintptr_t)import->replacement)
+        return;
+    bool read_only = slot_read_only(image, slot) && !page_writable(slot);
+    if (!slot_write(slot, import->x_original, read_only))
+        import->refused++;
+}
+
 static void slot_replace(const struct image *image, uint64_t *slot, struct gp_slot_import *import)
 {
     uint64_t value = __atomic_load_n(slot, __ATOMIC_RELAXED);
@@ -218,8 +230,8 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_sl
         import->refused++;
 }
 
-static void image_replace(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes,
-                          struct gp_slot_import *import)
+static void image_slots(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes,
+                        struct gp_slot_import *import, slot_visit *visit)
 {
     for (uint64_t i = 0; i < bytes / sizeof(*relas); i++) {
         uint64_t type = ELF64_R_TYPE(relas[i].r_info), symbol = ELF64_R_SYM(relas[i].r_info);
@@ -227,7 +239,7 @@ static void image_replace(const struct image *image, const ElfW(Rela) * relas, u
             continue;
         const char *name = image->strings + image->symbols[symbol].st_name;
         if (strcmp(name, import->name) == 0)
-            slot_replace(image, (uint64_t *)(uintptr_t)(image->base + relas[i].r_offset), import);
+            visit(image, (uint64_t *)(uintptr_t)(image->base + relas[i].r_offset), import);
     }
 }
 
@@ -240,15 +252,15 @@ static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     for (unsigned n = 0; n < replace->count; n++)
         if (replace->imports[n].x_original && image_is(&image, replace->imports[n].importer)) {
-            image_replace(&image, image.jumps, image.jump_bytes, &replace->imports[n]);
-            image_replace(&image, image.relas, image.rela_bytes, &replace->imports[n]);
+            image_slots(&image, image.jumps, image.jump_bytes, &replace->imports[n], replace->visit);
+            image_slots(&image, image.relas, image.rela_bytes, &replace->imports[n], replace->visit);
         }
     return 0;
 }
 
 bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
 {
-    struct replace replace = {imports, count};
+    struct replace replace = {imports, count, slot_replace};
     for (unsigned n = 0; n < count; n++) {
         imports[n].slots = imports[n].refused = imports[n].early = 0;
         imports[n].found = false;
@@ -262,4 +274,10 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
     for (unsigned n = 0; n < count; n++)
         imports[n].early_ns = imports[n].early ? imports[n].early_ns : 0;
     return looked;
+}
+
+bool gp_slots_restore(struct gp_slot_import *imports, unsigned count)
+{
+    struct replace replace = {imports, count, slot_restore};
+    return gp_loader_look(replace_visit, &replace);
 }

@@ -34,4 +34,8 @@ struct gp_slot_import {
  * done. One thread at a time. */
 bool gp_slots_replace(struct gp_slot_import *imports, unsigned count);
 
+/* Puts the definitions back where the replacement still is: another tool may have replaced it in turn.
+ * Everything else as above. */
+bool gp_slots_restore(struct gp_slot_import *imports, unsigned count);
+
 #endif

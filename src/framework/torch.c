@@ -15,6 +15,7 @@
  */
 #include "account/feed.h"
 #include "base/compiler.h"
+#include "base/kept.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -51,6 +52,9 @@ static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_OOM] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElmmNS_6DeviceE", out_of_memory),
     [TORCH_OOM_SIGNED] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElllNS_6DeviceE", out_of_memory),
 };
+
+/* A thread that has just left `torch_block` goes on to the original. */
+GP_KEEP(imports);
 
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_FRAMEWORK);
 static uint8_t owner; /* PyTorch's row; set before the first slot is replaced */
@@ -144,4 +148,11 @@ void gp_framework_start(void)
 {
     gp_owner_on_change(torch_find);
     torch_find();
+}
+
+void gp_framework_stop(void)
+{
+    gp_lock_take(&lock);
+    gp_slots_restore(imports, TORCH_IMPORTS);
+    gp_lock_give(&lock);
 }

@@ -7,6 +7,8 @@
  *            off and is written into the session if there is one.
  *            The driver holds its own lock during the start, and a thread that holds the loader's may
  *            wait for it in cuInit: everything that needs the loader goes through base/opener.h.
+ *   Late     gpuprof_attach (attach.c) makes the same start on a thread of ours, in a program that
+ *            uses CUDA already, and GP_COMMAND_DETACH ends it; both any number of times.
  *   No GPU   cuInit injects before it searches for devices.  In a process without a GPU nothing is
  *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
  *            would start a thread and set CUPTI_PROFILE_MODE for every child.
@@ -27,6 +29,7 @@
 #include "allocator/allocator.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/kept.h"
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/opener.h"
@@ -34,6 +37,7 @@
 #include "base/worker.h"
 #include "ds/ring.h"
 #include "framework/framework.h"
+#include "inject/attach.h"
 #include "inject/nogpu.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
@@ -59,36 +63,44 @@
  * and it is a bound. */
 #define GP_MAP_LIMIT (1ull << 24)
 
-static struct gp_session session_mine;
+struct gp_session gp_inject_session;
+/* The first numbers that a viewer sees have what was there before, unless the driver is slow. */
+#define GP_SCAN_NS 1500000000ull
+
 static struct gp_ring ring_mine;
 static uint64_t x_starter; /* process << 32 | thread that starts gpuprof; 0: none yet */
+GP_KEEP(x_starter);
 static uint32_t x_through; /* the start is over, successful or not */
-static uint32_t x_ready;   /* the start was successful: the exit path may use everything */
+GP_KEEP(x_through);
+static uint32_t x_once; /* the handlers of fork and exit are registered */
+GP_KEEP(x_once);
+static uint32_t x_ready; /* the start was successful: the exit path may use everything */
 
 static void inject_trouble(const char *what, int error)
 {
-    struct gp_wire_header *header = session_mine.header;
+    struct gp_wire_header *header = gp_inject_session.header;
     gp_log(GP_LOG_ERROR, "%s: %s: switched off", what, strerror(-error));
     gp_life_end();
     if (!header)
         return;
-    gp_session_mute(&session_mine);
+    gp_session_mute(&gp_inject_session);
     snprintf(header->trouble, sizeof(header->trouble), "%s: %s", what, strerror(-error));
     __atomic_fetch_or(&header->flags, GP_SESSION_DISABLED, __ATOMIC_RELEASE);
 }
 
 static int inject_accounts(void)
 {
-    struct gp_wire_header *header = session_mine.header;
-    int error = gp_ring_init(&ring_mine, session_mine.chunks, session_mine.chunk_count, &header->lost[GP_LOST_RING]);
+    struct gp_wire_header *header = gp_inject_session.header;
+    int error =
+        gp_ring_init(&ring_mine, gp_inject_session.chunks, gp_inject_session.chunk_count, &header->lost[GP_LOST_RING]);
     if (error)
         return error;
     gp_thread_nested = &header->lost[GP_LOST_NESTED];
     return gp_feed_start(&(struct gp_feed_setup){
         .ring = &ring_mine,
         .lost = header->lost,
-        .failures = session_mine.failures,
-        .oom = session_mine.oom,
+        .failures = gp_inject_session.failures,
+        .oom = gp_inject_session.oom,
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,
@@ -96,6 +108,7 @@ static int inject_accounts(void)
         .coming = gp_batch_coming,
         .heard = gp_batch_heard,
         .listened = &gp_session_listened,
+        .late = gp_inject_session.before->attached,
     });
 }
 
@@ -109,7 +122,7 @@ static void inject_poller(void)
 /* A viewer switches stacks while the program runs; on the drain thread. */
 static int inject_switch(uint32_t modes, uint32_t *before)
 {
-    bool shown = session_mine.header->sites_offset != 0;
+    bool shown = gp_inject_session.header->sites_offset != 0;
     *before = gp_site_modes;
     if (modes & ~(GP_SITES_NATIVE | GP_SITES_PYTHON))
         return -EINVAL;
@@ -117,12 +130,12 @@ static int inject_switch(uint32_t modes, uint32_t *before)
         return -ENODATA; /* there are no events, so there would be no stacks */
     if (!shown && !modes)
         return 0;
-    void *sites = gp_session_sites(&session_mine);
+    void *sites = gp_session_sites(&gp_inject_session);
     if (!sites)
         return -ENOSPC;
-    int error = gp_site_switch(sites, session_mine.sites_bytes, modes);
+    int error = gp_site_switch(sites, gp_inject_session.sites_bytes, modes);
     if (!error && !shown)
-        gp_session_show_sites(&session_mine);
+        gp_session_show_sites(&gp_inject_session);
     return error;
 }
 
@@ -135,13 +148,15 @@ static void inject_drain(void)
                                            .event = gp_feed_event,
                                            .gone = gp_cupti_gone,
                                            .stacks = inject_switch,
+                                           .leave = gp_inject_leave,
+                                           .left = gp_inject_left,
                                            .settle = gp_site_settle};
-    struct gp_wire_header *header = session_mine.header;
-    int error = gp_drain_start(&session_mine, &hooks);
+    struct gp_wire_header *header = gp_inject_session.header;
+    int error = gp_drain_start(&gp_inject_session, &hooks);
     if (!error)
         return;
     gp_session_listen_always(); /* no reader can announce itself */
-    gp_session_mute(&session_mine);
+    gp_session_mute(&gp_inject_session);
     gp_log(GP_LOG_WARN, "no drain thread: %s: viewers see only the final numbers", strerror(-error));
     snprintf(header->trouble, sizeof(header->trouble), "no thread to answer viewers: %s", strerror(-error));
 }
@@ -152,12 +167,12 @@ static const char inject_stuck[] = "a thread that loads a library did not let us
 /* auto: CUPTI, which sees more; without it the hooks, if they are in front of the driver anyway. */
 static void inject_source(enum gp_option_source wanted)
 {
-    struct gp_wire_header *header = session_mine.header;
+    struct gp_wire_header *header = gp_inject_session.header;
     struct gp_source_status status = {0};
     if (wanted == GP_OPTION_HOOKS)
         gp_hooks_start(&status);
     else
-        gp_cupti_start(&status, session_mine.cupti);
+        gp_cupti_start(&status, gp_inject_session.cupti);
     if (gp_opener_is_stuck())
         snprintf(status.detail, sizeof(status.detail), "%s", inject_stuck);
     else if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
@@ -180,7 +195,7 @@ static void inject_source(enum gp_option_source wanted)
 
 static void inject_shim(const struct gp_options *options)
 {
-    struct gp_wire_header *header = session_mine.header;
+    struct gp_wire_header *header = gp_inject_session.header;
     struct gp_allocator_setup setup = {options->allocator, options->conf, options->limit_bytes};
     char why[96] = "";
     if (gp_opener_is_stuck())
@@ -198,11 +213,11 @@ static uint32_t inject_stacks(const struct gp_options *options)
 
 static void inject_sites(uint32_t modes)
 {
-    struct gp_wire_header *header = session_mine.header;
+    struct gp_wire_header *header = gp_inject_session.header;
     gp_site_explain_to(header->stacks_detail, sizeof(header->stacks_detail));
-    int error = modes ? gp_site_start(session_mine.sites, session_mine.sites_bytes, modes) : 0;
+    int error = modes ? gp_site_start(gp_inject_session.sites, gp_inject_session.sites_bytes, modes) : 0;
     if (!error && modes)
-        gp_session_show_sites(&session_mine);
+        gp_session_show_sites(&gp_inject_session);
     if (!error)
         return;
     gp_log(GP_LOG_WARN, "no stacks: %s", strerror(-error));
@@ -220,7 +235,7 @@ static void inject_owners(void)
 
 static void inject_record(const struct gp_options *options)
 {
-    struct gp_wire_header *header = session_mine.header;
+    struct gp_wire_header *header = gp_inject_session.header;
     struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake,
                                     options->record_since_ns};
     char why[96] = "", said[112];
@@ -247,7 +262,7 @@ static void inject_fork_end(void)
 
 static void inject_fork_child(void)
 {
-    gp_session_forget(&session_mine);
+    gp_session_forget(&gp_inject_session);
 }
 
 static void inject_exit(void)
@@ -262,17 +277,20 @@ static void inject_exit(void)
 int __register_atfork(void (*begin)(void), void (*end)(void), void (*child)(void), void *library);
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-static void inject_atfork(void)
+static void inject_once(void)
 {
+    if (__atomic_exchange_n(&x_once, 1, __ATOMIC_RELAXED))
+        return;
     if (__register_atfork)
         __register_atfork(inject_fork_begin, inject_fork_end, inject_fork_child, __dso_handle);
+    atexit(inject_exit);
 }
 
-static void inject_start(void)
+void gp_inject_start(const char *settings)
 {
-    char complaint[sizeof(session_mine.header->options)];
+    char complaint[sizeof(gp_inject_session.header->options)];
     struct gp_options options;
-    gp_options_read(&options, complaint, sizeof(complaint));
+    gp_options_read(&options, settings, complaint, sizeof(complaint));
     if (gp_nogpu_is_certain()) {
         gp_log(GP_LOG_INFO, "no GPU here: switched off");
         gp_log_close();
@@ -283,21 +301,22 @@ static void inject_start(void)
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
         return;
     }
+    gp_thread_enrol();
     uint32_t stacks = inject_stacks(&options);
     struct gp_session_size size = {.sites_bytes = gp_site_bytes(), .sites = stacks, .wide = options.record};
-    error = gp_session_open(&session_mine, &size);
+    error = gp_session_open(&gp_inject_session, &size);
     if (error) {
         inject_trouble("no session", error);
         return;
     }
-    memcpy(session_mine.header->options, complaint, sizeof(complaint));
+    memcpy(gp_inject_session.header->options, complaint, sizeof(complaint));
+    gp_inject_session.before->attached = settings != NULL;
     if (!gp_opener_start()) {
         inject_trouble("a thread that loads a library holds the loader's lock: does it call cuInit?", -EDEADLK);
         return;
     }
     gp_worker_sizes(gp_opener_symbol(RTLD_DEFAULT, "__pthread_get_minstack"));
-    inject_atfork();
-    atexit(inject_exit);
+    inject_once();
     if (options.record || options.ring_always)
         gp_session_listen_always();
     error = inject_accounts();
@@ -305,23 +324,36 @@ static void inject_start(void)
         inject_trouble("no accounts", error);
         return;
     }
+    if (settings)
+        gp_feed_before_start();
     inject_owners();
     inject_sites(stacks);
-    gp_thread_enter();
+    bool inside = gp_thread_enter();
     gp_feed_event(GP_EVENT_PROCESS_START, "");
-    gp_thread_leave();
+    if (inside)
+        gp_thread_leave();
     gp_nvtx_start();
     inject_poller();
     gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
     inject_source(options.source);
+    if (settings && gp_inject_session.header->source == GP_SOURCE_NONE)
+        return; /* attach.c says why, and leaves */
     inject_shim(&options);
+    if (settings)
+        gp_poll_scan(GP_SCAN_NS);
     inject_drain();
     inject_record(&options);
-    gp_thread_enter();
+    inside = gp_thread_enter();
     gp_session_publish(); /* from here on viewers see known zeros, and the source */
-    gp_thread_leave();
+    if (inside)
+        gp_thread_leave();
     /* [ready.R] release: all of the above; pairs with [ready.A]. */
     __atomic_store_n(&x_ready, 1, __ATOMIC_RELEASE);
+}
+
+bool gp_inject_is_ready(void)
+{
+    return __atomic_load_n(&x_ready, __ATOMIC_ACQUIRE); /* [ready.A] */
 }
 
 /* Waits for another thread's start, since the caller may allocate at once and those calls count
@@ -338,6 +370,23 @@ static void inject_wait(void)
     }
 }
 
+static void inject_through(void)
+{
+    /* [through.R] release: the state that the start made; pairs with [through.A]. */
+    __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_through);
+}
+
+bool gp_inject_claim(void)
+{
+    uint64_t me = (uint64_t)getpid() << 32 | (uint32_t)syscall(SYS_gettid), starter = 0;
+    if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        inject_through(); /* no cuInit waits for a start that is not its own */
+        return true;
+    }
+    return __atomic_load_n(&x_through, __ATOMIC_ACQUIRE); /* [through.A] */
+}
+
 GP_EXPORT int InitializeInjection(void)
 {
     if (gp_thread.starts_later || __atomic_load_n(&x_through, __ATOMIC_ACQUIRE)) /* [through.A] */
@@ -345,11 +394,10 @@ GP_EXPORT int InitializeInjection(void)
     int saved_errno = errno;
     uint64_t process = (uint64_t)getpid() << 32, me = process | (uint32_t)syscall(SYS_gettid), starter = 0;
     if (__atomic_compare_exchange_n(&x_starter, &starter, me, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        inject_start();
+        gp_kept_save();
+        gp_inject_start(NULL);
         gp_opener_stop();
-        /* [through.R] release: the state that the start made; pairs with [through.A]. */
-        __atomic_store_n(&x_through, 1, __ATOMIC_RELEASE);
-        gp_futex_wake(&x_through);
+        inject_through();
     } else if (starter != me &&
                starter >> 32 == process >> 32) { /* not the cuInit of our own start, nor a forked child */
         inject_wait();
@@ -371,8 +419,8 @@ __attribute__((destructor)) static void gp_inject_end(void)
     /* [ready.A] acquire: another thread may still be in the first cuInit; pairs with [ready.R]. */
     if (__atomic_load_n(&x_ready, __ATOMIC_ACQUIRE) && gp_thread_enter()) {
         gp_feed_event(GP_EVENT_PROCESS_EXIT, "");
-        gp_record_stop(); /* a closed session has final numbers */
-        gp_session_close(&session_mine);
+        gp_record_stop(false); /* a closed session has final numbers */
+        gp_session_close(&gp_inject_session);
         gp_batch_last();
         gp_allocator_stop();
         gp_life_end();

@@ -137,13 +137,24 @@ void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sen
     gp_log(GP_LOG_WARN, "%s: the default is used", sentence);
 }
 
-void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes)
+static const char *option_value(const char *settings, const char *name)
+{
+    size_t length = strlen(name);
+    if (!settings)
+        return secure_getenv(name);
+    for (; *settings; settings += strlen(settings) + 1)
+        if (strncmp(settings, name, length) == 0 && settings[length] == '=')
+            return settings + length + 1;
+    return NULL;
+}
+
+void gp_options_read(struct gp_options *out, const char *settings, char *complaint, size_t complaint_bytes)
 {
     char sentence[128];
     complaint[0] = '\0';
     *out = (struct gp_options){0};
     for (size_t i = 0; i < GP_COUNT(gp_options); i++) {
-        const char *value = secure_getenv(gp_options[i].name), *why = NULL;
+        const char *value = option_value(settings, gp_options[i].name), *why = NULL;
         if (!value || !*value || gp_options[i].parse(out, value, &why))
             continue;
         snprintf(sentence, sizeof(sentence), "%s=%.24s %s", gp_options[i].name, value, why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * option.h: settings from the environment. */
+ * option.h: settings from the environment, or from gpuprof_attach. */
 #ifndef GP_INJECT_OPTION_H
 #define GP_INJECT_OPTION_H
 
@@ -9,7 +9,7 @@
 
 enum gp_option_source { GP_OPTION_AUTO, GP_OPTION_CUPTI, GP_OPTION_HOOKS };
 
-/* The valid settings; the strings belong to the environment. */
+/* The valid settings; the strings belong to the environment, or to the text of gpuprof_attach. */
 struct gp_options {
     enum gp_option_source source;
     const char *allocator; /* NULL: none requested.  allocator/ parses it and conf */
@@ -22,9 +22,9 @@ struct gp_options {
     bool ring_always;
 };
 
-/* Reads every row of option.def with secure_getenv.  complaint describes the settings that cannot
- * be used ("": none). */
-void gp_options_read(struct gp_options *out, char *complaint, size_t complaint_bytes);
+/* Reads every row of option.def, with secure_getenv, or from settings: NAME=VALUE, each with a NUL,
+ * and one more at the end.  complaint describes the settings that cannot be used ("": none). */
+void gp_options_read(struct gp_options *out, const char *settings, char *complaint, size_t complaint_bytes);
 
 /* Adds one sentence to complaint, and logs it. */
 void gp_option_complain(char *complaint, size_t complaint_bytes, const char *sentence);

@@ -50,7 +50,7 @@ static struct gp_record {
     char path[PATH_MAX], second[PATH_MAX]; /* the name, and the one to use if another process has it */
     struct gp_rank rank;
     uint32_t x_stage;       /* enum gp_record_stage; written by the thread */
-    uint32_t x_stop;        /* request to end; written by the program */
+    uint32_t x_stop;        /* request to end: enum gp_format_why; written by the program */
     uint64_t x_deadline_ns; /* of reading; 0 none */
     uint32_t x_appeared;    /* a device is known */
     int error;              /* of the start */
@@ -232,7 +232,8 @@ static void *record_main(void *arg)
         pause = record_pause(count, pause);
         gp_futex_wait(&record->x_stop, 0, pause);
     }
-    int error = gp_recorder_end(record->recorder, GP_END_PROCESS, &stats);
+    enum gp_format_why reason = (enum gp_format_why)__atomic_load_n(&record->x_stop, __ATOMIC_RELAXED);
+    int error = gp_recorder_end(record->recorder, reason, &stats);
     record_tell(&stats, error ? GP_RECORD_FAILED : GP_RECORD_DONE, error ? -error : stats.lost_error);
     record_stage(GP_STAGE_ENDED);
     return NULL;
@@ -319,7 +320,7 @@ static void record_leave(void)
     gp_lock_give(&record_lock);
 }
 
-void gp_record_stop(void)
+void gp_record_stop(bool detached)
 {
     struct gp_record *record = &gp_record_mine;
     uint64_t now = gp_clock_ns(), deadline = now + GP_RECORD_STOP_NS;
@@ -329,7 +330,7 @@ void gp_record_stop(void)
         return;
     __atomic_store_n(&record->x_deadline_ns, now + GP_RECORD_READ_NS, __ATOMIC_RELAXED);
     /* [stop.R] release: what the program did; pairs with [stop.A]. */
-    __atomic_store_n(&record->x_stop, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&record->x_stop, detached ? GP_END_STOPPED : GP_END_PROCESS, __ATOMIC_RELEASE);
     gp_futex_wake(&record->x_stop);
     for (; now < deadline && (stage == GP_STAGE_OPENING || stage == GP_STAGE_RUNNING); now = gp_clock_ns())
         stage = record_wait(stage, deadline - now);

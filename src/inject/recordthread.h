@@ -25,8 +25,8 @@ struct gp_record_setup {
 int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_bytes);
 
 /* Ends the recording: writes the events in the ring for half a second, counts the rest, and closes
- * the file.  Call it once, from the exit path, which waits for one second at most; after that the
+ * the file.  Call it once, at the exit or at the detach, which waits for one second at most; after that the
  * header says that the file has no end (ETIMEDOUT) and how many events are missing. */
-void gp_record_stop(void);
+void gp_record_stop(bool detached);
 
 #endif

@@ -13,6 +13,7 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/kept.h"
 #include "base/lock.h"
 #include "base/testpoint.h"
 #include "base/thread.h"
@@ -25,6 +26,7 @@
 #include <sys/sdt.h>
 
 uint16_t gpuprof_batch_semaphore __attribute__((section(".probes"), used, visibility("hidden")));
+GP_KEEP(gpuprof_batch_semaphore); /* the kernel counts listeners in it */
 
 /* Pause between two rounds while there are events.  The session's ring holds 32 256, which is 16 ms
  * at two million per second.  After a round that found an eighth of the ring the pause is shorter,

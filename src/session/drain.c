@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/futex.h"
+#include "base/testpoint.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "session/batch.h"
@@ -16,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct gp_session *drained;
@@ -133,10 +135,10 @@ static void extents_sweep(void)
     gp_extents_drop();
 }
 
-static int answer(struct gp_wire_slot *slot)
+static int answer(struct gp_wire_slot *slot, uint32_t command)
 {
     char name[sizeof(slot->name)];
-    uint32_t command = slot->command, what = slot->what;
+    uint32_t what = slot->what;
     int32_t device = slot->device;
     int result = 0;
     memcpy(name, slot->name, sizeof(name));
@@ -175,6 +177,8 @@ static int answer(struct gp_wire_slot *slot)
     case GP_COMMAND_EXTENTS:
         result = answer_pieces(slot);
         break;
+    case GP_COMMAND_DETACH:
+        return hooks_of_session.leave ? hooks_of_session.leave() : -EOPNOTSUPP;
     default:
         break;
     }
@@ -184,16 +188,23 @@ static int answer(struct gp_wire_slot *slot)
     return result;
 }
 
+static struct gp_wire_slot *drain_last; /* the request to detach, while it waits for its answer */
+
 static void slot_serve(struct gp_wire_slot *slot)
 {
-    uint32_t requested = GP_SLOT_REQUESTED;
+    uint32_t requested = GP_SLOT_REQUESTED, command;
     /* [mail.A] acquire: the request's fields; pairs with the viewer's release of REQUESTED.  From
      * SERVING on the slot is ours: a viewer that gives up leaves it, so no other request can be in
      * the slot when this answer is written. */
     if (!__atomic_compare_exchange_n(&slot->state, &requested, GP_SLOT_SERVING, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED))
         return;
-    slot->result = answer(slot);
+    command = slot->command;
+    slot->result = answer(slot, command);
+    if (command == GP_COMMAND_DETACH && slot->result == 0) {
+        drain_last = slot;
+        return;
+    }
     /* [mail.R] release: the answer; pairs with the viewer's load of DONE. */
     __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE);
     gp_futex_wake(&slot->state);
@@ -227,6 +238,24 @@ static bool slots_sweep(void)
     return waiting;
 }
 
+/* The next life of the library may begin, and the viewer may go on, as soon as they are told: what
+ * follows uses this function's own variables alone. */
+static void drain_leave(void)
+{
+    struct gp_wire_slot *slot = drain_last;
+    void *memory = drained->header;
+    uint64_t bytes = drained->bytes;
+    gp_extents_drop();
+    gp_session_drop(drained);
+    __atomic_store_n(&drained->mailbox->drain_tid, 0, __ATOMIC_RELEASE);
+    bool is_clean = hooks_of_session.left();
+    GP_TESTPOINT("drain.left");
+    __atomic_store_n(&slot->state, GP_SLOT_DONE, __ATOMIC_RELEASE); /* [mail.R] */
+    gp_futex_wake(&slot->state);
+    if (is_clean)
+        munmap(memory, bytes);
+}
+
 static void *drain_main(void *arg)
 {
     struct gp_wire_mailbox *mailbox = drained->mailbox;
@@ -237,6 +266,10 @@ static void *drain_main(void *arg)
         for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
             extents_sweep(); /* a waiting viewer gets the slot at once */
             slot_serve(&mailbox->slots[i]);
+            if (drain_last) {
+                drain_leave();
+                return NULL;
+            }
         }
         /* Without a request and without a listener: sleep until the bell rings. */
         bool waiting = slots_sweep();

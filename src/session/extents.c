@@ -13,6 +13,7 @@
 #endif
 #include "session/extents.h"
 #include "base/clock.h"
+#include "base/kept.h"
 #include "base/pause.h"
 #include "session/memfd.h"
 #include <errno.h>
@@ -36,10 +37,12 @@ static struct {
     int x_fd; /* -1 none; read by a forked child, whose memory is that of the moment of the fork */
     uint64_t inode, device;
 } gp_extents_lent = {.x_fd = -1};
+GP_KEEP(gp_extents_lent);
 
 /* Taken while a descriptor exists that gp_extents_lent does not have yet, and while the program
  * forks, since the child would keep the descriptor.  Holds the id of the thread that took it. */
 static uint32_t extents_door;
+GP_KEEP(extents_door);
 
 /* A fork waits here for about 50 us at most, or 40 ms if our thread was preempted between two
  * system calls.  After that a descriptor too many in the child is better than a program that

@@ -85,6 +85,8 @@ void gp_session_publish(void)
         gp_tap_owners(i, owners->values[i]);
         if (i < GP_WIRE_GPUS)
             gp_tap_framework(i, &owners->frameworks[i], &owners->heaps[i]);
+        if (i < GP_WIRE_GPUS && session->before->attached)
+            gp_tap_before(i, &session->before->devices[i]);
     }
     owners->count = gp_owner_rows(owners->rows);
     session->header->events = gp_tap_events();

@@ -48,6 +48,7 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
         .oom_bytes = sizeof(struct gp_wire_oom),
         .owners_bytes = sizeof(struct gp_wire_owners),
         .cupti_bytes = sizeof(struct gp_wire_cupti),
+        .before_bytes = sizeof(struct gp_wire_before),
         .mailbox_bytes = sizeof(struct gp_wire_mailbox),
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
@@ -59,7 +60,8 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
     header.owners_offset = header.oom_offset + header.oom_bytes;
     header.cupti_offset = header.owners_offset + header.owners_bytes;
-    header.mailbox_offset = page_up(header.cupti_offset + header.cupti_bytes);
+    header.before_offset = header.cupti_offset + header.cupti_bytes;
+    header.mailbox_offset = page_up(header.before_offset + header.before_bytes);
     header.ring_offset = page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
     return header;
@@ -153,11 +155,13 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .oom = (struct gp_wire_oom *)(base + header.oom_offset),
         .owners = (struct gp_wire_owners *)(base + header.owners_offset),
         .cupti = (struct gp_wire_cupti *)(base + header.cupti_offset),
+        .before = (struct gp_wire_before *)(base + header.before_offset),
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,
         .sites = sites_bytes ? base + rest : NULL,
         .sites_bytes = sites_bytes,
+        .bytes = header.total_bytes,
         .fd = fd,
         .inode = (uint64_t)status.st_ino,
         .device = (uint64_t)status.st_dev,
@@ -181,6 +185,13 @@ bool gp_session_owns(const struct gp_session *session)
     struct stat status;
     return session->header && fstat(session->fd, &status) == 0 && (uint64_t)status.st_ino == session->inode &&
            (uint64_t)status.st_dev == session->device;
+}
+
+void gp_session_drop(struct gp_session *session)
+{
+    if (gp_session_owns(session))
+        close(session->fd);
+    session->fd = -1;
 }
 
 void gp_session_forget(struct gp_session *session)

@@ -17,12 +17,14 @@ struct gp_session {
     struct gp_wire_oom *oom;
     struct gp_wire_owners *owners;
     struct gp_wire_cupti *cupti;
+    struct gp_wire_before *before;
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
     void *sites; /* reserved for the call-site tables: see gp_session_sites; NULL: no room */
     uint64_t sites_bytes;
-    int fd; /* the program may close it: after the start it is only compared, to see whether it is still ours */
+    uint64_t bytes; /* of the mapping */
+    int fd;         /* the program may close it: after the start it is only compared, to see whether it is still ours */
     uint64_t inode, device;
 };
 
@@ -35,6 +37,12 @@ struct gp_session_hooks {
     bool (*gone)(void);                                            /* the source makes no events any more */
     /* Changes which stacks are taken (GP_SITES_*): 0 or -errno.  before: what they were. */
     int (*stacks)(uint32_t modes, uint32_t *before);
+    /* Detaches: 0, or -errno if that cannot be done, and then nothing has changed. After 0 the program's
+     * threads are out of the library, and only the drain thread is left. NULL: cannot be done. */
+    int (*leave)(void);
+    /* The last thing before the drain thread ends: from here on it touches no variable of the library.
+     * False: a thread may still be inside, and what is mapped must stay. */
+    bool (*left)(void);
     /* What all call sites of the device hold: bytes, and blocks. */
     void (*settle)(unsigned index, int64_t bytes, int64_t count);
 };
@@ -98,6 +106,9 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *ho
 
 /* Publishes the final numbers. */
 void gp_session_close(struct gp_session *session);
+
+/* Closes the descriptor. The memory stays mapped. */
+void gp_session_drop(struct gp_session *session);
 
 /* Whether the descriptor is still that of the session. */
 bool gp_session_owns(const struct gp_session *session);

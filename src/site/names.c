@@ -6,6 +6,7 @@
  * have been reused. Reading takes no lock.
  */
 #include "names.h"
+#include "base/kept.h"
 #include "base/lock.h"
 #include "base/testpoint.h"
 #include "mix.h"
@@ -28,8 +29,8 @@ static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_SITE);
 int gp_names_start(struct gp_wire_sites *sites, char *memory, uint32_t memory_bytes)
 {
     uint64_t bytes = (NAME_INDEX_WORDS + CODE_WORDS) * sizeof *x_index;
-    x_index = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (x_index == MAP_FAILED)
+    x_index = gp_kept_map(bytes, MAP_NORESERVE);
+    if (!x_index)
         return -errno;
     x_code = x_index + NAME_INDEX_WORDS;
     head = sites;

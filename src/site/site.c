@@ -9,6 +9,7 @@
  * a length before it is checked.
  */
 #include "site.h"
+#include "base/kept.h"
 #include "base/lock.h"
 #include "base/testpoint.h"
 #include "live.h"
@@ -94,9 +95,8 @@ static int site_tables(void *memory, uint64_t bytes)
 {
     if (bytes < gp_site_bytes())
         return -EINVAL;
-    x_index = mmap(NULL, SITE_INDEX_WORDS * sizeof *x_index, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (x_index == MAP_FAILED)
+    x_index = gp_kept_map(SITE_INDEX_WORDS * sizeof *x_index, MAP_NORESERVE);
+    if (!x_index)
         return -errno;
     struct gp_wire_sites *made = memory;
     site_layout(made);
@@ -104,7 +104,7 @@ static int site_tables(void *memory, uint64_t bytes)
     frames = (struct gp_wire_frame *)((char *)memory + made->frames_offset);
     int rc = gp_names_start(made, (char *)memory + made->strings_offset, STRING_LIMIT);
     if (rc != 0) {
-        munmap(x_index, SITE_INDEX_WORDS * sizeof *x_index);
+        gp_kept_unmap(x_index, SITE_INDEX_WORDS * sizeof *x_index);
         return rc;
     }
     gp_live_start(made, rows, ROW_LIMIT);

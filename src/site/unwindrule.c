@@ -15,6 +15,7 @@
  * ever missed a change, or if no word can be watched, dl_iterate_phdr is called each time.
  */
 #include "unwindrule.h"
+#include "base/kept.h"
 #include "base/loader.h"
 #include "base/opener.h"
 #include <dlfcn.h>
@@ -280,8 +281,8 @@ uint64_t gp_rule_learn(uint64_t pc, struct gp_cfi_rule *wide)
 int gp_rules_start(void)
 {
     size_t bytes = GP_RULE_LINES * sizeof *gp_rules + GP_RULE_WIDES * sizeof *gp_rule_wides;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    char *memory = gp_kept_map(bytes, MAP_NORESERVE);
+    if (!memory)
         return -errno;
     gp_rule_wides = (struct gp_cfi_rule *)(void *)(memory + GP_RULE_LINES * sizeof *gp_rules);
     gp_rules = (uint64_t(*)[GP_RULE_WAYS])(void *)memory;

@@ -110,7 +110,13 @@ struct gp_cu_multicast_prop {
 #define GP_CU_GRAPH_USED_HIGH        1
 #define GP_CU_GRAPH_RESERVED_CURRENT 2
 #define GP_CU_GRAPH_RESERVED_HIGH    3
+#define GP_CU_POINTER_CONTEXT        1
+#define GP_CU_POINTER_MEMORY_TYPE    2
+#define GP_CU_POINTER_IS_MANAGED     8
+#define GP_CU_POINTER_DEVICE         9
+#define GP_CU_POINTER_RANGE_START    11
 #define GP_CU_POINTER_RANGE_SIZE     12
+#define GP_CU_MEMORY_DEVICE          2 /* CUmemorytype */
 #define GP_CU_CAPTURE_INVALIDATED    901
 #define GP_CU_CAPTURE_UNJOINED       904
 #define GP_CU_CAPTURE_RELAXED        2

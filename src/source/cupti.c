@@ -116,7 +116,7 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
         break;
     case GP_CUPTI_GRAPHNODE_CREATED:
         if (graph) {
-            gp_thread.node_type = (uint16_t)(graph->node_type + 1);
+            gp_thread.node_type = (uint8_t)(graph->node_type + 1);
             gp_thread.node = (uint64_t)(uintptr_t)graph->node;
             gp_thread.graph = (uint64_t)(uintptr_t)graph->graph;
         }

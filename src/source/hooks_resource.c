@@ -293,7 +293,7 @@ static void hooks_captured(const struct gp_hooks_call *call, void *stream, int t
         result = gp_ask.capture_old[twin](stream, &status, &id, &graph, &nodes, &count);
     if (result != 0 || status != GP_CAPTURE_ACTIVE)
         return;
-    gp_thread.node_type = (uint16_t)(type + 1);
+    gp_thread.node_type = (uint8_t)(type + 1);
     gp_thread.graph = (uint64_t)(uintptr_t)graph;
     gp_thread.node = count == 1 && nodes ? (uint64_t)(uintptr_t)nodes[0] : 0;
 }

@@ -11,6 +11,7 @@
 #include "source/nvtx.h"
 #include "account/feed.h"
 #include "base/compiler.h"
+#include "base/kept.h"
 #include "base/thread.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -51,6 +52,9 @@ static struct gp_nvtx_string x_strings[GP_NVTX_STRINGS];
 static const struct gp_nvtx_string nvtx_no_string = {GP_STRING_READY, "?"}; /* there was no room */
 static char nvtx_domains[GP_NVTX_DOMAINS];                                  /* their addresses are the handles */
 static uint32_t x_domain_count;
+GP_KEEP(x_strings); /* the program holds their addresses */
+GP_KEEP(nvtx_domains);
+GP_KEEP(x_domain_count);
 static uint32_t x_on;
 
 struct gp_nvtx_attributes { /* version 2, of 48 bytes, which is the only one there ever was in NVTX 3 */

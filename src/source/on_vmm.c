@@ -94,6 +94,8 @@ static void on_vmm_unmap_enter(struct gp_call *call)
 static void on_vmm_unmap_exit(struct gp_call *call)
 {
     gp_feed_vmm_unmap_end((uint32_t)*call->slot, gp_call_ok(call));
+    if (gp_call_ok(call))
+        gp_feed_before_unmapped(GP_PARAMS(call, cuMemUnmap)->ptr, GP_PARAMS(call, cuMemUnmap)->size);
 }
 const struct gp_handler gp_on_vmm_unmap = {on_vmm_unmap_enter, on_vmm_unmap_exit};
 

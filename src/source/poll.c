@@ -13,6 +13,8 @@
 #include "base/worker.h"
 #include "oom/oomtext.h"
 #include "source/abi.h"
+#include "source/before.h"
+#include "source/dispatch.h"
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,6 +37,7 @@ struct gp_driver {
     int (*pool_get)(void *, int, void *);
     int (*graph_get)(int, int, void *);
     int (*pointer_get)(void *, int, uint64_t);
+    int (*pointer_get_all)(unsigned, int *, void **, uint64_t);
     int (*exchange_capture_mode)(int *);
     int (*context_push)(void *);
     int (*context_pop)(void **);
@@ -88,6 +91,7 @@ static bool driver_bind(void)
         {"cuMemPoolGetAttribute", offsetof(struct gp_driver, pool_get)},
         {"cuDeviceGetGraphMemAttribute", offsetof(struct gp_driver, graph_get)},
         {"cuPointerGetAttribute", offsetof(struct gp_driver, pointer_get)},
+        {"cuPointerGetAttributes", offsetof(struct gp_driver, pointer_get_all)},
         {"cuThreadExchangeStreamCaptureMode", offsetof(struct gp_driver, exchange_capture_mode)},
         {"cuCtxPushCurrent_v2", offsetof(struct gp_driver, context_push)},
         {"cuCtxPopCurrent_v2", offsetof(struct gp_driver, context_pop)},
@@ -205,6 +209,52 @@ static void poll_imports(void)
     }
 }
 
+/* ---- what was there before an attach ----------------------------------------------------------------------------- */
+
+enum { SCAN_NONE, SCAN_WANTED, SCAN_DONE };
+static uint32_t x_scan;
+
+/* Unlike its single form this call succeeds for an address that the driver does not know, with zeros. No
+ * context needs to be current. */
+static bool scan_ask(uint64_t address, struct gp_before_range *out)
+{
+    int attributes[] = {GP_CU_POINTER_RANGE_START, GP_CU_POINTER_RANGE_SIZE, GP_CU_POINTER_DEVICE,
+                        GP_CU_POINTER_CONTEXT,     GP_CU_POINTER_IS_MANAGED, GP_CU_POINTER_MEMORY_TYPE};
+    uint32_t managed = 0, type = 0;
+    size_t bytes = 0;
+    *out = (struct gp_before_range){.device = -1};
+    void *answers[] = {&out->address, &bytes, &out->device, &out->context, &managed, &type};
+    if (!gp_life_on() || GP_ASK(pointer_get_all(GP_COUNT(attributes), attributes, answers, address)) != 0)
+        return false;
+    out->bytes = bytes;
+    out->counts = type == GP_CU_MEMORY_DEVICE && !managed;
+    return true;
+}
+
+static void poll_scan(void)
+{
+    const uint64_t in_flight_ns = 5000000; /* calls that began before the source was there have ended */
+    if (__atomic_load_n(&x_scan, __ATOMIC_ACQUIRE) != SCAN_WANTED) /* [scan.A] pairs with [scan.R] */
+        return;
+    if (driver_bind() && driver.pointer_get_all && driver_relaxed()) {
+        gp_futex_wait(&x_stopped, 0, in_flight_ns);
+        gp_feed_before_end(gp_before_look(scan_ask, gp_call_ask_number));
+    }
+    __atomic_store_n(&x_scan, SCAN_DONE, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_scan);
+}
+
+void gp_poll_scan(uint64_t timeout_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + timeout_ns;
+    if (!__atomic_load_n(&x_running, __ATOMIC_ACQUIRE))
+        return;
+    __atomic_store_n(&x_scan, SCAN_WANTED, __ATOMIC_RELEASE); /* [scan.R] the source; pairs with [scan.A] */
+    gp_poll_wake();
+    for (; __atomic_load_n(&x_scan, __ATOMIC_ACQUIRE) == SCAN_WANTED && now < deadline; now = gp_clock_ns())
+        gp_futex_wait(&x_scan, SCAN_WANTED, deadline - now);
+}
+
 /* Reads the free memory after a failed request: as soon as possible, and in its context. */
 static void poll_oom(void)
 {
@@ -274,6 +324,7 @@ static void poll_once(unsigned wanted, unsigned *ever)
 
 static void poll_round(unsigned *ever, unsigned *trail)
 {
+    poll_scan();
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
     unsigned wanted = gp_feed_poll_wanted();
@@ -362,6 +413,14 @@ void gp_poll_stop(void)
     __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
     for (; __atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
         gp_futex_wait(&x_busy, 1, deadline - now);
+}
+
+void gp_poll_end(void)
+{
+    gp_poll_stop();
+    __atomic_fetch_add(&x_asked, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_asked);
+    gp_poll_wake();
 }
 
 uint32_t gp_poll_driver_version(void)

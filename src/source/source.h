@@ -37,12 +37,16 @@ bool gp_cupti_gone(void);
  * devices, outside of callbacks.  0 or -errno; without the thread, polled values stay unknown. */
 int gp_poll_start(void);
 void gp_poll_wake(void);
+/* Asks the driver what the program has had before the source was started, and waits at most timeout_ns. */
+void gp_poll_scan(uint64_t timeout_ns);
 /* Requests a poll of everything and waits at most timeout_ns.  False: not finished in time (the driver
  * is busy). */
 bool gp_poll_now(uint64_t timeout_ns);
 /* No driver call begins from here on; waits, at most 20 ms, for one that is under way.  For the exit
  * path: a driver that is being torn down may not be asked anything. */
 void gp_poll_stop(void);
+/* The same, and the thread ends at the next occasion. */
+void gp_poll_end(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);
 

@@ -160,7 +160,7 @@ static void test_recorder(int i, bool easy)
     snprintf(path, sizeof(path), "%s/%%p.gpuprof", test_folder);
     CHECK(host_start(&host, path, i % 2, why) == 0);
     host_run(&host, 64, easy ? 300 : 5000, easy ? 20 : i % 3 ? 0 : 200);
-    gp_record_stop();
+    gp_record_stop(false);
     const struct gp_wire_header *header = host.session.header;
     if (header->record_state == GP_RECORD_FAILED && header->record_errno == ETIMEDOUT) {
         CHECK(header->recorded + header->record_lost == host.tried);
@@ -242,7 +242,7 @@ static void test_refused(const char *path, int error, const char *word)
         CHECK(host.session.header->record_state == GP_RECORD_FAILED);
         CHECK(host.session.header->record_errno == -error);
         host_run(&host, 2, 1000, 0);
-        gp_record_stop();
+        gp_record_stop(false);
         _exit(0);
     }
     int status;
@@ -274,16 +274,16 @@ Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init 
     host_run(&host, 1, 100, 0);
     pid_t child = test_fork();
     if (child == 0) {
-        gp_record_stop(); /* the recorder is the parent's */
+        gp_record_stop(false); /* the recorder is the parent's */
         struct host mine = {0};
         CHECK(host_start(&mine, path, false, why) == 0);
         host_run(&mine, 1, 50, 0);
-        gp_record_stop();
+        gp_record_stop(false);
         _exit(0);
     }
     waitpid(child, NULL, 0);
     host_run(&host, 1, 100, 0);
-    gp_record_stop();
+    gp_record_stop(false);
     struct gp_recording *recording = test_open(path);
     cr_assert_eq(recording->event_count, 200);
     gp_recording_free(recording);
@@ -310,7 +310,7 @@ Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fin
     limit.rlim_cur = RLIM_INFINITY;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     host_run(&host, 1, 500, 0);
-    gp_record_stop();
+    gp_record_stop(false);
     struct gp_recording *recording = test_open(path);
     test_counts(recording, &host);
     cr_assert_gt(recording->dropped, 0);
@@ -385,7 +385,7 @@ Test(record, a_disk_without_room_keeps_a_whole_file, .init = test_begin, .fini =
         CHECK(host.session.header->record_lost > 0);
         usleep(100000);
         host_run(&host, 4, 1000, 0);
-        gp_record_stop();
+        gp_record_stop(false);
         CHECK(host.session.header->record_errno == ENOSPC);
         test_index(path);
         struct gp_recording *recording = test_open(path);
@@ -415,7 +415,7 @@ Test(record, a_read_only_disk_is_reported, .init = test_begin, .fini = test_end,
         CHECK(host_start(&host, path, true, why) == -EROFS);
         CHECK(strstr(why, "Read-only"));
         host_run(&host, 1, 1000, 0);
-        gp_record_stop();
+        gp_record_stop(false);
         _exit(0);
     }
     cr_assert_eq(test_wait(child), 0);
@@ -458,7 +458,7 @@ Test(record, a_slow_disk_costs_events_and_no_time, .init = test_begin, .fini = t
     }
     __atomic_store_n(&reader.hasty, true, __ATOMIC_RELAXED);
     uint64_t begin = gp_clock_ns();
-    gp_record_stop();
+    gp_record_stop(false);
     cr_assert_lt(gp_clock_ns() - begin, 1500000000ull);
     pthread_join(id, NULL);
     cr_assert_gt(host.session.header->record_lost, 0);
@@ -480,7 +480,7 @@ Test(record, a_disk_that_hangs_is_left_and_said, .init = test_begin, .fini = tes
     usleep(1200000);
     host_run(&host, 4, 20000, 0);
     uint64_t begin = gp_clock_ns();
-    gp_record_stop();
+    gp_record_stop(false);
     cr_assert_lt(gp_clock_ns() - begin, 1500000000ull);
     const struct gp_wire_header *header = host.session.header;
     cr_assert_eq(header->record_state, GP_RECORD_FAILED);
@@ -512,7 +512,7 @@ Test(record, the_program_and_the_recorder_have_descriptors_apart, .init = test_b
     for (int fd = 3; fd < 20; fd++)
         close(fd);
     host_run(&host, 1, 1000, 100);
-    gp_record_stop();
+    gp_record_stop(false);
     for (int fd = 3; fd < 20; fd++)
         dup2(100 + fd, fd);
     struct gp_recording *recording = test_open(path);

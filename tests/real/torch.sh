@@ -112,6 +112,15 @@ assert sys.argv[1] != "steady" or abs(early / peak - 1) <= 0.01, (early, peak)
 ' "$1" 2>>"$work/out" && pass "forecast: $1" || fail "forecast: $1" "$work/out"
 }
 
+# gpuprof comes late and leaves again, three times.
+attached() { # what, environment
+    if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_attach.py "$build" >"$work/attached" 2>&1; then
+        pass "attach and detach, $1: $(tail -n 1 "$work/attached")"
+    else
+        fail "attach and detach, $1" "$work/attached"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -124,6 +133,8 @@ else
     forecast steady
     forecast grows --leak
     forecast "not periodic" --lengths
+    attached "segments" A=
+    attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 fi

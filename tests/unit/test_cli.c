@@ -314,5 +314,5 @@ Test(cli, the_parent_of_a_profiled_process_names_it, .timeout = 60)
     expect(run("stat -p %d", (int)getpid()), 3, NULL, "2 processes that it started are");
     gp_test_process_stop(second);
     gp_test_process_stop(pid);
-    expect(run("stat -p %d", (int)getpid()), 3, NULL, "not profiled: start it with");
+    expect(run("stat -p %d", (int)getpid()), 3, NULL, "not profiled: 'gpuprof attach");
 }

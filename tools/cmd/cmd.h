@@ -31,7 +31,7 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
     gp_command_phases, gp_command_fit, gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate,
-    gp_command_wait, gp_command_agent, gp_command_doctor;
+    gp_command_wait, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
@@ -96,6 +96,11 @@ struct gp_refusal { /* what an error number of the process means for one command
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
 
+/* ---- detach.c ------------------------------------------------------------------------------------------------ */
+
+/* Lets the library leave the process.  GP_EXIT_OK, or an exit status after a message. */
+int gp_detach(const char *command, pid_t pid);
+
 /* ---- stacks.c ------------------------------------------------------------------------------------------------ */
 
 /* If the process takes no stacks: one line on stderr with the command that switches them on. */
@@ -116,6 +121,10 @@ void gp_holders_name(struct gp_process *process, struct gp_sites *sites);
 struct gp_peer;
 struct gp_wire_header;
 int gp_record_header(const struct gp_peer *session, struct gp_wire_header *header);
+
+/* record.c: records a running process as `gpuprof record` does, until it ends, `seconds` have passed (0: no
+ * end) or INT, TERM or HUP arrives.  An exit status. */
+int gp_record_process(pid_t pid, const char *path, int64_t seconds);
 
 /* Ends the recording of a process that was killed: adds the events and call sites that are in its
  * session and not in its file.  False: nothing was done, or the file could not be written. */

@@ -258,10 +258,16 @@ int gp_command_parse(const struct gp_command_spec *spec, int argc, char **argv, 
     return rc || !spec->check ? rc : spec->check(options);
 }
 
-void gp_options_free(const struct gp_command_spec *spec, void *options)
+static void options_free(const struct gp_command_option *table, void *options)
 {
-    for (const struct gp_command_option *option = spec->options; option && option->name; option++) {
+    for (const struct gp_command_option *option = table; option && option->name; option++) {
         if (option->type == GP_ARG_PIDS || option->type == GP_ARG_PID)
             gp_target_free((void *)((char *)options + option->offset));
     }
+}
+
+void gp_options_free(const struct gp_command_spec *spec, void *options)
+{
+    options_free(spec->options, options);
+    options_free(spec->operands, options);
 }

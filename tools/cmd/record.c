@@ -335,6 +335,13 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     return rc;
 }
 
+int gp_record_process(pid_t pid, const char *path, int64_t seconds)
+{
+    const struct gp_record_options options = {.output = path, .seconds = seconds};
+    struct gp_recording_now now = {.options = &options};
+    return record_process(&now, pid);
+}
+
 static int record_run(void *options)
 {
     struct gp_record_options *o = options;

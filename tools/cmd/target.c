@@ -65,7 +65,8 @@ static void target_list(const struct gp_system *system, uid_t uid)
 
 void gp_target_none_owned(const struct gp_target *target)
 {
-    gp_error(target->command, "no process of yours is profiled: start one with 'gpuprof run CMD...'");
+    gp_error(target->command,
+             "no process of yours is profiled: start one with 'gpuprof run CMD...', or 'gpuprof attach PID'");
 }
 
 /* Without -p and --all: finds the caller's only profiled process. */

@@ -238,7 +238,8 @@ static void explain_not_profiled(pid_t pid, char *why, size_t n)
     else if (count > 1)
         snprintf(why, n, "not profiled itself, but %d processes that it started are: 'gpuprof stat' lists them", count);
     else
-        snprintf(why, n, "not profiled: start it with 'gpuprof run', or it has not initialised CUDA yet");
+        snprintf(why, n, "not profiled: 'gpuprof attach %d' begins, if it uses CUDA; or start it with 'gpuprof run'",
+                 (int)pid);
 }
 
 static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const char *problem, char *why, size_t n)

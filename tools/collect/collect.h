@@ -34,6 +34,7 @@ struct gp_device_view { /* one device of one process, as published */
     struct gp_wire_framework framework;                /* name "": none reports its blocks here; validated copy */
     struct gp_wire_framework heaps;                    /* the same of sub-allocators with NVTX */
     const struct gp_forecast_result *forecast; /* set by a viewer that watches the process, which owns it; else NULL */
+    struct gp_wire_before_device before;               /* only if the process was attached late; validated copy */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for
@@ -50,6 +51,9 @@ struct gp_owner_view {
     struct gp_wire_owner_value value;
 };
 #define GP_OWNER_VIEWS (GP_WIRE_OWNERS + 1)
+
+/* Where the number of the memory from before an attach comes from; NULL: it is not known. */
+const char *gp_before_source(const struct gp_device_view *device);
 
 /* The framework's totals were ours at every event. */
 static inline bool gp_framework_agrees(const struct gp_wire_framework *framework)
@@ -114,6 +118,7 @@ struct gp_process {
     char stacks[112]; /* why Python frames are missing */
     char allocator[32];
     bool closed, disabled, yielded;
+    bool attached;   /* to a program that ran already: the numbers count from then on */
     bool gone;       /* no events come any more, as the program ended CUPTI */
     bool simulated;  /* the device's name says so */
     bool from_agent; /* known from the agent's maps, not from a session */

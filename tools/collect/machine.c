@@ -78,6 +78,9 @@ static void machine_untracked(struct gp_process *process, const struct gp_nvml_g
         if (bytes < 0 || !device->identified || strcmp(device->uuid, gpu->uuid) != 0)
             continue;
         int64_t reserved = device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current;
+        /* What was there before an attach has a number of its own. */
+        if (process->attached && device->before.bytes > 0)
+            reserved += device->before.bytes;
         device->untracked_bytes = bytes > reserved ? bytes - reserved : 0;
     }
 }

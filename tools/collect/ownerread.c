@@ -122,3 +122,36 @@ int gp_owners_of(const struct gp_process *process, const struct gp_device_view *
         views[count++] = (struct gp_owner_view){.owner = "shared", .value = rest};
     return count;
 }
+
+static int64_t before_known(int64_t bytes)
+{
+    return bytes < 0 || bytes > INT64_MAX / 64 ? -1 : bytes;
+}
+
+void gp_before_take(const struct gp_wire_before *before, struct gp_process *process)
+{
+    process->attached = before->attached == 1;
+    for (int i = 0; i < process->device_count; i++) {
+        struct gp_device_view *device = &process->devices[i];
+        bool known = process->attached && device->index < (int)GP_WIRE_GPUS;
+        struct gp_wire_before_device *to = &device->before;
+        *to = (struct gp_wire_before_device){0};
+        if (!known)
+            continue;
+        const struct gp_wire_before_device *from = &before->devices[device->index];
+        to->source = from->source <= GP_BEFORE_FRAMEWORK ? from->source : GP_BEFORE_NONE;
+        to->bytes = to->source ? before_known(from->bytes) : -1;
+        to->at_attach_bytes = to->source ? before_known(from->at_attach_bytes) : -1;
+        to->count = to->source ? before_known(from->count) : -1;
+        to->freed = from->freed <= INT64_MAX ? from->freed : 0;
+        to->framework_allocated_bytes = before_known(from->framework_allocated_bytes);
+        to->framework_reserved_bytes = before_known(from->framework_reserved_bytes);
+    }
+}
+
+const char *gp_before_source(const struct gp_device_view *device)
+{
+    static const char *const names[] = {
+        [GP_BEFORE_DRIVER] = "driver", [GP_BEFORE_PART] = "driver, in part", [GP_BEFORE_FRAMEWORK] = "framework"};
+    return device->before.source <= GP_BEFORE_FRAMEWORK ? names[device->before.source] : NULL;
+}

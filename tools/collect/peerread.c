@@ -31,6 +31,7 @@ struct gp_copy {
     struct gp_wire_oom oom;
     struct gp_wire_owners owners;
     struct gp_wire_cupti cupti;
+    struct gp_wire_before before;
 };
 
 static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -47,6 +48,9 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     memset(&copy->owners, 0, sizeof(copy->owners));
     if (!rc && s->owners_offset)
         rc = gp_peer_fetch(s, &copy->owners, sizeof(copy->owners), s->owners_offset);
+    memset(&copy->before, 0, sizeof(copy->before));
+    if (!rc && s->before_offset)
+        rc = gp_peer_fetch(s, &copy->before, sizeof(copy->before), s->before_offset);
     /* Each fetch is a system call: its copy is complete before the next one starts. */
     if (!rc)
         rc = gp_peer_fetch(s, &after, sizeof(after), offsetof(struct gp_wire_header, publish_seq));
@@ -273,6 +277,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         rc = devices_take(copy, process);
         if (!rc)
             rc = gp_owners_take(&copy->owners, process);
+        if (!rc)
+            gp_before_take(&copy->before, process);
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)

@@ -102,6 +102,9 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_object_set_new(object, "frees_per_s", json_rate(row->frees_per_s));
     json_object_set_new(object, "lost_events", gp_json_known(row->lost));
     json_object_set_new(object, "untracked_bytes", gp_json_known(row->untracked));
+    /* 0 where gpuprof was there from the start. */
+    if (row->device && row->members == 1)
+        json_object_set_new(object, "before_attach_bytes", gp_json_known(row->device->before.bytes));
     json_object_set_new(object, "state", json_string(gp_process_word(process)));
     json_object_set_new(object, "ooms", json_integer((json_int_t)(process->oom.count & INT64_MAX)));
     json_object_set_new(object, "estimated", json_boolean(row->estimated));

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Two rows for each owner, and what is beyond the counted memory. */
-#define OWNERBILL_ROWS (2 * GP_OWNER_VIEWS + 1)
+/* Two rows for each owner, what was there before an attach, and what is beyond the counted memory. */
+#define OWNERBILL_ROWS (2 * GP_OWNER_VIEWS + 2)
 
 struct ownerbill_row {
     char owner[24];   /* "" beyond the counted memory */
-    const char *what; /* allocated, cached, untracked */
+    const char *what; /* allocated, cached, before attach, untracked */
     const char *why;
     int64_t bytes; /* -1 unknown */
 };
@@ -63,6 +63,10 @@ static int ownerbill_rows(const struct gp_process *process, const struct gp_devi
             row->bytes = parts[cached];
         }
     }
+    if (process->attached && device->index != (int)GP_WIRE_HOST)
+        rows[count++] = (struct ownerbill_row){.what = "before attach",
+                                               .why = "held from before; blocks since then may lie inside",
+                                               .bytes = device->before.bytes};
     if (device->index != (int)GP_WIRE_HOST)
         rows[count++] =
             (struct ownerbill_row){.what = "untracked",
@@ -76,7 +80,8 @@ static int64_t ownerbill_total(const struct gp_device_view *device)
 {
     if (device->untracked_bytes < 0 || device->index == (int)GP_WIRE_HOST)
         return -1;
-    return device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current + device->untracked_bytes;
+    return device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current + device->untracked_bytes +
+           (device->before.bytes > 0 ? device->before.bytes : 0);
 }
 
 json_t *gp_owner_bill_json(const struct gp_process *process, const struct gp_device_view *device)

@@ -104,9 +104,29 @@ static json_t *stat_forecast(const struct gp_device_view *device)
     return device->forecast ? gp_forecast_json(device->forecast) : json_null();
 }
 
+/* What was there before an attach; 0 where gpuprof was there from the start. */
+static void before_json(json_t *object, const struct gp_process *process, const struct gp_device_view *device)
+{
+    const struct gp_wire_before_device *before = &device->before;
+    bool unknown = device->totals_only;
+    int64_t bytes = unknown ? -1 : process->attached ? before->bytes : 0;
+    const char *source = process->attached ? gp_before_source(device) : NULL;
+    json_object_set_new(object, "before_attach_bytes", gp_json_known(bytes));
+    json_object_set_new(object, "before_attach_source", source ? json_string(source) : json_null());
+    if (!process->attached)
+        return;
+    json_object_set_new(object, "before_attach_first_bytes", gp_json_known(before->at_attach_bytes));
+    json_object_set_new(object, "before_attach_live", gp_json_known(before->count));
+    json_object_set_new(object, "before_attach_freed", json_integer((json_int_t)before->freed));
+    json_object_set_new(object, "before_attach_framework_allocated_bytes",
+                        gp_json_known(before->framework_allocated_bytes));
+    json_object_set_new(object, "before_attach_framework_reserved_bytes",
+                        gp_json_known(before->framework_reserved_bytes));
+}
+
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    return json_pack(
+    json_t *object = json_pack(
         "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
         gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
         gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
@@ -114,6 +134,8 @@ static json_t *device_json(const struct gp_process *process, const struct gp_dev
         gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
         "linear_rounded_bytes", gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
         owners_json(process, device), "frameworks", frameworks_json(device), "forecast", stat_forecast(device));
+    before_json(object, process, device);
+    return object;
 }
 
 /* The scopes of the devices, or those of the host, which scripts must not take for a device

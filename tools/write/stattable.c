@@ -81,6 +81,27 @@ static void heaps_print(FILE *out, const struct gp_wire_framework *f)
                 f->blocks, f->segments);
 }
 
+static void before_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
+{
+    const struct gp_wire_before_device *before = &device->before;
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    const char *source = gp_before_source(device);
+    if (!process->attached || device->index == (int)GP_WIRE_HOST)
+        return;
+    if (!source || before->bytes < 0) {
+        fprintf(out, "    %-12s %12s   allocated before the attach: not known\n", "before attach", "?");
+        return;
+    }
+    fprintf(out, "    %-12s %12s", "before attach", gp_size_text(a, before->bytes));
+    if (before->at_attach_bytes >= 0 && before->at_attach_bytes != before->bytes)
+        fprintf(out, " of %s", gp_size_text(b, before->at_attach_bytes));
+    fprintf(out, "   allocated before the attach (source: %s)", source);
+    if (before->framework_reserved_bytes >= 0)
+        fprintf(out, ", %s: %s of %s", device->framework.name, gp_size_text(a, before->framework_allocated_bytes),
+                gp_size_text(b, before->framework_reserved_bytes));
+    fputc('\n', out);
+}
+
 static void device_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     const struct gp_wire_device *d = &device->wire;
@@ -104,6 +125,7 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
     owners_print(out, process, device);
     framework_print(out, &device->framework);
     heaps_print(out, &device->heaps);
+    before_print(out, process, device);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",
                 gp_size_text(text, device->untracked_bytes));

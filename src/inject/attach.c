@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attach.c: starts the library in a program that has run for long, and ends it, so that it can be
+ * started again. init.c has the start of the stages; this file has what is different.
+ *
+ *   Attach   gpuprof_attach runs on any thread, perhaps one that a tracer has stopped in a system call:
+ *            it starts a thread of ours, which does the rest. CUDA is in use already: contexts, streams
+ *            and memory from before are unknown until they appear in a call.
+ *   Detach   on the drain thread: the source ends, then the library is off, and once no thread of the
+ *            program is inside, its other threads end, and the session. Nothing is unmapped but memory:
+ *            a thread of the program may be about to return into the library's code, and CUPTI may
+ *            be in use by others, so neither dlclose nor cuptiFinalize is called.
+ *   Again    the variables of the library become what they were when it was loaded (base/kept.h).
+ *
+ * If a thread of the program does not come out, or one of ours does not end (a driver call that hangs,
+ * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
+ * until they have come out.
+ */
+#include "inject/attach.h"
+#include "account/feed.h"
+#include "allocator/allocator.h"
+#include "base/clock.h"
+#include "base/kept.h"
+#include "base/log.h"
+#include "base/opener.h"
+#include "base/pause.h"
+#include "base/testpoint.h"
+#include "base/thread.h"
+#include "base/worker.h"
+#include "framework/framework.h"
+#include "inject/recordthread.h"
+#include "session/batch.h"
+#include "source/source.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <gpuprof/gpuprof.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A callback takes microseconds, and at most 50 ms if it waits for the driver. */
+#define GP_LEAVE_OUT_NS 1000000000ull
+/* The poller may be inside a driver call, the recorder has had its second. */
+#define GP_LEAVE_END_NS 1000000000ull
+
+extern struct gp_wire_attach_state gpuprof_attach_state;
+GP_EXPORT struct gp_wire_attach_state gpuprof_attach_state;
+GP_KEEP(gpuprof_attach_state);
+static char attach_settings[4096]; /* of the start under way or the last one: the options point into it */
+GP_KEEP(attach_settings);
+static pid_t attach_pid; /* the process that the state is of; 0: none yet */
+GP_KEEP(attach_pid);
+
+static const char *x_stranded; /* why; of the detach under way */
+
+static void attach_say(enum gp_wire_attach state, int error, const char *text)
+{
+    gpuprof_attach_state.error = error;
+    snprintf(gpuprof_attach_state.text, sizeof(gpuprof_attach_state.text), "%s", text);
+    /* [attach.R] release: everything that the state says; pairs with [attach.A]. */
+    __atomic_store_n(&gpuprof_attach_state.state, state, __ATOMIC_RELEASE);
+}
+
+/* ---- detach ------------------------------------------------------------------------------------------------------ */
+
+/* Returns whether the calling thread is the only one of ours in time. */
+static bool leave_alone(uint64_t patience_ns)
+{
+    uint64_t deadline = gp_clock_ns() + patience_ns;
+    while (gp_worker_count() > 1 && gp_clock_ns() < deadline)
+        gp_pause(1000);
+    return gp_worker_count() <= 1;
+}
+
+int gp_inject_leave(void)
+{
+    if (!gp_inject_is_ready())
+        return -EAGAIN;
+    if (gp_allocator_is_used())
+        return -EBUSY; /* the program holds blocks that only the cache can take back */
+    gp_log(GP_LOG_INFO, "detached");
+    gp_cupti_yield();
+    GP_TESTPOINT("attach.yielded");
+    gp_life_leave();
+    bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
+    gp_framework_stop();
+    gp_record_stop(true); /* a closed session has final numbers */
+    gp_session_close(&gp_inject_session);
+    gp_batch_last();
+    gp_poll_end();
+    bool alone = leave_alone(GP_LEAVE_END_NS);
+    x_stranded = !out                     ? "a thread of the program is still inside the library"
+                 : !alone                 ? "a thread of the library has not ended"
+                 : gp_allocator_is_used() ? "the library's allocator has been used meanwhile"
+                                          : NULL;
+    return 0;
+}
+
+bool gp_inject_left(void)
+{
+    const char *stranded = x_stranded;
+    if (!stranded) {
+        gp_feed_end();
+        gp_feed_before_stop();
+        gp_kept_unmap_all();
+        gp_inject_session.header = NULL; /* the drain thread unmaps it; by the next attach others may be there */
+    }
+    gp_log_close();
+    attach_say(stranded ? GP_ATTACH_STRANDED : GP_ATTACH_OUT, 0, stranded ? stranded : "");
+    return !stranded;
+}
+
+/* ---- attach ------------------------------------------------------------------------------------------------------ */
+
+/* The start came to nothing, and left what it had begun. No viewer has been answered. */
+static void attach_undo(int error, const char *text)
+{
+    gp_life_leave();
+    bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
+    gp_poll_end();
+    bool alone = leave_alone(GP_LEAVE_END_NS);
+    if (gp_inject_session.header)
+        gp_session_drop(&gp_inject_session);
+    gp_log_close();
+    attach_say(out && alone ? GP_ATTACH_OUT : GP_ATTACH_STRANDED, error, text);
+}
+
+/* The session of the last life, if it was stranded or could not start. */
+static void attach_clear(void)
+{
+    if (gp_inject_session.header) {
+        gp_session_drop(&gp_inject_session);
+        munmap(gp_inject_session.header, gp_inject_session.bytes);
+    }
+    gp_feed_end();
+    gp_feed_before_stop();
+}
+
+static void *attach_main(void *arg)
+{
+    (void)arg;
+    /* The thread that answered the detach may not have ended yet. */
+    if (!leave_alone(GP_LEAVE_END_NS)) {
+        attach_say(GP_ATTACH_STRANDED, -EBUSY, "a thread of the last attach has not ended");
+        return NULL;
+    }
+    if (gp_kept_saved())
+        attach_clear();
+    if (!(gp_kept_saved() ? gp_kept_restore() : gp_kept_save())) {
+        attach_say(GP_ATTACH_OUT, -ENOMEM, "no memory for a copy of the library's variables");
+        return NULL;
+    }
+    if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) {
+        attach_say(GP_ATTACH_OUT, -ENODEV, "libcuda.so.1 is not loaded: the program does not use CUDA, or not yet");
+        return NULL;
+    }
+    gp_inject_start(attach_settings);
+    gp_opener_stop();
+    const struct gp_wire_header *header = gp_inject_session.header;
+    if (gp_inject_is_ready())
+        attach_say(GP_ATTACH_IN, 0, "");
+    else if (!header)
+        attach_undo(-ENODEV, "no session: see the log");
+    else
+        attach_undo(-ENOTSUP, header->trouble[0] ? header->trouble : header->source_detail);
+    return NULL;
+}
+
+/* The lines become strings, with an empty one at the end. */
+static int attach_copy(const char *settings)
+{
+    size_t length = strnlen(settings, sizeof(attach_settings));
+    if (length + 2 > sizeof(attach_settings))
+        return -E2BIG;
+    memcpy(attach_settings, settings, length);
+    for (size_t i = 0; i < length; i++)
+        if (attach_settings[i] == '\n')
+            attach_settings[i] = '\0';
+    attach_settings[length] = attach_settings[length + 1] = '\0';
+    return 0;
+}
+
+/* In a forked child nothing of the parent's is left but the memory. */
+static void attach_child(void)
+{
+    if (attach_pid && attach_pid != getpid()) {
+        gp_worker_forget();
+        attach_say(GP_ATTACH_OUT, 0, "");
+    }
+    attach_pid = getpid();
+}
+
+static int attach_begin(const char *settings)
+{
+    uint32_t state;
+    attach_child();
+    if (!gp_inject_claim())
+        return -EBUSY; /* the first cuInit is under way */
+    if (gp_life_on())
+        return -EALREADY;
+    /* [attach.A] acquire: what the last detach did; pairs with [attach.R]. */
+    state = __atomic_load_n(&gpuprof_attach_state.state, __ATOMIC_ACQUIRE);
+    if (state == GP_ATTACH_STRANDED && (gp_worker_count() || !gp_thread_all_out(0)))
+        return -EBUSY;
+    if (state == GP_ATTACH_STARTING ||
+        !__atomic_compare_exchange_n(&gpuprof_attach_state.state, &state, GP_ATTACH_STARTING, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        return -EBUSY;
+    int error = attach_copy(settings ? settings : "");
+    if (!error)
+        error = gp_worker_start(attach_main, "gpuprof-attach");
+    if (error)
+        attach_say(state, error, strerror(-error));
+    return error;
+}
+
+/* Starts gpuprof in a program that runs, with settings: lines NAME=VALUE of src/inject/option.def, which
+ * are copied; the environment is not looked at. Any thread, one call at a time. It makes a thread
+ * (pthread_create, which takes memory from malloc) and no other system call that could wait, so the
+ * caller may be a thread that a tracer has stopped in a system call, but not one inside malloc or the
+ * loader. Returns 0 at once, and the thread goes on: gpuprof_attach_state (wire.h) says when it is done
+ * and why it could not. Or -errno, and nothing has changed: -EALREADY: the process is profiled. -EBUSY:
+ * another start, or a detach, is under way, or a thread has not left yet since the last one. -E2BIG:
+ * 4094 bytes of settings are the most. -EAGAIN: no thread could be made. */
+int gpuprof_attach(const char *settings);
+
+GP_EXPORT int gpuprof_attach(const char *settings)
+{
+    int saved_errno = errno;
+    int error = attach_begin(settings);
+    errno = saved_errno;
+    return error;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * before.c: see before.h. Device memory has addresses in the process, and the driver keeps the address
+ * space reserved: as mappings without access, next to mappings of its devices. Such places are
+ * stepped through by 2 MiB, the driver's own unit, and inside an allocation by its size. Smaller
+ * allocations share a unit: from one to the next the steps are 512 B, the driver's alignment. A unit
+ * whose first bytes are free is passed over, so small allocations may be missed there.
+ */
+#include "source/before.h"
+#include "account/feed.h"
+#include "base/clock.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BEFORE_UNIT    (2ull << 20)
+#define BEFORE_STEP    512ull
+#define BEFORE_TIME_NS 1000000000ull
+#define BEFORE_AGAIN   16 /* asked again when memory was freed meanwhile */
+
+struct before_look {
+    bool (*ask)(uint64_t address, struct gp_before_range *out);
+    uint32_t (*number)(void *context);
+    uint64_t deadline_ns;
+    bool stopped;
+};
+
+/* Returns the end of the allocation at the address, or 0. */
+static uint64_t before_at(struct before_look *look, uint64_t address)
+{
+    struct gp_before_range range = {0};
+    for (int again = 0; again < BEFORE_AGAIN && !look->stopped; again++) {
+        uint64_t begun = gp_feed_before_begin();
+        look->stopped = !look->ask(address, &range) || gp_clock_ns() >= look->deadline_ns;
+        if (look->stopped || !range.bytes || address - range.address >= range.bytes)
+            return 0;
+        uint32_t ctx = range.context && look->number ? look->number(range.context) : 0;
+        if (!range.counts || gp_feed_before(begun, range.address, range.bytes, range.device, ctx))
+            break;
+    }
+    return range.bytes ? range.address + range.bytes : 0;
+}
+
+static void before_range(struct before_look *look, uint64_t from, uint64_t to)
+{
+    bool hit = false;
+    while (from < to && !look->stopped) {
+        uint64_t end = before_at(look, from), unit = (from & ~(BEFORE_UNIT - 1)) + BEFORE_UNIT;
+        if (end > from) {
+            from = (end + BEFORE_STEP - 1) & ~(BEFORE_STEP - 1);
+            hit = (from & (BEFORE_UNIT - 1)) != 0;
+        } else {
+            from = hit ? from + BEFORE_STEP : unit;
+            hit = hit && (from & (BEFORE_UNIT - 1)) != 0;
+        }
+    }
+}
+
+/* ---- /proc/self/maps ----------------------------------------------------------------------------------------------- */
+
+/* Mappings that follow each other without a gap, of which one may be the driver's. A process with more
+ * such places than this is looked through in part. */
+#define BEFORE_PLACES 1024u
+
+struct before_mapping {
+    uint64_t from, to;
+    bool fits;  /* without access, or shared: what a driver may have put into its place */
+    bool shows; /* it is a place of a driver's: large and without access, or of its device */
+};
+
+struct before_place {
+    uint64_t from, to;
+    bool shows;
+};
+
+struct before_list {
+    struct before_look look;
+    bool is_second, is_full;
+    unsigned count;
+    struct before_place places[BEFORE_PLACES];
+};
+
+/* "55d0-55e0 rw-p 00000000 00:00 0    name" */
+static bool mapping_read(const char *line, struct before_mapping *out)
+{
+    char *at;
+    out->from = strtoull(line, &at, 16);
+    if (*at != '-')
+        return false;
+    out->to = strtoull(at + 1, &at, 16);
+    if (*at != ' ' || strlen(at) < 6)
+        return false;
+    const char *name = strpbrk(at, "/[");
+    bool closed = strncmp(at, " ---p", 5) == 0 && !name, device = name && strncmp(name, "/dev/nvidia", 11) == 0;
+    out->fits = closed || device || at[4] == 's';
+    out->shows = device || (closed && out->to - out->from >= BEFORE_UNIT);
+    return true;
+}
+
+static void place_note(struct before_list *list, const struct before_mapping *mapping)
+{
+    struct before_place *last = list->count ? &list->places[list->count - 1] : NULL;
+    if (last && last->to == mapping->from) {
+        last->to = mapping->to;
+        last->shows |= mapping->shows;
+        return;
+    }
+    if (last && !last->shows)
+        list->count--; /* it was none */
+    if (list->count == BEFORE_PLACES) {
+        list->is_full = true;
+        return;
+    }
+    list->places[list->count++] = (struct before_place){mapping->from, mapping->to, mapping->shows};
+}
+
+/* Each mapping from its start, which often is that of an allocation. */
+static void place_look(struct before_list *list, const struct before_mapping *mapping)
+{
+    for (unsigned i = 0; i < list->count; i++)
+        if (list->places[i].shows && mapping->from >= list->places[i].from && mapping->from < list->places[i].to)
+            before_range(&list->look, mapping->from, mapping->to);
+}
+
+static void before_line(struct before_list *list, const char *line)
+{
+    struct before_mapping mapping = {0};
+    if (!mapping_read(line, &mapping) || !mapping.fits)
+        return;
+    if (list->is_second)
+        place_look(list, &mapping);
+    else
+        place_note(list, &mapping);
+}
+
+static bool before_walk(struct before_list *list)
+{
+    static char text[65536];
+    size_t have = 0;
+    ssize_t n = -1;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && !list->look.stopped && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
+        char *line = text, *end;
+        text[have + (size_t)n] = '\0';
+        for (; (end = strchr(line, '\n')); line = end + 1) {
+            *end = '\0';
+            before_line(list, line);
+        }
+        have = strlen(line);
+        memmove(text, line, have);
+    }
+    if (fd >= 0)
+        close(fd);
+    return n == 0;
+}
+
+bool gp_before_look(bool (*ask)(uint64_t address, struct gp_before_range *out), uint32_t (*number)(void *context))
+{
+    static struct before_list list; /* one thread asks, once in a life of the library */
+    list.look = (struct before_look){.ask = ask, .number = number, .deadline_ns = gp_clock_ns() + BEFORE_TIME_NS};
+    bool all = before_walk(&list);
+    list.is_second = true;
+    return before_walk(&list) && all && !list.is_full && !list.look.stopped;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_attach.c: attaches to running programs and leaves them.  The targets check each of their
+ * system calls themselves (tests/programs/attach_target.c).
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <lib/full.h>
+#include <lib/paths.h>
+#include <lib/spawn.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct target {
+    char folder[64];
+    struct spawn spawn;
+};
+
+static void target_file(char *path, size_t bytes, const struct target *target, const char *name)
+{
+    snprintf(path, bytes, "%s/%s", target->folder, name);
+}
+
+static void target_start(struct target *target, const char *what)
+{
+    const char *argv[] = {path_program("attach_target"), what, target->folder, NULL};
+    const struct spawn_options options = {.argv = argv};
+    char path[96];
+    strcpy(target->folder, "/tmp/gpuprof-test-XXXXXX");
+    cr_assert(mkdtemp(target->folder));
+    cr_assert_eq(spawn_start(&target->spawn, &options), 0);
+    target_file(path, sizeof(path), target, "ready");
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        cr_assert_lt(i, 3000, "%s does not start", what);
+        usleep(10000);
+    }
+}
+
+static void target_end(struct target *target, const char *what)
+{
+    static const char *const names[] = {"ready", "stop", "socket"};
+    struct spawn_result result;
+    char path[96];
+    target_file(path, sizeof(path), target, "stop");
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    spawn_finish(&target->spawn, &result);
+    cr_expect(!result.is_timed_out && result.status == 0 && !strstr(result.out, "wrong"), "%s: %s: %s%s", what,
+              spawn_status_text(&result), result.out, result.err);
+    spawn_result_free(&result);
+    for (int i = 0; i < 3; i++) {
+        target_file(path, sizeof(path), target, names[i]);
+        unlink(path);
+    }
+    rmdir(target->folder);
+}
+
+static int command(const char *verb, pid_t pid, char *text, size_t bytes)
+{
+    struct spawn_result result;
+    char number[16];
+    snprintf(number, sizeof(number), "%d", (int)pid);
+    spawn_command(&result, verb, number, NULL);
+    int status = result.is_timed_out ? -1 : WEXITSTATUS(result.status);
+    snprintf(text, bytes, "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    return status;
+}
+
+/* The descriptors of a process, as one text. */
+static void files_of(pid_t pid, char *text, size_t bytes)
+{
+    char path[64], link[128];
+    size_t used = 0;
+    text[0] = '\0';
+    for (int fd = 0; fd < 300; fd++) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+        ssize_t length = readlink(path, link, sizeof(link) - 1);
+        if (length > 0 && used + (size_t)length + 16 < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%d %.*s\n", fd, (int)length, link);
+    }
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+static double paused_ms(const char *text)
+{
+    const char *at = strstr(text, "was stopped for ");
+    return at ? atof(at + 16) : -1;
+}
+
+static void cycles(const char *what, int count, bool same_files)
+{
+    struct target target;
+    static char before[8192], after[8192];
+    char text[1024];
+    double *pauses = calloc((size_t)count, sizeof(*pauses));
+    target_start(&target, what);
+    files_of(target.spawn.pid, before, sizeof(before));
+    for (int i = 0; i < count; i++) {
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        /* A program that is in the loader all the time may be refused, as the command says. */
+        if (status == 1 && strcmp(what, "dlopen") == 0 && strstr(text, "no thread could be borrowed"))
+            continue;
+        cr_assert_eq(status, 0, "%s: %s", what, text);
+        pauses[i] = paused_ms(text);
+        cr_expect(pauses[i] >= 0, "%s", text);
+        cr_assert_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s: %s", what, text);
+    }
+    files_of(target.spawn.pid, after, sizeof(after));
+    if (same_files)
+        cr_expect_str_eq(before, after, "%s", what);
+    target_end(&target, what);
+    qsort(pauses, (size_t)count, sizeof(*pauses), compare_doubles);
+    if (count >= 20)
+        fprintf(stderr, "%s: %d cycles, pause p50 %.1f ms, p99 %.1f ms\n", what, count, pauses[count / 2],
+                pauses[count * 99 / 100]);
+    free(pauses);
+}
+
+/* A target that opens files all the time (short descriptors of a library or a socket) is not compared. */
+static const char *const targets_idle[] = {"nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "epoll_timed",
+                                           "futex",     "sigtimedwait",    "read", "recv",  "epoll",  "wait"};
+static const char *const targets_busy[] = {"accept",  "malloc",  "dlopen", "cuda",
+                                           "compute", "signals", "fork",   "threads"};
+
+Test(attach, leaves_system_calls_alone, .timeout = 300)
+{
+    for (size_t i = 0; i < sizeof(targets_idle) / sizeof(targets_idle[0]); i++)
+        cycles(targets_idle[i], test_is_full() ? 20 : 1, true);
+}
+
+Test(attach, finds_a_moment_in_busy_programs, .timeout = 300)
+{
+    for (size_t i = 0; i < sizeof(targets_busy) / sizeof(targets_busy[0]); i++)
+        cycles(targets_busy[i], 2, false);
+}
+
+/* In parts, since a target runs for a minute at most. */
+Test(attach, thousand_cycles, .timeout = 3600)
+{
+    if (!test_is_full())
+        cr_skip("only in the whole sweep");
+    for (size_t i = 0; i < 50 * sizeof(targets_busy) / sizeof(targets_busy[0]); i++)
+        cycles(targets_busy[i / 50], 1, false);
+    for (size_t i = 0; i < 3 * sizeof(targets_busy) / sizeof(targets_busy[0]); i++)
+        cycles(targets_busy[i / 3], 25, false);
+}
+
+Test(attach, counts_what_is_allocated_afterwards, .timeout = 60)
+{
+    struct target target;
+    struct spawn_result result;
+    char text[1024], number[16];
+    target_start(&target, "cuda");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    cr_assert_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    usleep(50000);
+    spawn_command(&result, "stat", "--json", "-p", number, NULL);
+    cr_expect_eq(result.status, 0, "%s", result.err);
+    cr_expect(strstr(result.out, "\"cupti\""), "%s", result.out);
+    spawn_result_free(&result);
+    cr_expect_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0);
+    cr_expect(strstr(text, "is profiled already"), "%s", text);
+    target_end(&target, "cuda");
+}
+
+Test(attach, records_and_leaves, .timeout = 60)
+{
+    struct target target;
+    struct spawn_result result;
+    char number[16], option[96], file[64];
+    target_start(&target, "cuda");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    snprintf(file, sizeof(file), "/tmp/gpuprof-test-attach-%d", (int)getpid());
+    snprintf(option, sizeof(option), "--record=%s", file);
+    spawn_command(&result, "attach", number, option, "--duration=1", "--stacks=native", NULL);
+    cr_expect_eq(result.status, 0, "%s", result.err);
+    cr_expect(strstr(result.err, "detached from"), "%s", result.err);
+    spawn_result_free(&result);
+    spawn_command(&result, "peak", file, NULL);
+    cr_expect(result.status == 0 && strstr(result.out, "program_alloc"), "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    unlink(file);
+    target_end(&target, "cuda");
+}
+
+/* A program that ends at any moment of the attach ends as it would have, and the command says so. */
+Test(attach, survives_the_end_of_the_program, .timeout = 120)
+{
+    for (int i = 0; i < 6; i++) {
+        struct target target;
+        char text[1024];
+        target_start(&target, "short");
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        cr_expect(status == 0 || status == 1 || status == 3, "%d: %s", status, text);
+        target_end(&target, "short");
+    }
+}
+
+static pid_t child_of(pid_t pid)
+{
+    char path[64];
+    int child = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file && fscanf(file, "%d", &child) != 1)
+        child = 0;
+    if (file)
+        fclose(file);
+    return child;
+}
+
+/* As in a container: its own mounts, pids and user, and /proc/PID of outside does not exist there. */
+Test(attach, enters_namespaces, .timeout = 60)
+{
+    struct target target = {.folder = "/tmp/gpuprof-test-XXXXXX"};
+    cr_assert(mkdtemp(target.folder));
+    const char *argv[] = {"/usr/bin/unshare",
+                          "--mount",
+                          "--pid",
+                          "--user",
+                          "--map-root-user",
+                          "--fork",
+                          "--mount-proc",
+                          path_program("attach_target"),
+                          "poll",
+                          target.folder,
+                          NULL};
+    const struct spawn_options options = {.argv = argv};
+    char path[96], text[1024];
+    cr_assert_eq(spawn_start(&target.spawn, &options), 0);
+    target_file(path, sizeof(path), &target, "ready");
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        if (i > 500) {
+            spawn_kill(&target.spawn, SIGKILL);
+            cr_skip("this machine makes no such namespaces");
+        }
+        usleep(10000);
+    }
+    pid_t pid = child_of(target.spawn.pid);
+    cr_expect_eq(command("attach", pid, text, sizeof(text)), 0, "%s", text);
+    cr_expect_eq(command("detach", pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "poll");
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
+
+static void refused(pid_t pid, int status, const char *why)
+{
+    static char before[8192], after[8192];
+    char text[1024];
+    files_of(pid, before, sizeof(before));
+    int got = command("attach", pid, text, sizeof(text));
+    cr_expect(got == status && strstr(text, why), "%d, not %d with '%s': %s", got, status, why, text);
+    files_of(pid, after, sizeof(after));
+    cr_expect_str_eq(before, after);
+}
+
+Test(attach, refuses_a_stopped_program, .timeout = 60)
+{
+    struct target target;
+    target_start(&target, "poll");
+    kill(target.spawn.pid, SIGSTOP);
+    usleep(50000);
+    refused(target.spawn.pid, 1, "it is stopped");
+    kill(target.spawn.pid, SIGCONT);
+    target_end(&target, "poll");
+}
+
+Test(attach, refuses_a_traced_program, .timeout = 60)
+{
+    struct target target;
+    target_start(&target, "poll");
+    if (ptrace(PTRACE_SEIZE, target.spawn.pid, NULL, NULL) != 0)
+        cr_skip("this machine does not let the test trace");
+    refused(target.spawn.pid, 1, "it is traced by test_attach");
+    ptrace(PTRACE_INTERRUPT, target.spawn.pid, NULL, NULL);
+    waitpid(target.spawn.pid, NULL, __WALL);
+    ptrace(PTRACE_DETACH, target.spawn.pid, NULL, NULL);
+    target_end(&target, "poll");
+}
+
+Test(attach, refuses_what_is_no_target, .timeout = 60)
+{
+    refused(getpid(), 1, "it does not use CUDA");
+    refused(0x7ffffff, 3, "no such process");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    usleep(50000);
+    refused(child, 3, "a zombie");
+    waitpid(child, NULL, 0);
+}
+
+Test(attach, refuses_another_user, .timeout = 60)
+{
+    struct target target;
+    char number[16], text[1024] = "";
+    int pipes[2], status = -1;
+    if (getuid() != 0)
+        cr_skip("needs root");
+    target_start(&target, "poll");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    cr_assert_eq(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(pipes[1], 2);
+        if (setgid(65534) != 0 || setuid(65534) != 0)
+            _exit(99);
+        execl(path_command(), "gpuprof", "attach", number, (char *)NULL);
+        _exit(77); /* the build may not be readable for others */
+    }
+    close(pipes[1]);
+    for (ssize_t used = 0, got; (got = read(pipes[0], text + used, sizeof(text) - 1 - (size_t)used)) > 0;)
+        used += got;
+    waitpid(child, &status, 0);
+    target_end(&target, "poll");
+    if (WEXITSTATUS(status) == 77)
+        cr_skip("another user may not run this build");
+    cr_expect(WEXITSTATUS(status) == 1 && strstr(text, "it belongs to another user (root)"), "%d: %s", status, text);
+}

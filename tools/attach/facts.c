@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * facts.c: what /proc tells about a process, and the refusals that follow from it.  Called by
+ * inject.c and cmd/attach.c.  Everything here only reads; the process does not notice.
+ */
+#include <attach/internal.h>
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void gp_attach_why(struct gp_attach *attach, const char *hint, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(attach->why, sizeof(attach->why), format, args);
+    va_end(args);
+    snprintf(attach->hint, sizeof(attach->hint), "%s", hint);
+}
+
+static ssize_t facts_text(const char *path, char *text, size_t bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -errno : read(fd, text, bytes - 1);
+    if (fd >= 0 && got < 0)
+        got = -errno;
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got;
+}
+
+long long gp_facts_number(const char *text, const char *name, int base, long long otherwise)
+{
+    size_t length = strlen(name);
+    for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
+        if (strncmp(line, name, length) == 0 && line[length] == ':')
+            return strtoll(line + length + 1, NULL, base);
+    return otherwise;
+}
+
+static const char *facts_user(unsigned uid)
+{
+    static char text[64];
+    const struct passwd *entry = getpwuid(uid);
+    if (entry)
+        snprintf(text, sizeof(text), "%.40s", entry->pw_name);
+    else
+        snprintf(text, sizeof(text), "uid %u", uid);
+    return text;
+}
+
+static void facts_comm(pid_t pid, char *comm, size_t bytes)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    if (facts_text(path, comm, bytes) <= 0)
+        snprintf(comm, bytes, "?");
+    comm[strcspn(comm, "\n")] = '\0';
+}
+
+/* ---- status ------------------------------------------------------------------------------------------------------ */
+
+static enum gp_attach_outcome facts_status(struct gp_facts *facts, struct gp_attach *attach)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)facts->pid);
+    if (facts_text(path, text, sizeof(text)) <= 0) {
+        gp_attach_why(attach, "", "no such process");
+        return GP_ATTACH_GONE;
+    }
+    const char *state = strstr(text, "\nState:\t"), *uids = strstr(text, "\nUid:\t");
+    facts->state = state ? state[8] : '?';
+    if (!uids || sscanf(uids, "\nUid:\t%u\t%u\t%u", &facts->uid, &facts->euid, &facts->suid) != 3)
+        facts->uid = facts->euid = facts->suid = 0;
+    facts->tgid = (pid_t)gp_facts_number(text, "Tgid", 10, facts->pid);
+    facts->tracer = (pid_t)gp_facts_number(text, "TracerPid", 10, 0);
+    facts->threads = (pid_t)gp_facts_number(text, "Threads", 10, 1);
+    facts->seccomp = (int)gp_facts_number(text, "Seccomp", 10, 0);
+    bool kernel = gp_facts_number(text, "Kthread", 10, 0) == 1 || !strstr(text, "\nVmSize:");
+    if (facts->state == 'Z' || facts->state == 'X') {
+        gp_attach_why(attach, "", "it has ended, and waits for its parent (a zombie)");
+        return GP_ATTACH_GONE;
+    }
+    if (facts->tgid != facts->pid)
+        gp_attach_why(attach, "", "it is a thread of the process %d: name that", (int)facts->tgid);
+    else if (facts->pid == getpid())
+        gp_attach_why(attach, "", "it is this command itself");
+    else if (kernel)
+        gp_attach_why(attach, "", "it is a thread of the kernel");
+    else
+        return GP_ATTACH_DONE;
+    return GP_ATTACH_REFUSED;
+}
+
+/* ---- rights ------------------------------------------------------------------------------------------------------ */
+
+static bool facts_may_trace(void)
+{
+    char text[4096];
+    facts_text("/proc/self/status", text, sizeof(text));
+    return gp_facts_number(text, "CapEff", 16, 0) >> 19 & 1; /* CAP_SYS_PTRACE */
+}
+
+void gp_facts_denied(const struct gp_facts *facts, struct gp_attach *attach, int error)
+{
+    char scope[16];
+    bool capable = facts_may_trace(),
+         known = facts_text("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope)) > 0;
+    int yama = known ? atoi(scope) : 0;
+    bool mine = facts->uid == getuid() && facts->euid == getuid() && facts->suid == getuid();
+    if (yama == 3)
+        gp_attach_why(attach, "only a reboot changes it; start programs with 'gpuprof run' on this machine",
+                      "the kernel forbids it to everybody (/proc/sys/kernel/yama/ptrace_scope is 3)");
+    else if (!mine && !capable)
+        gp_attach_why(attach, "run as that user, or as root (CAP_SYS_PTRACE)", "it belongs to another user (%s)",
+                      facts_user(facts->uid));
+    else if (yama == 2 && !capable)
+        gp_attach_why(attach, "run as root", "it takes CAP_SYS_PTRACE (/proc/sys/kernel/yama/ptrace_scope is 2)");
+    else if (yama == 1 && !capable)
+        gp_attach_why(attach,
+                      "run as root, or 'sudo sysctl kernel.yama.ptrace_scope=0', or in a container add CAP_SYS_PTRACE "
+                      "(docker run --cap-add=SYS_PTRACE)",
+                      "it is not a child of this command, and others take CAP_SYS_PTRACE "
+                      "(/proc/sys/kernel/yama/ptrace_scope is 1)");
+    else if (!capable)
+        gp_attach_why(attach, "run as root (CAP_SYS_PTRACE)",
+                      "the kernel refuses (%s): the program has more rights than you, or has made itself undumpable",
+                      strerror(error));
+    else
+        gp_attach_why(attach, "run outside of the container, on the host",
+                      "the kernel refuses (%s) in spite of CAP_SYS_PTRACE: it belongs to another user namespace, or "
+                      "seccomp or a security module of this command forbids it",
+                      strerror(error));
+}
+
+static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_attach *attach)
+{
+    char path[64], comm[32];
+    if (facts->tracer) {
+        facts_comm(facts->tracer, comm, sizeof(comm));
+        gp_attach_why(attach, "leave it there, and try again", "it is traced by %s (process %d)", comm,
+                      (int)facts->tracer);
+        return GP_ATTACH_REFUSED;
+    }
+    /* The kernel checks for this file what it checks for ptrace. */
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)facts->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), error = errno;
+    if (fd >= 0) {
+        close(fd);
+        return GP_ATTACH_DONE;
+    }
+    if (error == ENOENT || error == ESRCH) {
+        gp_attach_why(attach, "", "no such process");
+        return GP_ATTACH_GONE;
+    }
+    gp_facts_denied(facts, attach, error);
+    return GP_ATTACH_REFUSED;
+}
+
+/* ---- mappings ---------------------------------------------------------------------------------------------------- */
+
+static bool facts_is(const char *base, const char *name, const char *old)
+{
+    return strcmp(base, name) == 0 || (old && strncmp(base, old, strlen(old)) == 0 && strstr(base, ".so"));
+}
+
+static void facts_keep(struct gp_attach_map *map, uint64_t start, const char *path)
+{
+    if (map->path[0] || strlen(path) >= sizeof(map->path))
+        return;
+    map->start = start;
+    strcpy(map->path, path);
+}
+
+static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    if (strncmp(base, "ld-musl-", 8) == 0)
+        facts_keep(&facts->musl, start, path);
+    else if (strncmp(base, "ld-linux", 8) == 0 || facts_is(base, "ld.so.1", "ld-2."))
+        facts_keep(&facts->loader, start, path);
+    else if (facts_is(base, "libc.so.6", "libc-2."))
+        facts_keep(&facts->libc, start, path);
+    else if (facts_is(base, "libdl.so.2", "libdl-2."))
+        facts_keep(&facts->libdl, start, path);
+    else if (facts_is(base, "libpthread.so.0", "libpthread-2."))
+        facts_keep(&facts->libpthread, start, path);
+    else if (strncmp(base, "libcuda.so", 10) == 0)
+        facts_keep(&facts->cuda, start, path);
+    else if (strncmp(base, "libgpuprof.so", 13) == 0)
+        facts_keep(&facts->profiler, start, path);
+}
+
+int gp_facts_maps(struct gp_facts *facts)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)facts->pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -errno;
+    while (getline(&line, &room, file) > 0) {
+        unsigned long long start, end, offset;
+        int at = 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%llx-%llx %*s %llx %*s %*s %n", &start, &end, &offset, &at) < 3 || !at)
+            continue;
+        facts->maps_bytes += end - start;
+        if (line[at] == '/' && offset == 0)
+            facts_map(facts, start, line + at);
+    }
+    free(line);
+    fclose(file);
+    return 0;
+}
+
+static int facts_class(pid_t pid, unsigned char *class, uint16_t *machine)
+{
+    char path[64];
+    Elf64_Ehdr header;
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, &header, sizeof(header));
+    if (fd >= 0)
+        close(fd);
+    if (got < (ssize_t)sizeof(Elf32_Ehdr) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return -ENOEXEC;
+    *class = header.e_ident[EI_CLASS];
+    *machine = header.e_machine;
+    return 0;
+}
+
+static enum gp_attach_outcome facts_program(struct gp_facts *facts, struct gp_attach *attach)
+{
+    unsigned char class = ELFCLASS64;
+    uint16_t machine = 0;
+    if (gp_facts_maps(facts) != 0) {
+        gp_attach_why(attach, "", "no such process");
+        return GP_ATTACH_GONE;
+    }
+    if (facts_class(facts->pid, &class, &machine) == 0 && class != ELFCLASS64)
+        gp_attach_why(attach, "", "it is a 32-bit program, and the library is for 64-bit ones");
+    else if (facts->musl.path[0])
+        gp_attach_why(attach, "", "its C library is musl, and libgpuprof.so needs glibc");
+    else if (!facts->loader.path[0] || !facts->libc.path[0])
+        gp_attach_why(attach, "start it with 'gpuprof run'",
+                      "it is statically linked: it has no loader that could load a library");
+    else if (!facts->cuda.path[0])
+        gp_attach_why(attach, "", "it does not use CUDA: libcuda.so.1 is not loaded there");
+    else if (facts->seccomp == 1)
+        gp_attach_why(attach, "", "seccomp's strict mode forbids it to load anything");
+    else
+        return GP_ATTACH_DONE;
+    return GP_ATTACH_REFUSED;
+}
+
+enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *attach)
+{
+    *facts = (struct gp_facts){.pid = attach->pid};
+    attach->why[0] = attach->hint[0] = '\0';
+    enum gp_attach_outcome outcome = facts_status(facts, attach);
+    if (outcome == GP_ATTACH_DONE)
+        outcome = facts_rights(facts, attach);
+    if (outcome == GP_ATTACH_DONE && (facts->state == 'T' || facts->state == 't')) {
+        gp_attach_why(attach, "continue it ('kill -CONT PID'), and try again", "it is stopped");
+        outcome = GP_ATTACH_REFUSED;
+    }
+    return outcome == GP_ATTACH_DONE ? facts_program(facts, attach) : outcome;
+}

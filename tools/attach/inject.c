@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * inject.c: the way in by ptrace.  Called by attach.c.
+ *
+ * A thread that sleeps in a system call is stopped, maps memory, starts a thread of ours in it and
+ * goes back to its call.  The new thread makes a memory file, waits until this process has written the
+ * library there, loads it from /proc/self/fd/N, which means the same file in every mount namespace,
+ * and calls gpuprof_attach.  Then it closes the file, unmaps the memory and ends.
+ */
+#include <attach/internal.h>
+#include <collect/peer.h>
+
+#include <base/clock.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GP_INJECT_CODE     4096u /* first the code, then the data, then the stack of the borrowed thread */
+#define GP_INJECT_REGION   (256u << 10)
+#define GP_INJECT_THREADS  4096
+#define GP_INJECT_BUSY_NS  300000000ull /* from then on a running thread may be taken too */
+#define GP_INJECT_CALL_NS  10000000000ull
+#define GP_INJECT_CLEAN_NS 2000000000ull
+#define GP_INJECT_SYMBOL   "gpuprof_attach"
+
+enum {
+    INJECT_PTHREAD_CREATE,
+    INJECT_PTHREAD_DETACH,
+    INJECT_ERRNO,
+    INJECT_DLOPEN,
+    INJECT_DLSYM,
+    INJECT_DLERROR,
+    INJECT_MUNMAP,
+    INJECT_SYSCALL,
+    INJECT_SYMBOLS
+};
+
+static const char *const inject_names[INJECT_SYMBOLS] = {
+    "pthread_create", "pthread_detach", "__errno_location", "dlopen", "dlsym", "dlerror", "munmap", "syscall"};
+
+struct inject {
+    struct gp_attach *attach;
+    const struct gp_facts *facts;
+    struct gp_unwind *unwind;
+    uint64_t symbols[INJECT_SYMBOLS], entry, instruction;
+    uint64_t region;          /* in the process; 0 none */
+    char last[GP_ATTACH_WHY]; /* why the last thread was not taken */
+};
+
+static void inject_pause(long microseconds)
+{
+    const struct timespec pause = {0, microseconds * 1000};
+    nanosleep(&pause, NULL);
+}
+
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
+
+static enum gp_attach_outcome inject_symbols(struct inject *inject)
+{
+    const struct gp_facts *facts = inject->facts;
+    pid_t pid = facts->pid;
+    uint8_t code[64];
+    gp_remote_symbols(pid, &facts->libc, inject_names, inject->symbols, INJECT_SYMBOLS);
+    gp_remote_symbols(pid, &facts->libpthread, inject_names, inject->symbols, INJECT_SYMBOLS);
+    gp_remote_symbols(pid, &facts->libdl, inject_names, inject->symbols, INJECT_SYMBOLS);
+    for (int i = 0; i < INJECT_SYMBOLS; i++) {
+        if (inject->symbols[i])
+            continue;
+        gp_attach_why(inject->attach, "start it with 'gpuprof run'",
+                      "its C library (%.200s) has no %s that can be called", facts->libc.path, inject_names[i]);
+        return GP_ATTACH_REFUSED;
+    }
+    const char *entry = GP_INJECT_SYMBOL;
+    if (facts->profiler.path[0] &&
+        (gp_remote_symbols(pid, &facts->profiler, &entry, &inject->entry, 1) != 0 || !inject->entry)) {
+        gp_attach_why(inject->attach, "start it with 'gpuprof run'",
+                      "an older libgpuprof.so is loaded there (%.200s), which cannot be attached",
+                      facts->profiler.path);
+        return GP_ATTACH_REFUSED;
+    }
+    /* Any instruction that enters the kernel; the C library's own is in the function `syscall`. */
+    for (size_t i = 0; gp_remote_read(pid, code, sizeof(code), inject->symbols[INJECT_SYSCALL]) == 0 &&
+                       i + 1 < sizeof(code) && !inject->instruction;
+         i++)
+        if (code[i] == 0x0f && code[i + 1] == 0x05)
+            inject->instruction = inject->symbols[INJECT_SYSCALL] + i;
+    if (inject->instruction)
+        return GP_ATTACH_DONE;
+    gp_attach_why(inject->attach, "", "its C library (%.200s) is not one that is understood", facts->libc.path);
+    return GP_ATTACH_REFUSED;
+}
+
+static enum gp_attach_outcome inject_prepare(struct inject *inject)
+{
+    char path[64];
+#if !defined(__x86_64__)
+    gp_attach_why(inject->attach, "start the program with 'gpuprof run'",
+                  "attaching by ptrace is not implemented on this processor, only on x86-64");
+    return GP_ATTACH_IMPOSSIBLE;
+#endif
+    snprintf(path, sizeof(path), "/proc/%d/root/proc/self", (int)inject->facts->pid);
+    struct stat status;
+    if (!inject->facts->profiler.path[0] && lstat(path, &status) != 0) {
+        gp_attach_why(inject->attach, "mount one there", "there is no /proc in its file system");
+        return GP_ATTACH_REFUSED;
+    }
+    enum gp_attach_outcome outcome = inject_symbols(inject);
+    if (outcome != GP_ATTACH_DONE)
+        return outcome;
+    inject->unwind = gp_unwind_new(inject->facts->pid);
+    if (inject->unwind)
+        return GP_ATTACH_DONE;
+    gp_attach_why(inject->attach, "", "the stacks of its threads cannot be read");
+    return GP_ATTACH_REFUSED;
+}
+
+/* ---- the choice of a thread -------------------------------------------------------------------------------------- */
+
+enum inject_rank {
+    INJECT_SLEEPS,  /* in a call that the kernel starts again as if nothing had been */
+    INJECT_WAITS,   /* in one that is made again by us, and has no timeout */
+    INJECT_TIMEOUT, /* in one that is made again with its whole timeout */
+    INJECT_RUNS,
+    INJECT_NEVER,
+};
+
+static enum inject_rank inject_rank_of(long number, const unsigned long long *arguments)
+{
+    switch (number) {
+#if defined(__x86_64__)
+    case SYS_read:
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_pause:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_futex:
+    case SYS_rt_sigsuspend:
+        return INJECT_SLEEPS;
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+        return (int)arguments[3] < 0 ? INJECT_WAITS : INJECT_TIMEOUT;
+    case SYS_rt_sigtimedwait:
+        return !arguments[2] ? INJECT_WAITS : INJECT_TIMEOUT;
+    case SYS_msgrcv:
+    case SYS_semop:
+        return INJECT_WAITS;
+#endif
+    default:
+        (void)arguments;
+        return INJECT_NEVER;
+    }
+}
+
+static enum inject_rank inject_look(pid_t pid, pid_t tid)
+{
+    char path[64], text[256];
+    unsigned long long arguments[6] = {0};
+    long number;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    if (strncmp(text, "running", 7) == 0)
+        return INJECT_RUNS;
+    if (sscanf(text, "%ld %llx %llx %llx %llx %llx %llx", &number, &arguments[0], &arguments[1], &arguments[2],
+               &arguments[3], &arguments[4], &arguments[5]) != 7)
+        return INJECT_NEVER;
+    return inject_rank_of(number, arguments);
+}
+
+static int inject_threads(pid_t pid, pid_t *tids)
+{
+    char path[64];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry; folder && count < GP_INJECT_THREADS && (entry = readdir(folder));)
+        if (entry->d_name[0] != '.')
+            tids[count++] = (pid_t)atoi(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* ---- in the borrowed thread -------------------------------------------------------------------------------------- */
+
+static int inject_fill(struct inject *inject, struct gp_seized *seized)
+{
+    const uint64_t *symbols = inject->symbols, data_at = inject->region + GP_INJECT_CODE;
+    size_t code_bytes = (size_t)(gp_stub_end - gp_stub_begin);
+    struct gp_stub_data *data = calloc(1, sizeof(*data));
+    if (!data)
+        return -ENOMEM;
+    *data = (struct gp_stub_data){.pthread_create = symbols[INJECT_PTHREAD_CREATE],
+                                  .pthread_detach = symbols[INJECT_PTHREAD_DETACH],
+                                  .errno_location = symbols[INJECT_ERRNO],
+                                  .dlopen = symbols[INJECT_DLOPEN],
+                                  .dlsym = symbols[INJECT_DLSYM],
+                                  .dlerror = symbols[INJECT_DLERROR],
+                                  .munmap = symbols[INJECT_MUNMAP],
+                                  .region = inject->region,
+                                  .region_bytes = GP_INJECT_REGION,
+                                  .entry = inject->entry,
+                                  .created = GP_STUB_PENDING,
+                                  .fd = -1,
+                                  .worker = inject->region + (uint64_t)(gp_stub_worker - gp_stub_begin),
+                                  .symbol = GP_INJECT_SYMBOL,
+                                  .comm = "gpuprof-attach",
+                                  /* The last part is the name by which stacks and owners know the library. */
+                                  .file = "gpuprof/libgpuprof.so"};
+    snprintf(data->settings, sizeof(data->settings), "%s", inject->attach->settings);
+    data->frame = gp_seized_frame(seized, inject->region + GP_INJECT_REGION);
+    int rc = data->frame ? gp_remote_write(inject->facts->pid, gp_stub_begin, code_bytes, inject->region) : -EFAULT;
+    if (!rc)
+        rc = gp_remote_write(inject->facts->pid, data, sizeof(*data), data_at);
+    free(data);
+    return rc;
+}
+
+static void inject_unmap(struct inject *inject, struct gp_seized *seized)
+{
+    const uint64_t arguments[6] = {inject->region, GP_INJECT_REGION};
+    gp_seized_call(seized, inject->instruction, SYS_munmap, arguments);
+    inject->region = 0;
+}
+
+/* The thread has been saved.  0: our thread runs; -errno; -ETIMEDOUT: the thread could not be put
+ * back yet. */
+static int inject_start(struct inject *inject, struct gp_seized *seized)
+{
+    /* Memory that may be written and run: a change of the protection would be one more stop. */
+    const uint64_t map[6] = {
+        0, GP_INJECT_REGION, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0};
+    long at = gp_seized_call(seized, inject->instruction, SYS_mmap, map);
+    if (at < 0 && at > -4096)
+        return (int)at;
+    inject->region = (uint64_t)at;
+    int rc = inject_fill(inject, seized);
+    if (!rc) {
+        uint64_t data = inject->region + GP_INJECT_CODE;
+        /* Below the frame, which gp_seized_frame wrote. */
+        uint64_t stack = inject->region + GP_INJECT_REGION - (40u << 10);
+        rc = gp_seized_run(seized, inject->region, stack, data, gp_clock_ns() + GP_INJECT_CALL_NS);
+        if (rc == -ETIMEDOUT || rc == -ESRCH)
+            return rc;
+        if (rc)
+            gp_seized_halt(seized);
+    }
+    if (rc)
+        inject_unmap(inject, seized);
+    return rc;
+}
+
+static const char *inject_failed(int rc)
+{
+    return rc == -EPERM || rc == -EACCES ? " (seccomp or a security module forbids it)" : "";
+}
+
+/* Tries one thread.  True: that is the end of the search, with *outcome. */
+static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, enum gp_attach_outcome *outcome)
+{
+    struct gp_attach *attach = inject->attach;
+    struct gp_seized *seized;
+    *outcome = GP_ATTACH_DONE;
+    int rc = gp_seize(&seized, attach->pid, tid, deadline_ns);
+    attach->stops++;
+    if (rc == -EPERM) {
+        gp_facts_denied(inject->facts, attach, EPERM);
+        *outcome = GP_ATTACH_REFUSED;
+        return true;
+    }
+    if (rc == -ETIMEDOUT) {
+        gp_attach_why(attach, "", "thread %d does not stop", (int)tid);
+        *outcome = GP_ATTACH_REFUSED;
+        return true;
+    }
+    if (rc)
+        return snprintf(inject->last, sizeof(inject->last), "thread %d: %s", (int)tid, strerror(-rc)) < 0;
+    char why[160];
+    bool may = gp_seized_may_leave(seized);
+    if (!may)
+        snprintf(why, sizeof(why), "it is in code that may not be interrupted");
+    if (!may || !gp_unwind_allows(inject->unwind, tid, why, sizeof(why))) {
+        snprintf(inject->last, sizeof(inject->last), "thread %d: %s", (int)tid, why);
+        gp_seized_release(seized);
+        return false;
+    }
+    rc = gp_seized_save(seized);
+    if (!rc)
+        rc = inject_start(inject, seized);
+    if (rc == -ETIMEDOUT) {
+        gp_attach_why(attach, "", "thread %d is still busy starting a thread; it goes back by itself", (int)tid);
+        *outcome = GP_ATTACH_LATE;
+        return true; /* not released: it runs */
+    }
+    attach->thread = tid;
+    attach->pause_ns = gp_seized_release(seized);
+    if (rc) {
+        *outcome = rc == -ESRCH ? GP_ATTACH_GONE : GP_ATTACH_FAILED;
+        gp_attach_why(attach, "", rc == -ESRCH ? "it ended" : "it could not start a thread: %s%s", strerror(-rc),
+                      inject_failed(rc));
+    }
+    return true;
+}
+
+static enum gp_attach_outcome inject_find(struct inject *inject)
+{
+    struct gp_attach *attach = inject->attach;
+    uint64_t begin = gp_clock_ns(), deadline = begin + attach->find_ns;
+    pid_t *tids = calloc(GP_INJECT_THREADS, sizeof(*tids));
+    enum gp_attach_outcome outcome = GP_ATTACH_FAILED;
+    snprintf(inject->last, sizeof(inject->last), "no thread sleeps in a system call that can be started again");
+    for (int round = 0; tids; round++) {
+        int count = inject_threads(attach->pid, tids);
+        enum inject_rank most = round < INJECT_RUNS                         ? (enum inject_rank)round
+                                : gp_clock_ns() - begin > GP_INJECT_BUSY_NS ? INJECT_RUNS
+                                                                            : INJECT_TIMEOUT;
+        for (int i = 0; i < count; i++) {
+            enum inject_rank rank = inject_look(attach->pid, tids[i]);
+            if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
+                continue; /* not yet, or tried already */
+            if (inject_try(inject, tids[i], deadline, &outcome)) {
+                free(tids);
+                return outcome;
+            }
+        }
+        if (!count || gp_clock_ns() >= deadline) {
+            gp_attach_why(attach, count ? "try again later" : "",
+                          count ? "no thread could be borrowed: %s" : "it ended%.0s", inject->last);
+            free(tids);
+            return count ? GP_ATTACH_REFUSED : GP_ATTACH_GONE;
+        }
+        if (round > (int)INJECT_TIMEOUT)
+            inject_pause(5000);
+    }
+    gp_attach_why(attach, "", "out of memory");
+    return GP_ATTACH_REFUSED;
+}
+
+/* ---- our thread -------------------------------------------------------------------------------------------------- */
+
+static int inject_order(struct inject *inject, uint32_t order)
+{
+    return gp_remote_write(inject->attach->pid, &order, sizeof(order),
+                           inject->region + GP_INJECT_CODE + offsetof(struct gp_stub_data, order));
+}
+
+/* Waits until the worker has left `before`. */
+static int inject_wait(struct inject *inject, struct gp_stub_data *data, uint32_t before, uint64_t deadline_ns)
+{
+    for (;;) {
+        int rc = gp_remote_read(inject->attach->pid, data, sizeof(*data), inject->region + GP_INJECT_CODE);
+        if (rc)
+            return rc;
+        if (data->state > before)
+            return 0;
+        if (gp_clock_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        inject_pause(200);
+    }
+}
+
+static int inject_copy(const char *from, int to)
+{
+    char *block = malloc(1u << 20);
+    int fd = block ? open(from, O_RDONLY | O_CLOEXEC) : -1, rc = fd < 0 ? -errno : 0;
+    for (ssize_t got; !rc && (got = read(fd, block, 1u << 20)) != 0;) {
+        if (got < 0)
+            rc = -errno;
+        for (ssize_t done = 0, one; !rc && done < got; done += one)
+            if ((one = write(to, block + done, (size_t)(got - done))) < 0)
+                rc = -errno, one = 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    free(block);
+    return rc;
+}
+
+/* Writes the library into the worker's memory file.  gp_peer_memory opens nothing but such a file, so
+ * that a process which replaces its descriptor cannot lead a privileged caller to another one. */
+static int inject_library(struct inject *inject, const struct gp_stub_data *data)
+{
+    char name[48];
+    uint64_t path_at = inject->region + GP_INJECT_CODE + offsetof(struct gp_stub_data, path);
+    if (data->fd < 0)
+        return data->fd;
+    snprintf(name, sizeof(name), "/proc/%d/fd", (int)inject->attach->pid);
+    int fds = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    snprintf(name, sizeof(name), "%d", data->fd);
+    int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
+    int rc = fd < 0 ? fd : inject_copy(inject->attach->library, fd);
+    /* The agent arms no library that others may write. */
+    if (!rc && fchmod(fd, 0555) != 0)
+        rc = -errno;
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", data->fd);
+    if (!rc)
+        rc = gp_remote_write(inject->attach->pid, name, sizeof(name), path_at);
+    if (fd >= 0)
+        close(fd);
+    if (fds >= 0)
+        close(fds);
+    return rc ? rc : inject_order(inject, GP_STUB_LOAD);
+}
+
+/* Lets the worker go, and waits until it has unmapped its memory and ended. */
+static void inject_leave(struct inject *inject, pid_t ns_tid)
+{
+    uint64_t deadline = gp_clock_ns() + GP_INJECT_CLEAN_NS;
+    uint32_t state;
+    (void)ns_tid;
+    inject_order(inject, GP_STUB_LEAVE);
+    while (gp_clock_ns() < deadline &&
+           gp_remote_read(inject->attach->pid, &state, sizeof(state), inject->region + GP_INJECT_CODE) == 0)
+        inject_pause(200);
+}
+
+static enum gp_attach_outcome inject_watch(struct inject *inject)
+{
+    struct gp_attach *attach = inject->attach;
+    struct gp_stub_data data = {0};
+    uint64_t deadline = gp_clock_ns() + attach->load_ns;
+    attach->was_loaded = inject->entry != 0;
+    int rc = inject_wait(inject, &data, GP_STUB_NONE, deadline);
+    if (!rc && data.state == GP_STUB_ASKS) {
+        rc = inject_library(inject, &data);
+        if (rc) {
+            inject_leave(inject, data.tid);
+            gp_attach_why(attach, "", "the library cannot be put there: %s%s", strerror(-rc), inject_failed(rc));
+            return GP_ATTACH_FAILED;
+        }
+    }
+    if (!rc)
+        rc = inject_wait(inject, &data, GP_STUB_CALLS, deadline);
+    if (rc == -ETIMEDOUT) {
+        if (data.state < GP_STUB_LOADS)
+            inject_order(inject, GP_STUB_LEAVE);
+        gp_attach_why(attach, "its own threads are not held up; 'gpuprof stat -p PID' shows when it is there",
+                      data.state == GP_STUB_LOADS ? "the library is still being loaded: the program's loader is busy"
+                                                  : "our thread there has not answered yet");
+        return GP_ATTACH_LATE;
+    }
+    if (rc) {
+        gp_attach_why(attach, "", "it ended while the library was loaded");
+        return GP_ATTACH_GONE;
+    }
+    inject_leave(inject, data.tid);
+    data.error[sizeof(data.error) - 1] = '\0';
+    if (data.state == GP_STUB_DONE) {
+        attach->returned = data.result;
+        return GP_ATTACH_DONE;
+    }
+    gp_attach_why(attach, "", "its loader refused the library: %.300s", data.error);
+    return GP_ATTACH_FAILED;
+}
+
+enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts)
+{
+    struct inject inject = {.attach = attach, .facts = facts};
+    enum gp_attach_outcome outcome = inject_prepare(&inject);
+    if (outcome == GP_ATTACH_DONE)
+        outcome = inject_find(&inject);
+    gp_unwind_free(inject.unwind);
+    return outcome == GP_ATTACH_DONE ? inject_watch(&inject) : outcome;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: the parts of tools/attach.
+ *
+ *   facts.c    what /proc tells about the process, and the refusals that follow from it
+ *   remote.c   reads and writes its memory; finds functions in the libraries that it has mapped
+ *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
+ *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
+ *   stub.c     that piece of code
+ *   inject.c   the way in, with the former
+ */
+#ifndef GP_ATTACH_INTERNAL_H
+#define GP_ATTACH_INTERNAL_H
+
+#include <attach/attach.h>
+#include <base/compiler.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- facts.c ----------------------------------------------------------------------------------------------------- */
+
+struct gp_attach_map { /* the first mapping of a file: where the ELF header is */
+    uint64_t start;
+    char path[512]; /* "" not mapped */
+};
+
+struct gp_facts {
+    pid_t pid;
+    char state; /* as in /proc/PID/stat */
+    pid_t tgid, tracer, threads;
+    unsigned uid, euid, suid;
+    int seccomp;
+    struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl;
+    uint64_t maps_bytes;
+};
+
+/* GP_ATTACH_DONE: nothing speaks against it.  Else why and hint are filled in.  Touches nothing. */
+enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *attach);
+/* Only where the libraries are mapped.  0 or -errno. */
+int gp_facts_maps(struct gp_facts *facts);
+/* Why ptrace was refused with this error number. */
+void gp_facts_denied(const struct gp_facts *facts, struct gp_attach *attach, int error);
+void gp_attach_why(struct gp_attach *attach, const char *hint, const char *format, ...) GP_PRINTF(3, 4);
+/* The value of "Name:\t..." in a file of /proc, as a number; `otherwise` if it is not there. */
+long long gp_facts_number(const char *text, const char *name, int base, long long otherwise);
+
+/* ---- remote.c ---------------------------------------------------------------------------------------------------- */
+
+/* 0 or -errno; a part is -EFAULT. */
+int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from);
+int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to);
+/* Addresses of functions in one mapped ELF object, 0 for those that it lacks; *found counts.
+ * 0 or -errno. */
+int gp_remote_symbols(pid_t pid, const struct gp_attach_map *map, const char *const *names, uint64_t *addresses,
+                      size_t count);
+
+/* ---- unwind.c ---------------------------------------------------------------------------------------------------- */
+
+struct gp_unwind;
+/* Opens what is needed to read stacks of the process, before any of its threads is stopped.  NULL:
+ * its stacks cannot be read. */
+struct gp_unwind *gp_unwind_new(pid_t pid);
+void gp_unwind_free(struct gp_unwind *unwind);
+/* Whether a stopped thread may start a thread.  False: `why` says what it is doing. */
+bool gp_unwind_allows(struct gp_unwind *unwind, pid_t tid, char *why, size_t why_bytes);
+
+/* ---- seize.c ----------------------------------------------------------------------------------------------------- */
+
+struct gp_seized;
+/* 0 or -errno. -ESRCH: it has ended; -ETIMEDOUT: it does not stop, and stops no more once this
+ * process has ended; -EAGAIN: it is stopped by a signal. */
+int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_ns);
+/* Whether the thread was in a system call, which will be started again; its number, else -1. */
+long gp_seized_syscall(const struct gp_seized *seized);
+/* Whether its user code is at a place where it may be led away from. */
+bool gp_seized_may_leave(const struct gp_seized *seized);
+/* Saves everything and blocks the thread's signals.  From here on gp_seized_release puts it back. */
+int gp_seized_save(struct gp_seized *seized);
+/* Lets the thread make a system call with the instruction at `at`.  Its result, or -errno. */
+long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6]);
+/* Writes the frame with which the thread gets back by itself if this process dies, below `top`.
+ * Its address. */
+uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top);
+/* Lets the thread run gp_stub_begin until it says in the data what came of it.  0, -errno of the thread's
+ * start; -ETIMEDOUT: it still runs, and will return by itself; -ESRCH: it ended; -EFAULT: it failed. */
+int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns);
+/* Stops it again, for more calls.  0 or -errno. */
+int gp_seized_halt(struct gp_seized *seized);
+/* Puts the thread back and lets it go.  How long it was stopped, in nanoseconds. */
+uint64_t gp_seized_release(struct gp_seized *seized);
+
+/* ---- stub.c ------------------------------------------------------------------------------------------------------ */
+
+enum gp_stub_state {
+    GP_STUB_NONE,
+    GP_STUB_ASKS,   /* the worker waits for the library's bytes in `fd` */
+    GP_STUB_LOADS,  /* it is in dlopen */
+    GP_STUB_CALLS,  /* it is in gpuprof_attach */
+    GP_STUB_DONE,   /* `result` is valid; the worker waits for GP_STUB_LEAVE */
+    GP_STUB_FAILED, /* the same, and `error` */
+};
+
+#define GP_STUB_PENDING INT32_MIN
+
+enum gp_stub_order { GP_STUB_WAIT, GP_STUB_LOAD, GP_STUB_LEAVE };
+
+/* Shared with the code in stub.c, which knows the offsets. */
+struct gp_stub_data {
+    uint32_t order, state;
+    uint64_t pthread_create, pthread_detach, errno_location, dlopen, dlsym, dlerror, munmap;
+    uint64_t region, region_bytes;
+    uint64_t entry; /* gpuprof_attach, if it is there already */
+    uint64_t handle, thread;
+    int32_t created, result; /* created: of pthread_create, GP_STUB_PENDING until then */
+    int32_t fd, tid;
+    uint64_t worker, frame;
+    char symbol[32], comm[16], file[32], path[48];
+    char error[512];
+    char settings[GP_ATTACH_SETTINGS];
+};
+
+extern const char gp_stub_begin[], gp_stub_worker[], gp_stub_end[];
+
+/* ---- inject.c ---------------------------------------------------------------------------------------------------- */
+
+enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts);
+
+#endif

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * seize.c: stops one thread of a process (ptrace), lets it run something else for a moment, and puts
+ * it back as it was.  Called by inject.c.  All other threads keep running.
+ *
+ * A thread that sleeps in a system call leaves it for the stop with one of the kernel's restart codes,
+ * and the number of the call in orig_rax.  If both are put back at a stop of the same kind, the kernel
+ * starts the call again when the thread leaves the stop, and a sleep with a timeout continues with
+ * what is left of it.  Some calls (epoll_wait, or recv on a socket with a timeout) return EINTR for
+ * every stop.  They have done nothing then, so they are made again with the same arguments, unless a
+ * signal for the program arrived too.
+ *
+ * If this process dies in between, the thread gets back by itself: the code that it runs ends with
+ * rt_sigreturn, and gp_seized_frame wrote the frame for it.
+ */
+#include <attach/internal.h>
+
+#include <base/clock.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+
+#define GP_SEIZE_EXTENDED 16384 /* bytes of vector registers, AMX included */
+#define GP_RESTART_FIRST  512   /* the kernel's ERESTARTSYS .. ERESTART_RESTARTBLOCK, which it shows to tracers only */
+#define GP_RESTART_LAST   516
+#define GP_RESTART_NOINTR 513
+
+struct gp_seized {
+    pid_t pid, tid;
+    uint64_t begin_ns;
+    struct user_regs_struct at_stop, saved; /* saved: what the thread gets back */
+    bool is_saved, gone, runs;
+    int stopped_by; /* SIGSTOP or another stop signal that came meanwhile; 0 none */
+    uint64_t mask;
+    size_t extended_bytes;
+    uint8_t extended[GP_SEIZE_EXTENDED] __attribute__((aligned(64)));
+};
+
+/* ---- stops ------------------------------------------------------------------------------------------------------- */
+
+/* Waits for a stop.  0, -ETIMEDOUT, -ESRCH. */
+static int seize_wait(struct gp_seized *seized, int *status, uint64_t deadline_ns)
+{
+    sigset_t set;
+    const struct timespec pause = {0, 1000000};
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    for (;;) {
+        pid_t pid = waitpid(seized->tid, status, __WALL | WNOHANG);
+        if (pid == seized->tid && WIFSTOPPED(*status))
+            return 0;
+        if (pid == seized->tid || (pid < 0 && errno == ECHILD)) {
+            seized->gone = true;
+            return -ESRCH;
+        }
+        if (gp_clock_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        sigtimedwait(&set, NULL, &pause);
+    }
+}
+
+static int seize_event(int status)
+{
+    return status >> 16;
+}
+
+static bool seize_is_syscall(int status)
+{
+    return WSTOPSIG(status) == (SIGTRAP | 0x80);
+}
+
+static bool seize_is_stop(int signal)
+{
+    return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/* Until the thread is in the stop of PTRACE_INTERRUPT.  Signals that come first are delivered. */
+static int seize_settle(struct gp_seized *seized, uint64_t deadline_ns)
+{
+    int status, rc;
+    while ((rc = seize_wait(seized, &status, deadline_ns)) == 0) {
+        if (seize_event(status) == PTRACE_EVENT_STOP)
+            return seize_is_stop(WSTOPSIG(status)) ? -EAGAIN : 0;
+        int signal = seize_event(status) || seize_is_syscall(status) ? 0 : WSTOPSIG(status);
+        if (ptrace(PTRACE_CONT, seized->tid, NULL, (void *)(uintptr_t)signal) != 0)
+            return -ESRCH;
+    }
+    return rc;
+}
+
+int gp_seize(struct gp_seized **out, pid_t pid, pid_t tid, uint64_t deadline_ns)
+{
+    struct gp_seized *seized = aligned_alloc(64, (sizeof(*seized) + 63) & ~63ull);
+    *out = NULL;
+    if (!seized)
+        return -ENOMEM;
+    memset(seized, 0, sizeof(*seized));
+    seized->pid = pid;
+    seized->tid = tid;
+    seized->begin_ns = gp_clock_ns();
+    int rc = 0;
+    if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) != 0 ||
+        ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0)
+        rc = -errno;
+    bool is_mine = !rc;
+    if (!rc)
+        rc = seize_settle(seized, deadline_ns);
+    if (!rc && ptrace(PTRACE_GETREGS, tid, NULL, &seized->at_stop) != 0)
+        rc = -errno;
+    if (rc) {
+        if (is_mine && rc != -ESRCH)
+            ptrace(PTRACE_DETACH, tid, NULL, NULL);
+        free(seized);
+        return rc;
+    }
+    *out = seized;
+    return 0;
+}
+
+/* ---- what it was doing ------------------------------------------------------------------------------------------- */
+
+static long seize_error(const struct user_regs_struct *regs)
+{
+    long value = (long)regs->rax;
+    return value < 0 && value >= -4095 ? -value : 0;
+}
+
+long gp_seized_syscall(const struct gp_seized *seized)
+{
+    return (long)seized->at_stop.orig_rax;
+}
+
+bool gp_seized_may_leave(const struct gp_seized *seized)
+{
+    struct __ptrace_rseq_configuration config = {0};
+    uint64_t section = 0;
+    if (seized->at_stop.cs != 0x33) /* 32-bit code */
+        return false;
+    if ((long)seized->at_stop.orig_rax >= 0)
+        return true;
+    /* Between two instructions of the program: not in a restartable sequence, which the kernel would
+     * have to break off when the thread comes back to it. */
+    if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, seized->tid, (void *)sizeof(config), &config) <= 0 ||
+        !config.rseq_abi_pointer)
+        return true;
+    return gp_remote_read(seized->pid, &section, sizeof(section), config.rseq_abi_pointer + 8) == 0 && section == 0;
+}
+
+/* Whether a signal that the program handles is waiting for the thread. */
+static bool seize_has_signal(const struct gp_seized *seized)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)seized->pid, (int)seized->tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *names[] = {"SigPnd", "ShdPnd", "SigBlk", "SigCgt"};
+    unsigned long long sets[4];
+    for (int i = 0; i < 4; i++) {
+        const char *at = strstr(text, names[i]);
+        sets[i] = at ? strtoull(at + 7, NULL, 16) : 0;
+    }
+    return (sets[0] | sets[1]) & ~sets[2] & sets[3];
+}
+
+int gp_seized_save(struct gp_seized *seized)
+{
+    struct iovec vector = {seized->extended, sizeof(seized->extended)};
+    uint64_t all = ~0ull;
+    if (ptrace(PTRACE_GETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
+        ptrace(PTRACE_GETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0)
+        return -errno;
+    seized->extended_bytes = vector.iov_len;
+    seized->saved = seized->at_stop;
+    if ((long)seized->saved.orig_rax >= 0 && seize_error(&seized->saved) == EINTR && !seize_has_signal(seized)) {
+        seized->saved.rip -= 2; /* again, from the instruction on */
+        seized->saved.rax = seized->saved.orig_rax;
+        seized->saved.orig_rax = ~0ull;
+    }
+    if (ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(all), &all) != 0)
+        return -errno;
+    seized->is_saved = true;
+    return 0;
+}
+
+/* ---- something else ---------------------------------------------------------------------------------------------- */
+
+/* Runs until the next entry to or exit from a system call.  Only a stop signal can come in between,
+ * since all others are blocked; it is sent again at the end. */
+static int seize_next(struct gp_seized *seized, uint64_t deadline_ns)
+{
+    int status, rc;
+    for (;;) {
+        if (ptrace(PTRACE_SYSCALL, seized->tid, NULL, NULL) != 0)
+            return -errno;
+        while ((rc = seize_wait(seized, &status, deadline_ns)) == -ETIMEDOUT && deadline_ns == UINT64_MAX) {
+        }
+        if (rc || seize_is_syscall(status))
+            return rc;
+        if (seize_event(status))
+            continue;
+        if (!seize_is_stop(WSTOPSIG(status)))
+            return -EFAULT;
+        seized->stopped_by = WSTOPSIG(status);
+    }
+}
+
+long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6])
+{
+    struct user_regs_struct regs = seized->saved;
+    uint64_t deadline = gp_clock_ns() + 5000000000ull;
+    regs.rip = at;
+    regs.rax = (unsigned long long)number;
+    regs.orig_rax = ~0ull;
+    regs.rdi = arguments[0];
+    regs.rsi = arguments[1];
+    regs.rdx = arguments[2];
+    regs.r10 = arguments[3];
+    regs.r8 = arguments[4];
+    regs.r9 = arguments[5];
+    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0)
+        return -errno;
+    int rc = seize_next(seized, deadline);
+    if (!rc)
+        rc = seize_next(seized, deadline);
+    if (!rc && ptrace(PTRACE_GETREGS, seized->tid, NULL, &regs) != 0)
+        rc = -errno;
+    return rc ? rc : (long)regs.rax;
+}
+
+/* What rt_sigreturn reads: struct rt_sigframe of the kernel without its first word, which a return has
+ * taken already. */
+struct seize_frame {
+    uint64_t flags, link, stack[3];
+    uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
+    uint16_t cs, gs, fs, ss;
+    uint64_t err, trapno, oldmask, cr2, fpstate, reserved[8], mask;
+};
+
+uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
+{
+    const struct user_regs_struct *r = &seized->saved;
+    struct seize_frame frame = {
+        .flags = 7,           /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
+        .stack = {0, ~0u, 0}, /* flags that the kernel refuses: the alternate stack stays as it is */
+        .r8 = r->r8,
+        .r9 = r->r9,
+        .r10 = r->r10,
+        .r11 = r->r11,
+        .r12 = r->r12,
+        .r13 = r->r13,
+        .r14 = r->r14,
+        .r15 = r->r15,
+        .rdi = r->rdi,
+        .rsi = r->rsi,
+        .rbp = r->rbp,
+        .rbx = r->rbx,
+        .rdx = r->rdx,
+        .rax = r->rax,
+        .rcx = r->rcx,
+        .rsp = r->rsp,
+        .rip = r->rip,
+        .eflags = r->eflags,
+        .cs = (uint16_t)r->cs,
+        .ss = (uint16_t)r->ss,
+        .mask = seized->mask};
+    struct { /* the last words of the part that FXSAVE leaves to software */
+        uint32_t magic, bytes;
+        uint64_t features;
+        uint32_t state_bytes, padding[7];
+    } words = {0x46505853, (uint32_t)seized->extended_bytes + 4, 0, (uint32_t)seized->extended_bytes, {0}};
+    uint8_t area[GP_SEIZE_EXTENDED + 64];
+    const uint32_t magic = 0x46505845;
+    long error = seize_error(r);
+    if ((long)r->orig_rax >= 0 && error >= GP_RESTART_FIRST && error <= GP_RESTART_LAST) {
+        /* The kernel forgets the rest of a timeout in rt_sigreturn, so such a call is interrupted. */
+        frame.rip = error == GP_RESTART_LAST ? r->rip : r->rip - 2;
+        frame.rax = error == GP_RESTART_LAST ? (uint64_t)-EINTR : r->orig_rax;
+    }
+    if (seized->extended_bytes < 576 || seized->extended_bytes > GP_SEIZE_EXTENDED)
+        return 0;
+    memcpy(&words.features, seized->extended + 464, 8); /* the mask of the features, as ptrace shows it */
+    memcpy(area, seized->extended, seized->extended_bytes);
+    memcpy(area + 464, &words, sizeof(words));
+    memcpy(area + seized->extended_bytes, &magic, sizeof(magic));
+    frame.fpstate = (top - sizeof(area)) & ~63ull;
+    uint64_t at = (frame.fpstate - sizeof(frame)) & ~63ull;
+    if (gp_remote_write(seized->pid, area, seized->extended_bytes + 4, frame.fpstate) != 0 ||
+        gp_remote_write(seized->pid, &frame, sizeof(frame), at) != 0)
+        return 0;
+    return at;
+}
+
+/* A look at a thread that runs.  0: it does; -ESRCH, -EFAULT. */
+static int seize_glance(struct gp_seized *seized)
+{
+    int status;
+    pid_t pid = waitpid(seized->tid, &status, __WALL | WNOHANG);
+    if (pid == 0)
+        return 0;
+    if (pid < 0 || !WIFSTOPPED(status)) {
+        seized->gone = true;
+        return -ESRCH;
+    }
+    seized->runs = false;
+    if (!seize_event(status) && !seize_is_stop(WSTOPSIG(status)))
+        return -EFAULT;
+    if (!seize_event(status))
+        seized->stopped_by = WSTOPSIG(status);
+    seized->runs = ptrace(PTRACE_CONT, seized->tid, NULL, NULL) == 0;
+    return seized->runs ? 0 : -ESRCH;
+}
+
+int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns)
+{
+    const struct timespec pause = {0, 20000};
+    struct user_regs_struct regs = seized->saved;
+    int32_t created = GP_STUB_PENDING;
+    regs.rip = code;
+    regs.rsp = stack;
+    regs.rbp = 0;
+    regs.rbx = data;
+    regs.rax = 0;
+    regs.orig_rax = ~0ull;
+    regs.eflags &= ~0x400ull; /* the direction flag is clear in a function call */
+    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
+        return -errno;
+    seized->runs = true;
+    for (;;) {
+        int rc = seize_glance(seized);
+        if (!rc)
+            rc = gp_remote_read(seized->pid, &created, sizeof(created), data + offsetof(struct gp_stub_data, created));
+        if (rc || created != GP_STUB_PENDING)
+            return rc ? rc : -created;
+        if (gp_clock_ns() >= deadline_ns)
+            return -ETIMEDOUT;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* ---- back -------------------------------------------------------------------------------------------------------- */
+
+int gp_seized_halt(struct gp_seized *seized)
+{
+    int status, rc = 0;
+    if (!seized->runs)
+        return 0;
+    if (ptrace(PTRACE_INTERRUPT, seized->tid, NULL, NULL) != 0)
+        return -errno;
+    while ((rc = seize_wait(seized, &status, gp_clock_ns() + 5000000000ull)) == 0 &&
+           seize_event(status) != PTRACE_EVENT_STOP) {
+        if (!seize_event(status) && seize_is_stop(WSTOPSIG(status)))
+            seized->stopped_by = WSTOPSIG(status);
+        ptrace(PTRACE_CONT, seized->tid, NULL, NULL);
+    }
+    seized->runs = rc != 0;
+    return rc;
+}
+
+/* The kernel starts a system call again only on the way out of a stop for a signal, so the thread is
+ * taken from the stop at a system call to one by PTRACE_INTERRUPT. */
+static int seize_restore(struct gp_seized *seized)
+{
+    struct iovec vector = {seized->extended, seized->extended_bytes};
+    int rc = 0;
+    if (!seized->runs) {
+        /* First the order to stop: it must not run one instruction. */
+        if (ptrace(PTRACE_INTERRUPT, seized->tid, NULL, NULL) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
+            return -errno;
+        seized->runs = true;
+    }
+    rc = gp_seized_halt(seized);
+    if (rc)
+        return rc;
+    if (ptrace(PTRACE_SETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
+        ptrace(PTRACE_SETREGS, seized->tid, NULL, &seized->saved) != 0 ||
+        ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0)
+        rc = -errno;
+    return rc;
+}
+
+uint64_t gp_seized_release(struct gp_seized *seized)
+{
+    if (!seized->gone && seized->is_saved)
+        seize_restore(seized);
+    if (!seized->gone)
+        ptrace(PTRACE_DETACH, seized->tid, NULL, NULL);
+    if (seized->stopped_by)
+        syscall(SYS_tgkill, seized->pid, seized->tid, seized->stopped_by);
+    uint64_t pause = gp_clock_ns() - seized->begin_ns;
+    free(seized);
+    return pause;
+}
+
+#else
+
+int gp_seized_halt(struct gp_seized *seized)
+{
+    (void)seized;
+    return -ENOSYS;
+}
+
+int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_ns)
+{
+    (void)pid, (void)tid, (void)deadline_ns;
+    *seized = NULL;
+    return -ENOSYS;
+}
+
+long gp_seized_syscall(const struct gp_seized *seized)
+{
+    (void)seized;
+    return -1;
+}
+
+bool gp_seized_may_leave(const struct gp_seized *seized)
+{
+    (void)seized;
+    return false;
+}
+
+int gp_seized_save(struct gp_seized *seized)
+{
+    (void)seized;
+    return -ENOSYS;
+}
+
+long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6])
+{
+    (void)seized, (void)at, (void)number, (void)arguments;
+    return -ENOSYS;
+}
+
+uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
+{
+    (void)seized, (void)top;
+    return 0;
+}
+
+int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns)
+{
+    (void)seized, (void)code, (void)stack, (void)data, (void)deadline_ns;
+    return -ENOSYS;
+}
+
+uint64_t gp_seized_release(struct gp_seized *seized)
+{
+    (void)seized;
+    return 0;
+}
+
+#endif

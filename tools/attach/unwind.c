@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * unwind.c: looks at the stack of a stopped thread from outside (libdw).  Called by inject.c.
+ *
+ * The borrowed thread starts a thread, which takes locks of malloc, of the loader and of the thread
+ * library.  If this very thread holds one of them, it would wait for itself.  So a thread is refused
+ * if any of its frames lies in the loader, in an allocator, in a function that holds such a lock, or
+ * in a signal handler, which may have interrupted any of these.  A stack that cannot be read to its
+ * end is refused too.
+ *
+ * Everything slow (opening files, reading symbols) is done before a thread is stopped.
+ */
+#include <attach/internal.h>
+#include <collect/mapped.h>
+
+#include <elfutils/libdwfl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define GP_UNWIND_FRAMES 512
+#define GP_UNWIND_RANGES 256
+
+struct unwind_file {
+    uint64_t start, end, inode, device;
+    char *path;
+};
+
+struct unwind_range {
+    uint64_t start, end;
+    const char *name;
+};
+
+struct gp_unwind {
+    pid_t pid;
+    Dwfl *dwfl;
+    struct unwind_file *files;
+    size_t file_count;
+    struct unwind_range ranges[GP_UNWIND_RANGES];
+    size_t range_count;
+};
+
+/* dwfl's callbacks get no pointer of ours. */
+static const struct gp_unwind *unwind_now;
+
+/* Functions that hold a lock that the start of a thread needs, or that may not be interrupted so. */
+static const char *const unwind_names[] = {
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "posix_memalign",
+    "aligned_alloc",
+    "valloc",
+    "pvalloc",
+    "reallocarray",
+    "malloc_trim",
+    "mallinfo",
+    "mallinfo2",
+    "mallopt",
+    "malloc_info",
+    "dl_iterate_phdr",
+    "dlopen",
+    "dlclose",
+    "dlsym",
+    "dlvsym",
+    "dlmopen",
+    "dladdr",
+    "dlerror",
+    "fork",
+    "vfork",
+    "_Fork",
+    "exit",
+    "_exit",
+    "quick_exit",
+    "abort",
+    "pthread_create",
+    "pthread_exit",
+    "pthread_atfork",
+    "__libc_freeres",
+    "__cxa_finalize",
+    "__call_tls_dtors",
+    "posix_spawn",
+    "posix_spawnp",
+    "system",
+    "popen",
+    "clone",
+    "__clone",
+    "__register_atfork",
+};
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static void unwind_maps(struct gp_unwind *unwind)
+{
+    char path[64], *line = NULL;
+    size_t room = 0, most = 0;
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)unwind->pid);
+    FILE *file = fopen(path, "re");
+    while (file && getline(&line, &room, file) > 0) {
+        unsigned long long start, end, inode;
+        unsigned major, minor;
+        int at = 0;
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "%llx-%llx %*s %*s %x:%x %llu %n", &start, &end, &major, &minor, &inode, &at) < 5 || !at ||
+            line[at] != '/')
+            continue;
+        if (unwind->file_count == most) {
+            most = most ? 2 * most : 64;
+            struct unwind_file *more = realloc(unwind->files, most * sizeof(*more));
+            if (!more)
+                break;
+            unwind->files = more;
+        }
+        char *copy = strdup(line + at);
+        if (copy)
+            unwind->files[unwind->file_count++] = (struct unwind_file){start, end, inode, makedev(major, minor), copy};
+    }
+    free(line);
+    if (file)
+        fclose(file);
+}
+
+static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
+{
+    const struct gp_unwind *unwind = unwind_now;
+    char proc[32];
+    if (strcmp(name, "[vdso]") == 0)
+        return dwfl_linux_proc_find_elf(module, userdata, name, base, found, elf);
+    snprintf(proc, sizeof(proc), "/proc/%d", (int)unwind->pid);
+    for (size_t i = 0; i < unwind->file_count; i++) {
+        const struct unwind_file *file = &unwind->files[i];
+        if (file->start != base)
+            continue;
+        struct gp_module_file want = {file->start, file->end, file->inode, file->device, file->path};
+        int fd = gp_mapped_open(proc, &want);
+        *found = fd >= 0 ? strdup(file->path) : NULL;
+        return fd >= 0 ? fd : -1;
+    }
+    return -1;
+}
+
+/* No search for debug information, which may even ask a server. */
+static int unwind_no_debug(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, const char *file,
+                           const char *link, GElf_Word crc, char **found)
+{
+    (void)module, (void)userdata, (void)name, (void)base, (void)file, (void)link, (void)crc, (void)found;
+    return -1;
+}
+
+static const char *unwind_base(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    return base ? base + 1 : path;
+}
+
+static const char *unwind_listed(const char *name)
+{
+    for (size_t i = 0; name && i < GP_COUNT(unwind_names); i++)
+        if (strcmp(name, unwind_names[i]) == 0)
+            return unwind_names[i];
+    return NULL;
+}
+
+/* Reads the unwind tables of a module and, if it may define an allocator, where its functions are.
+ * An allocator in a library of another name is not known. */
+static int unwind_warm(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, void *arg)
+{
+    struct gp_unwind *unwind = arg;
+    Dwarf_Addr bias;
+    (void)userdata;
+    dwfl_module_eh_cfi(module, &bias);
+    const char *file = unwind_base(name);
+    bool first = unwind->file_count && base == unwind->files[0].start; /* mostly the program */
+    if (!first && strncmp(file, "libc.so", 7) != 0 && strncmp(file, "libc-2.", 7) != 0 &&
+        strncmp(file, "libpthread", 10) != 0)
+        return DWARF_CB_OK;
+    int count = dwfl_module_getsymtab(module);
+    for (int i = 1; i < count && unwind->range_count < GP_UNWIND_RANGES; i++) {
+        GElf_Sym symbol;
+        GElf_Addr address;
+        const char *listed = unwind_listed(dwfl_module_getsym_info(module, i, &symbol, &address, NULL, NULL, NULL));
+        if (listed && symbol.st_size && symbol.st_shndx != SHN_UNDEF)
+            unwind->ranges[unwind->range_count++] = (struct unwind_range){address, address + symbol.st_size, listed};
+    }
+    return DWARF_CB_OK;
+}
+
+struct gp_unwind *gp_unwind_new(pid_t pid)
+{
+    static const Dwfl_Callbacks callbacks = {.find_elf = unwind_find, .find_debuginfo = unwind_no_debug};
+    struct gp_unwind *unwind = calloc(1, sizeof(*unwind));
+    if (!unwind)
+        return NULL;
+    unwind->pid = pid;
+    unwind_now = unwind;
+    unwind_maps(unwind);
+    unwind->dwfl = dwfl_begin(&callbacks);
+    if (unwind->dwfl && dwfl_linux_proc_report(unwind->dwfl, pid) == 0 &&
+        dwfl_report_end(unwind->dwfl, NULL, NULL) == 0 && dwfl_getmodules(unwind->dwfl, unwind_warm, unwind, 0) == 0 &&
+        dwfl_linux_proc_attach(unwind->dwfl, pid, true) == 0)
+        return unwind;
+    gp_unwind_free(unwind);
+    return NULL;
+}
+
+void gp_unwind_free(struct gp_unwind *unwind)
+{
+    if (!unwind)
+        return;
+    if (unwind->dwfl)
+        dwfl_end(unwind->dwfl);
+    for (size_t i = 0; i < unwind->file_count; i++)
+        free(unwind->files[i].path);
+    free(unwind->files);
+    free(unwind);
+}
+
+/* ---- one stack --------------------------------------------------------------------------------------------------- */
+
+struct unwind_walk {
+    struct gp_unwind *unwind;
+    int frames;
+    char *why; /* "" nothing found */
+    size_t why_bytes;
+};
+
+static void unwind_look(struct unwind_walk *walk, uint64_t pc)
+{
+    const struct gp_unwind *unwind = walk->unwind;
+    const char *name = NULL;
+    Dwfl_Module *module = dwfl_addrmodule(unwind->dwfl, pc);
+    if (module)
+        name = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    const char *base = name ? unwind_base(name) : "";
+    for (size_t i = 0; i < unwind->range_count; i++)
+        if (pc >= unwind->ranges[i].start && pc < unwind->ranges[i].end)
+            snprintf(walk->why, walk->why_bytes, "it is in %s()", unwind->ranges[i].name);
+    if (strncmp(base, "ld-linux", 8) == 0 || strncmp(base, "ld-2.", 5) == 0 || strncmp(base, "ld.so", 5) == 0)
+        snprintf(walk->why, walk->why_bytes, "it is in the loader");
+    else if (strstr(base, "malloc"))
+        snprintf(walk->why, walk->why_bytes, "it is in the allocator %.60s", base);
+}
+
+static int unwind_frame(Dwfl_Frame *frame, void *arg)
+{
+    struct unwind_walk *walk = arg;
+    Dwarf_Addr pc;
+    bool interrupted;
+    if (!dwfl_frame_pc(frame, &pc, &interrupted) || walk->frames >= GP_UNWIND_FRAMES) {
+        snprintf(walk->why, walk->why_bytes, "its stack is too deep or cannot be read");
+        return DWARF_CB_ABORT;
+    }
+    if (walk->frames > 0 && interrupted)
+        snprintf(walk->why, walk->why_bytes, "it is in a signal handler");
+    walk->frames++;
+    if (!walk->why[0])
+        unwind_look(walk, interrupted ? pc : pc - 1);
+    return walk->why[0] ? DWARF_CB_ABORT : DWARF_CB_OK;
+}
+
+bool gp_unwind_allows(struct gp_unwind *unwind, pid_t tid, char *why, size_t why_bytes)
+{
+    struct unwind_walk walk = {.unwind = unwind, .why = why, .why_bytes = why_bytes};
+    why[0] = '\0';
+    unwind_now = unwind;
+    int rc = dwfl_getthread_frames(unwind->dwfl, tid, unwind_frame, &walk);
+    if (!why[0] && (rc != 0 || walk.frames == 0))
+        snprintf(why, why_bytes, "its stack cannot be read to its end (%s after %d frames)",
+                 rc < 0 ? dwfl_errmsg(-1) : "stop", walk.frames);
+    return !why[0];
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ * attach.c: `gpuprof attach`: profiles a process that runs already.  Called by commands.c. */
+#include <attach/attach.h>
+#include <cmd/cmd.h>
+#include <collect/watch.h>
+
+#include <base/clock.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GP_ATTACH_FIND_NS  10000000000ull
+#define GP_ATTACH_LOAD_NS  30000000000ull
+#define GP_ATTACH_START_NS 20000000000ull
+
+struct gp_attach_options {
+    struct gp_target target;
+    const char *stacks, *record, *library;
+    int64_t seconds; /* 0: no end */
+    bool quiet;
+};
+
+static int attach_check(void *options)
+{
+    const struct gp_attach_options *o = options;
+    if (o->target.pid_count != 1)
+        return gp_usage_error("attach", o->target.pid_count ? "one process at a time" : "name a process: its PID");
+    return GP_EXIT_OK;
+}
+
+/* ---- before ------------------------------------------------------------------------------------------------------ */
+
+static void attach_setting(char *text, size_t bytes, const char *name, const char *value)
+{
+    size_t used = strlen(text);
+    if (value && !strchr(value, '\n') && used + strlen(name) + strlen(value) + 2 < bytes)
+        snprintf(text + used, bytes - used, "%s=%s\n", name, value);
+}
+
+/* As `run` does, the caller's environment goes to the library, but for the allocator, which would have
+ * to serve from the first allocation on, and the recording, which this command writes. */
+static void attach_settings(const struct gp_attach_options *o, char *text, size_t bytes)
+{
+    static const char *const names[] = {"GPUPROF_SOURCE", "GPUPROF_LOG", "GPUPROF_RING"};
+    const char *stacks = o->stacks ? o->stacks : getenv("GPUPROF_STACKS");
+    text[0] = '\0';
+    for (size_t i = 0; i < GP_COUNT(names); i++)
+        attach_setting(text, bytes, names[i], getenv(names[i]));
+    attach_setting(text, bytes, "GPUPROF_STACKS", stacks ? stacks : o->record ? "all" : NULL);
+}
+
+static int attach_library(const struct gp_attach_options *o, char *path, size_t bytes)
+{
+    int rc = 0;
+    if (o->library)
+        snprintf(path, bytes, "%s", o->library);
+    else
+        rc = gp_launch_find(path, bytes, "libgpuprof.so");
+    if (!rc && access(path, R_OK) == 0)
+        return GP_EXIT_OK;
+    gp_error("attach", "%s: the library of the profiler is missing", path);
+    return GP_EXIT_USAGE;
+}
+
+static int attach_already(const struct gp_attach_options *o, pid_t pid)
+{
+    char why[256];
+    if (gp_explain_pid(pid, why, sizeof(why)) != GP_PID_OK)
+        return -1;
+    if (o->record || o->seconds || o->stacks) {
+        gp_error("attach",
+                 "pid %d: it is profiled already: use 'gpuprof record -p %d -o FILE' or 'gpuprof stacks -p %d'",
+                 (int)pid, (int)pid, (int)pid);
+        return GP_EXIT_FAILED;
+    }
+    if (!o->quiet)
+        printf("%d is profiled already. See it with 'gpuprof top -p %d'.\n", (int)pid, (int)pid);
+    return GP_EXIT_OK;
+}
+
+/* ---- the start in the process ------------------------------------------------------------------------------------ */
+
+/* Waits until the library has started.  GP_EXIT_OK, or an exit status after a message. */
+static int attach_wait(pid_t pid)
+{
+    const struct timespec pause = {0, 2000000};
+    uint64_t deadline = gp_clock_ns() + GP_ATTACH_START_NS;
+    struct gp_wire_attach_state state;
+    for (;;) {
+        int rc = gp_attach_state(pid, &state);
+        if (rc) {
+            gp_error("attach", "pid %d: it ended (%s)", (int)pid, strerror(-rc));
+            return GP_EXIT_NO_PROCESS;
+        }
+        if (state.state == GP_ATTACH_IN)
+            return GP_EXIT_OK;
+        if (state.state != GP_ATTACH_STARTING) {
+            gp_error("attach", "pid %d: the library did not start and has left again: %s%s%s", (int)pid, state.text,
+                     state.text[0] && state.error ? ": " : "", state.error ? strerror(-state.error) : "");
+            return GP_EXIT_FAILED;
+        }
+        if (gp_clock_ns() >= deadline) {
+            gp_error("attach", "pid %d: the library is still starting: 'gpuprof stat -p %d' shows when it is there",
+                     (int)pid, (int)pid);
+            return GP_EXIT_FAILED;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+static int attach_refused(const struct gp_attach *attach, enum gp_attach_outcome outcome)
+{
+    gp_error("attach", "pid %d: %s%s", (int)attach->pid,
+             outcome == GP_ATTACH_REFUSED || outcome == GP_ATTACH_IMPOSSIBLE ? "cannot attach: " : "", attach->why);
+    if (attach->hint[0])
+        fprintf(stderr, "gpuprof: attach: %s\n", attach->hint);
+    switch (outcome) {
+    case GP_ATTACH_GONE:
+        return GP_EXIT_NO_PROCESS;
+    case GP_ATTACH_IMPOSSIBLE:
+        return GP_EXIT_IMPOSSIBLE;
+    default:
+        return GP_EXIT_FAILED;
+    }
+}
+
+/* What the library found: where events come from. */
+static void attach_tell(const struct gp_attach_options *o, const struct gp_attach *attach)
+{
+    struct gp_watch watch = {0};
+    char comm[40] = "", source[128] = "";
+    gp_watch_look(&watch, attach->pid, false);
+    if (watch.count && gp_watch_read(watch.watched[0]) == 0) {
+        const struct gp_process *process = &watch.watched[0]->process;
+        snprintf(comm, sizeof(comm), " (%s)", process->comm);
+        snprintf(source, sizeof(source), "%s",
+                 process->source == GP_SOURCE_CUPTI   ? "events come from CUPTI"
+                 : process->source == GP_SOURCE_HOOKS ? "events come from the entry points of the driver"
+                                                      : process->source_detail);
+        if (process->source == GP_SOURCE_NONE)
+            gp_error("attach", "pid %d: no events: %s", (int)attach->pid, process->source_detail);
+    }
+    gp_watch_free(&watch);
+    if (o->quiet)
+        return;
+    int pid = (int)attach->pid;
+    printf("Attached to %d%s: thread %d was stopped for %.1f ms%s%s.\n", pid, comm, (int)attach->thread,
+           (double)attach->pause_ns / 1e6, source[0] ? "; " : "", source);
+    if (!o->record && !o->seconds)
+        printf("See it with 'gpuprof top -p %d', record it with 'gpuprof record -p %d -o FILE', "
+               "and leave it with 'gpuprof detach %d'.\n",
+               pid, pid, pid);
+    fflush(stdout);
+}
+
+/* ---- until the end ----------------------------------------------------------------------------------------------- */
+
+/* Until the time is over, a signal arrives, or the process ends.  False: it has ended. */
+static bool attach_stay(pid_t pid, int64_t seconds, const sigset_t *set)
+{
+    const struct timespec pause = {0, 50000000};
+    uint64_t end_ns = gp_clock_ns() + (uint64_t)seconds * 1000000000ull;
+    char why[256];
+    while (gp_clock_ns() < end_ns) {
+        if (sigtimedwait(set, NULL, &pause) > 0)
+            return true;
+        if (gp_explain_pid(pid, why, sizeof(why)) != GP_PID_OK)
+            return false;
+    }
+    return true;
+}
+
+static int attach_session(const struct gp_attach_options *o, pid_t pid, const sigset_t *set)
+{
+    char why[256];
+    int rc = GP_EXIT_OK;
+    if (!o->record && !o->seconds)
+        return rc;
+    if (!o->quiet)
+        fprintf(stderr,
+                o->seconds ? "gpuprof: attach: leaving after %" PRId64 " s, or on ^C\n"
+                           : "gpuprof: attach: recording until ^C\n",
+                o->seconds);
+    if (o->record)
+        rc = gp_record_process(pid, o->record, o->seconds);
+    else
+        attach_stay(pid, o->seconds, set);
+    if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_DEAD || kill(pid, 0) != 0)
+        return rc; /* it has ended: there is nothing to leave */
+    int left = gp_detach("attach", pid);
+    if (!left && !o->quiet)
+        fprintf(stderr, "gpuprof: attach: detached from %d\n", (int)pid);
+    return rc ? rc : left;
+}
+
+static int attach_run(void *options)
+{
+    const struct gp_attach_options *o = options;
+    char library[4096], settings[GP_ATTACH_SETTINGS];
+    struct gp_attach attach = {.pid = o->target.pids[0],
+                               .library = library,
+                               .settings = settings,
+                               .find_ns = GP_ATTACH_FIND_NS,
+                               .load_ns = GP_ATTACH_LOAD_NS};
+    int rc = attach_already(o, attach.pid);
+    if (rc >= 0)
+        return rc;
+    rc = attach_library(o, library, sizeof(library));
+    if (rc)
+        return rc;
+    attach_settings(o, settings, sizeof(settings));
+    sigset_t set, all;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    all = set;
+    sigaddset(&all, SIGCHLD); /* gp_attach waits for it; ^C must not come while a thread is borrowed */
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    bool screen = !o->quiet && isatty(STDERR_FILENO);
+    if (screen)
+        fprintf(stderr, "Looking for a thread of %d that can be borrowed ...\r", (int)attach.pid);
+    enum gp_attach_outcome outcome = gp_attach(&attach);
+    if (screen)
+        fprintf(stderr, "%70s\r", "");
+    if (outcome != GP_ATTACH_DONE)
+        return attach_refused(&attach, outcome);
+    if (attach.returned) {
+        gp_error("attach", "pid %d: the library refused: %s", (int)attach.pid, strerror(-attach.returned));
+        return GP_EXIT_FAILED;
+    }
+    rc = attach_wait(attach.pid);
+    if (rc)
+        return rc;
+    attach_tell(o, &attach);
+    return attach_session(o, attach.pid, &set);
+}
+
+static const struct gp_command_option attach_options[] = {
+    GP_OPTION(struct gp_attach_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,
+              "detach after so many seconds, or on ^C", .low = 1, .high = 1000000000),
+    GP_OPTION(struct gp_attach_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
+              "write the events to FILE as 'gpuprof record' does, until SECS are over or ^C, then detach"),
+    GP_OPTION(struct gp_attach_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
+              "record call sites of allocations (default all with --record, else off)",
+              .words = GP_LIST("off", "native", "python", "all")),
+    GP_OPTION(struct gp_attach_options, library, 0, "library", "FILE", GP_ARG_FILE,
+              "load this libgpuprof.so instead of the installed one"),
+    GP_FLAG(struct gp_attach_options, quiet, 'q', "quiet", "print no line unless something is wrong"),
+    {0}};
+
+static const struct gp_command_option attach_operands[] = {
+    GP_OPERAND(struct gp_attach_options, target, "PID", GP_ARG_PID, "the process"), {0}};
+
+const struct gp_command_spec gp_command_attach = {
+    .name = "attach",
+    .summary = "profile a process that runs already",
+    .group = GP_GROUP_WATCH,
+    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--library=FILE] [-q] PID"),
+    .about =
+        GP_LIST("Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
+                "'leaks' and the others see it as any other. One thread is stopped for about a millisecond; it "
+                "starts a thread of the library's, and its interrupted system call is continued.",
+                "What the process allocated before has no call sites, and is counted as memory from before the attach.",
+                "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
+                "attach, it says why, and the process is as it was."),
+    .details = GP_LIST("The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
+                       "process, 77 if this machine's processor is not supported, else 1.",
+                       "The variables GPUPROF_STACKS, GPUPROF_SOURCE, GPUPROF_RING and GPUPROF_LOG of the command "
+                       "are settings of the library, as with 'gpuprof run'."),
+    .options = attach_options,
+    .operands = attach_operands,
+    .examples = GP_EXAMPLES({"gpuprof attach 1234", "Begin to profile process 1234."},
+                            {"gpuprof attach --record=now.gpuprof --duration=60 1234",
+                             "Record it for a minute, with call sites, and leave it."}),
+    GP_DEFAULTS(struct gp_attach_options, .target = GP_TARGET_INIT("attach")),
+    .check = attach_check,
+    .run = attach_run,
+};
