@@ -94,6 +94,8 @@ struct gp_refusal { /* what an error number of the process means for one command
 
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
+/* The message and the exit status for a result of gp_request. */
+int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *refusals);
 
 /* ---- stacks.c ------------------------------------------------------------------------------------------------ */
 
