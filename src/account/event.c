@@ -31,6 +31,10 @@ static GP_COLD void event_plain(const struct gp_wire_event *event)
 /* This is the only place that reports allocations and frees to the call sites. */
 static void event_site(const struct gp_wire_event *event)
 {
+    bool segment = event->kind == GP_KIND_LINEAR && (event->type == GP_EVENT_SEGMENT_ALLOC ||
+                                                     event->type == GP_EVENT_SEGMENT_FREE); /* its blocks count */
+    if (segment)
+        return;
     if (!event->site)
         event_plain(event);
     else if (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC)
@@ -68,8 +72,10 @@ uint32_t gp_event_here(int device, enum gp_wire_kind kind)
 
 uint32_t gp_event_site_of(const struct gp_record *record)
 {
-    /* GP_NO_DEVICE has no site either. */
-    return record->segment ? 0 : gp_event_here(record->device, record->kind);
+    /* The blocks of a segment are summed, so its own site is not.  GP_NO_DEVICE has no site. */
+    if (record->segment)
+        return gp_site_on() ? gp_site_here(record->device, record->kind, false) : 0;
+    return gp_event_here(record->device, record->kind);
 }
 
 /* Segments of a framework look like those of our cache: linear memory, which a growable segment maps

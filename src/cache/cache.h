@@ -96,8 +96,9 @@ enum gp_cache_event_type {
 struct gp_cache_event {
     enum gp_cache_event_type type;
     uint64_t address, bytes, stream;
-    uint64_t time_ns;              /* of the change of the gauges; 0: no gauge changed, or the setup wants no times */
-    uint64_t requested_bytes, tag; /* of a lost block */
+    uint64_t time_ns;         /* of the change of the gauges; 0: no gauge changed, or the setup wants no times */
+    uint64_t requested_bytes; /* of a lost block */
+    uint64_t tag;             /* of a lost block, and of the request for which memory was allocated or mapped */
 };
 
 struct gp_cache_setup {

@@ -371,12 +371,18 @@ static inline uint64_t gp_cache_idle(struct gp_cache *cache)
 }
 
 /* Reports an event to the listener. The caller holds no lock that the listener needs (cache.h). */
+static inline void gp_cache_tell_for(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
+                                     uint64_t bytes, uint64_t stream, uint64_t time_ns, uint64_t tag)
+{
+    const struct gp_cache_event event = {type, address, bytes, stream, time_ns, 0, tag};
+    if (cache->listen)
+        cache->listen(cache->listener, &event);
+}
+
 static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
                                  uint64_t bytes, uint64_t stream, uint64_t time_ns)
 {
-    const struct gp_cache_event event = {type, address, bytes, stream, time_ns, 0, 0};
-    if (cache->listen)
-        cache->listen(cache->listener, &event);
+    gp_cache_tell_for(cache, type, address, bytes, stream, time_ns, 0);
 }
 
 /* Call it after the block's word shows that the caller owns the block. */

@@ -562,7 +562,8 @@ static void page_gather(struct gp_cache *cache, const struct gp_heap *heap, uint
 }
 
 /* Maps as much as the request lacks for one contiguous piece of idle memory. */
-static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes, enum gp_growth how)
+static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t tag, uint64_t bytes,
+                          enum gp_growth how)
 {
     struct gp_place place = {0};
     struct gp_taken taken = {0};
@@ -586,14 +587,14 @@ static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t
     uint64_t time_ns = page_settle(cache, &place, mapped);
     taken_destroy(cache, &taken);
     if (mapped)
-        gp_cache_tell(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream, time_ns);
+        gp_cache_tell_for(cache, GP_CACHE_SEGMENT_MAP, at, mapped, heap->stream, time_ns, tag);
     return error;
 }
 
 uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
                       enum gp_growth how, struct gp_block **out)
 {
-    uint32_t error = page_fill(cache, heap, bytes, how);
+    uint32_t error = page_fill(cache, heap, request->tag, bytes, how);
     if (error && error != GP_BACKEND_BUSY)
         return error;
     gp_lock_take(&cache->lock);

@@ -152,7 +152,7 @@ uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const str
         return GP_BACKEND_OOM;
     }
     __atomic_fetch_add(&cache->x_device_allocs, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_SEGMENT_ALLOC, address, size, heap->stream, time_ns);
+    gp_cache_tell_for(cache, GP_CACHE_SEGMENT_ALLOC, address, size, heap->stream, time_ns, request->tag);
     return 0;
 }
 

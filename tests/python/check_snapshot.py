@@ -275,6 +275,14 @@ def check_once(trace: List[Any], where: str, found: Findings) -> None:
             held.remove(entry["addr"], entry["size"])
 
 
+def check_causes(trace: List[Any], where: str, found: Findings) -> None:
+    """A segment that was taken for a block has frames if the block has."""
+    for number, (entry, after) in enumerate(zip(trace, trace[1:])):
+        if entry["action"] in ("segment_alloc", "segment_map") and after["action"] == "alloc" and after["frames"]:
+            inside = entry["addr"] <= after["addr"] < entry["addr"] + entry["size"]
+            found.expect(not inside or entry["frames"], f"{where}[{number}]: {entry['action']} has no frames, its block has")
+
+
 def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Findings) -> None:
     """The viewer goes from the end of a trace to its start: an event that made something must find it, and an allocation
     and a free must find all of their memory in segments that are there at that moment, or the viewer stops with an error."""
@@ -332,6 +340,7 @@ def check_content(snapshot: Any, found: Findings, viewer: bool) -> None:
         check_trace(trace, mine, f"trace {device}", found, known)
         if found.count == 0:
             check_once(trace, f"trace {device}", found)
+            check_causes(trace, f"trace {device}", found)
             if viewer:
                 check_backwards(trace, mine, f"trace {device}", found)
     settings = snapshot["allocator_settings"]

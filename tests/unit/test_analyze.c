@@ -695,6 +695,7 @@ Test(cut, has_the_sums_of_the_whole)
         uint64_t to = from + 1 + random_next(&random) % (whole->end_ns - from);
         cr_assert_eq(gp_recording_cut(part, from, to), 0);
         cr_assert(part->begin_ns == from && part->end_ns == to);
+        cr_assert(part->part_from_ns == from - whole->begin_ns && part->part_of_ns == span);
         for (uint32_t device = 0; device < whole->device_count; device++) {
             struct gp_series *all[] = {gp_series_allocated(whole, device, GP_KIND_NONE, 100000),
                                        gp_series_reserved(whole, device, 100000)};

@@ -92,6 +92,9 @@ Test(export_command, says_what_is_wrong_with_its_options)
     expect(run("export x --format=chrome --blocks=-3"), 2, NULL, "a whole number from 0");
     expect(run("export x --format=csv --full-stacks"), 2, NULL, "pprof alone");
     expect(run("export x --format=sqlite"), 2, NULL, "-o");
+    expect(run("export x --format=pprof --step=9ms"), 2, NULL, "--weight=leaked alone");
+    expect(run("export %s --format=collapsed --weight=leaked --step=no", in("rec")), 2, NULL, "no NVTX range");
+    expect(run("export %s --format=collapsed --weight=leaked --step=1us", in("rec")), 0, NULL, NULL);
     expect(run("export x y --format=csv"), 2, NULL, "one recording at a time");
     expect(run("export --help"), 0, "usage: gpuprof export", NULL);
 }

@@ -140,6 +140,8 @@ int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t 
     recording->baseline_count = cut.count;
     cut_events(recording, from_ns, to_ns);
     cut_samples(recording, from_ns, to_ns);
+    recording->part_of_ns = recording->part_of_ns ? recording->part_of_ns : recording->end_ns - recording->begin_ns;
+    recording->part_from_ns += from_ns - recording->begin_ns;
     recording->begin_unix_ns += from_ns - recording->begin_ns;
     recording->begin_ns = from_ns;
     recording->end_ns = to_ns;

@@ -37,17 +37,6 @@ int gp_report_init(struct gp_report *report, const struct gp_recording *recordin
     return -ENOMEM;
 }
 
-int gp_report_step(struct gp_report *report, const char *text)
-{
-    struct gp_steps *steps = NULL;
-    int rc = gp_steps_choose(report->recording, text, &steps);
-    if (rc == 0) {
-        free(report->steps);
-        report->steps = steps;
-    }
-    return rc;
-}
-
 void gp_report_fini(struct gp_report *report)
 {
     for (uint32_t d = 0; report->devices && d < report->recording->device_count; d++) {

@@ -84,8 +84,6 @@ struct gp_report {
  * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file);
-/* Replaces the steps that were found by those that a user asks for; see gp_steps_choose. */
-int gp_report_step(struct gp_report *report, const char *text);
 /* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
  * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
  * -ENOMEM. */

@@ -12,7 +12,7 @@
 
 static const struct gp_command_option churn_options[] = {GP_LOAD_OPTION_PID,
                                                          GP_LOAD_OPTION_DURATION,
-                                                         GP_LOAD_OPTION_STEP,
+                                                         GP_LOAD_OPTION_STEP(struct gp_load_options),
                                                          GP_OPTION_JSON(struct gp_load_options, "gpuprof.churn/1"),
                                                          {0}};
 

@@ -19,6 +19,7 @@ struct gp_export_options {
     int weight;     /* enum gp_export_weight; -1: not given */
     int64_t blocks; /* -1: not given */
     bool force, full_stacks;
+    const char *step; /* NULL: not given */
     struct gp_load_part part;
 };
 
@@ -46,6 +47,8 @@ static int export_check(void *options)
         return gp_usage_error("export", "--blocks: for --format=chrome alone");
     if (o->full_stacks && format->write != gp_export_pprof)
         return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
+    if (o->step && o->weight != GP_EXPORT_LEAKED)
+        return gp_usage_error("export", "--step: for --weight=leaked alone: no other weight has steps");
     if (format->create && !o->output)
         return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
                               format->name);
@@ -95,24 +98,27 @@ static int export_read(const struct gp_export_options *o, struct gp_recording **
     gp_progress_end();
     if (rc)
         return gp_load_refused("export", o->file, rc, why);
-    rc = gp_load_cut("export", *recording, &o->part);
-    if (rc)
-        gp_recording_free(*recording);
-    return rc;
+    return gp_load_cut("export", *recording, &o->part);
 }
 
 static int export_command(void *options)
 {
     const struct gp_export_options *o = options;
     struct gp_recording *recording = NULL;
+    struct gp_steps *steps = NULL;
     if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
         return gp_usage_error("export", "%s: binary data is not written to a terminal: name a file with -o",
                               o->format->name);
     int rc = gp_output_check("export", o->output, o->force);
     rc = rc ? rc : export_read(o, &recording);
-    if (rc)
+    if (!rc && o->step)
+        rc = gp_load_steps("export", recording, o->step, &steps);
+    if (rc) {
+        gp_recording_free(recording);
         return rc;
+    }
     struct gp_export export = {.recording = recording,
+                               .steps = steps,
                                .weight = o->weight < 0 ? GP_EXPORT_LIVE : (enum gp_export_weight)o->weight,
                                .full_stacks = o->full_stacks,
                                .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
@@ -129,6 +135,7 @@ static int export_command(void *options)
     }
     gp_symbols_free(export.symbols);
     gp_recording_free(recording);
+    free(steps);
     return rc;
 }
 
@@ -147,6 +154,7 @@ static const struct gp_command_option export_options[] = {
     GP_FLAG(struct gp_export_options, full_stacks, 0, "full-stacks",
             "pprof: begin stacks at the function that CUDA offers, not at the place that is responsible"),
     GP_OPTION_FORCE(struct gp_export_options),
+    GP_LOAD_OPTION_STEP(struct gp_export_options),
     GP_LOAD_OPTION_FROM(struct gp_export_options),
     GP_LOAD_OPTION_TO(struct gp_export_options),
     {0}};
@@ -159,7 +167,7 @@ const struct gp_command_spec gp_command_export = {
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
     .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks] "
-                     "[--from=WHEN] [--to=WHEN]"),
+                     "[--step=NAME|TIME] [--from=WHEN] [--to=WHEN]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "

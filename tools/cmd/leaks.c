@@ -33,7 +33,7 @@ static const struct gp_command_option leaks_options[] = {
     GP_LOAD_OPTION_DURATION,
     GP_OPTION(struct gp_load_options, older_seconds, 0, "older", "SECS", GP_ARG_NUMBER,
               "count only blocks that are at least this old at the end", .high = 1000000000),
-    GP_LOAD_OPTION_STEP,
+    GP_LOAD_OPTION_STEP(struct gp_load_options),
     GP_OPTION_JSON(struct gp_load_options, "gpuprof.leaks/1"),
     GP_OPTION(struct gp_load_options, error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
               "exit status if there is a suspect (default 0)", .high = 255),

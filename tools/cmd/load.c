@@ -235,23 +235,34 @@ static void load_names(const struct gp_recording *recording, char *text, size_t 
     }
 }
 
-static int load_step(struct gp_loaded *loaded, const char *step)
+int gp_load_steps(const char *command, const struct gp_recording *recording, const char *step, struct gp_steps **steps)
 {
     char names[512];
-    int rc = gp_report_step(&loaded->report, step);
+    int rc = gp_steps_choose(recording, step, steps);
     if (rc == 0)
         return GP_EXIT_OK;
     if (rc == -ENOMEM)
-        return gp_load_memory(loaded->command);
-    load_names(loaded->recording, names, sizeof(names));
+        return gp_load_memory(command);
+    load_names(recording, names, sizeof(names));
     if (rc == -ERANGE)
-        gp_error(loaded->command, "--step=%s: this would be more than a million steps", step);
+        gp_error(command, "--step=%s: this would be more than a million steps", step);
     else
-        gp_error(loaded->command,
+        gp_error(command,
                  "--step=%s: no mark and no NVTX range of that name occurs twice, and it is no duration such as 350ms; "
                  "the recording has %s",
                  step, names[0] ? names : "no mark or range that repeats");
     return GP_EXIT_USAGE;
+}
+
+static int load_step(struct gp_loaded *loaded, const char *step)
+{
+    struct gp_steps *steps = NULL;
+    int rc = gp_load_steps(loaded->command, loaded->recording, step, &steps);
+    if (rc)
+        return rc;
+    free(loaded->report.steps);
+    loaded->report.steps = steps;
+    return GP_EXIT_OK;
 }
 
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)

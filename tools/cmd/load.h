@@ -38,8 +38,9 @@ struct gp_load_options { /* the options of all these commands; each takes some o
 #define GP_LOAD_OPTION_DURATION                                                                                        \
     GP_OPTION(struct gp_load_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER,                                   \
               "how long to record the process (default 10)", .low = 1, .high = 1000000)
-#define GP_LOAD_OPTION_STEP                                                                                            \
-    GP_OPTION(struct gp_load_options, step, 0, "step", "NAME|TIME", GP_ARG_TEXT,                                       \
+/* The option --step of a command whose struct has the member `step`. */
+#define GP_LOAD_OPTION_STEP(_type)                                                                                     \
+    GP_OPTION(_type, step, 0, "step", "NAME|TIME", GP_ARG_TEXT,                                                        \
               "what a step is: the name of a mark or of an NVTX range, or a duration such as 350ms")
 /* The options --from and --to of a command whose struct has the member `part`. */
 #define GP_LOAD_OPTION_FROM(_type)                                                                                     \
@@ -68,6 +69,9 @@ struct gp_loaded {
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
 /* Also reports which names could not be found, and why. */
 void gp_load_free(struct gp_loaded *loaded);
+
+/* The steps that --step=NAME|TIME asks for; free() them.  GP_EXIT_OK, or an exit status after a message. */
+int gp_load_steps(const char *command, const struct gp_recording *recording, const char *step, struct gp_steps **steps);
 
 /* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
  * anything else. */

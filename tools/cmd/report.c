@@ -86,7 +86,7 @@ static int report_run(void *options)
 static const struct gp_command_option report_options[] = {
     GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "write one self-contained HTML page, or with --json the JSON; '-' is standard output"),
-    GP_LOAD_OPTION_STEP,
+    GP_LOAD_OPTION_STEP(struct gp_load_options),
     GP_LOAD_OPTION_FROM(struct gp_load_options),
     GP_LOAD_OPTION_TO(struct gp_load_options),
     GP_FLAG(struct gp_load_options, json, 0, "json",

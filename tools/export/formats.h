@@ -22,6 +22,7 @@ struct gp_export {
     const struct gp_recording *recording;
     struct gp_symbols *symbols;
     enum gp_export_weight weight;
+    const struct gp_steps *steps; /* of weight leaked; NULL: those that gp_steps_find finds */
     bool full_stacks;             /* pprof: also the frames inside the one that names the site */
     uint32_t block_limit;         /* chrome: number of lifetimes to draw, the largest blocks first */
     gp_rec_progress_fn *progress; /* may be NULL; parts of 1000 */

@@ -118,9 +118,10 @@ static int weigh_events(struct gp_weigh *weigh)
     return rc ? rc : weigh->rc;
 }
 
-static void weigh_leaks(struct gp_weigh *weigh)
+static void weigh_leaks(struct gp_weigh *weigh, const struct gp_steps *given)
 {
-    struct gp_steps *steps = gp_steps_find(weigh->recording);
+    struct gp_steps *found = given ? NULL : gp_steps_find(weigh->recording);
+    const struct gp_steps *steps = given ? given : found;
     struct gp_leaks *leaks = steps ? gp_leaks_find(weigh->recording, steps, 0) : NULL;
     if (!leaks)
         weigh->rc = -ENOMEM;
@@ -132,7 +133,7 @@ static void weigh_leaks(struct gp_weigh *weigh)
         }
     }
     free(leaks);
-    free(steps);
+    free(found);
 }
 
 static uint32_t weigh_device(const struct gp_recording *recording, uint8_t index)
@@ -191,7 +192,7 @@ int gp_export_weigh(const struct gp_export *export, struct gp_export_sums *sums)
         return -ENOMEM;
     weigh.rc = weigh_events(&weigh);
     if (!weigh.rc && export->weight == GP_EXPORT_LEAKED)
-        weigh_leaks(&weigh);
+        weigh_leaks(&weigh, export->steps);
     if (!weigh.rc && (gp_rec_missing(recording) || recording->damaged_blocks))
         weigh_own(&weigh);
     free(weigh.first);

@@ -84,6 +84,8 @@ struct gp_recording {
     uint32_t driver_version;                /* 0 unknown */
     uint64_t begin_ns, end_ns;              /* the recorded time, CLOCK_MONOTONIC */
     uint64_t begin_unix_ns;                 /* the same instant on the wall clock */
+    /* A part of a recording (gp_recording_cut): what lies before it, and the whole's length; 0: not a part. */
+    uint64_t part_from_ns, part_of_ns;
     /* The place in a distributed program, unless has_rank is false; the last two may be -1, unknown. */
     bool has_rank;
     int32_t rank, local_rank, world_size;

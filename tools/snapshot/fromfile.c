@@ -14,6 +14,9 @@ struct gp_snap_live_block { /* facts about a block live at the end that gp_segme
 
 struct gp_snap_range {
     uint64_t begin, end;
+    uint32_t event; /* its number */
+    uint32_t site;  /* of the request for which a cache took this memory */
+    bool grew;      /* mapped into a growable segment */
 };
 
 struct gp_snap_file {
@@ -27,8 +30,8 @@ struct gp_snap_file {
     /* Of the current device, by address. */
     struct gp_snap_live_block *lives;
     size_t live_count;
-    struct gp_snap_range *mapped; /* growable memory, from SEGMENT_MAP events */
-    size_t mapped_count;
+    struct gp_snap_range *taken; /* memory that caches took; of two at one address the newer is the later */
+    size_t taken_count;
 };
 
 /* The number of a recording's device in the session; GP_WIRE_HOST and above are not shown. */
@@ -48,7 +51,15 @@ static int file_live_compare(const void *left, const void *right)
 static int file_range_compare(const void *left, const void *right)
 {
     const struct gp_snap_range *l = left, *r = right;
-    return l->begin < r->begin ? -1 : l->begin > r->begin;
+    if (l->begin != r->begin)
+        return l->begin < r->begin ? -1 : 1;
+    return l->event < r->event ? -1 : l->event > r->event;
+}
+
+static bool file_takes(const struct gp_rec_event *event)
+{
+    return event->kind == GP_KIND_LINEAR &&
+           (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP);
 }
 
 static uint64_t file_stream(const struct gp_snap_file *file, const struct gp_rec_event *event)
@@ -67,16 +78,16 @@ static void file_live(struct gp_snap_file *file, const struct gp_rec_event *even
 static int file_gather(struct gp_snap_file *file, uint32_t device)
 {
     const struct gp_recording *recording = file->recording;
-    size_t lives = recording->baseline_count, maps = 0;
+    size_t lives = recording->baseline_count, taken = 0;
     for (size_t i = 0; i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
         lives += event->device == device && event->type == GP_EVENT_ALLOC && recording->peer[i] == GP_REC_NONE;
-        maps += event->device == device && event->type == GP_EVENT_SEGMENT_MAP;
+        taken += event->device == device && file_takes(event);
     }
-    file->live_count = file->mapped_count = 0;
+    file->live_count = file->taken_count = 0;
     file->lives = malloc((lives + 1) * sizeof(*file->lives));
-    file->mapped = malloc((maps + 1) * sizeof(*file->mapped));
-    if (!file->lives || !file->mapped)
+    file->taken = malloc((taken + 1) * sizeof(*file->taken));
+    if (!file->lives || !file->taken)
         return -ENOMEM;
     for (size_t i = 0; i < recording->baseline_count; i++)
         if (recording->baseline[i].device == device)
@@ -87,11 +98,13 @@ static int file_gather(struct gp_snap_file *file, uint32_t device)
             continue;
         if (event->type == GP_EVENT_ALLOC && recording->peer[i] == GP_REC_NONE)
             file_live(file, event);
-        if (event->type == GP_EVENT_SEGMENT_MAP && event->kind == GP_KIND_LINEAR)
-            file->mapped[file->mapped_count++] = (struct gp_snap_range){event->address, event->address + event->bytes};
+        if (file_takes(event))
+            file->taken[file->taken_count++] =
+                (struct gp_snap_range){event->address, event->address + event->bytes, (uint32_t)i, event->site,
+                                       event->type == GP_EVENT_SEGMENT_MAP};
     }
     qsort(file->lives, file->live_count, sizeof(*file->lives), file_live_compare);
-    qsort(file->mapped, file->mapped_count, sizeof(*file->mapped), file_range_compare);
+    qsort(file->taken, file->taken_count, sizeof(*file->taken), file_range_compare);
     return 0;
 }
 
@@ -101,18 +114,18 @@ static const struct gp_snap_live_block *file_find(const struct gp_snap_file *fil
     return bsearch(&key, file->lives, file->live_count, sizeof(key), file_live_compare);
 }
 
-/* Whether a growable segment ever had memory in this range. */
-static bool file_grew(const struct gp_snap_file *file, uint64_t address, uint64_t bytes)
+/* What a cache last took at this address; NULL: nothing that the recording saw. */
+static const struct gp_snap_range *file_taken(const struct gp_snap_file *file, uint64_t address)
 {
-    size_t low = 0, high = file->mapped_count;
+    size_t low = 0, high = file->taken_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (file->mapped[middle].begin < address + bytes)
+        if (file->taken[middle].begin <= address)
             low = middle + 1;
         else
             high = middle;
     }
-    return low && file->mapped[low - 1].end > address;
+    return low && file->taken[low - 1].end > address ? &file->taken[low - 1] : NULL;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -121,18 +134,22 @@ static void file_begin(struct gp_snap_file *file, uint32_t index, const struct g
                        const struct gp_map_block *block)
 {
     const struct gp_snap_live_block *live = file_find(file, block->address);
-    bool grew = segment->cached && file_grew(file, segment->address, segment->bytes);
+    const struct gp_snap_range *taken = segment->cached ? file_taken(file, block->address) : NULL;
+    bool grew = taken && taken->grew;
+    uint64_t size = grew ? taken->end - taken->begin : segment->bytes;
     file->expandable |= grew;
-    gp_snap_segment(file->snap, &(struct gp_snap_segment){
-                                    .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
-                                    .stream = live && live->stream <= INT64_MAX ? live->stream : 0,
-                                    .device = index,
-                                    .site = segment->cached ? 0 : block->site,
-                                    /* PyTorch's small segments are of this one size. */
-                                    .small = segment->cached ? !grew && segment->bytes == 2 * GP_SNAPSHOT_SMALL
-                                                             : segment->bytes <= GP_SNAPSHOT_SMALL,
-                                    .expandable = grew,
-                                });
+    gp_snap_segment(file->snap,
+                    &(struct gp_snap_segment){
+                        .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
+                        .stream = live && live->stream <= INT64_MAX ? live->stream : 0,
+                        .device = index,
+                        .site = !segment->cached ? block->site
+                                : taken          ? taken->site
+                                                 : 0,
+                        /* PyTorch's small segments are of this one size, and grow by it. */
+                        .small = segment->cached ? size == 2 * GP_SNAPSHOT_SMALL : size <= GP_SNAPSHOT_SMALL,
+                        .expandable = grew,
+                    });
 }
 
 static void file_block(struct gp_snap_file *file, const struct gp_map_block *block)
@@ -228,9 +245,9 @@ static int file_device(struct gp_snap_file *file, uint32_t device)
             file_segment(file, index, all, segment);
     }
     free(file->lives);
-    free(file->mapped);
+    free(file->taken);
     file->lives = NULL;
-    file->mapped = NULL;
+    file->taken = NULL;
     free(all);
     return rc;
 }

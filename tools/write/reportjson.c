@@ -61,21 +61,29 @@ static json_t *report_rank(const struct gp_recording *r, int32_t number)
     return r->has_rank && number >= 0 ? json_integer(number) : json_null();
 }
 
+/* Null, or where this part of a recording lies in the whole. */
+static json_t *report_part(const struct gp_recording *r)
+{
+    return r->part_of_ns ? json_pack("{s:f,s:f}", "from_seconds", (double)r->part_from_ns / 1e9, "of_seconds",
+                                     (double)r->part_of_ns / 1e9)
+                         : json_null();
+}
+
 static json_t *report_recording(const struct gp_report *report)
 {
     static const char *const sources[] = {"none", "cupti", "hooks"};
     const struct gp_recording *r = report->recording;
     uint64_t span = r->end_ns > r->begin_ns ? r->end_ns - r->begin_ns : 0;
-    return json_pack("{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o}",
-                     "file", report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line",
-                     r->command_line, "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0],
-                     "allocator", r->allocator, "driver", report_driver(r->driver_version), "begin_unix_ns",
-                     (json_int_t)r->begin_unix_ns, "seconds", (double)span / 1e9, "complete", r->complete, "from_start",
-                     r->from_start, "tried", (json_int_t)r->tried, "delivered", (json_int_t)r->delivered, "dropped",
-                     (json_int_t)r->dropped, "events", (json_int_t)r->event_count, "damaged_blocks",
-                     (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1, "write_error",
-                     report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
-                     report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size));
+    return json_pack(
+        "{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o,s:o}", "file",
+        report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line", r->command_line, "host",
+        r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0], "allocator", r->allocator, "driver",
+        report_driver(r->driver_version), "begin_unix_ns", (json_int_t)r->begin_unix_ns, "seconds", (double)span / 1e9,
+        "complete", r->complete, "from_start", r->from_start, "tried", (json_int_t)r->tried, "delivered",
+        (json_int_t)r->delivered, "dropped", (json_int_t)r->dropped, "events", (json_int_t)r->event_count,
+        "damaged_blocks", (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1,
+        "write_error", report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
+        report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size), "part", report_part(r));
 }
 
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
