@@ -101,7 +101,7 @@ examples: $(EXAMPLES)
 man: $(MAN) $(COMPLETIONS)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile deploy/package.mk
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 # A probe's instruction may be replaced by a call that uses the program's stack (src/session/batch.c).  Only x86-64 has a red zone.
@@ -227,8 +227,9 @@ include bpf/bpf.mk
 include tools/html/html.mk
 include tests/tests.mk
 include docs/pictures.mk
+include deploy/package.mk
 
--include $(shell find $(B) -type f -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -path $(B)/real -prune -o -type f -name '*.d' -print 2>/dev/null)
 
 .PHONY: clean
 clean: ## remove every build tree
@@ -239,7 +240,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all bench install gpu-bundle check-gpu image chart format
+.PHONY: needs-build needs-check needs-all demo check check-all bench install uninstall gpu-bundle check-gpu image chart format
 needs-build:
 	$(Q)deploy/needs.sh build
 needs-check:
@@ -283,15 +284,6 @@ format: ## clang-format every C file
 
 VERSION = $(shell awk '/define GPUPROF_VERSION_/ {v = v "." $$3} END {print substr(v, 2)}' include/gpuprof/gpuprof.h)
 install: all ## install under PREFIX
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/gpuprof/sim $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/gpuprof $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/
-	install -m 755 $(LIB) $(SHIM) $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(SIM) $(DESTDIR)$(PREFIX)/lib/gpuprof/sim/
-	install -m 644 include/gpuprof/*.h $(DESTDIR)$(PREFIX)/include/gpuprof/
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' deploy/gpuprof.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
-	$(Q)chmod 644 $(DESTDIR)$(PREFIX)/lib/pkgconfig/gpuprof.pc
-	install -m 644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -D -m 644 $(B)/completion/bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gpuprof
-	install -D -m 644 $(B)/completion/zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gpuprof
-	install -D -m 644 $(B)/completion/fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gpuprof.fish
-	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system && sed 's|/usr/local/bin|$(PREFIX)/bin|' deploy/systemd/gpuprof-agent.service | install -m 644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/gpuprof-agent.service
+	$(Q)deploy/install.sh install $(B) '$(PREFIX)' '$(DESTDIR)' $(VERSION)
+uninstall: ## remove exactly what `make install` put under PREFIX
+	$(Q)deploy/install.sh uninstall $(B) '$(PREFIX)' '$(DESTDIR)'

@@ -131,12 +131,13 @@ def _loaded_path(soname: str) -> Optional[str]:
 
 def _prefixes() -> Iterator[str]:
     """Directories with bin/ and lib/ of gpuprof, the likeliest first: those of the loaded library,
-    of the environment, of the command on PATH, of the source tree and of the installation that
-    contains this package."""
+    of the environment, of the wheel that contains this package, of the command on PATH, of the
+    source tree and of the installation that contains this package."""
     loaded, injected = _loaded_path("libgpuprof.so"), os.environ.get("CUDA_INJECTION64_PATH")
     for path in (loaded, injected):
         if path:
             yield os.path.dirname(os.path.dirname(os.path.realpath(path)))
+    yield os.path.join(os.path.dirname(os.path.abspath(__file__)), "_native")
     command = shutil.which("gpuprof")
     if command:
         yield os.path.dirname(os.path.dirname(os.path.realpath(command)))

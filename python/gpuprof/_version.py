@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Finds the version, which is defined only in include/gpuprof/gpuprof.h.
 
-An installed package has it in its metadata (setup.py read the header when it was built); a package
+An installed package has it in its metadata (backend.py read the header when it was built); a package
 that is used from the source tree reads the header itself.
 """
 import os
@@ -28,6 +28,6 @@ def version():
     from importlib import metadata
 
     try:
-        return metadata.version("gpuprof")
+        return metadata.version("gpuprof-cuda")
     except metadata.PackageNotFoundError:
         return "unknown"

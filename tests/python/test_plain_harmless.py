@@ -138,7 +138,7 @@ class Package(unittest.TestCase):
         path = os.path.join(os.path.dirname(gpuprof.__path__[0]), "pyproject.toml")
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        self.assertIn('dynamic = ["version"]', text)  # setup.py reads the header
+        self.assertIn('dynamic = ["version"]', text)  # backend.py reads the header
         self.assertIn("dependencies = []", text)
 
 

@@ -35,7 +35,7 @@ emulated() { # COMMAND...
 }
 emulated true 2>/dev/null || { echo "the kernel has no binfmt_misc for user namespaces (Linux 6.7)"; exit 77; }
 tests/real/fetch -d "$sysroot" "$release:arm64" libc6-dev libgcc-s1 libjansson-dev libncurses-dev libzstd-dev libdw-dev libelf-dev \
-    libiberty-dev libsqlite3-dev libprotobuf-c-dev zlib1g-dev libmicrohttpd-dev libbpf-dev systemtap-sdt-dev libcriterion-dev ||
+    libiberty-dev libsqlite3-dev libprotobuf-c-dev zlib1g-dev liblzma-dev libbz2-dev libmicrohttpd-dev libbpf-dev systemtap-sdt-dev libcriterion-dev ||
     exit 77
 tests=()
 for test in tests/unit/test_*.c; do

@@ -156,6 +156,8 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
 /* Finds a file of the installation ("libgpuprof.so", "gpuprof/sim/libcuda.so.1") in the library
  * folders beside this program.  0; -ENOENT, and path is where the file was expected. */
 int gp_launch_find(char *path, size_t path_bytes, const char *below);
+/* The error of a file that gp_launch_find did not find: the folders in which it looked, and what to do. */
+void gp_launch_missing(const char *command, const char *below, const char *what);
 /* Finds the library and the simulator, checks the environment, and sets the variables in this
  * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
  * status after a message. */

@@ -31,18 +31,30 @@ static int launch_prefix(char prefix[PATH_MAX])
     return 0;
 }
 
+static const char *const launch_folders[] = {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"};
+
 int gp_launch_find(char *path, size_t path_bytes, const char *below)
 {
-    static const char *const folders[] = {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"};
     char prefix[PATH_MAX];
     int rc = launch_prefix(prefix);
-    for (size_t i = 0; !rc && i < GP_COUNT(folders); i++) {
-        int n = snprintf(path, path_bytes, "%s/%s/%s", prefix, folders[i], below);
+    for (size_t i = 0; !rc && i < GP_COUNT(launch_folders); i++) {
+        int n = snprintf(path, path_bytes, "%s/%s/%s", prefix, launch_folders[i], below);
         if (n > 0 && (size_t)n < path_bytes && access(path, R_OK) == 0)
             return 0;
     }
     snprintf(path, path_bytes, "%s/lib/%s", rc ? "" : prefix, below);
     return rc ? rc : -ENOENT;
+}
+
+void gp_launch_missing(const char *command, const char *below, const char *what)
+{
+    char prefix[PATH_MAX], places[GP_COUNT(launch_folders) * (PATH_MAX + 32)];
+    size_t at = 0;
+    if (launch_prefix(prefix) != 0)
+        prefix[0] = '\0';
+    for (size_t i = 0; i < GP_COUNT(launch_folders); i++)
+        at += (size_t)snprintf(places + at, sizeof(places) - at, "%s%s/%s", i ? ", " : "", prefix, launch_folders[i]);
+    gp_error(command, "%s is missing: it is in none of %s: %s", below, places, what);
 }
 
 static int launch_library(struct gp_launch *launch)
@@ -52,8 +64,8 @@ static int launch_library(struct gp_launch *launch)
     if (launch->given) {
         snprintf(launch->library, sizeof(launch->library), "%s", launch->given);
     } else if (gp_launch_find(launch->library, sizeof(launch->library), "libgpuprof.so") != 0) {
-        gp_error(launch->command, "%s: the library of the profiler is missing: build or install it (make lib)",
-                 launch->library);
+        gp_launch_missing(launch->command, "libgpuprof.so",
+                          "install gpuprof again (in a source tree: make lib), or name the library with --library");
         return GP_EXIT_USAGE;
     }
     if (access(launch->library, R_OK) != 0 || stat(launch->library, &st) != 0 || !realpath(launch->library, whole)) {
@@ -124,7 +136,8 @@ static int launch_sim(const struct gp_launch *launch)
     if (rc)
         return rc;
     if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
-        gp_error(launch->command, "%s: the simulated GPU is missing: build or install it (make sim)", path);
+        gp_launch_missing(launch->command, "gpuprof/sim/libcuda.so.1",
+                          "install the simulated GPU with gpuprof (in a source tree: make sim)");
         return GP_EXIT_USAGE;
     }
     *strrchr(path, '/') = '\0';

@@ -211,7 +211,7 @@ static int replay_place(char *path, size_t path_bytes, const char *below)
 {
     if (gp_launch_find(path, path_bytes, below) == 0)
         return GP_EXIT_OK;
-    gp_error("replay", "%s: missing: build or install it (make)", path);
+    gp_launch_missing("replay", below, "install gpuprof again (in a source tree: make)");
     return GP_EXIT_USAGE;
 }
 
