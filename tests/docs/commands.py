@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Runs each command of README.md, docs/recipes.md, the tutorials and the EXAMPLES of each `--help`: commands.py BUILD_DIR
+"""Runs the commands of README.md, of the pages about installation, the recipes and tutorials, and the EXAMPLES of each `--help`:
+commands.py BUILD_DIR [PAGE|help]...
 
 A command must exit with the status that the page promises ("# exits 1", else 0; 77, not possible here, if it concerns the whole
 machine), and print the words of the output that the page shows below it.  Programs and recordings that a page takes for granted are
@@ -204,15 +205,10 @@ def examples():
         for name in names:
             text = place.run(f"gpuprof {name} --help")[1].partition("\nEXAMPLES\n")[2]
             for line in re.findall(r"^  (\S.*)$", text, re.M):
-                for number, part in enumerate(re.split(r"\n", line)):
-                    one = pages.Command(f"gpuprof {name} --help", part, name == "agent" and number == 0)
-                    # An example before this one may have written its files.
-                    shutil.copy(os.path.join(place.folder, ".kept"), os.path.join(place.folder, "train.gpuprof"))
-                    for written in re.findall(r"-o (\S+)", one.text):
-                        if os.path.isfile(os.path.join(place.folder, written)):
-                            os.remove(os.path.join(place.folder, written))
-                    try_command(one, place)
-                    count += 1
+                # An example before this one may have written its files.
+                shutil.copy(os.path.join(place.folder, ".kept"), os.path.join(place.folder, "train.gpuprof"))
+                try_command(pages.Command(f"gpuprof {name} --help", line, name == "agent"), place)
+                count += 1
             tell(bool(text), f"gpuprof {name} --help has examples")
         print(f"{'ok  ' if failed == before else 'FAIL'} the EXAMPLES of {len(names)} commands: {count}")
     finally:
@@ -223,7 +219,8 @@ def main():
     if not pages.self_test():
         sys.exit("commands.py: the self-test failed")
     wanted = sys.argv[2:]
-    names = ["README.md", "docs/recipes.md"] + sorted(os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, "docs/tutorials/*.md")))
+    names = ["README.md", "docs/install.md", "docs/containers.md", "docs/recipes.md"]
+    names += sorted(os.path.relpath(path, ROOT) for path in glob.glob(os.path.join(ROOT, "docs/tutorials/*.md")))
     for name in names:
         if not wanted or name in wanted:
             page(name)
