@@ -66,8 +66,8 @@ TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
 # What the library and the tools share: the text of an OOM report, text made harmless for a terminal, the names of owners,
-# the settings of allocators, and the recorder.
-SHARED_SRC := src/base/text.c src/owner/known.c src/cache/conf.c src/cache/policy.c $(wildcard src/oom/*.c) $(wildcard src/record/*.c)
+# the cache, which `gpuprof fit` replays recordings with, and the recorder.
+SHARED_SRC := src/base/text.c src/base/lock.c src/owner/known.c src/account/gauge.c src/ds/counter.c $(wildcard src/cache/*.c) $(wildcard src/oom/*.c) $(wildcard src/record/*.c)
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
@@ -138,8 +138,9 @@ $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
 comma := ,
-# The packer that the library carries gets no memory but what it is given, and no hooks of a zstd that the program has.
-ZSTD_ALONE := -Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_no_memory -Wl,--defsym=free=gp_file_no_free \
+# The packer that the library carries gets no memory but what it is given, and no hooks of a zstd that the program has.  What writes
+# the counts of MODE=cov needs memory.
+ZSTD_ALONE := $(if $(filter cov,$(MODE)),,-Wl,--defsym=malloc=gp_file_no_memory -Wl,--defsym=calloc=gp_file_no_memory -Wl,--defsym=free=gp_file_no_free) \
   -Wl,--defsym=ZSTD_trace_compress_begin=gp_file_no_memory -Wl,--defsym=ZSTD_trace_compress_end=gp_file_no_free \
   $(if $(findstring aarch64,$(TARGET)),-Wl$(comma)--defsym=__stack_chk_guard=gp_glibc_canary)
 
@@ -240,7 +241,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all bench install uninstall gpu-bundle check-gpu image chart format
+.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu image chart format
 needs-build:
 	$(Q)deploy/needs.sh build
 needs-check:
@@ -261,6 +262,9 @@ check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prom
 	$(again) MODE=asan unit fuzz
 	$(again) MODE=tsan torture
 	$(Q)tests/check all
+
+mutate: needs-check ## change the code at N=60 random points, and show which changes no test notices (SEED=, DIR=)
+	$(Q)tests/mutate/mutate.py $(foreach v,N SEED DIR BUDGET PATCH,$(if $($v),$v=$($v)))
 
 bench: needs-all ## measure against named peers, in one run
 	$(again) all benches

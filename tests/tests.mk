@@ -20,7 +20,7 @@ define testprogram
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
 endef
 # These run the command itself.
-$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
+$(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
 $(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
@@ -57,9 +57,12 @@ $(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src
     | $(TORTURE_FRAMEWORK_LIBS)
 # Those of the readers of events compile in what writes a framework's events.
 TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order.c src/base/text.c
-TORTURE_READER := $(B)/tests/torture/reader $(B)/tests/torture/reader_mutant
-$(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC)
-$(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/account.h tests/torture/reader_oracle.h
+TORTURE_READER := $(patsubst %,$(B)/tests/torture/%,reader reader_mutant listen listen_mutant)
+$(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC) $(TORTURE_LISTEN_SRC)
+# Of a cache's blocks, in a cache.
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard src/cache/*.c) src/base/lock.c
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard src/cache/*.c)
+$(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/cached.c src/account/account.h
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
 	@mkdir -p $(@D)

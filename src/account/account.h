@@ -128,11 +128,16 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
 void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream,
                         uint64_t time_ns);
 void gp_event_write(struct gp_wire_event *event);
+/* For a block of a cache: the call site sums in any case, the ring only while somebody reads it. Without
+ * a time nobody read when the block changed, so a walk has the change; and as the event would be late,
+ * another thread's event of the same address could have an earlier time. */
+void gp_event_write_if_heard(struct gp_wire_event *event);
 /* Whether somebody reads events.  [listen.A] of a block that has just entered the map or left it, it
  * is called after that: it runs after the [map.A1] of its shard, so if a walk has not seen the change,
  * the walk's [map.R1] was before, and with it the [listen.R] that was before the walk.  So each change
  * is in the walk, or among the events, for every reader that announces itself and then asks for a
- * walk. */
+ * walk. The same holds for a block of a cache, with the cache's lock, or the gate of its thread's
+ * cache, through which every walk goes first (gp_thread_pass), in the place of the shard. */
 static inline bool gp_event_heard(void)
 {
     return __atomic_load_n(gp_accounts.setup.listened, __ATOMIC_RELAXED) |

@@ -5,6 +5,7 @@
  */
 #include "account/account.h"
 #include "base/thread.h"
+#include "site/site.h"
 
 struct gp_counter *gp_feed_cache_gauges(int device)
 {
@@ -26,9 +27,20 @@ void gp_feed_cache_split_limit(int device, int64_t bytes)
         __atomic_store_n(&account->x_split_limit, bytes, __ATOMIC_RELAXED);
 }
 
+bool gp_feed_cache_wants_time(void)
+{
+    return gp_event_heard() || gp_site_on();
+}
+
+bool gp_feed_cache_wants_block(uint32_t site)
+{
+    return site || gp_event_heard() || gp_site_is_partial();
+}
+
 /* The cache outlives the session (gp_thread_enter_late), whose contents are final by then. */
 void gp_feed_cache_event(const struct gp_feed_event *fed)
 {
+    bool block = fed->type == GP_EVENT_ALLOC || fed->type == GP_EVENT_FREE;
     if (GP_UNLIKELY(!gp_life_on()))
         return;
     struct gp_wire_event event = {
@@ -42,5 +54,8 @@ void gp_feed_cache_event(const struct gp_feed_event *fed)
     event.bytes = fed->bytes;
     event.requested_bytes = fed->requested_bytes;
     event.stream = fed->stream;
-    gp_event_write(&event);
+    if (block)
+        gp_event_write_if_heard(&event);
+    else
+        gp_event_write(&event);
 }

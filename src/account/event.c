@@ -111,6 +111,14 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
     gp_event_record_at(type, record, stream, type == GP_EVENT_ALLOC ? record->time_ns : 0);
 }
 
+void gp_event_write_if_heard(struct gp_wire_event *event)
+{
+    if (event->time_ns && GP_LIKELY(gp_event_heard()))
+        gp_event_write(event);
+    else if (GP_UNLIKELY(event->site || gp_site_is_partial()))
+        event_site(event);
+}
+
 void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns)
 {
     if (GP_UNLIKELY(gp_event_heard()))

@@ -232,7 +232,12 @@ enum gp_feed_count { GP_FEED_RETRIES, GP_FEED_SYNCS, GP_FEED_DEVICE_ALLOCS, GP_F
 void gp_feed_cache_count(int device, enum gp_feed_count what, uint64_t n);
 /* PyTorch's max_split_size; -1 no limit. */
 void gp_feed_cache_split_limit(int device, int64_t bytes);
-/* Writes an event of the cache into the ring. site: that of the block, for ALLOC and FREE. */
+/* Whether the time of a block's allocation or free is of use: events are read, or call sites are taken. */
+bool gp_feed_cache_wants_time(void);
+/* Whether anything is to be done for an ALLOC or FREE with this site; [listen.A] if called after the block has changed. */
+bool gp_feed_cache_wants_block(uint32_t site);
+/* Writes an event of the cache into the ring; ALLOC and FREE only while somebody reads events, as for the blocks of
+ * frameworks (docs/ring.md). site: that of the block, for ALLOC and FREE. */
 struct gp_feed_event {
     enum gp_wire_event_type type;
     int device;

@@ -49,16 +49,20 @@ static uint32_t async_find(struct gp_async *async, int device)
     return async->cache ? 0 : GP_CU_OUT_OF_MEMORY;
 }
 
+static GP_COLD uint32_t async_start(const struct gp_async *async)
+{
+    if (!gp_life_ours())
+        InitializeInjection();
+    if (gp_driver_bind() && gp_thread_enter_late())
+        return 0;
+    errno = async->saved_errno;
+    return GP_CU_NOT_INITIALIZED;
+}
+
 uint32_t gp_async_enter_any(struct gp_async *async)
 {
     *async = (struct gp_async){.saved_errno = errno};
-    if (GP_UNLIKELY(!gp_life_ours()))
-        InitializeInjection();
-    if (!gp_driver_bind() || !gp_thread_enter_late()) {
-        errno = async->saved_errno;
-        return GP_CU_NOT_INITIALIZED;
-    }
-    return 0;
+    return GP_LIKELY(gp_life_ours() && gp_driver_bind() && gp_thread_enter_late()) ? 0 : async_start(async);
 }
 
 uint32_t gp_async_enter(struct gp_async *async, int device)
@@ -104,14 +108,6 @@ uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes,
     return 0;
 }
 
-/* A block that was allocated for any stream (by the program's own cuMemAlloc, or for the per-thread stream) is not free
- * before a fence. */
-static enum gp_free_order async_order(struct gp_cache *cache, uint64_t address)
-{
-    struct gp_grant grant;
-    return gp_cache_find(cache, address, &grant) && grant.stream == GP_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED;
-}
-
 bool gp_async_free(uint64_t address, bool at_once)
 {
     unsigned count = gp_served_count();
@@ -121,7 +117,8 @@ bool gp_async_free(uint64_t address, bool at_once)
         struct gp_cache *cache = gp_served_cache(served);
         if (!cache)
             continue;
-        enum gp_free_order order = at_once ? GP_FREE_RETURN : async_order(cache, address);
+        /* A block for any stream (of the program's own cuMemAlloc, or for the per-thread stream) waits for a fence. */
+        enum gp_free_order order = at_once ? GP_FREE_RETURN : GP_FREE_BY_STREAM;
         gp_thread.prompt = 1;
         bool released = gp_cache_release(cache, address, order, gp_thread.number, &grant);
         gp_thread.prompt = 0;

@@ -86,16 +86,23 @@ void gp_served_tag(const struct gp_served_context *served, struct gp_request *re
     request->tag = gp_site_here(served->device, GP_KIND_LINEAR, true);
 }
 
+static GP_COLD void served_event(enum gp_wire_event_type type, const struct gp_served_context *served,
+                                 const struct gp_grant *grant, uint64_t stream)
+{
+    gp_feed_cache_event(&(struct gp_feed_event){type, served->device, (uint32_t)grant->tag, grant->address,
+                                                grant->bytes, grant->requested_bytes, stream, grant->time_ns});
+}
+
 void gp_served_event_alloc(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream)
 {
-    gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_ALLOC, served->device, (uint32_t)grant->tag, grant->address,
-                                                grant->bytes, grant->requested_bytes, stream, grant->time_ns});
+    if (GP_UNLIKELY(gp_feed_cache_wants_block((uint32_t)grant->tag)))
+        served_event(GP_EVENT_ALLOC, served, grant, stream);
 }
 
 void gp_served_event_free(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream)
 {
-    gp_feed_cache_event(&(struct gp_feed_event){GP_EVENT_FREE, served->device, (uint32_t)grant->tag, grant->address,
-                                                grant->bytes, grant->requested_bytes, stream, grant->time_ns});
+    if (GP_UNLIKELY(gp_feed_cache_wants_block((uint32_t)grant->tag)))
+        served_event(GP_EVENT_FREE, served, grant, stream);
 }
 
 struct gp_served_context *gp_served_find(uint64_t address, struct gp_grant *out)

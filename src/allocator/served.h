@@ -86,7 +86,7 @@ static inline bool gp_served_is_live(const struct gp_served_context *served)
 
 /* Fills the request's tag with its call site if call sites are on. */
 void gp_served_tag(const struct gp_served_context *served, struct gp_request *request);
-/* Write the events of an allocation and of a free. */
+/* Write the events of an allocation and of a free, if they are wanted. */
 void gp_served_event_alloc(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream);
 void gp_served_event_free(const struct gp_served_context *served, const struct gp_grant *grant, uint64_t stream);
 

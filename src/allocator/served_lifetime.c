@@ -87,6 +87,7 @@ static GP_COLD struct gp_cache *served_make(struct gp_served_context *served)
         .gauges = gp_feed_cache_gauges(served->device),
         .limit_bytes = served_limit_bytes,
         .times = true,
+        .wants_time = gp_feed_cache_wants_time,
         .listener = served,
         .listen = served_listen,
     };

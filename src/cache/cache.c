@@ -54,6 +54,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->listener = setup->listener;
     cache->listen = setup->listen;
     cache->times = setup->times;
+    cache->wants_time = setup->wants_time;
     cache->grow = (struct gp_lock)GP_LOCK_INIT(GP_RANK_GROW);
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);
     if (!cache->backend.page_bytes)
@@ -208,6 +209,8 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     }
     struct gp_segment *segment = block->segment;
     struct gp_unlinked_segment dropped;
+    if (order == GP_FREE_BY_STREAM)
+        order = block->stream == GP_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED;
     *out = (struct gp_grant){
         block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0};
     bool at_once = segment_goes_at_once(cache, block, order);
@@ -242,7 +245,10 @@ bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_ord
     out = out ? out : &unused;
     if (!block)
         return false;
-    if (cache->threads && order == GP_FREE_ORDERED && gp_thread_take(cache, block, address, shard, out))
+    /* A block of another stream may take the record's place until gp_thread_take has claimed it, which sees that. */
+    bool ordered = order == GP_FREE_ORDERED ||
+                   (order == GP_FREE_BY_STREAM && __atomic_load_n(&block->stream, __ATOMIC_RELAXED) != GP_STREAM_ANY);
+    if (cache->threads && ordered && gp_thread_take(cache, block, address, shard, out))
         return true;
     return cache_release_slow(cache, address, order, shard, out);
 }

@@ -111,6 +111,9 @@ struct gp_cache_setup {
     /* grants and events have the time at which the gauges changed (base/clock.h): sorted by it, they
      * add up to the statistics and their peaks */
     bool times;
+    /* Whether the caller wants the time of a grant now; NULL: always. A grant that it does not want may
+     * have time 0. Called inside a gate: it only looks. */
+    bool (*wants_time)(void);
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event); /* may be NULL */
 };
@@ -159,9 +162,10 @@ struct gp_grant {
  * beyond 2^60 fail with GP_BACKEND_OOM and no backend call (PyTorch's rule). */
 uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
 
-/* GP_FREE_RETURN: as unordered; a block that is a backend.allocate of its own also goes back to the
+/* GP_FREE_BY_STREAM: unordered if the block was allocated for any stream, else ordered.
+ * GP_FREE_RETURN: as unordered; a block that is a backend.allocate of its own also goes back to the
  * backend at once, for callers that cache memory themselves. */
-enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED, GP_FREE_RETURN };
+enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED, GP_FREE_BY_STREAM, GP_FREE_RETURN };
 
 /* Frees the block that starts at the address and describes it in *out (may be NULL). false: no
  * block of this cache starts there, or it was freed before; nothing changed. */

@@ -185,6 +185,7 @@ struct gp_cache {
     bool owns_gauges, tags, times;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event);
+    bool (*wants_time)(void);
 
     struct gp_lock grow, lock;
     struct gp_table table;
@@ -334,6 +335,9 @@ void gp_thread_close(struct gp_cache *cache);
 bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out);
 bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
                     struct gp_grant *out);
+/* Takes every gate once, and gives it back: what a thread did in its cache before is visible after it, and
+ * what it does later comes after all that the caller did before. */
+void gp_thread_pass(struct gp_cache *cache);
 /* Under lock: returns every cached block to its heap as idle memory. */
 void gp_thread_flush(struct gp_cache *cache);
 /* Bytes in the threads' caches. Approximate, because threads keep changing it. No lock. */
@@ -383,6 +387,13 @@ static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_typ
                                  uint64_t bytes, uint64_t stream, uint64_t time_ns)
 {
     gp_cache_tell_for(cache, type, address, bytes, stream, time_ns, 0);
+}
+
+/* Whether an allocation or a free of the thread's own cache reads the clock.  All others do: another thread
+ * may allocate the block before the caller writes its event, which must have the earlier time. */
+static inline bool gp_cache_is_timed(const struct gp_cache *cache)
+{
+    return cache->times && (!cache->wants_time || cache->wants_time());
 }
 
 /* Call it after the block's word shows that the caller owns the block. */

@@ -226,6 +226,7 @@ void gp_cache_iterate(struct gp_cache *cache, void *arg,
                       bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg))
 {
     struct gp_iteration iteration = {.cache = cache, .arg = arg, .segment = segment, .block = block, .rest = rest};
+    gp_thread_pass(cache);
     bool more = iterate_gather(&iteration);
     if (!more) /* no memory for the addresses: walk under the lock, in one go */
         gp_cache_walk(cache, arg, segment, block);

@@ -163,7 +163,7 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
         return false;
     }
     /* Read while the gate is held, as gp_counter_apply_timed does. */
-    uint64_t time_ns = cache->times ? gp_clock_ns() : 0;
+    uint64_t time_ns = gp_cache_is_timed(cache) ? gp_clock_ns() : 0;
     struct gp_block *block = bins_pop(bins, index);
     *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag, time_ns};
     __atomic_store_n(&block->requested_bytes, request->bytes,
@@ -226,11 +226,13 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     }
     const int64_t amounts[GP_BUNDLES] = {1, (int64_t)block->bytes, (int64_t)block->requested_bytes};
     gp_gate_sub(gate, amounts);
-    uint64_t time_ns = cache->times ? gp_clock_ns() : 0;
+    uint64_t time_ns = gp_cache_is_timed(cache) ? gp_clock_ns() : 0;
     *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block),
                              time_ns};
     bins_push(bins, block);
     bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
+    if (GP_UNLIKELY(full) && cache->times && !time_ns) /* the block may leave this thread below */
+        out->time_ns = gp_clock_ns();
     gp_gate_release(gate);
     if (GP_UNLIKELY(full))
         thread_shrink(cache, gate, bins);
@@ -254,6 +256,14 @@ static void bins_flush(struct gp_cache *cache, struct gp_bins *bins)
 {
     for (unsigned index; bins->blocks && (index = bins_next(bins, 0)) < GP_BINS;)
         gp_block_idle(cache, bins_pop(bins, index));
+}
+
+void gp_thread_pass(struct gp_cache *cache)
+{
+    if (!cache->threads)
+        return;
+    gp_counter_freeze(cache->gauges);
+    gp_counter_thaw(cache->gauges);
 }
 
 void gp_thread_flush(struct gp_cache *cache)

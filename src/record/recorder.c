@@ -49,6 +49,7 @@ struct gp_recorder {
     uint32_t source, driver_version; /* as last written */
     char allocator[sizeof(((struct gp_wire_header *)0)->allocator)];
     uint64_t seen;                     /* events of the ring that the file had before (setup.in_file) */
+    uint64_t late;                     /* written after the start with a time before it: the baseline has the change */
     uint64_t left;                     /* events taken from the ring that were not written in time */
     uint64_t gpus;                     /* one bit for each GPU that an event named */
     char comm[64], command_line[4096]; /* as last seen: a process that has ended has none */
@@ -466,7 +467,7 @@ static void recorder_count(const struct gp_recorder *r, struct gp_block_counts *
     out->dropped[GP_DROP_OVERWRITTEN] = ring.overwritten + (r->setup.from_start ? before : 0);
     out->dropped[GP_DROP_DAMAGED] = ring.damaged;
     out->dropped[GP_DROP_FILE] = file.given_up;
-    out->tried = ring.delivered + gone;
+    out->tried = ring.delivered - r->late + gone;
     for (unsigned i = 0; i < GP_DROP_FILE; i++)
         out->tried += out->dropped[i];
     out->tried += ring.left;
@@ -570,7 +571,9 @@ static ssize_t recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
             r->left += (uint64_t)(count - i);
             break;
         }
-        if (r->setup.in_file && r->setup.in_file(r->setup.arg, &events[i]))
+        if (!r->setup.from_start && events[i].time_ns < r->begin_ns)
+            r->late++;
+        else if (r->setup.in_file && r->setup.in_file(r->setup.arg, &events[i]))
             r->seen++;
         else
             gp_file_add(r->file, &events[i], GP_BLOCK_EVENTS);

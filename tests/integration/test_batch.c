@@ -679,6 +679,27 @@ Test(batch, events_before_the_start_are_told)
     cr_expect_lt(gp_batch_work(), 1000000000ull, "it sleeps over them");
 }
 
+/* So are those that the ring had no room for, as lost ones. */
+Test(batch, what_the_ring_lost_before_the_first_batch_is_told)
+{
+    const struct gp_session_hooks hooks = {.poll_now = host_poll, .event = gp_feed_event};
+    struct listen listen;
+    listen_or_skip(&listen, NULL);
+    cr_assert_eq(listen_arm_here(&listen), 0);
+    host_make(false);
+    host_mark(100000);
+    cr_assert_eq(gp_drain_start(&host_session, &hooks), 0);
+    cr_assert(gp_thread_enter());
+    gp_batch_last();
+    gp_thread_leave();
+    struct count count = listen_count(&listen, getpid());
+    cr_expect_gt(count.events, 0);
+    cr_expect_gt(count.lost, 10000, "the ring holds them all");
+    cr_expect_eq(count.events + count.lost, gp_tap_events(), "%llu carried, %llu lost, %llu made",
+                 (unsigned long long)count.events, (unsigned long long)count.lost, (unsigned long long)gp_tap_events());
+    listen_close(&listen);
+}
+
 /* Until the driver has reported the uuid of a device, its peaks are sent again. */
 Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
 {

@@ -170,6 +170,41 @@ Test(bpf, peaks_restart_after_a_reset, .init = begin, .fini = end, .timeout = 60
     cr_assert(eq(i64, device_sum(1).allocated_peak_bytes, 4 * MIB));
 }
 
+/* A row of which one word was reset: that peak starts from what is held, the other one stays. */
+static void word_check(const char *what, int64_t peak, int64_t held, int64_t before, bool was_reset)
+{
+    cr_expect(eq(i64, peak, was_reset ? held : before), "%s", what);
+}
+
+Test(bpf, each_word_is_reset_alone_for_one_device_and_for_all, .init = begin, .fini = end, .timeout = 60)
+{
+    struct kid *kid = kid_start(0);
+    for (int uuid = 1; uuid <= 8; uuid++) {
+        bool reserved = uuid & 1, one = uuid & 2, twice = uuid & 4; /* twice: the newer of two resets counts */
+        char what[80];
+        struct gp_map_device_key key = {{0}}, other = {{0}};
+        struct gp_map_reset reset = {0}, old = {.allocated_ns = 1, .reserved_ns = 1};
+        snprintf(what, sizeof(what), "%s of %s%s", reserved ? "reserved" : "allocated", one ? "one" : "all",
+                 twice ? ", after an older reset" : "");
+        memset(one ? key.uuid : other.uuid, uuid, 16);
+        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld", uuid, uuid, MIB, 9 * MIB, 2 * MIB, 18 * MIB, GIB);
+        *(reserved ? &reset.reserved_ns : &reset.allocated_ns) = (uint64_t)now_ns();
+        cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &key, &reset, BPF_ANY) == 0);
+        if (twice)
+            cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &other, &old, BPF_ANY) == 0);
+        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld", uuid, uuid, MIB, MIB, 2 * MIB, 2 * MIB, GIB);
+        const struct gp_map_sum sums[] = {device_sum(uuid), container_sum(0, uuid)};
+        for (int i = 0; i < 2; i++) {
+            word_check(what, sums[i].allocated_peak_bytes, MIB, 9 * MIB, !reserved);
+            word_check(what, sums[i].reserved_peak_bytes, 2 * MIB, 18 * MIB, reserved);
+        }
+        struct gp_map_process row;
+        cr_assert(eq(int, process_row(kid->pid, (uint32_t)uuid, &row), 0));
+        word_check(what, row.allocated_peak_bytes, MIB, 9 * MIB, !reserved);
+        word_check(what, row.reserved_peak_bytes, 2 * MIB, 18 * MIB, reserved);
+    }
+}
+
 static uint32_t processes_known(void)
 {
     uint32_t tgid, count = 0;

@@ -155,6 +155,31 @@ Test(record_command, build_ids_of_a_deleted_program_are_recorded, .init = work_b
     spawn_result_free(&result);
 }
 
+/* Weights and activations made the peak; the weights are still there at the end, and what the scratch call took came
+ * before and after it. */
+Test(record_command, a_recording_has_the_bytes_of_each_site_at_the_peak, .init = work_begin, .fini = work_end)
+{
+    char record[128];
+    snprintf(record, sizeof(record), "--record=%s", file);
+    const char *argv[] = {path_command(),         "run", "--sim", "--stacks=native", record, "--",
+                          path_program("stacks"), NULL};
+    struct spawn_result result;
+    cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv}, &result), 0);
+    cr_assert_eq(WEXITSTATUS(result.status), 0, "%s", result.err);
+    struct gp_recording *r = record_open(file);
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < r->site_count; i++) {
+        const struct gp_rec_site *site = &r->sites[i];
+        int64_t want = site->kind != GP_KIND_LINEAR ? 0 : site->calls == 8 ? 8 << 20 : site->calls == 1 ? 4 << 20 : 0;
+        cr_expect_eq(site->at_peak_bytes, want, "%d calls, %lld bytes", (int)site->calls,
+                     (long long)site->at_peak_bytes);
+        sum += site->at_peak_bytes;
+    }
+    cr_expect_eq(sum, 12 << 20);
+    gp_recording_free(r);
+    spawn_result_free(&result);
+}
+
 Test(record_command, ends_with_the_process_and_knows_what_was_live, .init = work_begin, .fini = work_end)
 {
     struct spawn spawn;

@@ -60,8 +60,9 @@ static void work_end(void)
 static void program_start(struct spawn *spawn)
 {
     const char *argv[] = {path_program("snapshot"), NULL};
+    const char *const env[] = {"GPUPROF_RING=always", NULL}; /* a trace is to hold what was before it */
     struct spawn_options options = {
-        .argv = argv, .sim = "devices=2,memory=16GiB", .want_library = true, .want_hold = true};
+        .argv = argv, .env = env, .sim = "devices=2,memory=16GiB", .want_library = true, .want_hold = true};
 
     cr_assert_eq(spawn_start(spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not come to its hold");

@@ -10,55 +10,16 @@
 #ifndef GP_TEST_TORTURE_READER_ORACLE_H
 #define GP_TEST_TORTURE_READER_ORACLE_H
 
-#include "../../src/account/event.c"
+#include "torture/reader_base.h"
+
 #include "../../src/account/framework.c"
 
-#include "base/testpoint.h"
-#include "record/ringread.h"
-
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-enum { WRITERS = 3, BLOCKS = 48, CHUNKS = 1024, MOST = 8000 };
-
-struct gp_accounts gp_accounts;
-__thread struct gp_thread gp_thread;
-uint32_t gp_site_modes;
+enum { WRITERS = 3, BLOCKS = 48, MOST = 8000 };
 
 static struct gp_account reader_accounts[WRITERS];
-static struct gp_ring ring;
-static struct gp_wire_chunk *chunks;
-static uint64_t lost[GP_LOSTS];
-static uint32_t x_listened, x_go, x_stop, x_begun, x_resting;
-static const uint16_t unarmed;
+static uint32_t x_go, x_stop, x_begun, x_resting;
 static uint8_t x_live[WRITERS][BLOCKS], known[WRITERS][BLOCKS];
 static uint64_t reader_events, reader_walked, reader_wrong;
-static __thread uint64_t reader_state;
-
-static uint64_t reader_random(void)
-{
-    if (!reader_state) {
-        uint64_t own = (uint64_t)(uintptr_t)&reader_state;
-        __asm__("" : "+r"(own)); /* framework_oracle.h: else GCC 14 does not link */
-        reader_state = own;
-    }
-    uint64_t x = reader_state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    return x ^ x >> 31;
-}
-
-void gp_testpoint(const char *name)
-{
-    (void)name;
-    if (reader_random() % 32 == 0)
-        sched_yield();
-}
-
-/* ---- what the product's files stand on ----------------------------------------------------------------------------- */
 
 struct gp_account *gp_account_of(int device)
 {
@@ -76,59 +37,6 @@ uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move
     (void)op;
     (void)move;
     return 0;
-}
-
-void gp_feed_lost(enum gp_wire_lost cause)
-{
-    __atomic_fetch_add(&lost[cause], 1, __ATOMIC_RELAXED);
-}
-
-/* Never called. */
-uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
-{
-    return (uint32_t)device + (uint32_t)kind + summed;
-}
-void gp_site_alloc(uint32_t site, uint64_t bytes)
-{
-    (void)site;
-    (void)bytes;
-}
-void gp_site_free(uint32_t site, uint64_t bytes)
-{
-    (void)site;
-    (void)bytes;
-}
-uint32_t gp_site_partial;
-void gp_site_plain_alloc(unsigned device, uint64_t bytes)
-{
-    (void)device;
-    (void)bytes;
-}
-void gp_site_plain_free(unsigned device, uint64_t bytes)
-{
-    (void)device;
-    (void)bytes;
-}
-void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site)
-{
-    (void)api;
-    (void)error;
-    (void)asked_bytes;
-    (void)device;
-    (void)site;
-}
-bool gp_framework_failed(int device)
-{
-    return device < 0;
-}
-const char *gp_framework_name(void)
-{
-    return NULL;
-}
-void gp_feed_oom_context(uint32_t ctx, uint64_t context)
-{
-    (void)ctx;
-    (void)context;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------- */
@@ -167,15 +75,6 @@ static void *reader_write(void *arg)
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------------------- */
-
-static int reader_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
-    uint64_t *to = into;
-    for (size_t i = 0; i < bytes / sizeof(*to); i++)
-        to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
-    return 0;
-}
 
 static void reader_know(uint64_t address, bool is_live)
 {
@@ -231,12 +130,9 @@ static void reader_round(void)
 static void reader_rounds(uint64_t end, unsigned least, bool until_wrong, unsigned *rounds)
 {
     pthread_t threads[WRITERS];
-    chunks =
-        mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (chunks == MAP_FAILED || gp_map_new(&gp_accounts.blocks, 1u << 20) != 0 ||
-        gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0)
+    reader_begin_ring();
+    if (gp_map_new(&gp_accounts.blocks, 1u << 20) != 0)
         exit(1);
-    gp_accounts.setup = (struct gp_feed_setup){.ring = &ring, .lost = lost, .armed = &unarmed, .listened = &x_listened};
     for (unsigned i = 0; i < WRITERS; i++)
         if (gp_counter_new(&reader_accounts[i].counter, GP_GAUGES, GP_SHARDS) != 0 ||
             gp_counter_new(&reader_accounts[i].owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0)

@@ -29,6 +29,7 @@ static const struct {
     {"leaks x --older -1", 2, "not a whole number"},
     {"peak x --older 1", 2, "--older"},
     {"peak", 2, "no recording given"},
+    {"fit x", 2, "--gpu is needed"},
     {"churn /dev/null", 1, "/dev/null: not a "},
     {"fragmentation --garbage", 2, "--garbage"},
     {"reconcile x --json=1", 2, "takes no value"},

@@ -265,6 +265,30 @@ Test(map, limit_is_exact_and_freed_room_is_found_again)
     }
 }
 
+/* Shards give room back in batches. */
+Test(map, a_map_that_was_emptied_has_its_limit_once)
+{
+    static const uint64_t limits[] = {1000, 30000, 262144};
+    for (unsigned l = 0; l < GP_COUNT(limits); l++) {
+        struct gp_map *map;
+        cr_assert_eq(gp_map_new(&map, limits[l]), 0);
+        struct gp_record record = gp_test_record(1, 0, 0);
+        for (unsigned round = 0; round < 2; round++) {
+            for (uint64_t key = 0; key < limits[l]; key++) {
+                record.key = key * 256;
+                cr_assert_eq(gp_map_insert(map, &record, NULL), 0);
+            }
+            record.key = limits[l] * 256;
+            cr_assert_eq(gp_map_insert(map, &record, NULL), -ENOSPC, "round %u of limit %lu", round,
+                         (unsigned long)limits[l]);
+            for (uint64_t key = 0; key < limits[l]; key++)
+                cr_assert_eq(gp_map_take(map, 1, key * 256, NULL), 0);
+            cr_assert_eq(gp_map_count(map), 0);
+        }
+        gp_map_free(map);
+    }
+}
+
 /* Among 1.5 million keys some have the same shard and the same 32 bits of hash: the comparison of
  * the key decides. */
 Test(map, equal_hashes_are_not_equal_keys, .timeout = 60)

@@ -450,6 +450,55 @@ Test(recording, fields_of_later_versions_may_be_missing)
     unlink(path);
 }
 
+/* Where the first block of a type begins. */
+static size_t test_block_at(const struct test_bytes *bytes, unsigned type)
+{
+    size_t at = sizeof(struct gp_format_head);
+    struct gp_format_block block;
+    for (memcpy(&block, bytes->at + at, sizeof(block)); block.type != type;) {
+        at += sizeof(block) + block.stored_bytes;
+        memcpy(&block, bytes->at + at, sizeof(block));
+    }
+    return at;
+}
+
+/* The numbers of sites come last in a file. Without them the events say what each site holds, however many they are. */
+Test(recording, the_sites_of_a_cut_file_have_the_numbers_of_its_events)
+{
+    static const struct recmake_frame stack[] = {{"f", "a.py", 1}, {NULL, NULL, 0}};
+    static const uint8_t kinds[] = {GP_KIND_LINEAR, GP_KIND_VMM};
+    const unsigned pairs = 6000;
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t site[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct gp_rec_event event = {.kind = kinds[i], .site = site[i] = recmake_site(make, kinds[i], stack)};
+        const uint8_t begin = i ? GP_EVENT_SEGMENT_ALLOC : GP_EVENT_ALLOC;
+        for (unsigned k = 0; k <= 2 * pairs; k++) { /* the last one stays */
+            event.time_ns = 1000000000 + k;
+            event.address = 0x1000 + i;
+            event.bytes = k < 2 * pairs ? 500 : 300;
+            event.type = k % 2 ? i ? GP_EVENT_SEGMENT_FREE : GP_EVENT_FREE : begin;
+            recmake_event(make, &event);
+        }
+    }
+    struct gp_recording *made = recmake_done(make), *part = NULL;
+    struct test_bytes bytes = test_bytes_of(made);
+    char why[256];
+    cr_assert_eq(gp_recording_parse(&part, bytes.at, test_block_at(&bytes, GP_BLOCK_SITE_NUMBERS), why, sizeof(why)),
+                 0);
+    cr_assert(!part->complete && part->event_count == made->event_count);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct gp_rec_site *row = &part->sites[site[i]];
+        cr_expect(row->live_bytes == 300 && row->live_count == 1 && row->calls == pairs + 1 && row->peak_bytes == 500 &&
+                      row->allocated_bytes == 500ll * pairs + 300,
+                  "kind %u: %lld bytes in %lld, peak %lld, %lld calls", kinds[i], (long long)row->live_bytes,
+                  (long long)row->live_count, (long long)row->peak_bytes, (long long)row->calls);
+    }
+    gp_recording_free(part);
+    gp_recording_free(made);
+    free(bytes.at);
+}
+
 /* The index has room for 2^17 blocks: with more there is none, also if a write fails after that. */
 Test(recording, an_index_that_lacks_blocks_is_not_written, .timeout = 60)
 {
@@ -471,6 +520,50 @@ Test(recording, an_index_that_lacks_blocks_is_not_written, .timeout = 60)
     cr_assert_eq(gp_file_end(file), 0);
     struct test_bytes bytes = test_load(path);
     cr_assert_neq(memcmp(bytes.at + bytes.size - 8, GP_FORMAT_END, 8), 0, "an index without some blocks");
+    free(bytes.at);
+    unlink(path);
+}
+
+static int threads_block(struct gp_file *file, uint32_t rows)
+{
+    struct gp_pack *pack = gp_file_pack(file);
+    for (uint32_t i = 0; i < rows; i++)
+        gp_block_thread(pack, i, "t");
+    return gp_file_block(file, GP_BLOCK_THREADS, rows, false);
+}
+
+/* The places in the index are those of the file's blocks, without one that found no room. */
+Test(recording, an_index_after_a_full_disk_has_the_blocks_of_the_file)
+{
+    struct gp_file *file;
+    struct rlimit limit = {0, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    struct gp_format_tail tail;
+    char path[64];
+    test_name(path);
+    signal(SIGXFSZ, SIG_IGN);
+    cr_assert_eq(gp_file_new(&file, gp_file_open(path, true), &(struct gp_file_who){.pid = 7}), 0);
+    cr_assert_eq(threads_block(file, 1), 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    while (threads_block(file, 2) == 0) /* into the space that is kept */
+        ;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_assert_eq(threads_block(file, 3), 0);
+    cr_assert_eq(gp_file_end(file), 0);
+    struct test_bytes bytes = test_load(path);
+    memcpy(&tail, bytes.at + bytes.size - sizeof(tail), sizeof(tail));
+    size_t at = sizeof(struct gp_format_head), row = tail.index_offset + sizeof(struct gp_format_block);
+    for (;; row += sizeof(struct gp_format_place)) {
+        struct gp_format_block block;
+        struct gp_format_place place;
+        memcpy(&block, bytes.at + at, sizeof(block));
+        memcpy(&place, bytes.at + row, sizeof(place));
+        if (block.type == GP_BLOCK_INDEX)
+            break;
+        cr_assert(place.offset == at && place.count == block.count && place.type == block.type, "at %zu", at);
+        at += sizeof(block) + block.stored_bytes;
+    }
+    cr_assert_eq(at, tail.index_offset);
+    cr_assert_eq(row, bytes.size - sizeof(tail), "a place too many");
     free(bytes.at);
     unlink(path);
 }

@@ -141,16 +141,25 @@ static void finish_sites(struct gp_recording *r)
             r->oom.holders[i].site = 0;
 }
 
+/* A handle of cuMemCreate has a site, other segments have none. An event whose size would overflow a
+ * sum is left out: only a hostile file has one. */
 static void finish_site_move(struct gp_rec_site *site, const struct gp_rec_event *event)
 {
-    if (event->type == GP_EVENT_ALLOC) {
-        site->live_bytes += (int64_t)event->bytes;
-        site->allocated_bytes += (int64_t)event->bytes;
+    bool handle = event->kind == GP_KIND_VMM;
+    if (event->type == GP_EVENT_ALLOC || (handle && event->type == GP_EVENT_SEGMENT_ALLOC)) {
+        int64_t sum;
+        if (__builtin_add_overflow(site->allocated_bytes, event->bytes, &sum))
+            return;
+        site->allocated_bytes = sum;
+        site->live_bytes += (int64_t)event->bytes; /* never above the allocated bytes */
         site->live_count++;
         site->calls++;
         site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
-    } else if (event->type == GP_EVENT_FREE) {
-        site->live_bytes -= (int64_t)event->bytes;
+    } else if (event->type == GP_EVENT_FREE || (handle && event->type == GP_EVENT_SEGMENT_FREE)) {
+        int64_t rest;
+        if (__builtin_sub_overflow(site->live_bytes, event->bytes, &rest))
+            return;
+        site->live_bytes = rest;
         site->live_count--;
     }
 }
@@ -159,9 +168,6 @@ static void finish_site_move(struct gp_rec_site *site, const struct gp_rec_event
  * peak cannot be computed. */
 static void finish_site_numbers(struct gp_recording *r)
 {
-    const uint64_t most = INT64_MAX / GP_READ_ALLOCATION_LIMIT;
-    if (r->event_count + r->baseline_count > most) /* hostile sizes could overflow a sum */
-        return;
     for (size_t i = 0; i < r->baseline_count; i++)
         finish_site_move(&r->sites[r->baseline[i].site], &r->baseline[i]);
     for (size_t i = 0; i < r->event_count; i++)

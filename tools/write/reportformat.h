@@ -51,6 +51,8 @@ json_t *gp_report_frames(const struct gp_report *report, uint32_t site);
  * owner. */
 void gp_report_add_place(const struct gp_report *report, json_t *object, uint32_t site);
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site);
+/* The parts of a peak with their places. */
+json_t *gp_report_parts(const struct gp_report *report, const struct gp_peak *peak);
 /* The peak of the device by owner. */
 json_t *gp_report_owners(const struct gp_report *report, uint32_t device);
 json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t device);
@@ -82,6 +84,10 @@ void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *
 /* Notes about an incomplete recording, which belong above any number.  True: at least one was
  * printed. */
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
+
+/* The parts of a peak, one line for each, at most `rows` and at most 30. */
+void gp_page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
+                   uint32_t rows);
 
 /* reports: of the two recordings.  callers: with the stack of each site. */
 void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],

@@ -229,7 +229,7 @@ static json_t *json_devices(const struct gp_report *report, const char *schema,
     return json_pack("{s:s,s:o}", "schema", schema, "devices", devices);
 }
 
-static json_t *json_parts(const struct gp_report *report, const struct gp_peak *peak)
+json_t *gp_report_parts(const struct gp_report *report, const struct gp_peak *peak)
 {
     json_t *parts = json_array();
     for (uint32_t i = 0; i < peak->count; i++) {
@@ -247,7 +247,7 @@ static json_t *json_peak(const struct gp_report *report, uint32_t device)
 {
     const struct gp_peak *peak = report->devices[device].peak;
     return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", json_parts(report, peak), "owners",
+                     (json_int_t)peak->bytes, "parts", gp_report_parts(report, peak), "owners",
                      gp_report_owners(report, device));
 }
 
@@ -373,7 +373,7 @@ static json_t *json_bill(const struct gp_report *report, uint32_t device)
 {
     json_t *object = gp_report_bill_part(report, device);
     if (object)
-        json_object_set_new(object, "sites", json_parts(report, report->devices[device].held));
+        json_object_set_new(object, "sites", gp_report_parts(report, report->devices[device].held));
     return object;
 }
 

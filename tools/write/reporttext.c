@@ -225,9 +225,10 @@ static void page_devices(const struct gp_text_page *page, const struct gp_report
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
 
-static void page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
-                       uint32_t rows)
+void gp_page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
+                   uint32_t rows)
 {
+    rows = rows < GP_PAGE_ROWS * 2 ? rows : GP_PAGE_ROWS * 2;
     uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* a line "1 more" would be no shorter */
     bool narrow = page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
@@ -275,7 +276,7 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
     fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
             page_seconds(when, page_since(report, peak->time_ns)));
-    page_parts(page, report, peak, GP_PAGE_ROWS * 2);
+    gp_page_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
 }
 
@@ -631,7 +632,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
         page_device(page, report, d, true);
         page_levels(page, report, d);
         fprintf(page->out, "\n  held at the peak by\n");
-        page_parts(page, report, device->peak, 8);
+        gp_page_parts(page, report, device->peak, 8);
         page_owners(page, report, d);
         if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
             fprintf(page->out, "\n");

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_fit_size.c: a program that was recorded runs in the smallest size that `gpuprof fit` names, and
+ * not in 3 % less.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <lib/paths.h>
+#include <lib/spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB  (1ll << 20)
+#define PAGE (2 * MIB)
+
+/* The smallest simulated GPU that has so much left beside its context, an eighth of it. */
+static long long sim_size(long long bytes)
+{
+    long long size = bytes;
+    while (size - size / 8 / PAGE * PAGE < bytes)
+        size += PAGE;
+    return size;
+}
+
+static int run(const char *program, long long memory, const char *allocator, const char *record)
+{
+    struct spawn_result result;
+    char sim[64], option[64], file[128];
+    snprintf(sim, sizeof(sim), "--sim=memory=%lldB", memory);
+    snprintf(option, sizeof(option), "--allocator=%s", allocator);
+    snprintf(file, sizeof(file), "--record=%s", record);
+    spawn_command(&result, "run", sim, option, record ? file : "--", record ? "--" : program, record ? program : NULL,
+                  NULL);
+    cr_assert(!result.is_timed_out);
+    int status = result.status;
+    spawn_result_free(&result);
+    return status;
+}
+
+static void expect_smallest(const char *allocator)
+{
+    char file[96], program[4096];
+    const char *bin = strstr(path_command(), "/bin/gpuprof");
+    struct spawn_result result;
+    snprintf(program, sizeof(program), "%.*s/examples/pool_rt", (int)(bin - path_command()), path_command());
+    snprintf(file, sizeof(file), "/tmp/gpuprof-test-fit-size-%d", (int)getpid());
+    cr_assert_eq(run(program, 4096 * MIB, allocator, file), 0);
+    spawn_command(&result, "fit", file, "--gpu", "4GiB", "--context", "0", "--json", NULL);
+    cr_assert_eq(result.status, 0, "%s", result.err);
+    json_t *top = json_loads(result.out, 0, NULL);
+    cr_assert(top);
+    cr_expect(json_is_true(json_object_get(top, "fits")));
+    long long smallest = json_integer_value(json_object_get(top, "smallest_bytes"));
+    json_decref(top);
+    spawn_result_free(&result);
+    cr_assert_gt(smallest, 60 * MIB);
+    cr_expect_eq(run(program, sim_size(smallest), allocator, NULL), 0, "%s: %lld", allocator, smallest);
+    cr_expect_neq(run(program, sim_size(smallest * 97 / 100 / PAGE * PAGE), allocator, NULL), 0, "%s: %lld", allocator,
+                  smallest);
+    unlink(file);
+}
+
+Test(fit_size, is_confirmed_by_running_at_it)
+{
+    expect_smallest("off");
+}
+
+Test(fit_size, is_confirmed_with_a_cache)
+{
+    expect_smallest("pytorch");
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT
+ * test_fit.c: the replays of `gpuprof fit` against a slow model of the driver's memory and by what
+ * must hold for every allocator, on random recordings. */
+#include <analyze/fit.h>
+
+#include <cache/policy.h>
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "train_fixture.h"
+
+#define PAGE ((int64_t)GP_FIT_PAGE)
+
+/* ---- random recordings ------------------------------------------------------------------------------------------- */
+
+#define MOST_LIVE 300
+
+struct walk {
+    uint64_t seed;
+    unsigned events;
+    bool small, large, pools, arrays;
+};
+
+static uint64_t walk_bytes(struct walk *walk)
+{
+    uint64_t any = random_next(&walk->seed);
+    if (walk->small && (!walk->large || any % 2))
+        return 1 + (any >> 8) % (1 << 20);
+    return (1 << 20) + 1 + (any >> 8) % (200u << 20);
+}
+
+static uint8_t walk_kind(struct walk *walk)
+{
+    uint64_t any = random_next(&walk->seed) % 8;
+    return walk->pools && any < 2 ? GP_KIND_POOL : walk->arrays && any == 2 ? GP_KIND_ARRAY : GP_KIND_LINEAR;
+}
+
+static struct gp_recording *walk_record(struct walk *walk)
+{
+    struct recmake *make = recmake_new(80 * GIB);
+    struct {
+        uint64_t address;
+        uint8_t kind;
+    } live[MOST_LIVE];
+    unsigned count = 0;
+    uint64_t address = 1ull << 40, now = 1000;
+    for (unsigned i = 0; i < walk->events; i++) {
+        recmake_at(make, ++now * MS);
+        if (count == MOST_LIVE || (count && random_next(&walk->seed) % 100 < 45)) {
+            unsigned at = (unsigned)(random_next(&walk->seed) % count);
+            recmake_free(make, 0, live[at].kind, live[at].address);
+            live[at] = live[--count];
+            continue;
+        }
+        live[count].kind = walk_kind(walk);
+        live[count].address = address += 1ull << 30;
+        recmake_alloc(make, 0, live[count].kind, live[count].address, walk_bytes(walk), 0);
+        count++;
+    }
+    return recmake_done(make);
+}
+
+/* ---- the slow model: one flag for each 512 bytes of each page ------------------------------------------------------ */
+
+#define MODEL_PAGES 4096
+#define MODEL_STEPS 4096
+
+struct model {
+    char *steps; /* [page][step] */
+    int64_t pages, pools;
+};
+
+static int64_t up(int64_t bytes, int64_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+static int64_t model_shared(const struct model *model)
+{
+    int64_t pages = 0;
+    for (int page = 0; page < MODEL_PAGES; page++)
+        pages += memchr(model->steps + (size_t)page * MODEL_STEPS, 1, MODEL_STEPS) != NULL;
+    return pages;
+}
+
+/* The first gap, in the order of pages that have something; then the first empty page. */
+static size_t model_place(const struct model *model, size_t steps)
+{
+    static const char none[MODEL_STEPS];
+    for (int empty = 0; empty < 2; empty++) {
+        for (size_t page = 0; page < MODEL_PAGES; page++) {
+            const char *flags = model->steps + page * MODEL_STEPS;
+            if (empty != !memchr(flags, 1, MODEL_STEPS))
+                continue;
+            for (size_t at = 0; at + steps <= MODEL_STEPS; at++) {
+                if (memcmp(flags + at, none, steps) == 0)
+                    return page * MODEL_STEPS + at;
+            }
+        }
+    }
+    cr_assert_fail("the model has no page left");
+    return 0;
+}
+
+/* Returns the peak, and in levels[] what is held after each event. */
+static int64_t model_run(const struct gp_recording *r, int64_t *levels)
+{
+    struct model model = {.steps = calloc(MODEL_PAGES, MODEL_STEPS)};
+    size_t *places = calloc(r->event_count, sizeof(*places));
+    int64_t peak = 0;
+    for (size_t i = 0; i < r->event_count; i++) {
+        const struct gp_rec_event *event = &r->events[i];
+        bool add = event->type == GP_EVENT_ALLOC;
+        int64_t bytes = (int64_t)event->bytes;
+        if (event->kind == GP_KIND_POOL) {
+            model.pools += add ? up(bytes, 512) : -up(bytes, 512);
+        } else if (bytes > 1 << 20) {
+            model.pages += (add ? 1 : -1) * up(bytes, PAGE) / PAGE;
+        } else {
+            size_t steps = (size_t)up(bytes, 512) / 512;
+            places[i] = add ? model_place(&model, steps) : places[r->peer[i]];
+            memset(model.steps + places[i], add, steps);
+        }
+        levels[i] = (model.pages + model_shared(&model)) * PAGE + up(model.pools, PAGE);
+        peak = levels[i] > peak ? levels[i] : peak;
+    }
+    free(model.steps);
+    free(places);
+    return peak;
+}
+
+Test(fit, without_a_cache_is_the_sum_of_the_drivers_pages)
+{
+    static const struct walk walks[] = {
+        {1, 400, true, false, false, false}, {2, 400, false, true, false, false}, {3, 300, true, true, true, true}};
+    for (unsigned i = 0; i < 3 * 4; i++) {
+        struct walk walk = walks[i % 3];
+        walk.seed += i * 77;
+        struct gp_recording *r = walk_record(&walk);
+        struct gp_flow *flow = gp_flow_new(r);
+        struct gp_fit_trace *trace = gp_fit_trace_new(flow, 0, false);
+        int64_t *levels = calloc(r->event_count, sizeof(*levels)), peak = model_run(r, levels);
+        const struct gp_fit_setup setup = {NULL, false};
+        struct gp_fit_sizes fit;
+        struct gp_fit_end end;
+        cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0);
+        cr_assert_eq((int64_t)fit.smallest_bytes, peak, "%u: %llu for %lld", i, (unsigned long long)fit.smallest_bytes,
+                     (long long)peak);
+        cr_assert_eq(fit.enough_bytes, fit.smallest_bytes);
+        cr_assert_eq(fit.replays, 1, "a replay is not needed for each size");
+        /* Any smaller size fails at the first event that is above it. */
+        for (int64_t size = peak - PAGE; size > 0; size -= up(peak / 7, PAGE)) {
+            size_t first = 0;
+            while (levels[first] <= size)
+                first++;
+            cr_assert_eq(gp_fit_play(trace, &setup, (uint64_t)size, &end), 0);
+            cr_assert_lt(end.failed, trace->count);
+            cr_assert_eq(trace->ops[end.failed].event, first, "%u: size %lld", i, (long long)size);
+        }
+        free(levels);
+        gp_fit_trace_free(trace);
+        gp_flow_free(flow);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- every allocator --------------------------------------------------------------------------------------------- */
+
+static bool plays(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, uint64_t *peak)
+{
+    struct gp_fit_end end;
+    cr_assert_eq(gp_fit_play(trace, setup, bytes, &end), 0);
+    *peak = end.peak;
+    return end.failed == trace->count;
+}
+
+static void expect_bounds(const struct gp_fit_trace *trace, const struct gp_policy *policy, unsigned round)
+{
+    const struct gp_fit_setup setup = {policy, true};
+    struct gp_fit_sizes fit;
+    uint64_t peak, at_enough;
+    cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0, "%s", policy->name);
+    cr_assert_geq(fit.smallest_bytes, trace->load_bytes, "%s %u", policy->name, round);
+    cr_assert_leq(fit.smallest_bytes, fit.enough_bytes, "%s %u", policy->name, round);
+    cr_assert(plays(trace, &setup, fit.smallest_bytes, &peak), "%s %u", policy->name, round);
+    cr_assert_leq(peak, fit.smallest_bytes);
+    cr_assert_leq(fit.smallest_bytes - fit.fails_bytes, fit.step_bytes);
+    cr_assert(!plays(trace, &setup, fit.fails_bytes, &peak), "%s %u", policy->name, round);
+    if (policy->first_fraction > 0)
+        return;
+    /* From there on the limit is never met, so every size gives the same replay. */
+    cr_assert(plays(trace, &setup, fit.enough_bytes, &at_enough));
+    for (uint64_t more = 1; more <= 3; more++) {
+        cr_assert(plays(trace, &setup, fit.enough_bytes + more * 17 * GP_FIT_PAGE, &peak));
+        cr_assert_eq(peak, at_enough, "%s %u", policy->name, round);
+    }
+}
+
+Test(fit, smallest_size_lies_between_the_load_and_the_peak)
+{
+    for (unsigned round = 0; round < 6; round++) {
+        struct walk walk = {round + 11, 1500, true, round % 2, round == 3, round == 5};
+        struct gp_recording *r = walk_record(&walk);
+        struct gp_flow *flow = gp_flow_new(r);
+        struct gp_fit_trace *trace = gp_fit_trace_new(flow, 0, false);
+        cr_assert_eq(trace->requests, GP_FIT_OF_DRIVER);
+        for (unsigned i = 0; gp_policy_at(i); i++)
+            expect_bounds(trace, gp_policy_at(i), round);
+        gp_fit_trace_free(trace);
+        gp_flow_free(flow);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- the whole answer -------------------------------------------------------------------------------------------- */
+
+static void segment(struct recmake *make, bool add, uint64_t address, uint64_t bytes)
+{
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1500 * MS,
+                                               .address = address,
+                                               .bytes = bytes,
+                                               .type = add ? GP_EVENT_SEGMENT_ALLOC : GP_EVENT_SEGMENT_FREE,
+                                               .kind = GP_KIND_LINEAR,
+                                               .device = 0});
+}
+
+static struct gp_fit_result judge(const struct gp_recording *r, const struct gp_fit_question *question)
+{
+    struct gp_flow *flow = gp_flow_new(r);
+    struct gp_fit_result result;
+    cr_assert_eq(gp_fit_judge(flow, 0, question, &result), 0);
+    gp_flow_free(flow);
+    return result;
+}
+
+/* Blocks of a framework: a segment of 20 MiB with blocks, one of 64 MiB, and memory beside it. */
+static struct gp_recording *framework(void)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t a = site(make, "a", 1), b = site(make, "b", 2);
+    recmake_at(make, 1500 * MS);
+    segment(make, true, 0x10000000, 20 * MIB);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000000, 5 * MIB, a);
+    segment(make, true, 0x20000000, 64 * MIB);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x20000000, 64 * MIB, b);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x40000000, 30 * MIB, b); /* another library's */
+    recmake_at(make, 1600 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x20000000);
+    segment(make, true, 0x30000000, 100 * MIB);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x30000000, 100 * MIB, b);
+    return recmake_done(make);
+}
+
+Test(fit, blocks_of_a_framework_go_through_its_allocator)
+{
+    struct gp_recording *r = framework();
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+    cr_assert_eq(result.requests, GP_FIT_OF_FRAMEWORK);
+    cr_assert_str_eq(result.rows[0].allocator, "pytorch");
+    cr_assert(result.rows[0].fits);
+    cr_expect_eq(result.rows[0].peak_bytes, 214 * MIB);
+    /* The idle segment of 64 MiB goes back before the one of 100 MiB is taken. */
+    cr_expect_eq(result.rows[0].smallest_bytes, 150 * MIB);
+    cr_expect_eq(result.unexplained_bytes, 0);
+    gp_fit_result_fini(&result);
+    result = judge(
+        r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0, .allocator = "off"});
+    cr_expect_eq(result.rows[0].smallest_bytes, 214 * MIB, "off: its segments stay as they were");
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+Test(fit, names_the_request_that_fails_and_what_was_held)
+{
+    struct gp_recording *r = framework();
+    struct gp_fit_result result = judge(
+        r, &(struct gp_fit_question){.gpu_bytes = 148 * MIB + (64 << 20), .tenants = 1, .context_bytes = 64 << 20});
+    cr_assert(!result.rows[0].fits);
+    cr_expect_eq(result.context, GP_FIT_GIVEN);
+    cr_expect_eq(result.rows[0].smallest_bytes, (150 + 64) * MIB);
+    cr_expect_eq(result.asked_bytes, 100 * MIB);
+    cr_expect_eq(result.free_bytes, (148 - 50) * MIB);
+    cr_expect_eq(result.fails_ns, 1600 * MS);
+    cr_expect_eq(r->events[result.event].address, 0x30000000);
+    cr_assert_eq(result.held->count, 2, "before the request and after the frees of that instant there is a, b, and b");
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+Test(fit, tenants_multiply_and_the_context_counts_for_each)
+{
+    struct gp_recording *r = framework();
+    for (uint32_t tenants = 1; tenants < 5; tenants++) {
+        struct gp_fit_result result =
+            judge(r, &(struct gp_fit_question){
+                         .gpu_bytes = 1000 * MIB, .tenants = tenants, .context_bytes = 100 * MIB, .all = true});
+        cr_expect_eq(result.rows[0].smallest_bytes, tenants * 250 * MIB);
+        cr_expect_eq(result.rows[0].fits, true, "%u tenants", tenants);
+        cr_expect_eq(result.count, 7, "the recorded allocator is among the others");
+        gp_fit_result_fini(&result);
+    }
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 90 * MIB, .tenants = 1, .context_bytes = -1});
+    cr_expect(!result.rows[0].fits);
+    cr_expect_eq(result.context, GP_FIT_ASSUMED);
+    cr_expect_eq(result.asked_bytes, 0, "the context takes all");
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+Test(fit, context_is_what_nvml_reports_beyond_the_counted_bytes)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000000, 64 * MIB, 0);
+    recmake_sample(make, &(struct gp_rec_sample){
+                             .time_ns = 1000 * MS, .reserved_bytes = 64 * MIB, .used_bytes = -1, .process_bytes = -1});
+    recmake_sample(make,
+                   &(struct gp_rec_sample){
+                       .time_ns = 1000 * MS, .reserved_bytes = 64 * MIB, .used_bytes = -1, .process_bytes = 364 * MIB});
+    struct gp_recording *r = recmake_done(make);
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = -1});
+    cr_expect_eq(result.context, GP_FIT_MEASURED);
+    cr_expect_eq(result.context_bytes, 300 * MIB);
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+Test(fit, code_counts_unless_the_context_was_measured)
+{
+    for (int measured = 0; measured < 2; measured++) {
+        struct recmake *make = recmake_new(GIB);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000000, 64 * MIB, 0);
+        recmake_alloc(make, 0, GP_KIND_MODULE, 1, 7 * MIB, 0);
+        if (measured)
+            recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1000 * MS,
+                                                         .reserved_bytes = 64 * MIB,
+                                                         .used_bytes = -1,
+                                                         .process_bytes = 364 * MIB});
+        struct gp_recording *r = recmake_done(make);
+        struct gp_fit_result result =
+            judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = -1});
+        cr_expect_eq(result.rows[0].smallest_bytes, measured ? 364 * MIB : (64 + 8 + 256) * MIB);
+        gp_fit_result_fini(&result);
+        gp_recording_free(r);
+    }
+}
+
+/* Graphs and pools share what was polled, so what graphs hold changes with each block of a pool. */
+Test(fit, polled_memory_of_graphs_counts)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_at(make, 1100 * MS);
+    recmake_alloc(make, 0, GP_KIND_GRAPH, 0x900000000, MIB, 0);
+    recmake_sample(make, &(struct gp_rec_sample){
+                             .time_ns = 1101 * MS, .reserved_bytes = 100 * MIB, .used_bytes = -1, .process_bytes = -1});
+    for (uint64_t i = 0; i < 30; i++) {
+        recmake_at(make, (1102 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_POOL, i << 24, 2 * MIB, 0);
+    }
+    struct gp_recording *r = recmake_done(make);
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+    cr_expect_eq(result.rows[0].smallest_bytes, 102 * MIB, "the first block comes beside what graphs hold");
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+/* Two streams: each has its segment, and the events do not tell which block is whose. */
+Test(fit, what_a_replay_cannot_explain_counts)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_at(make, 1500 * MS);
+    for (uint64_t i = 1; i <= 2; i++) {
+        segment(make, true, i << 28, 40 * MIB);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, i << 28, 40 * MIB, 0);
+        recmake_free(make, 0, GP_KIND_LINEAR, i << 28);
+    }
+    struct gp_recording *r = recmake_done(make);
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+    cr_expect_eq(result.unexplained_bytes, 40 * MIB);
+    cr_expect_eq(result.rows[0].smallest_bytes, 80 * MIB);
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static char *saved(const struct gp_recording *r, const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "/tmp/gpuprof-test-fit-%d-%s", (int)getpid(), name);
+    cr_assert_eq(gp_recording_write(r, path), 0);
+    return path;
+}
+
+Test(fit_command, refuses_what_it_cannot_answer, .init = find_binary)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_mark(make, "nothing");
+    struct gp_recording *r = recmake_done(make);
+    char *path = saved(r, "empty");
+    expect(run("fit"), 2, NULL, "no recording given");
+    expect(run("fit %s", path), 2, NULL, "--gpu is needed");
+    expect(run("fit %s --gpu 0", path), 2, NULL, "--gpu");
+    expect(run("fit %s --gpu 3XB", path), 2, NULL, "--gpu");
+    expect(run("fit %s --gpu 1GiB --tenants 0", path), 2, NULL, "--tenants");
+    expect(run("fit %s --gpu 1GiB --all --allocator caching", path), 2, NULL, "--all tries every");
+    expect(run("fit %s --gpu 1GiB --alloc-conf max_split_size_mb:64", path), 2, NULL, "name one with --allocator");
+    expect(run("fit %s --gpu 1GiB --allocator caching --alloc-conf a:1", path), 2, NULL, "unknown key");
+    expect(run("fit %s --gpu 1GiB", path), 1, NULL, "no memory of a GPU");
+    expect(run("fit /nonexistent --gpu 1GiB"), 1, NULL, "No such file");
+    unlink(path);
+    gp_recording_free(r);
+}
+
+Test(fit_command, answers_for_each_device, .init = find_binary)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t second = recmake_device(make, 1, GIB), place = site(make, "load_weights", 3);
+    recmake_at(make, 1200 * MS);
+    recmake_mark(make, "begin");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000000, 64 * MIB, place);
+    recmake_at(make, 1300 * MS);
+    recmake_alloc(make, second, GP_KIND_LINEAR, 0x20000000, 200 * MIB, place);
+    struct gp_recording *r = recmake_done(make);
+    char *path = saved(r, "devices");
+    expect(run("fit %s --gpu 200MiB --context 0", path), 0, "device 1: fits in 200.0 MiB", NULL);
+    struct result result = run("fit %s --gpu 196MiB --context 0 --json", path);
+    cr_assert_eq(result.status, 1, "%s", result.err);
+    json_t *top = json_loads(result.out, 0, NULL), *one = json_array_get(json_object_get(top, "devices"), 1);
+    cr_assert(top, "%s", result.out);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.fit/1");
+    cr_expect(json_is_false(json_object_get(top, "fits")));
+    cr_expect_eq(json_integer_value(json_object_get(top, "gpu_bytes")), 196 * MIB);
+    cr_expect_eq(json_integer_value(json_object_get(top, "peak_bytes")), 200 * MIB);
+    cr_expect_eq(json_integer_value(json_object_get(top, "smallest_bytes")), 200 * MIB);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "allocator")), "off");
+    cr_expect_eq(json_integer_value(json_object_get(top, "fails_at_ns")), 300 * (json_int_t)MS);
+    cr_expect_eq(json_array_size(json_object_get(top, "held")), 0, "nothing was held on that device");
+    const json_t *fails = json_object_get(one, "fails");
+    cr_expect_eq(json_integer_value(json_object_get(fails, "asked_bytes")), 200 * MIB);
+    cr_expect_str_eq(json_string_value(json_object_get(fails, "function")), "load_weights");
+    cr_expect_str_eq(json_string_value(json_object_get(fails, "mark")), "begin");
+    json_decref(top);
+    expect(run("fit %s --gpu 196MiB --context 0", path), 1, "asked: 200.0 MiB by load_weights", NULL);
+    unlink(path);
+    gp_recording_free(r);
+}

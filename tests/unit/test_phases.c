@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ * test_phases.c: the phases of random recordings against sums over all events, and the command. */
+#include <analyze/phases.h>
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "train_fixture.h"
+
+static void say(struct recmake *make, uint64_t ms, const char *name)
+{
+    recmake_at(make, ms * MS);
+    recmake_mark(make, name);
+}
+
+static struct gp_phases *find(const struct gp_recording *r, uint32_t device)
+{
+    struct gp_flow *flow = gp_flow_new(r);
+    struct gp_steps *steps = gp_steps_find(r);
+    struct gp_phases *phases = gp_phases_find(flow, steps, device);
+    cr_assert(phases);
+    free(steps);
+    gp_flow_free(flow);
+    return phases;
+}
+
+static const struct gp_phase *named(const struct gp_phases *phases, const char *name)
+{
+    for (uint32_t i = 0; i < phases->count; i++) {
+        if (strcmp(phases->phases[i].name, name) == 0)
+            return &phases->phases[i];
+    }
+    cr_assert_fail("no phase %s", name);
+    return NULL;
+}
+
+/* ---- random events ----------------------------------------------------------------------------------------------- */
+
+#define WALK_EVENTS 600
+#define WALK_SITES  5
+
+struct walk_phase { /* what the test expects of one occurrence */
+    size_t begin, end;
+    char name[16];
+};
+
+/* Marks between random allocations and frees; what is live in brute[event][site] after each event. */
+static struct gp_recording *walk_record(uint64_t seed, int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1],
+                                        struct walk_phase *marks, size_t *mark_count)
+{
+    struct recmake *make = recmake_new(GIB);
+    struct {
+        uint64_t address, bytes;
+        uint32_t site;
+    } live[WALK_EVENTS];
+    uint32_t sites[WALK_SITES];
+    unsigned count = 0;
+    int64_t now[WALK_SITES + 1] = {0};
+    for (unsigned i = 0; i < WALK_SITES; i++)
+        sites[i] = site(make, "f", i);
+    *mark_count = 0;
+    for (size_t i = 0; i < WALK_EVENTS; i++) {
+        uint64_t any = random_next(&seed);
+        recmake_at(make, (1000 + i) * MS);
+        if (any % 17 == 0) {
+            struct walk_phase *mark = &marks[(*mark_count)++];
+            snprintf(mark->name, sizeof(mark->name), "%c %zu", (char)('a' + any / 17 % 4), i);
+            mark->begin = i;
+            recmake_mark(make, mark->name);
+            mark->name[1] = '\0';
+        } else if (count && any % 5 < 2) {
+            unsigned at = (unsigned)(any / 5 % count);
+            recmake_free(make, 0, GP_KIND_LINEAR, live[at].address);
+            now[live[at].site] -= (int64_t)live[at].bytes;
+            live[at] = live[--count];
+        } else {
+            live[count].address = (i + 1) << 20;
+            live[count].bytes = 1 + any / 5 % 100000;
+            live[count].site = sites[any / 7 % WALK_SITES];
+            recmake_alloc(make, 0, GP_KIND_LINEAR, live[count].address, live[count].bytes, live[count].site);
+            now[live[count].site] += (int64_t)live[count].bytes;
+            count++;
+        }
+        memcpy(brute[i + 1], now, sizeof(now));
+    }
+    for (size_t i = 0; i < *mark_count; i++)
+        marks[i].end = i + 1 < *mark_count ? marks[i + 1].begin : WALK_EVENTS;
+    return recmake_done(make);
+}
+
+static int64_t all(const int64_t held[WALK_SITES + 1])
+{
+    int64_t sum = 0;
+    for (unsigned i = 0; i <= WALK_SITES; i++)
+        sum += held[i];
+    return sum;
+}
+
+static void expect_phase(const struct gp_phase *phase, int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1],
+                         const struct walk_phase *marks, size_t count)
+{
+    const struct walk_phase *best = NULL;
+    int64_t peak = -1, left = 0;
+    size_t peak_at = 0;
+    uint32_t occurrences = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(marks[i].name, phase->name) != 0)
+            continue;
+        occurrences++;
+        left += all(brute[marks[i].end]) - all(brute[marks[i].begin]);
+        for (size_t at = marks[i].begin; at <= marks[i].end; at++) {
+            if (all(brute[at]) > peak) {
+                peak = all(brute[at]);
+                peak_at = at;
+                best = &marks[i];
+            }
+        }
+    }
+    cr_assert_eq(phase->count, occurrences);
+    cr_assert_eq(phase->left_bytes, left);
+    cr_assert_eq(phase->peak_bytes, peak);
+    cr_assert_eq(phase->begin_bytes, all(brute[best->begin]));
+    cr_assert_eq(phase->end_bytes, all(brute[best->end]));
+    int64_t added[WALK_SITES + 1] = {0}, stays[WALK_SITES + 1] = {0};
+    for (uint32_t i = 0; i < phase->part_count; i++) {
+        added[phase->parts[i].site] += phase->parts[i].added_bytes;
+        stays[phase->parts[i].site] += phase->parts[i].left_bytes;
+    }
+    for (unsigned i = 0; i <= WALK_SITES; i++) {
+        cr_assert_eq(added[i], brute[peak_at][i] - brute[best->begin][i], "%s: site %u", phase->name, i);
+        cr_assert_eq(stays[i], brute[best->end][i] - brute[best->begin][i], "%s: site %u", phase->name, i);
+    }
+}
+
+Test(phases, agree_with_sums_over_all_events)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        static int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1];
+        struct walk_phase marks[WALK_EVENTS];
+        size_t count;
+        memset(brute, 0, sizeof(brute));
+        struct gp_recording *r = walk_record(seed * 7919, brute, marks, &count);
+        struct gp_phases *phases = find(r, 0);
+        cr_assert_eq(phases->source, GP_PHASES_MARKS);
+        cr_assert_geq(phases->count, 2);
+        for (uint32_t i = 0; i < phases->count; i++)
+            expect_phase(&phases->phases[i], brute, marks, count);
+        gp_phases_free(phases);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+Test(phases, ranges_nest_and_repeat)
+{
+    struct recmake *make = recmake_new(GIB);
+    say(make, 1001, "nvtx:load 1");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, 0);
+    say(make, 1002, "nvtx:convert");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 50, 0);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x2000);
+    say(make, 1003, "/nvtx:convert");
+    say(make, 1004, "/nvtx:load 1");
+    say(make, 1005, "nvtx:load 2");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x3000, 7, 0);
+    say(make, 1006, "/nvtx:"); /* an end without a name ends the innermost range */
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x4000, 1000, 0);
+    say(make, 1007, "nvtx:never ended");
+    struct gp_recording *r = recmake_done(make);
+    struct gp_phases *phases = find(r, 0);
+    cr_assert_eq(phases->source, GP_PHASES_NVTX);
+    cr_assert_eq(phases->count, 3);
+    const struct gp_phase *load = named(phases, "load"), *convert = named(phases, "convert");
+    cr_expect_eq(load->count, 2);
+    cr_expect_eq(load->peak_bytes, 150);
+    cr_expect_eq(load->left_bytes, 107);
+    cr_expect_eq(load->duration_ns, 4 * MS);
+    cr_expect_eq(convert->depth, 1);
+    cr_expect_eq(convert->begin_bytes, 100);
+    cr_expect_eq(convert->left_bytes, 0);
+    cr_expect_eq(named(phases, "never ended")->begin_bytes, 1107);
+    gp_phases_free(phases);
+    gp_recording_free(r);
+}
+
+Test(phases, many_names_are_counted)
+{
+    struct recmake *make = recmake_new(GIB);
+    for (unsigned i = 0; i < GP_PHASES_MOST + 9; i++) {
+        char name[16] = {(char)('a' + i % 26), (char)('a' + i / 26), '\0'};
+        say(make, 1000 + i, name);
+    }
+    struct gp_recording *r = recmake_done(make);
+    struct gp_phases *phases = find(r, 0);
+    cr_expect_eq(phases->count, GP_PHASES_MOST);
+    cr_expect_eq(phases->left_out, 9);
+    gp_phases_free(phases);
+    gp_recording_free(r);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static char *saved(const struct gp_recording *r)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "/tmp/gpuprof-test-phases-%d", (int)getpid());
+    cr_assert_eq(gp_recording_write(r, path), 0);
+    return path;
+}
+
+Test(phases_command, says_how_to_add_marks, .init = find_binary)
+{
+    uint32_t leaker;
+    struct gp_recording *r = train(&(struct training){.steps = 12, .stacks = true, .seed = 3}, &leaker);
+    char *path = saved(r);
+    expect(run("phases %s", path), 0, "gpuprof_mark()", NULL);
+    expect(run("phases %s", path), 0, "before the steps", NULL);
+    expect(run("phases"), 2, NULL, "no recording given");
+    unlink(path);
+    gp_recording_free(r);
+}
+
+Test(phases_command, reports_nothing_of_a_program_without_memory, .init = find_binary)
+{
+    struct recmake *make = recmake_new(GIB);
+    say(make, 1001, "alone");
+    struct gp_recording *r = recmake_done(make);
+    char *path = saved(r);
+    expect(run("phases %s", path), 0, "no memory was held", NULL);
+    struct result result = run("phases %s --json", path);
+    json_t *top = json_loads(result.out, 0, NULL);
+    cr_assert(top);
+    cr_expect(json_is_null(json_object_get(top, "source")));
+    cr_expect_eq(json_array_size(json_object_get(top, "devices")), 0);
+    json_decref(top);
+    unlink(path);
+    gp_recording_free(r);
+}
+
+Test(phases_command, has_each_device_in_json, .init = find_binary)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t second = recmake_device(make, 1, GIB), place = site(make, "load_weights", 3);
+    say(make, 1100, "start");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000, 4096, place);
+    say(make, 1200, "run");
+    recmake_alloc(make, second, GP_KIND_LINEAR, 0x20000, 8192, place);
+    struct gp_recording *r = recmake_done(make);
+    char *path = saved(r);
+    struct result result = run("phases %s --json", path);
+    json_t *top = json_loads(result.out, 0, NULL), *devices = json_object_get(top, "devices");
+    cr_assert(top, "%s", result.out);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.phases/1");
+    cr_expect_str_eq(json_string_value(json_object_get(top, "source")), "marks");
+    cr_assert_eq(json_array_size(devices), 2);
+    for (size_t d = 0; d < 2; d++) {
+        json_t *phase = json_array_get(json_object_get(json_array_get(devices, d), "phases"), d);
+        json_t *part = json_array_get(json_object_get(phase, "parts"), 0);
+        cr_expect_str_eq(json_string_value(json_object_get(phase, "name")), d ? "run" : "start");
+        cr_expect_eq(json_integer_value(json_object_get(phase, "added_bytes")), d ? 8192 : 4096);
+        cr_expect_eq(json_integer_value(json_object_get(phase, "left_bytes")), d ? 8192 : 4096);
+        cr_expect_eq(json_integer_value(json_object_get(phase, "begin_ns")),
+                     d ? 200 * (json_int_t)MS : 100 * (json_int_t)MS);
+        cr_expect_str_eq(json_string_value(json_object_get(part, "function")), "load_weights");
+        cr_expect_eq(json_integer_value(json_object_get(part, "added_bytes")), d ? 8192 : 4096);
+    }
+    json_decref(top);
+    unlink(path);
+    gp_recording_free(r);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_source.c: driver calls as the handlers see them, without a driver: on which device a call counts, above all when it
+ * fails, which pool is current, and what each end of a capture leaves.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include "source/dispatch.h"
+#include <criterion/criterion.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB     ((size_t)1 << 20)
+#define CONTEXT 7 /* number of the current context, on device 0 */
+#define OTHER   8 /* of one on device 1 */
+#define STREAM  ((void *)0x5000)
+#define POOL    ((void *)0x9000)
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+
+static void poller_woken(void)
+{
+}
+
+static void setup(void)
+{
+    static struct gp_ring ring;
+    struct gp_wire_chunk *chunks =
+        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .wake_poller = poller_woken,
+                                                       .map_limit = 1 << 16}),
+                 0);
+    cr_assert(gp_thread_enter());
+    gp_feed_context_created(CONTEXT, 0);
+    gp_feed_context_created(OTHER, 1);
+    gp_feed_stream_created((uint64_t)(uintptr_t)STREAM, CONTEXT);
+}
+
+TestSuite(source, .init = setup);
+
+/* The call as it is: node_type is what CUPTI said inside it. */
+static void call_as(const char *name, const void *params, uint32_t result, uint32_t node_type)
+{
+    uint64_t slot;
+    struct gp_call call = {.params = params, .ctx = CONTEXT, .result = result, .slot = &slot};
+    for (unsigned i = 0; i < gp_hook_count && !call.hook; i++)
+        call.hook = strcmp(gp_hooks[i].name, name) == 0 ? &gp_hooks[i] : NULL;
+    cr_assert_not_null(call.hook, "%s", name);
+    gp_dispatch_enter(&call);
+    gp_thread.node_type = node_type;
+    gp_dispatch_exit(&call);
+    gp_thread.node_type = 0;
+}
+
+static void call(const char *name, const void *params, uint32_t result)
+{
+    call_as(name, params, result, 0);
+}
+
+static int64_t ooms(unsigned device)
+{
+    struct gp_wire_device is;
+    return gp_tap_device(device, &is) ? is.num_ooms : 0;
+}
+
+static int64_t live(unsigned device, enum gp_wire_kind kind)
+{
+    struct gp_wire_device is;
+    return gp_tap_device(device, &is) ? is.kinds[kind].live : 0;
+}
+
+/* ---- the device of a call ---------------------------------------------------------------------------------------- */
+
+static uint64_t address;
+static void *handle;
+static struct gp_cu_mem_prop prop = {.location = {.type = GP_CU_LOCATION_DEVICE, .id = 1}};
+static struct gp_cu_alloc_node node = {
+    .pool = {.location = {.type = GP_CU_LOCATION_DEVICE, .id = 1}}, .bytes = 3 * MIB, .address = 0x700000};
+
+/* Entry points that allocate 3 MiB, with the device on which they do. */
+static const struct {
+    const char *name;
+    const void *params;
+    unsigned device;
+    enum gp_wire_kind kind;
+} allocators[] = {
+    {"cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, 3 * MIB}, 0, GP_KIND_LINEAR},
+    {"cuMemAllocManaged", &(struct gp_params_cuMemAllocManaged){&address, 3 * MIB, 0}, 0, GP_KIND_MANAGED},
+    {"cuMemHostAlloc", &(struct gp_params_cuMemHostAlloc){&handle, 3 * MIB, 0}, GP_WIRE_HOST, GP_KIND_PINNED},
+    {"cuMemCreate", &(struct gp_params_cuMemCreate){&address, 3 * MIB, &prop, 0}, 1, GP_KIND_VMM},
+    {"cuMemAllocAsync", &(struct gp_params_cuMemAllocAsync){&address, 3 * MIB, STREAM}, 0, GP_KIND_POOL},
+    {"cuMemAllocFromPoolAsync", &(struct gp_params_cuMemAllocFromPoolAsync){&address, 3 * MIB, POOL, STREAM}, 1,
+     GP_KIND_POOL},
+    {"cuGraphAddMemAllocNode", &(struct gp_params_cuGraphAddMemAllocNode){&handle, (void *)0x33, NULL, 0, &node}, 1,
+     GP_KIND_GRAPH},
+};
+
+Test(source, a_failed_call_counts_on_its_own_device_and_moves_nothing)
+{
+    static const unsigned devices[] = {0, 1, GP_WIRE_HOST};
+    gp_feed_pool_create((uint64_t)(uintptr_t)POOL, 1, 0);
+    for (unsigned i = 0; i < GP_COUNT(allocators); i++) {
+        const char *name = allocators[i].name;
+        int64_t before[3];
+        for (int d = 0; d < 3; d++)
+            before[d] = ooms(devices[d]);
+        address = 0xdead0000;
+        handle = (void *)0xdead0000;
+        call(name, allocators[i].params, GP_ERROR_OUT_OF_MEMORY);
+        for (int d = 0; d < 3; d++)
+            cr_expect_eq(ooms(devices[d]) - before[d], devices[d] == allocators[i].device, "%s: device %u", name,
+                         devices[d]);
+        cr_expect_eq(oom.device, (int)allocators[i].device, "%s: %d", name, oom.device);
+        cr_expect_eq(oom.asked_bytes, 3 * MIB, "%s", name);
+        cr_expect_str_eq(oom.api, name);
+        call(name, allocators[i].params, 999);
+        for (int d = 0; d < 3; d++)
+            cr_expect_eq(live(devices[d], allocators[i].kind), 0, "%s", name);
+        cr_expect_eq(failures[2 * i].error, GP_ERROR_OUT_OF_MEMORY, "%s", name);
+        cr_expect_eq(failures[2 * i + 1].error, 999, "%s", name);
+        cr_expect_eq(failures[2 * i + 1].count, 1, "%s", name);
+    }
+}
+
+Test(source, an_allocation_counts_on_its_own_device)
+{
+    static const unsigned devices[] = {0, 1, GP_WIRE_HOST};
+    gp_feed_pool_create((uint64_t)(uintptr_t)POOL, 1, 0);
+    for (unsigned i = 0; i < GP_COUNT(allocators); i++) {
+        int64_t before[3];
+        for (int d = 0; d < 3; d++)
+            before[d] = live(devices[d], allocators[i].kind);
+        address = 0x10000000 + i * 0x1000000;
+        handle = (void *)(uintptr_t)address;
+        call(allocators[i].name, allocators[i].params, 0);
+        for (int d = 0; d < 3; d++)
+            cr_expect_eq(live(devices[d], allocators[i].kind) - before[d], devices[d] == allocators[i].device,
+                         "%s: device %u", allocators[i].name, devices[d]);
+    }
+}
+
+/* ---- pools ------------------------------------------------------------------------------------------------------- */
+
+static void set_pool_at(int type, int id, int kind, uint64_t to, uint32_t result)
+{
+    struct gp_cu_location location = {.type = type, .id = id};
+    call("cuMemSetMemPool", &(struct gp_params_cuMemSetMemPool){&location, kind, (void *)(uintptr_t)to}, result);
+}
+
+Test(source, the_current_pool_is_the_one_that_was_set_last)
+{
+    cr_expect_eq(gp_feed_pool_of(0), 0);
+    call("cuDeviceSetMemPool", &(struct gp_params_cuDeviceSetMemPool){1, POOL}, 0);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9000);
+    cr_expect_eq(gp_feed_pool_of(0), 0);
+    call("cuDeviceSetMemPool", &(struct gp_params_cuDeviceSetMemPool){1, (void *)0x9100}, 1);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9000, "the call failed");
+    set_pool_at(GP_CU_LOCATION_DEVICE, 1, GP_CU_ALLOCATION_PINNED, 0x9200, 0);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9200);
+    set_pool_at(GP_CU_LOCATION_DEVICE, 1, GP_CU_ALLOCATION_PINNED, 0x9300, 1);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9200, "the call failed");
+    set_pool_at(GP_CU_LOCATION_HOST, 1, GP_CU_ALLOCATION_PINNED, 0x9400, 0);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9200, "of the host");
+    set_pool_at(GP_CU_LOCATION_DEVICE, 1, GP_CU_ALLOCATION_MANAGED, 0x9500, 0);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9200, "of managed memory");
+    set_pool_at(GP_CU_LOCATION_DEVICE, 0, GP_CU_ALLOCATION_PINNED, 0x9600, 0);
+    cr_expect_eq(gp_feed_pool_of(0), 0x9600);
+    cr_expect_eq(gp_feed_pool_of(1), 0x9200);
+}
+
+/* A device's current pool may lie on another device. */
+Test(source, memory_of_the_current_pool_counts_where_the_pool_is)
+{
+    gp_feed_pool_create((uint64_t)(uintptr_t)POOL, 1, 0);
+    call("cuDeviceSetMemPool", &(struct gp_params_cuDeviceSetMemPool){0, POOL}, 0);
+    address = 0x10000000;
+    call("cuMemAllocAsync", &(struct gp_params_cuMemAllocAsync){&address, MIB, STREAM}, 0);
+    cr_expect_eq(live(0, GP_KIND_POOL), 0);
+    cr_expect_eq(live(1, GP_KIND_POOL), 1);
+    call("cuMemFreeAsync", &(struct gp_params_cuMemFreeAsync){address, STREAM}, 1);
+    cr_expect_eq(live(1, GP_KIND_POOL), 1, "the free failed");
+    call("cuMemFreeAsync", &(struct gp_params_cuMemFreeAsync){address, STREAM}, 0);
+    cr_expect_eq(live(1, GP_KIND_POOL), 0);
+}
+
+/* ---- captures ---------------------------------------------------------------------------------------------------- */
+
+static void captured_alloc(uint64_t at)
+{
+    address = at;
+    gp_thread.node = at + 1;
+    gp_thread.graph = 0x4400;
+    call_as("cuMemAllocAsync", &(struct gp_params_cuMemAllocAsync){&address, MIB, STREAM}, 0, GP_CU_NODE_ALLOC + 1);
+}
+
+Test(source, each_end_of_a_capture_leaves_what_the_driver_leaves)
+{
+    static const struct {
+        uint32_t result;
+        bool capturing; /* it goes on */
+        int64_t nodes;  /* live afterwards */
+    } ends[] = {
+        {0, false, 1},
+        {GP_CU_CAPTURE_INVALIDATED, false, 0},
+        {GP_CU_CAPTURE_UNJOINED, false, 0},
+        {GP_CU_RECAPTURE_FAILED, false, 1},
+        {1, true, 1},
+        {700, true, 1},
+    };
+    uint64_t stream = (uint64_t)(uintptr_t)STREAM, at = 0x10000000;
+    for (unsigned i = 0; i < GP_COUNT(ends); i++) {
+        const struct gp_params_cuStreamBeginCapture_v2 begin = {STREAM, 0};
+        call("cuStreamBeginCapture_v2", &begin, 1);
+        cr_expect(!gp_feed_stream_is_capturing(stream), "a begin that failed");
+        call("cuStreamBeginCapture_v2", &begin, 0);
+        cr_expect(gp_feed_stream_is_capturing(stream));
+        captured_alloc(at += MIB);
+        cr_expect_eq(live(0, GP_KIND_GRAPH), 1);
+        cr_expect_eq(live(0, GP_KIND_POOL), 0);
+        call("cuStreamEndCapture", &(struct gp_params_cuStreamEndCapture){STREAM, &handle}, ends[i].result);
+        cr_expect_eq(gp_feed_stream_is_capturing(stream), ends[i].capturing, "result %u", ends[i].result);
+        cr_expect_eq(live(0, GP_KIND_GRAPH), ends[i].nodes, "result %u: %lld", ends[i].result,
+                     (long long)live(0, GP_KIND_GRAPH));
+        if (ends[i].capturing)
+            call("cuStreamEndCapture", &(struct gp_params_cuStreamEndCapture){STREAM, &handle}, 0);
+        gp_feed_graph_gone(0x4400);
+        cr_expect_eq(live(0, GP_KIND_GRAPH), 0);
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fit.h: what a recorded program needs of a device: its requests are replayed against a model of a
+ * device of another size, through the cache's own code (src/cache) where a caching allocator is in
+ * between.  Bytes here are those that the program gets, without the context; docs/fit.md has the
+ * model and its assumptions.  Functions return NULL or -ENOMEM when memory is out.
+ */
+#ifndef GP_ANALYZE_FIT_H
+#define GP_ANALYZE_FIT_H
+
+#include <analyze/flow.h>
+
+struct gp_policy;
+
+/* The driver hands out device memory in these pages. */
+#define GP_FIT_PAGE (2ull << 20)
+
+enum gp_fit_kind {
+    GP_FIT_TAKE, /* a request that a caching allocator can serve; its end */
+    GP_FIT_GIVE,
+    GP_FIT_DRIVER_TAKE, /* a driver allocation that no cache serves: arrays, physical memory, segments; its end */
+    GP_FIT_DRIVER_GIVE,
+    GP_FIT_POOL_TAKE, /* a block of a stream-ordered pool; its end */
+    GP_FIT_POOL_GIVE,
+    GP_FIT_GRAPHS, /* bytes: what graphs hold from here on, as polled */
+};
+#define GP_FIT_STREAM_ANY 65535u /* the request names no stream: work of any may use the block */
+
+struct gp_fit_op {
+    uint64_t bytes : 44, stream : 16, kind : 4; /* enum gp_fit_kind */
+    uint32_t slot;                              /* of its block; numbers are used again */
+    uint32_t event;                             /* index; GP_REC_NONE: live when the recording started */
+};
+
+/* How a device's memory was requested. */
+enum gp_fit_requests {
+    GP_FIT_OF_DRIVER,    /* from the driver */
+    GP_FIT_OF_CACHE,     /* from gpuprof's own cache */
+    GP_FIT_OF_FRAMEWORK, /* from an allocator of the program that reports its blocks and follows PyTorch's sizes */
+    GP_FIT_OF_OTHERS,    /* from another one: its segments are all that is known of its rules */
+};
+
+struct gp_fit_trace {
+    const struct gp_recording *recording;
+    uint32_t device;
+    enum gp_fit_requests requests;
+    bool growable;           /* the segments that were recorded are growable */
+    uint32_t slots;          /* one more than the largest */
+    uint64_t most_bytes;     /* no request is larger */
+    uint64_t load_bytes;     /* highest sum of what was requested: no allocator can do with less */
+    uint64_t reserved_bytes; /* highest sum of what the recorded program held of the driver */
+    size_t count;
+    struct gp_fit_op *ops;
+};
+/* recorded: the segments of a framework count as the driver allocations that they are, and its
+ * blocks are left out. */
+struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded);
+void gp_fit_trace_free(struct gp_fit_trace *trace);
+
+/* An allocator to replay with. */
+struct gp_fit_setup {
+    const struct gp_policy *policy; /* NULL: none; every request is a driver allocation */
+    /* The cache gives its idle memory back when another driver allocation finds none, as gpuprof's
+     * does and PyTorch's does not. */
+    bool yields;
+};
+
+struct gp_fit_end {
+    size_t failed;       /* the operation that found no memory; trace->count: none */
+    uint64_t peak, used; /* bytes held: at most, and at the end */
+};
+/* Replays the trace on a device that has `bytes` for the program.  0 or -ENOMEM. */
+int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
+                struct gp_fit_end *end);
+
+struct gp_fit_sizes {
+    /* The most that is held if memory is never short.  From this size on the replay never meets a
+     * limit, so every size fits.  For an allocator whose reserve depends on the size of the device:
+     * a size that fits. */
+    uint64_t enough_bytes;
+    /* The smallest size that was found to fit, and a size below it that does not, at most
+     * `step_bytes` apart.  In between, and below, a cache may be lucky: it can fit a size and not a
+     * larger one. */
+    uint64_t smallest_bytes, fails_bytes, step_bytes;
+    uint32_t replays;
+};
+int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit);
+
+/* What the process held besides the memory that is counted: its context, code and what the driver
+ * keeps. */
+enum gp_fit_context { GP_FIT_ASSUMED, GP_FIT_GIVEN, GP_FIT_MEASURED /* NVML's bytes of the process */ };
+#define GP_FIT_CONTEXT_BYTES (256ull << 20) /* assumed: processes without code of note hold 250 to 430 MiB */
+enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t *bytes);
+
+/* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
+
+struct gp_fit_question {
+    uint64_t gpu_bytes;    /* of the device to try */
+    uint32_t tenants;      /* programs like this one that share it; at least 1 */
+    int64_t context_bytes; /* of each; -1: as measured or assumed */
+    const char *allocator; /* a policy, or "off"; NULL: as it was recorded */
+    const char *conf;      /* settings of the allocator, as checked by gp_policy_configure; may be NULL */
+    bool all;              /* every allocator, the recorded one first */
+};
+
+struct gp_fit_row {        /* one allocator; bytes are of the device, for all tenants, with their contexts */
+    const char *allocator; /* "off": none, or the program's own as it was recorded */
+    const char *conf;      /* "" none */
+    bool fits;
+    uint64_t peak_bytes;     /* where memory is never short */
+    uint64_t smallest_bytes; /* see struct gp_fit_sizes */
+    uint64_t step_bytes;
+    uint32_t replays;
+};
+#define GP_FIT_ROWS 8u
+
+struct gp_fit_result {
+    uint32_t device;
+    enum gp_fit_requests requests;
+    enum gp_fit_context context;
+    uint64_t context_bytes; /* of one program */
+    /* What the recorded program held beyond a replay with its own allocator: memory that waited for
+     * other streams, and private pools.  Part of the sizes of that allocator. */
+    uint64_t unexplained_bytes;
+    uint64_t requested_bytes; /* highest sum of the requests of one program */
+    size_t failed_requests;   /* in the recording: they are left out */
+    uint32_t count;
+    struct gp_fit_row rows[GP_FIT_ROWS]; /* [0]: the one that was asked for */
+    /* Of rows[0], unless it fits: */
+    uint32_t event;       /* that found no memory; GP_REC_NONE: at the start of the recording */
+    uint64_t fails_ns;    /* its time */
+    uint64_t asked_bytes; /* of the request; 0: already the context does not fit */
+    uint64_t free_bytes;  /* for this program then */
+    /* What was held when it failed, or at the peak of the allocated bytes if it fits. */
+    struct gp_peak *held;
+};
+/* 0, -ENOMEM, -ERANGE: no size was found.  Free with gp_fit_result_fini in each case. */
+int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fit_question *question,
+                 struct gp_fit_result *result);
+void gp_fit_result_fini(struct gp_fit_result *result);
+
+/* ---- fitdevice.c: the model of the driver's memory ---------------------------------------------------------------- */
+
+struct gp_backend;
+
+/* Requests above 1 MiB get pages of their own; smaller ones share pages in steps of 512 bytes, the
+ * first gap that fits. */
+struct gp_fit_small;
+struct gp_fit_device {
+    uint64_t size, used, peak;
+    struct gp_fit_small *small;
+    uint16_t *runs;
+    uint32_t small_room, small_empty; /* no page below small_empty is empty */
+};
+#define GP_FIT_WHOLE UINT64_MAX /* place of a request that has pages of its own */
+/* False: not enough memory. */
+bool gp_fit_device_take(struct gp_fit_device *device, uint64_t bytes, uint64_t *place);
+void gp_fit_device_give(struct gp_fit_device *device, uint64_t bytes, uint64_t place);
+void gp_fit_device_fini(struct gp_fit_device *device);
+
+/* The driver as a cache sees it.  All work is done by the time that a fence is asked for. */
+struct gp_fit_driver;
+struct gp_fit_driver *gp_fit_driver_new(struct gp_fit_device *device, struct gp_backend *backend);
+void gp_fit_driver_free(struct gp_fit_driver *driver);
+
+#endif

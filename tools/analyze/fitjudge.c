@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ * fitjudge.c: answers for one device whether a recorded program fits, and with which allocator; see
+ * fit.h.  Called by the command `fit`. */
+#include <analyze/fit.h>
+
+#include <base/compiler.h>
+#include <cache/policy.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An allocator that was asked for. */
+struct gp_fit_choice {
+    const char *allocator, *conf;
+};
+
+#define GP_FIT_EXPANDABLE "expandable_segments:True"
+
+static const struct gp_fit_choice judge_choices[] = {
+    {"off", ""},         {"caching", ""},  {"pytorch", ""},     {"pytorch", GP_FIT_EXPANDABLE},
+    {"auto_growth", ""}, {"prealloc", ""}, {"passthrough", ""},
+};
+
+struct gp_fit_judge {
+    const struct gp_flow *flow;
+    const struct gp_fit_question *question;
+    struct gp_fit_result *result;
+    struct gp_fit_trace *trace;    /* the requests */
+    struct gp_fit_trace *recorded; /* with a framework's segments as they were; NULL: not needed yet */
+};
+
+/* ---- one allocator ----------------------------------------------------------------------------------------------- */
+
+static struct gp_fit_choice judge_as_recorded(const struct gp_fit_judge *j)
+{
+    switch (j->trace->requests) {
+    case GP_FIT_OF_CACHE:
+        if (gp_policy_find(j->flow->recording->allocator))
+            return (struct gp_fit_choice){gp_policy_find(j->flow->recording->allocator)->name, ""};
+        return (struct gp_fit_choice){"caching", ""};
+    case GP_FIT_OF_FRAMEWORK:
+        return (struct gp_fit_choice){"pytorch", j->trace->growable ? GP_FIT_EXPANDABLE : ""};
+    default:
+        return (struct gp_fit_choice){"off", ""};
+    }
+}
+
+static bool judge_is_foreign(const struct gp_fit_judge *j)
+{
+    return j->trace->requests == GP_FIT_OF_FRAMEWORK || j->trace->requests == GP_FIT_OF_OTHERS;
+}
+
+/* Without an allocator of ours, that of the program stays as it was recorded. */
+static const struct gp_fit_trace *judge_trace(struct gp_fit_judge *j, const struct gp_fit_choice *choice)
+{
+    if (strcmp(choice->allocator, "off") != 0 || !judge_is_foreign(j))
+        return j->trace;
+    if (!j->recorded)
+        j->recorded = gp_fit_trace_new(j->flow, j->trace->device, true);
+    return j->recorded;
+}
+
+/* policy: where the setup's policy is kept. */
+static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struct gp_fit_choice *choice,
+                                       struct gp_policy *policy)
+{
+    const struct gp_policy *found = gp_policy_find(choice->allocator);
+    struct gp_fit_setup setup = {.yields = !judge_is_foreign(j)};
+    char why[512];
+    if (!found)
+        return setup;
+    *policy = *found;
+    if (choice->conf[0])
+        gp_policy_configure(policy, choice->conf, why, sizeof(why));
+    setup.policy = policy;
+    return setup;
+}
+
+/* What one program holds besides its requests. */
+static uint64_t judge_other(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
+{
+    bool same = strcmp(choice->allocator, judge_as_recorded(j).allocator) == 0;
+    return j->result->context_bytes + (same ? j->result->unexplained_bytes : 0);
+}
+
+static uint64_t judge_whole(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
+{
+    return (bytes + judge_other(j, choice)) * j->question->tenants;
+}
+
+/* What one program gets of the device for its requests. */
+static uint64_t judge_room(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
+{
+    uint64_t share = j->question->gpu_bytes / j->question->tenants, other = judge_other(j, choice);
+    return share > other ? share - other : 0;
+}
+
+static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice, struct gp_fit_row *row)
+{
+    const struct gp_fit_trace *trace = judge_trace(j, choice);
+    struct gp_policy policy;
+    struct gp_fit_setup setup = judge_setup(j, choice, &policy);
+    struct gp_fit_sizes fit;
+    uint64_t room = judge_room(j, choice);
+    int rc = trace ? gp_fit_find(trace, &setup, &fit) : -ENOMEM;
+    if (rc)
+        return rc;
+    *row = (struct gp_fit_row){.allocator = choice->allocator,
+                               .conf = choice->conf,
+                               .fits = room >= fit.enough_bytes,
+                               .step_bytes = fit.step_bytes * j->question->tenants,
+                               .replays = fit.replays};
+    /* Between the two sizes nothing is certain: a cache may fit a size and not a larger one. */
+    if (!row->fits && setup.policy && room > trace->load_bytes) {
+        struct gp_fit_end end;
+        rc = gp_fit_play(trace, &setup, room, &end);
+        row->replays++;
+        row->fits = !rc && end.failed == trace->count;
+        fit.smallest_bytes = row->fits && room < fit.smallest_bytes ? room : fit.smallest_bytes;
+    }
+    row->peak_bytes = judge_whole(j, choice, fit.enough_bytes);
+    row->smallest_bytes = judge_whole(j, choice, fit.smallest_bytes);
+    return rc;
+}
+
+/* ---- the failure ------------------------------------------------------------------------------------------------- */
+
+static int judge_failure(struct gp_fit_judge *j, const struct gp_fit_choice *choice)
+{
+    struct gp_fit_result *result = j->result;
+    const struct gp_recording *recording = j->flow->recording;
+    const struct gp_fit_trace *trace = judge_trace(j, choice);
+    struct gp_policy policy;
+    struct gp_fit_setup setup = judge_setup(j, choice, &policy);
+    struct gp_fit_end end;
+    uint64_t room = judge_room(j, choice);
+    int rc = trace ? gp_fit_play(trace, &setup, room, &end) : -ENOMEM;
+    result->event = GP_REC_NONE;
+    result->fails_ns = recording->begin_ns;
+    if (rc || !room || end.failed == trace->count)
+        return rc;
+    const struct gp_fit_op *op = &trace->ops[end.failed];
+    result->event = op->event;
+    result->asked_bytes = op->bytes;
+    result->free_bytes = room - end.used;
+    if (op->event != GP_REC_NONE)
+        result->fails_ns = recording->events[op->event].time_ns;
+    return 0;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* The recorded segments of one stream cannot serve another one, but the events of a framework do not
+ * tell the streams of its blocks.  So more may have been held than the replay needs. */
+static int judge_unexplained(struct gp_fit_judge *j)
+{
+    const struct gp_fit_choice choice = judge_as_recorded(j);
+    struct gp_policy policy;
+    const struct gp_fit_setup setup = judge_setup(j, &choice, &policy);
+    struct gp_fit_end end;
+    if (j->trace->requests != GP_FIT_OF_FRAMEWORK)
+        return 0;
+    uint64_t plenty = j->trace->load_bytes * 4 + (1ull << 30);
+    int rc = gp_fit_play(j->trace, &setup, plenty, &end);
+    if (!rc && end.failed == j->trace->count && j->trace->reserved_bytes > end.peak)
+        j->result->unexplained_bytes = j->trace->reserved_bytes - end.peak;
+    return rc;
+}
+
+static bool judge_same(const struct gp_fit_choice *one, const struct gp_fit_choice *other)
+{
+    return strcmp(one->allocator, other->allocator) == 0 && strcmp(one->conf, other->conf) == 0;
+}
+
+static int judge_rows(struct gp_fit_judge *j)
+{
+    struct gp_fit_result *result = j->result;
+    const struct gp_fit_question *question = j->question;
+    struct gp_fit_choice first = judge_as_recorded(j);
+    if (question->allocator)
+        first = (struct gp_fit_choice){question->allocator, ""};
+    if (question->conf)
+        first.conf = question->conf;
+    int rc = judge_row(j, &first, &result->rows[result->count++]);
+    for (size_t i = 0; !rc && question->all && i < GP_COUNT(judge_choices); i++) {
+        if (!judge_same(&judge_choices[i], &first))
+            rc = judge_row(j, &judge_choices[i], &result->rows[result->count++]);
+    }
+    if (!rc && !result->rows[0].fits)
+        rc = judge_failure(j, &first);
+    return rc;
+}
+
+static int judge_held(struct gp_fit_judge *j)
+{
+    struct gp_fit_result *result = j->result;
+    uint64_t at = 0;
+    /* Before the request: a moment of 0 would ask for the peak. */
+    if (!result->rows[0].fits)
+        at = result->fails_ns > 1 ? result->fails_ns - 1 : 1;
+    result->held = gp_flow_peak(j->flow, result->device, at);
+    return result->held ? 0 : -ENOMEM;
+}
+
+int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fit_question *question,
+                 struct gp_fit_result *result)
+{
+    const struct gp_recording *recording = flow->recording;
+    *result = (struct gp_fit_result){.device = device, .event = GP_REC_NONE};
+    struct gp_fit_judge judge = {.flow = flow, .question = question, .result = result};
+    judge.trace = gp_fit_trace_new(flow, device, false);
+    result->context = gp_fit_context_find(recording, device, &result->context_bytes);
+    if (question->context_bytes >= 0) {
+        result->context = GP_FIT_GIVEN;
+        result->context_bytes = (uint64_t)question->context_bytes;
+    }
+    for (size_t i = 0; i < recording->event_count; i++)
+        result->failed_requests += recording->events[i].type == GP_EVENT_OOM && recording->events[i].device == device;
+    int rc = judge.trace ? judge_unexplained(&judge) : -ENOMEM;
+    if (!rc) {
+        result->requests = judge.trace->requests;
+        result->requested_bytes = judge.trace->load_bytes;
+        rc = judge_rows(&judge);
+    }
+    if (!rc)
+        rc = judge_held(&judge);
+    gp_fit_trace_free(judge.trace);
+    gp_fit_trace_free(judge.recorded);
+    return rc;
+}
+
+void gp_fit_result_fini(struct gp_fit_result *result)
+{
+    free(result->held);
+    *result = (struct gp_fit_result){0};
+}

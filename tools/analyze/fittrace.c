@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ * fittrace.c: turns one device's part of a recording into the list of requests that fit.c replays;
+ * see fit.h. */
+#include <analyze/fit.h>
+
+#include <stdlib.h>
+
+#define GP_FIT_MOST    ((1ull << 44) - 1) /* of one request: the field's width */
+#define GP_FIT_GRANULE 512u               /* PyTorch's allocator rounds blocks to it */
+
+struct gp_fit_build {
+    const struct gp_flow *flow;
+    struct gp_fit_trace *trace;
+    bool recorded, graphs, any_stream, modules;
+    size_t room, sample;
+    uint32_t *slot_of;          /* of each item */
+    uint32_t *idle, idle_count; /* slots that can be used again */
+    uint64_t load, pools, held_by_graphs;
+    struct gp_level level;
+    struct gp_flow_polled polled;
+};
+
+static void build_op(struct gp_fit_build *b, enum gp_fit_kind kind, uint64_t bytes, uint16_t stream, uint32_t slot,
+                     uint32_t event)
+{
+    b->trace->ops[b->trace->count++] = (struct gp_fit_op){.bytes = bytes < GP_FIT_MOST ? bytes : GP_FIT_MOST,
+                                                          .stream = stream,
+                                                          .kind = kind,
+                                                          .slot = slot,
+                                                          .event = event};
+}
+
+static bool build_is_segment(const struct gp_rec_event *event)
+{
+    return gp_ranges_takes(event);
+}
+
+/* Which kind of operation starts this item; its end is the next one.  False: it takes no device
+ * memory of its own. */
+static bool build_kind(const struct gp_fit_build *b, const struct gp_flow_change *change, enum gp_fit_kind *kind)
+{
+    const struct gp_rec_event *item = change->item;
+    bool segments = b->flow->has_segments[b->trace->device];
+    *kind = GP_FIT_DRIVER_TAKE;
+    if (build_is_segment(item))
+        return b->recorded && segments;
+    if (change->what & GP_FLOW_CACHED) {
+        *kind = GP_FIT_TAKE;
+        return !b->recorded;
+    }
+    if (item->type == GP_EVENT_SEGMENT_ALLOC || item->type == GP_EVENT_SEGMENT_FREE)
+        return item->kind == GP_KIND_VMM;
+    if (item->type != GP_EVENT_ALLOC && item->type != GP_EVENT_FREE)
+        return false;
+    switch (item->kind) {
+    case GP_KIND_LINEAR:
+    case GP_KIND_PITCHED:
+        *kind = segments ? GP_FIT_DRIVER_TAKE : GP_FIT_TAKE;
+        return true;
+    case GP_KIND_ARRAY:
+        return true;
+    case GP_KIND_POOL:
+        *kind = GP_FIT_POOL_TAKE;
+        return true;
+    case GP_KIND_MODULE: /* code of kernels; part of a context that NVML measured */
+        return b->modules;
+    default:
+        return false;
+    }
+}
+
+/* Work of any stream may use what a program got from the driver, whether or not a cache served it.
+ * Other requests of a cache name a stream.  The events of a framework do not: its blocks have stream 0. */
+static uint16_t build_stream(const struct gp_fit_build *b, const struct gp_rec_event *item)
+{
+    const struct gp_recording *recording = b->flow->recording;
+    bool named = item->stream < recording->stream_count && recording->streams[item->stream] > 1;
+    bool any = b->trace->requests == GP_FIT_OF_DRIVER || (b->any_stream && !named);
+    return any ? GP_FIT_STREAM_ANY : item->stream;
+}
+
+static uint32_t build_slot(struct gp_fit_build *b, uint32_t id)
+{
+    uint32_t slot = b->idle_count ? b->idle[--b->idle_count] : b->trace->slots++;
+    b->slot_of[id] = slot;
+    return slot;
+}
+
+static void build_load(struct gp_fit_build *b, uint64_t bytes, bool add)
+{
+    b->load += add ? bytes : -bytes;
+    if (b->load > b->trace->load_bytes && b->load < INT64_MAX)
+        b->trace->load_bytes = b->load;
+}
+
+/* What graphs hold is known from the samples alone: what was reserved beyond the events, without the
+ * blocks of pools. */
+static void build_graphs(struct gp_fit_build *b, uint64_t time_ns)
+{
+    if (!b->graphs)
+        return;
+    gp_polled_advance(&b->polled, time_ns, &b->level);
+    int64_t held = b->polled.extra - b->level.pool;
+    uint64_t bytes = held > 0 ? (uint64_t)held : 0;
+    if (bytes == b->held_by_graphs)
+        return;
+    build_load(b, b->held_by_graphs, false);
+    build_load(b, bytes, true);
+    b->held_by_graphs = bytes;
+    build_op(b, GP_FIT_GRAPHS, bytes, 0, 0, GP_REC_NONE);
+}
+
+/* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
+ * have no slots; fit.c adds them up. */
+static void build_change(struct gp_fit_build *b, const struct gp_flow_change *change)
+{
+    struct gp_fit_trace *trace = b->trace;
+    enum gp_fit_kind kind;
+    build_graphs(b, change->time_ns);
+    gp_level_apply(&b->level, change);
+    if ((uint64_t)b->level.reserved > trace->reserved_bytes && b->level.reserved > 0)
+        trace->reserved_bytes = (uint64_t)b->level.reserved;
+    if (!build_kind(b, change, &kind))
+        return;
+    uint64_t bytes = kind == GP_FIT_TAKE ? gp_rec_requested(change->item) : change->item->bytes;
+    bool segment = build_is_segment(change->item);
+    uint32_t slot = segment ? GP_REC_NONE : change->add ? build_slot(b, change->id) : b->slot_of[change->id];
+    if (segment && !change->add)
+        bytes = gp_flow_bytes(change);
+    if (slot == GP_REC_NONE && !segment)
+        return; /* the end of an item that never started */
+    build_op(b, change->add ? kind : kind + 1, bytes, kind == GP_FIT_TAKE ? build_stream(b, change->item) : 0, slot,
+             change->event);
+    build_load(b, bytes, change->add);
+    trace->most_bytes = bytes > trace->most_bytes ? bytes : trace->most_bytes;
+    if (!change->add && !segment) {
+        b->idle[b->idle_count++] = slot;
+        b->slot_of[change->id] = GP_REC_NONE;
+    }
+}
+
+/* ---- what kind of allocator it was ------------------------------------------------------------------------------- */
+
+struct gp_fit_look {
+    bool growable, odd, any_stream, graphs;
+    size_t changes;
+};
+
+static void look_event(struct gp_fit_look *look, const struct gp_recording *recording, const struct gp_rec_event *event,
+                       uint8_t what)
+{
+    if (gp_ranges_takes(event)) {
+        look->growable |= event->type == GP_EVENT_SEGMENT_MAP;
+        look->odd |= event->bytes % GP_FIT_PAGE != 0;
+        look->any_stream |= event->stream < recording->stream_count && recording->streams[event->stream] == UINT64_MAX;
+    } else if (what & GP_FLOW_CACHED) {
+        look->odd |= event->bytes % GP_FIT_GRANULE != 0;
+    }
+    look->graphs |= event->kind == GP_KIND_GRAPH;
+}
+
+static struct gp_fit_look look_over(const struct gp_flow *flow, uint32_t device)
+{
+    const struct gp_recording *recording = flow->recording;
+    struct gp_fit_look look = {0};
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        if (recording->baseline[i].device == device)
+            look_event(&look, recording, &recording->baseline[i], flow->baseline_what[i]);
+        look.changes++;
+    }
+    for (size_t i = 0; i < recording->event_count; i++) {
+        if (recording->events[i].device == device && flow->what[i]) {
+            look_event(&look, recording, &recording->events[i], flow->what[i]);
+            look.changes++;
+        }
+    }
+    return look;
+}
+
+static enum gp_fit_requests look_requests(const struct gp_flow *flow, uint32_t device, const struct gp_fit_look *look)
+{
+    const char *allocator = flow->recording->allocator;
+    if (!flow->has_segments[device])
+        return GP_FIT_OF_DRIVER;
+    if (allocator[0] && allocator[0] != 'o') /* not "off" */
+        return GP_FIT_OF_CACHE;
+    return look->odd ? GP_FIT_OF_OTHERS : GP_FIT_OF_FRAMEWORK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static bool build_all(struct gp_fit_build *b, size_t changes)
+{
+    const struct gp_recording *recording = b->flow->recording;
+    size_t items = recording->event_count + recording->baseline_count;
+    struct gp_flow_walk walk = gp_flow_begin(b->flow);
+    struct gp_flow_change change;
+    /* Each change makes one operation, and with graphs another one before it. */
+    size_t most = (changes + b->flow->before_count + 1) * (b->graphs ? 2 : 1);
+    b->trace->ops = malloc(most * sizeof(*b->trace->ops));
+    b->slot_of = malloc((items + 1) * sizeof(*b->slot_of));
+    b->idle = malloc((changes + b->flow->before_count + 1) * sizeof(*b->idle));
+    if (!b->trace->ops || !b->slot_of || !b->idle)
+        return false;
+    for (size_t i = 0; i < items; i++)
+        b->slot_of[i] = GP_REC_NONE;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.item->device == b->trace->device)
+            build_change(b, &change);
+    }
+    build_graphs(b, recording->end_ns);
+    return true;
+}
+
+struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded)
+{
+    struct gp_fit_look look = look_over(flow, device);
+    struct gp_fit_trace *trace = calloc(1, sizeof(*trace));
+    if (!trace)
+        return NULL;
+    trace->recording = flow->recording;
+    trace->device = device;
+    trace->requests = look_requests(flow, device, &look);
+    trace->growable = look.growable;
+    uint64_t context;
+    struct gp_fit_build build = {.flow = flow,
+                                 .modules = gp_fit_context_find(flow->recording, device, &context) == GP_FIT_ASSUMED,
+                                 .trace = trace,
+                                 .graphs = look.graphs,
+                                 .polled = gp_polled_begin(flow, device),
+                                 .any_stream = look.any_stream,
+                                 .recorded = recorded};
+    bool ok = build_all(&build, look.changes + flow->ghost_count);
+    free(build.slot_of);
+    free(build.idle);
+    if (ok)
+        return trace;
+    gp_fit_trace_free(trace);
+    return NULL;
+}
+
+void gp_fit_trace_free(struct gp_fit_trace *trace)
+{
+    if (trace)
+        free(trace->ops);
+    free(trace);
+}

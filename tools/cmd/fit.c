@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ * fit.c: `gpuprof fit`: whether a recorded program fits on a GPU of another size.  Called by
+ * commands.c; tools/analyze/fit.h has the work. */
+#include <cmd/load.h>
+#include <write/fitformat.h>
+#include <write/write.h>
+
+#include <cache/policy.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first member is what gp_load_check and gp_load take. */
+struct gp_fit_options {
+    struct gp_load_options load;
+    int64_t gpu, tenants, context; /* context: -1 not given */
+    const char *allocator, *conf;
+    bool all;
+};
+
+static int fit_check(void *options)
+{
+    const struct gp_fit_options *o = options;
+    int rc = gp_load_check(options);
+    if (!rc && !o->gpu)
+        rc = gp_usage_error("fit", "--gpu is needed: the size of the GPU to try, such as 24GiB");
+    if (!rc && o->all && o->allocator)
+        rc = gp_usage_error("fit", "--all tries every allocator: leave --allocator out");
+    if (!rc && o->conf && (!o->allocator || strcmp(o->allocator, "off") == 0))
+        rc = gp_usage_error("fit", "--alloc-conf sets an allocator: name one with --allocator");
+    return rc ? rc : gp_conf_check("fit", "--alloc-conf", o->conf, o->allocator ? o->allocator : "off");
+}
+
+/* A device that the program used: it has an event that changes what is held. */
+static bool fit_is_used(const struct gp_flow *flow, uint32_t device)
+{
+    const struct gp_recording *recording = flow->recording;
+    if (recording->devices[device].index == GP_WIRE_HOST)
+        return false;
+    const uint8_t held = GP_FLOW_SUMMED | GP_FLOW_RESERVED;
+    for (size_t i = 0; i < recording->baseline_count; i++) {
+        if (recording->baseline[i].device == device && flow->baseline_what[i] & held)
+            return true;
+    }
+    for (size_t i = 0; i < recording->event_count; i++) {
+        if (recording->events[i].device == device && flow->what[i] & held)
+            return true;
+    }
+    return false;
+}
+
+static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer *answer)
+{
+    struct gp_text_page page = gp_load_page();
+    int rc = GP_EXIT_OK;
+    if (o->load.json)
+        rc = gp_load_json("fit", gp_fit_json(answer));
+    else
+        gp_page_fit(&page, answer);
+    return rc ? rc : gp_fit_answer_fits(answer) ? GP_EXIT_OK : GP_EXIT_FAILED;
+}
+
+static int fit_answer(const struct gp_fit_options *o, const struct gp_report *report)
+{
+    const struct gp_recording *recording = report->recording;
+    const struct gp_fit_question question = {.gpu_bytes = (uint64_t)o->gpu,
+                                             .tenants = (uint32_t)o->tenants,
+                                             .context_bytes = o->context,
+                                             .allocator = o->allocator,
+                                             .conf = o->conf,
+                                             .all = o->all};
+    struct gp_fit_result *results = calloc(recording->device_count + 1ul, sizeof(*results));
+    struct gp_fit_answer answer = {report, &question, results, 0};
+    int rc = results ? 0 : -ENOMEM;
+    for (uint32_t d = 0; !rc && d < recording->device_count; d++) {
+        if (fit_is_used(report->flow, d))
+            rc = gp_fit_judge(report->flow, d, &question, &results[answer.count++]);
+    }
+    if (rc == -ERANGE)
+        gp_error("fit", "%s: no size was found at which the requests fit: is the recording damaged?", report->file);
+    else if (rc)
+        gp_load_memory("fit");
+    else if (!answer.count)
+        gp_error("fit", "%s: the recording has no memory of a GPU", report->file);
+    int status = rc || !answer.count ? GP_EXIT_FAILED : fit_print(o, &answer);
+    for (uint32_t i = 0; i < answer.count; i++)
+        gp_fit_result_fini(&results[i]);
+    free(results);
+    return status;
+}
+
+static int fit_run(void *options)
+{
+    const struct gp_fit_options *o = options;
+    struct gp_loaded loaded;
+    int rc = gp_load(&loaded, &o->load, 0);
+    if (rc)
+        return rc;
+    if (o->load.json)
+        gp_load_warn("fit", loaded.report.file, loaded.recording);
+    rc = fit_answer(o, &loaded.report);
+    gp_load_free(&loaded);
+    return rc;
+}
+
+static const struct gp_command_option fit_options[] = {
+    GP_OPTION(struct gp_fit_options, gpu, 0, "gpu", "SIZE", GP_ARG_SIZE, "the memory of the GPU to try: 24GiB",
+              .low = 1, .high = INT64_MAX / 2),
+    GP_OPTION(struct gp_fit_options, allocator, 0, "allocator", "NAME", GP_ARG_CHOICE,
+              "replay with this allocator (default: the one that was recorded)", .choice = gp_allocator_name),
+    GP_OPTION(struct gp_fit_options, conf, 0, "alloc-conf", "K:V,..", GP_ARG_TEXT,
+              "settings of the allocator, in the grammar of PYTORCH_CUDA_ALLOC_CONF"),
+    GP_FLAG(struct gp_fit_options, all, 0, "all", "try every allocator"),
+    GP_OPTION(struct gp_fit_options, tenants, 0, "tenants", "N", GP_ARG_NUMBER,
+              "N such programs share the GPU, each at its peak at the same time (default 1)", .low = 1, .high = 1024),
+    GP_OPTION(struct gp_fit_options, context, 0, "context", "SIZE", GP_ARG_SIZE,
+              "what the context of one program takes (default: as NVML measured it, otherwise 256MiB)"),
+    GP_OPTION(struct gp_fit_options, load.json, 0, "json", NULL, GP_ARG_FLAG, "print JSON, schema gpuprof.fit/1"),
+    {0}};
+
+const struct gp_command_spec gp_command_fit = {
+    .name = "fit",
+    .summary = "say whether a recorded program fits on another GPU",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LIST("FILE --gpu=SIZE [--allocator=NAME [--alloc-conf=K:V,..] | --all] [--tenants=N] [--context=SIZE] "
+                     "[--json]"),
+    .about = GP_LIST("Replays the requests of a recording on a GPU of another size, and prints whether they fit, the "
+                     "smallest size that fits, and otherwise the request that fails and what was held then. The exit "
+                     "status is 0 if the program fits and 1 if it does not. docs/fit.md explains the model."),
+    .options = fit_options,
+    .operands = gp_load_operand,
+    .examples = GP_EXAMPLES(
+        {"gpuprof fit train.gpuprof --gpu 24GiB", "Ask whether a recorded program fits on a GPU of 24 GiB."},
+        {"gpuprof fit train.gpuprof --gpu 16GiB --all", "Find the allocator with which it fits."},
+        {"gpuprof fit serve.gpuprof --gpu 80GiB --tenants 4", "Ask whether four of them can share a GPU."}),
+    GP_DEFAULTS(struct gp_fit_options, .load.target = GP_TARGET_INIT("fit"), .load.file_count = 1, .load.sites = true,
+                .tenants = 1, .context = -1),
+    .surplus = "one recording at a time",
+    .check = fit_check,
+    .run = fit_run,
+};

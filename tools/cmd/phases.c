@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ * phases.c: `gpuprof phases`: what each phase of a program added, its peak, and what it left behind.
+ * Called by commands.c. */
+#include <cmd/load.h>
+#include <write/phasesformat.h>
+
+#include <stdlib.h>
+
+static bool phases_is_used(const struct gp_flow *flow, uint32_t device)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.item->device == device && change.what & GP_FLOW_SUMMED)
+            return true;
+    }
+    return false;
+}
+
+static int phases_print(const struct gp_load_options *o, const struct gp_report *report)
+{
+    uint32_t count = report->recording->device_count;
+    struct gp_phases **phases = calloc(count + 1ul, sizeof(*phases));
+    struct gp_text_page page = gp_load_page();
+    bool ok = phases;
+    int rc = GP_EXIT_OK;
+    for (uint32_t d = 0; ok && d < count; d++) {
+        if (phases_is_used(report->flow, d))
+            ok = (phases[d] = gp_phases_find(report->flow, report->steps, d)) != NULL;
+    }
+    if (!ok)
+        rc = gp_load_memory("phases");
+    else if (o->json)
+        rc = gp_load_json("phases", gp_phases_json(report, phases));
+    else
+        gp_page_phases(&page, report, phases);
+    for (uint32_t d = 0; phases && d < count; d++)
+        gp_phases_free(phases[d]);
+    free(phases);
+    return rc;
+}
+
+static int phases_run(void *options)
+{
+    const struct gp_load_options *o = options;
+    struct gp_loaded loaded;
+    int rc = gp_load(&loaded, o, 0);
+    if (rc)
+        return rc;
+    rc = phases_print(o, &loaded.report);
+    gp_load_free(&loaded);
+    return rc;
+}
+
+static const struct gp_command_option phases_options[] = {GP_LOAD_OPTION_PID,
+                                                          GP_LOAD_OPTION_DURATION,
+                                                          GP_LOAD_OPTION_FROM(struct gp_load_options),
+                                                          GP_LOAD_OPTION_TO(struct gp_load_options),
+                                                          GP_LOAD_OPTION_STEP(struct gp_load_options),
+                                                          GP_OPTION_JSON(struct gp_load_options, "gpuprof.phases/1"),
+                                                          {0}};
+
+const struct gp_command_spec gp_command_phases = {
+    .name = "phases",
+    .summary = "show what each phase of a program added and left behind",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--step=NAME|TIME] [--json]"),
+    .about = GP_LIST("Prints, for each NVTX range and for the time from one mark to the next, the highest number of "
+                     "bytes that were allocated, how many the phase added, and how many it left behind, with the call "
+                     "sites that did. A recording without marks is divided into the time before, in and after its "
+                     "steps. docs/phases.md explains the numbers."),
+    .options = phases_options,
+    .examples = GP_EXAMPLES({"gpuprof phases serve.gpuprof", "Show where the memory of an engine's start went."},
+                            {"gpuprof phases -p 1234 --duration 60", "Watch a running process for a minute."}),
+    GP_LOAD_SPEC("phases", phases_run, true),
+};
