@@ -241,7 +241,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu format
+.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu image chart format
 needs-build:
 	$(Q)deploy/needs.sh build
 needs-check:
@@ -276,6 +276,12 @@ gpu-bundle: needs-all ## gather what a GPU machine needs in build/gpu-bundle
 
 check-gpu: ## on a machine with a GPU: everything under tests/gpu; 77 without one
 	$(Q)tests/gpu/run.sh
+
+image: ## build the agent's container image with docker, podman or buildah (docs/containers.md)
+	$(Q)deploy/container/build
+
+chart: ## pack the Helm chart of the agent in build/chart
+	$(Q)deploy/helm/pack $(B)/chart
 
 format: ## clang-format every C file
 	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i

@@ -22,12 +22,16 @@ if [ -t 0 ] && [ -t 1 ]; then
     "$bin" top
 else
     sleep 1
-    echo "== gpuprof top --once"
-    "$bin" top --once
-    echo
-    echo "== gpuprof reset --allocated --all"
-    "$bin" reset --allocated --all
-    echo
-    echo "== gpuprof stat --all"
-    "$bin" stat --all
+    # Only the programs of this demo: root would reset those of all users.
+    list=
+    for pid in $pids; do
+        read -r child <"/proc/$pid/task/$pid/children" || true # the line has no end
+        list=$list${list:+,}${child% }
+    done
+    for words in "top --once" "reset --allocated" stat; do
+        echo "== gpuprof $words -p $list"
+        # shellcheck disable=SC2086 # a list of words
+        "$bin" $words -p "$list"
+        echo
+    done
 fi

@@ -25,13 +25,13 @@
 #include <stdint.h>
 
 #define GPUPROF_VERSION_MAJOR 0
-#define GPUPROF_VERSION_MINOR 1
+#define GPUPROF_VERSION_MINOR 2
 #define GPUPROF_VERSION_PATCH 0
 
 #define GPUPROF_DOTTED_(_major, _minor, _patch) #_major "." #_minor "." #_patch
 #define GPUPROF_DOTTED(...)                     GPUPROF_DOTTED_(__VA_ARGS__)
 
-/* The version of this header as text, such as "0.1.0". */
+/* The version of this header as text, such as "1.2.3". */
 #define GPUPROF_VERSION GPUPROF_DOTTED(GPUPROF_VERSION_MAJOR, GPUPROF_VERSION_MINOR, GPUPROF_VERSION_PATCH)
 
 #ifdef __cplusplus

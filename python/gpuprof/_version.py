@@ -9,7 +9,7 @@ import re
 
 
 def from_header(path):
-    """The version in a gpuprof.h, such as "0.1.0"; None if the file cannot be read."""
+    """The version in a gpuprof.h, such as "1.2.3"; None if the file cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             words = re.findall(r"^#define GPUPROF_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", file.read(), re.M)

@@ -8,6 +8,13 @@
 #ifndef SIM_GLIBC_H
 #define SIM_GLIBC_H
 
+/* From glibc 2.38 on, _GNU_SOURCE lets strtoul and sscanf read 0b..., under names that older ones lack. */
+#include <features.h>
+#undef __GLIBC_USE_C2X_STRTOL
+#define __GLIBC_USE_C2X_STRTOL 0
+#undef __GLIBC_USE_C23_STRTOL
+#define __GLIBC_USE_C23_STRTOL 0
+
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -49,8 +49,12 @@ TORCH_ROWS(TORCH_ROW)
 
 static uint64_t oracle_random(void)
 {
-    if (!oracle_state)
-        oracle_state = (uint64_t)(uintptr_t)&oracle_state; /* each thread has its own */
+    if (!oracle_state) {
+        uint64_t own = (uint64_t)(uintptr_t)&oracle_state; /* each thread has its own */
+        /* GCC 14 would add the constant below to the address in one relocation of 32 bits. */
+        __asm__("" : "+r"(own));
+        oracle_state = own;
+    }
     uint64_t x = oracle_state += 0x9e3779b97f4a7c15ull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     return x ^ x >> 31;

@@ -33,8 +33,11 @@ static __thread uint64_t reader_state;
 
 static uint64_t reader_random(void)
 {
-    if (!reader_state)
-        reader_state = (uint64_t)(uintptr_t)&reader_state;
+    if (!reader_state) {
+        uint64_t own = (uint64_t)(uintptr_t)&reader_state;
+        __asm__("" : "+r"(own)); /* framework_oracle.h: else GCC 14 does not link */
+        reader_state = own;
+    }
     uint64_t x = reader_state += 0x9e3779b97f4a7c15ull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     return x ^ x >> 31;

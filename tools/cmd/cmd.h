@@ -31,7 +31,7 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
     gp_command_phases, gp_command_fit, gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate,
-    gp_command_wait, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach;
+    gp_command_wait, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach, gp_command_cdi;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
@@ -95,6 +95,8 @@ struct gp_refusal { /* what an error number of the process means for one command
 
 /* gp_request with a message on failure.  refusals may be NULL.  GP_EXIT_OK or the exit status. */
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals);
+/* The message and the exit status for a result of gp_request. */
+int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *refusals);
 
 /* ---- detach.c ------------------------------------------------------------------------------------------------ */
 

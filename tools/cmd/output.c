@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o; see output.h.  Called by report.c, export.c, snapshot.c, trace.c and
- * generate.c. */
+ * output.c: the files of -o; see output.h.  Called by report.c, export.c, snapshot.c, trace.c,
+ * generate.c and cdi.c. */
 #include <cmd/output.h>
 
 #include <errno.h>
@@ -30,6 +30,7 @@ static const struct gp_output_format output_formats[] = {
     {GP_OUTPUT_START("<!DOCTYPE html>"), "content=\"gpuprof\"", false},
     {GP_OUTPUT_START("{\n \"schema\": \"gpuprof."), NULL, false},
     {GP_OUTPUT_START("{\"schema\":\"gpuprof."), NULL, false},
+    {GP_OUTPUT_START("{\n \"cdiVersion\": "), "\"gpuprof.dev/inject\"", false},
     {GP_OUTPUT_START("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["), "\"producer\":\"gpuprof\"", true},
     {GP_OUTPUT_START("event,time_ns,unix_ns,type,kind,device,"), NULL, false},
     {GP_OUTPUT_START("\x80\x02}(X\x08\0\0\0segments"), "gpuprof_allocator", true},

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <maps/maps.h>
 #include <maps/sample.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +141,12 @@ static int reset_process(const struct gp_reset_options *o, const struct gp_proce
     slot->command = GP_COMMAND_RESET;
     slot->what = o->what;
     slot->device = index;
-    int rc = gp_ask("reset", process->pid, slot, NULL);
+    int rc = gp_request(process->pid, slot, 0);
+    if (rc == -ESRCH && o->target.all && kill(process->pid, 0) != 0 && errno == ESRCH) {
+        free(slot); /* it has ended since the list was made, as any of all processes may */
+        return GP_EXIT_OK;
+    }
+    rc = gp_asked("reset", process->pid, rc, NULL);
     if (!rc && array)
         json_array_append_new(array, reset_json(process, slot, o->what));
     else if (!rc)

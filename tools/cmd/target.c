@@ -191,8 +191,12 @@ static const char *refusal_text(const struct gp_refusal *refusals, int error)
 
 int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const struct gp_refusal *refusals)
 {
+    return gp_asked(command, pid, gp_request(pid, slot, 0), refusals);
+}
+
+int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *refusals)
+{
     char why[256];
-    int rc = gp_request(pid, slot, 0);
     switch (rc) {
     case 0:
         return GP_EXIT_OK;

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tests what deploys the agent: check.py BUILD_DIR
+
+The chart with its default values is the kustomize base, and with all switches on deploys the monitoring too; each object fits
+Kubernetes' schemas and has no field that Kubernetes does not know.  The chart is rendered by Helm, or without Helm by render.go
+(Go's template package); the base by kubectl or kustomize, or without both by reading its list of resources.  Schemas come from npm.
+"""
+import copy
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.join(ROOT, "tests", "deploy")
+PACKAGES = ("kubernetes-models@5.1.0", "@kubernetes-models/prometheus-operator@6.0.0", "typescript@5.4.5")
+passed = failed = 0
+
+
+def check(what, good, why=""):
+    global passed, failed
+    print(f"{'ok  ' if good else 'FAIL'} {what}" + ("" if good or not why else f": {why}"))
+    passed += good
+    failed += not good
+
+
+def run(*words, **options):
+    return subprocess.run(words, capture_output=True, text=True, timeout=500, check=False, **options)
+
+
+def merge(values, more):
+    """The values with those of `more`, as --set does it."""
+    result = copy.deepcopy(values)
+    for key, value in more.items():
+        result[key] = merge(result[key], value) if isinstance(value, dict) and isinstance(result.get(key), dict) else value
+    return result
+
+
+def render(chart, more):
+    """The objects of the chart with these values beside its own."""
+    if shutil.which("helm"):
+        done = run("helm", "template", "gpuprof", chart, "-n", "gpuprof", "-f", "-", input=json.dumps(more))
+    else:
+        with open(os.path.join(chart, "values.yaml"), encoding="utf-8") as file:
+            values = merge(yaml.safe_load(file), more)
+        with open(os.path.join(chart, "Chart.yaml"), encoding="utf-8") as file:
+            meta = yaml.safe_load(file)
+        context = {"Values": values, "Release": {"Namespace": "gpuprof", "Name": "gpuprof"},
+                   "Chart": {key[0].upper() + key[1:]: value for key, value in meta.items()}}
+        done = run("go", "run", os.path.join(HERE, "render.go"), chart, input=json.dumps(context))
+    check(f"the chart renders with {json.dumps(more)}", done.returncode == 0, done.stderr)
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def base():
+    """The objects of the kustomize base."""
+    folder = os.path.join(ROOT, "deploy", "kubernetes")
+    for words in (("kustomize", "build", folder), ("kubectl", "kustomize", folder)):
+        if shutil.which(words[0]):
+            done = run(*words)
+            check(" ".join(words[:-1]), done.returncode == 0, done.stderr)
+            return [one for one in yaml.safe_load_all(done.stdout) if one]
+    with open(os.path.join(folder, "kustomization.yaml"), encoding="utf-8") as file:
+        listed = yaml.safe_load(file)["resources"]
+    return [one for name in listed for one in read(name)]
+
+
+def read(name):
+    with open(os.path.join(ROOT, "deploy", "kubernetes", name), encoding="utf-8") as file:
+        return [one for one in yaml.safe_load_all(file) if one]
+
+
+def same(what, some, others):
+    """Whether these are the same objects in any order, after an evaluation of the block texts."""
+    key = lambda one: json.dumps(one, sort_keys=True)
+    some, others = sorted(map(key, some)), sorted(map(key, others))
+    check(what, some == others, "".join(f"\n     - {one}" for one in some if one not in others) +
+          "".join(f"\n     + {one}" for one in others if one not in some))
+
+
+def schemas(objects):
+    """Each object against Kubernetes' schemas and types; a misspelled field and a text for a number must be found."""
+    if not (shutil.which("npm") and shutil.which("node")):
+        print("skip the schemas: no npm here")
+        return
+    with tempfile.TemporaryDirectory(prefix="gpuprof-test-deploy-") as work:
+        got = run("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", work, *PACKAGES)
+        if got.returncode:
+            print(f"skip the schemas: npm: {got.stderr.strip().splitlines()[-1:]}")
+            return
+        tsc = os.path.join(work, "node_modules", ".bin", "tsc")
+
+        def validate(these):
+            told = run("node", os.path.join(HERE, "schemas.mjs"), cwd=work, input=json.dumps(these))
+            typed = run(tsc, "--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext",
+                        "--moduleResolution", "nodenext", "objects.mts", cwd=work)
+            return told, typed
+
+        told, typed = validate(objects)
+        kinds = ", ".join(sorted({one["kind"] for one in objects}))
+        check(f"{kinds}: as the schemas say", told.returncode == 0, told.stdout + told.stderr)
+        check(f"{kinds}: no unknown field", typed.returncode == 0, typed.stdout)
+        typo = copy.deepcopy([one for one in objects if one["kind"] == "DaemonSet"][:1])
+        typo[0]["spec"]["template"]["spec"]["hostPid"] = True
+        told, typed = validate(typo)
+        check("a misspelled field is found", typed.returncode != 0 and "hostPid" in typed.stdout, typed.stdout)
+        wrong = copy.deepcopy(typo)
+        wrong[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"] = "9949"
+        told, typed = validate(wrong)
+        check("a text for a number is found", told.returncode != 0 and "containerPort" in told.stdout, told.stdout)
+
+
+def main():
+    out = tempfile.mkdtemp(prefix="gpuprof-test-chart-")
+    packed = run(os.path.join(ROOT, "deploy", "helm", "pack"), os.path.join(out, "chart"))
+    chart = os.path.join(out, "chart", "gpuprof-agent")
+    archives = glob.glob(os.path.join(out, "chart", "gpuprof-agent-*.tgz"))
+    version = run(os.path.join(sys.argv[1], "bin", "gpuprof"), "--version").stdout.split()[1]
+    check("the archive has gpuprof's version", packed.returncode == 0 and len(archives) == 1 and archives[0].endswith(f"-{version}.tgz"), archives)
+    try:
+        manifests, monitoring = base(), read("servicemonitor.yaml")
+        default = render(chart, {})
+        check("its image has the chart's version", default[0]["spec"]["template"]["spec"]["containers"][0]["image"] == f"gpuprof:{version}")
+        same("with the base's tag, the chart is the base without its namespace", render(chart, {"image": {"tag": "latest"}}),
+             [one for one in manifests if one["kind"] != "Namespace"])
+        everything = render(chart, {"serviceMonitor": {"enabled": True, "labels": {}}, "networkPolicy": {"enabled": True}})
+        same("with its switches on, it has the monitoring too", [one for one in everything if one["kind"] != "DaemonSet"], monitoring)
+        varied = render(chart, {
+            "oldKernels": True, "extraArgs": ["--metrics-per-process=comm"], "imagePullSecrets": [{"name": "pull"}], "port": 9000,
+            "podAnnotations": {"a/b": "c"}, "nodeSelector": {"pool": "gpu"}, "tolerations": [], "priorityClassName": "", "libraryPath": "/srv/lib",
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}})
+        pod = varied[0]["spec"]["template"]["spec"]
+        check("the values reach the objects", "SYS_ADMIN" in pod["containers"][0]["securityContext"]["capabilities"]["add"] and
+              pod["containers"][0]["args"][1:] == ["--listen=:9000", "--library=/opt/gpuprof/lib/libgpuprof.so", "--metrics-per-process=comm"] and
+              pod["volumes"][0]["hostPath"]["path"] == "/srv/lib" and pod["nodeSelector"]["pool"] == "gpu" and
+              "tolerations" not in pod and "priorityClassName" not in pod)
+        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied)
+    finally:
+        shutil.rmtree(out)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed != 0)
+
+
+if __name__ == "__main__":
+    try:
+        import yaml
+    except ImportError:
+        print("no PyYAML here (python3-yaml)")
+        sys.exit(77)
+    if not shutil.which("helm") and not shutil.which("go"):
+        print("neither helm nor go here (golang-go)")
+        sys.exit(77)
+    main()

@@ -1,0 +1,5 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Tests the chart and the manifests of the agent (check.py): run.sh BUILD_DIR
+cd "$(dirname "$0")/../.."
+exec python3 tests/deploy/check.py "${1:-build}"
