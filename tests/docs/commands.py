@@ -23,7 +23,8 @@ import pages
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, sys.argv[1])
 ELSEWHERE = ("make", "sudo", "docker", "podman", "kubectl", "helm", "pip", "apt", "apt-get", "git", "systemctl", "cd", "PATH", "python")
-RECORDINGS = ("train", "now", "old", "new", "test", "BEFORE", "AFTER", "leak")
+RECORDINGS = ("train", "now", "old", "new", "test", "BEFORE", "AFTER", "leak", "serve",
+              "run.0", "run.1", "old.rank0", "old.rank1", "new.rank0", "new.rank1")
 SERVICE = "gpuprof run --stacks=all -- python3 examples/service.py --seconds 600"
 passed = failed = skipped = 0
 
@@ -138,7 +139,9 @@ def fitted(text, place):
     text = text.replace("/etc/cdi", "cdi").replace("gpu-admins", "root")
     if re.search(r"\b(1234|PID)\b", text):
         pids = place.profiled()
-        text = re.sub(r"(-p )(?:1234|PID)\b", rf"\g<1>{pids[0] if pids else 0}", text)
+        text = re.sub(r"(-p |\b(?:at|de)tach .*)(?:1234|PID)\b", rf"\g<1>{pids[0] if pids else 0}", text)
+    if text.startswith("gpuprof attach"):  # the programs here are profiled from their start
+        text = f"gpuprof detach {text.split()[-1]} && {text}"
     # These run until ^C.
     text = re.sub(r"\bgpuprof (trace(?=.* -p)|agent)\b", r"timeout --preserve-status -s INT 5 gpuprof \1", text)
     return re.sub(r"(export|snapshot) FILE", r"\1 train.gpuprof", text)
@@ -168,7 +171,7 @@ def try_command(one, place):
     if "timeout" in text and status in (124, 130, 143):
         status = 0
     given = re.search(r"--error-exitcode (\d+)$", text)  # without a word about the result, either may come
-    good = status == one.status or (machine and status == 77) or (given and not one.shown and status == int(given.group(1)))
+    good = status == one.status or (machine and status == 77) or bool(given and not one.shown and status == int(given.group(1)))
     lost = [] if machine and status else pages.missing(one.shown, out)
     tell(good and not lost, f"{one.where}: {text}",
          f"     exit status {status}, expected {one.status}; shown, not printed: {' '.join(lost) or 'nothing'}\n" +
@@ -207,6 +210,9 @@ def examples():
             for line in re.findall(r"^  (\S.*)$", text, re.M):
                 # An example before this one may have written its files.
                 shutil.copy(os.path.join(place.folder, ".kept"), os.path.join(place.folder, "train.gpuprof"))
+                if not place.profiled():  # an example has left the program
+                    place.end()
+                    place.begin(SERVICE)
                 try_command(pages.Command(f"gpuprof {name} --help", line, name == "agent"), place)
                 count += 1
             tell(bool(text), f"gpuprof {name} --help has examples")
