@@ -99,7 +99,8 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 	$(call say,FUZZ,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
-$(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c tools/write/*.c)
+# The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
+$(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson stats stattable summary values,tools/write/$f.c) $(B)/libtools.a
 $(B)/fuzzers/cfi: src/site/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
@@ -108,7 +109,7 @@ $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/trace: $(foreach f,build torch textread rmm open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
-	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(TOOL_LIBS)
+	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)
 
 .PHONY: fuzz fuzzers testtools
 fuzz: $(FUZZ)
