@@ -13,7 +13,7 @@ WHEEL_ARCHIVES := jansson:libjansson-dev ncursesw:libncurses-dev tinfo:libncurse
 WHEEL_LIBS := $(foreach a,$(WHEEL_ARCHIVES),-l:lib$(firstword $(subst :, ,$(a))).a)
 WHEEL_CPU := $(firstword $(subst -, ,$(TARGET)))
 WHEEL_BIN := $(B)/wheel/gpuprof
-WHEEL_OBJ := $(B)/obj/deploy/wheel/oldglibc.o $(B)/obj/deploy/wheel/notls.o
+WHEEL_OBJ := $(foreach f,oldglibc notls elftrees,$(B)/obj/deploy/wheel/$f.o)
 $(B)/obj/deploy/%.o: deploy/%.c $(STAMP)
 	$(call compile,$(ALL_CFLAGS) -fPIE)
 
