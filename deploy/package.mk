@@ -22,7 +22,7 @@ $(WHEEL_BIN): $(TOOL_OBJ) $(WHEEL_OBJ)
 	@mkdir -p $(@D)
 	$(Q)archive=$$($(CC) -print-file-name=libmicrohttpd.a) && [ -f "$$archive" ] || { echo "make wheel: no libmicrohttpd.a: run deploy/needs.sh build" >&2; exit 1; }; \
 	$(CC) -pie $(ALL_LDFLAGS) -static-libgcc -o $@.new $(TOOL_OBJ) $(WHEEL_OBJ) \
-	  $$(sed -n 's/^OLD\(_STAT\)\?(\([a-z0-9_]*\),.*/-Wl,--wrap=\2/p; s/^int __wrap_\([a-z0-9_]*\)(.*;$$/-Wl,--wrap=\1/p' deploy/wheel/oldglibc.c) -Wl,--wrap=__libc_start_main \
+	  $$(sed -n 's/^OLD\(_STAT\|_NAMED\)\?(\([a-z0-9_]*\),.*/-Wl,--wrap=\2/p; s/^int __wrap_\([a-z0-9_]*\)(.*;$$/-Wl,--wrap=\1/p' deploy/wheel/oldglibc.c) -Wl,--wrap=__libc_start_main \
 	  $$(nm -u "$$archive" 2>/dev/null | sed -n 's/.* \(gnutls_[a-z0-9_]*\)$$/-Wl,--defsym=\1=gp_wheel_no_tls/p' | sort -u) $(WHEEL_LIBS) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
 

@@ -30,17 +30,20 @@
 #endif
 #define OLD_SYMBOL(_name, _x86_64) __asm__(".symver old_" _name ", " _name OLD_VERSION(_x86_64));
 /* A jump, because the functions have many signatures. */
-#define OLD(_name, _x86_64)                                                                                            \
-    OLD_SYMBOL(#_name, _x86_64)                                                                                        \
+#define OLD_NAMED(_name, _old, _x86_64)                                                                                \
+    OLD_SYMBOL(#_old, _x86_64)                                                                                         \
     __asm__(".text\n.globl __wrap_" #_name "\n.hidden __wrap_" #_name "\n.type __wrap_" #_name                         \
-            ", %function\n__wrap_" #_name ": " OLD_JUMP(#_name) "\n.size __wrap_" #_name ", .-__wrap_" #_name);
+            ", %function\n__wrap_" #_name ": " OLD_JUMP(#_old) "\n.size __wrap_" #_name ", .-__wrap_" #_name);
+#define OLD(_name, _x86_64) OLD_NAMED(_name, _name, _x86_64)
 
 OLD(dlclose, "2.2.5")
 OLD(dlerror, "2.2.5")
 OLD(dlopen, "2.2.5")
 OLD(dlsym, "2.2.5")
 OLD(exp, "2.2.5")
+OLD(fmod, "2.2.5")
 OLD(log, "2.2.5")
+OLD(log2, "2.2.5")
 OLD(pow, "2.2.5")
 OLD(pthread_attr_setstacksize, "2.2.5")
 OLD(pthread_condattr_setclock, "2.3.3")
@@ -60,6 +63,14 @@ OLD(pthread_rwlock_wrlock, "2.2.5")
 OLD(pthread_setname_np, "2.12")
 OLD(pthread_sigmask, "2.2.5")
 OLD(pthread_timedjoin_np, "2.3.3")
+
+/* What the headers of glibc 2.38 call instead; these also read binary numbers. */
+OLD_NAMED(__isoc23_fscanf, __isoc99_fscanf, "2.7")
+OLD_NAMED(__isoc23_sscanf, __isoc99_sscanf, "2.7")
+OLD_NAMED(__isoc23_strtol, strtol, "2.2.5")
+OLD_NAMED(__isoc23_strtoll, strtoll, "2.2.5")
+OLD_NAMED(__isoc23_strtoul, strtoul, "2.2.5")
+OLD_NAMED(__isoc23_strtoull, strtoull, "2.2.5")
 
 /* On both processors glibc's struct stat is the kernel's. */
 #define OLD_STAT(_name, _directory, _path, _flags, ...)                                                                \
