@@ -261,20 +261,22 @@ const struct gp_command_spec gp_command_attach = {
     .summary = "profile a process that runs already",
     .group = GP_GROUP_WATCH,
     .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--library=FILE] [-q] PID"),
-    .about =
-        GP_LIST("Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
-                "'leaks' and the others see it as any other. One thread is stopped for about a millisecond; it "
-                "starts a thread of the library's, and its interrupted system call is continued.",
-                "What the process allocated before has no call sites, and is counted as memory from before the attach.",
-                "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
-                "attach, it says why, and the process is as it was."),
+    .about = GP_LIST(
+        "Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
+        "'leaks' and other commands see it as any other process. One thread is stopped for about a millisecond; it "
+        "starts a thread of the library's, and its interrupted system call is continued.",
+        "What the process allocated before has no call sites, and is counted as memory from before the attach.",
+        "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
+        "attach, it says why, and the process is as it was."),
     .details = GP_LIST("The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
-                       "process, 77 if this machine's processor is not supported, else 1.",
+                       "process, 77 if this machine's processor is not supported, 2 if the usage is wrong or the "
+                       "library is missing, else 1. With --duration, --record or --stacks, a process that was "
+                       "profiled already is refused, with status 1.",
                        "The variables GPUPROF_STACKS, GPUPROF_SOURCE, GPUPROF_RING and GPUPROF_LOG of the command "
                        "are settings of the library, as with 'gpuprof run'."),
     .options = attach_options,
     .operands = attach_operands,
-    .examples = GP_EXAMPLES({"gpuprof attach 1234", "Begin to profile process 1234."},
+    .examples = GP_EXAMPLES({"gpuprof attach 1234", "Start to profile process 1234."},
                             {"gpuprof attach --record=now.gpuprof --duration=60 1234",
                              "Record it for a minute, with call sites, and leave it."}),
     GP_DEFAULTS(struct gp_attach_options, .target = GP_TARGET_INIT("attach")),

@@ -124,16 +124,14 @@ static const struct gp_command_option cdi_options[] = {
     GP_OPTION_FORCE(struct gp_cdi_options),
     {0}};
 
-static const struct gp_command_option cdi_operands[] = {GP_OPERAND(struct gp_cdi_options, verb, "VERB", GP_ARG_INDEX,
-                                                                   "'generate' writes the specification",
-                                                                   .words = GP_LIST("generate")),
-                                                        {0}};
+static const struct gp_command_option cdi_operands[] = {
+    GP_OPERAND(struct gp_cdi_options, verb, "VERB", GP_ARG_INDEX, "what to do", .words = GP_LIST("generate")), {0}};
 
 const struct gp_command_spec gp_command_cdi = {
     .name = "cdi",
     .summary = "let container runtimes load the profiler into containers",
     .group = GP_GROUP_MACHINE,
-    .usage = GP_LIST("generate [-o FILE] [--library=FILE]"),
+    .usage = GP_LIST("generate [-o FILE] [--library=FILE] [--force]"),
     .about = GP_LIST("Writes a specification for the Container Device Interface, as JSON, which is also YAML. Runtimes "
                      "read it from /etc/cdi. The device '" GP_CDI_KIND "=on' then mounts the library into a container "
                      "of any image and sets CUDA_INJECTION64_PATH. The device '" GP_CDI_KIND
@@ -143,7 +141,7 @@ const struct gp_command_spec gp_command_cdi = {
     .options = cdi_options,
     .operands = cdi_operands,
     .examples = GP_EXAMPLES({"gpuprof cdi generate -o /etc/cdi/gpuprof.json", "Install the specification."},
-                            {"gpuprof cdi generate", "Look at it."}),
+                            {"gpuprof cdi generate", "Print it."}),
     GP_DEFAULTS(struct gp_cdi_options, .verb = -1),
     .check = cdi_check,
     .run = cdi_run,

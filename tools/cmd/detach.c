@@ -78,9 +78,9 @@ const struct gp_command_spec gp_command_detach = {
     .group = GP_GROUP_WATCH,
     .usage = GP_LIST("PID"),
     .about =
-        GP_LIST("Ends the profiling of a process that 'gpuprof attach' or 'gpuprof run' began: the library takes "
-                "its callbacks and functions out, ends its threads, a recording and its session. The "
-                "process runs on. The library's code stays in memory, unused, and 'gpuprof attach' can begin again."),
+        GP_LIST("Ends the profiling of a process that 'gpuprof attach' or 'gpuprof run' started. The library removes "
+                "its callbacks and functions, finishes a recording, and ends its threads and its session. The "
+                "process runs on. The library's code stays in memory, unused; 'gpuprof attach' starts it again."),
     .details = GP_LIST("A process that allocates through gpuprof's allocator cannot be left, because only the "
                        "allocator can take its blocks back."),
     .operands = detach_operands,

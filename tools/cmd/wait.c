@@ -344,7 +344,7 @@ static const struct gp_command_option wait_options[] = {
         "the reservation ends this long after the start, even if CMD has not allocated the memory (default 10min)",
         .parse = wait_seconds),
     GP_OPTION(struct gp_wait_options, folder, 0, "reservations", "DIR", GP_ARG_FILE,
-              "share reservations with those who use the same folder (default: only with your own commands)"),
+              "share reservations with all commands that name the same folder (default: with your own)"),
     {0}};
 
 static const struct gp_command_option wait_operands[] = {
