@@ -735,6 +735,7 @@ Test(collect, a_session_by_its_process_says_why_not)
     int before = descriptors();
     cr_expect_eq(gp_peer_open_pid(&peer, getpid(), problem), -ESRCH, "a process without a session");
     cr_expect(peer.fd == -1 && problem[0] == '\0', "%s", problem);
+    peer.fd = 99; /* of another */
     cr_expect_eq(gp_peer_open_pid(&peer, 0x3fffffff, problem), -ESRCH, "no process");
     cr_expect_eq(peer.fd, -1);
     cr_expect_eq(descriptors(), before);

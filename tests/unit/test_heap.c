@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_heap.c: heaps of sub-allocators, and polled memory, in the accounts.  A model of two driver allocations with heaps
+ * test_heap.c: heaps of sub-allocators, blocks of a framework, and polled memory, in the accounts.  A model of two driver allocations with heaps
  * and blocks is compared with the accounts after each of thousands of random calls, a third of which contradict what is
  * known and must change nothing but the count of lost annotations.
  */
@@ -22,6 +22,7 @@
 static uint64_t lost[GP_LOSTS];
 static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
+static uint32_t not_read; /* the number of readers: none, so a thread counts blocks without a lock */
 
 static void poller_woken(void)
 {
@@ -38,6 +39,7 @@ static void setup(void)
                                                        .lost = lost,
                                                        .failures = failures,
                                                        .oom = &oom,
+                                                       .listened = &not_read,
                                                        .wake_poller = poller_woken,
                                                        .map_limit = 1 << 20}),
                  0);
@@ -291,6 +293,76 @@ Test(heap, a_heap_in_memory_that_a_framework_divides_is_ignored)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
+}
+
+/* ---- blocks of a framework --------------------------------------------------------------------------------------- */
+
+#define BLOCKS 64
+
+static void framework_block(unsigned i, int64_t bytes)
+{
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 0,
+                                                         .address = BASE + i * (uint64_t)(4 * MIB),
+                                                         .bytes = bytes,
+                                                         .allocated_bytes = -1,
+                                                         .reserved_bytes = -1},
+                            GP_OWNER_UNKNOWN);
+}
+
+static void expect_value(const struct gp_wire_value *has, const int64_t want[3], const char *what, unsigned pool)
+{
+    cr_expect(has->current == want[0] && has->allocated == want[1] && has->freed == want[2],
+              "%s, pool %u: %lld, %lld, %lld, not %lld, %lld, %lld", what, pool, (long long)has->current,
+              (long long)has->allocated, (long long)has->freed, (long long)want[0], (long long)want[1],
+              (long long)want[2]);
+}
+
+/* Sizes around 1 MiB, which divides the pools; the numbers are far below their peaks, where a thread counts alone. */
+Test(heap, blocks_below_the_peak_are_in_their_pools)
+{
+    static const int64_t sizes[] = {512, MIB - 512, MIB, MIB + 512, 3 * MIB};
+    int64_t held[BLOCKS] = {0}, count[3][3] = {{0}}, bytes[3][3] = {{0}}; /* of a pool: now, allocated, freed */
+    uint64_t seed = 60;
+    linear_alloc(BASE - (uint64_t)MIB, UNIT);
+    gp_feed_framework_start("test");
+    for (unsigned i = 0; i < BLOCKS; i++)
+        framework_block(i, held[i] = 4 * MIB);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        framework_block(i, -held[i]);
+    memset(held, 0, sizeof(held));
+    struct gp_wire_before_after said;
+    cr_assert(gp_tap_reset(0, GP_RESET_ACCUMULATED, &said));
+    struct gp_wire_device first, is;
+    cr_assert(gp_tap_device(0, &first));
+    for (unsigned step = 1; step <= 8000; step++) {
+        uint64_t random = next_random(&seed);
+        unsigned i = random % (BLOCKS / 4);
+        bool begins = held[i] == 0;
+        int64_t size = begins ? sizes[(random >> 32) % 5] : held[i];
+        framework_block(i, begins ? size : -size);
+        held[i] = begins ? size : 0;
+        for (unsigned pool = 0; pool < 3; pool++) {
+            if (pool != GP_POOL_ALL && (pool == GP_POOL_LARGE) != (size > MIB))
+                continue;
+            count[pool][0] += begins ? 1 : -1;
+            count[pool][begins ? 1 : 2]++;
+            bytes[pool][0] += begins ? size : -size;
+            bytes[pool][begins ? 1 : 2] += size;
+        }
+        if (step % 1000)
+            continue;
+        cr_assert(gp_tap_device(0, &is));
+        for (unsigned pool = 0; pool < 3; pool++) {
+            int64_t base_count = first.stats[GP_STAT_ALLOCATION][pool].current;
+            int64_t base_bytes = first.stats[GP_STAT_ALLOCATED_BYTES][pool].current;
+            const int64_t counts[] = {base_count + count[pool][0], count[pool][1], count[pool][2]};
+            const int64_t sums[] = {base_bytes + bytes[pool][0], bytes[pool][1], bytes[pool][2]};
+            expect_value(&is.stats[GP_STAT_ALLOCATION][pool], counts, "blocks", pool);
+            expect_value(&is.stats[GP_STAT_ACTIVE][pool], counts, "active blocks", pool);
+            expect_value(&is.stats[GP_STAT_ALLOCATED_BYTES][pool], sums, "bytes", pool);
+            expect_value(&is.stats[GP_STAT_ACTIVE_BYTES][pool], sums, "active bytes", pool);
+        }
+    }
 }
 
 /* ---- polled memory ----------------------------------------------------------------------------------------------- */
