@@ -57,17 +57,28 @@ static int pep768_no(struct gp_pep768 *place, int rc, const char *format, ...)
     return rc;
 }
 
+/* Whether so many bytes at the offset lie in a structure.  No sum here may overflow. */
+static bool pep768_lies(uint64_t offset, uint64_t bytes, uint64_t structure)
+{
+    return bytes <= structure && offset <= structure - bytes;
+}
+
 static bool pep768_makes_sense(const uint64_t *words)
 {
+    const uint64_t runtime = 1u << 20;
     uint64_t thread = words[WORD_THREAD_BYTES], interpreter = words[WORD_INTERPRETER_BYTES];
-    return thread <= 1u << 20 && interpreter <= 16u << 20 && words[WORD_PATH_BYTES] >= 64 &&
-           words[WORD_PATH_BYTES] <= 4096 && words[WORD_SUPPORT] < thread && words[WORD_PATH] < thread &&
-           words[WORD_SUPPORT] + words[WORD_PATH] + words[WORD_PATH_BYTES] <= thread && words[WORD_PENDING] < thread &&
-           words[WORD_SUPPORT] + words[WORD_PENDING] + 4 <= thread && words[WORD_EVAL_BREAKER] + 8 <= thread &&
-           words[WORD_THREAD_NATIVE_ID] + 8 <= thread && words[WORD_THREAD_INTERPRETER] + 8 <= thread &&
-           words[WORD_ENABLED] + 4 <= interpreter && words[WORD_INTERPRETER_ID] + 8 <= interpreter &&
-           words[WORD_INTERPRETER_NEXT] + 8 <= interpreter && words[WORD_THREAD_MAIN] + 8 <= interpreter &&
-           words[WORD_INTERPRETERS] < 1u << 20 && words[WORD_FINALIZING] < 1u << 20;
+    if (thread > 1u << 20 || interpreter > 16u << 20 || words[WORD_PATH_BYTES] < 64 || words[WORD_PATH_BYTES] > 4096 ||
+        !pep768_lies(words[WORD_SUPPORT], 0, thread))
+        return false;
+    uint64_t support = thread - words[WORD_SUPPORT];
+    return pep768_lies(words[WORD_FINALIZING], 8, runtime) && pep768_lies(words[WORD_INTERPRETERS], 8, runtime) &&
+           pep768_lies(words[WORD_INTERPRETER_ID], 8, interpreter) &&
+           pep768_lies(words[WORD_INTERPRETER_NEXT], 8, interpreter) &&
+           pep768_lies(words[WORD_THREAD_MAIN], 8, interpreter) && pep768_lies(words[WORD_ENABLED], 4, interpreter) &&
+           pep768_lies(words[WORD_THREAD_INTERPRETER], 8, thread) &&
+           pep768_lies(words[WORD_THREAD_NATIVE_ID], 8, thread) && pep768_lies(words[WORD_EVAL_BREAKER], 8, thread) &&
+           pep768_lies(words[WORD_PENDING], 4, support) &&
+           pep768_lies(words[WORD_PATH], words[WORD_PATH_BYTES], support);
 }
 
 static int pep768_version(pid_t pid, uint64_t runtime, uint64_t *words, struct gp_pep768 *place)
