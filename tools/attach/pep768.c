@@ -341,6 +341,8 @@ static enum gp_attach_outcome pep768_result(struct pep768 *p, bool *entered)
         nanosleep(&pause, NULL);
     }
     text[strcspn(text, "\n")] = '\0';
+    for (char *c = text; *c; c++) /* the process wrote it, and a terminal may show it */
+        *c = *c >= ' ' && *c <= '~' ? *c : '?';
     *entered = sscanf(text, "%llu returned %d", &took, &attach->returned) == 2;
     if (!*entered && sscanf(text, "%*u error %n", &at) >= 0)
         pep768_no(&p->place, 0, "the script failed there: %.200s", text + at);

@@ -270,7 +270,9 @@ const struct gp_command_spec gp_command_attach = {
     .about =
         GP_LIST("Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
                 "'leaks' and the others see it as any other. One thread is stopped for about a millisecond; it "
-                "starts a thread of the library's, and its interrupted system call is continued.",
+                "starts a thread of the library's, and its interrupted system call is continued. Python 3.14 is asked "
+                "to load the library itself, "
+                "which stops no thread.",
                 "What the process allocated before has no call sites, and is counted as memory from before the attach.",
                 "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
                 "attach, it says why, and the process is as it was."),
