@@ -45,3 +45,25 @@ Test(agent_discover, four_capabilities_find_and_query_running_programs, .init = 
     kid_end(after, SIGKILL);
     cr_assert(eq(i64, container_sum(groups[1], 0).allocated_bytes, 0));
 }
+
+/* `gpuprof attach` loads a copy from memory, which no file system has. */
+Test(agent_discover, counts_a_program_that_was_attached, .init = begin_alone)
+{
+    start_agent(&(struct agent_options){.want_discover = true});
+    struct kid *kid = &kids[kid_count++];
+    cr_assert(kid_start(kid, &place,
+                        &(struct kid_options){
+                            .file = path_program("agent_walk"), .group = groups[0], .library = "", .sim = SIM}) == 0);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 4 * MIB), 0));
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)kid->pid);
+    struct spawn_result result;
+    cr_assert(spawn_command(&result, "attach", pid, NULL) == 0);
+    cr_assert(result.status == 0, "%s", result.err);
+    spawn_result_free(&result);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 6 * MIB), 0));
+    settle(kid, 0, 1, 0);
+    cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 6 * MIB));
+    kid_end(kid, SIGKILL);
+    cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 0));
+}
