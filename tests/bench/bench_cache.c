@@ -15,8 +15,10 @@
  *      statistics...                  only the gauges of a pair, on a counter set of their own
  *
  * SIZES: pow2 (512 B .. 512 KiB) or uniform (1 B .. 1 MiB).  own: each thread uses a stream of its
- * own; otherwise all threads use the same stream.  Arguments: pairs per repetition and thread,
- * repetitions, contenders by name (default: all).
+ * own; otherwise all threads use the same stream.  Under `gpuprof run --sim` there is one contender
+ * more, "public": gpuprof_alloc and gpuprof_free of the library that is loaded, all on one stream
+ * (bench_cache_public.sh).  Arguments: pairs per repetition and thread, repetitions, contenders by
+ * name (default: all).
  */
 #include "account/gauge.h"
 #include "base/compiler.h"
@@ -97,6 +99,39 @@ static void statistics_free(void *set, uint64_t bytes, uint64_t stream, unsigned
     statistics_move(set, bytes, GP_SUB, thread);
 }
 
+static struct {
+    int (*alloc)(void **pointer, size_t bytes, int device, void *stream);
+    int (*free)(void *pointer);
+    int64_t (*calls)(int device);
+} public_api;
+
+static void *public_create(void)
+{
+    return &public_api;
+}
+
+static uint64_t public_alloc(void *cache, uint64_t bytes, uint64_t stream, unsigned thread)
+{
+    void *pointer;
+    (void)cache, (void)stream, (void)thread;
+    if (public_api.alloc(&pointer, bytes, 0, NULL) != 0)
+        abort();
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+static void public_free(void *cache, uint64_t address, uint64_t stream, unsigned thread)
+{
+    (void)cache, (void)stream, (void)thread;
+    if (public_api.free((void *)(uintptr_t)address) != 0)
+        abort();
+}
+
+static uint64_t public_calls(void *cache)
+{
+    (void)cache;
+    return (uint64_t)public_api.calls(0);
+}
+
 static struct bench_cache_api contenders[CONTENDERS_MAX] = {
     {"empty", empty_create, empty_destroy, empty_alloc, empty_free, empty_calls},
     {"statistics", statistics_create, statistics_destroy, statistics_alloc, statistics_free, empty_calls},
@@ -120,6 +155,19 @@ static void contender_load(const char *file)
         contenders[contender_count++] = *peer;
     else
         fprintf(stderr, "# no %s: %s\n", file, dlerror());
+}
+
+/* The library that `gpuprof run` has put into this process. */
+static void contender_public(void)
+{
+    void *library = dlopen("libgpuprof.so", RTLD_NOW | RTLD_NOLOAD);
+    if (!library)
+        return;
+    *(void **)&public_api.alloc = dlsym(library, "gpuprof_alloc");
+    *(void **)&public_api.free = dlsym(library, "gpuprof_free");
+    *(void **)&public_api.calls = dlsym(library, "gpuprof_driver_calls");
+    contenders[contender_count++] =
+        (struct bench_cache_api){"public", public_create, empty_destroy, public_alloc, public_free, public_calls};
 }
 
 static void contender_choose(char **names, int count)
@@ -260,6 +308,7 @@ int main(int argc, char **argv)
     place.reps = place.reps < 1 ? 1 : place.reps > REPS_MAX ? REPS_MAX : place.reps;
     contender_load("cache_bare.so");
     contender_load("cub.so");
+    contender_public();
     if (argc > 3)
         contender_choose(argv + 3, argc - 3);
     for (place.threads = 1; place.threads <= THREADS_MAX; place.threads++)

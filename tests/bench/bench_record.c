@@ -221,7 +221,7 @@ static void bench_host(void)
     double thread = bench_cpu();
     double on = bench_host_events(&ring);
     thread = bench_cpu() - thread;
-    gp_record_stop();
+    gp_record_stop(false);
     getrusage(RUSAGE_SELF, &after);
     double all =
         (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_stime.tv_sec) *
