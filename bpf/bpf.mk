@@ -9,7 +9,7 @@ BPF_SKEL := $(B)/gen/gpuprof.skel.h
 $(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h bpf/events.h include/gpuprof/maps.h include/gpuprof/batch.h include/gpuprof/wire.h
 	$(call say,BPF,$@)
 	@mkdir -p $(@D)
-	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I$(SYSROOT)/usr/include/$(TARGET) -c $< -o $@
+	$(Q)$(BPF_CLANG) -target bpf -mcpu=v3 -O2 -g -ffile-prefix-map=$(CURDIR)=. -ffreestanding -Wall -Wextra -D__TARGET_ARCH_$(BPF_ARCH) -Iinclude -Ibpf -I$(SYSROOT)/usr/include/$(TARGET) -c $< -o $@
 # The stripped object keeps BTF, which libbpf reads, and loses DWARF, which names the build folder.
 $(BPF_SKEL): $(BPF_OBJ)
 	$(call say,SKEL,$@)

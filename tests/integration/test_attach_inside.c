@@ -78,6 +78,12 @@ Test(attach_inside, attach_and_detach_many_times_under_load)
             "threads of gpuprof: 0\ndescriptors: 0 more\nmemory: not grown\n");
 }
 
+/* The drain thread unmaps the session, and then its addresses are anybody's. */
+Test(attach_inside, memory_where_the_last_session_was_is_left_alone)
+{
+    run("again", NULL, NULL, "pages changed: 0\n");
+}
+
 /* Slots in read-only memory, and in writable memory that is bound late. */
 Test(attach_inside, the_slots_of_a_framework_are_put_back)
 {

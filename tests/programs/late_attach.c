@@ -7,6 +7,7 @@
  *   mixed    memory of every kind on two devices and in three contexts, before the attach and after it; what gpuprof
  *            says is compared with what the program did
  *   cycles   N times attach and detach, while 8 threads allocate
+ *   again    memory of the program lies where the session of the last attach was, and the next attach leaves it alone
  *   slots    the calls of FOLDER/libc10_cuda.so (N is the folder) go where they went before, once detached
  */
 #define _GNU_SOURCE
@@ -347,6 +348,43 @@ static int cycles(int count)
     return finish() || bad;
 }
 
+/* The library's mapping of its session. */
+static char *session_map(size_t *bytes)
+{
+    char line[512];
+    unsigned long from = 0, to = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    *bytes = 0;
+    while (maps && *bytes == 0 && fgets(line, sizeof(line), maps))
+        if (strstr(line, "memfd:" GP_WIRE_SESSION_NAME) && sscanf(line, "%lx-%lx", &from, &to) == 2)
+            *bytes = to - from;
+    if (maps)
+        fclose(maps);
+    return (char *)(*bytes ? from : 0);
+}
+
+static int again(void)
+{
+    size_t bytes = 0, left = 0, wrong = 0;
+    REPORT("attach", attach_on(""));
+    char *at = session_map(&bytes);
+    REPORT("detach", attach_off(NULL, 0));
+    for (int i = 0; i < 1000 && (attach_threads() || session_map(&left)); i++)
+        usleep(10000);
+    char *own = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (!at || own != at) {
+        printf("the place of the session is not free: %p\n", (void *)own);
+        return 1;
+    }
+    memset(own, 0x5a, bytes);
+    REPORT("attach again", attach_on(""));
+    REPORT("detach again", attach_off(NULL, 0));
+    for (size_t i = 0; i < bytes; i += 4096)
+        wrong += own[i] != 0x5a; /* a page that was unmapped ends the program here */
+    printf("pages changed: %zu\n", wrong);
+    return finish() || wrong;
+}
+
 /* Allocates for some seconds under an attached gpuprof, for a viewer. */
 static int live(int seconds)
 {
@@ -374,6 +412,8 @@ int main(int argc, char **argv)
         return live(argc > 3 ? atoi(argv[3]) : 5);
     if (strcmp(argv[1], "mixed") == 0)
         return mixed();
+    if (strcmp(argv[1], "again") == 0)
+        return again();
     if (argc > 3 && strcmp(argv[1], "slots") == 0)
         return framework_slots(argv[3]);
     if (strcmp(argv[1], "cycles") == 0)

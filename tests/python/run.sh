@@ -27,6 +27,8 @@ for file in $files; do
     settings=()
     case $name in
     test_plain_*) ;;
+    # The ring has the blocks of the cache only for a reader, and a snapshot reads it afterwards.
+    test_snapshot) settings=(GPUPROF_RING=always LD_LIBRARY_PATH="$build/lib/gpuprof/sim" CUDA_INJECTION64_PATH="$build/lib/libgpuprof.so" GPUPROF_SIM=devices=2,memory=16GiB) ;;
     *) settings=(LD_LIBRARY_PATH="$build/lib/gpuprof/sim" CUDA_INJECTION64_PATH="$build/lib/libgpuprof.so" GPUPROF_SIM=devices=2,memory=16GiB) ;;
     esac
     env "${settings[@]}" timeout -k 10 "${TEST_TIMEOUT:-300}" "$python" -W error::ResourceWarning -m harness "$name" "$work/counts" \

@@ -386,3 +386,68 @@ Test(steps, follow_the_program_s_own_period)
         gp_recording_free(recording);
     }
 }
+
+/* What a poll found of pools counts for the device that it is of: each of two devices has 16 GiB, of which pools hold 8
+ * in the first and 4 in the second.  If NVML says that more is used, by others too, that counts: 11 and 9 GiB. */
+Test(leaks, polled_memory_shortens_the_time_of_its_device)
+{
+    for (uint32_t turn = 0; turn < 4; turn++) {
+        uint32_t device = turn % 2;
+        bool nvml = turn >= 2;
+        struct recmake *make = recmake_new(16 * GIB);
+        uint32_t second = recmake_device(make, 1, 16 * GIB), keeps = site(make, "keeps", 1);
+        uint64_t address = GIB;
+        cr_assert_eq(second, 1);
+        for (uint32_t i = 0; i < 2; i++)
+            recmake_alloc(make, i, GP_KIND_POOL, address += GIB, MIB, 0);
+        for (unsigned step = 0; step < 20; step++) {
+            recmake_at(make, (1000 + step * 100) * MS);
+            recmake_mark(make, "step");
+            for (uint32_t i = 0; i < 2; i++) {
+                int64_t held = i == device ? 8ll * MIB * step : 0;
+                struct gp_rec_sample sample = {.time_ns = (1000 + step * 100) * MS,
+                                               .device = i,
+                                               .allocated_bytes = held + MIB,
+                                               .reserved_bytes = held + (i ? 4 : 8) * GIB,
+                                               .active_bytes = -1,
+                                               .inactive_split_bytes = -1,
+                                               .used_bytes = !nvml ? -1 : (i ? 9 : 11) * GIB,
+                                               .process_bytes = -1};
+                recmake_sample(make, &sample);
+            }
+            recmake_alloc(make, device, GP_KIND_LINEAR, address += GIB, 8 * MIB, keeps);
+        }
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_steps *steps;
+        struct gp_leaks *leaks = leaks_of(recording, &steps);
+        cr_assert_eq(leaks->count, 1);
+        cr_assert_eq(leaks->suspects[0].device, device);
+        double left = nvml ? (device ? 7.0 : 5.0) * GIB : (device ? 12.0 : 8.0) * GIB - 160.0 * MIB;
+        double per_second = 80.0 * MIB;
+        cr_expect_float_eq(leaks->suspects[0].seconds_to_oom, left / per_second, 0.02 * left / per_second,
+                           "device %u: %f, not %f", device, leaks->suspects[0].seconds_to_oom, left / per_second);
+        free(leaks);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}
+
+/* Four steps are enough to look for leaks, three are not. */
+Test(leaks, need_four_steps)
+{
+    for (unsigned marks = 3; marks <= 6; marks++) {
+        struct recmake *make = recmake_new(16 * GIB);
+        for (unsigned i = 0; i < marks; i++) {
+            recmake_at(make, (1000 + i * 100) * MS);
+            recmake_mark(make, "turn");
+        }
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_steps *steps;
+        cr_assert_eq(gp_steps_choose(recording, "turn", &steps), 0);
+        struct gp_leaks *leaks = gp_leaks_find(recording, steps, 0);
+        cr_expect_eq(strstr(leaks->why, "fewer than 4 steps") != NULL, marks < 5, "%u marks: %s", marks, leaks->why);
+        free(leaks);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}

@@ -222,6 +222,34 @@ Test(steps, are_the_ones_that_a_user_names)
     gp_recording_free(recording);
 }
 
+/* A mark at the time of the one before begins no step: a clock may stand still between two of them. */
+Test(steps, have_bounds_that_only_rise)
+{
+    static const unsigned at[] = {10, 10, 20, 30, 30, 30, 31, 50};
+    static const uint64_t bounds[] = {10 * MS, 20 * MS, 30 * MS, 31 * MS, 50 * MS};
+    for (unsigned marks = 2; marks <= sizeof(at) / sizeof(at[0]); marks++) {
+        struct recmake *make = recmake_new(GIB);
+        struct gp_steps *steps = NULL;
+        unsigned different = 0;
+        for (unsigned i = 0; i < marks; i++) {
+            recmake_at(make, at[i] * MS);
+            recmake_mark(make, "turn");
+            different += i == 0 || at[i] != at[i - 1];
+        }
+        recmake_at(make, 60 * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+        struct gp_recording *recording = recmake_done(make);
+        int rc = gp_steps_choose(recording, "turn", &steps);
+        cr_assert_eq(rc, 0, "%u marks: %d", marks, rc);
+        cr_expect_eq(steps->count, different - 1, "%u marks: %u steps", marks, steps->count);
+        for (unsigned i = 0; i < different; i++)
+            cr_expect_eq(steps->bounds_ns[i], bounds[i], "%u marks: bound %u is %llu", marks, i,
+                         (unsigned long long)steps->bounds_ns[i]);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}
+
 /* ---- leaks without steps ----------------------------------------------------------------------------------------- */
 
 /* Nothing repeats: what speaks for a leak is how long it grows, how fast, and that nothing is freed. */

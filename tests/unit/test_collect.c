@@ -718,3 +718,35 @@ Test(collect, a_file_with_a_sessions_name_on_another_file_system_is_not_opened)
     if (strcmp(state, "ready") != 0)
         cr_skip_test("no mount namespace: %s", state);
 }
+
+static int descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) != -1;
+    return count;
+}
+
+/* Whatever the answer is, it leaves no descriptor behind but the session's. */
+Test(collect, a_session_by_its_process_says_why_not)
+{
+    char problem[GP_PROBLEM_BYTES] = "x";
+    struct gp_peer peer;
+    int before = descriptors();
+    cr_expect_eq(gp_peer_open_pid(&peer, getpid(), problem), -ESRCH, "a process without a session");
+    cr_expect(peer.fd == -1 && problem[0] == '\0', "%s", problem);
+    peer.fd = 99; /* of another */
+    cr_expect_eq(gp_peer_open_pid(&peer, 0x3fffffff, problem), -ESRCH, "no process");
+    cr_expect_eq(peer.fd, -1);
+    cr_expect_eq(descriptors(), before);
+    pid_t pid = start((struct gp_test_process_options){0});
+    before = descriptors();
+    cr_assert_eq(gp_peer_open_pid(&peer, pid, problem), 0, "%s", problem);
+    cr_expect_geq(peer.fd, 0);
+    cr_expect_eq(descriptors(), before + 1);
+    gp_peer_close(&peer);
+    cr_expect_eq(peer.fd, -1);
+    gp_peer_close(&peer); /* closes nothing of another */
+    cr_expect_eq(descriptors(), before);
+    gp_test_process_stop(pid);
+}

@@ -9,7 +9,9 @@ enum gp_attach_outcome gp_attach(struct gp_attach *attach)
 {
     struct gp_facts facts;
     enum gp_attach_outcome outcome = gp_facts_read(&facts, attach);
-    return outcome == GP_ATTACH_DONE ? gp_attach_inject(attach, &facts) : outcome;
+    if (outcome != GP_ATTACH_DONE || gp_attach_python(attach, &facts, &outcome))
+        return outcome;
+    return gp_attach_inject(attach, &facts);
 }
 
 int gp_attach_state(pid_t pid, struct gp_wire_attach_state *state)

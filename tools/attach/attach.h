@@ -35,7 +35,9 @@ struct gp_attach {
     bool was_loaded;          /* a copy of the library was in the process already, and was used */
     pid_t thread;             /* that was borrowed */
     uint64_t pause_ns;        /* how long it was stopped */
+    bool by_python;           /* its interpreter loaded the library; pause_ns: how long that took */
     int stops;                /* how many stops of threads it took in all */
+    char note[GP_ATTACH_WHY]; /* why a Python that could have been asked was not; "" nothing to say */
     char why[GP_ATTACH_WHY];  /* unless DONE: a sentence without a period */
     char hint[GP_ATTACH_WHY]; /* what would help; "" unknown */
 };

@@ -198,6 +198,10 @@ static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
         facts_keep(&facts->cuda, start, path);
     else if (strncmp(base, "libgpuprof.so", 13) == 0)
         facts_keep(&facts->profiler, start, path);
+    else if (strncmp(base, "libpython3", 10) == 0)
+        facts_keep(&facts->libpython, start, path);
+    else if (strncmp(base, "python3", 7) == 0)
+        facts_keep(&facts->python, start, path);
 }
 
 int gp_facts_maps(struct gp_facts *facts)

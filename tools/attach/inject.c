@@ -379,7 +379,7 @@ static int inject_wait(struct inject *inject, struct gp_stub_data *data, uint32_
     }
 }
 
-static int inject_copy(const char *from, int to)
+int gp_attach_copy(const char *from, int to)
 {
     char *block = malloc(1u << 20);
     int fd = block ? open(from, O_RDONLY | O_CLOEXEC) : -1, rc = fd < 0 ? -errno : 0;
@@ -408,7 +408,7 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
     int fds = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     snprintf(name, sizeof(name), "%d", data->fd);
     int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
-    int rc = fd < 0 ? fd : inject_copy(inject->attach->library, fd);
+    int rc = fd < 0 ? fd : gp_attach_copy(inject->attach->library, fd);
     /* The agent arms a memory file only if its contents are sealed. */
     if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
         rc = -errno;

@@ -7,7 +7,8 @@
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
  *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
  *   stub.c     that piece of code
- *   inject.c   the way in, with the former
+ *   inject.c   the way in by ptrace, with the former
+ *   pep768.c   the way into Python 3.14, which is tried first
  */
 #ifndef GP_ATTACH_INTERNAL_H
 #define GP_ATTACH_INTERNAL_H
@@ -31,7 +32,7 @@ struct gp_facts {
     pid_t tgid, tracer, threads;
     unsigned uid, euid, suid;
     int seccomp;
-    struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl;
+    struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl, libpython, python;
     uint64_t maps_bytes;
 };
 
@@ -125,5 +126,23 @@ extern const char gp_stub_begin[], gp_stub_worker[], gp_stub_end[];
 /* ---- inject.c ---------------------------------------------------------------------------------------------------- */
 
 enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts);
+/* Copies a file.  0 or -errno. */
+int gp_attach_copy(const char *from, int to);
+
+/* ---- pep768.c ---------------------------------------------------------------------------------------------------- */
+
+struct gp_pep768 { /* addresses in the process */
+    uint64_t pending, path, breaker;
+    size_t path_bytes;
+    char why[256]; /* if it cannot be used; "" it is an older Python */
+};
+
+/* Where the interpreter, whose _PyRuntime is at `runtime`, looks for requests to its main thread.  0,
+ * or -errno and why. */
+int gp_pep768_find(pid_t pid, uint64_t runtime, pid_t main_tid, struct gp_pep768 *place);
+/* Asks for the script at `path`.  0 or -errno. */
+int gp_pep768_request(pid_t pid, const struct gp_pep768 *place, const char *path);
+/* True: *outcome is the end of the attach.  False: the process is as it was; attach->note may say why. */
+bool gp_attach_python(struct gp_attach *attach, const struct gp_facts *facts, enum gp_attach_outcome *outcome);
 
 #endif

@@ -148,8 +148,14 @@ static void attach_tell(const struct gp_attach_options *o, const struct gp_attac
     if (o->quiet)
         return;
     int pid = (int)attach->pid;
-    printf("Attached to %d%s: thread %d was stopped for %.1f ms%s%s.\n", pid, comm, (int)attach->thread,
-           (double)attach->pause_ns / 1e6, source[0] ? "; " : "", source);
+    double ms = (double)attach->pause_ns / 1e6;
+    if (attach->by_python)
+        printf("Attached to %d%s: its Python loaded the library in %.1f ms", pid, comm, ms);
+    else
+        printf("Attached to %d%s: thread %d was stopped for %.1f ms", pid, comm, (int)attach->thread, ms);
+    printf("%s%s.\n", source[0] ? "; " : "", source);
+    if (attach->note[0])
+        printf("Its Python was not asked to load it, a thread was borrowed: %s.\n", attach->note);
     if (!o->record && !o->seconds)
         printf("See it with 'gpuprof top -p %d', record it with 'gpuprof record -p %d -o FILE', "
                "and leave it with 'gpuprof detach %d'.\n",
@@ -264,7 +270,9 @@ const struct gp_command_spec gp_command_attach = {
     .about =
         GP_LIST("Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
                 "'leaks' and the others see it as any other. One thread is stopped for about a millisecond; it "
-                "starts a thread of the library's, and its interrupted system call is continued.",
+                "starts a thread of the library's, and its interrupted system call is continued. Python 3.14 is asked "
+                "to load the library itself, "
+                "which stops no thread.",
                 "What the process allocated before has no call sites, and is counted as memory from before the attach.",
                 "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
                 "attach, it says why, and the process is as it was."),

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+#
+# A Python that uses the GPU while gpuprof is attached to it: for tests/real/python314.sh.
+#
+#   python314_target.py busy|asleep|bare|other|forked FOLDER
+#
+# Makes FOLDER/ready, and runs until there is FOLDER/stop.  busy: its main thread runs Python.  asleep: it
+# waits in one system call, and another thread does the work.  bare: busy without the module ctypes, which the
+# script of gpuprof needs.  other: busy as another user.
+# forked: busy in a child.  With FOLDER/block it allocates 3 MiB once more.
+# Its last line names the calls that failed.
+import ctypes, os, sys, threading, time
+
+what, folder = sys.argv[1:]
+cuda = ctypes.CDLL("libcuda.so.1")
+failed = []
+
+
+def call(name, *arguments):
+    result = getattr(cuda, name)(*arguments)
+    if result != 0:
+        failed.append(f"{name}: {result}")
+
+
+def allocate(size):
+    pointer = ctypes.c_uint64()
+    call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+    return pointer
+
+
+def work():
+    call("cuCtxSetCurrent", context)
+    blocks = 0
+    while not os.path.exists(folder + "/stop"):
+        call("cuMemFree_v2", allocate(1 << 20))
+        if not blocks and os.path.exists(folder + "/block"):
+            allocate(3 << 20)
+            blocks = 1
+            open(folder + "/blocked", "w").close()
+        time.sleep(0.001)
+
+
+if what == "forked" and os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+context = ctypes.c_void_p()
+if what == "other":
+    os.setuid(65534)
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+allocate(5 << 20)
+if what != "asleep":
+    if what == "bare":
+        sys.modules["ctypes"] = None
+    open(folder + "/ready", "w").close()
+    work()
+else:
+    reader, writer = os.pipe()
+    thread = threading.Thread(target=lambda: (work(), os.write(writer, b"x")))
+    thread.start()
+    open(folder + "/ready", "w").close()
+    os.read(reader, 1)
+    thread.join()
+print("failed:", failed, "threads:", threading.active_count(), flush=True)

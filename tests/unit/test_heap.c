@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_heap.c: heaps of sub-allocators, blocks of a framework, and polled memory, in the accounts.  A model of two driver allocations with heaps
+ * and blocks is compared with the accounts after each of thousands of random calls, a third of which contradict what is
+ * known and must change nothing but the count of lost annotations.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include "record/ringread.h"
+#include <criterion/criterion.h>
+#include <gpuprof/wire.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB    ((int64_t)1 << 20)
+#define CHUNKS 64u
+#define UNIT   4096ull
+#define UNITS  24u /* of an allocation */
+#define BASE   0x7000000000ull
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+static uint32_t not_read; /* the number of readers: none, so a thread counts blocks without a lock */
+
+static void poller_woken(void)
+{
+}
+
+static void setup(void)
+{
+    static struct gp_ring ring;
+    struct gp_wire_chunk *chunks =
+        mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .listened = &not_read,
+                                                       .wake_poller = poller_woken,
+                                                       .map_limit = 1 << 20}),
+                 0);
+    cr_assert(gp_thread_enter());
+}
+
+TestSuite(heap, .init = setup, .timeout = 60);
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+static void linear_alloc(uint64_t address, uint64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .requested_bytes = bytes});
+}
+
+/* ---- the model: units of one allocation, and the heap and the block that each is in ------------------------------ */
+
+struct piece {
+    unsigned from, count; /* count 0: none */
+};
+
+struct model {
+    uint64_t at;
+    struct piece heaps[UNITS], blocks[UNITS]; /* by their first unit */
+    uint64_t lost;
+};
+
+static bool pieces_meet(const struct piece *pieces, unsigned from, unsigned count, unsigned but)
+{
+    for (unsigned i = 0; i < UNITS; i++)
+        if (pieces[i].count && i != but && i < from + count && from < i + pieces[i].count)
+            return true;
+    return false;
+}
+
+/* The heap that contains all of the range, or NULL. */
+static const struct piece *heap_of(const struct model *model, unsigned from, unsigned count)
+{
+    for (unsigned i = 0; i <= from && i < UNITS; i++)
+        if (model->heaps[i].count && from + count <= i + model->heaps[i].count && from >= i)
+            return &model->heaps[i];
+    return NULL;
+}
+
+static int64_t model_allocated(const struct model *model)
+{
+    int64_t units = UNITS;
+    for (unsigned i = 0; i < UNITS; i++)
+        units += (int)model->blocks[i].count - (int)model->heaps[i].count;
+    return units * (int64_t)UNIT;
+}
+
+static void blocks_gone(struct model *model, const struct piece *heap)
+{
+    for (unsigned i = heap->from; i < heap->from + heap->count; i++)
+        model->blocks[i].count = 0;
+}
+
+static void heap_begins(struct model *model, unsigned from, unsigned count)
+{
+    bool wrong = count == 0, outside = from + count > UNITS;
+    bool meets = !wrong && !outside && pieces_meet(model->heaps, from, count, UNITS);
+    bool good = gp_feed_heap_begin(model->at + from * UNIT, count * UNIT);
+    cr_assert_eq(good, !wrong && !outside && !meets, "a heap of %u units at %u", count, from);
+    model->lost += wrong || meets;
+    if (good)
+        model->heaps[from] = (struct piece){from, count};
+}
+
+static void heap_ends(struct model *model, unsigned from)
+{
+    gp_feed_heap_end(model->at + from * UNIT);
+    blocks_gone(model, &model->heaps[from]);
+    model->heaps[from].count = 0;
+}
+
+static bool model_is_plain(const struct model *model)
+{
+    return !pieces_meet(model->heaps, 0, UNITS, UNITS);
+}
+
+static void block_begins(struct model *model, unsigned from, unsigned count, unsigned number)
+{
+    const struct piece *heap = &model->heaps[number];
+    gp_feed_heap_block(model->at + number * UNIT, model->at + from * UNIT, count * UNIT);
+    if (!heap->count)
+        return; /* of an unknown heap: not noticed */
+    if (!count || from < heap->from || from + count > heap->from + heap->count ||
+        pieces_meet(model->blocks, from, count, UNITS))
+        model->lost++;
+    else
+        model->blocks[from] = (struct piece){from, count};
+}
+
+static void block_resized(struct model *model, unsigned from, unsigned count)
+{
+    gp_feed_heap_resize(model->at + from * UNIT, count * UNIT);
+    if (!model->blocks[from].count || !count || !heap_of(model, from, count) ||
+        pieces_meet(model->blocks, from, count, from))
+        model->lost++;
+    else
+        model->blocks[from].count = count;
+}
+
+static void model_step(struct model *model, uint64_t random)
+{
+    unsigned from = random % UNITS, count = random >> 8 & 7, number = (random >> 16) % UNITS;
+    switch (random >> 32 & 15) {
+    case 0:
+    case 1:
+        heap_begins(model, from, 2 * count);
+        break;
+    case 2:
+        heap_ends(model, from);
+        break;
+    case 3:
+        gp_feed_heap_reset(model->at + from * UNIT);
+        blocks_gone(model, &model->heaps[from]);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        gp_feed_heap_unblock(model->at + from * UNIT);
+        model->blocks[from].count = 0;
+        break;
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+        block_resized(model, from, count);
+        break;
+    default: /* mostly in a heap that there is */
+        for (unsigned i = 0; i < UNITS && !model->heaps[number].count; i++)
+            number = (number + 1) % UNITS;
+        block_begins(model, number + from % 8 < UNITS ? number + from % 8 : from, count, number);
+    }
+}
+
+static void compare(const struct model models[2], bool plain, unsigned step, unsigned call)
+{
+    struct gp_wire_device is;
+    int64_t allocated = model_allocated(&models[0]) + model_allocated(&models[1]);
+    uint64_t losses = models[0].lost + models[1].lost;
+    cr_assert(gp_tap_device(0, &is));
+    int64_t has = is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current;
+    int64_t live = is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current;
+    cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 2 * UNITS * (int64_t)UNIT);
+    cr_assert_eq(has, allocated, "step %u, call %u: %lld, not %lld", step, call, (long long)has, (long long)allocated);
+    cr_assert(!plain || live == 2, "step %u, call %u: %lld blocks of two allocations", step, call, (long long)live);
+    cr_assert_eq(lost[GP_LOST_ANNOTATION], losses, "step %u, call %u: %llu lost, not %llu", step, call,
+                 (unsigned long long)lost[GP_LOST_ANNOTATION], (unsigned long long)losses);
+}
+
+Test(heap, calls_that_contradict_what_is_known_change_nothing)
+{
+    uint64_t seed = 15;
+    struct model models[2] = {{.at = BASE}, {.at = BASE + UNITS * UNIT}}; /* beside each other */
+    for (unsigned m = 0; m < 2; m++)
+        linear_alloc(models[m].at, UNITS * UNIT);
+    cr_assert(gp_feed_heap_begin(BASE, UNIT)); /* the first: before it, a resize is not counted */
+    models[0].heaps[0] = (struct piece){0, 1};
+    unsigned plains = 0;
+    for (unsigned step = 0; step < 20000; step++) {
+        uint64_t random = next_random(&seed);
+        /* A heap of the second that is too large reaches over its end; one of the first, into the second. */
+        model_step(&models[random >> 48 & 1], random);
+        for (unsigned i = 0; i < 2 * UNITS && step % 64 == 63; i++) /* now and then all heaps end */
+            heap_ends(&models[i % 2], i / 2);
+        /* After its last heap an allocation waits for the next one, or for any other call, before it is plain again. */
+        bool settled = random >> 49 & 1, plain[] = {model_is_plain(&models[0]), model_is_plain(&models[1])};
+        if (settled)
+            gp_heap_settle();
+        plains += plain[0] && plain[1] && settled;
+        if (settled || (!plain[0] && !plain[1]))
+            compare(models, plain[0] && plain[1], step, (unsigned)(random >> 32 & 15));
+    }
+    cr_assert_gt(plains, 20);
+}
+
+static int64_t live_blocks(void)
+{
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is));
+    return is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current;
+}
+
+/* What lies beside a heap is allocated, one block on each side where there is something. */
+Test(heap, memory_beside_the_heap_is_a_block_if_there_is_some)
+{
+    static const struct {
+        unsigned from, count;
+        int64_t live;
+    } cases[] = {{0, UNITS, 0},     {0, 1, 1}, {0, UNITS - 1, 1}, {1, UNITS - 1, 1},
+                 {UNITS - 1, 1, 1}, {1, 1, 2}, {1, UNITS - 2, 2}};
+    linear_alloc(BASE, UNITS * UNIT);
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t heap = BASE + cases[i].from * UNIT;
+        cr_assert(gp_feed_heap_begin(heap, cases[i].count * UNIT));
+        cr_expect_eq(live_blocks(), cases[i].live, "case %u: %lld", i, (long long)live_blocks());
+        gp_feed_heap_end(heap);
+        if (i % 2) /* else the next heap begins in the memory that waits for it */
+            gp_heap_settle();
+    }
+    gp_heap_settle();
+    cr_expect_eq(live_blocks(), 1);
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* The record of the memory is taken away behind the back of its heaps. */
+Test(heap, heaps_of_memory_that_is_gone_make_room)
+{
+    struct gp_record record;
+    linear_alloc(BASE, UNITS * UNIT);
+    cr_assert(gp_feed_heap_begin(BASE + UNIT, UNIT));
+    cr_assert(gp_feed_heap_begin(BASE + 4 * UNIT, UNIT));
+    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
+    linear_alloc(BASE, UNITS * UNIT);
+    cr_expect(gp_feed_heap_begin(BASE, UNITS * UNIT));
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* A heap that cannot be joined to its memory leaves nothing behind: the second try is as the first. */
+Test(heap, a_heap_in_memory_that_a_framework_divides_is_ignored)
+{
+    struct gp_record segment = {.space = GP_SPACE_DEVICE,
+                                .key = BASE,
+                                .bytes = UNITS * UNIT,
+                                .kind = GP_KIND_LINEAR,
+                                .segment = GP_SEGMENT_FRAMEWORK};
+    struct gp_record found;
+    struct gp_wire_device is;
+    linear_alloc(BASE + UNITS * UNIT, UNIT);
+    cr_assert_eq(gp_map_insert(gp_accounts.blocks, &segment, NULL), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        cr_expect_not(gp_feed_heap_begin(BASE + i * UNIT, 4 * UNIT));
+        gp_feed_heap_block(BASE + i * UNIT, BASE + i * UNIT, UNIT);
+        cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+    }
+    cr_assert_eq(gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &found), 0);
+    cr_expect_eq(found.refs, 0);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
+}
+
+/* ---- blocks of a framework --------------------------------------------------------------------------------------- */
+
+#define BLOCKS 64
+
+static void framework_block(unsigned i, int64_t bytes)
+{
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 0,
+                                                         .address = BASE + i * (uint64_t)(4 * MIB),
+                                                         .bytes = bytes,
+                                                         .allocated_bytes = -1,
+                                                         .reserved_bytes = -1},
+                            GP_OWNER_UNKNOWN);
+}
+
+static void expect_value(const struct gp_wire_value *has, const int64_t want[3], const char *what, unsigned pool)
+{
+    cr_expect(has->current == want[0] && has->allocated == want[1] && has->freed == want[2],
+              "%s, pool %u: %lld, %lld, %lld, not %lld, %lld, %lld", what, pool, (long long)has->current,
+              (long long)has->allocated, (long long)has->freed, (long long)want[0], (long long)want[1],
+              (long long)want[2]);
+}
+
+/* Sizes around 1 MiB, which divides the pools; the numbers are far below their peaks, where a thread counts alone. */
+Test(heap, blocks_below_the_peak_are_in_their_pools)
+{
+    static const int64_t sizes[] = {512, MIB - 512, MIB, MIB + 512, 3 * MIB};
+    int64_t held[BLOCKS] = {0}, count[3][3] = {{0}}, bytes[3][3] = {{0}}; /* of a pool: now, allocated, freed */
+    uint64_t seed = 60;
+    linear_alloc(BASE - (uint64_t)MIB, UNIT);
+    gp_feed_framework_start("test");
+    for (unsigned i = 0; i < BLOCKS; i++)
+        framework_block(i, held[i] = 4 * MIB);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        framework_block(i, -held[i]);
+    memset(held, 0, sizeof(held));
+    struct gp_wire_before_after said;
+    cr_assert(gp_tap_reset(0, GP_RESET_ACCUMULATED, &said));
+    struct gp_wire_device first, is;
+    cr_assert(gp_tap_device(0, &first));
+    for (unsigned step = 1; step <= 8000; step++) {
+        uint64_t random = next_random(&seed);
+        unsigned i = random % (BLOCKS / 4);
+        bool begins = held[i] == 0;
+        int64_t size = begins ? sizes[(random >> 32) % 5] : held[i];
+        framework_block(i, begins ? size : -size);
+        held[i] = begins ? size : 0;
+        for (unsigned pool = 0; pool < 3; pool++) {
+            if (pool != GP_POOL_ALL && (pool == GP_POOL_LARGE) != (size > MIB))
+                continue;
+            count[pool][0] += begins ? 1 : -1;
+            count[pool][begins ? 1 : 2]++;
+            bytes[pool][0] += begins ? size : -size;
+            bytes[pool][begins ? 1 : 2] += size;
+        }
+        if (step % 1000)
+            continue;
+        cr_assert(gp_tap_device(0, &is));
+        for (unsigned pool = 0; pool < 3; pool++) {
+            int64_t base_count = first.stats[GP_STAT_ALLOCATION][pool].current;
+            int64_t base_bytes = first.stats[GP_STAT_ALLOCATED_BYTES][pool].current;
+            const int64_t counts[] = {base_count + count[pool][0], count[pool][1], count[pool][2]};
+            const int64_t sums[] = {base_bytes + bytes[pool][0], bytes[pool][1], bytes[pool][2]};
+            expect_value(&is.stats[GP_STAT_ALLOCATION][pool], counts, "blocks", pool);
+            expect_value(&is.stats[GP_STAT_ACTIVE][pool], counts, "active blocks", pool);
+            expect_value(&is.stats[GP_STAT_ALLOCATED_BYTES][pool], sums, "bytes", pool);
+            expect_value(&is.stats[GP_STAT_ACTIVE_BYTES][pool], sums, "active bytes", pool);
+        }
+    }
+}
+
+/* ---- polled memory ----------------------------------------------------------------------------------------------- */
+
+static void poll_pool(uint64_t pool, int64_t reserved, int64_t high)
+{
+    gp_feed_poll_begin(0);
+    gp_feed_poll_pool(pool, reserved, high);
+    gp_feed_poll_end(0);
+}
+
+/* The driver's watermark is unknown (0), so a peak is the largest value that was shown since the reset, and the totals
+ * are those of what came and went between polls. */
+Test(heap, a_polled_value_that_was_shown_is_in_the_peak)
+{
+    static const int64_t polls[] = {8, 5, 6, 30, 2, 2, 0, 31, 0};
+    const uint64_t pool = 0x9000;
+    int64_t last = 0, peak = 0, allocated = 0, freed = 0;
+    gp_feed_pool_create(pool, 0, 0);
+    for (unsigned i = 0; i < sizeof(polls) / sizeof(polls[0]); i++) {
+        struct gp_wire_device is;
+        poll_pool(pool, polls[i] * MIB, 0);
+        cr_assert(gp_tap_device(0, &is));
+        peak = polls[i] > peak ? polls[i] : peak;
+        allocated += polls[i] > last ? polls[i] - last : 0;
+        freed += polls[i] < last ? last - polls[i] : 0;
+        last = polls[i];
+        for (unsigned p = GP_POOL_ALL; p <= GP_POOL_LARGE; p += GP_POOL_LARGE - GP_POOL_ALL) {
+            const struct gp_wire_value *stat = &is.stats[GP_STAT_RESERVED_BYTES][p];
+            cr_expect_eq(stat->current, last * MIB, "poll %u", i);
+            cr_expect_eq(stat->peak, peak * MIB, "poll %u: the peak is %lld", i, (long long)stat->peak);
+            cr_expect_eq(stat->allocated, allocated * MIB, "poll %u", i);
+            cr_expect_eq(stat->freed, freed * MIB, "poll %u", i);
+        }
+        cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 0);
+        if (i == 4) { /* from here the peak is that of the values after it */
+            struct gp_wire_before_after said;
+            cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &said));
+            cr_expect_eq(said.before[GP_STAT_RESERVED_BYTES].peak, 30 * MIB);
+            peak = last;
+        }
+    }
+}
+
+/* No peak is below a value that was shown, though the polled part and the own part rose at different times. */
+Test(heap, a_sum_of_polled_and_own_memory_that_was_shown_is_in_the_peak)
+{
+    struct gp_wire_device is;
+    gp_feed_pool_create(0x9000, 0, 0);
+    poll_pool(0x9000, 8 * MIB, 8 * MIB);
+    linear_alloc(BASE, (uint64_t)(3 * MIB));
+    for (int i = 0; i < 2; i++) {
+        cr_assert(gp_tap_device(0, &is));
+        cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (i ? 2 + 3 : 8 + 3) * MIB);
+        cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 11 * MIB);
+        cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_LARGE].peak, 11 * MIB);
+        poll_pool(0x9000, 2 * MIB, 8 * MIB);
+    }
+}
