@@ -45,3 +45,114 @@ Test(agent_discover, four_capabilities_find_and_query_running_programs, .init = 
     kid_end(after, SIGKILL);
     cr_assert(eq(i64, container_sum(groups[1], 0).allocated_bytes, 0));
 }
+
+/* `gpuprof attach` loads a copy from memory, which no file system has. */
+Test(agent_discover, counts_a_program_that_was_attached, .init = begin_alone)
+{
+    start_agent(&(struct agent_options){.want_discover = true});
+    struct kid *kid = &kids[kid_count++];
+    cr_assert(kid_start(kid, &place,
+                        &(struct kid_options){
+                            .file = path_program("agent_walk"), .group = groups[0], .library = "", .sim = SIM}) == 0);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 4 * MIB), 0));
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)kid->pid);
+    struct spawn_result result;
+    cr_assert(spawn_command(&result, "attach", pid, NULL) == 0);
+    cr_assert(result.status == 0, "%s", result.err);
+    spawn_result_free(&result);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 6 * MIB), 0));
+    settle(kid, 0, 1, 0);
+    cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 6 * MIB));
+    kid_end(kid, SIGKILL);
+    cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 0));
+}
+
+static void wait_for_words(const char *text)
+{
+    for (uint64_t until = now_ns() + 40000000000ull;; usleep(20000)) {
+        char *words = agent_words(&agent);
+        bool is_there = strstr(words, text) != NULL, is_late = now_ns() > until;
+        cr_assert(is_there || !is_late, "the agent does not log '%s': %s", text, words);
+        free(words);
+        if (is_there)
+            return;
+    }
+}
+
+static struct kid *walk_unprofiled(int group)
+{
+    struct kid *kid = &kids[kid_count++];
+    cr_assert(kid_start(kid, &place,
+                        &(struct kid_options){
+                            .file = path_program("agent_walk"), .group = group, .library = "", .sim = SIM}) == 0);
+    cr_assert(ge(i64, kid_tell(kid, "a 0 %lld", 4 * MIB), 0));
+    return kid;
+}
+
+static bool maps_library(pid_t pid)
+{
+    char path[64], line[4096];
+    bool is_mapped = false;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        is_mapped |= strstr(line, "libgpuprof") != NULL;
+    if (file)
+        fclose(file);
+    return is_mapped;
+}
+
+Test(agent_discover, attaches_to_programs_of_chosen_containers_only, .init = begin_alone)
+{
+    char pattern[200], text[96];
+    struct kid *chosen = walk_unprofiled(groups[0]), *other = walk_unprofiled(groups[1]);
+    snprintf(pattern, sizeof pattern, "/*%s", strrchr(place.groups[groups[0]].path, '/') + 1);
+    start_agent(&(struct agent_options){
+        .want_discover = true,
+        .more = (const char *[]){"--attach-containers", pattern, "--listen", "127.0.0.1:0", NULL}});
+    snprintf(text, sizeof text, ": Attached to %d ", (int)chosen->pid);
+    wait_for_words(text);
+    cr_assert(ge(i64, kid_tell(chosen, "a 0 %lld", 6 * MIB), 0));
+    settle(chosen, 0, 1, 0);
+    cr_assert(eq(i64, container_sum(groups[0], 0).allocated_bytes, 6 * MIB));
+    char *page = agent_get(agent.port, "/metrics");
+    cr_assert(page != NULL);
+    cr_assert(agent_sample(page, "gpuprof_agent_attached_total") == 1);
+    cr_assert(agent_sample(page, "gpuprof_agent_attach_refused_total") == 0);
+    free(page);
+    cr_assert(maps_library(other->pid) == false, "its container does not match");
+}
+
+Test(agent_discover, logs_a_refused_attach_once, .init = begin_alone)
+{
+    char pattern[200], text[96];
+    struct kid *kid = walk_unprofiled(groups[0]);
+    snprintf(pattern, sizeof pattern, "/*%s", strrchr(place.groups[groups[0]].path, '/') + 1);
+    cr_assert(kill(kid->pid, SIGSTOP) == 0); /* a stopped process is refused */
+    start_agent(
+        &(struct agent_options){.want_discover = true, .more = (const char *[]){"--attach-containers", pattern, NULL}});
+    snprintf(text, sizeof text, "not attached to process %d: ", (int)kid->pid);
+    wait_for_words(text);
+    cr_assert(kill(kid->pid, SIGCONT) == 0);
+    usleep(11000000); /* one more look */
+    char *words = agent_words(&agent), *first = strstr(words, text);
+    cr_assert(first && !strstr(first + 1, text), "%s", words);
+    cr_assert(maps_library(kid->pid) == false);
+    free(words);
+}
+
+Test(agent_discover, attaching_needs_a_capability_and_discovery, .init = begin_alone)
+{
+#define THREE "-all,+bpf,+perfmon,+dac_read_search"
+    static const char *const three[] = {"setpriv", "--bounding-set=" THREE, "--inh-caps=" THREE, NULL};
+    int status = 0;
+    const char *const more[] = {"--attach-containers", "*", NULL};
+    int error =
+        agent_start(&agent, &place, &(struct agent_options){.before = three, .more = more, .want_discover = true},
+                    &status, why, sizeof why);
+    cr_assert(eq(int, error, -ECHILD));
+    cr_assert(ended_with(status, 77) && strstr(why, "CAP_SYS_PTRACE"), "%s", why);
+    error = agent_start(&agent, &place, &(struct agent_options){.more = more}, &status, why, sizeof why);
+    cr_assert(error == -ECHILD && ended_with(status, 2), "%s", why);
+}

@@ -4,6 +4,7 @@
  * function that does a bounded amount of work. Nothing in this loop waits for another process.
  */
 #include <agent/agent.h>
+#include <agent/attacher.h>
 #include <agent/deaths.h>
 #include <agent/failures.h>
 #include <agent/notify.h>
@@ -59,6 +60,7 @@ struct gp_daemon {
     pid_t stalled_by; /* the process logged as stalling the finder; -1 an unknown one, 0 none */
     struct gp_querier *querier;
     struct gp_deaths *deaths;
+    struct gp_attacher *attacher; /* NULL: without --attach-containers */
 };
 
 static int daemon_fail(struct gp_daemon *daemon, int error, const char *what)
@@ -355,7 +357,13 @@ static int daemon_sessions(const pid_t *pids, int count, struct gp_system **out)
 
 static void daemon_parts(void *arg, struct gp_metrics_agent *out)
 {
-    struct gp_finder_count found = gp_finder_count(arg);
+    const struct gp_daemon *daemon = arg;
+    struct gp_finder_count found = gp_finder_count(daemon->finder);
+    if (daemon->attacher) {
+        struct gp_attacher_count attaches = gp_attacher_count(daemon->attacher);
+        out->attached = (int64_t)attaches.attached;
+        out->attach_refused = (int64_t)attaches.refused;
+    }
     out->armed = found.libraries.armed;
     out->refused = (int64_t)found.libraries.refused;
     out->postponed = (int64_t)found.libraries.postponed;
@@ -376,7 +384,7 @@ static int daemon_serve(struct gp_daemon *daemon)
                                        .sessions = daemon_sessions,
                                        .arg = (void *)daemon->options->pins,
                                        .agent = daemon_parts,
-                                       .agent_arg = daemon->finder};
+                                       .agent_arg = daemon};
     int error = gp_metrics_open(&daemon->metrics, &daemon->options->metrics, &source);
     if (error)
         return daemon_fail(daemon, error, "metrics");
@@ -436,6 +444,19 @@ static int daemon_find(struct gp_daemon *daemon)
     return error;
 }
 
+static int daemon_attach(struct gp_daemon *daemon)
+{
+    const struct gp_agent_options *asked = daemon->options;
+    struct gp_attacher_options options = {.pattern = asked->attach,
+                                          .library = asked->library_count ? asked->libraries[0] : NULL};
+    if (!asked->attach)
+        return 0;
+    int error = gp_attacher_open(&daemon->attacher, &options, daemon->why, daemon->why_bytes);
+    if (!error)
+        gp_agent_log(GP_AGENTLOG_NOTICE, "attaches to programs in containers that match %s", asked->attach);
+    return error;
+}
+
 static int daemon_start(struct gp_daemon *daemon)
 {
     int error = daemon_group(daemon);
@@ -458,6 +479,8 @@ static int daemon_start(struct gp_daemon *daemon)
     if (!error)
         error = daemon_find(daemon);
     if (!error)
+        error = daemon_attach(daemon);
+    if (!error)
         error = daemon_serve(daemon);
     return error;
 }
@@ -469,6 +492,7 @@ static void daemon_end(struct gp_daemon *daemon)
     gp_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
+    gp_attacher_close(daemon->attacher);
     bool is_joined = gp_finder_close(daemon->finder); /* before the querier, which it calls */
     if (is_joined)
         gp_querier_close(daemon->querier);

@@ -409,8 +409,8 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
     snprintf(name, sizeof(name), "%d", data->fd);
     int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
     int rc = fd < 0 ? fd : gp_attach_copy(inject->attach->library, fd);
-    /* The agent arms no library that others may write. */
-    if (!rc && fchmod(fd, 0555) != 0)
+    /* The agent arms a memory file only if its contents are sealed. */
+    if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
         rc = -errno;
     snprintf(name, sizeof(name), "/proc/self/fd/%d", data->fd);
     if (!rc)

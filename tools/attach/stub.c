@@ -89,9 +89,9 @@ __asm__(".pushsection .rodata\n"
         "    movl $-1, 0x70(%rbx)\n"
         "    cmpq $0, 0x50(%rbx)\n"
         "    jne 4f\n"
-        "    mov $319, %eax\n" /* memfd_create(name, MFD_CLOEXEC) */
+        "    mov $319, %eax\n" /* memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING) */
         "    lea 0xb8(%rbx), %rdi\n"
-        "    mov $1, %esi\n"
+        "    mov $3, %esi\n"
         "    syscall\n"
         "    mov %eax, 0x70(%rbx)\n"
         "    movl $1, 0x04(%rbx)\n"

@@ -77,6 +77,8 @@ static int agent_run(void *options)
     if (command->per_process)
         gp_metrics_processes_parse(command->per_process, &command->options.metrics.processes);
     gp_agent_log_open(command->options.verbose ? GP_AGENTLOG_DEBUG : GP_AGENTLOG_INFO);
+    if (command->options.attach && command->options.no_discover)
+        return gp_usage_error("agent", "--attach-containers and --no-discover exclude each other");
     int rc = agent_installed(command);
     if (rc)
         return rc;
@@ -98,6 +100,9 @@ static const struct gp_command_option agent_options[] = {
      .help = "instrument this copy of libgpuprof.so; may be given 16 times (default: the installed one)"},
     GP_FLAG(struct gp_agent_command, options.no_discover, 0, "no-discover",
             "do not search processes and containers for other copies of it"),
+    GP_OPTION(struct gp_agent_command, options.attach, 0, "attach-containers", "PATTERN", GP_ARG_TEXT,
+              "attach to programs in containers whose name, NAMESPACE/POD/CONTAINER or id matches this shell pattern, "
+              "or whose cgroup's path does if it begins with a slash (default: to none)"),
     GP_OPTION(struct gp_agent_command, options.pins, 0, "pins", "DIR", GP_ARG_FILE,
               "directory on a BPF file system where the tables are pinned (default " GP_MAPS_PINS ")"),
     GP_OPTION(
@@ -126,7 +131,8 @@ const struct gp_command_spec gp_command_agent = {
     .name = "agent",
     .summary = "count the memory of the whole machine in the kernel",
     .group = GP_GROUP_MACHINE,
-    .usage = GP_LIST("[--listen=[ADDR:]PORT] [--library=FILE].. [--no-discover] [--pins=DIR] [--group=NAME] "
+    .usage = GP_LIST("[--listen=[ADDR:]PORT] [--library=FILE].. [--no-discover] [--attach-containers=PATTERN] "
+                     "[--pins=DIR] [--group=NAME] "
                      "[--max-processes=N] [--max-containers=N] [--ring=SIZE] [--metrics-per-process=WHICH] "
                      "[--metrics-series=N] [--no-container-names] [-v]"),
     .about =
@@ -147,9 +153,11 @@ const struct gp_command_spec gp_command_agent = {
         "only files are used that belong to root and that no other user may write. Updates that find a table full are "
         "counted and shown."),
     .options = agent_options,
-    .examples = GP_EXAMPLES({"gpuprof agent --listen 9400", "As root: count, and serve metrics on 127.0.0.1:9400."},
-                            {"gpuprof agent --group gpu-admins --metrics-per-process=comm",
-                             "Let a group read the table of processes, with time series by command name."}),
+    .examples = GP_EXAMPLES(
+        {"gpuprof agent --listen 9400", "As root: count, and serve metrics on 127.0.0.1:9400."},
+        {"gpuprof agent --attach-containers='train-*'", "Also profile running programs in containers of these names."},
+        {"gpuprof agent --group gpu-admins --metrics-per-process=comm",
+         "Let a group read the table of processes, with time series by command name."}),
     .defaults =
         &(const struct gp_agent_command){.options = {.pins = GP_MAPS_PINS, .metrics = {.version = GPUPROF_VERSION}}},
     .bytes = sizeof(struct gp_agent_command),

@@ -19,6 +19,20 @@
 #define CANDIDATE_SEGMENTS_LIMIT 256u
 #define CANDIDATE_NOTES_LIMIT    16384u /* bytes of one segment; the notes of linkers are below 200 */
 
+/* The device number of the kernel's own tmpfs, which holds all memory files and is never mounted.
+ * 0: unknown. */
+static uint64_t memory_device(void)
+{
+    static uint64_t known; /* only the finder's thread calls this */
+    struct statx about;
+    int fd = known ? -1 : memfd_create("gpuprof-device", MFD_CLOEXEC);
+    if (fd >= 0 && statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &about) == 0)
+        known = makedev(about.stx_dev_major, about.stx_dev_minor);
+    if (fd >= 0)
+        close(fd);
+    return known;
+}
+
 int gp_candidate_stat(int fd, struct gp_candidate *out)
 {
     struct statx about;
@@ -34,6 +48,10 @@ int gp_candidate_stat(int fd, struct gp_candidate *out)
         .mode = about.stx_mode,
         .uid = about.stx_uid,
     };
+    /* All memory files are on one file system, so the limits for each file system are per user here. */
+    out->is_memory = S_ISREG(out->mode) && out->device && out->device == memory_device();
+    if (out->is_memory)
+        out->device |= (uint64_t)(out->uid + 1) << 32;
     return 0;
 }
 
@@ -41,15 +59,17 @@ const char *gp_candidate_refusal(const struct gp_candidate *file)
 {
     if (!S_ISREG(file->mode))
         return "not a regular file";
-    if (file->uid != 0)
+    if (!file->is_memory && file->uid != 0)
         return "does not belong to root";
-    if (file->mode & (S_IWGRP | S_IWOTH))
+    if (!file->is_memory && file->mode & (S_IWGRP | S_IWOTH))
         return "users other than root may write it";
     return file->size > GP_LIBRARY_BYTES ? "larger than 256 MiB" : NULL;
 }
 
 int gp_candidate_is_served(const struct gp_candidate *file, int proc)
 {
+    if (file->is_memory)
+        return 0;
     return gp_foreign_is_served(file->mount, file->device, proc);
 }
 
@@ -75,6 +95,34 @@ int gp_candidate_is_armed(int fd, uint64_t offset)
     if (!error && pread(fd, held, bytes, (off_t)offset) != (ssize_t)bytes)
         error = -EIO;
     return error ? error : memcmp(mapped, held, bytes) != 0;
+}
+
+/* ---- copies in memory ------------------------------------------------------------------------------------------ */
+
+int gp_candidate_is_copy(int fd, uint64_t size, int original)
+{
+    enum { SEALS = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK };
+    static uint8_t ours[65536], theirs[sizeof(ours)]; /* only the finder's thread calls this */
+    struct stat about;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return -EPERM;
+    if (fstat(original, &about))
+        return -errno;
+    if ((uint64_t)about.st_size != size)
+        return 0;
+    for (uint64_t at = 0; at < size;) {
+        ssize_t one = pread(original, ours, sizeof(ours), (off_t)at);
+        if (one <= 0)
+            return one < 0 ? -errno : 0;
+        ssize_t other = pread(fd, theirs, (size_t)one, (off_t)at);
+        if (other < 0)
+            return -errno;
+        if (other != one || memcmp(ours, theirs, (size_t)one) != 0)
+            return 0;
+        at += (uint64_t)one;
+    }
+    return 1;
 }
 
 /* ---- the build id ---------------------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@
 
 struct armed {
     int link; /* -1: the row is free */
+    int file; /* of a kept file, for reading, to compare others with it; else -1 */
     bool is_kept, is_unwatched;
     uint32_t generation, mappers;
     uint64_t device, size;
@@ -149,7 +150,7 @@ int gp_libraries_open(struct gp_libraries **out, struct gp_bpf *bpf)
         return error;
     }
     for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++)
-        l->armed[i].link = -1;
+        l->armed[i].link = l->armed[i].file = -1;
     for (unsigned i = 0; i < HEADS; i++)
         l->heads[i] = -1;
     l->mapper_free = -1;
@@ -161,9 +162,12 @@ void gp_libraries_close(struct gp_libraries *l)
 {
     if (!l)
         return;
-    for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++)
+    for (unsigned i = 0; i < GP_LIBRARY_ARMED; i++) {
         if (l->armed[i].link >= 0)
             close(l->armed[i].link);
+        if (l->armed[i].file >= 0)
+            close(l->armed[i].file);
+    }
     for (uint32_t i = 0; i < l->mapper_room; i++)
         if (l->mappers[i].pid)
             close(l->mappers[i].pidfd);
@@ -368,7 +372,7 @@ static int armed_same(const struct gp_libraries *l, int fd, uint64_t size, const
     return found >= 0 && gp_candidate_is_armed(fd, probe->offset) == 1 ? found : -1;
 }
 
-static int armed_room(const struct gp_libraries *l, uint64_t device, char *why, size_t why_bytes)
+static int armed_room(const struct gp_libraries *l, const struct gp_candidate *file, char *why, size_t why_bytes)
 {
     int room = -1;
     unsigned of_one = 0;
@@ -376,12 +380,13 @@ static int armed_room(const struct gp_libraries *l, uint64_t device, char *why, 
         if (l->armed[i].link < 0)
             room = room < 0 ? (int)i : room;
         else
-            of_one += !l->armed[i].is_kept && l->armed[i].device == device;
+            of_one += !l->armed[i].is_kept && l->armed[i].device == file->device;
     }
     if (room < 0)
         return explain(why, why_bytes, -ENOSPC, "%u files are armed already", GP_LIBRARY_ARMED);
-    if (of_one >= GP_LIBRARY_OF_ONE)
-        return explain(why, why_bytes, -ENOSPC, "%u files on its file system are armed already", GP_LIBRARY_OF_ONE);
+    if (of_one >= (file->is_memory ? GP_LIBRARY_OF_USER : GP_LIBRARY_OF_ONE))
+        return explain(why, why_bytes, -ENOSPC, "%u files %s are armed already", of_one,
+                       file->is_memory ? "of attached programs of its user" : "on its file system");
     return room;
 }
 
@@ -398,7 +403,24 @@ static void disarm(struct gp_libraries *l, uint32_t i)
     gp_agent_log(GP_AGENTLOG_INFO, "disarmed %s: no process maps it any more", row->name);
     close(row->link);
     l->room++;
-    *row = (struct armed){.link = -1, .generation = row->generation + 1};
+    *row = (struct armed){.link = -1, .file = -1, .generation = row->generation + 1};
+}
+
+/* What `gpuprof attach` loads is a copy in memory, which belongs to the user of the program.  Only
+ * copies of kept files are armed, so that a user gets no probe into a file of their own making. */
+static int memory_check(const struct gp_libraries *l, int fd, const struct gp_candidate *file, char *why,
+                        size_t why_bytes)
+{
+    int is_copy = 0;
+    for (unsigned i = 0; is_copy == 0 && i < l->top; i++) {
+        const struct armed *row = &l->armed[i];
+        if (row->is_kept && row->file >= 0 && row->size == file->size)
+            is_copy = gp_candidate_is_copy(fd, file->size, row->file);
+    }
+    if (is_copy < 0)
+        return explain(why, why_bytes, is_copy,
+                       is_copy == -EPERM ? "a memory file that is not sealed" : "cannot be read");
+    return is_copy ? 0 : explain(why, why_bytes, -EPERM, "a memory file that is no copy of an armed library");
 }
 
 struct request {
@@ -424,13 +446,14 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
     int same = armed_same(l, fd, request->file->size, &id, &probe);
     if (same >= 0)
         return same;
-    int row = armed_room(l, request->file->device, why, why_bytes);
+    int row = armed_room(l, request->file, why, why_bytes);
     if (row < 0)
         return row;
     int link = gp_bpf_attach(l->bpf, fd, &probe, why, why_bytes);
     if (link < 0)
         return link;
     l->armed[row] = (struct armed){.link = link,
+                                   .file = -1,
                                    .generation = l->armed[row].generation,
                                    .device = request->file->device,
                                    .size = request->file->size,
@@ -450,7 +473,9 @@ static int file_reopen_arm(struct gp_libraries *l, int fd, const struct request 
     int file = gp_foreign_reopen(fd);
     if (file < 0)
         return explain(why, why_bytes, file, "cannot be opened: %s", strerror(-file));
-    int row = file_arm(l, file, request, is_new, why, why_bytes);
+    int row = request->file->is_memory ? memory_check(l, file, request->file, why, why_bytes) : 0;
+    if (!row)
+        row = file_arm(l, file, request, is_new, why, why_bytes);
     close(file);
     return row;
 }
@@ -473,6 +498,8 @@ static int keep(struct gp_libraries *l, int fd, const char *path, char *why, siz
     if (row < 0)
         return explain(why, why_bytes, row, "%s: %s", path, sentence);
     l->armed[row].is_kept = true;
+    if (l->armed[row].file < 0)
+        l->armed[row].file = gp_foreign_reopen(fd);
     seen_add(l, &file, row, 0);
     return 0;
 }

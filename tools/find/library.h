@@ -13,6 +13,10 @@
  * it trusts no number in them; the kernel checks the instruction. The files and the work per file
  * system are bounded (GP_LIBRARY_OF_ONE). Where that is too much, use --no-discover.
  *
+ * `gpuprof attach` loads the library from a memory file (memfd), which belongs to the program's
+ * user.  Such a file is armed if it is sealed against changes and equal to a file that the operator
+ * named or installed.
+ *
  * A link holds the file's mount, so it is closed as soon as no process maps the file; otherwise a
  * container that ends could not unmount it.
  */
@@ -24,10 +28,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define GP_LIBRARY_ID     20u  /* bytes of the longest build id that is compared (SHA-1, the linkers' default) */
-#define GP_LIBRARY_ARMED  256u /* files at once: every mapping of a page of an armed file searches these rows */
-#define GP_LIBRARY_OF_ONE 16u  /* of these on one file system; a container has one, with a few versions side by side */
-#define GP_LIBRARY_BYTES  (256u << 20) /* a larger file is not a copy: the library has 1 MiB */
+#define GP_LIBRARY_ID      20u  /* bytes of the longest build id that is compared (SHA-1, the linkers' default) */
+#define GP_LIBRARY_ARMED   256u /* files at once: every mapping of a page of an armed file searches these rows */
+#define GP_LIBRARY_OF_ONE  16u  /* of these on one file system; a container has one, with a few versions side by side */
+#define GP_LIBRARY_OF_USER 64u  /* of these in memory files of one user: each attached program has one of its own */
+#define GP_LIBRARY_BYTES   (256u << 20) /* a larger file is not a copy: the library has 1 MiB */
 
 struct gp_library_id { /* bytes 0: no id */
     uint8_t bytes, id[GP_LIBRARY_ID];

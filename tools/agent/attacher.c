@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attacher.c: see attacher.h.  Reading a file of /proc/PID may block for as long as that process
+ * likes, so only this thread does it.  The attach itself is a command of its own: it reads what the
+ * program has mapped, and its end, whatever the reason, does not end the agent.
+ */
+#include <agent/attacher.h>
+#include <base/clock.h>
+#include <base/text.h>
+#include <collect/procfs.h>
+#include <common/agentlog.h>
+#include <maps/maps.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ATTACHER_SECOND   1000000000ull
+#define ATTACHER_EVERY_MS 10000
+#define ATTACHER_SOON_MS  1000                   /* until an interrupted look goes on */
+#define ATTACHER_LOOK_NS  300000000ull           /* of one look */
+#define ATTACHER_MAPS     (8u << 20)             /* bytes of one process's maps */
+#define ATTACHER_ENDS_NS  (90 * ATTACHER_SECOND) /* the command's own deadlines add up to 60 s */
+#define ATTACHER_NAMES_NS (60 * ATTACHER_SECOND) /* a runtime may write a container's name late */
+#define ATTACHER_GROUPS   1024u
+#define ATTACHER_TRIED    8192u
+#define ATTACHER_GONE     3 /* exit status of the command: the process has ended */
+
+struct attacher_tried {
+    pid_t pid;
+    uint64_t start, stack; /* exec gives the process another stack */
+    uint32_t look;
+};
+
+struct attacher_group { /* a text of /proc/PID/cgroup, and whether the pattern matches */
+    uint64_t hash, asked_ns;
+    bool is_chosen;
+    char name[200];
+};
+
+struct gp_attacher {
+    struct gp_attacher_options options;
+    pthread_t thread;
+    int stop;
+    pid_t resume; /* where an interrupted look goes on; 0: at the first process */
+    uint32_t look, tried_count;
+    bool is_full_logged;
+    struct gp_attacher_count count;
+    struct attacher_tried tried[ATTACHER_TRIED];
+    struct attacher_group groups[ATTACHER_GROUPS];
+};
+
+/* ---- which processes --------------------------------------------------------------------------------------------- */
+
+static bool name_matches(const char *pattern, const struct gp_container_name *name)
+{
+    char whole[400];
+    if (pattern[0] == '/')
+        return fnmatch(pattern, name->path, 0) == 0;
+    if (!name->id[0] && !name->container[0] && !name->pod[0])
+        return false;
+    snprintf(whole, sizeof(whole), "%s/%s/%s", name->namespace_, name->pod, name->container);
+    return fnmatch(pattern, name->id, 0) == 0 || (name->container[0] && fnmatch(pattern, name->container, 0) == 0) ||
+           (name->pod[0] && fnmatch(pattern, whole, 0) == 0);
+}
+
+/* Under version 1 a process has a cgroup in each hierarchy, and only one may name its container. */
+static bool container_find(const struct gp_attacher *attacher, pid_t pid, struct gp_container_name *name,
+                           bool *is_chosen)
+{
+    uint64_t ids[GP_CONTAINER_HIERARCHIES];
+    unsigned count = gp_container_numbers("", pid, ids);
+    bool is_found = false;
+    *is_chosen = false;
+    for (unsigned i = 0; i < count && !*is_chosen; i++) {
+        if (gp_container_lookup("", ids[i], pid, name) != 0)
+            continue;
+        is_found = true;
+        *is_chosen = name_matches(attacher->options.pattern, name);
+    }
+    return is_found;
+}
+
+/* The container of a process, with the answer for its cgroup from the last minute.  NULL: it has
+ * ended. */
+static const struct attacher_group *group_of(struct gp_attacher *attacher, int dir, pid_t pid)
+{
+    char text[8192];
+    struct gp_container_name name;
+    bool is_chosen;
+    uint64_t hash = 0xcbf29ce484222325ull, now = gp_clock_ns();
+    if (gp_proc_read(dir, "cgroup", text, sizeof(text)) <= 0)
+        return NULL;
+    for (const char *at = text; *at; at++)
+        hash = (hash ^ (uint8_t)*at) * 0x100000001b3ull;
+    struct attacher_group *group = &attacher->groups[hash % ATTACHER_GROUPS];
+    if (group->hash == hash && now - group->asked_ns < ATTACHER_NAMES_NS)
+        return group;
+    if (!container_find(attacher, pid, &name, &is_chosen))
+        return NULL;
+    *group = (struct attacher_group){.hash = hash, .asked_ns = now, .is_chosen = is_chosen};
+    if (name.pod[0])
+        snprintf(group->name, sizeof(group->name), "%.60s/%.60s/%.60s", name.namespace_, name.pod, name.container);
+    else
+        snprintf(group->name, sizeof(group->name), "%.180s", name.container[0] ? name.container : name.path);
+    return group;
+}
+
+static bool identity_read(int dir, struct attacher_tried *out)
+{
+    char text[2048];
+    unsigned long long start, stack;
+    const char *at = gp_proc_read(dir, "stat", text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+    /* Fields 3 to 28, of which 22 and 28 are wanted. */
+    if (!at || sscanf(at + 1,
+                      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu %*u %*d %*u "
+                      "%*u %*u %llu",
+                      &start, &stack) != 2)
+        return false;
+    out->start = start;
+    out->stack = stack;
+    return true;
+}
+
+static bool tried_before(struct gp_attacher *attacher, const struct attacher_tried *one)
+{
+    for (uint32_t i = 0; i < attacher->tried_count; i++) {
+        struct attacher_tried *tried = &attacher->tried[i];
+        if (tried->pid != one->pid || tried->start != one->start || tried->stack != one->stack)
+            continue;
+        tried->look = attacher->look;
+        return true;
+    }
+    return false;
+}
+
+/* After a whole look, what it did not meet has ended or executed another program. */
+static void tried_forget(struct gp_attacher *attacher)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < attacher->tried_count; i++) {
+        if (attacher->tried[i].look == attacher->look)
+            attacher->tried[kept++] = attacher->tried[i];
+    }
+    attacher->tried_count = kept;
+}
+
+/* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
+ * maps the library: somebody wanted it to be left. */
+static void maps_read(int dir, bool *has_cuda, bool *has_ours)
+{
+    static const char cuda[] = "/libcuda.so", ours[] = "/libgpuprof";
+    char line[4608];
+    size_t bytes = 0;
+    *has_cuda = *has_ours = false;
+    int fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    while (file && bytes < ATTACHER_MAPS && fgets(line, sizeof(line), file)) {
+        const char *base = strrchr(line, '/');
+        bytes += strlen(line);
+        *has_cuda |= base && strncmp(base, cuda, sizeof(cuda) - 1) == 0;
+        *has_ours |= base && strncmp(base, ours, sizeof(ours) - 1) == 0;
+    }
+    if (file)
+        fclose(file);
+    else if (fd >= 0)
+        close(fd);
+}
+
+/* ---- the attach -------------------------------------------------------------------------------------------------- */
+
+/* Starts the command, with its output in a pipe.  Its pid, or -errno. */
+static pid_t command_start(const struct gp_attacher *attacher, pid_t pid, int *output)
+{
+    char number[16], library[4160] = "";
+    int ends[2], error;
+    snprintf(number, sizeof(number), "%d", (int)pid);
+    if (attacher->options.library)
+        snprintf(library, sizeof(library), "--library=%s", attacher->options.library);
+    char *argv[] = {"gpuprof", "attach", number, library[0] ? library : NULL, NULL};
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    pid_t child = -1;
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    error = posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (error)
+        close(ends[0]);
+    *output = ends[0];
+    return error ? -error : child;
+}
+
+/* The first line that the command prints, and its exit status; -1: it did not end in time. */
+static int command_finish(pid_t child, int output, char *line, size_t bytes)
+{
+    uint64_t deadline = gp_clock_ns() + ATTACHER_ENDS_NS;
+    char text[2048];
+    size_t used = 0;
+    ssize_t got = 1;
+    int status = 0;
+    while (got > 0) {
+        uint64_t now = gp_clock_ns();
+        struct pollfd readable = {.fd = output, .events = POLLIN};
+        if (now >= deadline || poll(&readable, 1, (int)((deadline - now) / 1000000) + 1) < 0)
+            break;
+        char *to = used < sizeof(text) - 1 ? text + used : text + sizeof(text) / 2;
+        got = readable.revents ? read(output, to, (size_t)(text + sizeof(text) - 1 - to)) : 1;
+        if (readable.revents && got > 0)
+            used = (size_t)(to - text) + (size_t)got;
+    }
+    close(output);
+    if (got > 0)
+        kill(child, SIGKILL); /* it is our child and was not waited for, so the pid is its own */
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    text[used] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    static const char prefix[] = "gpuprof: attach: ";
+    const char *from = strncmp(text, prefix, sizeof(prefix) - 1) == 0 ? text + sizeof(prefix) - 1 : text;
+    gp_text_clean(line, bytes, from, strlen(from));
+    return got > 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+}
+
+static void attach_one(struct gp_attacher *attacher, pid_t pid, const char *name)
+{
+    char line[400] = "";
+    int output, status;
+    pid_t child = command_start(attacher, pid, &output);
+    if (child < 0) {
+        gp_agent_log(GP_AGENTLOG_WARNING, "cannot run 'gpuprof attach': %s", strerror(-(int)child));
+        return;
+    }
+    status = command_finish(child, output, line, sizeof(line));
+    if (status == ATTACHER_GONE)
+        return;
+    if (status == 0)
+        gp_agent_log(GP_AGENTLOG_NOTICE, "in %s: %s", name, line);
+    else
+        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)pid,
+                     status < 0 ? "'gpuprof attach' did not end" : line);
+    /* relaxed: a number for the metrics, by which nothing else is read */
+    __atomic_add_fetch(status == 0 ? &attacher->count.attached : &attacher->count.refused, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+static bool tried_has_room(struct gp_attacher *attacher)
+{
+    if (attacher->tried_count < ATTACHER_TRIED)
+        return true;
+    if (!attacher->is_full_logged)
+        gp_agent_log(GP_AGENTLOG_WARNING, "more than %u processes to attach to: the others are left alone",
+                     ATTACHER_TRIED);
+    attacher->is_full_logged = true;
+    return false;
+}
+
+static void look_at(struct gp_attacher *attacher, pid_t pid)
+{
+    char path[32];
+    bool has_cuda, has_ours;
+    struct attacher_tried one = {.pid = pid, .look = attacher->look};
+    struct stat about;
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return;
+    const struct attacher_group *group = group_of(attacher, dir, pid);
+    if (group && group->is_chosen && identity_read(dir, &one) && !tried_before(attacher, &one)) {
+        maps_read(dir, &has_cuda, &has_ours);
+        if ((has_cuda || has_ours) && tried_has_room(attacher)) {
+            attacher->tried[attacher->tried_count++] = one;
+            if (!has_ours && fstatat(dir, "stat", &about, 0) == 0)
+                attach_one(attacher, pid, group->name);
+        }
+    }
+    close(dir);
+}
+
+static bool is_ending(const struct gp_attacher *attacher, int wait_ms)
+{
+    struct pollfd stop = {.fd = attacher->stop, .events = POLLIN};
+    return poll(&stop, 1, wait_ms) > 0;
+}
+
+/* The order of pids is the kernel's, so an interrupted look goes on where it was. */
+static void look(struct gp_attacher *attacher)
+{
+    uint64_t until = gp_clock_ns() + ATTACHER_LOOK_NS;
+    DIR *proc = opendir("/proc");
+    pid_t resume = 0;
+    attacher->look += attacher->resume == 0;
+    for (struct dirent *entry; proc && !resume && (entry = readdir(proc));) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (*end || pid < attacher->resume || pid <= 0 || pid > INT32_MAX || pid == getpid())
+            continue;
+        look_at(attacher, (pid_t)pid);
+        if (gp_clock_ns() > until || is_ending(attacher, 0))
+            resume = (pid_t)pid + 1;
+    }
+    attacher->resume = resume;
+    if (proc && !resume)
+        tried_forget(attacher);
+    if (proc)
+        closedir(proc);
+}
+
+static void *attacher_main(void *arg)
+{
+    struct gp_attacher *attacher = arg;
+    pthread_setname_np(pthread_self(), "gpuprof-attach");
+    do
+        look(attacher);
+    while (!is_ending(attacher, attacher->resume ? ATTACHER_SOON_MS : ATTACHER_EVERY_MS));
+    return NULL;
+}
+
+/* ---- open, close ------------------------------------------------------------------------------------------------- */
+
+static bool may_trace(void)
+{
+    char line[256];
+    unsigned long long effective = 0;
+    FILE *file = fopen("/proc/thread-self/status", "re");
+    while (file && fgets(line, sizeof(line), file))
+        sscanf(line, "CapEff: %llx", &effective);
+    if (file)
+        fclose(file);
+    return effective >> CAP_SYS_PTRACE & 1;
+}
+
+int gp_attacher_open(struct gp_attacher **out, const struct gp_attacher_options *options, char *why, size_t why_bytes)
+{
+    sigset_t all, before;
+    *out = NULL;
+#ifndef __x86_64__
+    snprintf(why, why_bytes, "--attach-containers: 'gpuprof attach' works on x86-64 only");
+    return -ENOTSUP;
+#endif
+    if (!may_trace()) {
+        snprintf(why, why_bytes, "--attach-containers needs the capability CAP_SYS_PTRACE, which the agent lacks");
+        return -EPERM;
+    }
+    struct gp_attacher *attacher = calloc(1, sizeof(*attacher));
+    int error = attacher ? 0 : -ENOMEM;
+    if (!error) {
+        attacher->options = *options;
+        attacher->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        error = attacher->stop < 0 ? -errno : 0;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the loop handles signals */
+    if (!error && (error = -pthread_create(&attacher->thread, NULL, attacher_main, attacher)))
+        close(attacher->stop);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        snprintf(why, why_bytes, "the thread for --attach-containers: %s", strerror(-error));
+        free(attacher);
+        return error;
+    }
+    *out = attacher;
+    return 0;
+}
+
+void gp_attacher_close(struct gp_attacher *attacher)
+{
+    if (!attacher)
+        return;
+    uint64_t until = gp_clock_ns() + 2 * ATTACHER_SECOND;
+    struct timespec at = {(time_t)(until / ATTACHER_SECOND), (long)(until % ATTACHER_SECOND)};
+    eventfd_write(attacher->stop, 1);
+    if (pthread_clockjoin_np(attacher->thread, NULL, CLOCK_MONOTONIC, &at) != 0) {
+        gp_agent_log(GP_AGENTLOG_NOTICE, "an attach is under way and goes on without the agent");
+        return; /* and its memory stays allocated */
+    }
+    close(attacher->stop);
+    free(attacher);
+}
+
+struct gp_attacher_count gp_attacher_count(const struct gp_attacher *attacher)
+{
+    struct gp_attacher_count count = {__atomic_load_n(&attacher->count.attached, __ATOMIC_RELAXED),
+                                      __atomic_load_n(&attacher->count.refused, __ATOMIC_RELAXED)};
+    return count;
+}
