@@ -134,8 +134,8 @@ void gp_event_record(enum gp_wire_event_type type, const struct gp_record *recor
 void gp_event_record_at(enum gp_wire_event_type type, const struct gp_record *record, uint64_t stream,
                         uint64_t time_ns);
 void gp_event_write(struct gp_wire_event *event);
-/* For a block of a cache: the call site sums in any case, the ring only while somebody reads it. Without
- * a time nobody read when the block changed, so a walk has the change; and as the event would be late,
+/* For a block of a cache: the call site sums in any case, the ring only while it has a reader. Without
+ * a time it had none when the block changed, so a walk has the change; and as the event would be late,
  * another thread's event of the same address could have an earlier time. */
 void gp_event_write_if_heard(struct gp_wire_event *event);
 /* Whether somebody reads events.  [listen.A] of a block that has just entered the map or left it, it

@@ -192,7 +192,7 @@ static void wait_say(struct gp_wait *wait)
     }
 }
 
-/* Reads the devices and reserves memory on one.  The lock is held from before the reading, so nobody else
+/* Reads the devices and reserves memory on one.  The lock is held from before the reading, so no other waiter
  * decides from the same free bytes.  *chosen: its index, -1 none.  GP_EXIT_OK, or an exit status after
  * a message. */
 static int wait_decide(struct gp_wait *wait, bool say, int *chosen)
