@@ -101,6 +101,7 @@ static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool
     {
         json_t *kinds = json_object_get(device, "kinds");
 
+        json_object_del(device, "forecast"); /* what is left follows what is polled, and modules */
         if (!has_elf) {
             json_object_del(kinds, "module");
         }
