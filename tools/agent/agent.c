@@ -359,6 +359,7 @@ static void daemon_parts(void *arg, struct gp_metrics_agent *out)
 {
     const struct gp_daemon *daemon = arg;
     struct gp_finder_count found = gp_finder_count(daemon->finder);
+    out->attached = out->attach_refused = 0;
     if (daemon->attacher) {
         struct gp_attacher_count attaches = gp_attacher_count(daemon->attacher);
         out->attached = (int64_t)attaches.attached;
