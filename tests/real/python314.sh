@@ -15,7 +15,7 @@ build=$(realpath "${1:?usage: tests/real/python314.sh BUILD}")
 real=$(realpath -m "${GPUPROF_REAL:-build/real}")
 root=$real/python314-root
 mkdir -p "$real"
-said=$(tests/real/fetch -d "$root" sid python3.14 libpython3.14 2>&1) || { echo "$said" | tail -n 1; exit 77; }
+said=$(tests/real/fetch -d "$root" sid base-files coreutils python3.14 libpython3.14 2>&1) || { echo "$said" | tail -n 1; exit 77; }
 tests/real/inside "$root" python3.14 -c '' 2>/dev/null || { echo "real/python314.sh: this Python does not run here"; exit 77; }
 work=$(mktemp -d "$build/python314.XXXXXX") # seen on both sides, as /tmp is not
 chmod 777 "$work"
