@@ -556,9 +556,9 @@ Test(recording, an_index_after_a_full_disk_has_the_blocks_of_the_file)
         struct gp_format_block block;
         struct gp_format_place place;
         memcpy(&block, bytes.at + at, sizeof(block));
-        memcpy(&place, bytes.at + row, sizeof(place));
         if (block.type == GP_BLOCK_INDEX)
             break;
+        memcpy(&place, bytes.at + row, sizeof(place));
         cr_assert(place.offset == at && place.count == block.count && place.type == block.type, "at %zu", at);
         at += sizeof(block) + block.stored_bytes;
     }
