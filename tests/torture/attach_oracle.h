@@ -17,7 +17,12 @@
 
 #define ORACLE_THREADS 6
 
-static uint64_t attach_memory; /* plain: 0 between two lives */
+/* 0 between two lives.  Plain, so that ThreadSanitizer sees a life that nothing orders; the mutant's is a race on purpose. */
+#ifdef GP_THREAD_MUTANT_LOOK
+static _Atomic uint64_t attach_memory;
+#else
+static uint64_t attach_memory;
+#endif
 static uint32_t x_end, x_wrong, x_entered, x_unfinished;
 
 static __thread uint64_t attach_random;
