@@ -7,11 +7,5 @@
 
 int main(int argc, char **argv)
 {
-    unsigned rounds;
-    listen_rounds(gp_clock_ns() + (argc > 1 ? strtoull(argv[1], NULL, 0) : 8) * 1000000000ull, 20, false, &rounds);
-    bool passed = !listen_wrong && listen_events && listen_walked && !lost[GP_LOST_RING];
-    printf("listen: %u rounds, %llu events, %llu blocks in walks; %llu rounds wrong\n", rounds,
-           (unsigned long long)listen_events, (unsigned long long)listen_walked, (unsigned long long)listen_wrong);
-    printf("%u passed, %u failed\n", passed, !passed);
-    return !passed;
+    return reader_main("listen", argc, argv);
 }

@@ -16,12 +16,11 @@
 #include "bench/cache_bump.h"
 #include "cache/policy.h"
 
-enum { WRITERS = 3, HELD = 40, MOST = 5000, GRANULES = 1 << 18 };
+enum { HELD = 40, GRANULES = 1 << 18 };
 
 static struct gp_cache *cache;
-static uint32_t x_go, x_stop, x_begun, x_resting;
 static uint64_t x_held[WRITERS][HELD]; /* addresses; 0: none.  Any thread may take one away */
-static uint64_t listen_base, listen_events, listen_walked, listen_wrong;
+static uint64_t listen_base;
 static uint8_t known[GRANULES];
 
 struct gp_account *gp_account_of(int device)
@@ -49,7 +48,12 @@ static void listen_tell(enum gp_wire_event_type type, const struct gp_grant *gra
                                                     grant->stream, grant->time_ns});
 }
 
-static void listen_step(unsigned writer)
+static unsigned reader_most(void)
+{
+    return 5000;
+}
+
+static void reader_step(unsigned writer)
 {
     /* Mostly its own blocks, at times another thread's. */
     unsigned from = reader_random() % 8 ? writer : (unsigned)(reader_random() % WRITERS);
@@ -74,32 +78,6 @@ static void listen_step(unsigned writer)
     listen_tell(GP_EVENT_FREE, &grant);
 }
 
-static void *listen_write(void *arg)
-{
-    unsigned writer = (unsigned)(uintptr_t)arg;
-    gp_thread.tid = gp_thread.number = writer + 1;
-    for (uint32_t round = 0; !__atomic_load_n(&x_stop, __ATOMIC_RELAXED);) {
-        uint32_t go = __atomic_load_n(&x_go, __ATOMIC_ACQUIRE);
-        if (go % 2 == 0 || go == round) {
-            sched_yield();
-            continue;
-        }
-        round = go;
-        __atomic_fetch_add(&x_begun, 1, __ATOMIC_RELEASE);
-        for (unsigned i = 0; i < MOST && __atomic_load_n(&x_go, __ATOMIC_RELAXED) == go; i++)
-            listen_step(writer);
-        __atomic_fetch_add(&x_resting, 1, __ATOMIC_RELEASE);
-    }
-    return NULL;
-}
-
-static void listen_await(uint32_t *x_count)
-{
-    while (__atomic_load_n(x_count, __ATOMIC_ACQUIRE) != WRITERS)
-        sched_yield();
-    __atomic_store_n(x_count, 0, __ATOMIC_RELAXED);
-}
-
 static uint64_t listen_place(uint64_t address)
 {
     uint64_t at = (address - listen_base) / 512;
@@ -120,11 +98,11 @@ static bool listen_block(void *arg, const struct gp_cache_block *block)
     (void)arg;
     if (block->state == GP_CACHE_LIVE)
         known[listen_place(block->address)] = 1;
-    listen_walked += block->state == GP_CACHE_LIVE;
+    reader_walked += block->state == GP_CACHE_LIVE;
     return true;
 }
 
-static bool listen_is_right(void)
+static bool reader_is_right(void)
 {
     unsigned held = 0, found = 0;
     for (unsigned w = 0; w < WRITERS; w++)
@@ -138,39 +116,24 @@ static bool listen_is_right(void)
     return held == found && all == held;
 }
 
-static void listen_round(void)
+static void reader_forget(void)
 {
-    const struct gp_wire_event *events;
-    struct gp_ringread *reader;
-    struct gp_ringread_stats stats;
     memset(known, 0, sizeof(known));
-    __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
-    listen_await(&x_begun);
-    for (uint64_t i = reader_random() % 64; i > 0; i--)
-        sched_yield();
-    __atomic_store_n(&x_listened, 1, __ATOMIC_RELEASE); /* as listen_begin */
-    if (gp_ringread_new(&reader, reader_copy, chunks, CHUNKS, GP_RINGREAD_NOW) != 0)
-        exit(1);
-    uint64_t begin = gp_clock_ns();
-    gp_cache_iterate(cache, NULL, listen_segment, listen_block, NULL);
-    for (uint64_t i = reader_random() % 16; i > 0; i--)
-        sched_yield();
-    __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
-    listen_await(&x_resting);
-    ssize_t count = gp_ringread_poll(reader, UINT64_MAX, &events);
-    for (ssize_t i = 0; i < count; i++)
-        if (events[i].time_ns >= begin && (events[i].type == GP_EVENT_ALLOC || events[i].type == GP_EVENT_FREE))
-            known[listen_place(events[i].address)] = events[i].type == GP_EVENT_ALLOC;
-    gp_ringread_stats(reader, &stats);
-    listen_events += (uint64_t)count;
-    if (count < 0 || stats.overwritten || stats.damaged)
-        exit(1);
-    listen_wrong += !listen_is_right();
-    gp_ringread_free(reader);
-    __atomic_store_n(&x_listened, 0, __ATOMIC_RELEASE);
 }
 
-static void listen_new(void)
+static void reader_walk(uint64_t begin)
+{
+    (void)begin;
+    gp_cache_iterate(cache, NULL, listen_segment, listen_block, NULL);
+}
+
+static void reader_take(const struct gp_wire_event *event, uint64_t begin)
+{
+    if (event->time_ns >= begin && (event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE))
+        known[listen_place(event->address)] = event->type == GP_EVENT_ALLOC;
+}
+
+static void reader_begin(void)
 {
     struct gp_cache_setup setup = {.policy = gp_policy_find("caching"),
                                    .times = true,
@@ -180,20 +143,6 @@ static void listen_new(void)
     listen_base = bump_next;
     if (gp_cache_new(&cache, &setup) != 0)
         exit(1);
-}
-
-static void listen_rounds(uint64_t end, unsigned least, bool until_wrong, unsigned *rounds)
-{
-    pthread_t threads[WRITERS];
-    reader_begin_ring();
-    listen_new();
-    for (unsigned i = 0; i < WRITERS; i++)
-        pthread_create(&threads[i], NULL, listen_write, (void *)(uintptr_t)i);
-    for (*rounds = 0; *rounds < least || (gp_clock_ns() < end && !(until_wrong && listen_wrong)); ++*rounds)
-        listen_round();
-    __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < WRITERS; i++)
-        pthread_join(threads[i], NULL);
 }
 
 #endif

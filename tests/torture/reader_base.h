@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * reader_base.h: what the tortures of the readers of events share: the product's event.c with what it stands on, a ring,
- * and the word that tells whether somebody reads.
+ * and rounds. In a round the writers work; a reader comes, does what `record -p` does (it announces itself, opens the
+ * ring, takes the time and walks), and goes again when the writers rest. An oracle says what a step, a walk and an event
+ * are, and whether the walk with the events gives exactly the blocks that live.
  */
 #ifndef GP_TEST_TORTURE_READER_BASE_H
 #define GP_TEST_TORTURE_READER_BASE_H
@@ -18,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHUNKS = 1024 };
+enum { CHUNKS = 1024, WRITERS = 3 };
 
 struct gp_accounts gp_accounts;
 __thread struct gp_thread gp_thread;
@@ -27,7 +29,8 @@ uint32_t gp_site_modes;
 static struct gp_ring ring;
 static struct gp_wire_chunk *chunks;
 static uint64_t lost[GP_LOSTS];
-static uint32_t x_listened;
+static uint32_t x_listened, x_go, x_stop, x_begun, x_resting;
+static uint64_t reader_events, reader_walked, reader_wrong;
 static const uint16_t unarmed;
 static __thread uint64_t reader_state;
 
@@ -123,6 +126,113 @@ static void reader_begin_ring(void)
     if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0)
         exit(1);
     gp_accounts.setup = (struct gp_feed_setup){.ring = &ring, .lost = lost, .armed = &unarmed, .listened = &x_listened};
+}
+
+/* ---- what an oracle defines ------------------------------------------------------------------------------------------ */
+
+static unsigned reader_most(void); /* steps of a writer in a round: no more events than the ring can hold */
+static void reader_begin(void);
+static void reader_step(unsigned writer);
+static void reader_forget(void);         /* at the start of a round */
+static void reader_walk(uint64_t begin); /* learns what lives */
+static void reader_take(const struct gp_wire_event *event, uint64_t begin);
+static bool reader_is_right(void);
+
+/* ---- rounds ---------------------------------------------------------------------------------------------------------- */
+
+static void *reader_write(void *arg)
+{
+    unsigned writer = (unsigned)(uintptr_t)arg;
+    gp_thread.tid = gp_thread.number = writer + 1;
+    for (uint32_t round = 0; !__atomic_load_n(&x_stop, __ATOMIC_RELAXED);) {
+        uint32_t go = __atomic_load_n(&x_go, __ATOMIC_ACQUIRE);
+        if (go % 2 == 0 || go == round) {
+            sched_yield();
+            continue;
+        }
+        round = go;
+        __atomic_fetch_add(&x_begun, 1, __ATOMIC_RELEASE);
+        for (unsigned i = 0; i < reader_most() && __atomic_load_n(&x_go, __ATOMIC_RELAXED) == go; i++)
+            reader_step(writer);
+        __atomic_fetch_add(&x_resting, 1, __ATOMIC_RELEASE);
+    }
+    return NULL;
+}
+
+static void reader_await(uint32_t *x_count)
+{
+    while (__atomic_load_n(x_count, __ATOMIC_ACQUIRE) != WRITERS)
+        sched_yield();
+    __atomic_store_n(x_count, 0, __ATOMIC_RELAXED);
+}
+
+static void reader_round(void)
+{
+    const struct gp_wire_event *events;
+    struct gp_ringread *reader;
+    struct gp_ringread_stats stats;
+    reader_forget();
+    __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
+    reader_await(&x_begun);
+    for (uint64_t i = reader_random() % 64; i > 0; i--)
+        sched_yield();
+    __atomic_store_n(&x_listened, 1, __ATOMIC_RELEASE); /* as listen_begin */
+    if (gp_ringread_new(&reader, reader_copy, chunks, CHUNKS, GP_RINGREAD_NOW) != 0)
+        exit(1);
+    uint64_t begin = gp_clock_ns();
+    reader_walk(begin);
+    for (uint64_t i = reader_random() % 16; i > 0; i--)
+        sched_yield();
+    __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
+    reader_await(&x_resting);
+    ssize_t count = gp_ringread_poll(reader, UINT64_MAX, &events);
+    for (ssize_t i = 0; i < count; i++)
+        reader_take(&events[i], begin);
+    gp_ringread_stats(reader, &stats);
+    reader_events += (uint64_t)count;
+    if (count < 0 || stats.overwritten || stats.damaged)
+        exit(1);
+    reader_wrong += !reader_is_right();
+    gp_ringread_free(reader);
+    __atomic_store_n(&x_listened, 0, __ATOMIC_RELEASE);
+}
+
+static unsigned reader_rounds(uint64_t end, unsigned least, bool until_wrong)
+{
+    pthread_t threads[WRITERS];
+    unsigned rounds = 0;
+    reader_begin_ring();
+    reader_begin();
+    for (unsigned i = 0; i < WRITERS; i++)
+        pthread_create(&threads[i], NULL, reader_write, (void *)(uintptr_t)i);
+    for (; rounds < least || (gp_clock_ns() < end && !(until_wrong && reader_wrong)); rounds++)
+        reader_round();
+    __atomic_store_n(&x_stop, 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    return rounds;
+}
+
+/* ---- main ------------------------------------------------------------------------------------------------------------ */
+
+static inline int reader_main(const char *name, int argc, char **argv)
+{
+    uint64_t seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 8;
+    unsigned rounds = reader_rounds(gp_clock_ns() + seconds * 1000000000ull, 20, false);
+    bool passed = !reader_wrong && reader_events && reader_walked && !lost[GP_LOST_MISSED_FREE] && !lost[GP_LOST_RING];
+    printf("%s: %u rounds, %llu events, %llu blocks in walks; %llu rounds wrong\n", name, rounds,
+           (unsigned long long)reader_events, (unsigned long long)reader_walked, (unsigned long long)reader_wrong);
+    printf("%u passed, %u failed\n", passed, !passed);
+    return !passed;
+}
+
+static inline int reader_mutant_main(const char *name, int argc, char **argv)
+{
+    uint64_t seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
+    unsigned rounds = reader_rounds(gp_clock_ns() + seconds * 1000000000ull, 1, true);
+    printf("%s: %s in round %u\n%u passed, %u failed\n", name, reader_wrong ? "caught" : "not caught", rounds,
+           reader_wrong != 0, !reader_wrong);
+    return !reader_wrong;
 }
 
 #endif
