@@ -11,12 +11,12 @@
 #define WEIGHTS 12u
 #define STEPS   20u
 
-static struct gp_uses *find(const struct gp_recording *r, const uint8_t *hints)
+static struct gp_use_table *find(const struct gp_recording *r, const uint8_t *hints)
 {
     struct gp_flow *flow = gp_flow_new(r);
     struct gp_steps *steps = gp_steps_find(r);
     struct gp_leaks *leaks = gp_flow_leaks(flow, steps, 0);
-    struct gp_uses *uses = gp_uses_find(flow, steps, leaks, hints, 0);
+    struct gp_use_table *uses = gp_uses_find(flow, steps, leaks, hints, 0);
     cr_assert(uses);
     free(leaks);
     free(steps);
@@ -30,7 +30,7 @@ static struct gp_uses *find(const struct gp_recording *r, const uint8_t *hints)
 }
 
 /* The most bytes of a use, over all rules. */
-static int64_t most(const struct gp_uses *uses, enum gp_use use)
+static int64_t most(const struct gp_use_table *uses, enum gp_use use)
 {
     int64_t sum = 0;
     for (unsigned i = 0; i < GP_USE_RULES; i++)
@@ -89,7 +89,7 @@ static int64_t weights(void)
 Test(uses, of_a_training_are_exact)
 {
     struct gp_recording *r = adam(false, 3);
-    struct gp_uses *uses = find(r, NULL);
+    struct gp_use_table *uses = find(r, NULL);
     cr_expect(uses->trains);
     cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights());
     cr_expect_eq(most(uses, GP_USE_GRADIENTS), weights());
@@ -104,7 +104,7 @@ Test(uses, of_a_training_are_exact)
 Test(uses, that_look_alike_are_unknown_without_a_name)
 {
     struct gp_recording *r = adam(true, 3);
-    struct gp_uses *uses = find(r, NULL);
+    struct gp_use_table *uses = find(r, NULL);
     cr_expect_not(uses->trains);
     cr_expect_eq(most(uses, GP_USE_GRADIENTS), 0);
     cr_expect_eq(most(uses, GP_USE_OPTIMIZER), 0);
@@ -161,7 +161,7 @@ Test(uses, of_growing_caches)
     } cases[] = {{true, 0, 8 * 48 * 4096, 0.7}, {false, 30, 80 * 8192, 0.6}, {false, 0, 320 * 8192, 0.5}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct gp_recording *r = serve(cases[i].concat, cases[i].end);
-        struct gp_uses *uses = find(r, NULL);
+        struct gp_use_table *uses = find(r, NULL);
         double sure = 0;
         for (unsigned k = 0; k < GP_USE_RULES; k++) {
             if (uses->rows[k].count && uses->rows[k].use == GP_USE_KV_CACHE && uses->rows[k].confidence > sure)
@@ -185,7 +185,7 @@ Test(uses, are_unknown_without_steps)
         recmake_alloc(make, 0, GP_KIND_LINEAR, (i + 1) << 20, 4096 << i, place);
     }
     struct gp_recording *r = recmake_done(make);
-    struct gp_uses *uses = find(r, NULL);
+    struct gp_use_table *uses = find(r, NULL);
     cr_expect_eq(most(uses, GP_USE_UNKNOWN), 7 * 4096);
     gp_uses_free(uses);
     gp_recording_free(r);
@@ -202,7 +202,7 @@ Test(uses, add_up_to_the_peak)
                                                           .stacks = seed % 7 != 0,
                                                           .seed = seed},
                                        &leaker);
-        struct gp_uses *uses = find(r, NULL);
+        struct gp_use_table *uses = find(r, NULL);
         struct gp_peak *peak = gp_peak_find(r, 0, 0);
         int64_t sum = 0;
         for (unsigned i = 0; i < GP_USE_RULES; i++)

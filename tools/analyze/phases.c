@@ -27,7 +27,7 @@ struct gp_phase_moment {
 
 struct gp_phases_work {
     const struct gp_flow *flow;
-    const struct gp_uses *uses; /* or NULL */
+    const struct gp_use_table *uses; /* or NULL */
     struct gp_phases *phases;
     struct gp_phase_run *runs;
     size_t run_count, run_room;
@@ -387,8 +387,8 @@ static bool find_parts(struct gp_phases_work *w)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps, const struct gp_uses *uses,
-                                 uint32_t device)
+struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                 const struct gp_use_table *uses, uint32_t device)
 {
     struct gp_phases_work *w = calloc(1, sizeof(*w));
     struct gp_phases *phases = calloc(1, sizeof(*phases));

@@ -50,8 +50,8 @@ struct gp_phases {
     struct gp_phase *phases; /* by their first start */
 };
 /* uses: of the same device, or NULL.  NULL: out of memory.  Free with gp_phases_free. */
-struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps, const struct gp_uses *uses,
-                                 uint32_t device);
+struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                 const struct gp_use_table *uses, uint32_t device);
 void gp_phases_free(struct gp_phases *phases);
 
 #endif

@@ -138,7 +138,7 @@ struct uses_work {
     const struct gp_flow *flow;
     const struct gp_recording *recording;
     const uint8_t *hints;
-    struct gp_uses *uses;
+    struct gp_use_table *uses;
     uint32_t *bounds; /* events; bound_count of them, 0 without a rhythm */
     uint32_t bound_count;
     struct gp_hash by_size;
@@ -618,7 +618,7 @@ static void walk_decisions(struct uses_work *w)
 
 static void walk_sums(struct uses_work *w)
 {
-    struct gp_uses *uses = w->uses;
+    struct gp_use_table *uses = w->uses;
     struct gp_flow_walk walk = gp_flow_begin(w->flow);
     struct gp_flow_change change;
     int64_t held[GP_USE_RULES] = {0}, at_peak[GP_USE_RULES] = {0}, level = 0, peak = 0;
@@ -689,10 +689,10 @@ static bool uses_prepare(struct uses_work *w, const struct gp_steps *steps, cons
     return true;
 }
 
-struct gp_uses *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps, const struct gp_leaks *leaks,
-                             const uint8_t *hints, uint32_t device)
+struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                  const struct gp_leaks *leaks, const uint8_t *hints, uint32_t device)
 {
-    struct gp_uses *uses = calloc(1, sizeof(*uses));
+    struct gp_use_table *uses = calloc(1, sizeof(*uses));
     struct uses_work w = {.flow = flow, .recording = flow->recording, .hints = hints, .uses = uses};
     bool ok = uses != NULL;
     if (ok)
@@ -721,7 +721,7 @@ struct gp_uses *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *
     return NULL;
 }
 
-void gp_uses_free(struct gp_uses *uses)
+void gp_uses_free(struct gp_use_table *uses)
 {
     if (uses)
         free(uses->rule);

@@ -48,7 +48,7 @@ struct gp_use_row { /* all blocks that one rule decided */
     int64_t end_bytes;     /* at the end of the recording */
 };
 
-struct gp_uses {
+struct gp_use_table {
     uint32_t device;
     bool trains;                          /* a backward pass was seen */
     uint8_t *rule;                        /* by the id of a change: the row of its block */
@@ -57,9 +57,9 @@ struct gp_uses {
 
 /* hints: by call site; NULL: no names are known.  leaks: of the same steps, or NULL.  NULL: out of
  * memory.  Free with gp_uses_free. */
-struct gp_uses *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps, const struct gp_leaks *leaks,
-                             const uint8_t *hints, uint32_t device);
-void gp_uses_free(struct gp_uses *uses);
+struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                  const struct gp_leaks *leaks, const uint8_t *hints, uint32_t device);
+void gp_uses_free(struct gp_use_table *uses);
 /* "weights", "kv_cache", "unknown" ..: as JSON has it. */
 const char *gp_use_name(enum gp_use use);
 /* The hint of a function or file name of a stack, and of the owner of its memory. */

@@ -36,7 +36,7 @@ static uint8_t *phases_hints(const struct gp_report *report)
 
 struct phases_result { /* by device; NULL: not used, or the host for uses */
     struct gp_phases **phases;
-    struct gp_uses **uses;
+    struct gp_use_table **uses;
     uint8_t *hints;
 };
 

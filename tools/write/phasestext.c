@@ -78,7 +78,7 @@ static void text_phase_uses(const struct gp_text_page *page, const struct gp_pha
     }
 }
 
-static void text_uses(const struct gp_text_page *page, const struct gp_uses *uses)
+static void text_uses(const struct gp_text_page *page, const struct gp_use_table *uses)
 {
     char peak[GP_SIZE_TEXT], most[GP_SIZE_TEXT];
     bool narrow = !page->whole && page->width < GP_PHASES_WIDE;
@@ -113,7 +113,7 @@ static void text_phase(const struct gp_text_page *page, const struct gp_report *
 }
 
 static void text_device(const struct gp_text_page *page, const struct gp_report *report, const struct gp_phases *phases,
-                        const struct gp_uses *uses)
+                        const struct gp_use_table *uses)
 {
     const struct gp_rec_device *device = &report->recording->devices[phases->device];
     if (device->index == GP_WIRE_HOST)
@@ -131,7 +131,7 @@ static void text_device(const struct gp_text_page *page, const struct gp_report 
 }
 
 void gp_page_phases(const struct gp_text_page *page, const struct gp_report *report, struct gp_phases *const *phases,
-                    struct gp_uses *const *uses)
+                    struct gp_use_table *const *uses)
 {
     const struct gp_phases *any = phases_any(report, phases);
     gp_page_warnings(page, report);
@@ -182,7 +182,7 @@ static json_t *json_phase_uses(const struct gp_phase *phase)
 }
 
 /* By use, as the text has them. */
-static json_t *json_uses(const struct gp_uses *uses)
+static json_t *json_uses(const struct gp_use_table *uses)
 {
     json_t *rows = json_array();
     for (unsigned at = 0; at < GP_USES * GP_USE_RULES; at++) {
@@ -208,7 +208,8 @@ static json_t *json_phase(const struct gp_report *report, const struct gp_phase 
         (json_int_t)phase->left_bytes, "parts", json_parts(report, phase), "uses", json_phase_uses(phase));
 }
 
-json_t *gp_phases_json(const struct gp_report *report, struct gp_phases *const *phases, struct gp_uses *const *uses)
+json_t *gp_phases_json(const struct gp_report *report, struct gp_phases *const *phases,
+                       struct gp_use_table *const *uses)
 {
     const struct gp_phases *any = phases_any(report, phases);
     json_t *devices = json_array();
