@@ -349,6 +349,8 @@ Test(model, growth_has_an_end)
     cr_assert_eq(gp_growth_first(&model), row);
     gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
     cr_assert_eq(text[0], '5', "%s", text); /* minutes */
+    gp_column_text(GP_COLUMN_HEADROOM, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
+    cr_assert_str_eq(text, "86.0G");
     gp_model_fini(&model);
 }
 

@@ -25,6 +25,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
     [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
+    [GP_COLUMN_HEADROOM] = {"HEADROOM", 8, 0, true, true, 55, "what the process can still allocate"},
     [GP_COLUMN_OOM_IN] = {"OOM IN", 7, 0, true, true, 94, "time until the memory runs out, where it is certain"},
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
@@ -111,6 +112,12 @@ static const char *column_program(const struct gp_process *process, enum gp_text
     while (name > line && name[-1] != '/')
         name--;
     return name < end ? name : line;
+}
+
+/* Only a pair has a forecast; -1: unknown. */
+static int64_t column_headroom(const struct gp_row *row)
+{
+    return row->outlook && row->id.kind == GP_ROW_PAIR ? row->outlook->result.headroom_bytes : -1;
 }
 
 static double column_oom(const struct gp_row *row)
@@ -231,6 +238,8 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
     case GP_COLUMN_RPEAK:
     case GP_COLUMN_UNTRACKED:
         return column_bytes(id, row, form, ascii, out, out_bytes);
+    case GP_COLUMN_HEADROOM:
+        return gp_text_bytes(column_headroom(row), form, out, out_bytes);
     case GP_COLUMN_OOM_IN:
         if (isnan(column_oom(row)))
             snprintf(out, out_bytes, "-");
@@ -275,6 +284,11 @@ static bool column_reals(enum gp_column_id id, const struct gp_row *a, const str
     if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
         *x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
         *y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
+        return true;
+    }
+    if (id == GP_COLUMN_HEADROOM) {
+        *x = column_headroom(a) < 0 ? NAN : (double)column_headroom(a);
+        *y = column_headroom(b) < 0 ? NAN : (double)column_headroom(b);
         return true;
     }
     if (id == GP_COLUMN_OOM_IN) {

@@ -100,11 +100,11 @@ static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *mod
     const char *container = first->process->container, *owner = first->outlook->grows;
     gp_column_text(GP_COLUMN_DEV, first, model, GP_TEXT_LONG, true, device, sizeof(device));
     snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
-             "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, grows by %s/s%s%s%s%s%.70s",
+             "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, +%s/s%s%.70s%s%s",
              gp_text_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
              container[0] ? " in " : "", container, device,
-             gp_text_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)), owner[0] ? " (" : "",
-             owner, owner[0] ? ")" : "", first->outlook->site[0] ? " at " : "", first->outlook->site);
+             gp_text_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),
+             first->outlook->site[0] ? " at " : "", first->outlook->site, owner[0] ? ", owner " : "", owner);
     alerts->style[alerts->count++] = GP_STYLE_ERROR;
 }
 
