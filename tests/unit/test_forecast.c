@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <write/forecast.h>
 
 #include "train_fixture.h"
 
@@ -339,4 +340,30 @@ Test(forecast_trace, two_steps_tell_the_peak_or_nothing)
         }
     }
     cr_expect_geq(told, 5);
+}
+
+/* The line says what is missing, and is never cut. */
+Test(forecast, lines_for_people)
+{
+    static const struct {
+        enum gp_forecast_verdict verdict;
+        const char *has;
+    } cases[] = {{GP_FORECAST_SHORT, "ten seconds of a running process"},
+                 {GP_FORECAST_IDLE, "nothing is allocated or freed"},
+                 {GP_FORECAST_APERIODIC, "does not repeat"},
+                 {GP_FORECAST_STEADY, "more can be allocated"},
+                 {GP_FORECAST_GROWS, "out of memory in about"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char line[GP_FORECAST_TEXT];
+        struct gp_forecast_result result = {.verdict = cases[i].verdict,
+                                            .peak_bytes = 1023ll << 40,
+                                            .step_bytes = 1023ll << 40,
+                                            .headroom_bytes = 1023ll << 40,
+                                            .bytes_per_second = 1e15,
+                                            .confidence = 0.99,
+                                            .seconds_to_oom = 29 * 86400.0};
+        gp_forecast_line(&result, line);
+        cr_expect(strstr(line, cases[i].has), "%s", line);
+        cr_expect_lt(strlen(line), GP_FORECAST_TEXT - 1, "%s", line);
+    }
 }

@@ -61,7 +61,7 @@ static int wait_device(void *options, const struct gp_command_option *option, co
     else if (gp_parse_number(text, 0, INT_MAX, &number) == 0)
         o->target.device = (int)number;
     else
-        return gp_usage_error("wait", "--device %s: a number of nvidia-smi, or 'any'", text);
+        return gp_usage_error("wait", "--device %s: neither a number of nvidia-smi nor 'any'", text);
     return GP_EXIT_OK;
 }
 
@@ -186,7 +186,7 @@ static void wait_say(struct gp_wait *wait)
     for (int i = 0; i < wait->gpu_count; i++) {
         const struct gp_nvml_gpu *gpu = &wait->gpus[i];
         if (wait_wanted(wait, i))
-            gp_error("wait", "device %d: %s free, %s of it reserved", i,
+            gp_error("wait", "device %d: %s free, %s of it reserved by others that wait or have just started", i,
                      gp_size_text(left, gpu->total_bytes - gpu->used_bytes),
                      gp_size_text(kept, gp_reserve_outstanding(&wait->reserve, gpu->uuid)));
     }
@@ -300,7 +300,9 @@ static int wait_until(struct gp_wait *wait)
         }
         uint64_t waited = gp_clock_ns() - begin, pause = locked ? GP_WAIT_POLL_NS : GP_WAIT_BUSY_NS;
         if (waited >= wait->options->timeout_ns && (said || waited - wait->options->timeout_ns > GP_WAIT_POLL_NS)) {
-            gp_error("wait", "timed out: the program was not started");
+            char need[GP_SIZE_TEXT];
+            gp_error("wait", "timed out: %s were not free at one time, so the program was not started",
+                     gp_size_text(need, wait->options->need));
             return GP_EXIT_TIMEOUT;
         }
         if (wait->options->timeout_ns - waited < pause && waited < wait->options->timeout_ns)

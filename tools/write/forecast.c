@@ -45,12 +45,12 @@ const char *gp_forecast_line(const struct gp_forecast_result *result, char text[
                      room ? "out of memory in more than 30 days" : "how much is left is not known");
         return text;
     case GP_FORECAST_STEADY:
-        snprintf(text, GP_FORECAST_TEXT, "steady: the run needs %s, a step %s of it%s%s",
-                 gp_size_text(a, result->peak_bytes), gp_size_text(b, result->step_bytes), room ? "; headroom " : "",
-                 room ? gp_size_text(c, result->headroom_bytes) : "");
+        snprintf(text, GP_FORECAST_TEXT, "steady: the run needs %s, a step %s of it%s%s%s",
+                 gp_size_text(a, result->peak_bytes), gp_size_text(b, result->step_bytes), room ? "; " : "",
+                 room ? gp_size_text(c, result->headroom_bytes) : "", room ? " more can be allocated" : "");
         return text;
     case GP_FORECAST_APERIODIC:
-        snprintf(text, GP_FORECAST_TEXT, "none: not periodic");
+        snprintf(text, GP_FORECAST_TEXT, "none: what it allocates does not repeat, so it may need any amount");
         return text;
     case GP_FORECAST_IDLE:
         snprintf(text, GP_FORECAST_TEXT, "none: nothing is allocated or freed");
@@ -58,6 +58,7 @@ const char *gp_forecast_line(const struct gp_forecast_result *result, char text[
     case GP_FORECAST_SHORT:
         break;
     }
-    snprintf(text, GP_FORECAST_TEXT, "none: too little was seen");
+    snprintf(text, GP_FORECAST_TEXT,
+             "none: too little was seen (it takes two steps, or ten seconds of a running process)");
     return text;
 }
