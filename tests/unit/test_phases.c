@@ -218,6 +218,31 @@ Test(phases_command, says_how_to_add_marks, .init = find_binary)
     char *path = saved(r);
     expect(run("phases %s", path), 0, "gpuprof_mark()", NULL);
     expect(run("phases %s", path), 0, "before the steps", NULL);
+    expect(run("phases %s", path), 0, "used for          at the peak     at most  sure  reason", NULL);
+    struct result result = run("phases %s --json", path);
+    json_t *top = json_loads(result.out, 0, NULL), *row;
+    const json_t *one = json_array_get(json_object_get(top, "devices"), 0);
+    json_int_t sum = 0, peak = 0;
+    size_t i;
+    json_array_foreach(json_object_get(one, "uses"), i, row)
+    {
+        const char *use = json_string_value(json_object_get(row, "use"));
+        sum += json_integer_value(json_object_get(row, "at_peak_bytes"));
+        cr_expect_eq(json_real_value(json_object_get(row, "confidence")) == 0, strcmp(use, "unknown") == 0, "%s", use);
+        cr_expect(json_string_length(json_object_get(row, "reason")) > 0);
+    }
+    json_array_foreach(json_object_get(one, "phases"), i, row)
+    {
+        json_int_t bytes = json_integer_value(json_object_get(row, "peak_bytes")), held = 0;
+        const char *name;
+        json_t *use;
+        json_object_foreach(json_object_get(row, "uses"), name, use) held +=
+            json_integer_value(json_object_get(use, "at_peak_bytes"));
+        cr_expect_eq(held, bytes, "the uses of a phase add up to its peak");
+        peak = bytes > peak ? bytes : peak;
+    }
+    cr_expect_eq(sum, peak);
+    json_decref(top);
     expect(run("phases"), 2, NULL, "no recording given");
     unlink(path);
     gp_recording_free(r);

@@ -214,6 +214,51 @@ Test(uses, add_up_to_the_peak)
     }
 }
 
+/* Random events of several threads, addresses that are used again, frees of nothing: sums stay exact. */
+static struct gp_recording *chance(uint64_t seed)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t places[5];
+    for (unsigned i = 0; i < 5; i++)
+        places[i] = site(make, "f", i);
+    for (unsigned i = 0; i < 2000; i++) {
+        uint64_t any = random_next(&seed);
+        recmake_at(make, (1000 + i / 3) * MS);
+        if (any % 23 == 0) {
+            recmake_mark(make, any % 2 ? "step" : "other");
+            continue;
+        }
+        struct gp_rec_event event = {.time_ns = (1000 + i / 3) * MS,
+                                     .type = any % 2 ? GP_EVENT_ALLOC : GP_EVENT_FREE,
+                                     .kind = any % 31 == 0 ? GP_KIND_GRAPH : GP_KIND_LINEAR,
+                                     .address = (1 + any / 7 % 60) << 20,
+                                     .bytes = 512 + any / 11 % 6 * 4096 + any / 13 % 3 * (1 << 20),
+                                     .site = places[any / 17 % 5]};
+        recmake_event(make, &event);
+    }
+    return recmake_done(make);
+}
+
+Test(uses, add_up_for_any_events)
+{
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct gp_recording *r = chance(seed * 7919);
+        uint8_t *hints = calloc(r->site_count, 1);
+        for (uint32_t i = 0; hints && seed % 2 && i < r->site_count; i++)
+            hints[i] = (uint8_t)((i + seed) % (GP_HINT_COMMUNICATION + 1));
+        struct gp_use_table *uses = find(r, hints);
+        struct gp_peak *peak = gp_peak_find(r, 0, 0);
+        int64_t sum = 0;
+        for (unsigned i = 0; i < GP_USE_RULES; i++)
+            sum += uses->rows[i].at_peak_bytes;
+        cr_expect_eq(sum, peak ? peak->bytes : 0, "seed %llu", (unsigned long long)seed);
+        free(peak);
+        free(hints);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
 Test(uses, have_names_of_call_sites)
 {
     cr_expect_eq(gp_use_hint_of_name("_init_group", "/usr/lib/python3/dist-packages/torch/optim/adam.py"),

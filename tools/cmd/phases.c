@@ -108,7 +108,11 @@ const struct gp_command_spec gp_command_phases = {
     .about = GP_LIST("Prints, for each NVTX range and for the time from one mark to the next, the highest number of "
                      "bytes that were allocated, how many the phase added, and how many it left behind, with the call "
                      "sites that did. A recording without marks is divided into the time before, in and after its "
-                     "steps. docs/phases.md explains the numbers."),
+                     "steps.",
+                     "Also says what the memory is used for: weights, gradients, optimizer state, activations, KV "
+                     "cache, graph memory, workspace, communication. This is concluded from lifetimes, sizes and "
+                     "names, so each use has a reason and a number from 0 to 1 that says how sure it is; what nothing "
+                     "tells is 'unknown'. docs/phases.md explains the numbers and the rules."),
     .options = phases_options,
     .examples = GP_EXAMPLES({"gpuprof phases serve.gpuprof", "Show where the memory of an engine's start went."},
                             {"gpuprof phases -p 1234 --duration 60", "Watch a running process for a minute."}),
