@@ -172,10 +172,17 @@ class Source:
             if left is not None and right is not None and self.span(left, index - 1) != self.span(index + 1, right):
                 self.add(left, right, f"{self.span(index + 1, right)} {word} {self.span(left, index - 1)}", "operands")
 
+    def in_declared_size(self, index):
+        """True inside the brackets that give the size of a local array: only sanitizers see that it is off by one."""
+        while index >= 0 and self.word(index) not in ("[", ";", "{", "}", "]", "="):
+            index -= 1
+        return self.word(index) == "[" and self.kind(index - 1) == "name" and (
+            (self.kind(index - 2) == "name" and self.word(index - 2) not in KEYWORDS - TYPES) or
+            (self.word(index - 2) == "*" and self.text[self.tokens[index - 2].end] != " "))
+
     def number(self, index, word):
-        if self.word(index - 1) == "[" and self.word(index + 1) == "]" and self.kind(index - 2) == "name" and (
-                self.kind(index - 3) == "name" or self.word(index - 3) in ("*", ",")):
-            return  # the size of a local array
+        if self.in_declared_size(index):
+            return
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uUlL]*)", word)
         if not match:
             return
