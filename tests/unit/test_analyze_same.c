@@ -10,6 +10,7 @@
 #include <analyze/phases.h>
 #include <analyze/ranks.h>
 #include <analyze/report.h>
+#include <analyze/trend.h>
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/paths.h>
@@ -489,6 +490,147 @@ static void ranks(struct golden *golden, struct gp_job_rank *ranks, uint32_t cou
     }
 }
 
+/* ---- curves, forecasts and matches of random numbers --------------------------------------------------------------- */
+
+static void add_numbers(json_t *list, unsigned count, const double *numbers)
+{
+    json_t *line = json_array();
+    for (unsigned i = 0; i < count; i++)
+        json_array_append_new(line, json_real(numbers[i]));
+    json_array_append_new(list, line);
+}
+
+/* Of every shape: rising, falling back, rare, growing more slowly, still at the end. */
+static int64_t curve_next(uint64_t *seed, unsigned shape, unsigned i, int64_t last)
+{
+    int64_t step = (int64_t)(random_next(seed) % 100);
+    switch (shape % 6) {
+    case 0:
+        return last + step;
+    case 1:
+        return last + (step < 30 ? 50 : 0);
+    case 2:
+        return step < 15 ? last / 2 : last + step;
+    case 3:
+        return last + 4096 / (i + 1);
+    case 4:
+        return i < 9 ? last + step : last;
+    default:
+        return last + step - 45;
+    }
+}
+
+static void trends(struct golden *golden)
+{
+    json_t *list = json_array();
+    uint64_t seed = 4711;
+    for (unsigned round = 0; round < 600; round++) {
+        int64_t values[40], at = 1000;
+        struct gp_trend trend = {0};
+        uint32_t count = (uint32_t)(random_next(&seed) % 38) + 2;
+        for (unsigned i = 0; i < count; i++)
+            values[i] = at = curve_next(&seed, round, i, at);
+        bool grows = gp_trend_find(values, count, &trend);
+        add_numbers(list, 6,
+                    (const double[]){grows, trend.verdict, trend.rises, trend.falls, trend.slope, trend.confidence});
+    }
+    document(golden, "random", "trends", json_pack("{so}", "rows", list));
+}
+
+static struct gp_forecast_sample sample_next(uint64_t *seed, unsigned shape, unsigned i, int64_t base)
+{
+    int64_t swing = 1000 + (int64_t)(random_next(seed) % (shape % 3 ? 10 : 900));
+    bool counts = shape % 5;
+    return (struct gp_forecast_sample){.time_ns = 1000000000ull * (i + 1) + random_next(seed) % 1000,
+                                       .low = base,
+                                       .high = base + (i % 2 || shape % 4 ? swing : 0),
+                                       .last = base + (i % 2 ? swing : 0),
+                                       .allocs = counts ? (int64_t)(i + 1) * 10 + (shape % 7 == 1) * i : -1,
+                                       .frees = counts ? (int64_t)i * 10 : -1,
+                                       .taken_bytes = counts ? (int64_t)(i + 1) * 9000 : -1,
+                                       .fresh_bytes = counts ? (i < 3 ? 500 : (int64_t)(random_next(seed) % 3)) : -1};
+}
+
+static void forecasts(struct golden *golden)
+{
+    json_t *list = json_array();
+    uint64_t seed = 815;
+    for (unsigned round = 0; round < 120; round++) {
+        struct gp_forecast *forecast = calloc(1, sizeof(*forecast));
+        int64_t base = 5000;
+        gp_forecast_begin(forecast, round % 2 ? GP_FORECAST_STEPS : GP_FORECAST_MOMENTS);
+        for (unsigned i = 0; i < 20 + round * 3; i++) {
+            base = round % 3 ? curve_next(&seed, round, i, base) : base;
+            struct gp_forecast_sample next = sample_next(&seed, round, i, base);
+            gp_forecast_feed(forecast, &next);
+            if (i % 17 != 3 && i % 64 != 63)
+                continue;
+            struct gp_forecast_result is;
+            struct gp_forecast_room room = {round % 4 ? 100000 : -1, round % 5 ? 90000 : -1, round % 6 ? 77 : -1};
+            gp_forecast_find(forecast, &room, &is);
+            add_numbers(list, 9,
+                        (const double[]){is.verdict, is.points, (double)is.seen_ns, (double)is.peak_bytes,
+                                         (double)is.step_bytes, (double)is.headroom_bytes, is.bytes_per_second,
+                                         is.confidence, is.seconds_to_oom});
+        }
+        free(forecast);
+    }
+    document(golden, "random", "forecasts", json_pack("{so}", "rows", list));
+}
+
+/* Sites of few stacks, whose lines have moved, come and gone between the two sides. */
+static void matches(struct golden *golden)
+{
+    static const char *const stacks[] = {"a", "b", "c"};
+    json_t *list = json_array();
+    uint64_t seed = 99;
+    for (unsigned round = 0; round < 150; round++) {
+        static uint32_t lines[2][24][2], rows[2][24];
+        struct gp_diff_site sites[2][24];
+        uint32_t counts[2], row_count = 0;
+        for (int side = 0; side < 2; side++) {
+            counts[side] = (uint32_t)(random_next(&seed) % 24);
+            for (uint32_t i = 0; i < counts[side]; i++) {
+                lines[side][i][0] = (uint32_t)(random_next(&seed) % 12) + (side ? round % 5 : 0);
+                lines[side][i][1] = (uint32_t)(random_next(&seed) % 3);
+                sites[side][i] = (struct gp_diff_site){stacks[random_next(&seed) % 3], lines[side][i], 1 + i % 2};
+            }
+        }
+        const struct gp_diff_site *const both[2] = {sites[0], sites[1]};
+        uint32_t *out[2] = {rows[0], rows[1]};
+        cr_assert(gp_diff_match(both, counts, out, &row_count));
+        json_t *line = json_array();
+        json_array_append_new(line, json_integer(row_count));
+        for (int side = 0; side < 2; side++)
+            for (uint32_t i = 0; i < counts[side]; i++)
+                json_array_append_new(line, json_integer(rows[side][i]));
+        json_array_append_new(list, line);
+    }
+    document(golden, "random", "matches", json_pack("{so}", "rows", list));
+}
+
+/* Stretches of a series, with limits at points and between them. */
+static void stretches(struct golden *golden, const struct gp_recording *recording)
+{
+    struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 60);
+    json_t *list = json_array();
+    for (uint32_t from = 0; from < series->count; from += 7)
+        for (uint32_t to = from; to < series->count; to += 5)
+            for (int by = -1; by <= 1; by++) {
+                struct gp_series_point is = gp_series_range(series, series->points[from].time_ns + (uint64_t)by,
+                                                            series->points[to].time_ns + (uint64_t)by);
+                add_numbers(list, 4,
+                            (const double[]){(double)is.time_ns, (double)is.low, (double)is.high, (double)is.last});
+            }
+    free(series);
+    for (uint32_t site = 0; site <= recording->site_count; site++) {
+        char owner[GP_SITE_OWNER];
+        gp_site_owner(recording, site, owner);
+        json_array_append_new(list, json_string(owner));
+    }
+    document(golden, "random", "stretches", json_pack("{so}", "rows", list));
+}
+
 static char *file_text(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -518,6 +660,10 @@ Test(golden, analyses_of_made_up_programs, .timeout = 120)
         job[i] = rank_of(recording, (int)i);
     }
     ranks(&golden, job, PROGRAMS);
+    trends(&golden);
+    forecasts(&golden);
+    matches(&golden);
+    stretches(&golden, last);
     uint64_t quarter = (last->end_ns - last->begin_ns) / 4;
     cr_assert_eq(gp_recording_cut(last, last->begin_ns + quarter, last->begin_ns + 3 * quarter), 0);
     documents(&golden, "cut", last);
