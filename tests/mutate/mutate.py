@@ -126,7 +126,10 @@ class Mutation:
             exact, near = self.cover.reaching(mutant.path, mutant.old, mutant.first, mutant.last)
             names = exact or near
         usable = [n for n in names if self.cover.tests.get(n, {}).get("passed")]
-        cost = {n: self.cover.tests[n]["seconds"] / (1 + 4 * self.kills[mutant.path, n]) for n in usable}
+        folder, caught = os.path.dirname(mutant.path), collections.Counter()
+        for (path, name), count in self.kills.items():
+            caught[name] += (4 if path == mutant.path else 1 if os.path.dirname(path) == folder else 0) * count
+        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) for n in usable}
         ordered = sorted(usable, key=lambda n: cost[n])
         torture = [f"torture/{n}" for key, names in TORTURE.items() if mutant.path.startswith(key) for n in names]
         return ordered[:4] + torture + ordered[4:]

@@ -180,6 +180,14 @@ class Source:
             (self.kind(index - 2) == "name" and self.word(index - 2) not in KEYWORDS - TYPES) or
             (self.word(index - 2) == "*" and self.text[self.tokens[index - 2].end] != " "))
 
+    def in_room(self, index):
+        """True in the arguments of calloc and its like: more memory than asked for shows in nothing."""
+        while index > 0 and self.word(index) not in (";", "{", "}"):
+            if self.word(index) == "(" and self.word(index - 1) in ("malloc", "calloc", "realloc"):
+                return True
+            index = self.partner.get(index, index) - 1 if self.word(index) in (")", "]") else index - 1
+        return False
+
     def number(self, index, word):
         if self.in_declared_size(index):
             return
@@ -188,7 +196,8 @@ class Source:
             return
         value = int(match.group(1), 0) if match.group(1)[:2].lower() == "0x" else int(match.group(1), 10)
         show = hex if match.group(1)[:2].lower() == "0x" else str
-        self.add(index, index, show(value + 1) + match.group(2), "constant")
+        if not self.in_room(index):
+            self.add(index, index, show(value + 1) + match.group(2), "constant")
         if value > 0:
             self.add(index, index, show(value - 1) + match.group(2), "constant")
 
