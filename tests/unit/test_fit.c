@@ -245,6 +245,7 @@ static struct gp_fit_result judge(const struct gp_recording *r, const struct gp_
     struct gp_flow *flow = gp_flow_new(r);
     struct gp_fit_result result;
     cr_assert_eq(gp_fit_judge(flow, 0, question, &result), 0);
+    cr_assert_eq(gp_fit_judge_held(flow, &result), 0);
     gp_flow_free(flow);
     return result;
 }

@@ -153,12 +153,14 @@ struct gp_fit_result {
     uint64_t fails_ns;    /* its time */
     uint64_t asked_bytes; /* of the request; 0: already the context does not fit */
     uint64_t free_bytes;  /* for this program then */
-    /* What was held when it failed, or at the peak of the allocated bytes if it fits. */
+    /* What was held when it failed, or at the peak of the allocated bytes if it fits.  From gp_fit_judge_held. */
     struct gp_peak *held;
 };
 /* 0, -ENOMEM, -ERANGE: no size was found.  Free with gp_fit_result_fini in each case. */
 int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fit_question *question,
                  struct gp_fit_result *result);
+/* Fills in result->held; apart from the rest, because sites may be joined in between.  0 or -ENOMEM. */
+int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result);
 void gp_fit_result_fini(struct gp_fit_result *result);
 
 /* ---- fitdevice.c: the model of the driver's memory ---------------------------------------------------------------- */

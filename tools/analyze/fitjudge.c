@@ -217,14 +217,13 @@ static int judge_rows(struct gp_fit_judge *j)
     return rc;
 }
 
-static int judge_held(struct gp_fit_judge *j)
+int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result)
 {
-    struct gp_fit_result *result = j->result;
     uint64_t at = 0;
     /* Before the request: a moment of 0 would ask for the peak. */
     if (!result->rows[0].fits)
         at = result->fails_ns > 1 ? result->fails_ns - 1 : 1;
-    result->held = gp_flow_peak(j->flow, result->device, at);
+    result->held = gp_flow_peak(flow, result->device, at);
     return result->held ? 0 : -ENOMEM;
 }
 
@@ -248,8 +247,6 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
         result->requested_bytes = judge.trace->load_bytes;
         rc = judge_rows(&judge);
     }
-    if (!rc)
-        rc = judge_held(&judge);
     gp_fit_trace_free(judge.trace);
     gp_fit_trace_free(judge.recorded);
     return rc;
