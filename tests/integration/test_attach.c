@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -254,6 +256,87 @@ Test(attach, enters_namespaces, .timeout = 60)
     cr_expect_eq(command("attach", pid, text, sizeof(text)), 0, "%s", text);
     cr_expect_eq(command("detach", pid, text, sizeof(text)), 0, "%s", text);
     target_end(&target, "poll");
+}
+
+/* ---- the command dies -------------------------------------------------------------------------------------------- */
+
+/* The calls by which the command changes the target. */
+static bool changes(long number)
+{
+    return number == SYS_ptrace || number == SYS_pwrite64 || number == SYS_process_vm_writev;
+}
+
+/* Runs the command and kills it before it makes the call number `last`.  Its exit status, -1 if it was
+ * killed. */
+static int killed_command(pid_t target, int last)
+{
+    char number[16];
+    int status, calls = 0;
+    struct user_regs_struct regs;
+    snprintf(number, sizeof(number), "%d", (int)target);
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execl(path_command(), "gpuprof", "attach", "-q", number, (char *)NULL);
+        _exit(99);
+    }
+    waitpid(child, &status, 0);
+    ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(uintptr_t)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+    for (bool inside = false; WIFSTOPPED(status);) {
+        bool is_call = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        inside = is_call && !inside;
+        if (inside && ptrace(PTRACE_GETREGS, child, NULL, &regs) == 0 && changes((long)regs.orig_rax) &&
+            ++calls == last)
+            kill(child, SIGKILL);
+        int signal = is_call || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+        ptrace(PTRACE_SYSCALL, child, NULL, (void *)(uintptr_t)signal);
+        waitpid(child, &status, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static unsigned long long blocked_signals(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long long set = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "SigBlk:", 7) == 0)
+            set = strtoull(line + 7, NULL, 16);
+    if (file)
+        fclose(file);
+    return set;
+}
+
+/* Each time another target, so that nothing of the last time is there. */
+static void killed_at_each_call(const char *what, int step)
+{
+    char text[1024];
+    int status = -1;
+    for (int last = 1; status == -1; last += step) {
+        struct target target;
+        target_start(&target, what);
+        unsigned long long before = blocked_signals(target.spawn.pid), after = 0;
+        cr_assert_lt(last, 200);
+        status = killed_command(target.spawn.pid, last);
+        cr_expect(status == -1 || status == 0, "%s, call %d: %d", what, last, status);
+        for (int i = 0; i < 500 && (after = blocked_signals(target.spawn.pid)) != before; i++)
+            usleep(10000);
+        cr_expect_eq(after, before, "%s, call %d: signals %llx", what, last, after);
+        int left = command("detach", target.spawn.pid, text, sizeof(text));
+        cr_expect(left == 0 || status == -1, "%s, call %d: %s", what, last, text);
+        target_end(&target, what);
+    }
+}
+
+/* Wherever the command is killed, the thread that it had borrowed finds back by itself. */
+Test(attach, may_be_killed_at_any_moment, .timeout = 1200)
+{
+    killed_at_each_call("poll", 1);
+    killed_at_each_call("read", test_is_full() ? 1 : 5);
+    for (size_t i = 0; test_is_full() && i < sizeof(targets_idle) / sizeof(targets_idle[0]); i++)
+        killed_at_each_call(targets_idle[i], 1);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
