@@ -266,8 +266,14 @@ static bool changes(long number)
     return number == SYS_ptrace || number == SYS_pwrite64 || number == SYS_process_vm_writev;
 }
 
-/* Runs the command and kills it before it makes the call number `last`.  Its exit status, -1 if it was
- * killed. */
+/* The call by which it stops a thread. */
+static bool interrupts(const struct user_regs_struct *regs)
+{
+    return regs->orig_rax == SYS_ptrace && regs->rdi == PTRACE_INTERRUPT;
+}
+
+/* Runs the command and kills it before it makes the call number `last`, or holds it there for a second if
+ * `last` is negative and counts stops of threads.  Its exit status, -1 if it was killed. */
 static int killed_command(pid_t target, int last)
 {
     char number[16];
@@ -285,9 +291,13 @@ static int killed_command(pid_t target, int last)
     for (bool inside = false; WIFSTOPPED(status);) {
         bool is_call = WSTOPSIG(status) == (SIGTRAP | 0x80);
         inside = is_call && !inside;
-        if (inside && ptrace(PTRACE_GETREGS, child, NULL, &regs) == 0 && changes((long)regs.orig_rax) &&
-            ++calls == last)
-            kill(child, SIGKILL);
+        if (inside && ptrace(PTRACE_GETREGS, child, NULL, &regs) == 0) {
+            calls += last < 0 ? interrupts(&regs) : changes((long)regs.orig_rax);
+            if (calls == last)
+                kill(child, SIGKILL);
+            if (calls == -last && interrupts(&regs))
+                usleep(1000000);
+        }
         int signal = is_call || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
         ptrace(PTRACE_SYSCALL, child, NULL, (void *)(uintptr_t)signal);
         waitpid(child, &status, 0);
@@ -337,6 +347,51 @@ Test(attach, may_be_killed_at_any_moment, .timeout = 1200)
     killed_at_each_call("read", test_is_full() ? 1 : 5);
     for (size_t i = 0; test_is_full() && i < sizeof(targets_idle) / sizeof(targets_idle[0]); i++)
         killed_at_each_call(targets_idle[i], 1);
+}
+
+/* The thread waits for a fifth of a second, and is back in its program when the command goes on. */
+Test(attach, may_be_slow, .timeout = 120)
+{
+    struct target target;
+    char text[1024];
+    target_start(&target, "read");
+    cr_expect_eq(killed_command(target.spawn.pid, -2), 0);
+    cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "read");
+}
+
+/* A first attach leaves a thread that sleeps for long in restart_syscall. */
+Test(attach, borrows_a_long_sleep_again, .timeout = 120)
+{
+    cycles("long", 2, true);
+}
+
+/* A sandbox that answers system calls with a signal handler keeps it, and ours. */
+Test(attach, leaves_handlers_of_a_sandbox_alone, .timeout = 120)
+{
+    static const char *const kinds[] = {"trap_map", "trap_file"};
+    for (int i = 0; i < 2; i++) {
+        struct target target;
+        char text[1024];
+        target_start(&target, kinds[i]);
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        cr_expect(status == 1 && strstr(text, i ? "cannot be put there" : "could not start a thread"), "%d: %s", status,
+                  text);
+        target_end(&target, kinds[i]);
+    }
+}
+
+/* Another program takes the process over at any moment. */
+Test(attach, survives_an_exec, .timeout = 600)
+{
+    struct target target;
+    char text[1024];
+    target_start(&target, "exec");
+    for (int i = 0; i < (test_is_full() ? 300 : 8); i++) {
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        cr_expect(status == 0 || status == 1 || status == 3, "%d: %s", status, text);
+    }
+    target_end(&target, "exec");
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
