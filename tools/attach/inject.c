@@ -109,6 +109,18 @@ static enum gp_attach_outcome inject_symbols(struct inject *inject)
     return GP_ATTACH_REFUSED;
 }
 
+static enum gp_attach_outcome inject_gone(struct inject *inject)
+{
+    gp_attach_why(inject->attach, "", "it ended, or began to run another program");
+    return GP_ATTACH_GONE;
+}
+
+static bool inject_is_there(const struct inject *inject)
+{
+    uint8_t byte;
+    return gp_remote_read(inject->attach->pid, &byte, 1, inject->facts->libc.start) == 0;
+}
+
 /* How many rounds of the loop in stub.c take GP_INJECT_SPIN_NS on this machine. */
 static uint32_t inject_spins(void)
 {
@@ -138,7 +150,7 @@ static enum gp_attach_outcome inject_prepare(struct inject *inject)
     }
     enum gp_attach_outcome outcome = inject_symbols(inject);
     if (outcome != GP_ATTACH_DONE)
-        return outcome;
+        return inject_is_there(inject) ? outcome : inject_gone(inject);
     inject->spins = inject_spins();
     inject->unwind = gp_unwind_new(inject->facts->pid);
     if (inject->unwind)
@@ -306,9 +318,8 @@ static const char *inject_failed(int rc)
 static bool inject_is_same(const struct inject *inject, pid_t tid)
 {
     char path[64];
-    uint8_t byte;
     snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)inject->attach->pid, (int)tid);
-    return access(path, F_OK) == 0 && gp_remote_read(inject->attach->pid, &byte, 1, inject->code.back) == 0;
+    return access(path, F_OK) == 0 && inject_is_there(inject);
 }
 
 /* Tries one thread.  True: that is the end of the search, with *outcome. */
@@ -333,8 +344,7 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
         return snprintf(inject->last, sizeof(inject->last), "thread %d: %s", (int)tid, strerror(-rc)) < 0;
     if (!inject_is_same(inject, tid)) {
         gp_seized_release(seized);
-        gp_attach_why(attach, "", "it ended, or began to run another program");
-        *outcome = GP_ATTACH_GONE;
+        *outcome = inject_gone(inject);
         return true;
     }
     char why[160];
@@ -490,6 +500,8 @@ static enum gp_attach_outcome inject_watch(struct inject *inject)
     int rc = inject_wait(inject, &data, GP_STUB_NONE, deadline);
     if (!rc && data.state == GP_STUB_ASKS) {
         rc = inject_library(inject, &data);
+        if (rc && !inject_is_there(inject))
+            return inject_gone(inject);
         if (rc) {
             inject_leave(inject, data.tid);
             gp_attach_why(attach, "", "the library cannot be put there: %s%s", strerror(-rc), inject_failed(rc));
