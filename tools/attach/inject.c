@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,6 +323,16 @@ static bool inject_is_same(const struct inject *inject, pid_t tid)
     return access(path, F_OK) == 0 && inject_is_there(inject);
 }
 
+/* On a loaded machine this command would wait for a processor after each stop, and the thread with it.
+ * Without the right to it nothing changes. */
+static void inject_hurry(bool now)
+{
+    const struct sched_param parameter = {.sched_priority = now ? 1 : 0};
+    int have = sched_getscheduler(0), want = now ? SCHED_RR | SCHED_RESET_ON_FORK : SCHED_OTHER;
+    if (have == (now ? SCHED_OTHER : SCHED_RR | SCHED_RESET_ON_FORK))
+        sched_setscheduler(0, want, &parameter);
+}
+
 /* Tries one thread.  True: that is the end of the search, with *outcome. */
 static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, enum gp_attach_outcome *outcome)
 {
@@ -395,7 +406,10 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
             enum inject_rank rank = inject_look(attach->pid, tids[i]);
             if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
                 continue; /* not yet, or tried already */
-            if (inject_try(inject, tids[i], deadline, &outcome)) {
+            inject_hurry(true);
+            bool end = inject_try(inject, tids[i], deadline, &outcome);
+            inject_hurry(false);
+            if (end) {
                 free(tids);
                 return outcome;
             }
