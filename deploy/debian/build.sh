@@ -5,7 +5,7 @@
 #   build.sh BUILD_DIR VERSION
 #
 # The packages lie in BUILD_DIR/deb.  They depend on the versions of libraries that this system has.  DEBFULLNAME and DEBEMAIL
-# name the maintainer, SOURCE_DATE_EPOCH the time (that of the last commit, or now).
+# name the maintainer (without them an address that takes no mail), SOURCE_DATE_EPOCH the time (that of the last commit, or now).
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1") version=$2
@@ -16,7 +16,7 @@ mkdir -p "$work/debian"
 umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
-maintainer="${DEBFULLNAME:-gpuprof developers} <${DEBEMAIL:-gpuprof@gpuprof.dev}>"
+maintainer="${DEBFULLNAME:-The gpuprof authors} <${DEBEMAIL:-noreply@gpuprof.dev}>"
 sed "s|@MAINTAINER@|$maintainer|" "$here/control" >"$work/debian/control"
 cat >"$work/debian/changelog" <<END
 gpuprof ($version) unstable; urgency=medium
