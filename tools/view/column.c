@@ -26,6 +26,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
     [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
     [GP_COLUMN_HEADROOM] = {"HEADROOM", 8, 0, true, true, 55, "what the process can still allocate"},
+    [GP_COLUMN_BEFORE] = {"BEFORE", 7, 0, true, true, 88, "from before the attach, in no other number"},
     [GP_COLUMN_OOM_IN] = {"OOM IN", 7, 0, true, true, 94, "time until the memory runs out, where it is certain"},
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
@@ -78,6 +79,8 @@ static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
         return row->lost;
     case GP_COLUMN_UNTRACKED:
         return row->untracked;
+    case GP_COLUMN_BEFORE:
+        return row->before;
     default:
         return -1;
     }
@@ -237,6 +240,7 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
     case GP_COLUMN_RESERVED:
     case GP_COLUMN_RPEAK:
     case GP_COLUMN_UNTRACKED:
+    case GP_COLUMN_BEFORE:
         return column_bytes(id, row, form, ascii, out, out_bytes);
     case GP_COLUMN_HEADROOM:
         return gp_text_bytes(column_headroom(row), form, out, out_bytes);
