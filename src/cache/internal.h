@@ -433,8 +433,8 @@ static inline void gp_block_tag(struct gp_cache *cache, struct gp_block *block, 
     bool tags = __atomic_load_n(&cache->tags, __ATOMIC_RELAXED);
     if (GP_LIKELY(!tags && !request->tag))
         return;
-    /* From the first tag on every request writes its own. Whoever owns this block later took it over
-     * from us, so it sees the flag. */
+    /* From the first tag on every request writes its own. A later owner took this block over from
+     * us, so it sees the flag. */
     if (!tags)
         __atomic_store_n(&cache->tags, true, __ATOMIC_RELAXED);
     __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */
