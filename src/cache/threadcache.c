@@ -191,12 +191,14 @@ bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, str
     /* Read while the gate is held, as gp_counter_apply_timed does. */
     uint64_t time_ns = gp_cache_is_timed(cache) ? gp_clock_ns() : 0;
     struct gp_block *block = bins_pop(bins, index);
-    *out = (struct gp_grant){block->address, have, request->bytes, request->stream, request->tag, time_ns};
+    /* From the word, which is in the first line of the record; `address` is in the second. */
+    uint64_t address = __atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS;
+    *out = (struct gp_grant){address, have, request->bytes, request->stream, request->tag, time_ns};
     __atomic_store_n(&block->requested_bytes, request->bytes,
                      __ATOMIC_RELAXED); /* ordered by the release store of the word below */
     gp_block_tag(cache, block, request);
     gp_block_begun(cache, block, time_ns);
-    gp_block_become(block, GP_BLOCK_LOCAL | GP_BLOCK_LIVE);
+    __atomic_store_n(&block->word, address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE, __ATOMIC_RELEASE); /* [block.R1] */
     gp_gate_release(gate);
     return true;
 }
