@@ -32,10 +32,12 @@ static struct gp_recording *bench_recording(size_t events)
         event = *slot;
         event.type = GP_EVENT_FREE;
         if (!slot->bytes)
-            event = (struct gp_rec_event){.address = 0x7f0000000000ull + (uint64_t)(slot - live) * (256 << 20),
-                                          .bytes = large ? 2ull << (20 + chance(8)) : 512ull << chance(15),
+            event = (struct gp_rec_event){.bytes = large ? 2ull << (20 + chance(8)) : 512ull << chance(15),
                                           .type = GP_EVENT_ALLOC,
                                           .kind = GP_KIND_LINEAR};
+        /* Two small blocks share a page of the driver. */
+        uint64_t room = event.bytes <= 1 << 20 ? 1 << 20 : 256 << 20;
+        event.address = (room >> 20 == 1 ? 0x7d0000000000ull : 0x7f0000000000ull) + (uint64_t)(slot - live) * room;
         *slot = slot->bytes ? (struct gp_rec_event){0} : event;
         event.time_ns = 1000000000ull + i * 1000;
         recmake_event(make, &event);

@@ -251,7 +251,7 @@ static struct gp_fit_result judge(const struct gp_recording *r, const struct gp_
 }
 
 /* Blocks of a framework: a segment of 20 MiB with blocks, one of 64 MiB, and memory beside it. */
-static struct gp_recording *framework(void)
+static struct gp_recording *framework_that(bool empties)
 {
     struct recmake *make = recmake_new(GIB);
     uint32_t a = site(make, "a", 1), b = site(make, "b", 2);
@@ -263,9 +263,27 @@ static struct gp_recording *framework(void)
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x40000000, 30 * MIB, b); /* another library's */
     recmake_at(make, 1600 * MS);
     recmake_free(make, 0, GP_KIND_LINEAR, 0x20000000);
+    if (empties)
+        segment(make, false, 0x20000000, 64 * MIB);
     segment(make, true, 0x30000000, 100 * MIB);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x30000000, 100 * MIB, b);
     return recmake_done(make);
+}
+
+static struct gp_recording *framework(void)
+{
+    return framework_that(false);
+}
+
+Test(fit, a_cache_that_the_program_empties_is_emptied)
+{
+    struct gp_recording *r = framework_that(true);
+    struct gp_fit_result result =
+        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+    cr_expect_eq(result.rows[0].peak_bytes, 150 * MIB, "the segment of 64 MiB went back");
+    cr_expect_eq(result.rows[0].smallest_bytes, 150 * MIB);
+    gp_fit_result_fini(&result);
+    gp_recording_free(r);
 }
 
 Test(fit, blocks_of_a_framework_go_through_its_allocator)

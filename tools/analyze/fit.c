@@ -117,6 +117,10 @@ static bool play_op(struct gp_fit_play *p, const struct gp_fit_op *op)
     case GP_FIT_DRIVER_TAKE:
     case GP_FIT_DRIVER_GIVE:
         return play_driver(p, op, op->kind == GP_FIT_DRIVER_TAKE);
+    case GP_FIT_TRIM:
+        if (p->cache)
+            gp_cache_trim(p->cache, 0);
+        return true;
     case GP_FIT_POOL_TAKE:
     case GP_FIT_POOL_GIVE:
         return play_pool(p, op, op->kind == GP_FIT_POOL_TAKE);

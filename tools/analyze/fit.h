@@ -23,6 +23,7 @@ enum gp_fit_kind {
     GP_FIT_POOL_TAKE, /* a block of a stream-ordered pool; its end */
     GP_FIT_POOL_GIVE,
     GP_FIT_GRAPHS, /* bytes: what graphs hold from here on, as polled */
+    GP_FIT_TRIM,   /* the program gave back what its allocator held idle: torch.cuda.empty_cache() */
 };
 #define GP_FIT_STREAM_ANY 65535u /* the request names no stream: work of any may use the block */
 #define GP_FIT_SHARDS     8u

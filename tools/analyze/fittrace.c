@@ -136,6 +136,18 @@ static void build_graphs(struct gp_fit_build *b, uint64_t time_ns)
     build_op(b, GP_FIT_GRAPHS, bytes, 0, GP_REC_NONE);
 }
 
+/* PyTorch keeps its segments until the program empties the cache, or until memory is short.  Several of
+ * them go at once. */
+static void build_trim(struct gp_fit_build *b, const struct gp_flow_change *change)
+{
+    struct gp_fit_trace *trace = b->trace;
+    const int64_t total = b->flow->recording->devices[trace->device].total_bytes;
+    bool short_of = total > 0 && b->level.reserved > total - total / 8;
+    bool again = trace->count && trace->ops[trace->count - 1].kind == GP_FIT_TRIM;
+    if (trace->requests == GP_FIT_OF_FRAMEWORK && !b->recorded && !change->add && !short_of && !again)
+        build_op(b, GP_FIT_TRIM, 0, 0, change->event);
+}
+
 /* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
  * have no slots; fit.c adds them up. */
 static void build_change(struct gp_fit_build *b, const struct gp_flow_change *change)
@@ -146,6 +158,8 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
     gp_level_apply(&b->level, change);
     if ((uint64_t)b->level.reserved > trace->reserved_bytes && b->level.reserved > 0)
         trace->reserved_bytes = (uint64_t)b->level.reserved;
+    if (build_is_segment(change->item))
+        build_trim(b, change);
     if (!build_kind(b, change, &kind))
         return;
     uint64_t bytes = kind == GP_FIT_TAKE ? gp_rec_requested(change->item) : change->item->bytes;

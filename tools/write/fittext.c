@@ -151,7 +151,8 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
             fit_name(row, name), copies);
     if (!row->fits)
         text_failure(page, answer, result);
-    fprintf(page->out, "  smallest size that fits: %s (in steps of %s); peak with plenty: %s\n",
+    fprintf(page->out, "  smallest size that fits: %s%s (in steps of %s); peak with plenty: %s\n",
+            result->unexplained_bytes && result->requests == GP_FIT_OF_FRAMEWORK ? "at most " : "",
             gp_size_text(smallest, (int64_t)row->smallest_bytes), gp_size_text(step, (int64_t)row->step_bytes),
             gp_size_text(peak, (int64_t)row->peak_bytes));
     text_assumed(page, answer, result);
