@@ -360,6 +360,32 @@ Test(attach, may_be_slow, .timeout = 120)
     target_end(&target, "read");
 }
 
+/* One of them attaches, and the others wait for it. */
+Test(attach, may_be_called_twice_at_the_same_time, .timeout = 120)
+{
+    struct target target;
+    char number[16], text[1024];
+    target_start(&target, "read");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    for (int round = 0; round < (test_is_full() ? 30 : 4); round++) {
+        pid_t commands[3];
+        int status = -1;
+        for (int i = 0; i < 3; i++) {
+            commands[i] = fork();
+            if (commands[i] == 0) {
+                execl(path_command(), "gpuprof", "attach", "-q", number, (char *)NULL);
+                _exit(99);
+            }
+        }
+        for (int i = 0; i < 3; i++) {
+            waitpid(commands[i], &status, 0);
+            cr_expect_eq(status, 0, "%d, command %d: %x", round, i, status);
+        }
+        cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    }
+    target_end(&target, "read");
+}
+
 /* A first attach leaves a thread that sleeps for long in restart_syscall. */
 Test(attach, borrows_a_long_sleep_again, .timeout = 120)
 {
