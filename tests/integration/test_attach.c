@@ -135,8 +135,8 @@ static void cycles(const char *what, int count, bool same_files)
 /* A target that opens files all the time (short descriptors of a library or a socket) is not compared. */
 static const char *const targets_idle[] = {"nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "epoll_timed",
                                            "futex",     "sigtimedwait",    "read", "recv",  "epoll",  "wait"};
-static const char *const targets_busy[] = {"accept",  "malloc",  "dlopen", "cuda",
-                                           "compute", "signals", "fork",   "threads"};
+static const char *const targets_busy[] = {"accept",  "malloc", "dlopen",  "cuda",  "compute",
+                                           "signals", "fork",   "threads", "graph", "capture"};
 
 Test(attach, leaves_system_calls_alone, .timeout = 300)
 {
