@@ -258,6 +258,37 @@ Test(attach, enters_namespaces, .timeout = 60)
     target_end(&target, "poll");
 }
 
+/* Root attaches to the program of a user with no rights. */
+Test(attach, cycles_on_another_user, .timeout = 1200)
+{
+    struct target target = {.folder = "/tmp/gpuprof-test-XXXXXX"};
+    char path[96], text[1024];
+    cr_assert(mkdtemp(target.folder));
+    cr_assert_eq(chmod(target.folder, 0777), 0);
+    const char *argv[] = {"/usr/bin/setpriv",
+                          "--reuid=65534",
+                          "--clear-groups",
+                          path_program("attach_target"),
+                          "poll",
+                          target.folder,
+                          NULL};
+    const struct spawn_options options = {.argv = argv};
+    cr_assert_eq(spawn_start(&target.spawn, &options), 0);
+    target_file(path, sizeof(path), &target, "ready");
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        if (i > 500) {
+            spawn_kill(&target.spawn, SIGKILL);
+            cr_skip("this machine does not let the test run a program as another user");
+        }
+        usleep(10000);
+    }
+    for (int i = 0; i < (test_is_full() ? 150 : 2); i++) {
+        cr_assert_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%d: %s", i, text);
+        cr_assert_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%d: %s", i, text);
+    }
+    target_end(&target, "poll");
+}
+
 /* ---- the command dies -------------------------------------------------------------------------------------------- */
 
 /* The calls by which the command changes the target. */
