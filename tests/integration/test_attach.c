@@ -135,8 +135,8 @@ static void cycles(const char *what, int count, bool same_files)
 /* A target that opens files all the time (short descriptors of a library or a socket) is not compared. */
 static const char *const targets_idle[] = {"nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "epoll_timed",
                                            "futex",     "sigtimedwait",    "read", "recv",  "epoll",  "wait"};
-static const char *const targets_busy[] = {"accept",  "malloc",  "dlopen", "cuda",
-                                           "compute", "signals", "fork",   "threads"};
+static const char *const targets_busy[] = {"accept",  "malloc", "dlopen",  "cuda",  "compute",
+                                           "signals", "fork",   "threads", "graph", "capture"};
 
 Test(attach, leaves_system_calls_alone, .timeout = 300)
 {
@@ -258,6 +258,37 @@ Test(attach, enters_namespaces, .timeout = 60)
     target_end(&target, "poll");
 }
 
+/* Root attaches to the program of a user with no rights. */
+Test(attach, cycles_on_another_user, .timeout = 1200)
+{
+    struct target target = {.folder = "/tmp/gpuprof-test-XXXXXX"};
+    char path[96], text[1024];
+    cr_assert(mkdtemp(target.folder));
+    cr_assert_eq(chmod(target.folder, 0777), 0);
+    const char *argv[] = {"/usr/bin/setpriv",
+                          "--reuid=65534",
+                          "--clear-groups",
+                          path_program("attach_target"),
+                          "poll",
+                          target.folder,
+                          NULL};
+    const struct spawn_options options = {.argv = argv};
+    cr_assert_eq(spawn_start(&target.spawn, &options), 0);
+    target_file(path, sizeof(path), &target, "ready");
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        if (i > 500) {
+            spawn_kill(&target.spawn, SIGKILL);
+            cr_skip("this machine does not let the test run a program as another user");
+        }
+        usleep(10000);
+    }
+    for (int i = 0; i < (test_is_full() ? 150 : 2); i++) {
+        cr_assert_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%d: %s", i, text);
+        cr_assert_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%d: %s", i, text);
+    }
+    target_end(&target, "poll");
+}
+
 /* ---- the command dies -------------------------------------------------------------------------------------------- */
 
 /* The calls by which the command changes the target. */
@@ -320,11 +351,11 @@ static unsigned long long blocked_signals(pid_t pid)
 }
 
 /* Each time another target, so that nothing of the last time is there. */
-static void killed_at_each_call(const char *what, int step)
+static void killed_at_each_call(const char *what, int first, int step)
 {
     char text[1024];
     int status = -1;
-    for (int last = 1; status == -1; last += step) {
+    for (int last = first; status == -1; last += step) {
         struct target target;
         target_start(&target, what);
         unsigned long long before = blocked_signals(target.spawn.pid), after = 0;
@@ -340,13 +371,23 @@ static void killed_at_each_call(const char *what, int step)
     }
 }
 
+/* Whether it returns EINTR for every stop: a kill between the stop and the next two calls shows. */
+static int first_kill(const char *what)
+{
+    static const char *const kinds[] = {"epoll_timed", "epoll", "sigtimedwait", "recv"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(what, kinds[i]) == 0)
+            return 5;
+    return 1;
+}
+
 /* Wherever the command is killed, the thread that it had borrowed finds back by itself. */
 Test(attach, may_be_killed_at_any_moment, .timeout = 1200)
 {
-    killed_at_each_call("poll", 1);
-    killed_at_each_call("read", test_is_full() ? 1 : 5);
+    killed_at_each_call("poll", 1, 1);
+    killed_at_each_call("epoll", 5, test_is_full() ? 1 : 3);
     for (size_t i = 0; test_is_full() && i < sizeof(targets_idle) / sizeof(targets_idle[0]); i++)
-        killed_at_each_call(targets_idle[i], 1);
+        killed_at_each_call(targets_idle[i], first_kill(targets_idle[i]), 1);
 }
 
 /* The thread waits for a fifth of a second, and is back in its program when the command goes on. */
@@ -357,6 +398,32 @@ Test(attach, may_be_slow, .timeout = 120)
     target_start(&target, "read");
     cr_expect_eq(killed_command(target.spawn.pid, -2), 0);
     cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "read");
+}
+
+/* One of them attaches, and the others wait for it. */
+Test(attach, may_be_called_twice_at_the_same_time, .timeout = 120)
+{
+    struct target target;
+    char number[16], text[1024];
+    target_start(&target, "read");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    for (int round = 0; round < (test_is_full() ? 30 : 4); round++) {
+        pid_t commands[3];
+        int status = -1;
+        for (int i = 0; i < 3; i++) {
+            commands[i] = fork();
+            if (commands[i] == 0) {
+                execl(path_command(), "gpuprof", "attach", "-q", number, (char *)NULL);
+                _exit(99);
+            }
+        }
+        for (int i = 0; i < 3; i++) {
+            waitpid(commands[i], &status, 0);
+            cr_expect_eq(status, 0, "%d, command %d: %x", round, i, status);
+        }
+        cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    }
     target_end(&target, "read");
 }
 

@@ -295,6 +295,46 @@ static void do_cuda(void)
     CHECK(cuMemFree(pointer));
 }
 
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
+
+static CUstream target_stream;
+static CUgraphExec target_graph;
+
+/* A graph that allocates and frees.  The strictest mode: a call of another thread that a capture forbids
+ * would break it. */
+static CUgraphExec target_capture(void)
+{
+    CUgraph graph = NULL;
+    CUgraphExec run = NULL;
+    CUdeviceptr pointer = 0;
+
+    CHECK(cuStreamBeginCapture(target_stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cuMemAllocAsync(&pointer, 2 * MIB, target_stream));
+    do_nanosleep();
+    CHECK(cuMemFreeAsync(pointer, target_stream));
+    CHECK(cuStreamEndCapture(target_stream, &graph));
+    CHECK(cuGraphInstantiate(&run, graph, 0));
+    CHECK(cuGraphDestroy(graph));
+    return run;
+}
+
+/* Captured before the attach. */
+static void do_graph(void)
+{
+    CHECK(cuGraphLaunch(target_graph, target_stream));
+    CHECK(cuStreamSynchronize(target_stream));
+    usleep(1000);
+}
+
+static void do_capture(void)
+{
+    CUgraphExec run = target_capture();
+
+    CHECK(cuGraphLaunch(run, target_stream));
+    CHECK(cuStreamSynchronize(target_stream));
+    CHECK(cuGraphExecDestroy(run));
+}
+
 static void do_compute(void)
 {
     volatile double sum = 0;
@@ -447,7 +487,8 @@ static const struct target_kind {
     {"fork", do_fork},           {"threads", NULL},
     {"short", do_nanosleep},     {"long", do_long},
     {"trap_map", do_trap_map},   {"trap_file", do_trap_file},
-    {"exec", do_exec},
+    {"exec", do_exec},           {"graph", do_graph},
+    {"capture", do_capture},
 };
 
 static void target_prepare(const char *name, const char *folder)
@@ -493,6 +534,10 @@ static void target_prepare(const char *name, const char *folder)
     }
     if (strcmp(name, "signals") == 0) {
         target_timer();
+    }
+    if (strcmp(name, "graph") == 0 || strcmp(name, "capture") == 0) {
+        CHECK(cuStreamCreate(&target_stream, CU_STREAM_NON_BLOCKING));
+        target_graph = target_capture();
     }
     if (strcmp(name, "trap_map") == 0) {
         target_forbid(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC);

@@ -109,6 +109,45 @@ static int seize_settle(struct gp_seized *seized, uint64_t deadline_ns)
     return rc;
 }
 
+static long seize_error(const struct user_regs_struct *regs)
+{
+    long value = (long)regs->rax;
+    return value < 0 && value >= -4095 ? -value : 0;
+}
+
+/* Whether a signal that the program handles is waiting for the thread. */
+static bool seize_has_signal(const struct gp_seized *seized)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)seized->pid, (int)seized->tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *names[] = {"SigPnd", "ShdPnd", "SigBlk", "SigCgt"};
+    unsigned long long sets[4];
+    for (int i = 0; i < 4; i++) {
+        const char *at = strstr(text, names[i]);
+        sets[i] = at ? strtoull(at + 7, NULL, 16) : 0;
+    }
+    return (sets[0] | sets[1]) & ~sets[2] & sets[3];
+}
+
+/* A call that returned EINTR for the stop is made again, whatever becomes of the attach. */
+static int seize_again(struct gp_seized *seized)
+{
+    struct user_regs_struct *regs = &seized->at_stop;
+    if (ptrace(PTRACE_GETREGS, seized->tid, NULL, regs) != 0)
+        return -errno;
+    if ((long)regs->orig_rax < 0 || seize_error(regs) != EINTR || seize_has_signal(seized))
+        return 0;
+    regs->rip -= 2; /* from the instruction on */
+    regs->rax = regs->orig_rax;
+    regs->orig_rax = ~0ull;
+    return ptrace(PTRACE_SETREGS, seized->tid, NULL, regs) == 0 ? 0 : -errno;
+}
+
 int gp_seize(struct gp_seized **out, pid_t pid, pid_t tid, uint64_t deadline_ns)
 {
     struct gp_seized *seized = aligned_alloc(64, (sizeof(*seized) + 63) & ~63ull);
@@ -126,8 +165,8 @@ int gp_seize(struct gp_seized **out, pid_t pid, pid_t tid, uint64_t deadline_ns)
     bool is_mine = !rc;
     if (!rc)
         rc = seize_settle(seized, deadline_ns);
-    if (!rc && ptrace(PTRACE_GETREGS, tid, NULL, &seized->at_stop) != 0)
-        rc = -errno;
+    if (!rc)
+        rc = seize_again(seized);
     if (rc) {
         if (is_mine && rc != -ESRCH)
             ptrace(PTRACE_DETACH, tid, NULL, NULL);
@@ -139,12 +178,6 @@ int gp_seize(struct gp_seized **out, pid_t pid, pid_t tid, uint64_t deadline_ns)
 }
 
 /* ---- what it was doing ------------------------------------------------------------------------------------------- */
-
-static long seize_error(const struct user_regs_struct *regs)
-{
-    long value = (long)regs->rax;
-    return value < 0 && value >= -4095 ? -value : 0;
-}
 
 long gp_seized_syscall(const struct gp_seized *seized)
 {
@@ -165,25 +198,6 @@ bool gp_seized_may_leave(const struct gp_seized *seized)
         !config.rseq_abi_pointer)
         return true;
     return gp_remote_read(seized->pid, &section, sizeof(section), config.rseq_abi_pointer + 8) == 0 && section == 0;
-}
-
-/* Whether a signal that the program handles is waiting for the thread. */
-static bool seize_has_signal(const struct gp_seized *seized)
-{
-    char path[64], text[4096];
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)seized->pid, (int)seized->tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    const char *names[] = {"SigPnd", "ShdPnd", "SigBlk", "SigCgt"};
-    unsigned long long sets[4];
-    for (int i = 0; i < 4; i++) {
-        const char *at = strstr(text, names[i]);
-        sets[i] = at ? strtoull(at + 7, NULL, 16) : 0;
-    }
-    return (sets[0] | sets[1]) & ~sets[2] & sets[3];
 }
 
 /* What rt_sigreturn reads: struct rt_sigframe of the kernel.  Its first word is the address to which a
@@ -281,11 +295,6 @@ int gp_seized_save(struct gp_seized *seized, const struct gp_seize_code *code)
     seized->extended_bytes = vector.iov_len;
     seized->saved = seized->at_stop;
     seized->enter = code->enter;
-    if ((long)seized->saved.orig_rax >= 0 && seize_error(&seized->saved) == EINTR && !seize_has_signal(seized)) {
-        seized->saved.rip -= 2; /* again, from the instruction on */
-        seized->saved.rax = seized->saved.orig_rax;
-        seized->saved.orig_rax = ~0ull;
-    }
     return seize_frame(seized, code);
 }
 
