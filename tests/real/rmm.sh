@@ -11,7 +11,7 @@
 # package mirror.  The first build takes 3 minutes of processor time.
 set -u
 cd "$(dirname "$0")/../.."
-build=$PWD/${1:-build}
+build=$(realpath "${1:-build}")
 sim=$build/lib/gpuprof/sim
 real=$(realpath -m "${GPUPROF_REAL:-build/real}")
 home=$real/rmm version=v25.10.00
