@@ -118,6 +118,17 @@ void gp_heap_sweep(void);
 void gp_heap_settle(void);
 /* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
 void gp_heap_plain(struct gp_record *segment);
+/* Whether a heap reaches into this range of mapped memory; and such a mapping was made, as a segment. */
+bool gp_heap_over(uint64_t address, uint64_t bytes);
+void gp_heap_mapped(const struct gp_record *mapping);
+/* As gp_heap_gone, for a mapping that has left its map. */
+void gp_heap_unmapped(uint64_t address, uint64_t bytes);
+/* vmmsegment.c, called under heap.c's lock. The mapping at the address becomes a segment, and is returned
+ * as it is then; whole: a heap is all of it. False: it cannot, since it is not the only mapping of
+ * all of its handle. */
+bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out);
+/* It is a plain mapping again. */
+void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 

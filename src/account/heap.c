@@ -18,6 +18,10 @@
  * lost its last heap is only noted, and becomes a plain allocation at the next event that adds
  * memory, or when the numbers are read.
  *
+ * A heap may also lie over mappings of cuMemMap. Each of them that it reaches is a segment, a "piece", if
+ * it is the only mapping of all of its handle. A piece counts its heaps in size. The heap ends with its
+ * last piece. What is mapped below a heap later is a piece too. vmm.c has the records.
+ *
  * A driver call takes its record out of the map first, and asks for the lock only then, if the
  * record is a segment's. So whoever holds the lock and finds no record must leave the rest to that
  * call, and a heap that is begun meanwhile finds no memory.
@@ -32,11 +36,14 @@
 #define HEAPS       (1u << 16)
 
 static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_HEAP);
-static struct gp_span_set heaps = {.limit = HEAPS};        /* link, size: of the driver allocation */
+static struct gp_span_set heaps = {.limit = HEAPS}; /* link, size: of the driver allocation; flag: over mappings */
 static struct gp_span_set blocks = {.limit = HEAP_BLOCKS}; /* flag: rest */
 static struct gp_span_set left = {.limit = HEAPS};         /* segments that have lost their last heap */
+static struct gp_span_set pieces = {.limit = HEAPS};       /* link: handle; size: heaps; flag: has lost its last one */
+static struct gp_span_set below = {.limit = HEAPS};        /* mappings below a new heap; otherwise empty */
 static uint32_t x_left;
-static uint32_t x_any; /* a heap was ever registered */
+static uint32_t x_mapped; /* heaps over mappings */
+static uint32_t x_any;    /* a heap was ever registered */
 
 static void heap_count(const struct gp_span *block, int sign, int64_t bytes)
 {
@@ -227,6 +234,15 @@ static void segment_settle(uint64_t key)
         segment_end(&change);
 }
 
+/* It has no heap: a plain mapping. */
+static void piece_settle(struct gp_span *piece)
+{
+    const struct gp_span old = *piece;
+    gp_span_drop(&pieces, piece);
+    blocks_end(old.address, old.bytes); /* rest */
+    gp_vmm_segment_end(old.address, old.link, old.device);
+}
+
 static void left_drop(struct gp_span *segment)
 {
     gp_span_drop(&left, segment);
@@ -246,8 +262,12 @@ static void left_settle(void)
     struct gp_span *segment;
     while ((segment = gp_span_in(&left, 0, UINT64_MAX))) {
         uint64_t key = segment->address;
+        struct gp_span *piece = segment->flag ? gp_span_at(&pieces, key) : NULL;
         left_drop(segment);
-        segment_settle(key);
+        if (piece)
+            piece_settle(piece);
+        else
+            segment_settle(key);
     }
 }
 
@@ -277,13 +297,160 @@ static void segment_carve(uint64_t address, uint64_t bytes)
     }
 }
 
+/* ---- pieces; under the lock ------------------------------------------------------------------------------------- */
+
+/* The parts of a new piece that no heap has. */
+static void piece_rest(const struct gp_span *piece, uint32_t site)
+{
+    const struct gp_span like = {.device = piece->device, .owner = piece->owner};
+    uint64_t at = piece->address, end = at + piece->bytes;
+    const struct gp_span *heap;
+    while (at < end && (heap = gp_span_in(&heaps, at, end - at))) {
+        if (heap->address > at)
+            block_put(at, heap->address - at, &like, true, site);
+        at = heap->address + heap->bytes;
+    }
+    if (at < end)
+        block_put(at, end - at, &like, true, site);
+}
+
+/* Counts the heaps of a new piece, and it for each of them. */
+static void piece_count(struct gp_span *piece)
+{
+    uint64_t at = piece->address, end = at + piece->bytes;
+    struct gp_span *heap;
+    while (at < end && (heap = gp_span_in(&heaps, at, end - at))) {
+        at = heap->address + heap->bytes;
+        piece->size++;
+        heap->size++;
+    }
+}
+
+static void piece_put(const struct gp_record *mapping)
+{
+    struct gp_span *piece = gp_span_put(&pieces, mapping->key, mapping->bytes);
+    if (!piece) {
+        gp_feed_lost(GP_LOST_MAP);
+        gp_vmm_segment_end(mapping->key, mapping->link, mapping->device);
+        return;
+    }
+    piece->link = mapping->link;
+    piece->device = mapping->device;
+    piece->owner = mapping->owner;
+    piece_count(piece);
+    piece_rest(piece, mapping->site);
+}
+
+/* A piece that had lost its last heap has one again. */
+static void piece_again(struct gp_span *piece)
+{
+    struct gp_record mapping = {0};
+    gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, piece->address, &mapping);
+    left_drop(gp_span_at(&left, piece->address));
+    piece->flag = false;
+    blocks_end(piece->address, piece->bytes);
+    piece_count(piece);
+    piece_rest(piece, mapping.site);
+}
+
+/* A mapping below a heap that begins. */
+static void piece_join(uint64_t address, uint64_t bytes, struct gp_span *heap)
+{
+    struct gp_record mapping;
+    struct gp_span *piece = gp_span_at(&pieces, address);
+    uint64_t end = address + bytes, heap_end = heap->address + heap->bytes;
+    uint64_t from = heap->address > address ? heap->address : address, to = heap_end < end ? heap_end : end;
+    if (!piece) {
+        if (gp_vmm_segment_begin(address, to - from == bytes, &mapping))
+            piece_put(&mapping);
+    } else if (piece->flag) {
+        piece_again(piece);
+    } else {
+        piece->size++;
+        heap->size++;
+        segment_carve(from, to - from);
+    }
+}
+
+/* A heap of the piece has ended. */
+static void piece_part(struct gp_span *piece, const struct gp_span *heap)
+{
+    const struct gp_span like = {.device = piece->device, .owner = piece->owner};
+    uint64_t end = piece->address + piece->bytes, heap_end = heap->address + heap->bytes;
+    uint64_t from = heap->address > piece->address ? heap->address : piece->address,
+             to = heap_end < end ? heap_end : end;
+    struct gp_record mapping = {0};
+    if (--piece->size > 0) {
+        gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, piece->address, &mapping);
+        block_put(from, to - from, &like, true, mapping.site);
+        return;
+    }
+    struct gp_span *segment = gp_span_put(&left, piece->address, piece->bytes);
+    piece->flag = true;
+    if (!segment) {
+        piece_settle(piece);
+        return;
+    }
+    segment->flag = true;
+    __atomic_store_n(&x_left, (uint32_t)left.count, __ATOMIC_RELAXED);
+}
+
+/* Whether all of the range is memory. */
+static bool pieces_hold(uint64_t address, uint64_t bytes)
+{
+    uint64_t at = address, end = address + bytes;
+    const struct gp_span *piece;
+    while (at < end && (piece = gp_span_in(&pieces, at, 1)))
+        at = piece->address + piece->bytes;
+    return at >= end;
+}
+
+static void mapped_drop(struct gp_span *heap)
+{
+    gp_span_drop(&heaps, heap);
+    __atomic_fetch_sub(&x_mapped, 1, __ATOMIC_RELAXED);
+}
+
+static void mapped_end(struct gp_span *heap)
+{
+    const struct gp_span old = *heap;
+    uint64_t at = old.address, end = at + old.bytes;
+    struct gp_span *piece;
+    blocks_end(old.address, old.bytes);
+    mapped_drop(heap);
+    while (at < end && (piece = gp_span_in(&pieces, at, end - at))) {
+        at = piece->address + piece->bytes;
+        piece_part(piece, &old);
+    }
+}
+
+static void piece_gone(struct gp_span *piece)
+{
+    const struct gp_span old = *piece;
+    uint64_t at = old.address, end = at + old.bytes;
+    struct gp_span *heap;
+    gp_span_drop(&pieces, piece);
+    if (old.flag) {
+        left_drop(gp_span_at(&left, old.address));
+        return;
+    }
+    while (at < end && (heap = gp_span_in(&heaps, at, end - at))) {
+        at = heap->address + heap->bytes;
+        if (--heap->size == 0) {
+            blocks_end(heap->address, heap->bytes);
+            mapped_drop(heap);
+        }
+    }
+}
+
 /* ---- heaps; under the lock --------------------------------------------------------------------------------------- */
 
 static bool heap_lives(const struct gp_span *heap)
 {
     struct gp_record segment;
-    return gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, heap->link, &segment) == 0 &&
-           segment.segment == GP_SEGMENT_HEAP;
+    return heap->flag || /* that one ends with its last piece */
+           (gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, heap->link, &segment) == 0 &&
+            segment.segment == GP_SEGMENT_HEAP);
 }
 
 static void memory_gone(uint64_t address, uint64_t bytes)
@@ -310,6 +477,10 @@ static void heaps_sweep(uint64_t address, uint64_t bytes)
 
 static void heap_end(struct gp_span *heap)
 {
+    if (heap->flag) {
+        mapped_end(heap);
+        return;
+    }
     const struct gp_span old = *heap;
     struct heap_change change = {.address = old.address, .bytes = old.bytes};
     blocks_end(old.address, old.bytes);
@@ -325,6 +496,7 @@ static void heap_end(struct gp_span *heap)
 
 struct heap_search {
     uint64_t address, bytes, key;
+    struct gp_record newest; /* of the mappings */
 };
 
 static bool heap_find_in(struct gp_record *record, void *arg)
@@ -354,19 +526,27 @@ static uint64_t heap_memory(uint64_t address, uint64_t bytes)
     return search.key;
 }
 
-static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t owner)
+static struct gp_span *heap_put(uint64_t address, uint64_t bytes, uint8_t owner)
 {
-    struct heap_change change = {.address = address, .bytes = bytes};
     heaps_sweep(address, bytes);
     if (gp_span_in(&heaps, address, bytes)) {
         gp_feed_lost(GP_LOST_ANNOTATION);
-        return false;
+        return NULL;
     }
     struct gp_span *heap = gp_span_put(&heaps, address, bytes);
-    if (!heap) {
+    if (heap)
+        heap->owner = owner;
+    else
         gp_feed_lost(GP_LOST_MAP);
+    return heap;
+}
+
+static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t owner)
+{
+    struct heap_change change = {.address = address, .bytes = bytes};
+    struct gp_span *heap = heap_put(address, bytes, owner);
+    if (!heap)
         return false;
-    }
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, key, heap_join, &change) != 0 || !change.done) {
         gp_span_drop(&heaps, heap);
         return false;
@@ -374,7 +554,6 @@ static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t o
     heap->link = key;
     heap->size = change.after.bytes;
     heap->device = change.after.device;
-    heap->owner = owner;
     if (!change.before.segment)
         segment_begin(&change);
     else if (!change.before.refs)
@@ -382,6 +561,56 @@ static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t o
     else
         segment_carve(address, bytes);
     return true;
+}
+
+/* Bindings of multicast objects have odd keys. */
+static bool mapping_find_in(struct gp_record *record, void *arg)
+{
+    struct heap_search *search = arg;
+    if (record->space != GP_SPACE_MAPPING || record->kind != GP_KIND_VMM || record->key & 1 ||
+        record->key >= search->address + search->bytes || record->key + record->bytes <= search->address)
+        return false;
+    struct gp_span *mapping = gp_span_put(&below, record->key, record->bytes);
+    if (mapping)
+        mapping->device = record->device;
+    if (record->time_ns >= search->newest.time_ns)
+        search->newest = *record;
+    return false;
+}
+
+static void mapped_join(struct gp_span *heap, const struct heap_search *search)
+{
+    struct gp_span *mapping;
+    const struct gp_record *newest = &search->newest;
+    /* The peaks know only the last addition, and forget it. */
+    if (newest->device == heap->device)
+        piece_join(newest->key, newest->bytes, heap);
+    while ((mapping = gp_span_in(&below, 0, UINT64_MAX))) {
+        const struct gp_span one = *mapping;
+        gp_span_drop(&below, mapping);
+        if (one.device == heap->device && one.address != newest->key)
+            piece_join(one.address, one.bytes, heap);
+    }
+}
+
+/* A heap over mappings. Their device is that of the lowest one; others are no pieces. */
+static bool mapped_begin(uint64_t address, uint64_t bytes, uint8_t owner)
+{
+    struct heap_search search = {.address = address, .bytes = bytes};
+    gp_map_each_rest(gp_accounts.objects, mapping_find_in, heap_rest, &search);
+    struct gp_span *mapping = gp_span_in(&below, 0, UINT64_MAX), *heap = NULL;
+    if (mapping && (heap = heap_put(address, bytes, owner))) {
+        heap->flag = true;
+        heap->device = mapping->device;
+        __atomic_fetch_add(&x_mapped, 1, __ATOMIC_RELAXED);
+        mapped_join(heap, &search);
+        if (heap->size)
+            return true;
+        mapped_drop(heap);
+    }
+    while ((mapping = gp_span_in(&below, 0, UINT64_MAX)))
+        gp_span_drop(&below, mapping);
+    return false;
 }
 
 /* ---- the feed ---------------------------------------------------------------------------------------------------- */
@@ -400,11 +629,9 @@ bool gp_feed_heap_begin(uint64_t address, uint64_t bytes)
         return false;
     uint8_t owner = gp_owner_here().row;
     uint64_t key = heap_memory(address, bytes);
-    if (!key)
-        return false;
     __atomic_store_n(&x_any, 1, __ATOMIC_RELAXED);
     gp_lock_take(&lock);
-    bool begun = heap_begin(address, bytes, key, owner);
+    bool begun = key ? heap_begin(address, bytes, key, owner) : mapped_begin(address, bytes, owner);
     gp_lock_give(&lock);
     return begun;
 }
@@ -448,7 +675,7 @@ void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes)
     gp_lock_take(&lock);
     const struct gp_span *span = gp_span_at(&heaps, heap);
     if (span && address >= span->address && address + bytes <= span->address + span->bytes &&
-        !gp_span_in(&blocks, address, bytes))
+        !gp_span_in(&blocks, address, bytes) && (!span->flag || pieces_hold(address, bytes)))
         block_put(address, bytes, span, false, site);
     else if (span)
         gp_feed_lost(GP_LOST_ANNOTATION);
@@ -467,7 +694,8 @@ static bool block_fits(const struct gp_span *block, uint64_t bytes)
     const struct gp_span *heap = gp_span_in(&heaps, block->address, block->bytes);
     uint64_t end = block->address + block->bytes;
     return block->address + bytes > block->address && heap && block->address + bytes <= heap->address + heap->bytes &&
-           (bytes <= block->bytes || !gp_span_in(&blocks, end, bytes - block->bytes));
+           (bytes <= block->bytes || !gp_span_in(&blocks, end, bytes - block->bytes)) &&
+           (!heap->flag || pieces_hold(block->address, bytes));
 }
 
 void gp_feed_heap_resize(uint64_t address, uint64_t bytes)
@@ -501,6 +729,37 @@ void gp_heap_gone(const struct gp_record *segment)
 {
     gp_lock_take(&lock);
     memory_gone(segment->key, segment->bytes);
+    gp_lock_give(&lock);
+}
+
+bool gp_heap_over(uint64_t address, uint64_t bytes)
+{
+    if (GP_LIKELY(!__atomic_load_n(&x_mapped, __ATOMIC_RELAXED)))
+        return false;
+    gp_lock_take(&lock);
+    bool over = gp_span_in(&heaps, address, bytes);
+    gp_lock_give(&lock);
+    return over;
+}
+
+void gp_heap_mapped(const struct gp_record *mapping)
+{
+    gp_lock_take(&lock);
+    const struct gp_span *heap = gp_span_in(&heaps, mapping->key, mapping->bytes);
+    if (heap && heap->flag && heap->device == mapping->device)
+        piece_put(mapping);
+    else
+        gp_vmm_segment_end(mapping->key, mapping->link, mapping->device);
+    gp_lock_give(&lock);
+}
+
+void gp_heap_unmapped(uint64_t address, uint64_t bytes)
+{
+    gp_lock_take(&lock);
+    struct gp_span *piece = gp_span_at(&pieces, address);
+    blocks_end(address, bytes);
+    if (piece)
+        piece_gone(piece);
     gp_lock_give(&lock);
 }
 

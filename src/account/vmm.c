@@ -10,10 +10,13 @@
  * mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
  * is what its mappings show of it.
  *
+ * A mapping with heaps of sub-allocators in it is a segment (heap.c), and so is its handle, which has no other
+ * mapping when that begins. What the handle's mappings share is not allocated then.
+ *
  * An unmap may cover many mappings and may fail.  Between begin and end they are kept in GP_SPACE_PENDING; the
  * token in the top 12 bits makes their keys unique (addresses end at bit 52 on every system with CUDA).
  */
-#include "account/account.h"
+#include "account/vmm.h"
 #include "base/clock.h"
 #include <errno.h>
 
@@ -24,55 +27,6 @@ static uint64_t pending_key(uint64_t key, uint32_t token)
     return key ^ ((uint64_t)token << GP_TOKEN_SHIFT);
 }
 
-static int64_t vmm_share(const struct gp_record *handle)
-{
-    return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
-}
-
-/* The effect on the totals of a change of a handle's mappings. */
-struct gp_vmm_change {
-    /* in */
-    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */
-    uint64_t extent; /* offset + bytes: a lower bound of an imported handle's size */
-    /* out */
-    struct gp_record after;
-    int64_t share;    /* allocated bytes that are added or removed, >= 0 */
-    bool crossed;     /* the first mapping was added, or the last one removed */
-    bool died;        /* the record left the map: memory is free */
-    int64_t imported; /* bytes by which an imported handle grew or shrank */
-};
-
-static void vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
-{
-    struct gp_account *account = gp_account_of(device);
-    if (account && op != GP_TAKEN)
-        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB || op == GP_TAKE ? -bytes : bytes, __ATOMIC_RELAXED);
-}
-
-/* Both return the time of the change, as gp_account_move. */
-static uint64_t vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
-{
-    const struct gp_record *handle = &change->after;
-    /* A framework's segment is allocated in blocks, however it is mapped. */
-    if (handle->kind == GP_KIND_VIRTUAL || handle->segment || handle->device == GP_NO_DEVICE)
-        return 0;
-    struct gp_move move = {
-        .kind = handle->kind,
-        .parts = GP_PART_ALLOCATED,
-        .bytes = change->share,
-        .requested_bytes = change->share,
-        .class_bytes = (int64_t)handle->bytes,
-        .count = change->crossed,
-        .owner = handle->owner,
-    };
-    if (handle->kind == GP_KIND_IMPORTED) {
-        move.parts = GP_PART_KIND;
-        move.bytes = change->imported;
-    } else
-        vmm_count_unmapped(handle->device, op, -change->share);
-    return gp_account_move(handle->device, op, &move);
-}
-
 static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counter_op op)
 {
     if (handle->kind != GP_KIND_VMM || handle->device == GP_NO_DEVICE)
@@ -80,7 +34,7 @@ static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counte
     struct gp_move move = gp_account_block_move(handle);
     uint64_t time_ns = gp_account_move(handle->device, op, &move);
     if (!handle->segment)
-        vmm_count_unmapped(handle->device, op, move.bytes);
+        gp_vmm_count_unmapped(handle->device, op, move.bytes);
     if (handle->segment)
         gp_framework_segment(handle, op);
     return time_ns;
@@ -116,9 +70,9 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
     }
     if (status == 1) {
         struct gp_vmm_change share = {
-            .share = vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
+            .share = gp_vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
         gp_feed_lost(GP_LOST_MISSED_FREE);
-        vmm_move_share(&share, GP_SUB);
+        gp_vmm_move_share(&share, GP_SUB);
         uint64_t time_ns = vmm_move_physical(&old, GP_SUB);
         gp_event_record_at(GP_EVENT_SEGMENT_FREE, &old, 0, time_ns);
     }
@@ -213,11 +167,14 @@ static bool vmm_use(struct gp_record *handle, void *arg)
         change->imported = (int64_t)(change->extent - handle->bytes);
         handle->bytes = change->extent;
     }
-    int64_t before = vmm_share(handle);
+    int64_t before = gp_vmm_share(handle);
     change->crossed = change->bytes && handle->link == 0;
     handle->uses++;
     handle->link += change->bytes;
-    change->share = vmm_share(handle) - before;
+    change->turned = change->heap && gp_vmm_turns(handle, change->bytes);
+    if (change->turned)
+        handle->segment = GP_SEGMENT_HEAP;
+    change->share = gp_vmm_share(handle) - before;
     change->after = *handle;
     return false;
 }
@@ -225,24 +182,26 @@ static bool vmm_use(struct gp_record *handle, void *arg)
 static bool vmm_unuse(struct gp_record *handle, void *arg)
 {
     struct gp_vmm_change *change = arg;
-    int64_t before = vmm_share(handle);
+    int64_t before = gp_vmm_share(handle);
     if (handle->uses > 0)
         handle->uses--;
     handle->link -= change->bytes < handle->link ? change->bytes : handle->link;
-    change->share = before - vmm_share(handle);
+    change->share = before - gp_vmm_share(handle);
     change->crossed = change->bytes && handle->link == 0;
     if (handle->kind == GP_KIND_IMPORTED && change->crossed) {
         change->imported = (int64_t)handle->bytes;
         handle->bytes = 0;
     }
-    change->after = *handle;
+    change->after = *handle; /* still a segment: its share was not allocated */
+    if (change->heap && handle->segment == GP_SEGMENT_HEAP)
+        handle->segment = GP_SEGMENT_NONE;
     change->died = handle->refs == 0 && handle->uses == 0;
     return change->died;
 }
 
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
-    struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
+    struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes, .heap = gp_heap_over(address, bytes)};
     gp_heap_settle();
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
@@ -260,11 +219,19 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .link = handle,
         .site = change.after.site,
         .owner = change.after.owner,
-        .segment = change.after.segment,
+        /* Another mapping of a heap's memory is no segment. */
+        .segment = change.after.segment == GP_SEGMENT_HEAP && !change.turned ? GP_SEGMENT_NONE : change.after.segment,
     };
+    gp_vmm_raises(&mapping);
     vmm_place(&mapping);
-    uint64_t time_ns = vmm_move_share(&change, GP_ADD);
+    if (change.turned) {
+        gp_vmm_count_unmapped(change.after.device, GP_SUB, (int64_t)change.after.bytes);
+        gp_vmm_turned(&change.after);
+    }
+    uint64_t time_ns = gp_vmm_move_share(&change, GP_ADD);
     gp_event_record_at(GP_EVENT_SEGMENT_MAP, &mapping, 0, time_ns);
+    if (change.turned)
+        gp_heap_mapped(&mapping);
 }
 
 uint64_t gp_feed_vmm_handle_at(uint64_t address)
@@ -280,18 +247,35 @@ uint64_t gp_feed_vmm_handle_at(uint64_t address)
     return 0;
 }
 
+/* The event comes before the driver's call, as for linear memory (gp_feed_free_begin). */
+static void vmm_unmap_segment(struct gp_record *mapping, const struct gp_vmm_change *change)
+{
+    bool heap = change->heap && change->after.segment == GP_SEGMENT_HEAP;
+    if (mapping->segment != GP_SEGMENT_FRAMEWORK)
+        mapping->segment = heap ? GP_SEGMENT_HEAP : GP_SEGMENT_NONE;
+    if (GP_LIKELY(!heap))
+        return;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, mapping, 0);
+    if (!change->died)
+        gp_vmm_pass_on(&change->after);
+}
+
 /* Moves one mapping into GP_SPACE_PENDING and subtracts its part from the totals. While it is there,
  * its time is that of the subtraction; so is that of a handle that would be freed. */
 static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
 {
-    struct gp_vmm_change change = {.bytes = mapping->bytes};
+    /* Another mapping of a segment's memory added nothing. */
+    struct gp_vmm_change change = {.bytes = mapping->bytes, .heap = mapping->requested_bytes != 0};
+    if (GP_UNLIKELY(mapping->segment == GP_SEGMENT_HEAP))
+        gp_heap_unmapped(mapping->key, mapping->bytes);
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_unuse, &change) == 0) {
-        mapping->time_ns = vmm_move_share(&change, GP_TAKE);
+        mapping->time_ns = gp_vmm_move_share(&change, GP_TAKE);
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->uses = change.crossed;
         mapping->refs = change.died;
+        vmm_unmap_segment(mapping, &change);
         /* Its pool, small or large, in case the handle is gone by then. */
         mapping->ctx = (uint32_t)(change.after.bytes > (1u << 20));
     }
@@ -346,9 +330,10 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
 {
     struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead, event = *mapping;
-    vmm_move_share(&change, GP_TAKEN);
+    gp_vmm_move_share(&change, GP_TAKEN);
     event.key = address;
-    gp_event_record_at(GP_EVENT_SEGMENT_UNMAP, &event, 0, mapping->time_ns);
+    if (GP_LIKELY(mapping->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
+        gp_event_record_at(GP_EVENT_SEGMENT_UNMAP, &event, 0, mapping->time_ns);
     if (!mapping->refs)
         return;
     if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) != 0)
@@ -379,16 +364,24 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) == 0) {
         dead.space = GP_SPACE_VMM;
         dead.key = mapping->link;
-        gp_map_insert(gp_accounts.objects, &dead, NULL);
         vmm_move_physical(&dead, GP_PUTBACK);
+        if (GP_UNLIKELY(dead.segment == GP_SEGMENT_HEAP))
+            gp_vmm_turned_back(&dead);
+        dead.segment = dead.segment == GP_SEGMENT_HEAP ? GP_SEGMENT_NONE : dead.segment;
+        gp_map_insert(gp_accounts.objects, &dead, NULL);
     }
     gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_restore_use, mapping);
-    vmm_move_share(&change, GP_PUTBACK);
+    bool heap = mapping->segment == GP_SEGMENT_HEAP; /* its heaps are gone: now a plain mapping */
+    change.after.segment = mapping->segment = heap ? GP_SEGMENT_NONE : mapping->segment;
+    gp_vmm_raises(mapping);
+    gp_vmm_move_share(&change, heap ? GP_ADD : GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
     mapping->requested_bytes = mapping->requested_bytes ? mapping->bytes : 0;
-    mapping->refs = mapping->uses = mapping->ctx = 0;
+    mapping->ctx = 0;
     gp_map_insert(gp_accounts.objects, mapping, NULL);
+    if (GP_UNLIKELY(heap))
+        gp_event_record(GP_EVENT_SEGMENT_MAP, mapping, 0);
 }
 
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
@@ -422,12 +415,14 @@ static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 }
 
 /* Takes one use off a handle for good; if it was the last, the memory is free. */
-static void vmm_use_gone(uint64_t handle, uint64_t bytes)
+static void vmm_use_gone(uint64_t handle, uint64_t bytes, bool heap)
 {
-    struct gp_vmm_change change = {.bytes = bytes};
+    struct gp_vmm_change change = {.bytes = bytes, .heap = heap};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) != 0)
         return;
-    vmm_move_share(&change, GP_SUB);
+    gp_vmm_move_share(&change, GP_SUB);
+    if (heap && !change.died && change.after.segment == GP_SEGMENT_HEAP)
+        gp_vmm_pass_on(&change.after);
     if (change.died) {
         uint64_t time_ns = vmm_move_physical(&change.after, GP_SUB);
         gp_event_record_at(GP_EVENT_SEGMENT_FREE, &change.after, 0, time_ns);
@@ -443,7 +438,9 @@ static void vmm_place(const struct gp_record *mapping)
         gp_feed_lost(GP_LOST_MAP);
     if (status == 1) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
-        vmm_use_gone(old.link, old.bytes);
+        if (old.segment == GP_SEGMENT_HEAP)
+            gp_heap_unmapped(old.key, old.bytes);
+        vmm_use_gone(old.link, old.bytes, old.requested_bytes != 0 && old.bytes);
     }
 }
 
@@ -475,7 +472,7 @@ void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t b
     do {
         if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) != 0)
             return;
-        vmm_use_gone(binding.link, 0);
+        vmm_use_gone(binding.link, 0, false);
         offset += binding.requested_bytes;
     } while (binding.requested_bytes && offset < end);
 }
@@ -507,6 +504,6 @@ void gp_feed_vmm_unbind_all(uint64_t object)
         bound.count = 0;
         gp_map_each(gp_accounts.objects, vmm_take_binding, &bound);
         for (unsigned i = 0; i < bound.count; i++)
-            vmm_use_gone(bound.handles[i], 0);
+            vmm_use_gone(bound.handles[i], 0, false);
     } while (bound.count == GP_BINDINGS_AT_ONCE);
 }

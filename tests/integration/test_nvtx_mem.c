@@ -31,7 +31,7 @@ static json_t *run_program(const char *scene, const char *source, char **out)
     char path[4200];
     snprintf(path, sizeof(path), "NVTX_INJECTION64_PATH=%s", path_library());
     bool refused = strcmp(scene, "refused") == 0;
-    const char *env[] = {path, refused ? "GPUPROF_SIM_FAULTS=cuMemFree_v2 1 fail 2" : NULL, NULL};
+    const char *env[] = {path, refused ? "GPUPROF_SIM_FAULTS=cuMemFree_v2 1 fail 2\ncuMemUnmap 1 fail 2" : NULL, NULL};
     struct spawn_options options = {
         .argv = argv, .env = env, .source = source, .want_library = true, .want_hold = true};
     struct spawn_result r;
@@ -109,8 +109,25 @@ Test(nvtx_mem, a_refused_free_leaves_the_memory_without_its_heap)
     json_t *process = run_program("refused", "cupti", &out);
     check_left(process, "cupti");
     cr_expect(strstr(out, "refused: 1\n"), "%s", out);
+    cr_expect(strstr(out, "unmap refused: 1\n"), "%s", out);
     free(out);
     json_decref(process);
+}
+
+/* Blocks without memory are counted, and nothing else. */
+Test(nvtx_mem, heaps_over_mappings_count)
+{
+    static const char *const sources[] = {"cupti", "hooks"};
+    for (int i = 0; i < 2; i++) {
+        char *out;
+        json_t *process = run_program("mapped", sources[i], &out);
+        check_left(process, sources[i]);
+        cr_expect_str_eq(out, "half of a handle: 1\nnot mapped: 1\nmapped twice: 1\n");
+        cr_expect_eq(json_at(process, "lost/annotation", -1), 8);
+        cr_expect_eq(json_at(process, "lost/missed_free", -1), 0);
+        free(out);
+        json_decref(process);
+    }
 }
 
 Test(nvtx_mem, threads_agree_at_the_end)
@@ -158,5 +175,6 @@ static void record_program(const char *scene, long long peak)
 Test(nvtx_mem, a_recording_has_the_same_totals)
 {
     record_program("", 16 * MIB);
+    record_program("mapped", 0);
     record_program("threads", 0); /* addresses pass from thread to thread */
 }

@@ -3,145 +3,16 @@
  * Sub-allocators that describe their heaps through NVTX's memory extension. After every step the
  * numbers of gpuprof.h are compared with what the steps add up to: a difference is printed and
  * counts as a failure. With "hostile": descriptions that contradict themselves or each other, which
- * change nothing. With "threads": pools of several threads at once. With "refused": the harness makes the first free fail. Leaves a heap with two blocks.
+ * change nothing. With "mapped": heaps over mappings of cuMemMap. With "threads": pools of several
+ * threads at once. With "refused": the harness makes the first free, and the first unmap, fail. Leaves
+ * a heap with two blocks.
  */
 #include <cuda.h>
 
-#include "../../examples/nvtxmem.h"
-#include "api.h"
+#include "nvtxpool.h"
+#include "vmm.h"
 #include <pthread.h>
-
-static long long allocated, allocated_peak, reserved, reserved_peak; /* as they should be */
-/* The last memory that became allocated as a whole, and the peak before it. */
-static long long whole, peak_before;
-
-static void expect(const char *what)
-{
-    long long is[] = {api_gpuprof_memory_allocated(0), api_gpuprof_max_memory_allocated(0),
-                      api_gpuprof_memory_reserved(0), api_gpuprof_max_memory_reserved(0)};
-
-    allocated_peak = allocated > allocated_peak ? allocated : allocated_peak;
-    reserved_peak = reserved > reserved_peak ? reserved : reserved_peak;
-    if (is[0] != allocated || is[1] != allocated_peak || is[2] != reserved || is[3] != reserved_peak) {
-        printf("%s: allocated %lld instead of %lld, peak %lld of %lld, reserved %lld of %lld, peak %lld of %lld\n",
-               what, is[0], allocated, is[1], allocated_peak, is[2], reserved, is[3], reserved_peak);
-        program_failures++;
-    }
-}
-
-/* Steps: what the driver, the heap and the blocks do, and what that is in bytes. */
-
-static char *segment_alloc(size_t bytes)
-{
-    CUdeviceptr address = program_alloc(bytes);
-
-    whole = (long long)bytes;
-    peak_before = allocated_peak;
-    allocated += (long long)bytes;
-    reserved += (long long)bytes;
-    expect("driver allocation");
-    return (char *)(uintptr_t)address;
-}
-
-static void segment_free(char *address, size_t bytes, size_t counted)
-{
-    CHECK(cuMemFree((CUdeviceptr)(uintptr_t)address));
-    allocated -= (long long)counted;
-    reserved -= (long long)bytes;
-    expect("driver free");
-}
-
-static nvtxMemHeapHandle_t heap_of(const void *address, size_t bytes)
-{
-    nvtxMemVirtualRangeDesc_t range = {bytes, address};
-    nvtxMemHeapDesc_t desc = {NVTX_EXT_COMPATID_MEM,
-                              sizeof(desc),
-                              0,
-                              NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR,
-                              NVTX_MEM_TYPE_VIRTUAL_ADDRESS,
-                              sizeof(range),
-                              &range,
-                              0,
-                              1,
-                              "a pool"};
-
-    return nvtxMemHeapRegister(NULL, &desc);
-}
-
-static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
-{
-    nvtxMemHeapHandle_t heap = heap_of(address, bytes);
-
-    allocated -= (long long)bytes;
-    if ((long long)bytes == whole && allocated_peak > peak_before) { /* it was a segment from the start */
-        allocated_peak -= whole;
-        allocated_peak = allocated_peak > peak_before ? allocated_peak : peak_before;
-    }
-    expect("heap begins");
-    return heap;
-}
-
-static void heap_end(nvtxMemHeapHandle_t heap, size_t bytes, size_t live)
-{
-    nvtxMemHeapUnregister(NULL, heap);
-    whole = (long long)bytes;
-    peak_before = allocated_peak;
-    allocated += (long long)bytes - (long long)live;
-    expect("heap ends");
-}
-
-static void block_add(nvtxMemHeapHandle_t heap, const char *address, size_t bytes)
-{
-    nvtxMemVirtualRangeDesc_t range = {bytes, address};
-    nvtxMemRegionHandle_t handle = NULL;
-    nvtxMemRegionsRegisterBatch_t batch = {
-        NVTX_EXT_COMPATID_MEM, sizeof(batch), NVTX_MEM_TYPE_VIRTUAL_ADDRESS, heap, 1, sizeof(range), &range, &handle};
-
-    nvtxMemRegionsRegister(NULL, &batch);
-    if ((const char *)handle != address) {
-        printf("a region's handle is not its address\n");
-        program_failures++;
-    }
-}
-
-static void block_begin(nvtxMemHeapHandle_t heap, const char *address, size_t bytes)
-{
-    block_add(heap, address, bytes);
-    allocated += (long long)bytes;
-    expect("block begins");
-}
-
-static void block_remove(const char *address, uint32_t type)
-{
-    nvtxMemRegionRef_t reference = {.pointer = address};
-    nvtxMemRegionsUnregisterBatch_t batch = {NVTX_EXT_COMPATID_MEM, sizeof(batch), type, 1,
-                                             sizeof(reference),     &reference};
-
-    nvtxMemRegionsUnregister(NULL, &batch);
-}
-
-static void block_end(const char *address, size_t bytes)
-{
-    block_remove(address, bytes % 1024 ? NVTX_MEM_REGION_REF_TYPE_HANDLE : NVTX_MEM_REGION_REF_TYPE_POINTER);
-    allocated -= (long long)bytes;
-    expect("block ends");
-}
-
-static void block_set(const char *address, size_t bytes)
-{
-    nvtxMemVirtualRangeDesc_t range = {bytes, address};
-    nvtxMemRegionsResizeBatch_t batch = {NVTX_EXT_COMPATID_MEM, sizeof(batch), NVTX_MEM_TYPE_VIRTUAL_ADDRESS, 1,
-                                         sizeof(range),         &range};
-
-    nvtxMemRegionsResize(NULL, &batch);
-}
-
-static void block_resize(const char *address, size_t from, size_t to)
-{
-    block_set(address, to);
-    allocated += (long long)to - (long long)from;
-    expect("block resized");
-}
+#include <stdbool.h>
 
 /* ---- scenes ------------------------------------------------------------------------------------- */
 
@@ -275,6 +146,259 @@ static void ends_quietly(void)
     reserved -= MIB;
     expect("heap ended before");
     segment_free(base, 2 * MIB, 2 * MIB);
+}
+
+/* ---- heaps over mappings of cuMemMap ------------------------------------------------------------ */
+
+#define PIECE (2 * MIB)
+
+static CUmemGenericAllocationHandle pages[8];
+static char *area; /* room for eight pieces */
+
+static void piece_create(int number, size_t bytes)
+{
+    CUdevice device;
+
+    CHECK(cuCtxGetDevice(&device));
+    pages[number] = vmm_create(device, bytes);
+    reserved += (long long)bytes;
+    expect("handle created");
+}
+
+static void piece_map(int number, size_t bytes, bool below_heap)
+{
+    CHECK(cuMemMap((CUdeviceptr)(uintptr_t)(area + (size_t)number * PIECE), bytes, 0, pages[number], 0));
+    whole = (long long)bytes;
+    peak_before = allocated_peak;
+    allocated += below_heap ? 0 : (long long)bytes;
+    expect("mapped");
+}
+
+static void piece_unmap(int number, size_t bytes, size_t counted)
+{
+    CHECK(cuMemUnmap((CUdeviceptr)(uintptr_t)(area + (size_t)number * PIECE), bytes));
+    allocated -= (long long)counted;
+    expect("unmapped");
+}
+
+static void piece_release(int number, size_t bytes)
+{
+    CHECK(cuMemRelease(pages[number]));
+    reserved -= (long long)bytes;
+    expect("handle released");
+}
+
+static void range_reserve(void)
+{
+    CUdeviceptr address;
+
+    CHECK(cuMemAddressReserve(&address, 8 * PIECE, 0, 0, 0));
+    area = (char *)(uintptr_t)address;
+}
+
+static void range_free(void)
+{
+    CHECK(cuMemAddressFree((CUdeviceptr)(uintptr_t)area, 8 * PIECE));
+}
+
+/* One mapping and one heap, as a whole and as a part. */
+static void mapped_one(void)
+{
+    nvtxMemHeapHandle_t heap, other;
+
+    range_reserve();
+    piece_create(0, 4 * MIB);
+    piece_map(0, 4 * MIB, false);
+    heap = heap_begin(area, 4 * MIB);
+    block_begin(heap, area, MIB);
+    block_begin(heap, area + MIB, 512);
+    block_resize(area + MIB, 512, MIB);
+    block_end(area, MIB);
+    heap_end(heap, 4 * MIB, MIB);
+    heap = heap_begin(area + MIB, MIB);
+    other = heap_begin(area + 3 * MIB, MIB);
+    block_begin(heap, area + MIB, 512);
+    block_begin(other, area + 3 * MIB, 1024);
+    heap_end(heap, MIB, 512);
+    heap = heap_begin(area, 3 * MIB);
+    block_begin(heap, area + MIB, MIB);
+    heap_end(other, MIB, 1024);
+    piece_unmap(0, 4 * MIB, 2 * MIB); /* one block, and what lay outside */
+    nvtxMemHeapUnregister(NULL, heap);
+    expect("heap without memory ends");
+    piece_map(0, 4 * MIB, false); /* the heap has gone with the memory */
+    piece_unmap(0, 4 * MIB, 4 * MIB);
+    piece_release(0, 4 * MIB);
+    range_free();
+}
+
+/* A heap spans two mappings, one of which goes below it, and comes back. */
+static void mapped_two(void)
+{
+    nvtxMemHeapHandle_t heap;
+
+    CHECK(api_gpuprof_reset_peak_memory_stats(0));
+    allocated_peak = reserved_peak = 0;
+    range_reserve();
+    for (int i = 0; i < 2; i++) {
+        piece_create(i, PIECE);
+        piece_map(i, PIECE, false);
+    }
+    heap = heap_of(area, 2 * PIECE);
+    allocated = 0;
+    allocated_peak = PIECE; /* the last mapping was a segment from the start */
+    expect("heap over two mappings");
+    block_begin(heap, area, MIB);
+    block_begin(heap, area + MIB, 2 * MIB); /* in both */
+    block_begin(heap, area + 3 * MIB, 512);
+    block_add(heap, area + 2 * PIECE, 512);
+    block_add(heap, area + 3 * MIB, MIB); /* over another block */
+    expect("bad blocks");
+    piece_unmap(1, PIECE, 2 * MIB + 512); /* with both blocks that it had a part of */
+    block_add(heap, area + 3 * MIB, 512);
+    block_add(heap, area + MIB, 2 * MIB);
+    expect("blocks without memory");
+    block_begin(heap, area + MIB, MIB);
+    block_set(area + MIB, 2 * MIB);
+    expect("a block does not grow out of memory");
+    piece_map(1, PIECE, true);
+    block_begin(heap, area + 3 * MIB, 512);
+    block_end(area + MIB, MIB);
+    block_begin(heap, area + MIB, 2 * MIB);
+    piece_unmap(0, 2 * PIECE, 3 * MIB + 512);
+    nvtxMemHeapUnregister(NULL, heap);
+    block_remove(area, NVTX_MEM_REGION_REF_TYPE_POINTER);
+    expect("all gone");
+    piece_release(0, PIECE);
+    piece_release(1, PIECE);
+    range_free();
+}
+
+/* A pool that grows: its heap is all that it has reserved, with holes. Its handles live as long as their mappings. */
+static void mapped_growing(void)
+{
+    nvtxMemHeapHandle_t heap;
+
+    range_reserve();
+    piece_create(0, PIECE);
+    piece_map(0, PIECE, false);
+    heap = heap_of(area, 8 * PIECE);
+    allocated -= PIECE;
+    expect("a heap with holes");
+    for (int i = 2; i < 6; i++) {
+        piece_create(i, PIECE);
+        piece_map(i, PIECE, true);
+        CHECK(cuMemRelease(pages[i]));
+        expect("released, and mapped");
+        block_begin(heap, area + (size_t)i * PIECE, MIB);
+    }
+    block_add(heap, area + PIECE, MIB);     /* in a hole */
+    block_add(heap, area + 6 * PIECE, MIB); /* behind */
+    block_add(heap, area + MIB, 2 * MIB);   /* into a hole */
+    expect("blocks in holes");
+    block_begin(heap, area + 3 * PIECE + MIB, MIB);
+    reserved -= 2 * PIECE;
+    piece_unmap(2, 2 * PIECE, 3 * MIB);
+    nvtxMemHeapUnregister(NULL, heap);
+    whole = 0;
+    allocated += 3 * PIECE - 2 * MIB;
+    expect("heap ends");
+    reserved -= 2 * PIECE;
+    piece_unmap(4, 2 * PIECE, 2 * PIECE);
+    piece_unmap(0, PIECE, PIECE);
+    piece_release(0, PIECE);
+    range_free();
+}
+
+/* Memory that is mapped twice, or in part, or is not mapped, is no heap's. */
+static void mapped_otherwise(void)
+{
+    CUdeviceptr half;
+
+    range_reserve();
+    piece_create(0, 2 * PIECE);
+    CHECK(cuMemMap((CUdeviceptr)(uintptr_t)area, PIECE, 0, pages[0], 0));
+    allocated += PIECE;
+    expect("half of a handle");
+    REPORT("half of a handle", heap_of(area, PIECE) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
+    piece_unmap(0, PIECE, PIECE);
+    REPORT("not mapped", heap_of(area, PIECE) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
+    piece_map(0, 2 * PIECE, false);
+    half = (CUdeviceptr)(uintptr_t)(area + 4 * PIECE);
+    CHECK(cuMemMap(half, 2 * PIECE, 0, pages[0], 0));
+    expect("a second mapping adds nothing");
+    REPORT("mapped twice", heap_of(area, PIECE) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
+    CHECK(cuMemUnmap(half, 2 * PIECE));
+    expect("the second mapping ends");
+    heap_begin(area, 2 * PIECE);
+    CHECK(cuMemMap(half, 2 * PIECE, 0, pages[0], 0));
+    expect("a second mapping of a heap's memory");
+    CHECK(cuMemUnmap((CUdeviceptr)(uintptr_t)area, 2 * PIECE));
+    allocated += 2 * PIECE; /* what is left is the second mapping, which has no heap */
+    expect("the heap's mapping ends");
+    CHECK(cuMemUnmap(half, 2 * PIECE));
+    allocated -= 2 * PIECE;
+    piece_release(0, 2 * PIECE);
+    range_free();
+}
+
+/* The usual end of a pool: between its last call and the driver's, its memory is not counted. */
+static void mapped_quietly(void)
+{
+    nvtxMemHeapHandle_t heap;
+
+    range_reserve();
+    piece_create(0, 8 * MIB);
+    piece_map(0, 8 * MIB, false);
+    heap = heap_begin(area, 8 * MIB);
+    CHECK(api_gpuprof_reset_peak_memory_stats(0));
+    allocated_peak = 0;
+    reserved_peak = reserved;
+    block_begin(heap, area, MIB);
+    nvtxMemHeapUnregister(NULL, heap);
+    CHECK(cuMemUnmap((CUdeviceptr)(uintptr_t)area, 8 * MIB));
+    allocated -= MIB;
+    expect("heap and mapping end");
+    piece_map(0, 8 * MIB, false);
+    heap = heap_begin(area, 8 * MIB);
+    nvtxMemHeapUnregister(NULL, heap); /* another one in its place */
+    heap = heap_of(area, 2 * MIB);
+    allocated += 6 * MIB;
+    expect("heap again");
+    block_begin(heap, area + MIB, MIB);
+    piece_unmap(0, 8 * MIB, 7 * MIB);
+    piece_release(0, 8 * MIB);
+    range_free();
+}
+
+static void mapped(void)
+{
+    mapped_one();
+    mapped_two();
+    mapped_growing();
+    mapped_otherwise();
+    mapped_quietly();
+}
+
+static void mapped_refused(void)
+{
+    nvtxMemHeapHandle_t heap;
+
+    range_reserve();
+    piece_create(0, PIECE);
+    piece_map(0, PIECE, false);
+    heap = heap_begin(area, PIECE);
+    block_begin(heap, area, MIB);
+    peak_before = allocated_peak;
+    REPORT("unmap refused", cuMemUnmap((CUdeviceptr)(uintptr_t)area, PIECE) != CUDA_SUCCESS);
+    allocated += MIB;
+    allocated_peak = allocated > allocated_peak ? allocated : allocated_peak;
+    expect("a plain mapping");
+    heap = heap_begin(area, PIECE);
+    heap_end(heap, PIECE, 0);
+    piece_unmap(0, PIECE, PIECE);
+    piece_release(0, PIECE);
+    range_free();
 }
 
 static void leave_some(void)
@@ -434,12 +558,46 @@ enum { THREADS = 6, ROUNDS = 60 };
 
 static CUcontext shared_context;
 
+/* The same over two mappings. */
+static void mapped_round(CUdevice device, int round)
+{
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handles[2];
+    nvtxMemHeapHandle_t heap;
+    char *base;
+
+    CHECK(cuMemAddressReserve(&address, 2 * PIECE, 0, 0, 0));
+    base = (char *)(uintptr_t)address;
+    for (size_t i = 0; i < 2; i++) {
+        handles[i] = vmm_create(device, PIECE);
+        CHECK(cuMemMap(address + i * PIECE, PIECE, 0, handles[i], 0));
+    }
+    heap = heap_of(base, 2 * PIECE);
+    for (size_t at = 0; at < 16; at++) {
+        block_add(heap, base + at * 192 * KIB, 192 * KIB);
+    }
+    CHECK(cuMemUnmap(address, PIECE));
+    CHECK(cuMemMap(address, PIECE, 0, handles[0], 0));
+    block_add(heap, base, MIB);
+    if (round % 2) {
+        nvtxMemHeapUnregister(NULL, heap);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        CHECK(cuMemUnmap(address + i * PIECE, PIECE));
+        CHECK(cuMemRelease(handles[i]));
+    }
+    CHECK(cuMemAddressFree(address, 2 * PIECE));
+}
+
 static void *pool_thread(void *argument)
 {
+    CUdevice device;
     char *shared = argument;
 
     CHECK(cuCtxSetCurrent(shared_context));
+    CHECK(cuCtxGetDevice(&device));
     for (int round = 0; round < ROUNDS; round++) {
+        mapped_round(device, round);
         CUdeviceptr address = program_alloc(2 * MIB);
         char *base = (char *)(uintptr_t)address;
         nvtxMemHeapHandle_t heap = heap_of(base, 2 * MIB);
@@ -501,6 +659,9 @@ int main(int count, char **arguments)
         hostile();
     } else if (strcmp(what, "refused") == 0) {
         refused();
+        mapped_refused();
+    } else if (strcmp(what, "mapped") == 0) {
+        mapped();
     } else if (strcmp(what, "threads") == 0) {
         threads();
     } else {

@@ -11,9 +11,9 @@
 # package mirror.  The first build takes 3 minutes of processor time.
 set -u
 cd "$(dirname "$0")/../.."
-build=${1:-build}
-sim=$PWD/$build/lib/gpuprof/sim
-real=${GPUPROF_REAL:-build/real}
+build=$(realpath "${1:-build}")
+sim=$build/lib/gpuprof/sim
+real=$(realpath -m "${GPUPROF_REAL:-build/real}")
 home=$real/rmm version=v25.10.00
 skip() { echo "tests/real/rmm.sh: $*"; exit 77; }
 
@@ -37,6 +37,7 @@ cuda=${CUDA_HOME:-/usr/local/cuda}
 why=$(GPUPROF_REAL_ONLY=usr tests/real/fetch "$home/gtest" bookworm libgtest-dev libgmock-dev 2>&1) || { echo "$why" | tail -n 1; exit 77; }
 
 work=$(mktemp -d)
+mkdir "$work/here"
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 pass() { passed=$((passed + 1)); echo "ok      $1"; }
@@ -53,7 +54,8 @@ tests() { # MODE COMMAND...
     while read -r program; do
         name=${program#"$home/tests/"}
         [ "$mode" != recorded ] || export GPUPROF_RECORD=$work/${name//\//-}.gpuprof
-        timeout -k 10 120 "$@" "$PWD/$program" >"$work/out" 2>"$work/error" </dev/null
+        # Some tests write files where they are.
+        (cd "$work/here" && timeout -k 10 120 "$@" "$program" >"$work/out" 2>"$work/error" </dev/null)
         status=$?
         sed -n "s,^\[  *\(OK\|FAILED\|SKIPPED\) \] \([^ ]*/[^ ,]*\|[^ ,]*\.[^ ,]*\) (.*ms)\$,$name \2 \1,p" "$work/out" >>"$work/$mode.list"
         [ "$status" = 0 ] || { echo "$name exit $status"; tail -n 15 "$work/out" "$work/error"; } >>"$work/$mode.failures"

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vmm.h: what vmm.c and vmmsegment.c share.
+ */
+#ifndef GP_ACCOUNT_VMM_H
+#define GP_ACCOUNT_VMM_H
+
+#include "account/account.h"
+
+static inline int64_t gp_vmm_share(const struct gp_record *handle)
+{
+    return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
+}
+
+/* The effect on the totals of a change of a handle's mappings. */
+struct gp_vmm_change {
+    /* in */
+    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */
+    uint64_t extent; /* offset + bytes: a lower bound of an imported handle's size */
+    bool heap;       /* the mapping is to be a heap's segment, or was one */
+    /* out */
+    struct gp_record after;
+    bool turned;      /* the handle became a heap's segment */
+    int64_t share;    /* allocated bytes that are added or removed, >= 0 */
+    bool crossed;     /* the first mapping was added, or the last one removed */
+    bool died;        /* the record left the map: memory is free */
+    int64_t imported; /* bytes by which an imported handle grew or shrank */
+};
+
+void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes);
+/* Returns the time of the change, as gp_account_move. */
+uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op);
+
+/* Whether the handle can become a heap's segment: as a whole, in its only mapping. */
+bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped);
+/* A mapping has in refs and uses where the peaks were before it (gp_account_retract). */
+void gp_vmm_raises(struct gp_record *mapping);
+/* The handle became a segment: in recordings, its mapping stands for it from now on. */
+void gp_vmm_turned(const struct gp_record *handle);
+/* The handle is a segment no more: what its mappings share is allocated. */
+void gp_vmm_turned_back(const struct gp_record *handle);
+/* The same if the mapping that was the segment is gone. Another one has the memory from now on,
+ * which asked for nothing when it was made. */
+void gp_vmm_pass_on(const struct gp_record *handle);
+
+#endif

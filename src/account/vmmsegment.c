@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vmmsegment.c: memory of cuMemCreate below the heaps of sub-allocators. A handle and its only mapping
+ * are a segment as long as heap.c says so. Called by vmm.c and heap.c.
+ */
+#include "account/vmm.h"
+
+void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account && op != GP_TAKEN)
+        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB || op == GP_TAKE ? -bytes : bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+{
+    const struct gp_record *handle = &change->after;
+    /* A framework's segment is allocated in blocks, however it is mapped. */
+    if (handle->kind == GP_KIND_VIRTUAL || handle->segment || handle->device == GP_NO_DEVICE)
+        return 0;
+    struct gp_move move = {
+        .kind = handle->kind,
+        .parts = GP_PART_ALLOCATED,
+        .bytes = change->share,
+        .requested_bytes = change->share,
+        .class_bytes = (int64_t)handle->bytes,
+        .count = change->crossed,
+        .owner = handle->owner,
+    };
+    if (handle->kind == GP_KIND_IMPORTED) {
+        move.parts = GP_PART_KIND;
+        move.bytes = change->imported;
+    } else
+        gp_vmm_count_unmapped(handle->device, op, -change->share);
+    return gp_account_move(handle->device, op, &move);
+}
+
+bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped)
+{
+    return handle->kind == GP_KIND_VMM && handle->segment == GP_SEGMENT_NONE && handle->device != GP_NO_DEVICE &&
+           handle->uses == 1 && handle->link == handle->bytes && handle->bytes == mapped;
+}
+
+void gp_vmm_raises(struct gp_record *mapping)
+{
+    uint64_t raises = mapping->device == GP_NO_DEVICE ? 0 : gp_account_raises(mapping->device);
+    mapping->refs = (uint32_t)raises;
+    mapping->uses = (uint32_t)(raises >> 32);
+}
+
+void gp_vmm_turned(const struct gp_record *handle)
+{
+    struct gp_record before = *handle;
+    before.segment = GP_SEGMENT_NONE;
+    gp_framework_segment(handle, GP_ADD);
+    gp_event_record(GP_EVENT_SEGMENT_FREE, &before, 0);
+}
+
+void gp_vmm_turned_back(const struct gp_record *handle)
+{
+    struct gp_vmm_change change = {.share = gp_vmm_share(handle), .crossed = handle->link > 0, .after = *handle};
+    gp_framework_segment(handle, GP_SUB);
+    change.after.segment = GP_SEGMENT_NONE;
+    gp_vmm_count_unmapped(handle->device, GP_ADD, (int64_t)handle->bytes);
+    gp_event_record(GP_EVENT_SEGMENT_ALLOC, &change.after, 0);
+    if (change.share)
+        gp_vmm_move_share(&change, GP_ADD);
+}
+
+struct gp_vmm_other {
+    uint64_t handle, bytes;
+    struct gp_record mapping;
+};
+
+static bool vmm_find_other(struct gp_record *record, void *arg)
+{
+    struct gp_vmm_other *other = arg;
+    if (record->space != GP_SPACE_MAPPING || record->key & 1 || record->link != other->handle || other->mapping.key)
+        return false;
+    other->mapping = *record;
+    record->requested_bytes = other->bytes;
+    return false;
+}
+
+void gp_vmm_pass_on(const struct gp_record *handle)
+{
+    struct gp_vmm_other other = {.handle = handle->key, .bytes = (uint64_t)gp_vmm_share(handle)};
+    gp_vmm_turned_back(handle);
+    if (!other.bytes)
+        return;
+    gp_map_each(gp_accounts.objects, vmm_find_other, &other);
+    if (!other.mapping.key)
+        return;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &other.mapping, 0);
+    other.mapping.requested_bytes = other.bytes;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &other.mapping, 0);
+}
+
+static bool vmm_turn(struct gp_record *handle, void *arg)
+{
+    struct gp_vmm_change *change = arg;
+    change->turned = gp_vmm_turns(handle, change->bytes);
+    if (change->turned)
+        handle->segment = GP_SEGMENT_HEAP;
+    change->after = *handle;
+    return false;
+}
+
+static bool vmm_turn_back(struct gp_record *handle, void *arg)
+{
+    struct gp_vmm_change *change = arg;
+    change->turned = handle->segment == GP_SEGMENT_HEAP;
+    change->after = *handle; /* as it was */
+    handle->segment = GP_SEGMENT_NONE;
+    return false;
+}
+
+struct gp_vmm_mark {
+    uint64_t handle, raises;
+    uint8_t segment;
+    struct gp_record before;
+    bool done;
+};
+
+static bool vmm_mark(struct gp_record *mapping, void *arg)
+{
+    struct gp_vmm_mark *mark = arg;
+    mark->before = *mapping;
+    mark->done = mapping->link == mark->handle && mapping->segment != mark->segment;
+    if (!mark->done)
+        return false;
+    mapping->segment = mark->segment;
+    mapping->refs = (uint32_t)mark->raises;
+    mapping->uses = (uint32_t)(mark->raises >> 32);
+    return false;
+}
+
+/* An unmap takes the mapping out of the map first, and only then asks the handle. So the handle
+ * alone decides whether its share is allocated: who changes its segment moves the totals. */
+bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
+{
+    struct gp_record mapping;
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 || mapping.segment ||
+        mapping.requested_bytes != mapping.bytes)
+        return false;
+    struct gp_vmm_change change = {.bytes = mapping.bytes};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.link, vmm_turn, &change) != 0 || !change.turned)
+        return false;
+    struct gp_move move = {
+        .kind = GP_KIND_VMM,
+        .parts = GP_PART_ALLOCATED,
+        .bytes = (int64_t)mapping.bytes,
+        .requested_bytes = (int64_t)mapping.bytes,
+        .class_bytes = (int64_t)mapping.bytes,
+        .count = 1,
+        .owner = change.after.owner,
+    };
+    if (whole)
+        gp_account_retract(mapping.device, (uint64_t)mapping.uses << 32 | mapping.refs, &move);
+    else
+        gp_account_move(mapping.device, GP_SUB, &move);
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
+    gp_vmm_turned(&change.after);
+    struct gp_vmm_mark mark = {.handle = mapping.link, .segment = GP_SEGMENT_HEAP};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done)
+        return false;
+    *out = mapping;
+    out->segment = GP_SEGMENT_HEAP;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, out, 0);
+    return true;
+}
+
+void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
+{
+    struct gp_vmm_mark mark = {.handle = handle, .raises = gp_account_raises(device)};
+    struct gp_vmm_change change = {0};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done ||
+        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_turn_back, &change) != 0 || !change.turned)
+        return;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mark.before, 0);
+    gp_vmm_turned_back(&change.after);
+    mark.before.segment = GP_SEGMENT_NONE;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mark.before, 0);
+}
