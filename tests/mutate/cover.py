@@ -32,21 +32,31 @@ class Cover:
         return [n for n in names if self.tests.get(n, {}).get("source") != digest(f"{self.tree}/tests/{n}.c")]
 
     def measure(self, names, run):
-        """Which lines each test reaches; RUN(name) runs it alone in build-cov."""
+        """Which lines each test reaches; RUN(name) runs it alone in build-cov and returns (result, seconds)."""
         build = f"{self.tree}/build-cov"
         for number, name in enumerate(names):
             for path in glob.glob(f"{build}/obj/**/*.gcda", recursive=True):
                 os.unlink(path)
-            run(name)
-            self.tests[name] = {"source": digest(f"{self.tree}/tests/{name}.c"), "lines": self.lines_of(build)}
-            print(f"  {number + 1}/{len(names)} {name} reaches {len(self.tests[name]['lines'])} files", flush=True)
+            result, seconds = run(name)
+            test = {"source": digest(f"{self.tree}/tests/{name}.c"), "lines": self.lines_of(build)}
+            if result == "passed":
+                test.update(passed=True, seconds=seconds)
+            self.tests[name] = test
+            print(f"  {number + 1}/{len(names)} {name} reaches {len(test['lines'])} files, {seconds:.1f} s", flush=True)
             self.save()
 
     def time(self, names, run):
-        """How long each test takes; RUN(name) returns (result, seconds).  One that fails as it is cannot judge."""
+        """How long each test takes that has not passed while it was measured; RUN(name) returns (result, seconds).
+
+        One that fails as it is cannot judge.
+        """
         for name in names:
+            source = digest(f"{self.tree}/tests/{name}.c")
+            test = self.tests.setdefault(name, {"lines": {}})
+            if "seconds" in test and test.get("source", test.get("timed")) == source:
+                continue
             result, seconds = run(name)
-            self.tests[name].update(passed=result == "passed", seconds=seconds)
+            test.update(timed=source, passed=result == "passed", seconds=seconds)
             print(f"  {name}: {result} in {seconds:.1f} s", flush=True)
             self.save()
 

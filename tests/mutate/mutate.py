@@ -34,6 +34,9 @@ FOLDERS = [f"src/{name}" for name in ("base ds oom site owner record account sou
 # The kernel's side has no coverage: all of these load it.
 BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch system agent agent_life query who agent_files "
                                                      "agent_discover agent_hostile").split()]
+# Of these, the ones that reach nothing else which is changed are timed, not measured.
+KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files agent_discover agent_hostile system query "
+                                                  "who").split()}
 # What torture compiles itself.
 TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
@@ -98,14 +101,22 @@ class Mutation:
         names = [f"{group}/{os.path.basename(path)[:-2]}" for group in ("unit", "integration")
                  for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/test_*.c"))]
         names = [name for name in names if name not in LONG]
-        missing = self.cover.missing(names)
+        missing = [name for name in self.cover.missing(names) if name not in KERNEL]
         if missing:
             print(f"measuring what {len(missing)} tests reach", flush=True)
-            if not self.tree.make("MODE=cov", "all", "programs", "testtools",
-                                  *[f"build-cov/tests/{name}" for name in missing], timeout=3600):
+            self.share("build", "build-cov")
+            if not self.tree.make("MODE=cov", "all", *[f"build-cov/tests/{name}" for name in missing], timeout=3600):
                 sys.exit(f"MODE=cov does not build: {self.tree.log}")
             self.cover.measure(missing, lambda name: self.tree.run("build-cov", name))
-        self.cover.time([n for n in names if "seconds" not in self.cover.tests[n]], lambda name: self.tree.run("build", name))
+        self.cover.time(names, lambda name: self.tree.run("build", name))
+
+    def share(self, build, other):
+        """Lets the tests of OTHER use the programs and libraries of BUILD that hold none of the measured code."""
+        for name in ("programs", "preload", "framework"):
+            place = os.path.join(self.tree.path, other, "tests", name)
+            if not os.path.lexists(place):
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.symlink(f"../../{build}/tests/{name}", place)
 
     def tests_for(self, mutant):
         """Names of tests in the order in which they are tried."""
@@ -115,7 +126,10 @@ class Mutation:
             exact, near = self.cover.reaching(mutant.path, mutant.old, mutant.first, mutant.last)
             names = exact or near
         usable = [n for n in names if self.cover.tests.get(n, {}).get("passed")]
-        cost = {n: self.cover.tests[n]["seconds"] / (1 + 4 * self.kills[mutant.path, n]) for n in usable}
+        folder, caught = os.path.dirname(mutant.path), collections.Counter()
+        for (path, name), count in self.kills.items():
+            caught[name] += (4 if path == mutant.path else 1 if os.path.dirname(path) == folder else 0) * count
+        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) for n in usable}
         ordered = sorted(usable, key=lambda n: cost[n])
         torture = [f"torture/{n}" for key, names in TORTURE.items() if mutant.path.startswith(key) for n in names]
         return ordered[:4] + torture + ordered[4:]

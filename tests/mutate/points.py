@@ -172,16 +172,32 @@ class Source:
             if left is not None and right is not None and self.span(left, index - 1) != self.span(index + 1, right):
                 self.add(left, right, f"{self.span(index + 1, right)} {word} {self.span(left, index - 1)}", "operands")
 
+    def in_declared_size(self, index):
+        """True inside the brackets that give the size of a local array: only sanitizers see that it is off by one."""
+        while index >= 0 and self.word(index) not in ("[", ";", "{", "}", "]", "="):
+            index -= 1
+        return self.word(index) == "[" and self.kind(index - 1) == "name" and (
+            (self.kind(index - 2) == "name" and self.word(index - 2) not in KEYWORDS - TYPES) or
+            (self.word(index - 2) == "*" and self.text[self.tokens[index - 2].end] != " "))
+
+    def in_room(self, index):
+        """True in the arguments of calloc and its like: more memory than asked for shows in nothing."""
+        while index > 0 and self.word(index) not in (";", "{", "}"):
+            if self.word(index) == "(" and self.word(index - 1) in ("malloc", "calloc", "realloc"):
+                return True
+            index = self.partner.get(index, index) - 1 if self.word(index) in (")", "]") else index - 1
+        return False
+
     def number(self, index, word):
-        if self.word(index - 1) == "[" and self.word(index + 1) == "]" and self.kind(index - 2) == "name" and (
-                self.kind(index - 3) == "name" or self.word(index - 3) in ("*", ",")):
-            return  # the size of a local array
+        if self.in_declared_size(index):
+            return
         match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uUlL]*)", word)
         if not match:
             return
         value = int(match.group(1), 0) if match.group(1)[:2].lower() == "0x" else int(match.group(1), 10)
         show = hex if match.group(1)[:2].lower() == "0x" else str
-        self.add(index, index, show(value + 1) + match.group(2), "constant")
+        if not self.in_room(index):
+            self.add(index, index, show(value + 1) + match.group(2), "constant")
         if value > 0:
             self.add(index, index, show(value - 1) + match.group(2), "constant")
 

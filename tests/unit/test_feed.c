@@ -28,6 +28,7 @@ static struct gp_wire_oom oom;
 static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
 static struct gp_wire_sites *sites; /* NULL: no stacks are taken */
+static bool sites_late;             /* a row holds what was allocated before, of all kinds */
 
 static void poller_woken(void)
 {
@@ -222,10 +223,13 @@ static void sites_check(unsigned index, const char *what)
 {
     const struct gp_wire_site *rows = (const struct gp_wire_site *)((char *)sites + sites->rows_offset);
     struct gp_wire_device device;
-    int64_t sum = 0, at_peak = 0, live = 0;
+    int64_t sum = 0, at_peak = 0, live = 0, linear = 0;
     if (!gp_tap_device(index, &device))
         return;
     int64_t want = gp_tap_site_bytes(index, &device);
+    for (uint32_t i = 0; i < sites->rows; i++)
+        linear += rows[i].device == index && rows[i].kind == GP_KIND_LINEAR ? rows[i].live_bytes : 0;
+    cr_assert(sites_late || linear == device.kinds[GP_KIND_LINEAR].current_bytes, "%s: linear rows", what);
     for (uint32_t i = 0; i < sites->rows; i++)
         if (rows[i].device == index && rows[i].summed) {
             bool kept = rows[i].peak_seq == sites->devices[index].peak_seq;
@@ -324,6 +328,7 @@ static void do_alloc(struct model *model)
     /* Memory of a pool belongs to no context. */
     if (thing->kind != GP_KIND_POOL && owner < CONTEXTS && model->context[owner])
         thing->ctx = model->context[owner];
+    gp_feed_poll_wanted();
     gp_feed_alloc(&(struct gp_allocation){.space = thing->space,
                                           .kind = thing->kind,
                                           .device = thing->device,
@@ -334,6 +339,7 @@ static void do_alloc(struct model *model)
                                           .stream = thing->address >> 20});
     model_block(model, thing, 1);
     event_check(GP_EVENT_ALLOC, thing, thing->address >> 20, "alloc");
+    cr_assert_eq(!(gp_feed_poll_wanted() & GP_POLL_POOLS), thing->kind != GP_KIND_POOL, "kind %d", thing->kind);
 }
 
 static void do_free(struct model *model)
@@ -603,6 +609,7 @@ static void sites_on(bool late)
     uint64_t bytes = gp_site_bytes();
     sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(sites != MAP_FAILED);
+    sites_late = late;
     int error = (late ? gp_site_switch : gp_site_start)(sites, bytes, GP_SITES_NATIVE);
     cr_assert_eq(error, 0);
 }
@@ -732,6 +739,10 @@ Test(feed, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 3 * MIB);
     cr_expect_eq(is.num_ooms, 1);
+    cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &said) && gp_tap_device(0, &is));
+    cr_expect_eq(is.num_ooms, 1);
+    cr_assert(gp_tap_reset(0, GP_RESET_ACCUMULATED, &said) && gp_tap_device(0, &is));
+    cr_expect_eq(is.num_ooms, 0);
 }
 
 static int64_t live_handles(void)

@@ -188,6 +188,16 @@ static void model_step(struct model *model, uint64_t random)
     }
 }
 
+static void visit(void *arg, const struct gp_tap_block *block)
+{
+    *(int64_t *)arg += block->segment ? 0 : (int64_t)block->bytes;
+}
+
+static void no_rest(void *arg)
+{
+    (void)arg;
+}
+
 static void compare(const struct model models[2], bool plain, unsigned step, unsigned call)
 {
     struct gp_wire_device is;
@@ -201,6 +211,12 @@ static void compare(const struct model models[2], bool plain, unsigned step, uns
     cr_assert(!plain || live == 2, "step %u, call %u: %lld blocks of two allocations", step, call, (long long)live);
     cr_assert_eq(lost[GP_LOST_ANNOTATION], losses, "step %u, call %u: %llu lost, not %llu", step, call,
                  (unsigned long long)lost[GP_LOST_ANNOTATION], (unsigned long long)losses);
+    cr_assert_eq(lost[GP_LOST_MAP] + lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_UNKNOWN_FREE], 0);
+    int64_t walked = 0;
+    if (step % 16 == 0)
+        gp_tap_blocks(GP_TAP_EVERY, &walked, visit, no_rest);
+    cr_assert(step % 16 || walked == allocated, "step %u, call %u: a walk finds %lld, not %lld", step, call,
+              (long long)walked, (long long)allocated);
 }
 
 Test(heap, calls_that_contradict_what_is_known_change_nothing)
@@ -256,6 +272,36 @@ Test(heap, memory_beside_the_heap_is_a_block_if_there_is_some)
     gp_heap_settle();
     cr_expect_eq(live_blocks(), 1);
     cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* The end of the range would be behind the last address. */
+Test(heap, a_range_that_wraps_is_none)
+{
+    cr_expect_not(gp_feed_heap_begin(UINT64_MAX - UNIT + 1, UNIT));
+    cr_expect_not(gp_feed_heap_begin(0, UNIT));
+    cr_expect_not(gp_feed_heap_begin(BASE, 0));
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 3);
+}
+
+/* The driver refuses to free memory with a heap: it is one block again, which can be freed. */
+Test(heap, a_free_that_fails_leaves_the_memory_without_heaps)
+{
+    struct gp_wire_device is;
+    linear_alloc(BASE, UNITS * UNIT);
+    cr_assert(gp_feed_heap_begin(BASE + UNIT, 4 * UNIT));
+    gp_feed_heap_block(BASE + UNIT, BASE + 2 * UNIT, UNIT);
+    for (int ok = 0; ok < 2; ok++) {
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, BASE), ok, 0);
+        gp_heap_settle();
+        cr_assert(gp_tap_device(0, &is));
+        cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, ok ? 0 : (int64_t)(UNITS * UNIT));
+        cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, ok ? 0 : (int64_t)(UNITS * UNIT));
+        cr_expect_eq(is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current, !ok);
+    }
+    struct gp_wire_framework framework, heaps;
+    gp_tap_framework(0, &framework, &heaps);
+    cr_expect_eq(heaps.segments, 0);
+    cr_expect_eq(heaps.reserved_bytes, 0);
 }
 
 /* The record of the memory is taken away behind the back of its heaps. */

@@ -498,6 +498,9 @@ Test(oom, the_cache_and_the_driver_add_what_they_know)
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
     gp_feed_oom_cache(1, &facts);
     cr_assert_eq(wire.flags, 0, "another device's");
+    cr_assert(wire.free_bytes == -1 && wire.total_bytes == -1 && wire.limit_bytes == -1 && wire.idle_bytes == -1);
+    cr_assert(wire.largest_idle_bytes == -1 && wire.releasable_bytes == -1 && wire.waiting_bytes == -1);
+    cr_assert(wire.idle_pieces == -1 && wire.pinning_blocks == -1);
     gp_feed_oom_cache(0, &facts);
     cr_assert_eq(wire.flags, GP_OOM_CACHE | GP_OOM_DRIVER);
     cr_assert_eq(wire.free_bytes, 7);

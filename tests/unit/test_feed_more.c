@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_feed_more.c: a framework's blocks and segments, and memory of other processes, against models:
+ * each number of the accounts after every one of thousands of random operations.  Some of the
+ * framework's blocks are from before its first report, and some of its totals are wrong.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include "record/ringread.h"
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB    ((int64_t)1 << 20)
+#define CHUNKS 64u
+#define GPUS   2
+#define ROWS   48
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+static struct gp_wire_chunk *chunks;
+static struct gp_ringread *reader;
+static uint32_t listened;
+static unsigned woken;
+
+static void poller_woken(void)
+{
+    woken++;
+}
+
+static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    (void)arg;
+    memcpy(into, (const char *)chunks + offset, bytes);
+    return 0;
+}
+
+static void begin(bool late, bool heard)
+{
+    static struct gp_ring ring;
+    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    listened = heard;
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .wake_poller = poller_woken,
+                                                       .listened = &listened,
+                                                       .map_limit = 1 << 20,
+                                                       .late = late}),
+                 0);
+    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    cr_assert(gp_thread_enter());
+}
+
+static unsigned draw(unsigned below)
+{
+    static uint64_t state = 88172645463325252ull;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 33) % below;
+}
+
+static void value_move(struct gp_wire_value *value, int64_t by)
+{
+    value->current += by;
+    if (by > 0)
+        value->allocated += by;
+    else
+        value->freed -= by;
+    if (value->current > value->peak)
+        value->peak = value->current;
+}
+
+static const struct gp_wire_event *event_next(enum gp_wire_event_type type, const char *what)
+{
+    const struct gp_wire_event *event;
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &event), 1, "%s: an event", what);
+    cr_assert_eq(event->type, type, "%s: event %u", what, event->type);
+    return event;
+}
+
+static void event_none(const char *what)
+{
+    const struct gp_wire_event *event;
+    cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &event), 0, "%s: an event", what);
+}
+
+/* ---- a framework ------------------------------------------------------------------------------------------------- */
+
+#define OWNERS 2 /* of its blocks: rows 3 and 4, of which the first event's is the framework's own */
+
+struct block {
+    uint64_t address;
+    int64_t bytes; /* 0: the row is free */
+    uint8_t owner;
+    bool known; /* its allocation was reported */
+};
+
+struct framework {
+    struct gp_wire_framework is;
+    struct gp_wire_device device;
+    struct gp_wire_owner_value owner[OWNERS];
+    struct block blocks[ROWS];
+    int64_t theirs, theirs_reserved; /* its totals */
+    int64_t before, before_reserved; /* of a late attach */
+    bool failing, seen;
+};
+
+static struct framework frameworks[GPUS];
+static bool is_late;
+
+static void stats_move(struct framework *framework, int64_t bytes, bool large, int64_t count)
+{
+    static const enum gp_wire_stat counts[] = {GP_STAT_ALLOCATION, GP_STAT_ACTIVE};
+    static const enum gp_wire_stat sums[] = {GP_STAT_ALLOCATED_BYTES, GP_STAT_ACTIVE_BYTES};
+    for (int pool = 0; pool < 2; pool++) {
+        int at = pool == 0 ? GP_POOL_ALL : large ? GP_POOL_LARGE : GP_POOL_SMALL;
+        for (unsigned i = 0; i < 2 && count; i++)
+            value_move(&framework->device.stats[counts[i]][at], count);
+        for (unsigned i = 0; i < 2; i++)
+            value_move(&framework->device.stats[sums[i]][at], bytes);
+    }
+}
+
+static void owner_move(struct framework *framework, uint8_t owner, int64_t bytes, int64_t count)
+{
+    struct gp_wire_owner_value *value = &framework->owner[owner - 3];
+    value->allocated_bytes += bytes;
+    value->live += count;
+    if (value->allocated_bytes > value->allocated_peak_bytes)
+        value->allocated_peak_bytes = value->allocated_bytes;
+}
+
+static void framework_check(int index, const char *what)
+{
+    const struct framework *want = &frameworks[index];
+    struct gp_wire_framework is, heaps;
+    struct gp_wire_device device;
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    cr_assert_eq(gp_tap_framework((unsigned)index, &is, &heaps), want->seen, "%s", what);
+    if (want->seen) {
+        struct gp_wire_framework expected = want->is;
+        strcpy(expected.name, "pytorch");
+        cr_assert(memcmp(&is, &expected, sizeof(is)) == 0,
+                  "%s, device %d: %lld blocks of %lld (theirs %lld), %lld segments of %lld (theirs %lld), %llu events, "
+                  "%llu and %llu differ, %llu retries, %llu failures",
+                  what, index, (long long)is.blocks, (long long)is.allocated_bytes, (long long)is.their_allocated_bytes,
+                  (long long)is.segments, (long long)is.reserved_bytes, (long long)is.their_reserved_bytes,
+                  (unsigned long long)is.events, (unsigned long long)is.allocated_differs,
+                  (unsigned long long)is.reserved_differs, (unsigned long long)is.retries, (unsigned long long)is.ooms);
+    }
+    if (!gp_tap_device((unsigned)index, &device))
+        return;
+    for (int stat = 0; stat < GP_STATS; stat++)
+        for (int pool = 0; pool < GP_POOLS; pool++) {
+            const struct gp_wire_value *a = &device.stats[stat][pool], *b = &want->device.stats[stat][pool];
+            cr_assert(memcmp(a, b, sizeof(*a)) == 0,
+                      "%s: device %d, statistic %d, pool %d: %lld (peak %lld, allocated %lld), not %lld (%lld, %lld)",
+                      what, index, stat, pool, (long long)a->current, (long long)a->peak, (long long)a->allocated,
+                      (long long)b->current, (long long)b->peak, (long long)b->allocated);
+        }
+    cr_assert(gp_tap_owners((unsigned)index, owners));
+    for (int i = 0; i < OWNERS; i++)
+        cr_assert(memcmp(&owners[3 + i], &want->owner[i], sizeof(owners[0])) == 0,
+                  "%s: owner %d has %lld (%lld live), not %lld (%lld)", what, i,
+                  (long long)owners[3 + i].allocated_bytes, (long long)owners[3 + i].live,
+                  (long long)want->owner[i].allocated_bytes, (long long)want->owner[i].live);
+}
+
+/* What was allocated before the first report, as its totals show it. */
+static void model_first(struct framework *framework, const struct gp_framework_event *event, uint8_t owner)
+{
+    int64_t before = event->allocated_bytes - event->bytes;
+    if (framework->seen)
+        return;
+    framework->seen = true;
+    if (is_late) {
+        framework->before = event->allocated_bytes < 0 ? 0 : before;
+        int64_t reserved = event->reserved_bytes - framework->is.reserved_bytes;
+        framework->before_reserved = reserved > 0 ? reserved : 0;
+    } else if (event->allocated_bytes >= 0 && before > 0) {
+        stats_move(framework, before, true, 0);
+        owner_move(framework, owner, before, 0);
+        framework->is.allocated_bytes += before;
+    }
+}
+
+static void model_compare(struct framework *framework, const struct gp_framework_event *event)
+{
+    struct gp_wire_framework *is = &framework->is;
+    int64_t allocated = is->allocated_bytes, reserved = is->reserved_bytes;
+    if (event->allocated_bytes < 0)
+        return;
+    is->their_allocated_bytes = event->allocated_bytes;
+    is->their_reserved_bytes = event->reserved_bytes;
+    if (is_late) {
+        int64_t rest = event->reserved_bytes - reserved;
+        if (rest >= 0 && rest < framework->before_reserved)
+            framework->before_reserved = rest; /* it gave back segments from before */
+        allocated += framework->before;
+        reserved += framework->before_reserved;
+    }
+    is->allocated_differs += allocated != event->allocated_bytes;
+    is->reserved_differs += reserved != event->reserved_bytes;
+}
+
+static void block_event(int index, struct block *block, int64_t bytes)
+{
+    struct framework *framework = &frameworks[index];
+    bool told = draw(8), wrong = draw(16) == 0, known = block->known;
+    framework->theirs += bytes;
+    struct gp_framework_event event = {.device = index,
+                                       .address = block->address,
+                                       .bytes = bytes,
+                                       .allocated_bytes = told ? framework->theirs + wrong : -1,
+                                       .reserved_bytes = told ? framework->theirs_reserved + wrong : -1};
+    model_first(framework, &event, block->owner);
+    gp_feed_framework_block(&event, block->owner);
+    framework->is.events++;
+    if (bytes > 0 || known) {
+        stats_move(framework, bytes, llabs(bytes) > MIB, bytes > 0 ? 1 : -1);
+        owner_move(framework, block->owner, bytes, bytes > 0 ? 1 : -1);
+        framework->is.blocks += bytes > 0 ? 1 : -1;
+        framework->is.allocated_bytes += bytes;
+    } else if (is_late) {
+        framework->before += bytes;
+    } else {
+        stats_move(framework, bytes, true, 0);
+        owner_move(framework, block->owner, bytes, 0);
+        framework->is.allocated_bytes += bytes;
+    }
+    framework->failing = false;
+    model_compare(framework, &event);
+    if (!listened) {
+        event_none("nobody listens");
+        return;
+    }
+    const struct gp_wire_event *is = event_next(bytes > 0 ? GP_EVENT_ALLOC : GP_EVENT_FREE, "a block");
+    cr_assert(is->address == block->address && is->bytes == (uint64_t)llabs(bytes) && is->device == index &&
+              is->kind == GP_KIND_LINEAR && is->time_ns);
+    event_none("one block");
+}
+
+static void do_block(int index)
+{
+    static const int64_t sizes[] = {1, 511, 512, 513, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 7};
+    struct framework *framework = &frameworks[index];
+    struct block *block = &framework->blocks[draw(ROWS)];
+    if (block->bytes) {
+        block_event(index, block, -block->bytes);
+        block->bytes = 0;
+        return;
+    }
+    block->bytes = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
+    block->known = true;
+    block->owner = framework->seen && draw(4) == 0 ? 4 : 3;
+    block_event(index, block, block->bytes);
+}
+
+static void do_segment(int index)
+{
+    struct framework *framework = &frameworks[index];
+    int64_t bytes = (1 + (int64_t)draw(4)) * 2 * MIB;
+    struct gp_record segment = {.device = (uint8_t)index, .segment = GP_SEGMENT_FRAMEWORK, .bytes = (uint64_t)bytes};
+    bool take = framework->is.segments > 0 && draw(2);
+    static const enum gp_counter_op more[] = {GP_ADD, GP_PUTBACK}, less[] = {GP_SUB, GP_TAKE};
+    gp_framework_segment(&segment, take ? less[draw(2)] : more[draw(2)]);
+    gp_framework_segment(&segment, GP_TAKEN); /* its event; the number has moved */
+    framework->is.segments += take ? -1 : 1;
+    framework->is.reserved_bytes += take ? -bytes : bytes;
+    framework->theirs_reserved += take ? -bytes : bytes;
+}
+
+/* The framework gives up; the context is that of the last driver call that failed. */
+static void do_oom(int index)
+{
+    struct framework *framework = &frameworks[index];
+    bool after = framework->failing;
+    cr_assert_eq(gp_framework_failed_in(index, 7, 0x77), after);
+    gp_feed_framework_oom("torch", index, 5 * (uint64_t)MIB);
+    framework->is.ooms++;
+    framework->is.retries += !after; /* it retried where its own limit refuses */
+    framework->failing = false;
+    const struct gp_wire_event *event = event_next(GP_EVENT_OOM, "it gives up");
+    cr_assert(event->bytes == 5 * (uint64_t)MIB && event->device == index);
+    event_none("one failure");
+    cr_assert(!gp_framework_failed_in(index, 7, 0x77));
+}
+
+static void frameworks_walk(unsigned steps)
+{
+    for (int i = 0; i < GPUS; i++) {
+        for (unsigned k = 0; k < ROWS; k++)
+            frameworks[i].blocks[k].address = 0x7000000000ull + k * (64ull << 20) + ((uint64_t)i << 36);
+        for (unsigned k = 0; k < 4; k++) { /* before the first report */
+            frameworks[i].blocks[k].bytes = (k + 1) * MIB;
+            frameworks[i].blocks[k].owner = 3;
+            frameworks[i].theirs += (k + 1) * MIB;
+        }
+        frameworks[i].theirs_reserved = is_late ? 40 * MIB : 0;
+    }
+    gp_feed_framework_start("pytorch");
+    for (unsigned step = 0; step < steps; step++) {
+        int index = (int)draw(GPUS);
+        if (draw(8) == 0)
+            do_segment(index);
+        else if (draw(24) == 0 && frameworks[index].seen)
+            do_oom(index);
+        else
+            do_block(index);
+        framework_check(index, "a step");
+    }
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 0, .address = 8}, 3); /* of 0 bytes: nothing */
+    gp_feed_framework_block(&(struct gp_framework_event){.device = -1, .address = 8, .bytes = 8}, 3);
+    for (int i = 0; i < GPUS; i++)
+        framework_check(i, "the end");
+    for (int cause = 0; cause < GP_LOSTS; cause++)
+        cr_expect_eq(lost[cause], cause == GP_LOST_DEVICE, "lost %d", cause);
+}
+
+Test(framework, its_numbers_are_the_model_s)
+{
+    begin(false, true);
+    frameworks_walk(4000);
+}
+
+Test(framework, and_so_if_no_one_listens)
+{
+    begin(false, false);
+    for (int i = 0; i < GPUS; i++)
+        gp_feed_framework_oom("torch", i, 1); /* known, and of no event: nothing is shown */
+    struct gp_wire_framework is, heaps;
+    cr_assert(!gp_tap_framework(0, &is, &heaps));
+    cr_assert(!gp_tap_framework(GP_WIRE_GPUS, &is, &heaps));
+    const struct gp_wire_event *event;
+    while (gp_ringread_poll(reader, UINT64_MAX, &event) == 1)
+        continue;
+    for (int i = 0; i < GPUS; i++)
+        frameworks[i].is.retries = frameworks[i].is.ooms = 1;
+    frameworks_walk(4000);
+}
+
+Test(framework, what_was_there_before_a_late_attach_is_apart)
+{
+    begin(true, true);
+    is_late = true;
+    frameworks_walk(4000);
+}
+
+/* ---- memory of other processes ----------------------------------------------------------------------------------- */
+
+struct import {
+    bool pool, sized;
+    unsigned opens;
+    int device;
+    uint64_t address;
+    int64_t bytes;
+};
+
+static struct import imports[ROWS];
+static struct gp_wire_kind_value imported[GPUS];
+
+static void imported_move(int device, int64_t bytes, int64_t count)
+{
+    struct gp_wire_kind_value *kind = &imported[device];
+    struct gp_wire_value value = {kind->current_bytes, kind->peak_bytes, kind->allocated_bytes, kind->freed_bytes};
+    if (bytes)
+        value_move(&value, bytes);
+    kind->current_bytes = value.current, kind->peak_bytes = value.peak;
+    kind->allocated_bytes = value.allocated, kind->freed_bytes = value.freed;
+    kind->live += count;
+    kind->calls += count > 0;
+    kind->live_peak = kind->live > kind->live_peak ? kind->live : kind->live_peak;
+}
+
+static void imports_check(const char *what)
+{
+    for (int i = 0; i < GPUS; i++) {
+        struct gp_wire_device device;
+        if (!gp_tap_device((unsigned)i, &device))
+            continue;
+        const struct gp_wire_kind_value *is = &device.kinds[GP_KIND_IMPORTED], *want = &imported[i];
+        cr_assert(is->current_bytes == want->current_bytes && is->peak_bytes == want->peak_bytes &&
+                      is->allocated_bytes == want->allocated_bytes && is->freed_bytes == want->freed_bytes &&
+                      is->live == want->live && is->live_peak == want->live_peak && is->calls == want->calls,
+                  "%s, device %d: %lld bytes (peak %lld), %lld live (peak %lld), not %lld (%lld), %lld (%lld)", what, i,
+                  (long long)is->current_bytes, (long long)is->peak_bytes, (long long)is->live,
+                  (long long)is->live_peak, (long long)want->current_bytes, (long long)want->peak_bytes,
+                  (long long)want->live, (long long)want->live_peak);
+        cr_assert_eq(device.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 0, "%s: it is not this process's",
+                     what);
+        cr_assert_eq(device.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 0);
+    }
+}
+
+static void import_event(enum gp_wire_event_type type, const struct import *import, const char *what)
+{
+    const struct gp_wire_event *event = event_next(type, what);
+    cr_assert(event->address == import->address && event->kind == GP_KIND_IMPORTED && event->device == import->device,
+              "%s", what);
+}
+
+static void do_open(struct import *import)
+{
+    bool first = !import->opens;
+    if (import->pool && !first)
+        return;
+    gp_feed_poll_wanted();
+    if (import->pool)
+        gp_feed_pool_import_pointer(import->address, import->device);
+    else
+        gp_feed_ipc_open(import->address, import->device, 0);
+    import->opens++;
+    cr_assert_eq(gp_feed_poll_wanted() & GP_POLL_IMPORTS, first ? GP_POLL_IMPORTS : 0);
+    if (first) {
+        imported_move(import->device, 0, 1);
+        import_event(GP_EVENT_ALLOC, import, "an import");
+    }
+    event_none("an import");
+}
+
+static void import_gone(struct import *import)
+{
+    imported_move(import->device, -import->bytes, -1);
+    import_event(GP_EVENT_FREE, import, "the last close");
+    import->bytes = 0;
+    import->sized = false;
+}
+
+static void do_close(struct import *import)
+{
+    bool ok = draw(3);
+    uint32_t token;
+    if (!import->opens)
+        return;
+    if (import->pool) {
+        token = gp_feed_free_begin(GP_SPACE_DEVICE, import->address);
+        gp_feed_free_end(token, ok, 0);
+    } else {
+        token = gp_feed_ipc_close_begin(import->address);
+        gp_feed_ipc_close_end(token, ok);
+    }
+    import->opens -= ok;
+    if (ok && !import->opens)
+        import_gone(import);
+    event_none("a close");
+}
+
+/* The poller's answers, of which some come after the import has gone. */
+static void do_answers(void)
+{
+    struct gp_poll_import asked;
+    while (gp_feed_poll_import_next(&asked)) {
+        for (unsigned i = 0; i < ROWS; i++) {
+            struct import *import = &imports[i];
+            if (import->address != asked.address)
+                continue;
+            cr_assert_eq(asked.space, import->pool ? GP_SPACE_DEVICE : GP_SPACE_IPC);
+            gp_feed_poll_import(&asked, (uint64_t)(i + 1) * MIB);
+            if (import->opens && !import->sized) {
+                import->sized = true;
+                import->bytes = (i + 1) * MIB;
+                struct gp_wire_kind_value *kind = &imported[import->device];
+                uint64_t calls = kind->calls;
+                imported_move(import->device, import->bytes, 0);
+                kind->calls = calls;
+            }
+        }
+    }
+}
+
+Test(imports, count_once_and_are_nobody_s_allocation)
+{
+    begin(false, true);
+    cr_assert_eq(gp_feed_ipc_close_begin(0x1234), 0, "never opened");
+    for (unsigned i = 0; i < ROWS; i++)
+        imports[i] =
+            (struct import){.pool = i % 3 == 0, .device = (int)(i % GPUS), .address = 0x5000000000ull + (i << 20)};
+    for (unsigned step = 0; step < 4000; step++) {
+        struct import *import = &imports[draw(ROWS)];
+        if (draw(10) == 0)
+            do_answers();
+        else if (draw(2))
+            do_open(import);
+        else
+            do_close(import);
+        imports_check("a step");
+    }
+    for (int cause = 0; cause < GP_LOSTS; cause++)
+        cr_expect_eq(lost[cause], 0, "lost %d", cause);
+}
