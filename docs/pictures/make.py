@@ -7,7 +7,9 @@ top.png     `gpuprof top` in a tmux of its own, over four example programs; the 
 report.png  the page of `gpuprof report -o`, from a recording of examples/leak.py.
 screens.png the first screens of such pages, of seven programs.
 
-Headless Chromium draws both.  Needs tmux and chromium (deploy/needs.sh check).  Ends only the programs that it started.
+top.png shows the path of the build, so make it in a folder with a plain name such as /opt/gpuprof.
+
+Headless Chromium draws both.  Needs tmux and chromium (deploy/needs.sh all).  Ends only the programs that it started.
 """
 import base64
 import html
@@ -24,7 +26,7 @@ TREE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(TREE, "tests", "web"))
 import cdp  # noqa: E402
 
-COLUMNS, ROWS = 120, 18
+COLUMNS, ROWS = 120, 21
 SIM = "--sim=devices=2,memory=24GiB"
 # Visible devices (a program uses the first one), options of `gpuprof run`, command.  Rows are sorted by allocated bytes;
 # the last row is selected, which is the server: it shows the most kinds of memory.
@@ -148,6 +150,10 @@ def capture_top(build, work):
     try:
         pids = ",".join(map(child_of, running))
         command = f"{os.path.join(build, 'bin', 'gpuprof')} top -d 0.3 -p {pids}"
+        for _ in range(100):  # the screen ends at once if one of them is not profiled yet
+            if subprocess.run([*command.split(), "--once"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                break
+            time.sleep(0.1)
         subprocess.run([*tmux, "new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS), command], check=True)
         time.sleep(8)
         subprocess.run([*tmux, "send-keys", "G"], check=True)

@@ -12,12 +12,20 @@
 
 #define PATH_BYTES (PATH_MAX + 64) /* the longest path, plus the longest name that is appended here */
 
+static char path_test[PATH_MAX];
+
+/* Before a test makes a mount namespace: in a chroot, the link then names the path outside of it. */
+__attribute__((constructor)) static void path_remember(void)
+{
+    ssize_t len = readlink("/proc/self/exe", path_test, sizeof(path_test) - 1);
+
+    path_test[len > 0 ? len : 0] = '\0';
+}
+
 /* The folder `levels` above the test binary. */
 static const char *path_above(char *buffer, int levels)
 {
-    ssize_t len = readlink("/proc/self/exe", buffer, PATH_MAX - 1);
-
-    buffer[len > 0 ? len : 0] = '\0';
+    strcpy(buffer, path_test);
     for (; levels > 0; levels--) {
         char *slash = strrchr(buffer, '/');
         if (slash == NULL) {
