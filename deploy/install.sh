@@ -84,6 +84,7 @@ put 644 "$build/completion/bash" share/bash-completion/completions/gpuprof
 put 644 "$build/completion/zsh" share/zsh/site-functions/_gpuprof
 put 644 "$build/completion/fish" share/fish/vendor_completions.d/gpuprof.fish
 filled 644 deploy/systemd/gpuprof-agent.service lib/systemd/system/gpuprof-agent.service -e "s|/usr/local/bin|$prefix/bin|"
+put 644 deploy/systemd/gpuprof-agent-attach.conf share/doc/gpuprof/examples/gpuprof-agent-attach.conf
 echo lib/gpuprof/installed >>"$new"
 LC_ALL=C sort -u "$new" >"$list.new"
 chmod 644 "$list.new"

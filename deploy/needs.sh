@@ -37,7 +37,8 @@ aside() {
 [ -n "$missing" ] || { aside "${1:-build}"; exit 0; }
 if [ "$(id -u)" != 0 ]; then
     echo "needs.sh: missing:$missing" >&2
-    echo "needs.sh: please run: sudo apt-get install -y$missing" >&2
+    # Not apt-get itself: a release may lack one of them, and its lists may be old.
+    echo "needs.sh: please run: sudo deploy/needs.sh ${1:-build}" >&2
     exit 77
 fi
 echo "needs.sh: installing$missing"

@@ -5,7 +5,7 @@
 #   build.sh BUILD_DIR VERSION
 #
 # The packages lie in BUILD_DIR/deb.  They depend on the versions of libraries that this system has.  DEBFULLNAME and DEBEMAIL
-# name the maintainer, SOURCE_DATE_EPOCH the time (that of the last commit, or now).
+# name the maintainer (without them an address that takes no mail), SOURCE_DATE_EPOCH the time (that of the last commit, or now).
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1") version=$2
@@ -16,7 +16,7 @@ mkdir -p "$work/debian"
 umask 022
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
-maintainer="${DEBFULLNAME:-gpuprof developers} <${DEBEMAIL:-gpuprof@gpuprof.dev}>"
+maintainer="${DEBFULLNAME:-The gpuprof authors} <${DEBEMAIL:-noreply@gpuprof.dev}>"
 sed "s|@MAINTAINER@|$maintainer|" "$here/control" >"$work/debian/control"
 cat >"$work/debian/changelog" <<END
 gpuprof ($version) unstable; urgency=medium
@@ -46,6 +46,7 @@ put gpuprof share/bash-completion/completions/gpuprof
 put gpuprof share/fish/vendor_completions.d/gpuprof.fish
 put gpuprof share/zsh/site-functions/_gpuprof share/zsh/vendor-completions/_gpuprof
 put gpuprof lib/systemd/system/gpuprof-agent.service
+put gpuprof share/doc/gpuprof/examples/gpuprof-agent-attach.conf
 rm "$all/usr/lib/gpuprof/installed" "$all/usr/lib/gpuprof/sim/libcudart_static.a"
 [ -z "$(find "$all" -type f)" ] || { echo "make deb: no package has: $(find "$all" -type f)" >&2; exit 1; }
 

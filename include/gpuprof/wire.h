@@ -377,7 +377,7 @@ enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAI
 /* ---- attach ------------------------------------------------------------------------------------------------------ */
 
 /* gpuprof_attach(settings) of libgpuprof.so starts a thread, which does everything else; the variable
- * gpuprof_attach_state of the library says how far it is.  Whoever called the function reads it until
+ * gpuprof_attach_state of the library says how far it is.  The caller of the function reads it until
  * the state is no longer GP_ATTACH_STARTING: then either the session is complete, or the library has
  * left again, and `text` says why. */
 enum gp_wire_attach {

@@ -192,7 +192,7 @@ void gp_tap_before(unsigned index, struct gp_wire_before_device *out)
         out->framework_allocated_bytes = __atomic_load_n(&framework->x_before_allocated_bytes, __ATOMIC_RELAXED);
         out->framework_reserved_bytes = __atomic_load_n(&framework->x_before_reserved_bytes, __ATOMIC_RELAXED);
     }
-    /* The framework gives segments back without a word, until its next block. */
+    /* The framework reports a segment that it gave back only with its next block. */
     if (state == GP_BEFORE_DRIVER && out->framework_reserved_bytes > out->bytes)
         out->framework_reserved_bytes = out->bytes;
     /* The driver could not be asked, or not for all: what the framework says is a lower bound, too. */

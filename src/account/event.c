@@ -43,6 +43,12 @@ static void event_site(const struct gp_wire_event *event)
         gp_site_free(event->site, event->bytes);
 }
 
+/* Blocks without a site are summed only for the row of what has none. */
+static inline bool event_sums_site(uint32_t site)
+{
+    return GP_UNLIKELY(site || gp_site_is_partial());
+}
+
 void gp_event_write(struct gp_wire_event *event)
 {
     struct gp_thread *me = &gp_thread;
@@ -54,7 +60,7 @@ void gp_event_write(struct gp_wire_event *event)
     bool armed = __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
     if (GP_UNLIKELY(armed))
         gp_accounts.setup.coming(event->time_ns);
-    if (GP_UNLIKELY(event->site || gp_site_is_partial()))
+    if (event_sums_site(event->site))
         event_site(event);
     gp_ring_write(gp_accounts.setup.ring, &cursor, event, me->tid); /* the ring counts drops */
     me->chunk_turn = cursor.turn;
@@ -115,7 +121,7 @@ void gp_event_write_if_heard(struct gp_wire_event *event)
 {
     if (event->time_ns && GP_LIKELY(gp_event_heard()))
         gp_event_write(event);
-    else if (GP_UNLIKELY(event->site || gp_site_is_partial()))
+    else if (event_sums_site(event->site))
         event_site(event);
 }
 
@@ -123,7 +129,7 @@ void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record
 {
     if (GP_UNLIKELY(gp_event_heard()))
         gp_event_record_at(type, record, 0, time_ns);
-    else if (GP_UNLIKELY(record->site || gp_site_is_partial()))
+    else if (event_sums_site(record->site))
         event_site(&(struct gp_wire_event){.type = (uint8_t)type,
                                            .kind = record->kind,
                                            .device = record->device,

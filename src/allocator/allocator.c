@@ -83,13 +83,13 @@ bool gp_allocator_start(const struct gp_allocator_setup *setup, char *why, size_
 
 const char *gp_allocator_in_use(void)
 {
-    /* [serving.A] acquire: pairs with [serving.R]. */
-    return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) ? allocator_policy->name : "off";
+    return gp_allocator_is_used() && allocator_policy ? allocator_policy->name : "off";
 }
 
 bool gp_allocator_is_used(void)
 {
-    return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) || gp_served_count() > 0; /* [serving.A] */
+    /* [serving.A] acquire: pairs with [serving.R]. */
+    return __atomic_load_n(&x_serving, __ATOMIC_ACQUIRE) || gp_served_count() > 0;
 }
 
 void gp_allocator_prepare(void)

@@ -25,7 +25,8 @@ struct gp_allocator_setup {
  * Returns false and writes a sentence into why if a setting cannot be used; the default, or no allocator, is then in
  * force. */
 bool gp_allocator_start(const struct gp_allocator_setup *setup, char *why, size_t why_bytes);
-/* The policy's name if the program's calls are served, else "off".  Any thread. */
+/* The policy's name if the program's calls are served, or once it has called the C interface; else "off".  Any
+ * thread. */
 const char *gp_allocator_in_use(void);
 /* Like gp_cache_walk, over all caches of the device.  Inside gp_thread_enter. */
 typedef bool gp_allocator_segment_fn(void *arg, const struct gp_cache_segment *segment);

@@ -7,12 +7,15 @@
 #include "allocator/route.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "site/site.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 
 #define GP_ASYNC_DEVICES 64
 
 static uint64_t x_retained; /* bit per device */
+/* The row in which the device's primary context was found last, with a cache; NULL: none yet. */
+static struct gp_served_context *x_rows[GP_ASYNC_DEVICES];
 
 /* Retains the primary context, which would otherwise die with our memory in it. */
 static GP_COLD uint32_t async_retain(int device, struct gp_served_context **out)
@@ -46,7 +49,12 @@ static uint32_t async_find(struct gp_async *async, int device)
     if (result)
         return result;
     async->cache = gp_served_make_cache(async->served);
-    return async->cache ? 0 : GP_CU_OUT_OF_MEMORY;
+    if (!async->cache)
+        return GP_CU_OUT_OF_MEMORY;
+    /* relaxed: a row of the table, whose state says whether it can be used */
+    if (__atomic_load_n(&x_rows[device], __ATOMIC_RELAXED) != async->served)
+        __atomic_store_n(&x_rows[device], async->served, __ATOMIC_RELAXED);
+    return 0;
 }
 
 static GP_COLD uint32_t async_start(const struct gp_async *async)
@@ -107,6 +115,71 @@ uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes,
     gp_served_event_alloc(async->served, &grant, stream);
     return 0;
 }
+
+/* ---- the short way ----------------------------------------------------------------------------------------------- */
+
+/* An event of the block is wanted if it has a time or a site, or if sites are partial: it has a time
+ * if somebody read events when the block changed (gp_feed_cache_wants_time). */
+static inline bool async_tells(const struct gp_grant *grant)
+{
+    return GP_UNLIKELY((grant->time_ns | grant->tag) != 0 || gp_site_is_partial());
+}
+
+static GP_COLD void async_tell(bool alloc, const struct gp_served_context *served, const struct gp_grant *grant,
+                               uint64_t stream)
+{
+    int saved_errno = errno;
+    if (alloc)
+        gp_served_event_alloc(served, grant, stream);
+    else
+        gp_served_event_free(served, grant, stream);
+    errno = saved_errno;
+}
+
+/* The row of the device if its context lives, as gp_served_primary finds it. */
+static inline struct gp_served_context *async_row(int device)
+{
+    struct gp_served_context *served =
+        (unsigned)device < GP_ASYNC_DEVICES ? __atomic_load_n(&x_rows[device], __ATOMIC_RELAXED) : NULL;
+    return served && gp_served_is_live(served) && served->primary && served->device == device ? served : NULL;
+}
+
+bool gp_async_give(uint64_t bytes, int device, uint64_t stream, uint64_t *address)
+{
+    if (gp_site_on() || GP_UNLIKELY(gp_route_any()) || !gp_thread_enter_late())
+        return false;
+    struct gp_served_context *served = async_row(device);
+    struct gp_request request = {.bytes = bytes, .stream = async_stream(stream), .shard = gp_thread.number};
+    struct gp_grant grant;
+    bool given = GP_LIKELY(served && !gp_driver_stopped()) && gp_cache_give(gp_served_cache(served), &request, &grant);
+    if (GP_LIKELY(given)) {
+        *address = grant.address;
+        if (async_tells(&grant))
+            async_tell(true, served, &grant, stream);
+    }
+    gp_thread_leave();
+    return given;
+}
+
+bool gp_async_take(uint64_t address)
+{
+    if (!gp_thread_enter_late())
+        return false;
+    unsigned count = gp_served_count();
+    bool taken = false;
+    for (unsigned i = 0; i < count && !taken; i++) {
+        struct gp_served_context *served = &gp_served_contexts[i];
+        struct gp_cache *cache = gp_served_cache(served);
+        struct gp_grant grant;
+        taken = cache && gp_cache_take(cache, address, GP_FREE_BY_STREAM, gp_thread.number, &grant);
+        if (taken && async_tells(&grant))
+            async_tell(false, served, &grant, grant.stream);
+    }
+    gp_thread_leave();
+    return taken;
+}
+
+/* ---- free -------------------------------------------------------------------------------------------------------- */
 
 bool gp_async_free(uint64_t address, bool at_once)
 {

@@ -29,6 +29,11 @@ void gp_async_leave(const struct gp_async *async);
 /* The same for calls that name no device: served and cache are NULL. */
 uint32_t gp_async_enter_any(struct gp_async *async);
 
+/* What most calls need, outside gp_async_enter: an allocation from the thread's own cache, and a free into it.  False:
+ * nothing happened, and the call has to go the long way, through gp_async_enter.  errno stays. */
+bool gp_async_give(uint64_t bytes, int device, uint64_t stream, uint64_t *address);
+bool gp_async_take(uint64_t address);
+
 /* Inside gp_async_enter.  api: the function's name for the failure report.  flags: GP_REQUEST_*.  Returns a GP_CU_*
  * number. */
 uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes, uint64_t stream, unsigned flags,

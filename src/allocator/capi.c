@@ -11,7 +11,7 @@
 
 /* ---- allocator --------------------------------------------------------------------------------------------------- */
 
-GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stream)
+static __attribute__((noinline)) int capi_alloc(void **pointer, size_t bytes, int device, void *stream)
 {
     struct gp_async async;
     uint64_t address = 0;
@@ -29,7 +29,16 @@ GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stre
     return (int)result;
 }
 
-GP_EXPORT int gpuprof_free(void *pointer)
+GP_EXPORT int gpuprof_alloc(void **pointer, size_t bytes, int device, void *stream)
+{
+    uint64_t address;
+    if (GP_UNLIKELY(!pointer || !bytes || !gp_async_give(bytes, device, (uint64_t)(uintptr_t)stream, &address)))
+        return capi_alloc(pointer, bytes, device, stream);
+    *pointer = (void *)(uintptr_t)address;
+    return 0;
+}
+
+static __attribute__((noinline)) int capi_free(void *pointer)
 {
     struct gp_async async;
     if (!pointer)
@@ -40,6 +49,11 @@ GP_EXPORT int gpuprof_free(void *pointer)
     bool ours = gp_async_free((uint64_t)(uintptr_t)pointer, false);
     gp_async_leave(&async);
     return ours ? 0 : (int)GP_CU_INVALID_VALUE;
+}
+
+GP_EXPORT int gpuprof_free(void *pointer)
+{
+    return GP_LIKELY(pointer && gp_async_take((uint64_t)(uintptr_t)pointer)) ? 0 : capi_free(pointer);
 }
 
 GP_EXPORT int gpuprof_record_stream(void *pointer, void *stream)

@@ -8,7 +8,7 @@
 
 struct gp_allocator_driver gp_driver_real;
 static uint32_t x_bound;
-static uint32_t x_stopped;
+uint32_t gp_driver_stop_word;
 
 /* The lookups take the loader's lock, so no lock of ours is held meanwhile: a constructor that holds the loader's may
  * come here too. */
@@ -75,10 +75,5 @@ void gp_driver_leave(struct gp_driver_guard *guard)
 
 void gp_driver_stop(void)
 {
-    __atomic_store_n(&x_stopped, 1, __ATOMIC_RELAXED); /* calls that are inside the driver already finish */
-}
-
-bool gp_driver_stopped(void)
-{
-    return __atomic_load_n(&x_stopped, __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_driver_stop_word, 1, __ATOMIC_RELAXED); /* calls that are inside the driver already finish */
 }

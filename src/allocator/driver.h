@@ -67,6 +67,10 @@ void *gp_driver_current(void);
 
 /* From now on gp_driver_enter fails. */
 void gp_driver_stop(void);
-bool gp_driver_stopped(void);
+extern uint32_t gp_driver_stop_word;
+static inline bool gp_driver_stopped(void)
+{
+    return __atomic_load_n(&gp_driver_stop_word, __ATOMIC_RELAXED);
+}
 
 #endif

@@ -24,7 +24,7 @@ struct gp_route_slot {
 
 static struct gp_route_slot routes[GP_ROUTES]; /* under gp_served_lock */
 static uint64_t route_turn;
-static uint32_t x_open; /* open routes; while it is 0, a request reads nothing else */
+uint32_t gp_route_open; /* while it is 0, a request reads nothing else */
 
 bool gp_filter_is_usable(const struct gp_filter *filter)
 {
@@ -47,7 +47,7 @@ int gp_route_begin(const struct gp_route *route)
     if (slot) {
         *slot = (struct gp_route_slot){*route, copy, &gp_thread, ++route_turn, 0, false};
         slot->route.filter = &slot->filter;
-        __atomic_fetch_add(&x_open, 1, __ATOMIC_RELAXED); /* relaxed: the lock orders it */
+        __atomic_fetch_add(&gp_route_open, 1, __ATOMIC_RELAXED); /* relaxed: the lock orders it */
     }
     gp_lock_give(&gp_served_lock);
     if (!slot && copy.manager)
@@ -81,7 +81,7 @@ bool gp_route_end(uint64_t pool, int device)
     if (slot) {
         slot->ended = true;
         slot->pins++;
-        __atomic_fetch_sub(&x_open, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&gp_route_open, 1, __ATOMIC_RELAXED);
     }
     gp_lock_give(&gp_served_lock);
     if (slot)
@@ -122,7 +122,7 @@ uint64_t gp_route_pool(int device, uint64_t stream)
 {
     struct gp_route_slot *slot;
     uint64_t pool = 0;
-    if (GP_LIKELY(__atomic_load_n(&x_open, __ATOMIC_RELAXED) == 0))
+    if (GP_LIKELY(!gp_route_any()))
         return 0;
     for (uint64_t turn = 0; !pool && (slot = route_next(device, turn)) != NULL; route_unpin(slot)) {
         turn = slot->turn;

@@ -32,6 +32,11 @@ struct gp_route {
 int gp_route_begin(const struct gp_route *route);
 /* False: no such pool is open on that device. */
 bool gp_route_end(uint64_t pool, int device);
+extern uint32_t gp_route_open; /* open routes */
+static inline bool gp_route_any(void)
+{
+    return __atomic_load_n(&gp_route_open, __ATOMIC_RELAXED) != 0;
+}
 /* The pool for a request of this thread; 0: none. */
 uint64_t gp_route_pool(int device, uint64_t stream);
 

@@ -6,12 +6,7 @@
 
 struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];
 struct gp_lock gp_served_lock = GP_LOCK_INIT(GP_RANK_ALLOCATOR);
-static uint32_t x_count; /* rows ever used */
-
-unsigned gp_served_count(void)
-{
-    return __atomic_load_n(&x_count, __ATOMIC_ACQUIRE);
-}
+uint32_t gp_served_used;
 
 struct gp_served_context *gp_served_of(void *ctx)
 {
@@ -55,8 +50,8 @@ static void served_fill(struct gp_served_context *served, void *ctx, int device,
     __atomic_store_n(&served->x_ctx, ctx, __ATOMIC_RELAXED);
     /* [state.R] release: the fields above; pairs with [state.A]. */
     __atomic_store_n(&served->x_state, GP_SERVED_LIVE, __ATOMIC_RELEASE);
-    if (gp_served_index(served) >= x_count)
-        __atomic_store_n(&x_count, gp_served_index(served) + 1, __ATOMIC_RELEASE);
+    if (gp_served_index(served) >= gp_served_used)
+        __atomic_store_n(&gp_served_used, gp_served_index(served) + 1, __ATOMIC_RELEASE);
 }
 
 struct gp_served_context *gp_served_take(void *ctx, int device, bool primary)

@@ -44,7 +44,7 @@ struct gp_served_context {
     void *gather;      /* gather stream; NULL: not needed yet */
     void *events[256]; /* idle events: more than fences are open at once; an event beyond that is destroyed */
     uint32_t event_count;
-};
+} __attribute__((aligned(64))); /* what every call reads is in the first line */
 
 extern struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];
 extern struct gp_lock gp_served_lock;
@@ -56,7 +56,11 @@ struct gp_served_context *gp_served_take(void *ctx, int device, bool primary);
 /* Gives the row back. */
 void gp_served_release(struct gp_served_context *served);
 
-unsigned gp_served_count(void); /* rows ever used */
+extern uint32_t gp_served_used;
+static inline unsigned gp_served_count(void) /* rows ever used */
+{
+    return __atomic_load_n(&gp_served_used, __ATOMIC_ACQUIRE);
+}
 /* The live row of a context; NULL: the context is not served. */
 struct gp_served_context *gp_served_of(void *ctx);
 /* The live row of a device's primary context, or NULL. */

@@ -24,6 +24,8 @@ void *gpuprof_torch_alloc(size_t bytes, int device, void *stream)
         return NULL;
     /* A MemPool's segments are cached by PyTorch, so each is a driver allocation that goes back when PyTorch frees it. */
     unsigned flags = gp_torch_role() == GP_TORCH_POOL ? GP_REQUEST_DEDICATED : 0;
+    if (!flags && GP_LIKELY(gp_async_give(bytes, device, (uint64_t)(uintptr_t)stream, &address)))
+        return (void *)(uintptr_t)address;
     uint32_t error = gp_async_enter(&async, device);
     if (!error) {
         error = gp_async_alloc(&async, "gpuprof_torch_alloc", bytes, (uint64_t)(uintptr_t)stream, flags, &address);
@@ -38,9 +40,12 @@ void gpuprof_torch_free(void *pointer, size_t bytes, int device, void *stream)
 {
     struct gp_async async;
     (void)bytes, (void)device, (void)stream; /* the block knows them, and PyTorch passes 0 for bytes at times */
-    if (!pointer || gp_async_enter_any(&async) != 0)
+    bool at_once = gp_torch_role() == GP_TORCH_POOL;
+    if (!pointer || (!at_once && GP_LIKELY(gp_async_take((uint64_t)(uintptr_t)pointer))))
         return;
-    if (!gp_async_free((uint64_t)(uintptr_t)pointer, gp_torch_role() == GP_TORCH_POOL))
+    if (gp_async_enter_any(&async) != 0)
+        return;
+    if (!gp_async_free((uint64_t)(uintptr_t)pointer, at_once))
         gp_log(GP_LOG_WARN, "PyTorch freed %p, which gpuprof did not allocate: ignored", pointer);
     gp_async_leave(&async);
 }

@@ -15,17 +15,33 @@
 __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exec")));
 uint64_t *gp_thread_nested;
 
-/* A private page that the kernel clears in every child, however it was made (fork, clone, raw
- * system call): 0 means that the process is not ours, 2 that the process is about to end, 3 that the
- * library has been detached. The check costs two loads; getpid() costs a system call, and
- * pthread_atfork misses raw forks. */
-static uint32_t *x_alive;
-GP_KEEP(x_alive);
 #define GP_LIFE_ON    1u
 #define GP_LIFE_ENDED 2u
 #define GP_LIFE_LEFT  3u
-static uint32_t x_life; /* its number, 16 bits without 0; changes only while the library is off */
-GP_KEEP(x_life);
+
+/* The parts of gp_thread.entry. */
+#define GP_ENTRY_INSIDE    1u
+#define GP_ENTRY_OF(_life) ((uint32_t)(_life) << 16)
+_Static_assert(offsetof(struct gp_thread, life) == offsetof(struct gp_thread, entry) + 2 &&
+                   __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the parts of the word");
+
+struct gp_thread_place;
+
+/* What each entry reads, in a line of its own: it is written when a life begins or ends. */
+static struct gp_life {
+    /* A private page that the kernel clears in every child, however it was made (fork, clone, raw
+     * system call): 0 means that the process is not ours, 2 that the process is about to end, 3 that
+     * the library has been detached. The check costs two loads; getpid() costs a system call, and
+     * pthread_atfork misses raw forks. */
+    uint32_t *x_alive;
+    struct gp_thread_place *x_places; /* GP_THREAD_PLACES + 1 */
+    /* gp_thread.entry of a thread that may enter without further questions: it knows this life, is
+     * outside and not ignored. No thread outside has the word of INSIDE. */
+    uint32_t x_entry;
+    uint32_t x_number; /* of the life, 16 bits without 0; changes only while the library is off */
+} thread_life __attribute__((aligned(64))) = {.x_entry = GP_ENTRY_INSIDE};
+GP_KEEP(thread_life);
 static uint32_t x_thread_count; /* where the next new thread looks for a place */
 GP_KEEP(x_thread_count);
 
@@ -41,8 +57,6 @@ struct gp_thread_place { /* a line of its own: it is written at each entry */
     uint32_t x_tid; /* 0: free */
 } __attribute__((aligned(64)));
 
-static struct gp_thread_place *x_places; /* GP_THREAD_PLACES + 1 */
-GP_KEEP(x_places);
 static uint32_t x_places_used; /* no place from this one on was ever taken */
 GP_KEEP(x_places_used);
 static uint32_t x_crowded; /* a thread has no place */
@@ -50,14 +64,14 @@ GP_KEEP(x_crowded);
 
 static int places_start(bool is_child)
 {
-    size_t bytes = (GP_THREAD_PLACES + 1) * sizeof(*x_places);
-    if (x_places && !is_child)
+    size_t bytes = (GP_THREAD_PLACES + 1) * sizeof(*thread_life.x_places);
+    if (thread_life.x_places && !is_child)
         return 0;
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return -errno;
     x_places_used = x_crowded = 0;
-    x_places = at;
+    thread_life.x_places = at;
     return 0;
 }
 
@@ -86,7 +100,7 @@ static uint32_t place_take(uint32_t tid, uint32_t first)
     const uint32_t tries = 64; /* each a system call once every place was taken */
     for (uint32_t i = 0; i < tries; i++) {
         uint32_t at = (first + i) % GP_THREAD_PLACES, used = __atomic_load_n(&x_places_used, __ATOMIC_RELAXED);
-        if (!place_claim(&x_places[at], tid))
+        if (!place_claim(&thread_life.x_places[at], tid))
             continue;
         while (used <= at &&
                !__atomic_compare_exchange_n(&x_places_used, &used, at + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
@@ -106,7 +120,7 @@ bool gp_thread_all_out(uint64_t deadline_ns)
     for (uint64_t settled = gp_clock_ns() + GP_THREAD_SETTLE_NS; gp_clock_ns() < settled;)
         gp_pause(1000);
     for (uint32_t i = 0; i < __atomic_load_n(&x_places_used, __ATOMIC_SEQ_CST); i++) {
-        struct gp_thread_place *place = &x_places[i];
+        struct gp_thread_place *place = &thread_life.x_places[i];
         /* [out.A] acquire: what the thread did inside; pairs with [out.R]. */
         for (unsigned round = 0; __atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE); round++) {
             if (place_is_dead(__atomic_load_n(&place->x_tid, __ATOMIC_RELAXED)))
@@ -124,14 +138,15 @@ bool gp_thread_all_out(uint64_t deadline_ns)
 static uint32_t life_word(void)
 {
     /* [life.A] acquire: pairs with [life.R]. */
-    uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
+    uint32_t *page = __atomic_load_n(&thread_life.x_alive, __ATOMIC_ACQUIRE);
     return page ? __atomic_load_n(page, __ATOMIC_ACQUIRE) : 0;
 }
 
 int gp_life_start(void)
 {
-    bool is_first = !x_alive;
-    void *page = is_first ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : x_alive;
+    bool is_first = !thread_life.x_alive;
+    void *page =
+        is_first ? mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : thread_life.x_alive;
     if (page == MAP_FAILED)
         return -errno;
     int error = madvise(page, 4096, MADV_WIPEONFORK) != 0 ? -errno : places_start(!is_first && life_word() == 0);
@@ -140,16 +155,17 @@ int gp_life_start(void)
             munmap(page, 4096);
         return error;
     }
-    __atomic_store_n(&x_life, x_life % UINT16_MAX + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&thread_life.x_number, thread_life.x_number % UINT16_MAX + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_OF(thread_life.x_number), __ATOMIC_RELAXED);
     __atomic_store_n((uint32_t *)page, GP_LIFE_ON, __ATOMIC_RELEASE); /* [life.R], as below */
     /* [life.R] release: everything that start prepared; pairs with [life.A]. */
-    __atomic_store_n(&x_alive, page, __ATOMIC_RELEASE);
+    __atomic_store_n(&thread_life.x_alive, page, __ATOMIC_RELEASE);
     return 0;
 }
 
 static void life_set(uint32_t word)
 {
-    uint32_t *page = __atomic_load_n(&x_alive, __ATOMIC_ACQUIRE);
+    uint32_t *page = __atomic_load_n(&thread_life.x_alive, __ATOMIC_ACQUIRE);
     if (page)
         __atomic_store_n(page, word, __ATOMIC_RELEASE);
 }
@@ -162,6 +178,8 @@ void gp_life_end(void)
 void gp_life_leave(void)
 {
     life_set(GP_LIFE_LEFT);
+    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_INSIDE,
+                     __ATOMIC_RELAXED); /* entries ask first, and do not show themselves */
 }
 
 bool gp_life_on(void)
@@ -179,7 +197,7 @@ bool gp_life_ours(void)
 
 static struct gp_thread_place *thread_place(const struct gp_thread *me)
 {
-    return &x_places[me->number - 1];
+    return &thread_life.x_places[me->number - 1];
 }
 
 /* What the thread keeps belongs to another life, or there is nothing yet. */
@@ -201,23 +219,46 @@ static GP_COLD void thread_first(struct gp_thread *me, uint16_t life)
 
 void gp_thread_enrol(void)
 {
-    uint16_t life = (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED);
+    uint16_t life = (uint16_t)__atomic_load_n(&thread_life.x_number, __ATOMIC_RELAXED);
     if (life && gp_thread.life != life)
         thread_first(&gp_thread, life);
 }
 
-static void thread_out(struct gp_thread *me)
+static inline void thread_out(struct gp_thread *me)
 {
     /* [out.R] release: what this thread did; pairs with [out.A]. */
     __atomic_store_n(&thread_place(me)->x_inside, 0, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    me->inside = 0;
+    me->entry &= ~GP_ENTRY_INSIDE; /* the whole word: the next entry reads it, and waits for a store of a part */
 }
 
-/* least: GP_LIFE_ON, or GP_LIFE_ENDED if that will do too. */
-static inline bool thread_claim(struct gp_thread *me, uint32_t least)
+/* A thread that has shown itself looks again, because gp_thread_all_out sees this thread, or this
+ * thread sees the end (GP_THREAD_SETTLE_NS). The number of the life cannot have changed before the
+ * look either. least: GP_LIFE_ON, or GP_LIFE_ENDED if that will do too. */
+static inline bool thread_shown(struct gp_thread *me, uint32_t entry, uint32_t least)
 {
-    if (GP_UNLIKELY(me->inside)) {
+    /* The compiler must not move our work before the guard, because a signal handler on this
+     * thread reads it. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&thread_place(me)->x_inside, 1, __ATOMIC_RELAXED);
+    GP_TESTPOINT("thread.claimed");
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#ifdef GP_THREAD_MUTANT_LOOK /* tests/torture/attach_mutant.c */
+    return true;
+#endif
+    /* 0 is far above `least` once 1 is subtracted. */
+    if (GP_LIKELY(life_word() - 1 < least && entry == __atomic_load_n(&thread_life.x_entry, __ATOMIC_RELAXED)))
+        return true;
+    thread_out(me);
+    return false;
+}
+
+/* The thread is new in this life, ignored or inside, or there is no life. */
+static GP_COLD bool thread_enter_slow(struct gp_thread *me, uint32_t least)
+{
+    if (life_word() - 1 >= least || me->ignored)
+        return false;
+    if (me->inside) {
         /* The session is there: the code that was interrupted is inside. */
         if (gp_thread_nested)
             __atomic_fetch_add(gp_thread_nested, 1, __ATOMIC_RELAXED); /* a count */
@@ -225,37 +266,34 @@ static inline bool thread_claim(struct gp_thread *me, uint32_t least)
     }
     GP_TESTPOINT("thread.begun");
     me->inside = 1;
-    /* The compiler must not move our work before the guard, because a signal handler on this
-     * thread reads it. */
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    uint16_t life = (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED);
-    if (GP_UNLIKELY(me->life != life))
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* as in thread_shown */
+    uint16_t life = (uint16_t)__atomic_load_n(&thread_life.x_number, __ATOMIC_RELAXED);
+    if (me->life != life)
         thread_first(me, life);
-    __atomic_store_n(&thread_place(me)->x_inside, 1, __ATOMIC_RELAXED);
-    GP_TESTPOINT("thread.claimed");
-    /* First shown, then looked again: gp_thread_all_out sees this thread, or this thread sees the end
-     * (GP_THREAD_SETTLE_NS). The number of the life cannot have changed before the look either. */
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-#ifdef GP_THREAD_MUTANT_LOOK /* tests/torture/attach_mutant.c */
-    return true;
-#endif
-    uint32_t word = life_word();
-    if (GP_LIKELY(word && word <= least && life == (uint16_t)__atomic_load_n(&x_life, __ATOMIC_RELAXED)))
-        return true;
-    thread_out(me);
-    return false;
+    return thread_shown(me, GP_ENTRY_OF(life), least);
+}
+
+/* A thread that knows the life has a place in it, so whether the library is on is asked once, after
+ * the thread has shown itself. */
+static inline bool thread_enter(uint32_t least)
+{
+    struct gp_thread *me = &gp_thread;
+    uint32_t entry = me->entry;
+    if (GP_UNLIKELY(entry != __atomic_load_n(&thread_life.x_entry, __ATOMIC_RELAXED)))
+        return thread_enter_slow(me, least);
+    GP_TESTPOINT("thread.begun");
+    me->entry = entry | GP_ENTRY_INSIDE;
+    return thread_shown(me, entry, least);
 }
 
 bool gp_thread_enter(void)
 {
-    struct gp_thread *me = &gp_thread;
-    return GP_LIKELY(gp_life_on() && !me->ignored) && thread_claim(me, GP_LIFE_ON);
+    return thread_enter(GP_LIFE_ON);
 }
 
 bool gp_thread_enter_late(void)
 {
-    struct gp_thread *me = &gp_thread;
-    return GP_LIKELY(gp_life_ours() && !me->ignored) && thread_claim(me, GP_LIFE_ENDED);
+    return thread_enter(GP_LIFE_ENDED);
 }
 
 void gp_thread_leave(void)

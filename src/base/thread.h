@@ -15,12 +15,18 @@
 struct gp_thread {
     uint32_t number; /* the thread's place (thread.c) + 1; selects the counter shard */
     uint32_t tid;
-    uint8_t inside;  /* our code is running on this thread */
-    uint8_t ignored; /* its driver calls are not the program's: it is one of our own threads, or our cache is at work */
-    uint16_t life;   /* the life of the library that the rest belongs to (thread.c); 0: none yet */
-    uint32_t range;  /* open NVTX ranges (source/nvtx.c) */
-    uint64_t node;   /* the graph node made during the current driver call ... */
-    uint64_t graph;  /* ... and its graph */
+    union {
+        struct {
+            uint8_t inside; /* our code is running on this thread */
+            uint8_t
+                ignored; /* its driver calls are not the program's: it is one of our own threads, or our cache works */
+            uint16_t life; /* the life of the library that the rest belongs to (thread.c); 0: none yet */
+        };
+        uint32_t entry; /* the three at once: an entry compares and writes them as one word */
+    };
+    uint32_t range;      /* open NVTX ranges (source/nvtx.c) */
+    uint64_t node;       /* the graph node made during the current driver call ... */
+    uint64_t graph;      /* ... and its graph */
     uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */
     uint8_t chunk_used;
     uint8_t node_type;        /* of the node (CUgraphNodeType), + 1; 0: none */

@@ -252,7 +252,8 @@ static uint32_t alloc_slow(struct gp_attempt *attempt)
     return attempt->error ? attempt->error : GP_BACKEND_OOM;
 }
 
-uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
+static __attribute__((noinline)) uint32_t cache_alloc_slow(struct gp_cache *cache, const struct gp_request *request,
+                                                           struct gp_grant *out)
 {
     struct gp_attempt attempt = {.cache = cache, .request = request};
     if (request->bytes > GP_REQUEST_MOST) {
@@ -260,8 +261,6 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
         return GP_BACKEND_OOM;
     }
     attempt.bytes = gp_policy_round(&cache->policy, request->bytes);
-    if (cache->threads && gp_thread_give(cache, request, attempt.bytes, out))
-        return 0;
     gp_lock_take(&cache->lock);
     cache->clock++;
     if (attempt_heap(&attempt))
@@ -278,4 +277,9 @@ uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request
     *out =
         (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag, time_ns};
     return 0;
+}
+
+uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
+{
+    return GP_LIKELY(gp_cache_give(cache, request, out)) ? 0 : cache_alloc_slow(cache, request, out);
 }

@@ -103,31 +103,16 @@ void gp_table_close(struct gp_cache *cache)
     cache->table.root = NULL;
 }
 
-static inline unsigned table_top(uint64_t address)
-{
-    return (unsigned)(address >> (GP_LEAF_SHIFT + GP_MID_BITS)) & ((1u << GP_ROOT_BITS) - 1);
-}
-
-static inline unsigned table_mid(uint64_t address)
-{
-    return (unsigned)(address >> GP_LEAF_SHIFT) & ((1u << GP_MID_BITS) - 1);
-}
-
-static inline unsigned table_slot(const struct gp_cache *cache, uint64_t address)
-{
-    return (unsigned)((address & ((1u << GP_LEAF_SHIFT) - 1)) >> cache->table.granule_shift);
-}
-
 /* [table.R1] release pairs with [table.A1]: a reader that sees a pointer sees the initialised
  * memory behind it. */
 bool gp_table_ready(struct gp_cache *cache, uint64_t address)
 {
-    struct gp_leaf ***mid = &cache->table.root[table_top(address)];
+    struct gp_leaf ***mid = &cache->table.root[gp_table_top(address)];
     if (!*mid)
         __atomic_store_n(mid, slab_take_fresh(&cache->mids), __ATOMIC_RELEASE);
     if (!*mid)
         return false;
-    struct gp_leaf **leaf = &(*mid)[table_mid(address)];
+    struct gp_leaf **leaf = &(*mid)[gp_table_mid(address)];
     if (!*leaf)
         __atomic_store_n(leaf, slab_take_fresh(&cache->leaves), __ATOMIC_RELEASE);
     return *leaf != NULL;
@@ -135,18 +120,6 @@ bool gp_table_ready(struct gp_cache *cache, uint64_t address)
 
 void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block)
 {
-    struct gp_leaf *leaf = cache->table.root[table_top(address)][table_mid(address)];
-    __atomic_store_n(&leaf->slots[table_slot(cache, address)], block, __ATOMIC_RELEASE); /* [table.R1] */
-}
-
-/* [table.A1] acquire pairs with [table.R1]. */
-struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address)
-{
-    if (address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS))
-        return NULL;
-    struct gp_leaf **mid = __atomic_load_n(&cache->table.root[table_top(address)], __ATOMIC_ACQUIRE);
-    struct gp_leaf *leaf = mid ? __atomic_load_n(&mid[table_mid(address)], __ATOMIC_ACQUIRE) : NULL;
-    struct gp_block *block = leaf ? __atomic_load_n(&leaf->slots[table_slot(cache, address)], __ATOMIC_ACQUIRE) : NULL;
-    bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
-    return same ? block : NULL;
+    struct gp_leaf *leaf = cache->table.root[gp_table_top(address)][gp_table_mid(address)];
+    __atomic_store_n(&leaf->slots[gp_table_slot(cache, address)], block, __ATOMIC_RELEASE); /* [table.R1] */
 }

@@ -241,16 +241,9 @@ bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_ord
                       struct gp_grant *out)
 {
     struct gp_grant unused;
-    struct gp_block *block = gp_table_at(cache, address);
     out = out ? out : &unused;
-    if (!block)
-        return false;
-    /* A block of another stream may take the record's place until gp_thread_take has claimed it, which sees that. */
-    bool ordered = order == GP_FREE_ORDERED ||
-                   (order == GP_FREE_BY_STREAM && __atomic_load_n(&block->stream, __ATOMIC_RELAXED) != GP_STREAM_ANY);
-    if (cache->threads && ordered && gp_thread_take(cache, block, address, shard, out))
-        return true;
-    return cache_release_slow(cache, address, order, shard, out);
+    return GP_LIKELY(gp_cache_take(cache, address, order, shard, out)) ||
+           cache_release_slow(cache, address, order, shard, out);
 }
 
 bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t stream)

@@ -161,6 +161,10 @@ struct gp_grant {
  * released. GP_BACKEND_FORBIDDEN: the request needed a backend call that the backend refused. Sizes
  * beyond 2^60 fail with GP_BACKEND_OOM and no backend call (PyTorch's rule). */
 uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
+/* The same, from the thread's own cache alone: no lock is taken, the backend is not called, and errno
+ * stays.
+ * false: nothing changed; gp_cache_alloc may serve the request. */
+bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
 
 /* GP_FREE_BY_STREAM: unordered if the block was allocated for any stream, else ordered.
  * GP_FREE_RETURN: as unordered; a block that is a backend.allocate of its own also goes back to the
@@ -171,6 +175,10 @@ enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED, GP_FREE_BY_STREAM, GP_F
  * block of this cache starts there, or it was freed before; nothing changed. */
 bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_order order, unsigned shard,
                       struct gp_grant *out);
+/* The same, into the thread's own cache alone; a lock is taken only if that is full, and errno stays.
+ * out: not NULL. false: nothing changed; gp_cache_release may know the block. */
+bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order order, unsigned shard,
+                   struct gp_grant *out);
 
 /* Work on `stream` uses the block too, so the block waits for that stream when it is freed. Does
  * nothing for the block's own stream. false: no live block starts there. */

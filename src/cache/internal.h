@@ -179,17 +179,24 @@ struct gp_cursor {
 };
 
 struct gp_cache {
+    /* What the thread caches read at every call (threadcache.c), in two lines; written when the cache
+     * is made, and `tags` once. */
+    struct gp_thread_set *threads; /* thread caches, one set per counter shard; NULL: none */
+    struct gp_counter *gauges;
+    struct gp_table table;
+    bool (*wants_time)(void);
+    uint64_t thread_bytes; /* these three as in the policy */
+    uint32_t thread_blocks;
+    uint32_t thread_slack_shift;
+    bool owns_gauges, tags, times;
+    bool rounds_to_granules; /* sizes are rounded to granules and nothing else */
+
     struct gp_policy policy;
     struct gp_backend backend;
-    struct gp_counter *gauges;
-    bool owns_gauges, tags, times;
     void *listener;
     void (*listen)(void *listener, const struct gp_cache_event *event);
-    bool (*wants_time)(void);
 
     struct gp_lock grow, lock;
-    struct gp_table table;
-    struct gp_thread_set *threads; /* thread caches, one set per counter shard; NULL: none */
     struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids,
         leaves;
     struct gp_segment *segments;
@@ -229,7 +236,35 @@ void gp_table_close(struct gp_cache *cache);
 /* Makes room for the address, so that gp_table_set cannot fail. */
 bool gp_table_ready(struct gp_cache *cache, uint64_t address);
 void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
-struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address);
+static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address);
+
+static inline unsigned gp_table_top(uint64_t address)
+{
+    return (unsigned)(address >> (GP_LEAF_SHIFT + GP_MID_BITS)) & ((1u << GP_ROOT_BITS) - 1);
+}
+
+static inline unsigned gp_table_mid(uint64_t address)
+{
+    return (unsigned)(address >> GP_LEAF_SHIFT) & ((1u << GP_MID_BITS) - 1);
+}
+
+static inline unsigned gp_table_slot(const struct gp_cache *cache, uint64_t address)
+{
+    return (unsigned)((address & ((1u << GP_LEAF_SHIFT) - 1)) >> cache->table.granule_shift);
+}
+
+/* [table.A1] acquire pairs with [table.R1]. */
+static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address)
+{
+    if (GP_UNLIKELY(address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS)))
+        return NULL;
+    struct gp_leaf **mid = __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);
+    struct gp_leaf *leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : NULL;
+    struct gp_block *block =
+        leaf ? __atomic_load_n(&leaf->slots[gp_table_slot(cache, address)], __ATOMIC_ACQUIRE) : NULL;
+    bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
+    return same ? block : NULL;
+}
 
 /* index.c */
 void gp_index_put(struct gp_index *index, struct gp_block *block);
@@ -331,10 +366,6 @@ void gp_page_end(struct gp_cache *cache,
 /* Does nothing if the policy has no thread caches. false: no memory. */
 bool gp_thread_open(struct gp_cache *cache);
 void gp_thread_close(struct gp_cache *cache);
-/* No lock. false: nothing changed; the caller takes the slow path. */
-bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out);
-bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
-                    struct gp_grant *out);
 /* Takes every gate once, and gives it back: what a thread did in its cache before is visible after it, and
  * what it does later comes after all that the caller did before. */
 void gp_thread_pass(struct gp_cache *cache);
@@ -402,8 +433,8 @@ static inline void gp_block_tag(struct gp_cache *cache, struct gp_block *block, 
     bool tags = __atomic_load_n(&cache->tags, __ATOMIC_RELAXED);
     if (GP_LIKELY(!tags && !request->tag))
         return;
-    /* From the first tag on every request writes its own. Whoever owns this block later took it over
-     * from us, so it sees the flag. */
+    /* From the first tag on every request writes its own. A later owner took this block over from
+     * us, so it sees the flag. */
     if (!tags)
         __atomic_store_n(&cache->tags, true, __ATOMIC_RELAXED);
     __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */

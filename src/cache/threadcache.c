@@ -15,6 +15,7 @@
  */
 #include "base/clock.h"
 #include "cache/internal.h"
+#include <errno.h>
 #include <sys/mman.h>
 
 /* Streams per thread that have bins at a time; a further stream replaces empty bins, or takes the
@@ -45,6 +46,14 @@ static uint64_t bundle_pools(unsigned gauge)
     return 1ull << (gauge + GP_POOL_ALL) | 1ull << (gauge + GP_POOL_SMALL);
 }
 
+static bool policy_is_plain(const struct gp_policy *policy)
+{
+    unsigned divisions = 0;
+    for (unsigned i = 0; i < GP_POLICY_DIVISIONS; i++)
+        divisions |= policy->divisions[i];
+    return !divisions;
+}
+
 bool gp_thread_open(struct gp_cache *cache)
 {
     const struct gp_policy *policy = &cache->policy;
@@ -58,6 +67,10 @@ bool gp_thread_open(struct gp_cache *cache)
     if (sets == MAP_FAILED)
         return false;
     cache->threads = sets;
+    cache->thread_bytes = policy->thread_bytes;
+    cache->thread_blocks = policy->thread_blocks;
+    cache->thread_slack_shift = policy->thread_slack_shift;
+    cache->rounds_to_granules = policy_is_plain(policy);
     gp_counter_bundle(cache->gauges, GP_BUNDLE_COUNT,
                       bundle_pools(GP_GAUGE_ALLOCATION) | bundle_pools(GP_GAUGE_ACTIVE) |
                           1ull << (GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR));
@@ -137,27 +150,40 @@ static inline struct gp_bins *bins_for(struct gp_thread_set *set, uint64_t strea
     return bins;
 }
 
+/* A caller's number is below the number of shards unless it has as many threads. */
 static inline unsigned thread_shard(const struct gp_cache *cache, unsigned shard)
 {
     unsigned shards = gp_counter_shards(cache->gauges);
     return GP_LIKELY(shard < shards) ? shard : shard % shards;
 }
 
+/* gp_policy_round without a division; bytes are at most those of the last bin. */
+static inline uint64_t thread_round(const struct gp_cache *cache, uint64_t bytes)
+{
+    const uint64_t granule = 1u << GP_BIN_SHIFT;
+    if (GP_UNLIKELY(!cache->rounds_to_granules))
+        return gp_policy_round(&cache->policy, bytes);
+    return bytes ? (bytes + granule - 1) & ~(granule - 1) : granule;
+}
+
 /* ---- the fast paths
  * --------------------------------------------------------------------------------------------- */
 
-bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, uint64_t bytes, struct gp_grant *out)
+bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
 {
+    if (GP_UNLIKELY(!cache->threads || request->bytes > (uint64_t)GP_BINS << GP_BIN_SHIFT || request->pool ||
+                    request->flags))
+        return false;
+    uint64_t bytes = thread_round(cache, request->bytes), from = (bytes >> GP_BIN_SHIFT) - 1;
     unsigned shard = thread_shard(cache, request->shard);
     struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
-    uint64_t from = (bytes >> GP_BIN_SHIFT) - 1;
-    if (from >= GP_BINS || request->pool || request->flags || !gp_gate_hold(gate))
+    if (from >= GP_BINS || !gp_gate_hold(gate))
         return false;
     struct gp_bins *bins = bins_of(&cache->threads[shard], request->stream);
     unsigned index = bins ? bins_next(bins, (unsigned)from) : GP_BINS;
     uint64_t have = (uint64_t)(index + 1) << GP_BIN_SHIFT;
     const int64_t amounts[GP_BUNDLES] = {1, (int64_t)have, (int64_t)request->bytes};
-    bool fits = index < GP_BINS && have - bytes <= bytes >> cache->policy.thread_slack_shift;
+    bool fits = index < GP_BINS && have - bytes <= bytes >> cache->thread_slack_shift;
     if (!fits || !gp_gate_add(cache->gauges, gate, amounts)) {
         gp_gate_release(gate);
         return false;
@@ -179,6 +205,7 @@ bool gp_thread_give(struct gp_cache *cache, const struct gp_request *request, ui
 static __attribute__((noinline)) void thread_shrink(struct gp_cache *cache, struct gp_gate *gate, struct gp_bins *bins)
 {
     struct gp_block *list = NULL, *next;
+    int saved_errno = errno;
     gp_lock_take(&cache->lock);
     if (gp_gate_hold(gate)) {
         uint32_t blocks = cache->policy.thread_blocks - cache->policy.thread_blocks / GP_THREAD_EXCESS;
@@ -199,13 +226,18 @@ static __attribute__((noinline)) void thread_shrink(struct gp_cache *cache, stru
         gp_block_idle(cache, list);
     }
     gp_lock_give(&cache->lock);
+    errno = saved_errno;
 }
 
-bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t address, unsigned shard,
-                    struct gp_grant *out)
+bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order order, unsigned shard,
+                   struct gp_grant *out)
 {
-    /* Check first: the word of most blocks that cannot be cached shows it. */
-    if (__atomic_load_n(&block->word, __ATOMIC_RELAXED) != (address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE))
+    if (GP_UNLIKELY(!cache->threads || (order != GP_FREE_ORDERED && order != GP_FREE_BY_STREAM)))
+        return false;
+    struct gp_block *block = gp_table_at(cache, address);
+    /* Check first: the word of most blocks that cannot be cached shows it. The flag also says that the
+     * block was allocated for a stream (heap.c), so GP_FREE_BY_STREAM is ordered. */
+    if (!block || __atomic_load_n(&block->word, __ATOMIC_RELAXED) != (address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE))
         return false;
     shard = thread_shard(cache, shard);
     struct gp_gate *gate = gp_counter_gate(cache->gauges, shard);
@@ -230,7 +262,7 @@ bool gp_thread_take(struct gp_cache *cache, struct gp_block *block, uint64_t add
     *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block),
                              time_ns};
     bins_push(bins, block);
-    bool full = bins->blocks > cache->policy.thread_blocks || bins->bytes > cache->policy.thread_bytes;
+    bool full = bins->blocks > cache->thread_blocks || bins->bytes > cache->thread_bytes;
     if (GP_UNLIKELY(full) && cache->times && !time_ns) /* the block may leave this thread below */
         out->time_ns = gp_clock_ns();
     gp_gate_release(gate);

@@ -61,9 +61,7 @@ struct gp_shard {
 };
 
 struct gp_counter {
-    uint32_t gauges, shards; /* this line is never written again */
-    size_t stride, bytes;
-    char *first;
+    struct gp_counter_shape shape; /* this line is never written again */
 
     GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all fields below */
     bool open;
@@ -92,7 +90,7 @@ struct gp_counter {
 
 static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned index)
 {
-    return (struct gp_shard *)(set->first + index * set->stride);
+    return (struct gp_shard *)(set->shape.first + index * set->shape.stride);
 }
 
 /* Changes the state from OPEN to next (BUSY: the caller owns the shard for one update; CLOSED: the
@@ -255,7 +253,7 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
         }
         memset(&shard->gate.bundle[b], 0, sizeof shard->gate.bundle[b]);
     }
-    for (unsigned g = 0; g < set->gauges; g++) {
+    for (unsigned g = 0; g < set->shape.gauges; g++) {
         struct gp_counter_cell *from = &shard->cells[g], *to = &set->pool[g];
         to->credit += from->credit;
         to->allocated += from->allocated;
@@ -298,7 +296,7 @@ static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shar
 {
     unsigned active = set_active(set);
     int64_t share[GP_GAUGES_MAX];
-    for (unsigned g = 0; g < set->gauges; g++) {
+    for (unsigned g = 0; g < set->shape.gauges; g++) {
         share[g] = active && !(scarce >> g & 1) ? set->pool[g].credit / active : 0;
         set->pool[g].credit -= share[g] * active;
     }
@@ -311,7 +309,7 @@ static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shar
     GP_EACH_USED(set, index)
     {
         struct gp_shard *shard = shard_at(set, (unsigned)index);
-        for (unsigned g = 0; shard->gate.idle < GP_IDLE_MAX && g < set->gauges; g++)
+        for (unsigned g = 0; shard->gate.idle < GP_IDLE_MAX && g < set->shape.gauges; g++)
             shard->cells[g].credit += share[g];
         /* [counter.R2] release pairs with [counter.A1]. */
         __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
@@ -443,9 +441,9 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
 static inline void counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
                                  const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
 {
-    if (GP_UNLIKELY(shard >= set->shards))
-        shard %= set->shards;      /* a division costs more than the rest of the check */
-#ifdef GP_COUNTER_MUTANT_OPEN_FREE /* negative control: frees that ignore the state */
+    if (GP_UNLIKELY(shard >= set->shape.shards))
+        shard %= set->shape.shards; /* a division costs more than the rest of the check */
+#ifdef GP_COUNTER_MUTANT_OPEN_FREE  /* negative control: frees that ignore the state */
     if (op == GP_SUB) {
         cells_apply(shard_at(set, shard)->cells, op, deltas, n);
         GP_TESTPOINT("counter.applied");
@@ -471,16 +469,6 @@ uint64_t gp_counter_apply_timed(struct gp_counter *set, unsigned shard, enum gp_
 }
 
 /* ---- gates ------------------------------------------------------------------------------------------------------- */
-
-struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard)
-{
-    return &shard_at(set, shard < set->shards ? shard : shard % set->shards)->gate;
-}
-
-unsigned gp_counter_shards(const struct gp_counter *set)
-{
-    return set->shards;
-}
 
 bool gp_counter_used(const struct gp_counter *set, unsigned shard)
 {
@@ -529,7 +517,7 @@ static void set_leave(struct gp_counter *set, bool reopen)
 
 static void set_values(const struct gp_counter *set, struct gp_gauge_value *out)
 {
-    for (unsigned g = 0; out && g < set->gauges; g++)
+    for (unsigned g = 0; out && g < set->shape.gauges; g++)
         out[g] =
             (struct gp_gauge_value){gauge_current(set, g), set->peak[g], set->pool[g].allocated, set->pool[g].freed};
 }
@@ -546,7 +534,7 @@ void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gau
 {
     set_enter(set);
     set_values(set, before);
-    for (unsigned g = 0; g < set->gauges; g++)
+    for (unsigned g = 0; g < set->shape.gauges; g++)
         if (mask >> g & 1) {
             set->peak[g] = gauge_current(set, g);
             gauge_limit(set, g);
@@ -572,7 +560,7 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
                         unsigned n)
 {
     set_enter(set);
-    set_register(set, shard % set->shards);
+    set_register(set, shard % set->shape.shards);
     cells_apply(set->pool, GP_SUB, deltas, n);
     for (unsigned i = 0; i < n; i++) {
         unsigned g = deltas[i].gauge;
@@ -594,7 +582,7 @@ void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_ga
 {
     bool was_open = set_enter(set);
     set_values(set, before);
-    for (unsigned g = 0; g < set->gauges; g++)
+    for (unsigned g = 0; g < set->shape.gauges; g++)
         if (mask >> g & 1) {
             set->base[g] += set->pool[g].allocated - set->pool[g].freed;
             set->pool[g].allocated = set->pool[g].freed = 0;
@@ -611,7 +599,7 @@ int gp_counter_watch_begin(struct gp_counter *set, unsigned watch)
     bool busy = set->watching >> watch & 1;
     if (!busy) {
         set->watching |= 1u << watch;
-        for (unsigned g = 0; g < set->gauges; g++) {
+        for (unsigned g = 0; g < set->shape.gauges; g++) {
             set->watch[watch][g] = gauge_current(set, g);
             gauge_limit(set, g);
         }
@@ -629,10 +617,10 @@ static int watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, 
     set->slow++;
     bool active = set->watching >> watch & 1;
     if (active && peaks)
-        memcpy(peaks, set->watch[watch], set->gauges * sizeof peaks[0]);
+        memcpy(peaks, set->watch[watch], set->shape.gauges * sizeof peaks[0]);
     if (active && end) {
         set->watching &= ~(1u << watch);
-        for (unsigned g = 0; g < set->gauges; g++)
+        for (unsigned g = 0; g < set->shape.gauges; g++)
             gauge_limit(set, g);
     }
     set_leave(set, false);
@@ -660,7 +648,7 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask,
     bool active = set->watching >> watch & 1;
     set_values(set, out);
     set->watching |= 1u << watch;
-    for (unsigned g = 0; g < set->gauges; g++) {
+    for (unsigned g = 0; g < set->shape.gauges; g++) {
         int64_t current = gauge_current(set, g), mark = set->watch[watch][g];
         peaks[g] = active && mark != INT64_MAX ? mark : current;
         set->watch[watch][g] = mask >> g & 1 ? current : INT64_MAX;
@@ -699,7 +687,7 @@ int gp_counter_check(struct gp_counter *set)
     {
         struct gp_shard *shard = shard_at(set, (unsigned)index);
         bool owned = set->open && shard_own(shard, GP_GATE_BUSY);
-        for (unsigned g = 0; g < set->gauges; g++)
+        for (unsigned g = 0; g < set->shape.gauges; g++)
             if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
                 wrong = -(int)g - 1;
         for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
@@ -709,7 +697,7 @@ int gp_counter_check(struct gp_counter *set)
             __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     }
     bool was_open = set_close(set);
-    for (unsigned g = 0; g < set->gauges; g++) {
+    for (unsigned g = 0; g < set->shape.gauges; g++) {
         const struct gp_counter_cell *pool = &set->pool[g];
         int64_t limit = set->limit[g];
         gauge_limit(set, g);
@@ -732,11 +720,11 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
     struct gp_counter *set = gp_kept_map(bytes, 0);
     if (!set)
         return -ENOMEM;
-    set->gauges = gauges;
-    set->shards = shards;
-    set->stride = stride;
-    set->bytes = bytes;
-    set->first = (char *)set + head;
+    set->shape.gauges = gauges;
+    set->shape.shards = shards;
+    set->shape.stride = stride;
+    set->shape.bytes = bytes;
+    set->shape.first = (char *)set + head;
     set->patience = set->stay = GP_PATIENCE_MIN;
     /* Adaptive: the mutex is held for less time than a sleep and a wake-up cost. */
     pthread_mutexattr_t attr;
@@ -753,5 +741,5 @@ void gp_counter_free(struct gp_counter *set)
     if (!set)
         return;
     pthread_mutex_destroy(&set->mutex);
-    gp_kept_unmap(set, set->bytes);
+    gp_kept_unmap(set, set->shape.bytes);
 }

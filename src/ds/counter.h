@@ -19,6 +19,7 @@
 #ifndef GP_DS_COUNTER_H
 #define GP_DS_COUNTER_H
 
+#include "base/compiler.h"
 #include "base/testpoint.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -130,10 +131,30 @@ enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 /* Sets the gauges of a bundle, one bit each. A gauge may be in several: each has credit and totals
  * of its own. Call it before the first gate is held. */
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
-unsigned gp_counter_shards(const struct gp_counter *set);
+static inline unsigned gp_counter_shards(const struct gp_counter *set);
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
-struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
+static inline struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
+
+/* The start of a set, never written after gp_counter_new; private to these functions. */
+struct gp_counter_shape {
+    uint32_t gauges, shards;
+    size_t stride, bytes; /* from one shard to the next; of all */
+    char *first;          /* shard */
+};
+
+static inline unsigned gp_counter_shards(const struct gp_counter *set)
+{
+    return ((const struct gp_counter_shape *)set)->shards;
+}
+
+static inline struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard)
+{
+    const struct gp_counter_shape *shape = (const struct gp_counter_shape *)set;
+    if (GP_UNLIKELY(shard >= shape->shards))
+        shard %= shape->shards; /* a division costs more than the rest of the check */
+    return (struct gp_gate *)(shape->first + shard * shape->stride);
+}
 
 /* Moves credit from the shard's gauges to the n bundles from `first` on, as much as amounts need. The
  * gate is held. false: there is not enough. */
@@ -159,15 +180,20 @@ static inline void gp_gate_release(struct gp_gate *gate)
     GP_TESTPOINT("counter.released");
 }
 
+/* n is a constant of the caller, so the loops below become straight lines. */
+#define GP_GATE_EACH _Pragma("GCC unroll 8")
+
 /* GP_ADD of one event that changes n bundles from `first` on. false: not enough credit; nothing changed. */
 static inline bool gp_gate_add_to(struct gp_counter *set, struct gp_gate *gate, unsigned first, unsigned n,
                                   const int64_t *amounts)
 {
     bool enough = true;
+    GP_GATE_EACH
     for (unsigned b = 0; b < n; b++)
         enough &= gate->bundle[first + b].credit >= amounts[b];
     if (__builtin_expect(!enough, 0) && !gp_gate_recharge(set, gate, first, n, amounts))
         return false;
+    GP_GATE_EACH
     for (unsigned b = 0; b < n; b++) {
         gate->bundle[first + b].credit -= amounts[b];
         gate->bundle[first + b].allocated += amounts[b];
@@ -180,6 +206,7 @@ static inline bool gp_gate_add_to(struct gp_counter *set, struct gp_gate *gate, 
 /* GP_SUB of one event. */
 static inline void gp_gate_sub_from(struct gp_gate *gate, unsigned first, unsigned n, const int64_t *amounts)
 {
+    GP_GATE_EACH
     for (unsigned b = 0; b < n; b++) {
         gate->bundle[first + b].credit += amounts[b];
         gate->bundle[first + b].freed += amounts[b];

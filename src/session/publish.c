@@ -70,6 +70,17 @@ static void publish_end(struct gp_session *session)
     gp_lock_give(&publish_lock);
 }
 
+/* A program that calls the C interface has an allocator from its first call on. */
+static void publish_allocator(struct gp_wire_header *header)
+{
+    const char *name = publish_hooks.allocator();
+    for (unsigned i = 0; i + 1 < sizeof(header->allocator); i++) {
+        header->allocator[i] = name[i];
+        if (!name[i])
+            return;
+    }
+}
+
 void gp_session_publish(void)
 {
     static struct gp_wire_device device; /* 2 KiB, too much for a small stack; under the lock */
@@ -92,6 +103,8 @@ void gp_session_publish(void)
     session->header->events = gp_tap_events();
     if (publish_hooks.driver_version)
         session->header->driver_version = publish_hooks.driver_version();
+    if (publish_hooks.allocator)
+        publish_allocator(session->header);
     if (publish_hooks.gone && publish_hooks.gone())
         __atomic_fetch_or(&session->header->flags, GP_SESSION_GONE, __ATOMIC_RELEASE);
     session->header->publish_ns = gp_clock_ns();

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 /* Shortens the soname of a loaded library by its "lib", in memory: libcupti.so.12 becomes
- * cupti.so.12.  The file, its path in /proc and what it finds by $ORIGIN stay.  Whoever opens the
- * same file later gets this copy, under the name that they asked for.  handle: of dlopen with a
+ * cupti.so.12.  The file, its path in /proc and what it finds by $ORIGIN stay.  A later
+ * dlopen of the same file gets this copy, under the name that it asked for.  handle: of dlopen with a
  * path that has a slash, since dlopen remembers a bare name.  False: the name could not be
  * changed. */
 bool gp_soname_hide(void *handle);

@@ -56,6 +56,11 @@ def render(chart, more):
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
+def agent(objects):
+    """The agent's DaemonSet.  Helm sorts the objects by kind, render.go does not."""
+    return next(one for one in objects if one["kind"] == "DaemonSet")
+
+
 def base():
     """The objects of the kustomize base."""
     folder = os.path.join(ROOT, "deploy", "kubernetes")
@@ -104,7 +109,7 @@ def schemas(objects):
         kinds = ", ".join(sorted({one["kind"] for one in objects}))
         check(f"{kinds}: as the schemas say", told.returncode == 0, told.stdout + told.stderr)
         check(f"{kinds}: no unknown field", typed.returncode == 0, typed.stdout)
-        typo = copy.deepcopy([one for one in objects if one["kind"] == "DaemonSet"][:1])
+        typo = [copy.deepcopy(agent(objects))]
         typo[0]["spec"]["template"]["spec"]["hostPid"] = True
         told, typed = validate(typo)
         check("a misspelled field is found", typed.returncode != 0 and "hostPid" in typed.stdout, typed.stdout)
@@ -123,8 +128,11 @@ def main():
     check("the archive has gpuprof's version", packed.returncode == 0 and len(archives) == 1 and archives[0].endswith(f"-{version}.tgz"), archives)
     try:
         manifests, monitoring = base(), read("servicemonitor.yaml")
+        if shutil.which("helm"):
+            linted = run("helm", "lint", "--strict", chart, archives[0])
+            check("helm lint", linted.returncode == 0, linted.stdout + linted.stderr)
         default = render(chart, {})
-        check("its image has the chart's version", default[0]["spec"]["template"]["spec"]["containers"][0]["image"] == f"gpuprof:{version}")
+        check("its image has the chart's version", agent(default)["spec"]["template"]["spec"]["containers"][0]["image"] == f"gpuprof:{version}")
         same("with the base's tag, the chart is the base without its namespace", render(chart, {"image": {"tag": "latest"}}),
              [one for one in manifests if one["kind"] != "Namespace"])
         everything = render(chart, {"serviceMonitor": {"enabled": True, "labels": {}}, "networkPolicy": {"enabled": True}})
@@ -133,7 +141,7 @@ def main():
             "oldKernels": True, "extraArgs": ["--metrics-per-process=comm"], "imagePullSecrets": [{"name": "pull"}], "port": 9000,
             "podAnnotations": {"a/b": "c"}, "nodeSelector": {"pool": "gpu"}, "tolerations": [], "priorityClassName": "", "libraryPath": "/srv/lib",
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}})
-        pod = varied[0]["spec"]["template"]["spec"]
+        pod = agent(varied)["spec"]["template"]["spec"]
         check("the values reach the objects", "SYS_ADMIN" in pod["containers"][0]["securityContext"]["capabilities"]["add"] and
               pod["containers"][0]["args"][1:] == ["--listen=:9000", "--library=/opt/gpuprof/lib/libgpuprof.so", "--metrics-per-process=comm"] and
               pod["volumes"][0]["hostPath"]["path"] == "/srv/lib" and pod["nodeSelector"]["pool"] == "gpu" and

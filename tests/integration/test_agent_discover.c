@@ -156,3 +156,33 @@ Test(agent_discover, attaching_needs_a_capability_and_discovery, .init = begin_a
     error = agent_start(&agent, &place, &(struct agent_options){.more = more}, &status, why, sizeof why);
     cr_assert(error == -ECHILD && ended_with(status, 2), "%s", why);
 }
+
+/* The agent with the rights and system calls of its service, and of a drop-in, if any. */
+static void attach_as_service(const char *dropin, const char *wanted)
+{
+    char pattern[200], text[96], files[1024], as_unit[512];
+    struct kid *kid = walk_unprofiled(groups[0]);
+    snprintf(pattern, sizeof pattern, "/*%s", strrchr(place.groups[groups[0]].path, '/') + 1);
+    snprintf(as_unit, sizeof as_unit, "%s", path_source("tests/deploy/as-unit"));
+    snprintf(files, sizeof files, "%s", path_source("deploy/systemd/gpuprof-agent.service"));
+    if (dropin) {
+        strcat(files, ",");
+        strcat(files, path_source(dropin));
+    }
+    start_agent(&(struct agent_options){.before = (const char *[]){as_unit, files, NULL},
+                                        .want_discover = true,
+                                        .more = (const char *[]){"--attach-containers", pattern, NULL}});
+    snprintf(text, sizeof text, wanted, (int)kid->pid);
+    wait_for_words(text);
+    cr_assert(eq(int, maps_library(kid->pid), dropin != NULL));
+}
+
+Test(agent_discover, the_service_attaches_with_its_drop_in, .init = begin_alone)
+{
+    attach_as_service("deploy/systemd/gpuprof-agent-attach.conf", ": Attached to %d ");
+}
+
+Test(agent_discover, the_service_does_not_attach_without_it, .init = begin_alone)
+{
+    attach_as_service(NULL, "not attached to process %d: ");
+}

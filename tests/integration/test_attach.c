@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -254,6 +256,142 @@ Test(attach, enters_namespaces, .timeout = 60)
     cr_expect_eq(command("attach", pid, text, sizeof(text)), 0, "%s", text);
     cr_expect_eq(command("detach", pid, text, sizeof(text)), 0, "%s", text);
     target_end(&target, "poll");
+}
+
+/* ---- the command dies -------------------------------------------------------------------------------------------- */
+
+/* The calls by which the command changes the target. */
+static bool changes(long number)
+{
+    return number == SYS_ptrace || number == SYS_pwrite64 || number == SYS_process_vm_writev;
+}
+
+/* The call by which it stops a thread. */
+static bool interrupts(const struct user_regs_struct *regs)
+{
+    return regs->orig_rax == SYS_ptrace && regs->rdi == PTRACE_INTERRUPT;
+}
+
+/* Runs the command and kills it before it makes the call number `last`, or holds it there for a second if
+ * `last` is negative and counts stops of threads.  Its exit status, -1 if it was killed. */
+static int killed_command(pid_t target, int last)
+{
+    char number[16];
+    int status, calls = 0;
+    struct user_regs_struct regs;
+    snprintf(number, sizeof(number), "%d", (int)target);
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        execl(path_command(), "gpuprof", "attach", "-q", number, (char *)NULL);
+        _exit(99);
+    }
+    waitpid(child, &status, 0);
+    ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(uintptr_t)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+    for (bool inside = false; WIFSTOPPED(status);) {
+        bool is_call = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        inside = is_call && !inside;
+        if (inside && ptrace(PTRACE_GETREGS, child, NULL, &regs) == 0) {
+            calls += last < 0 ? interrupts(&regs) : changes((long)regs.orig_rax);
+            if (calls == last)
+                kill(child, SIGKILL);
+            if (calls == -last && interrupts(&regs))
+                usleep(1000000);
+        }
+        int signal = is_call || WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
+        ptrace(PTRACE_SYSCALL, child, NULL, (void *)(uintptr_t)signal);
+        waitpid(child, &status, 0);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static unsigned long long blocked_signals(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long long set = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "SigBlk:", 7) == 0)
+            set = strtoull(line + 7, NULL, 16);
+    if (file)
+        fclose(file);
+    return set;
+}
+
+/* Each time another target, so that nothing of the last time is there. */
+static void killed_at_each_call(const char *what, int step)
+{
+    char text[1024];
+    int status = -1;
+    for (int last = 1; status == -1; last += step) {
+        struct target target;
+        target_start(&target, what);
+        unsigned long long before = blocked_signals(target.spawn.pid), after = 0;
+        cr_assert_lt(last, 200);
+        status = killed_command(target.spawn.pid, last);
+        cr_expect(status == -1 || status == 0, "%s, call %d: %d", what, last, status);
+        for (int i = 0; i < 500 && (after = blocked_signals(target.spawn.pid)) != before; i++)
+            usleep(10000);
+        cr_expect_eq(after, before, "%s, call %d: signals %llx", what, last, after);
+        int left = command("detach", target.spawn.pid, text, sizeof(text));
+        cr_expect(left == 0 || status == -1, "%s, call %d: %s", what, last, text);
+        target_end(&target, what);
+    }
+}
+
+/* Wherever the command is killed, the thread that it had borrowed finds back by itself. */
+Test(attach, may_be_killed_at_any_moment, .timeout = 1200)
+{
+    killed_at_each_call("poll", 1);
+    killed_at_each_call("read", test_is_full() ? 1 : 5);
+    for (size_t i = 0; test_is_full() && i < sizeof(targets_idle) / sizeof(targets_idle[0]); i++)
+        killed_at_each_call(targets_idle[i], 1);
+}
+
+/* The thread waits for a fifth of a second, and is back in its program when the command goes on. */
+Test(attach, may_be_slow, .timeout = 120)
+{
+    struct target target;
+    char text[1024];
+    target_start(&target, "read");
+    cr_expect_eq(killed_command(target.spawn.pid, -2), 0);
+    cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "read");
+}
+
+/* A first attach leaves a thread that sleeps for long in restart_syscall. */
+Test(attach, borrows_a_long_sleep_again, .timeout = 120)
+{
+    cycles("long", 2, true);
+}
+
+/* A sandbox that answers system calls with a signal handler keeps it, and ours. */
+Test(attach, leaves_handlers_of_a_sandbox_alone, .timeout = 120)
+{
+    static const char *const kinds[] = {"trap_map", "trap_file"};
+    for (int i = 0; i < 2; i++) {
+        struct target target;
+        char text[1024];
+        target_start(&target, kinds[i]);
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        cr_expect(status == 1 && strstr(text, i ? "cannot be put there" : "could not start a thread"), "%d: %s", status,
+                  text);
+        target_end(&target, kinds[i]);
+    }
+}
+
+/* Another program takes the process over at any moment. */
+Test(attach, survives_an_exec, .timeout = 600)
+{
+    struct target target;
+    char text[1024];
+    target_start(&target, "exec");
+    for (int i = 0; i < (test_is_full() ? 300 : 8); i++) {
+        int status = command("attach", target.spawn.pid, text, sizeof(text));
+        cr_expect(status == 0 || status == 1 || status == 3, "%d: %s", status, text);
+    }
+    target_end(&target, "exec");
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@
 #include "lib/full.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include <metrics/growing.h>
 
 TestSuite(forecast, .timeout = 120);
 
@@ -137,6 +138,57 @@ Test(forecast, a_running_leak_has_an_end)
     const char *site = json_string_value(json_object_get(forecast, "site"));
     cr_expect(site && strncmp(site, "remember_metrics", 16) == 0, "%s", site ? site : "(none)");
     json_decref(top);
+    spawn_kill(&spawn, 9);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+}
+
+/* A page of metrics without and one with a container whose memory runs out: the second and later ones have its
+ * call site, without symbols. */
+Test(forecast, metrics_name_the_site_that_grows)
+{
+    char program[300];
+    const char *bin = strstr(path_command(), "/bin/");
+    const char *argv[] = {program, "--seconds", "40", "--pace", "10", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .sim = "devices=1,memory=2GiB"};
+    struct spawn spawn;
+    struct spawn_result result;
+    snprintf(program, sizeof(program), "%.*s/examples/leak_rt", (int)(bin - path_command()), path_command());
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    struct gp_row_device device = {.uuid = "GPU-x"};
+    struct gp_row_container container = {
+        .device = &device, .namespace_ = "ml", .pod = "p", .container = "c", .cgroup_id = 7, .seconds_to_oom = -1};
+    struct gp_system_process process = {
+        .key = {.tgid = (uint32_t)spawn.pid}, .value = {.cgroup_id = 7}, .comm = "leak"};
+    struct gp_system_view view = {.process_count = 1, .processes = &process};
+    struct gp_growing growing = {0};
+    struct gp_rows rows = {.container_count = 1, .containers = &container};
+    sleep(2);
+    cr_assert(gp_growing_make(&growing, &rows, GP_METRICS_PROCESSES_COMM, &view, 9));
+    cr_expect_eq(growing.count, 0, "no call site is read before memory runs out");
+    container.seconds_to_oom = 60;
+    for (unsigned page = 0; page < 50 && !rows.site_count; page++) {
+        free(rows.sites);
+        cr_assert(gp_growing_make(&growing, &rows, GP_METRICS_PROCESSES_COMM, &view, 9));
+        cr_expect(page || !rows.site_count, "one page knows no growth");
+        usleep(200000);
+    }
+    cr_assert_eq(rows.site_count, 1);
+    cr_expect_eq(growing.count, 1);
+    cr_expect_gt(rows.sites[0].growth_bytes, 0);
+    cr_expect_str_eq(rows.sites[0].comm, "leak");
+    cr_expect_str_empty(rows.sites[0].pid);
+    cr_expect_eq(strncmp(rows.sites[0].site, "leak_rt+0x", 10), 0, "%s", rows.sites[0].site);
+    container.seconds_to_oom = -1;
+    for (unsigned page = 0; page < 30; page++) {
+        free(rows.sites);
+        rows.site_count = 0;
+        cr_assert(gp_growing_make(&growing, &rows, GP_METRICS_PROCESSES_COMM, &view, 9));
+        cr_expect_eq(rows.site_count, 0);
+    }
+    cr_expect_eq(growing.count, 0, "the watch ends");
+    free(rows.sites);
+    gp_growing_fini(&growing);
     spawn_kill(&spawn, 9);
     spawn_finish(&spawn, &result);
     spawn_result_free(&result);

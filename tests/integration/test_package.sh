@@ -115,6 +115,7 @@ if command -v dpkg-shlibdeps >/dev/null && command -v dpkg-deb >/dev/null; then
     done
     for path in /usr/bin/gpuprof /usr/lib/libgpuprof.so /usr/lib/libgpuprof-shim.so /usr/lib/gpuprof/sim/libcuda.so.1 /usr/include/gpuprof/gpuprof.h \
         "/usr/lib/$cpu-linux-gnu/pkgconfig/gpuprof.pc" /usr/share/man/man1/gpuprof.1.gz /usr/lib/systemd/system/gpuprof-agent.service \
+        /usr/share/doc/gpuprof/examples/gpuprof-agent-attach.conf \
         /usr/share/bash-completion/completions/gpuprof /usr/share/zsh/vendor-completions/_gpuprof \
         /usr/share/fish/vendor_completions.d/gpuprof.fish /usr/lib/python3/dist-packages/gpuprof/__init__.py; do
         check "a package has $path" grep -qx "$path" <<<"$all"

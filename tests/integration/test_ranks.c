@@ -29,8 +29,8 @@ static void folder_remove(const char *folder)
     cr_expect_eq(system(line), 0);
 }
 
-/* `which` of the four holds more. */
-static void record(const char *folder, const char *which)
+/* `which` of the four holds more. Their recordings are the four `files`. */
+static void record(const char *folder, const char *which, char files[4][96])
 {
     char option[128], text[2];
     snprintf(option, sizeof(option), "--record=%s/run.gpuprof", folder);
@@ -44,6 +44,7 @@ static void record(const char *folder, const char *which)
                       which, NULL);
         cr_assert(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
         spawn_result_free(&result);
+        snprintf(files[i], sizeof(files[i]), "%s/run.rank%d.gpuprof", folder, i);
     }
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
@@ -72,9 +73,7 @@ Test(ranks, worst_comes_first)
     struct spawn_result result;
     struct stat there;
     folder_make(folder);
-    record(folder, "2");
-    for (int i = 0; i < 4; i++)
-        snprintf(files[i], sizeof(files[i]), "%s/run.rank%d.gpuprof", folder, i);
+    record(folder, "2", files);
     spawn_command(&result, "report", files[0], files[1], files[2], files[3], "--json", NULL);
     json_t *top = json_of(&result);
     cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.ranks/1");
@@ -121,9 +120,7 @@ Test(ranks, diff_pairs_the_ranks_of_two_runs)
     struct spawn_result result;
     for (int run = 0; run < 2; run++) {
         folder_make(folders[run]);
-        record(folders[run], run ? "1" : "none");
-        for (int i = 0; i < 4; i++)
-            snprintf(files[run * 4 + i], sizeof(files[0]), "%s/run.rank%d.gpuprof", folders[run], i);
+        record(folders[run], run ? "1" : "none", files + run * 4);
     }
     spawn_command(&result, "diff", "--json", files[0], files[1], files[2], files[3], files[4], files[5], files[6],
                   files[7], NULL);

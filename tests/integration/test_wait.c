@@ -250,7 +250,7 @@ Test(wait, allocated_or_held_for_too_long)
     done();
 }
 
-/* A file of another version, or of someone who wrote nonsense, reserves nothing. */
+/* A file of another version, or with other contents, reserves nothing. */
 Test(wait, a_damaged_file_is_no_reservation)
 {
     machine("17179869184");

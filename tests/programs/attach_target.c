@@ -13,25 +13,32 @@
 #include "finish.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 
 #define TARGET_MS    20
 #define TARGET_ERRNO 77
 
 static char target_stop[512];
-static int target_fds[2], target_epoll, target_listener;
+static int target_fds[2], target_epoll, target_listener, target_folder;
 static sem_t target_never;
 static const char *target_library;
 
@@ -88,6 +95,16 @@ static void do_clock_nanosleep(void)
 static void do_poll(void)
 {
     TARGET_WAIT(0, poll(NULL, 0, TARGET_MS));
+}
+
+/* Sleeps until there is a file `stop`: a second attach finds it in restart_syscall. */
+static void do_long(void)
+{
+    struct pollfd file = {target_folder, POLLIN, 0};
+    char events[4096];
+    int got = poll(&file, 1, -1);
+
+    target_expect(got == 1 && read(target_folder, events, sizeof(events)) > 0, "long poll", got);
 }
 
 static void do_ppoll(void)
@@ -311,6 +328,68 @@ static void target_timer(void)
     setitimer(ITIMER_REAL, &every, NULL);
 }
 
+/* ---- a sandbox: the program answers some system calls itself ----------------------------------------------------- */
+
+static void target_answer(int signal, siginfo_t *info, void *context)
+{
+    (void)signal;
+    (void)info;
+#if defined(__x86_64__)
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = -ENOSYS;
+#else
+    (void)context;
+#endif
+}
+
+#define TARGET_ARGUMENT(_n) (uint32_t) offsetof(struct seccomp_data, args[_n])
+
+static void target_forbid(int number, int argument, uint32_t value)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)number, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, TARGET_ARGUMENT(argument)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+    struct sigaction action = {.sa_sigaction = target_answer, .sa_flags = SA_SIGINFO};
+
+    sigaction(SIGSYS, &action, NULL);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static void do_trap_map(void)
+{
+    void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    target_expect(at == MAP_FAILED && errno == ENOSYS, "mmap", (long)at);
+    do_nanosleep();
+}
+
+static void do_trap_file(void)
+{
+    int fd = (int)syscall(SYS_memfd_create, "x", 3);
+
+    target_expect(fd == -1 && errno == ENOSYS, "memfd_create", fd);
+    do_nanosleep();
+}
+
+/* ---- another program --------------------------------------------------------------------------------------------- */
+
+static char **target_arguments;
+
+static void do_exec(void)
+{
+    do_nanosleep();
+    if (access(target_stop, F_OK) != 0) {
+        execv("/proc/self/exe", target_arguments);
+        target_expect(0, "execv", -1);
+    }
+}
+
 static void do_fork(void)
 {
     int status = -1;
@@ -366,7 +445,9 @@ static const struct target_kind {
     {"dlopen", do_dlopen},       {"cuda", do_cuda},
     {"compute", do_compute},     {"signals", do_compute},
     {"fork", do_fork},           {"threads", NULL},
-    {"short", do_nanosleep},
+    {"short", do_nanosleep},     {"long", do_long},
+    {"trap_map", do_trap_map},   {"trap_file", do_trap_file},
+    {"exec", do_exec},
 };
 
 static void target_prepare(const char *name, const char *folder)
@@ -406,8 +487,18 @@ static void target_prepare(const char *name, const char *folder)
         CHECK(listen(target_listener, 5));
         target_connect(&address);
     }
+    if (strcmp(name, "long") == 0) {
+        target_folder = inotify_init1(IN_CLOEXEC);
+        inotify_add_watch(target_folder, folder, IN_CREATE);
+    }
     if (strcmp(name, "signals") == 0) {
         target_timer();
+    }
+    if (strcmp(name, "trap_map") == 0) {
+        target_forbid(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC);
+    }
+    if (strcmp(name, "trap_file") == 0) {
+        target_forbid(SYS_memfd_create, 1, 3);
     }
 }
 
@@ -425,6 +516,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: attach_target WHAT FOLDER\n");
         return 2;
     }
+    target_arguments = argv;
     program_start();
     program_alloc(MIB);
     snprintf(target_stop, sizeof(target_stop), "%s/stop", argv[2]);

@@ -57,7 +57,7 @@ scenario() { # TITLE WHAT WANTED COMMAND...: two attaches must each say WANTED
     pid=${pid% }
     pid=${pid:-$job}
     for _ in 1 2; do
-        "$build/bin/gpuprof" attach "$pid" >"$work/out" 2>&1 || { fail "$title: attach"; ok=0; }
+        "${before[@]}" "$build/bin/gpuprof" attach "$pid" >"$work/out" 2>&1 || { fail "$title: attach"; ok=0; }
         grep -q "$wanted" "$work/out" || { fail "$title: not '$wanted'"; ok=0; }
         [ "$(left "/proc/$pid/root/tmp")" = 0 ] || { fail "$title: files in its /tmp"; ok=0; }
         if [ ! -e "$work/blocked" ]; then
@@ -74,6 +74,7 @@ scenario() { # TITLE WHAT WANTED COMMAND...: two attaches must each say WANTED
     [ "$ok" = 0 ] || { pass; echo "ok      $title"; }
 }
 
+before=()
 asked='its Python loaded the library in'
 scenario "busy" busy "$asked"
 scenario "a child" forked "$asked"
@@ -89,5 +90,14 @@ fi
 scenario "asleep" asleep 'borrowed: its main thread reached no safe point'
 scenario "without ctypes" bare 'borrowed: the script failed there: ModuleNotFoundError'
 scenario "switched off" busy 'borrowed: remote debugging is disabled there' env PYTHON_DISABLE_REMOTE_DEBUG=1
+# With the rights that the agent's service and its drop-in leave, programs of another user are asked, and borrowed from, too.
+service=(tests/deploy/as-unit deploy/systemd/gpuprof-agent.service,deploy/systemd/gpuprof-agent-attach.conf)
+if "${service[@]}" true >/dev/null; then
+    before=("${service[@]}")
+    scenario "another user, from the agent's service" other "$asked"
+    scenario "another user, from the agent's service, switched off" other 'borrowed: remote debugging' env PYTHON_DISABLE_REMOTE_DEBUG=1
+else
+    echo "skipped: the agent's service: $("${service[@]}" true)"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

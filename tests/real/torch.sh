@@ -112,6 +112,24 @@ assert sys.argv[1] != "steady" or abs(early / peak - 1) <= 0.01, (early, peak)
 ' "$1" 2>>"$work/out" && pass "forecast: $1" || fail "forecast: $1" "$work/out"
 }
 
+# The uses that `phases` finds have the bytes that PyTorch granted for them.
+uses() { # KIND
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/u.gpuprof" -- \
+        tests/real/inside "$root" python3 tests/real/torch/uses.py "$1" >"$work/out" 2>&1 </dev/null
+    "$build/bin/gpuprof" phases --json "$work/u.gpuprof" 2>/dev/null | python3 -c '
+import json, sys
+truth = json.loads([line for line in open(sys.argv[1]) if line.startswith("{")][0])
+found = {}
+for row in json.load(sys.stdin)["devices"][0]["uses"]:
+    found[row["use"]] = found.get(row["use"], 0) + row["peak_bytes"]
+for use, size in truth.items():
+    # A cache that is copied is there twice for a moment; graphed calls have a copy of their input.
+    over = {"kv_cache": 0.1, "weights": 0.001 if "graphs" in found else 0}.get(use, 0)
+    assert size <= found.get(use, 0) <= size * (1 + over), (use, size, found)
+assert len(truth) > 1 or found["graphs"], found
+' "$work/out" 2>>"$work/out" && pass "uses: $1" || fail "uses: $1" "$work/out"
+}
+
 # gpuprof comes late and leaves again, three times.
 attached() { # what, environment
     if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_attach.py "$build" >"$work/attached" 2>&1; then
@@ -127,12 +145,13 @@ else
     imports
     for file in tests/real/torch/*.py; do
         name=$(basename "$file" .py)
-        case $name in common | outside | alike) ;; *) script "$name" cupti ;; esac
+        case $name in common | outside | alike | uses) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
     forecast steady
     forecast grows --leak
     forecast "not periodic" --lengths
+    for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
     attached "segments" A=
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
 #include "metrics_fixture.h"
+#include <collect/sites.h>
 #include <metrics/ahead.h>
+#include <metrics/growing.h>
 #include <metrics/http.h>
 #include <metrics/metrics.h>
 #include <metrics/names.h>
@@ -699,4 +701,37 @@ Test(metrics, headroom_and_time_to_out_of_memory)
     cr_assert_eq(headroom, 2 * GIB);
     cr_assert_eq(seconds, -1, "new counters begin again");
     free(ahead);
+}
+
+/* ---- call sites that grow ---------------------------------------------------------------------------------------- */
+
+/* The innermost frame of the program's own code, without a symbol; what a process writes is made printable. */
+Test(metrics, names_of_growing_sites)
+{
+    char strings[] = "\0cat\0/usr/lib/python3/dist-packages/torch/functional.py\0keep\n\0/home/me/train.py\0"
+                     "/lib/libc10_cuda.so\0/opt/app/engine.so";
+    struct gp_rec_module modules[] = {{.start = 0x1000, .end = 0x2000, .path = 80},
+                                      {.start = 0x5000, .end = 0x6000, .offset = 0x100, .path = 100}};
+    struct gp_rec_frame frames[] = {{.pc = 0x1010, .module = 0},
+                                    {.function = 1, .file = 5, .line = 1, .module = GP_REC_NONE},
+                                    {.function = 56, .file = 62, .line = 42, .module = GP_REC_NONE},
+                                    {.pc = 0x5023, .module = 1}};
+    struct gp_rec_site rows[] = {{0},
+                                 {.first_frame = 0, .frame_count = 3},
+                                 {.first_frame = 0, .frame_count = 1},
+                                 {.first_frame = 3, .frame_count = 1}};
+    struct gp_sites sites = {.sites = rows,
+                             .site_count = 4,
+                             .frames = frames,
+                             .frame_count = 4,
+                             .modules = modules,
+                             .module_count = 2,
+                             .strings = strings,
+                             .string_bytes = sizeof(strings)};
+    static const char *const labels[] = {"unknown", "keep? (train.py:42)", "libc10_cuda.so+0x10", "engine.so+0x123"};
+    for (uint32_t i = 0; i < 4; i++) {
+        char label[128];
+        gp_growing_label(&sites, i, label, sizeof(label));
+        cr_expect_str_eq(label, labels[i], "site %u: %s", i, label);
+    }
 }

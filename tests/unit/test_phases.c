@@ -19,7 +19,7 @@ static struct gp_phases *find(const struct gp_recording *r, uint32_t device)
 {
     struct gp_flow *flow = gp_flow_new(r);
     struct gp_steps *steps = gp_steps_find(r);
-    struct gp_phases *phases = gp_phases_find(flow, steps, device);
+    struct gp_phases *phases = gp_phases_find(flow, steps, NULL, device);
     cr_assert(phases);
     free(steps);
     gp_flow_free(flow);

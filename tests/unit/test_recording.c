@@ -567,3 +567,22 @@ Test(recording, an_index_after_a_full_disk_has_the_blocks_of_the_file)
     free(bytes.at);
     unlink(path);
 }
+
+/* The keys of the map of live blocks are numbers made of address, device and space: 48 bits are enough for an
+ * address of a GPU, and a file may have others. */
+Test(recording, addresses_of_any_size_have_ends_of_their_own)
+{
+    static const uint64_t addresses[] = {0x7f0000000000, 0x7f0000000000 | 1ull << 56, 0x7f0000000000 | 1ull << 48};
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t second = recmake_device(make, 1, 1 << 30);
+    for (unsigned i = 0; i < 2 * GP_COUNT(addresses); i++)
+        recmake_alloc(make, i % 2 ? second : 0, GP_KIND_LINEAR, addresses[i / 2], 100 + i, 0);
+    for (unsigned i = 0; i < 2 * GP_COUNT(addresses); i++)
+        recmake_free(make, i % 2 ? second : 0, GP_KIND_LINEAR, addresses[i / 2]);
+    struct gp_recording *r = recmake_done(make);
+    for (uint32_t i = 0; i < 2 * GP_COUNT(addresses); i++) {
+        cr_expect_eq(r->peer[i], i + 2 * GP_COUNT(addresses), "%u", i);
+        cr_expect_eq(r->peer[i + 2 * GP_COUNT(addresses)], i);
+    }
+    gp_recording_free(r);
+}

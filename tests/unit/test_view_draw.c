@@ -399,7 +399,13 @@ Test(draw, columns_without_a_value_are_left_out)
     cr_assert_eq(gp_grid_init(&grid, 30, 200, true), 0);
     fix_draw(&view, &grid);
     cr_assert(line_of(&grid, "UNTRACKED") > 0 && line_of(&grid, "USER") > 0);
-    cr_assert(line_of(&grid, "CONTAINER") < 0 && line_of(&grid, "LOST") < 0);
+    cr_assert(line_of(&grid, "CONTAINER") < 0 && line_of(&grid, "LOST") < 0 && line_of(&grid, "BEFORE") < 0);
+    struct gp_system *attached = fix_crowd(2);
+    attached->processes[0].devices[0].before.bytes = 5ll << 30;
+    cr_assert_eq(gp_model_update(&view.model, attached), 0);
+    fix_rows(&view);
+    fix_draw(&view, &grid);
+    cr_assert(line_of(&grid, "BEFORE") > 0);
     view.ui.sort = GP_COLUMN_LOST;
     fix_rows(&view);
     fix_draw(&view, &grid);

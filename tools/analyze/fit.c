@@ -6,6 +6,7 @@
 #include <cache/cache.h>
 #include <cache/policy.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 /* As behind cuMemAlloc (docs/allocator.md): from this size on, a request is a driver allocation. */
@@ -45,12 +46,28 @@ static bool play_level(struct gp_fit_play *p, uint64_t *pages, uint64_t bytes)
     return true;
 }
 
+static bool play_alone(struct gp_fit_play *p, const struct gp_fit_op *op)
+{
+    if (op->pages == GP_FIT_PAGES_MODEL)
+        return play_driver_take(p, op->bytes, &p->slots[op->slot]);
+    uint64_t place;
+    return op->pages == GP_FIT_PAGES_NONE || play_driver_take(p, GP_FIT_PAGE, &place);
+}
+
+static void play_alone_end(struct gp_fit_play *p, const struct gp_fit_op *op)
+{
+    if (op->pages == GP_FIT_PAGES_MODEL)
+        gp_fit_device_give(&p->device, op->bytes, p->slots[op->slot]);
+    else if (op->pages == GP_FIT_PAGES_ONE)
+        gp_fit_device_give(&p->device, GP_FIT_PAGE, GP_FIT_WHOLE);
+}
+
 static bool play_take(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
     if (!p->cache)
-        return play_driver_take(p, op->bytes, &p->slots[op->slot]);
+        return play_alone(p, op);
     bool any = op->stream == GP_FIT_STREAM_ANY;
-    struct gp_request request = {.bytes = op->bytes, .stream = any ? GP_STREAM_ANY : op->stream};
+    struct gp_request request = {.bytes = op->bytes, .stream = any ? GP_STREAM_ANY : op->stream, .shard = op->shard};
     struct gp_grant grant = {0};
     if (any)
         request.flags = op->bytes < GP_FIT_DEDICATED ? p->any_flags & ~GP_REQUEST_DEDICATED : p->any_flags;
@@ -63,10 +80,10 @@ static bool play_take(struct gp_fit_play *p, const struct gp_fit_op *op)
 static void play_give(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
     if (!p->cache)
-        gp_fit_device_give(&p->device, op->bytes, p->slots[op->slot]);
+        play_alone_end(p, op);
     else if (op->bytes)
         gp_cache_release(p->cache, p->slots[op->slot],
-                         op->stream == GP_FIT_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED, 0, NULL);
+                         op->stream == GP_FIT_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED, op->shard, NULL);
 }
 
 /* A segment that was recorded has no slot: its pages are only counted. */
@@ -77,8 +94,8 @@ static bool play_driver(struct gp_fit_play *p, const struct gp_fit_op *op, bool 
         return play_level(p, &p->segments, take ? bytes + op->bytes : bytes > op->bytes ? bytes - op->bytes : 0);
     }
     if (take)
-        return play_driver_take(p, op->bytes, &p->slots[op->slot]);
-    gp_fit_device_give(&p->device, op->bytes, p->slots[op->slot]);
+        return play_alone(p, op);
+    play_alone_end(p, op);
     return true;
 }
 
@@ -123,17 +140,27 @@ static int play_cache(struct gp_fit_play *p)
     return p->driver ? gp_cache_new(&p->cache, &setup) : -ENOMEM;
 }
 
-int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
-                struct gp_fit_end *end)
+/* Two replays at a time: the first that fails ends the other one. */
+#define GP_FIT_LOOK 4096u /* operations between two looks at the other */
+
+static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
+                    struct gp_fit_end *end, uint32_t *stop)
 {
-    struct gp_fit_play play = {.trace = trace, .setup = setup, .device = {.size = bytes}};
+    struct gp_fit_play play = {.trace = trace, .setup = setup, .device = {.size = bytes, .downward = setup->downward}};
     play.slots = calloc(trace->slots + 1ul, sizeof(*play.slots));
     int rc = play.slots ? 0 : -ENOMEM;
     if (!rc && setup->policy)
         rc = play_cache(&play);
     size_t at = 0;
-    while (!rc && at < trace->count && play_op(&play, &trace->ops[at]))
-        at++;
+    while (!rc && at < trace->count) {
+        size_t until = trace->count - at < GP_FIT_LOOK ? trace->count : at + GP_FIT_LOOK;
+        while (at < until && play_op(&play, &trace->ops[at]))
+            at++;
+        if (at < until)
+            __atomic_store_n(stop, 1, __ATOMIC_RELAXED);
+        if (__atomic_load_n(stop, __ATOMIC_RELAXED)) /* only a hint: no order needed */
+            break;
+    }
     *end = (struct gp_fit_end){.failed = at, .peak = play.device.peak, .used = play.device.used};
     if (play.cache)
         gp_cache_free(play.cache);
@@ -141,6 +168,50 @@ int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
     gp_fit_device_fini(&play.device);
     free(play.slots);
     return rc;
+}
+
+int gp_fit_play(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
+                struct gp_fit_end *end)
+{
+    uint32_t stop = 0;
+    return play_run(trace, setup, bytes, end, &stop);
+}
+
+struct gp_fit_other { /* the replay on the other thread */
+    const struct gp_fit_trace *trace;
+    struct gp_fit_setup setup;
+    uint64_t bytes;
+    struct gp_fit_end end;
+    uint32_t *stop;
+    int rc;
+};
+
+static void *play_other(void *argument)
+{
+    struct gp_fit_other *other = argument;
+    other->rc = play_run(other->trace, &other->setup, other->bytes, &other->end, other->stop);
+    return NULL;
+}
+
+int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, bool *fits,
+                uint64_t *peak, struct gp_fit_sizes *fit)
+{
+    uint32_t stop = 0;
+    struct gp_fit_other other = {trace, *setup, bytes, {0}, &stop, 0};
+    struct gp_fit_end end;
+    pthread_t thread;
+    other.setup.downward = true;
+    bool both = setup->policy, beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
+    int rc = play_run(trace, setup, bytes, &end, &stop);
+    fit->replays += both ? 2 : 1;
+    if (beside)
+        pthread_join(thread, NULL);
+    else if (both)
+        play_other(&other);
+    *fits = end.failed == trace->count && (!both || other.end.failed == trace->count);
+    if (peak)
+        *peak = other.end.peak > end.peak ? other.end.peak : end.peak;
+    return rc ? rc : other.rc;
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
@@ -153,16 +224,6 @@ struct gp_fit_search {
     const struct gp_fit_setup *setup;
     struct gp_fit_sizes *fit;
 };
-
-static int search_try(const struct gp_fit_search *s, uint64_t bytes, bool *fits, uint64_t *peak)
-{
-    struct gp_fit_end end;
-    int rc = gp_fit_play(s->trace, s->setup, bytes, &end);
-    s->fit->replays++;
-    *fits = !rc && end.failed == s->trace->count;
-    *peak = end.peak;
-    return rc;
-}
 
 /* The reserve of such an allocator depends on the size of the device. */
 static bool search_is_relative(const struct gp_fit_setup *setup)
@@ -184,7 +245,7 @@ static int search_enough(const struct gp_fit_search *s)
     /* Plenty is four times the load; an allocator that fragments more is given twice as much. */
     bytes = relative ? bytes + bytes / 8 + GP_FIT_PAGE : bytes * 4 + (1ull << 30);
     for (unsigned i = 0; !rc && !fits && i < GP_FIT_TRIES; i++) {
-        rc = search_try(s, bytes, &fits, &peak);
+        rc = gp_fit_fits(s->trace, s->setup, bytes, &fits, &peak, s->fit);
         s->fit->enough_bytes = relative ? bytes : search_page(peak);
         bytes += relative ? search_page(bytes / 4) : bytes;
     }
@@ -201,13 +262,14 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
     low = low > GP_FIT_PAGE ? low - GP_FIT_PAGE : 0;
     if (setup->policy && high / GP_FIT_PARTS > GP_FIT_PAGE)
         fit->step_bytes = high / GP_FIT_PARTS / GP_FIT_PAGE * GP_FIT_PAGE;
+    if (setup->policy)
+        fit->spare_bytes = high / GP_FIT_PARTS / 2 / GP_FIT_PAGE * GP_FIT_PAGE;
     while (!rc && setup->policy && high > low && high - low > fit->step_bytes) {
         uint64_t middle = low + search_page((high - low) / 2);
-        uint64_t peak;
         bool fits;
-        if (middle >= high)
+        if (middle >= high || middle <= fit->spare_bytes)
             break;
-        rc = search_try(&search, middle, &fits, &peak);
+        rc = gp_fit_fits(trace, setup, middle - fit->spare_bytes, &fits, NULL, fit);
         high = fits ? middle : high;
         low = fits ? low : middle;
     }

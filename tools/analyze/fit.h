@@ -25,11 +25,22 @@ enum gp_fit_kind {
     GP_FIT_GRAPHS, /* bytes: what graphs hold from here on, as polled */
 };
 #define GP_FIT_STREAM_ANY 65535u /* the request names no stream: work of any may use the block */
+#define GP_FIT_SHARDS     8u
+
+/* Which pages of the driver a request takes or gives, if it comes to the driver as it is. */
+enum gp_fit_pages {
+    GP_FIT_PAGES_MODEL, /* its own, or, if it is small, as fitdevice.c packs it */
+    GP_FIT_PAGES_NONE,  /* by its recorded address it shares a page with others that are live */
+    GP_FIT_PAGES_ONE,   /* by its recorded address it is the first in its page, or the last */
+};
 
 struct gp_fit_op {
-    uint64_t bytes : 44, stream : 16, kind : 4; /* enum gp_fit_kind */
-    uint32_t slot;                              /* of its block; numbers are used again */
-    uint32_t event;                             /* index; GP_REC_NONE: live when the recording started */
+    uint64_t bytes : 40, stream : 16;
+    uint64_t kind : 3;  /* enum gp_fit_kind */
+    uint64_t pages : 2; /* enum gp_fit_pages */
+    uint64_t shard : 3; /* of the thread: some caches keep blocks for each */
+    uint32_t slot;      /* of its block; numbers are used again */
+    uint32_t event;     /* index; GP_REC_NONE: live when the recording started */
 };
 
 /* How a device's memory was requested. */
@@ -63,6 +74,10 @@ struct gp_fit_setup {
     /* The cache gives its idle memory back when another driver allocation finds none, as gpuprof's
      * does and PyTorch's does not. */
     bool yields;
+    /* The driver's addresses fall instead of rising, and small requests go into its last page with
+     * room instead of the first.  Neither is documented, and among equal blocks the lowest is taken,
+     * so gp_fit_find and gp_fit_fits ask for sizes that are enough both ways. */
+    bool downward;
 };
 
 struct gp_fit_end {
@@ -82,9 +97,15 @@ struct gp_fit_sizes {
      * `step_bytes` apart.  In between, and below, a cache may be lucky: it can fit a size and not a
      * larger one. */
     uint64_t smallest_bytes, fails_bytes, step_bytes;
+    /* Left over when a size below enough_bytes was tried: where memory is short, the driver's
+     * addresses decide, and they differ from the model's. */
+    uint64_t spare_bytes;
     uint32_t replays;
 };
 int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit);
+/* Replays both ways, on two threads.  peak: the higher one; may be NULL.  Adds to fit->replays. */
+int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, bool *fits,
+                uint64_t *peak, struct gp_fit_sizes *fit);
 
 /* What the process held besides the memory that is counted: its context, code and what the driver
  * keeps. */
@@ -122,6 +143,7 @@ struct gp_fit_result {
     /* What the recorded program held beyond a replay with its own allocator: memory that waited for
      * other streams, and private pools.  Part of the sizes of that allocator. */
     uint64_t unexplained_bytes;
+    uint64_t spare_bytes;     /* of rows[0]: see struct gp_fit_sizes */
     uint64_t requested_bytes; /* highest sum of the requests of one program */
     size_t failed_requests;   /* in the recording: they are left out */
     uint32_t count;
@@ -131,12 +153,14 @@ struct gp_fit_result {
     uint64_t fails_ns;    /* its time */
     uint64_t asked_bytes; /* of the request; 0: already the context does not fit */
     uint64_t free_bytes;  /* for this program then */
-    /* What was held when it failed, or at the peak of the allocated bytes if it fits. */
+    /* What was held when it failed, or at the peak of the allocated bytes if it fits.  From gp_fit_judge_held. */
     struct gp_peak *held;
 };
 /* 0, -ENOMEM, -ERANGE: no size was found.  Free with gp_fit_result_fini in each case. */
 int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fit_question *question,
                  struct gp_fit_result *result);
+/* Fills in result->held; apart from the rest, because sites may be joined in between.  0 or -ENOMEM. */
+int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result);
 void gp_fit_result_fini(struct gp_fit_result *result);
 
 /* ---- fitdevice.c: the model of the driver's memory ---------------------------------------------------------------- */
@@ -145,12 +169,14 @@ struct gp_backend;
 
 /* Requests above 1 MiB get pages of their own; smaller ones share pages in steps of 512 bytes, the
  * first gap that fits. */
+#define GP_FIT_SMALL (1ull << 20) /* the largest request that shares a page */
 struct gp_fit_small;
 struct gp_fit_device {
     uint64_t size, used, peak;
     struct gp_fit_small *small;
     uint16_t *runs;
     uint32_t small_room, small_empty; /* no page below small_empty is empty */
+    bool downward;                    /* a new address is below those before, instead of above */
 };
 #define GP_FIT_WHOLE UINT64_MAX /* place of a request that has pages of its own */
 /* False: not enough memory. */

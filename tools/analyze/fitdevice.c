@@ -10,9 +10,9 @@
 
 #define GP_FIT_STEP  512u
 #define GP_FIT_STEPS (GP_FIT_PAGE / GP_FIT_STEP)
-#define GP_FIT_SMALL (1ull << 20) /* the largest request that shares a page */
 /* The first address that is handed out: NULL and small numbers are none. */
 #define GP_FIT_ADDRESS (1ull << 32)
+#define GP_FIT_TOP     (1ull << 47)
 
 /* ---- small requests ---------------------------------------------------------------------------------------------- */
 
@@ -94,14 +94,15 @@ static void small_bound(struct gp_fit_device *device, uint32_t page, unsigned ru
     }
 }
 
-/* The first page that may have such a run; UINT32_MAX: none. */
+/* The first page that may have such a run, or the last one; UINT32_MAX: none. */
 static uint32_t small_page(const struct gp_fit_device *device, unsigned steps)
 {
     uint32_t at = 1;
     if (!device->small_room || device->runs[1] < steps)
         return UINT32_MAX;
+    uint32_t wanted = device->downward;
     while (at < device->small_room)
-        at = device->runs[at * 2] >= steps ? at * 2 : at * 2 + 1;
+        at = at * 2 + (device->runs[at * 2 + wanted] >= steps ? wanted : !wanted);
     return at - device->small_room;
 }
 
@@ -233,8 +234,9 @@ static struct gp_fit_range *driver_range(struct gp_fit_driver *driver, uint64_t 
         driver->room = room;
     }
     *number = driver->count;
+    driver->next_address -= driver->device->downward ? pages * GP_FIT_PAGE : 0;
     driver->ranges[*number] = (struct gp_fit_range){.address = driver->next_address};
-    driver->next_address += pages * GP_FIT_PAGE;
+    driver->next_address += driver->device->downward ? 0 : pages * GP_FIT_PAGE;
     return &driver->ranges[driver->count++];
 }
 
@@ -340,7 +342,7 @@ struct gp_fit_driver *gp_fit_driver_new(struct gp_fit_device *device, struct gp_
     if (!driver)
         return NULL;
     driver->device = device;
-    driver->next_address = GP_FIT_ADDRESS;
+    driver->next_address = device->downward ? GP_FIT_TOP : GP_FIT_ADDRESS;
     *backend = (struct gp_backend){
         .self = driver,
         .page_bytes = GP_FIT_PAGE,

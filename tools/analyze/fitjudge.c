@@ -29,14 +29,26 @@ struct gp_fit_judge {
     struct gp_fit_trace *recorded; /* with a framework's segments as they were; NULL: not needed yet */
 };
 
+static bool judge_same(const struct gp_fit_choice *one, const struct gp_fit_choice *other)
+{
+    return strcmp(one->allocator, other->allocator) == 0 && strcmp(one->conf, other->conf) == 0;
+}
+
 /* ---- one allocator ----------------------------------------------------------------------------------------------- */
+
+/* Of gpuprof's policies the recording has the name, not the settings; but segments that grew are a setting. */
+static const char *judge_grown(const struct gp_fit_judge *j)
+{
+    const struct gp_policy *policy = gp_policy_find(j->flow->recording->allocator);
+    return j->trace->growable && !policy->growable ? GP_FIT_EXPANDABLE : "";
+}
 
 static struct gp_fit_choice judge_as_recorded(const struct gp_fit_judge *j)
 {
     switch (j->trace->requests) {
     case GP_FIT_OF_CACHE:
         if (gp_policy_find(j->flow->recording->allocator))
-            return (struct gp_fit_choice){gp_policy_find(j->flow->recording->allocator)->name, ""};
+            return (struct gp_fit_choice){gp_policy_find(j->flow->recording->allocator)->name, judge_grown(j)};
         return (struct gp_fit_choice){"caching", ""};
     case GP_FIT_OF_FRAMEWORK:
         return (struct gp_fit_choice){"pytorch", j->trace->growable ? GP_FIT_EXPANDABLE : ""};
@@ -95,27 +107,40 @@ static uint64_t judge_room(const struct gp_fit_judge *j, const struct gp_fit_cho
     return share > other ? share - other : 0;
 }
 
+/* Where the replay is that of the recorded program, what it held and the replay does not hold counts
+ * in addition: memory of other streams, private pools, blocks that waited for work. */
+static void judge_beyond(struct gp_fit_judge *j, const struct gp_fit_choice *choice, const struct gp_fit_sizes *fit)
+{
+    const struct gp_fit_choice own = judge_as_recorded(j);
+    const struct gp_policy *policy = gp_policy_find(choice->allocator);
+    uint64_t held = j->trace->reserved_bytes;
+    bool relative = policy && policy->first_fraction > 0;
+    if (j->trace->requests == GP_FIT_OF_CACHE && judge_same(choice, &own) && !relative && held > fit->enough_bytes)
+        j->result->unexplained_bytes = held - fit->enough_bytes;
+}
+
 static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice, struct gp_fit_row *row)
 {
     const struct gp_fit_trace *trace = judge_trace(j, choice);
     struct gp_policy policy;
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
     struct gp_fit_sizes fit;
-    uint64_t room = judge_room(j, choice);
     int rc = trace ? gp_fit_find(trace, &setup, &fit) : -ENOMEM;
     if (rc)
         return rc;
+    judge_beyond(j, choice, &fit);
+    if (row == j->result->rows)
+        j->result->spare_bytes = fit.spare_bytes;
+    uint64_t room = judge_room(j, choice);
     *row = (struct gp_fit_row){.allocator = choice->allocator,
                                .conf = choice->conf,
                                .fits = room >= fit.enough_bytes,
                                .step_bytes = fit.step_bytes * j->question->tenants,
                                .replays = fit.replays};
     /* Between the two sizes nothing is certain: a cache may fit a size and not a larger one. */
-    if (!row->fits && setup.policy && room > trace->load_bytes) {
-        struct gp_fit_end end;
-        rc = gp_fit_play(trace, &setup, room, &end);
-        row->replays++;
-        row->fits = !rc && end.failed == trace->count;
+    if (!row->fits && setup.policy && room > trace->load_bytes + fit.spare_bytes) {
+        rc = gp_fit_fits(trace, &setup, room - fit.spare_bytes, &row->fits, NULL, &fit);
+        row->replays = fit.replays;
         fit.smallest_bytes = row->fits && room < fit.smallest_bytes ? room : fit.smallest_bytes;
     }
     row->peak_bytes = judge_whole(j, choice, fit.enough_bytes);
@@ -133,8 +158,14 @@ static int judge_failure(struct gp_fit_judge *j, const struct gp_fit_choice *cho
     struct gp_policy policy;
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
     struct gp_fit_end end;
-    uint64_t room = judge_room(j, choice);
+    uint64_t room = judge_room(j, choice), spare = j->result->spare_bytes;
     int rc = trace ? gp_fit_play(trace, &setup, room, &end) : -ENOMEM;
+    /* It may fail with falling addresses only, or without what the search leaves over. */
+    for (unsigned i = 1; !rc && i < 4 && end.failed == trace->count; i++) {
+        setup.downward = i & 1;
+        room -= i == 2 && room > spare ? spare : 0;
+        rc = gp_fit_play(trace, &setup, room, &end);
+    }
     result->event = GP_REC_NONE;
     result->fails_ns = recording->begin_ns;
     if (rc || !room || end.failed == trace->count)
@@ -167,11 +198,6 @@ static int judge_unexplained(struct gp_fit_judge *j)
     return rc;
 }
 
-static bool judge_same(const struct gp_fit_choice *one, const struct gp_fit_choice *other)
-{
-    return strcmp(one->allocator, other->allocator) == 0 && strcmp(one->conf, other->conf) == 0;
-}
-
 static int judge_rows(struct gp_fit_judge *j)
 {
     struct gp_fit_result *result = j->result;
@@ -191,14 +217,13 @@ static int judge_rows(struct gp_fit_judge *j)
     return rc;
 }
 
-static int judge_held(struct gp_fit_judge *j)
+int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result)
 {
-    struct gp_fit_result *result = j->result;
     uint64_t at = 0;
     /* Before the request: a moment of 0 would ask for the peak. */
     if (!result->rows[0].fits)
         at = result->fails_ns > 1 ? result->fails_ns - 1 : 1;
-    result->held = gp_flow_peak(j->flow, result->device, at);
+    result->held = gp_flow_peak(flow, result->device, at);
     return result->held ? 0 : -ENOMEM;
 }
 
@@ -222,8 +247,6 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
         result->requested_bytes = judge.trace->load_bytes;
         rc = judge_rows(&judge);
     }
-    if (!rc)
-        rc = judge_held(&judge);
     gp_fit_trace_free(judge.trace);
     gp_fit_trace_free(judge.recorded);
     return rc;

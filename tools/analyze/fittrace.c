@@ -3,31 +3,52 @@
  * see fit.h. */
 #include <analyze/fit.h>
 
+#include <common/hash.h>
 #include <stdlib.h>
 
-#define GP_FIT_MOST    ((1ull << 44) - 1) /* of one request: the field's width */
+#define GP_FIT_MOST    ((1ull << 40) - 1) /* of one request: the field's width */
 #define GP_FIT_GRANULE 512u               /* PyTorch's allocator rounds blocks to it */
 
 struct gp_fit_build {
     const struct gp_flow *flow;
     struct gp_fit_trace *trace;
-    bool recorded, graphs, any_stream, modules;
+    bool recorded, graphs, any_stream, modules, failed;
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
     uint64_t load, pools, held_by_graphs;
     struct gp_level level;
     struct gp_flow_polled polled;
+    struct gp_hash pages; /* those with small requests -> how many are live */
 };
 
-static void build_op(struct gp_fit_build *b, enum gp_fit_kind kind, uint64_t bytes, uint16_t stream, uint32_t slot,
-                     uint32_t event)
+static struct gp_fit_op *build_op(struct gp_fit_build *b, enum gp_fit_kind kind, uint64_t bytes, uint32_t slot,
+                                  uint32_t event)
 {
-    b->trace->ops[b->trace->count++] = (struct gp_fit_op){.bytes = bytes < GP_FIT_MOST ? bytes : GP_FIT_MOST,
-                                                          .stream = stream,
-                                                          .kind = kind,
-                                                          .slot = slot,
-                                                          .event = event};
+    struct gp_fit_op *op = &b->trace->ops[b->trace->count++];
+    *op = (struct gp_fit_op){
+        .bytes = bytes < GP_FIT_MOST ? bytes : GP_FIT_MOST, .kind = kind, .slot = slot, .event = event};
+    return op;
+}
+
+/* How a driver packs small requests is not documented, but the recorded addresses tell it. */
+static enum gp_fit_pages build_pages(struct gp_fit_build *b, const struct gp_rec_event *item, bool add)
+{
+    bool address = item->kind == GP_KIND_LINEAR || item->kind == GP_KIND_PITCHED;
+    if (!address || item->bytes == 0 || item->bytes > GP_FIT_SMALL)
+        return GP_FIT_PAGES_MODEL;
+    uint64_t hash = gp_hash_of_number(item->address / GP_FIT_PAGE);
+    bool added = false;
+    uint32_t *live =
+        add ? gp_hash_add(&b->pages, hash, NULL, NULL, 0, &added) : gp_hash_find(&b->pages, hash, NULL, NULL);
+    b->failed |= add && !live;
+    if (!live)
+        return GP_FIT_PAGES_NONE;
+    *live += add ? 1 : UINT32_MAX;
+    bool last = *live == 0;
+    if (last)
+        gp_hash_remove_at(&b->pages, live);
+    return added || last ? GP_FIT_PAGES_ONE : GP_FIT_PAGES_NONE;
 }
 
 static bool build_is_segment(const struct gp_rec_event *event)
@@ -79,6 +100,11 @@ static uint16_t build_stream(const struct gp_fit_build *b, const struct gp_rec_e
     return any ? GP_FIT_STREAM_ANY : item->stream;
 }
 
+static unsigned build_thread(const struct gp_fit_build *b, uint32_t event)
+{
+    return b->flow->recording->events[event].thread % GP_FIT_SHARDS;
+}
+
 static uint32_t build_slot(struct gp_fit_build *b, uint32_t id)
 {
     uint32_t slot = b->idle_count ? b->idle[--b->idle_count] : b->trace->slots++;
@@ -107,7 +133,7 @@ static void build_graphs(struct gp_fit_build *b, uint64_t time_ns)
     build_load(b, b->held_by_graphs, false);
     build_load(b, bytes, true);
     b->held_by_graphs = bytes;
-    build_op(b, GP_FIT_GRAPHS, bytes, 0, 0, GP_REC_NONE);
+    build_op(b, GP_FIT_GRAPHS, bytes, 0, GP_REC_NONE);
 }
 
 /* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
@@ -129,8 +155,13 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
         bytes = gp_flow_bytes(change);
     if (slot == GP_REC_NONE && !segment)
         return; /* the end of an item that never started */
-    build_op(b, change->add ? kind : kind + 1, bytes, kind == GP_FIT_TAKE ? build_stream(b, change->item) : 0, slot,
-             change->event);
+    struct gp_fit_op *op = build_op(b, change->add ? kind : kind + 1, bytes, slot, change->event);
+    if (kind == GP_FIT_TAKE) {
+        op->stream = build_stream(b, change->item);
+        op->shard = change->event == GP_REC_NONE ? 0 : build_thread(b, change->event);
+    }
+    if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)
+        op->pages = build_pages(b, change->item, change->add);
     build_load(b, bytes, change->add);
     trace->most_bytes = bytes > trace->most_bytes ? bytes : trace->most_bytes;
     if (!change->add && !segment) {
@@ -209,7 +240,7 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
             build_change(b, &change);
     }
     build_graphs(b, recording->end_ns);
-    return true;
+    return !b->failed;
 }
 
 struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded)
@@ -233,6 +264,7 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
     bool ok = build_all(&build, look.changes + flow->ghost_count);
     free(build.slot_of);
     free(build.idle);
+    gp_hash_free(&build.pages);
     if (ok)
         return trace;
     gp_fit_trace_free(trace);

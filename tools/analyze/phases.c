@@ -27,13 +27,14 @@ struct gp_phase_moment {
 
 struct gp_phases_work {
     const struct gp_flow *flow;
+    const struct gp_use_table *uses; /* or NULL */
     struct gp_phases *phases;
     struct gp_phase_run *runs;
     size_t run_count, run_room;
     uint32_t open[GP_PHASES_OPEN]; /* indexes of runs */
     uint32_t open_count;
     uint32_t *best;  /* of each row: the run that is shown */
-    int64_t *held;   /* by call site; those of the unknown site by kind, behind the others */
+    int64_t *held;   /* by call site; behind these, of the unknown site by kind; behind these, by use */
     int64_t *states; /* [row][GP_MOMENTS][held] */
     size_t columns;
     bool failed;
@@ -313,6 +314,10 @@ static void walk_sites(struct gp_phases_work *w, const struct gp_phase_moment *m
         size_t column = change.item->site ? change.item->site : recording->site_count + change.item->kind;
         uint64_t bytes = change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
         w->held[column] = (int64_t)((uint64_t)w->held[column] + bytes);
+        if (w->uses) {
+            column = w->columns - GP_USES + w->uses->rows[w->uses->rule[change.id]].use;
+            w->held[column] = (int64_t)((uint64_t)w->held[column] + bytes);
+        }
     }
 }
 
@@ -332,11 +337,11 @@ static bool row_parts(struct gp_phases_work *w, uint32_t row)
     const int64_t *begin = w->states + row * (size_t)GP_MOMENTS * w->columns;
     const int64_t *peak = begin + w->columns, *end = peak + w->columns;
     struct gp_phase *phase = &w->phases->phases[row];
-    size_t count = 0;
-    for (size_t i = 0; i < w->columns; i++)
+    size_t count = 0, columns = w->columns - GP_USES;
+    for (size_t i = 0; i < columns; i++)
         count += peak[i] != begin[i] || end[i] != begin[i];
     phase->parts = calloc(count + 1, sizeof(*phase->parts));
-    for (size_t i = 0; phase->parts && i < w->columns; i++) {
+    for (size_t i = 0; phase->parts && i < columns; i++) {
         if (peak[i] == begin[i] && end[i] == begin[i])
             continue;
         bool known = i < recording->site_count;
@@ -346,6 +351,10 @@ static bool row_parts(struct gp_phases_work *w, uint32_t row)
                                    .added_bytes = peak[i] - begin[i],
                                    .left_bytes = end[i] - begin[i]};
     }
+    for (unsigned use = 0; use < GP_USES; use++)
+        phase->uses[use] = (struct gp_phase_use){.at_peak_bytes = peak[columns + use],
+                                                 .added_bytes = peak[columns + use] - begin[columns + use],
+                                                 .left_bytes = end[columns + use] - begin[columns + use]};
     if (phase->parts)
         qsort(phase->parts, phase->part_count, sizeof(*phase->parts), part_order);
     return phase->parts;
@@ -357,7 +366,7 @@ static bool find_parts(struct gp_phases_work *w)
     struct gp_phase_moment moments[GP_PHASES_MOST * GP_MOMENTS];
     size_t count = 0;
     bool ok = true;
-    w->columns = w->flow->recording->site_count + (size_t)GP_KINDS;
+    w->columns = w->flow->recording->site_count + (size_t)GP_KINDS + GP_USES;
     w->held = calloc(w->columns, sizeof(*w->held));
     w->states = calloc(rows * (size_t)GP_MOMENTS * w->columns + 1, sizeof(*w->states));
     if (!w->held || !w->states)
@@ -378,7 +387,8 @@ static bool find_parts(struct gp_phases_work *w)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t device)
+struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                 const struct gp_use_table *uses, uint32_t device)
 {
     struct gp_phases_work *w = calloc(1, sizeof(*w));
     struct gp_phases *phases = calloc(1, sizeof(*phases));
@@ -386,7 +396,7 @@ struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_ste
     bool ok = w && phases && (phases->phases = calloc(GP_PHASES_MOST, sizeof(*phases->phases)));
     if (ok) {
         phases->device = device;
-        *w = (struct gp_phases_work){.flow = flow, .phases = phases, .best = best};
+        *w = (struct gp_phases_work){.flow = flow, .uses = uses, .phases = phases, .best = best};
         runs_of_marks(w);
         if (!w->run_count && !w->failed)
             runs_of_steps(w, steps);

@@ -7,7 +7,7 @@
 #ifndef GP_ANALYZE_PHASES_H
 #define GP_ANALYZE_PHASES_H
 
-#include <analyze/flow.h>
+#include <analyze/uses.h>
 
 enum gp_phase_source {
     GP_PHASES_NVTX,  /* ranges; marks too, if there are any */
@@ -23,6 +23,11 @@ struct gp_phase_part { /* changes of one call site between two moments of the ph
     int64_t left_bytes;  /* from its start to its end */
 };
 
+struct gp_phase_use { /* changes of all memory of one use, as of a part; zeros without uses */
+    int64_t at_peak_bytes;
+    int64_t added_bytes, left_bytes;
+};
+
 struct gp_phase { /* all occurrences of one name, without its numbers, at one depth */
     char name[40];
     uint32_t depth; /* ranges around it on its thread */
@@ -35,6 +40,7 @@ struct gp_phase { /* all occurrences of one name, without its numbers, at one de
     int64_t begin_bytes, peak_bytes, end_bytes;
     uint32_t part_count;
     struct gp_phase_part *parts; /* the most added first */
+    struct gp_phase_use uses[GP_USES];
 };
 
 #define GP_PHASES_MOST 64u /* further names are only counted */
@@ -43,8 +49,9 @@ struct gp_phases {
     uint32_t device, count, left_out;
     struct gp_phase *phases; /* by their first start */
 };
-/* NULL: out of memory.  Free with gp_phases_free. */
-struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t device);
+/* uses: of the same device, or NULL.  NULL: out of memory.  Free with gp_phases_free. */
+struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                 const struct gp_use_table *uses, uint32_t device);
 void gp_phases_free(struct gp_phases *phases);
 
 #endif

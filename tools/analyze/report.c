@@ -24,17 +24,32 @@ static const struct {
     uint32_t devices, stretches, parts;
 } report_histories[] = {{1, 500, 128}, {2, 400, 96}, {4, 300, 80}, {8, 60, 48}, {UINT32_MAX, 30, 32}};
 
-int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
-                   const char *file)
+int gp_report_init_plain(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
+                         const char *file)
 {
     *report = (struct gp_report){.recording = recording, .symbols = symbols, .file = file};
     report->flow = gp_flow_new(recording);
-    report->steps = report->flow ? gp_steps_find(recording) : NULL;
     report->devices = calloc(recording->device_count + 1u, sizeof(*report->devices));
-    if (report->steps && report->devices)
+    if (report->flow && report->devices)
         return 0;
     gp_report_fini(report);
     return -ENOMEM;
+}
+
+int gp_report_steps(struct gp_report *report)
+{
+    if (!report->steps)
+        report->steps = gp_steps_find(report->recording);
+    return report->steps ? 0 : -ENOMEM;
+}
+
+int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
+                   const char *file)
+{
+    int rc = gp_report_init_plain(report, recording, symbols, file);
+    if (!rc && (rc = gp_report_steps(report)) != 0)
+        gp_report_fini(report);
+    return rc;
 }
 
 void gp_report_fini(struct gp_report *report)

@@ -85,6 +85,11 @@ struct gp_report {
  * the name must outlive it.  0 or -ENOMEM; gp_report_fini is safe after either. */
 int gp_report_init(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                    const char *file);
+/* The same without the steps, for a command that may not need them: gp_report_steps finds them, before
+ * the sites are joined.  0 or -ENOMEM. */
+int gp_report_init_plain(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
+                         const char *file);
+int gp_report_steps(struct gp_report *report);
 /* Computes the results named by `parts` (GP_REPORT_*); a report runs once.  A device that is not
  * `used` gets results with GP_DETAIL_PLOT only: text leaves it out, JSON does not.  0 or
  * -ENOMEM. */

@@ -221,6 +221,10 @@ int gp_facts_maps(struct gp_facts *facts)
         facts->maps_bytes += end - start;
         if (line[at] == '/' && offset == 0)
             facts_map(facts, start, line + at);
+        if (strcmp(line + at, "[stack]") == 0) {
+            facts->stack_start = start;
+            facts->stack_end = end;
+        }
     }
     free(line);
     fclose(file);

@@ -14,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,13 @@
 #define GP_INJECT_BUSY_NS  300000000ull /* from then on a running thread may be taken too */
 #define GP_INJECT_CALL_NS  10000000000ull
 #define GP_INJECT_CLEAN_NS 2000000000ull
-#define GP_INJECT_SYMBOL   "gpuprof_attach"
+#define GP_INJECT_SPIN_NS  200000000ull /* how long the borrowed thread waits to be taken back */
+#if defined(__x86_64__)
+#define GP_INJECT_RELAX() __builtin_ia32_pause()
+#else
+#define GP_INJECT_RELAX()
+#endif
+#define GP_INJECT_SYMBOL "gpuprof_attach"
 
 enum {
     INJECT_PTHREAD_CREATE,
@@ -39,18 +46,24 @@ enum {
     INJECT_DLSYM,
     INJECT_DLERROR,
     INJECT_MUNMAP,
-    INJECT_SYSCALL,
     INJECT_SYMBOLS
 };
 
 static const char *const inject_names[INJECT_SYMBOLS] = {
-    "pthread_create", "pthread_detach", "__errno_location", "dlopen", "dlsym", "dlerror", "munmap", "syscall"};
+    "pthread_create", "pthread_detach", "__errno_location", "dlopen", "dlsym", "dlerror", "munmap"};
+
+/* syscall; ret */
+static const uint8_t inject_enter[] = {0x0f, 0x05, 0xc3};
+/* mov $15, %rax; syscall: what debuggers know as the end of a signal handler. */
+static const uint8_t inject_back[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
 
 struct inject {
     struct gp_attach *attach;
     const struct gp_facts *facts;
     struct gp_unwind *unwind;
-    uint64_t symbols[INJECT_SYMBOLS], entry, instruction;
+    uint64_t symbols[INJECT_SYMBOLS], entry;
+    struct gp_seize_code code;
+    uint32_t spins;           /* rounds of the borrowed thread's wait */
     uint64_t region;          /* in the process; 0 none */
     char last[GP_ATTACH_WHY]; /* why the last thread was not taken */
 };
@@ -67,7 +80,6 @@ static enum gp_attach_outcome inject_symbols(struct inject *inject)
 {
     const struct gp_facts *facts = inject->facts;
     pid_t pid = facts->pid;
-    uint8_t code[64];
     gp_remote_symbols(pid, &facts->libc, inject_names, inject->symbols, INJECT_SYMBOLS);
     gp_remote_symbols(pid, &facts->libpthread, inject_names, inject->symbols, INJECT_SYMBOLS);
     gp_remote_symbols(pid, &facts->libdl, inject_names, inject->symbols, INJECT_SYMBOLS);
@@ -86,16 +98,41 @@ static enum gp_attach_outcome inject_symbols(struct inject *inject)
                       facts->profiler.path);
         return GP_ATTACH_REFUSED;
     }
-    /* Any instruction that enters the kernel; the C library's own is in the function `syscall`. */
-    for (size_t i = 0; gp_remote_read(pid, code, sizeof(code), inject->symbols[INJECT_SYSCALL]) == 0 &&
-                       i + 1 < sizeof(code) && !inject->instruction;
-         i++)
-        if (code[i] == 0x0f && code[i + 1] == 0x05)
-            inject->instruction = inject->symbols[INJECT_SYSCALL] + i;
-    if (inject->instruction)
+    inject->code = (struct gp_seize_code){
+        .enter = gp_remote_code(pid, &facts->libc, inject_enter, sizeof(inject_enter)),
+        .back = gp_remote_code(pid, &facts->libc, inject_back, sizeof(inject_back)),
+        .stack_start = facts->stack_start,
+        .stack_end = facts->stack_end,
+    };
+    if (inject->code.enter && inject->code.back)
         return GP_ATTACH_DONE;
     gp_attach_why(inject->attach, "", "its C library (%.200s) is not one that is understood", facts->libc.path);
     return GP_ATTACH_REFUSED;
+}
+
+static enum gp_attach_outcome inject_gone(struct inject *inject)
+{
+    gp_attach_why(inject->attach, "", "it ended, or began to run another program");
+    return GP_ATTACH_GONE;
+}
+
+static bool inject_is_there(const struct inject *inject)
+{
+    uint8_t byte;
+    return gp_remote_read(inject->attach->pid, &byte, 1, inject->facts->libc.start) == 0;
+}
+
+/* How many rounds of the loop in stub.c take GP_INJECT_SPIN_NS on this machine. */
+static uint32_t inject_spins(void)
+{
+    uint64_t begin = gp_clock_ns(), took = 0, spins = 0;
+    while (took < 200000) {
+        for (int i = 0; i < 200; i++)
+            GP_INJECT_RELAX();
+        spins += 200;
+        took = gp_clock_ns() - begin;
+    }
+    return (uint32_t)(spins * (GP_INJECT_SPIN_NS / took + 1));
 }
 
 static enum gp_attach_outcome inject_prepare(struct inject *inject)
@@ -114,7 +151,8 @@ static enum gp_attach_outcome inject_prepare(struct inject *inject)
     }
     enum gp_attach_outcome outcome = inject_symbols(inject);
     if (outcome != GP_ATTACH_DONE)
-        return outcome;
+        return inject_is_there(inject) ? outcome : inject_gone(inject);
+    inject->spins = inject_spins();
     inject->unwind = gp_unwind_new(inject->facts->pid);
     if (inject->unwind)
         return GP_ATTACH_DONE;
@@ -152,6 +190,7 @@ static enum inject_rank inject_rank_of(long number, const unsigned long long *ar
     case SYS_waitid:
     case SYS_futex:
     case SYS_rt_sigsuspend:
+    case SYS_restart_syscall: /* one of these, after an earlier stop */
         return INJECT_SLEEPS;
     case SYS_epoll_wait:
     case SYS_epoll_pwait:
@@ -226,10 +265,11 @@ static int inject_fill(struct inject *inject, struct gp_seized *seized)
                                   .symbol = GP_INJECT_SYMBOL,
                                   .comm = "gpuprof-attach",
                                   /* The last part is the name by which stacks and owners know the library. */
-                                  .file = "gpuprof/libgpuprof.so"};
+                                  .file = "gpuprof/libgpuprof.so",
+                                  .frame = gp_seized_frame(seized),
+                                  .spins = inject->spins};
     snprintf(data->settings, sizeof(data->settings), "%s", inject->attach->settings);
-    data->frame = gp_seized_frame(seized, inject->region + GP_INJECT_REGION);
-    int rc = data->frame ? gp_remote_write(inject->facts->pid, gp_stub_begin, code_bytes, inject->region) : -EFAULT;
+    int rc = gp_remote_write(inject->facts->pid, gp_stub_begin, code_bytes, inject->region);
     if (!rc)
         rc = gp_remote_write(inject->facts->pid, data, sizeof(*data), data_at);
     free(data);
@@ -239,7 +279,7 @@ static int inject_fill(struct inject *inject, struct gp_seized *seized)
 static void inject_unmap(struct inject *inject, struct gp_seized *seized)
 {
     const uint64_t arguments[6] = {inject->region, GP_INJECT_REGION};
-    gp_seized_call(seized, inject->instruction, SYS_munmap, arguments);
+    gp_seized_call(seized, SYS_munmap, arguments);
     inject->region = 0;
 }
 
@@ -250,16 +290,15 @@ static int inject_start(struct inject *inject, struct gp_seized *seized)
     /* Memory that may be written and run: a change of the protection would be one more stop. */
     const uint64_t map[6] = {
         0, GP_INJECT_REGION, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0};
-    long at = gp_seized_call(seized, inject->instruction, SYS_mmap, map);
+    long at = gp_seized_call(seized, SYS_mmap, map);
     if (at < 0 && at > -4096)
         return (int)at;
     inject->region = (uint64_t)at;
     int rc = inject_fill(inject, seized);
     if (!rc) {
         uint64_t data = inject->region + GP_INJECT_CODE;
-        /* Below the frame, which gp_seized_frame wrote. */
-        uint64_t stack = inject->region + GP_INJECT_REGION - (40u << 10);
-        rc = gp_seized_run(seized, inject->region, stack, data, gp_clock_ns() + GP_INJECT_CALL_NS);
+        uint64_t stack = inject->region + GP_INJECT_REGION - 64;
+        rc = gp_seized_run(seized, inject->region, GP_INJECT_REGION, stack, data, gp_clock_ns() + GP_INJECT_CALL_NS);
         if (rc == -ETIMEDOUT || rc == -ESRCH)
             return rc;
         if (rc)
@@ -273,6 +312,25 @@ static int inject_start(struct inject *inject, struct gp_seized *seized)
 static const char *inject_failed(int rc)
 {
     return rc == -EPERM || rc == -EACCES ? " (seccomp or a security module forbids it)" : "";
+}
+
+/* Whether the thread that was stopped is one of the program that was looked at: after an exec its memory
+ * cannot be read any more, and numbers are used again. */
+static bool inject_is_same(const struct inject *inject, pid_t tid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d", (int)inject->attach->pid, (int)tid);
+    return access(path, F_OK) == 0 && inject_is_there(inject);
+}
+
+/* On a loaded machine this command would wait for a processor after each stop, and the thread with it.
+ * Without the right to it nothing changes. */
+static void inject_hurry(bool now)
+{
+    const struct sched_param parameter = {.sched_priority = now ? 1 : 0};
+    int have = sched_getscheduler(0), want = now ? SCHED_RR | SCHED_RESET_ON_FORK : SCHED_OTHER;
+    if (have == (now ? SCHED_OTHER : SCHED_RR | SCHED_RESET_ON_FORK))
+        sched_setscheduler(0, want, &parameter);
 }
 
 /* Tries one thread.  True: that is the end of the search, with *outcome. */
@@ -295,6 +353,11 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
     }
     if (rc)
         return snprintf(inject->last, sizeof(inject->last), "thread %d: %s", (int)tid, strerror(-rc)) < 0;
+    if (!inject_is_same(inject, tid)) {
+        gp_seized_release(seized);
+        *outcome = inject_gone(inject);
+        return true;
+    }
     char why[160];
     bool may = gp_seized_may_leave(seized);
     if (!may)
@@ -304,7 +367,12 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
         gp_seized_release(seized);
         return false;
     }
-    rc = gp_seized_save(seized);
+    rc = gp_seized_save(seized, &inject->code);
+    if (rc == -ENOSPC) {
+        snprintf(inject->last, sizeof(inject->last), "thread %d: its stack has no room", (int)tid);
+        gp_seized_release(seized);
+        return false;
+    }
     if (!rc)
         rc = inject_start(inject, seized);
     if (rc == -ETIMEDOUT) {
@@ -338,7 +406,10 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
             enum inject_rank rank = inject_look(attach->pid, tids[i]);
             if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
                 continue; /* not yet, or tried already */
-            if (inject_try(inject, tids[i], deadline, &outcome)) {
+            inject_hurry(true);
+            bool end = inject_try(inject, tids[i], deadline, &outcome);
+            inject_hurry(false);
+            if (end) {
                 free(tids);
                 return outcome;
             }
@@ -443,6 +514,8 @@ static enum gp_attach_outcome inject_watch(struct inject *inject)
     int rc = inject_wait(inject, &data, GP_STUB_NONE, deadline);
     if (!rc && data.state == GP_STUB_ASKS) {
         rc = inject_library(inject, &data);
+        if (rc && !inject_is_there(inject))
+            return inject_gone(inject);
         if (rc) {
             inject_leave(inject, data.tid);
             gp_attach_why(attach, "", "the library cannot be put there: %s%s", strerror(-rc), inject_failed(rc));

@@ -34,6 +34,7 @@ struct gp_facts {
     int seccomp;
     struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl, libpython, python;
     uint64_t maps_bytes;
+    uint64_t stack_start, stack_end; /* of the main thread */
 };
 
 /* GP_ATTACH_DONE: nothing speaks against it.  Else why and hint are filled in.  Touches nothing. */
@@ -51,6 +52,14 @@ long long gp_facts_number(const char *text, const char *name, int base, long lon
 /* 0 or -errno; a part is -EFAULT. */
 int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from);
 int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to);
+/* As gp_remote_read, but -EFAULT for what the process itself may not read. */
+int gp_remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from);
+/* Until gp_remote_let_go both mean the memory of the program that the process runs now, and fail after
+ * an exec.  A write below the main thread's stack makes it larger.  0 or -errno. */
+int gp_remote_hold(pid_t pid);
+void gp_remote_let_go(void);
+/* Where these bytes are in the code of a mapped ELF object; 0: nowhere. */
+uint64_t gp_remote_code(pid_t pid, const struct gp_attach_map *map, const void *code, size_t bytes);
 /* Addresses of functions in one mapped ELF object, 0 for those that it lacks; *found counts.
  * 0 or -errno. */
 int gp_remote_symbols(pid_t pid, const struct gp_attach_map *map, const char *const *names, uint64_t *addresses,
@@ -69,6 +78,13 @@ bool gp_unwind_allows(struct gp_unwind *unwind, pid_t tid, char *why, size_t why
 /* ---- seize.c ----------------------------------------------------------------------------------------------------- */
 
 struct gp_seized;
+
+struct gp_seize_code {               /* in the C library of the process */
+    uint64_t enter;                  /* an instruction that enters the kernel, and one that returns behind it */
+    uint64_t back;                   /* the end of a signal handler: rt_sigreturn */
+    uint64_t stack_start, stack_end; /* where the main thread's stack is */
+};
+
 /* 0 or -errno. -ESRCH: it has ended; -ETIMEDOUT: it does not stop, and stops no more once this
  * process has ended; -EAGAIN: it is stopped by a signal. */
 int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_ns);
@@ -76,16 +92,19 @@ int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_
 long gp_seized_syscall(const struct gp_seized *seized);
 /* Whether its user code is at a place where it may be led away from. */
 bool gp_seized_may_leave(const struct gp_seized *seized);
-/* Saves everything and blocks the thread's signals.  From here on gp_seized_release puts it back. */
-int gp_seized_save(struct gp_seized *seized);
-/* Lets the thread make a system call with the instruction at `at`.  Its result, or -errno. */
-long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6]);
-/* Writes the frame with which the thread gets back by itself if this process dies, below `top`.
- * Its address. */
-uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top);
+/* Saves everything, and writes a frame below the thread's stack with which it gets back by itself if
+ * this process dies.  0 or -errno; -ENOSPC: there is no room for it. */
+int gp_seized_save(struct gp_seized *seized, const struct gp_seize_code *code);
+/* The frame's address: a thread whose stack pointer is this, and which returns, gets back. */
+uint64_t gp_seized_frame(const struct gp_seized *seized);
+/* Lets the thread make a system call, with its signals blocked.  Its result, or -errno; -ETIMEDOUT: it is
+ * still in there, and gets back by itself once this process has ended. */
+long gp_seized_call(struct gp_seized *seized, long number, const uint64_t arguments[6]);
 /* Lets the thread run gp_stub_begin until it says in the data what came of it.  0, -errno of the thread's
- * start; -ETIMEDOUT: it still runs, and will return by itself; -ESRCH: it ended; -EFAULT: it failed. */
-int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns);
+ * start; -ETIMEDOUT: it still runs, and will return by itself; -ESRCH: it ended; -EFAULT: it failed.
+ * The code, the data and the stack lie in the region. */
+int gp_seized_run(struct gp_seized *seized, uint64_t region, uint64_t region_bytes, uint64_t stack, uint64_t data,
+                  uint64_t deadline_ns);
 /* Stops it again, for more calls.  0 or -errno. */
 int gp_seized_halt(struct gp_seized *seized);
 /* Puts the thread back and lets it go.  How long it was stopped, in nanoseconds. */
@@ -119,6 +138,8 @@ struct gp_stub_data {
     char symbol[32], comm[16], file[32], path[48];
     char error[512];
     char settings[GP_ATTACH_SETTINGS];
+    uint32_t spins; /* for how many rounds the borrowed thread waits for this command */
+    uint32_t gone;  /* it has gone back by itself */
 };
 
 extern const char gp_stub_begin[], gp_stub_worker[], gp_stub_end[];

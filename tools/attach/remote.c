@@ -11,25 +11,68 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define GP_REMOTE_SYMBOLS 65536u
 #define GP_REMOTE_STRINGS (4u << 20)
+#define GP_REMOTE_CODE    (8u << 20)
+
+/* The memory that the process had when it was opened.  After an exec nothing is read or written: an
+ * address means something else in the next program. */
+static struct {
+    pid_t pid;
+    int fd;
+} remote_held;
+
+int gp_remote_hold(pid_t pid)
+{
+    char path[32];
+    gp_remote_let_go();
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    remote_held.pid = pid;
+    remote_held.fd = fd;
+    return 0;
+}
+
+void gp_remote_let_go(void)
+{
+    if (remote_held.pid)
+        close(remote_held.fd);
+    remote_held.pid = 0;
+}
+
+static int remote_result(ssize_t done, size_t bytes)
+{
+    return done == (ssize_t)bytes ? 0 : done < 0 && errno != EIO ? -errno : -EFAULT;
+}
 
 int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from)
 {
+    if (remote_held.pid == pid)
+        return remote_result(pread(remote_held.fd, to, bytes, (off_t)from), bytes);
+    return gp_remote_peek(pid, to, bytes, from);
+}
+
+int gp_remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from)
+{
     struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
-    ssize_t got = process_vm_readv(pid, &here, 1, &there, 1, 0);
-    return got == (ssize_t)bytes ? 0 : got < 0 ? -errno : -EFAULT;
+    return remote_result(process_vm_readv(pid, &here, 1, &there, 1, 0), bytes);
 }
 
 int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to)
 {
+    if (remote_held.pid == pid)
+        return remote_result(pwrite(remote_held.fd, from, bytes, (off_t)to), bytes);
     struct iovec here = {(void *)(uintptr_t)from, bytes}, there = {(void *)(uintptr_t)to, bytes};
-    ssize_t done = process_vm_writev(pid, &here, 1, &there, 1, 0);
-    return done == (ssize_t)bytes ? 0 : done < 0 ? -errno : -EFAULT;
+    return remote_result(process_vm_writev(pid, &here, 1, &there, 1, 0), bytes);
 }
 
 struct remote_tables { /* addresses in the process */
@@ -75,21 +118,30 @@ static int remote_dynamic(pid_t pid, struct remote_tables *tables, uint64_t at, 
     return rc ? rc : tables->symbols && tables->strings ? 0 : -ENOENT;
 }
 
-static int remote_open(pid_t pid, const struct gp_attach_map *map, struct remote_tables *tables)
+#define GP_REMOTE_PARTS 32
+
+/* The program headers of a mapped object: how many, or -errno. */
+static int remote_parts(pid_t pid, const struct gp_attach_map *map, Elf64_Phdr *parts)
 {
     Elf64_Ehdr header;
-    Elf64_Phdr parts[32];
     int rc = gp_remote_read(pid, &header, sizeof(header), map->start);
     if (rc)
         return rc;
     if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_phentsize != sizeof(parts[0]) || header.e_phnum > GP_COUNT(parts))
+        header.e_phentsize != sizeof(parts[0]) || header.e_phnum > GP_REMOTE_PARTS)
         return -ENOEXEC;
     rc = gp_remote_read(pid, parts, header.e_phnum * sizeof(parts[0]), map->start + header.e_phoff);
-    if (rc)
-        return rc;
+    return rc ? rc : header.e_phnum;
+}
+
+static int remote_open(pid_t pid, const struct gp_attach_map *map, struct remote_tables *tables)
+{
+    Elf64_Phdr parts[GP_REMOTE_PARTS];
+    int count = remote_parts(pid, map, parts);
+    if (count < 0)
+        return count;
     const Elf64_Phdr *dynamic = NULL;
-    for (int i = header.e_phnum - 1; i >= 0; i--) {
+    for (int i = count - 1; i >= 0; i--) {
         if (parts[i].p_type == PT_LOAD) /* the first one is seen last */
             tables->bias = map->start - (parts[i].p_vaddr & ~4095ull);
         else if (parts[i].p_type == PT_DYNAMIC)
@@ -175,4 +227,26 @@ int gp_remote_symbols(pid_t pid, const struct gp_attach_map *map, const char *co
     free(versions);
     free(strings);
     return rc;
+}
+
+uint64_t gp_remote_code(pid_t pid, const struct gp_attach_map *map, const void *code, size_t bytes)
+{
+    Elf64_Phdr parts[GP_REMOTE_PARTS];
+    int count = map->path[0] ? remote_parts(pid, map, parts) : 0;
+    uint64_t bias = 0, found = 0;
+    for (int i = count - 1; i >= 0; i--)
+        if (parts[i].p_type == PT_LOAD) /* the first one is seen last */
+            bias = map->start - (parts[i].p_vaddr & ~4095ull);
+    for (int i = 0; i < count && !found; i++) {
+        size_t size = parts[i].p_filesz;
+        if (parts[i].p_type != PT_LOAD || !(parts[i].p_flags & PF_X) || size > GP_REMOTE_CODE)
+            continue;
+        char *text = malloc(size + 1);
+        const char *at = NULL;
+        if (text && gp_remote_read(pid, text, size, bias + parts[i].p_vaddr) == 0)
+            at = memmem(text, size, code, bytes);
+        found = at ? bias + parts[i].p_vaddr + (uint64_t)(at - text) : 0;
+        free(text);
+    }
+    return found;
 }

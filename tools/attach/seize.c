@@ -10,8 +10,11 @@
  * every stop.  They have done nothing then, so they are made again with the same arguments, unless a
  * signal for the program arrived too.
  *
- * If this process dies in between, the thread gets back by itself: the code that it runs ends with
- * rt_sigreturn, and gp_seized_frame wrote the frame for it.
+ * If this process dies in between, the thread gets back by itself.  Below its stack, where the kernel
+ * puts the frame of a signal handler, lies such a frame with what was saved, and all that the thread
+ * is led to ends with a return to the frame: the system call's instruction in the C library, and the
+ * code of stub.c.  The order in which registers and signal mask are set keeps this true at each step:
+ * the registers lead away before the signals are blocked, and back after they are allowed again.
  */
 #include <attach/internal.h>
 
@@ -36,15 +39,20 @@
 #define GP_SEIZE_EXTENDED 16384 /* bytes of vector registers, AMX included */
 #define GP_RESTART_FIRST  512   /* the kernel's ERESTARTSYS .. ERESTART_RESTARTBLOCK, which it shows to tracers only */
 #define GP_RESTART_LAST   516
-#define GP_RESTART_NOINTR 513
+/* SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS stay allowed: if the thread causes one itself, the
+ * kernel would take the program's handler away if it were blocked. */
+#define GP_SEIZE_BLOCKED (~0x400004d8ull)
 
 struct gp_seized {
     pid_t pid, tid;
     uint64_t begin_ns;
     struct user_regs_struct at_stop, saved; /* saved: what the thread gets back */
-    bool is_saved, gone, runs;
-    int stopped_by; /* SIGSTOP or another stop signal that came meanwhile; 0 none */
-    uint64_t mask;
+    bool gone, runs;
+    uint64_t later; /* signals that another process or thread sent meanwhile; they are sent again */
+    bool is_away;   /* its registers are ours, and is_blocked: its signal mask too */
+    bool is_blocked;
+    uint64_t mask, frame, enter;
+    uint64_t region, region_end; /* where it runs on its own; 0 nowhere */
     size_t extended_bytes;
     uint8_t extended[GP_SEIZE_EXTENDED] __attribute__((aligned(64)));
 };
@@ -178,84 +186,20 @@ static bool seize_has_signal(const struct gp_seized *seized)
     return (sets[0] | sets[1]) & ~sets[2] & sets[3];
 }
 
-int gp_seized_save(struct gp_seized *seized)
-{
-    struct iovec vector = {seized->extended, sizeof(seized->extended)};
-    uint64_t all = ~0ull;
-    if (ptrace(PTRACE_GETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
-        ptrace(PTRACE_GETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0)
-        return -errno;
-    seized->extended_bytes = vector.iov_len;
-    seized->saved = seized->at_stop;
-    if ((long)seized->saved.orig_rax >= 0 && seize_error(&seized->saved) == EINTR && !seize_has_signal(seized)) {
-        seized->saved.rip -= 2; /* again, from the instruction on */
-        seized->saved.rax = seized->saved.orig_rax;
-        seized->saved.orig_rax = ~0ull;
-    }
-    if (ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(all), &all) != 0)
-        return -errno;
-    seized->is_saved = true;
-    return 0;
-}
-
-/* ---- something else ---------------------------------------------------------------------------------------------- */
-
-/* Runs until the next entry to or exit from a system call.  Only a stop signal can come in between,
- * since all others are blocked; it is sent again at the end. */
-static int seize_next(struct gp_seized *seized, uint64_t deadline_ns)
-{
-    int status, rc;
-    for (;;) {
-        if (ptrace(PTRACE_SYSCALL, seized->tid, NULL, NULL) != 0)
-            return -errno;
-        while ((rc = seize_wait(seized, &status, deadline_ns)) == -ETIMEDOUT && deadline_ns == UINT64_MAX) {
-        }
-        if (rc || seize_is_syscall(status))
-            return rc;
-        if (seize_event(status))
-            continue;
-        if (!seize_is_stop(WSTOPSIG(status)))
-            return -EFAULT;
-        seized->stopped_by = WSTOPSIG(status);
-    }
-}
-
-long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6])
-{
-    struct user_regs_struct regs = seized->saved;
-    uint64_t deadline = gp_clock_ns() + 5000000000ull;
-    regs.rip = at;
-    regs.rax = (unsigned long long)number;
-    regs.orig_rax = ~0ull;
-    regs.rdi = arguments[0];
-    regs.rsi = arguments[1];
-    regs.rdx = arguments[2];
-    regs.r10 = arguments[3];
-    regs.r8 = arguments[4];
-    regs.r9 = arguments[5];
-    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0)
-        return -errno;
-    int rc = seize_next(seized, deadline);
-    if (!rc)
-        rc = seize_next(seized, deadline);
-    if (!rc && ptrace(PTRACE_GETREGS, seized->tid, NULL, &regs) != 0)
-        rc = -errno;
-    return rc ? rc : (long)regs.rax;
-}
-
-/* What rt_sigreturn reads: struct rt_sigframe of the kernel without its first word, which a return has
- * taken already. */
+/* What rt_sigreturn reads: struct rt_sigframe of the kernel.  Its first word is the address to which a
+ * signal handler returns. */
 struct seize_frame {
-    uint64_t flags, link, stack[3];
+    uint64_t back, flags, link, stack[3];
     uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
     uint16_t cs, gs, fs, ss;
     uint64_t err, trapno, oldmask, cr2, fpstate, reserved[8], mask;
 };
 
-uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
+static void seize_fill(const struct gp_seized *seized, const struct gp_seize_code *code, struct seize_frame *frame)
 {
     const struct user_regs_struct *r = &seized->saved;
-    struct seize_frame frame = {
+    *frame = (struct seize_frame){
+        .back = code->back,
         .flags = 7,           /* UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS */
         .stack = {0, ~0u, 0}, /* flags that the kernel refuses: the alternate stack stays as it is */
         .r8 = r->r8,
@@ -279,6 +223,30 @@ uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
         .cs = (uint16_t)r->cs,
         .ss = (uint16_t)r->ss,
         .mask = seized->mask};
+    long error = seize_error(r);
+    if ((long)r->orig_rax < 0 || error < GP_RESTART_FIRST || error > GP_RESTART_LAST)
+        return;
+    /* The kernel forgets the rest of a timeout in rt_sigreturn, so the call is made again with all of it.
+     * A call that was interrupted before has become another one, of which nothing is left. */
+    bool lost = r->orig_rax == SYS_restart_syscall;
+    frame->rip = lost ? r->rip : r->rip - 2;
+    frame->rax = lost ? (uint64_t)-EINTR : r->orig_rax;
+}
+
+/* Whether the thread may use the memory from `at` on as its stack: it can be read, or is what the main
+ * thread's stack grows into. Stacks of Go's are cut out of its heap, which begins there, and are too
+ * small. */
+static bool seize_has_room(const struct gp_seized *seized, const struct gp_seize_code *code, uint64_t at)
+{
+    char bytes[GP_SEIZE_EXTENDED + 1024];
+    uint64_t rsp = seized->saved.rsp;
+    if (rsp >= 0xc000000000ull && rsp < 0x10000000000ull)
+        return false;
+    return gp_remote_peek(seized->pid, bytes, rsp - at, at) == 0 || (rsp >= code->stack_start && rsp < code->stack_end);
+}
+
+static int seize_frame(struct gp_seized *seized, const struct gp_seize_code *code)
+{
     struct { /* the last words of the part that FXSAVE leaves to software */
         uint32_t magic, bytes;
         uint64_t features;
@@ -286,24 +254,116 @@ uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
     } words = {0x46505853, (uint32_t)seized->extended_bytes + 4, 0, (uint32_t)seized->extended_bytes, {0}};
     uint8_t area[GP_SEIZE_EXTENDED + 64];
     const uint32_t magic = 0x46505845;
-    long error = seize_error(r);
-    if ((long)r->orig_rax >= 0 && error >= GP_RESTART_FIRST && error <= GP_RESTART_LAST) {
-        /* The kernel forgets the rest of a timeout in rt_sigreturn, so such a call is interrupted. */
-        frame.rip = error == GP_RESTART_LAST ? r->rip : r->rip - 2;
-        frame.rax = error == GP_RESTART_LAST ? (uint64_t)-EINTR : r->orig_rax;
-    }
+    struct seize_frame frame;
     if (seized->extended_bytes < 576 || seized->extended_bytes > GP_SEIZE_EXTENDED)
-        return 0;
+        return -EFAULT;
+    seize_fill(seized, code, &frame);
     memcpy(&words.features, seized->extended + 464, 8); /* the mask of the features, as ptrace shows it */
     memcpy(area, seized->extended, seized->extended_bytes);
     memcpy(area + 464, &words, sizeof(words));
     memcpy(area + seized->extended_bytes, &magic, sizeof(magic));
-    frame.fpstate = (top - sizeof(area)) & ~63ull;
-    uint64_t at = (frame.fpstate - sizeof(frame)) & ~63ull;
-    if (gp_remote_write(seized->pid, area, seized->extended_bytes + 4, frame.fpstate) != 0 ||
-        gp_remote_write(seized->pid, &frame, sizeof(frame), at) != 0)
-        return 0;
-    return at;
+    /* Behind the 128 bytes that a function may use below its stack. */
+    frame.fpstate = (seized->saved.rsp - 128 - seized->extended_bytes - 4) & ~63ull;
+    /* What the frame's return leaves is aligned as behind a call. */
+    seized->frame = ((frame.fpstate - sizeof(frame)) & ~15ull) - 8;
+    if (!seize_has_room(seized, code, seized->frame))
+        return -ENOSPC;
+    int rc = gp_remote_write(seized->pid, &frame, sizeof(frame), seized->frame);
+    return rc ? rc : gp_remote_write(seized->pid, area, seized->extended_bytes + 4, frame.fpstate);
+}
+
+int gp_seized_save(struct gp_seized *seized, const struct gp_seize_code *code)
+{
+    struct iovec vector = {seized->extended, sizeof(seized->extended)};
+    if (ptrace(PTRACE_GETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
+        ptrace(PTRACE_GETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0)
+        return -errno;
+    seized->extended_bytes = vector.iov_len;
+    seized->saved = seized->at_stop;
+    seized->enter = code->enter;
+    if ((long)seized->saved.orig_rax >= 0 && seize_error(&seized->saved) == EINTR && !seize_has_signal(seized)) {
+        seized->saved.rip -= 2; /* again, from the instruction on */
+        seized->saved.rax = seized->saved.orig_rax;
+        seized->saved.orig_rax = ~0ull;
+    }
+    return seize_frame(seized, code);
+}
+
+uint64_t gp_seized_frame(const struct gp_seized *seized)
+{
+    return seized->frame;
+}
+
+/* ---- something else ---------------------------------------------------------------------------------------------- */
+
+/* A signal has come that is not blocked.  False: the thread has caused it itself.  Else it is a stop signal,
+ * or somebody sent it: it is sent again at the end. */
+static bool seize_postpone(struct gp_seized *seized, int signal)
+{
+    siginfo_t info = {0};
+    ptrace(PTRACE_GETSIGINFO, seized->tid, NULL, &info);
+    if (info.si_code > 0 && !seize_is_stop(signal))
+        return false;
+    seized->later |= 1ull << signal;
+    return true;
+}
+
+/* Runs until the next entry to or exit from a system call. */
+static int seize_next(struct gp_seized *seized, uint64_t deadline_ns)
+{
+    int status, rc;
+    for (;;) {
+        if (ptrace(PTRACE_SYSCALL, seized->tid, NULL, NULL) != 0)
+            return -errno;
+        while ((rc = seize_wait(seized, &status, deadline_ns)) == -ETIMEDOUT && deadline_ns == UINT64_MAX) {
+        }
+        if (rc || seize_is_syscall(status))
+            return rc;
+        if (seize_event(status))
+            continue;
+        if (!seize_postpone(seized, WSTOPSIG(status)))
+            return -EFAULT;
+    }
+}
+
+/* Leads the thread away.  Its signals are blocked next, so that none is handled on our stack. */
+static int seize_lead(struct gp_seized *seized, const struct user_regs_struct *regs)
+{
+    uint64_t all = GP_SEIZE_BLOCKED;
+    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, regs) != 0)
+        return -errno;
+    seized->is_away = true;
+    if (!seized->is_blocked && ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(all), &all) != 0)
+        return -errno;
+    seized->is_blocked = true;
+    return 0;
+}
+
+long gp_seized_call(struct gp_seized *seized, long number, const uint64_t arguments[6])
+{
+    struct user_regs_struct regs = seized->saved;
+    uint64_t deadline = gp_clock_ns() + 5000000000ull;
+    if (seized->region && !seized->is_away)
+        return -ECANCELED; /* it has gone back by itself */
+    seized->region = 0;
+    regs.rip = seized->enter;
+    regs.rsp = seized->frame;
+    regs.rax = (unsigned long long)number;
+    regs.orig_rax = ~0ull;
+    regs.rdi = arguments[0];
+    regs.rsi = arguments[1];
+    regs.rdx = arguments[2];
+    regs.r10 = arguments[3];
+    regs.r8 = arguments[4];
+    regs.r9 = arguments[5];
+    int rc = seize_lead(seized, &regs);
+    if (!rc)
+        rc = seize_next(seized, deadline);
+    if (!rc)
+        rc = seize_next(seized, deadline);
+    if (!rc && ptrace(PTRACE_GETREGS, seized->tid, NULL, &regs) != 0)
+        rc = -errno;
+    return rc ? rc : (long)regs.rax;
 }
 
 /* A look at a thread that runs.  0: it does; -ESRCH, -EFAULT. */
@@ -318,27 +378,31 @@ static int seize_glance(struct gp_seized *seized)
         return -ESRCH;
     }
     seized->runs = false;
-    if (!seize_event(status) && !seize_is_stop(WSTOPSIG(status)))
+    if (!seize_event(status) && !seize_postpone(seized, WSTOPSIG(status)))
         return -EFAULT;
-    if (!seize_event(status))
-        seized->stopped_by = WSTOPSIG(status);
     seized->runs = ptrace(PTRACE_CONT, seized->tid, NULL, NULL) == 0;
     return seized->runs ? 0 : -ESRCH;
 }
 
-int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns)
+int gp_seized_run(struct gp_seized *seized, uint64_t region, uint64_t region_bytes, uint64_t stack, uint64_t data,
+                  uint64_t deadline_ns)
 {
     const struct timespec pause = {0, 20000};
     struct user_regs_struct regs = seized->saved;
     int32_t created = GP_STUB_PENDING;
-    regs.rip = code;
+    seized->region = region;
+    seized->region_end = region + region_bytes;
+    regs.rip = region;
     regs.rsp = stack;
     regs.rbp = 0;
     regs.rbx = data;
     regs.rax = 0;
     regs.orig_rax = ~0ull;
     regs.eflags &= ~0x400ull; /* the direction flag is clear in a function call */
-    if (ptrace(PTRACE_SETREGS, seized->tid, NULL, &regs) != 0 || ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
+    int lead = seize_lead(seized, &regs);
+    if (lead)
+        return lead;
+    if (ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)
         return -errno;
     seized->runs = true;
     for (;;) {
@@ -355,6 +419,17 @@ int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint6
 
 /* ---- back -------------------------------------------------------------------------------------------------------- */
 
+/* Whether it did not wait for us, since we were too slow: then its registers and its signals are its
+ * own again. */
+static bool seize_is_back(const struct gp_seized *seized)
+{
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, seized->tid, NULL, &regs) != 0)
+        return true;
+    return (regs.rsp < seized->region || regs.rsp > seized->region_end) &&
+           (regs.rip < seized->region || regs.rip > seized->region_end);
+}
+
 int gp_seized_halt(struct gp_seized *seized)
 {
     int status, rc = 0;
@@ -364,11 +439,13 @@ int gp_seized_halt(struct gp_seized *seized)
         return -errno;
     while ((rc = seize_wait(seized, &status, gp_clock_ns() + 5000000000ull)) == 0 &&
            seize_event(status) != PTRACE_EVENT_STOP) {
-        if (!seize_event(status) && seize_is_stop(WSTOPSIG(status)))
-            seized->stopped_by = WSTOPSIG(status);
+        if (!seize_event(status))
+            seize_postpone(seized, WSTOPSIG(status));
         ptrace(PTRACE_CONT, seized->tid, NULL, NULL);
     }
     seized->runs = rc != 0;
+    if (!rc && seized->region && seize_is_back(seized))
+        seized->is_away = false;
     return rc;
 }
 
@@ -387,21 +464,24 @@ static int seize_restore(struct gp_seized *seized)
     rc = gp_seized_halt(seized);
     if (rc)
         return rc;
+    if (!seized->is_away)
+        return 0;
     if (ptrace(PTRACE_SETREGSET, seized->tid, (void *)(uintptr_t)NT_X86_XSTATE, &vector) != 0 ||
-        ptrace(PTRACE_SETREGS, seized->tid, NULL, &seized->saved) != 0 ||
-        ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0)
+        ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(seized->mask), &seized->mask) != 0 ||
+        ptrace(PTRACE_SETREGS, seized->tid, NULL, &seized->saved) != 0)
         rc = -errno;
     return rc;
 }
 
 uint64_t gp_seized_release(struct gp_seized *seized)
 {
-    if (!seized->gone && seized->is_saved)
+    if (!seized->gone && seized->is_away)
         seize_restore(seized);
     if (!seized->gone)
         ptrace(PTRACE_DETACH, seized->tid, NULL, NULL);
-    if (seized->stopped_by)
-        syscall(SYS_tgkill, seized->pid, seized->tid, seized->stopped_by);
+    for (int signal = 1; seized->later >> signal; signal++)
+        if (seized->later >> signal & 1)
+            syscall(SYS_tgkill, seized->pid, seized->tid, signal);
     uint64_t pause = gp_clock_ns() - seized->begin_ns;
     free(seized);
     return pause;
@@ -434,27 +514,28 @@ bool gp_seized_may_leave(const struct gp_seized *seized)
     return false;
 }
 
-int gp_seized_save(struct gp_seized *seized)
+int gp_seized_save(struct gp_seized *seized, const struct gp_seize_code *code)
+{
+    (void)seized, (void)code;
+    return -ENOSYS;
+}
+
+uint64_t gp_seized_frame(const struct gp_seized *seized)
 {
     (void)seized;
-    return -ENOSYS;
-}
-
-long gp_seized_call(struct gp_seized *seized, uint64_t at, long number, const uint64_t arguments[6])
-{
-    (void)seized, (void)at, (void)number, (void)arguments;
-    return -ENOSYS;
-}
-
-uint64_t gp_seized_frame(struct gp_seized *seized, uint64_t top)
-{
-    (void)seized, (void)top;
     return 0;
 }
 
-int gp_seized_run(struct gp_seized *seized, uint64_t code, uint64_t stack, uint64_t data, uint64_t deadline_ns)
+long gp_seized_call(struct gp_seized *seized, long number, const uint64_t arguments[6])
 {
-    (void)seized, (void)code, (void)stack, (void)data, (void)deadline_ns;
+    (void)seized, (void)number, (void)arguments;
+    return -ENOSYS;
+}
+
+int gp_seized_run(struct gp_seized *seized, uint64_t region, uint64_t region_bytes, uint64_t stack, uint64_t data,
+                  uint64_t deadline_ns)
+{
+    (void)seized, (void)region, (void)region_bytes, (void)stack, (void)data, (void)deadline_ns;
     return -ENOSYS;
 }
 

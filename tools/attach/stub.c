@@ -7,7 +7,8 @@
  * done by the new thread, gp_stub_worker.  So the program's thread never waits for the loader.
  *
  * The worker unmaps the memory that it runs in as the last thing: it jumps to munmap, which returns to
- * the worker's caller.  Its waits are bounded, so that it also ends if this command is killed.
+ * the worker's caller.  Its waits are bounded, so that it also ends if this command is killed.  Then the
+ * memory stays mapped, unless the borrowed thread has said that it is gone.
  */
 #include <attach/internal.h>
 
@@ -40,6 +41,8 @@ GP_STUB_AT(file, 0xb8);
 GP_STUB_AT(path, 0xd8);
 GP_STUB_AT(error, 0x108);
 GP_STUB_AT(settings, 0x308);
+GP_STUB_AT(spins, 0xd08);
+GP_STUB_AT(gone, 0xd0c);
 _Static_assert(sizeof(struct gp_stub_data) <= 4096, "one page");
 
 #if defined(__x86_64__)
@@ -62,20 +65,28 @@ __asm__(".pushsection .rodata\n"
         "    call *0x10(%rbx)\n" /* pthread_detach */
         "1:  mov %r13d, (%r12)\n"
         "    mov %r14d, 0x68(%rbx)\n" /* this command sees it and takes the thread back */
-        "    mov $200000000, %r15d\n"
-        "2:  pause\n" /* some seconds; a sleep would overwrite what the kernel keeps of the interrupted one */
+        "    mov 0xd08(%rbx), %r15d\n"
+        "2:  pause\n" /* a sleep would overwrite what the kernel keeps of the interrupted one */
         "    dec %r15d\n"
         "    jnz 2b\n"
-        "    mov 0x80(%rbx), %rsp\n"
-        "    mov $15, %eax\n" /* rt_sigreturn: this command is gone, so the thread goes back by itself */
-        "    syscall\n"
-        "    ud2\n"
+        "    mov 0x80(%rbx), %rsp\n" /* this command is gone, so the thread goes back by itself */
+        "    movl $1, 0xd0c(%rbx)\n"
+        "    ret\n"
 
         "gp_stub_worker:\n"
         "    push %rbx\n"
         "    push %r12\n"
         "    push %r13\n"
         "    mov %rdi, %rbx\n"
+        "    mov $0xfffffffe3ffffb27, %rax\n" /* as seize.c, less the two that setuid waits for */
+        "    push %rax\n"
+        "    mov $14, %eax\n" /* rt_sigprocmask(SIG_SETMASK) */
+        "    mov $2, %edi\n"
+        "    mov %rsp, %rsi\n"
+        "    xor %edx, %edx\n"
+        "    mov $8, %r10d\n"
+        "    syscall\n"
+        "    pop %rax\n"
         "    mov $186, %eax\n" /* gettid */
         "    syscall\n"
         "    mov %eax, 0x74(%rbx)\n"
@@ -151,6 +162,12 @@ __asm__(".pushsection .rodata\n"
         "    call 20f\n"
         "    dec %r13d\n"
         "    jnz 9b\n"
+        "    cmpl $1, 0xd0c(%rbx)\n" /* this command is gone; the borrowed thread may still be in here */
+        "    je 10f\n"
+        "    pop %r13\n"
+        "    pop %r12\n"
+        "    pop %rbx\n"
+        "    ret\n"
         "10: mov 0x40(%rbx), %rdi\n"
         "    mov 0x48(%rbx), %rsi\n"
         "    mov 0x38(%rbx), %rax\n"

@@ -219,18 +219,20 @@ static int attach_run(void *options)
     if (rc)
         return rc;
     attach_settings(o, settings, sizeof(settings));
-    sigset_t set, all;
+    sigset_t set, all, before;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
-    all = set;
-    sigaddset(&all, SIGCHLD); /* gp_attach waits for it; ^C must not come while a thread is borrowed */
-    sigprocmask(SIG_BLOCK, &all, NULL);
+    /* gp_attach waits for SIGCHLD, and no signal may end or stop this command while a thread is borrowed. */
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
     bool screen = !o->quiet && isatty(STDERR_FILENO);
     if (screen)
         fprintf(stderr, "Looking for a thread of %d that can be borrowed ...\r", (int)attach.pid);
     enum gp_attach_outcome outcome = gp_attach(&attach);
+    sigorset(&all, &before, &set);
+    sigprocmask(SIG_SETMASK, &all, NULL);
     if (screen)
         fprintf(stderr, "%70s\r", "");
     if (outcome != GP_ATTACH_DONE)

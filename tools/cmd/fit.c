@@ -60,8 +60,20 @@ static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer 
     return rc ? rc : gp_fit_answer_fits(answer) ? GP_EXIT_OK : GP_EXIT_FAILED;
 }
 
-static int fit_answer(const struct gp_fit_options *o, const struct gp_report *report)
+/* What was held, by its names, and the step of a failure. */
+static int fit_explain(struct gp_loaded *loaded, const struct gp_fit_answer *answer, struct gp_fit_result *results)
 {
+    int rc = gp_fit_answer_fits(answer) ? 0 : gp_report_steps(&loaded->report);
+    if (!rc && !gp_load_join(loaded))
+        rc = -ENOMEM;
+    for (uint32_t i = 0; !rc && i < answer->count; i++)
+        rc = gp_fit_judge_held(loaded->report.flow, &results[i]);
+    return rc;
+}
+
+static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
+{
+    const struct gp_report *report = &loaded->report;
     const struct gp_recording *recording = report->recording;
     const struct gp_fit_question question = {.gpu_bytes = (uint64_t)o->gpu,
                                              .tenants = (uint32_t)o->tenants,
@@ -76,6 +88,8 @@ static int fit_answer(const struct gp_fit_options *o, const struct gp_report *re
         if (fit_is_used(report->flow, d))
             rc = gp_fit_judge(report->flow, d, &question, &results[answer.count++]);
     }
+    if (!rc)
+        rc = fit_explain(loaded, &answer, results);
     if (rc == -ERANGE)
         gp_error("fit", "%s: no size was found at which the requests fit: is the recording damaged?", report->file);
     else if (rc)
@@ -98,7 +112,7 @@ static int fit_run(void *options)
         return rc;
     if (o->load.json)
         gp_load_warn("fit", loaded.report.file, loaded.recording);
-    rc = fit_answer(o, &loaded.report);
+    rc = fit_answer(o, &loaded);
     gp_load_free(&loaded);
     return rc;
 }
@@ -134,7 +148,7 @@ const struct gp_command_spec gp_command_fit = {
         {"gpuprof fit train.gpuprof --gpu 16GiB --all", "Find the allocator with which it fits."},
         {"gpuprof fit serve.gpuprof --gpu 80GiB --tenants 4", "Ask whether four of them can share a GPU."}),
     GP_DEFAULTS(struct gp_fit_options, .load.target = GP_TARGET_INIT("fit"), .load.file_count = 1, .load.sites = true,
-                .tenants = 1, .context = -1),
+                .load.plain = true, .tenants = 1, .context = -1),
     .surplus = "one recording at a time",
     .check = fit_check,
     .run = fit_run,

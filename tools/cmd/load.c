@@ -176,9 +176,7 @@ static void load_root(char *root, size_t bytes, pid_t pid)
         snprintf(root, bytes, "/proc/%d/root", (int)pid);
 }
 
-/* Makes one site of those that are one line of source.  The steps were found before, in the
- * recording as it is: an iteration that the compiler peeled off a loop shows where a step begins. */
-static bool load_join(struct gp_loaded *loaded)
+bool gp_load_join(struct gp_loaded *loaded)
 {
     uint32_t count = loaded->recording->site_count, *to = calloc(count + 1ul, sizeof(*to));
     for (uint32_t i = 0; to && i < count; i++)
@@ -288,8 +286,9 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .module_count = r->module_count,
                                       .root = loaded->root};
     if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
-        gp_report_init(&loaded->report, r, loaded->symbols, live ? "" : o->files[i]) == 0 &&
-        (o->nameless || load_join(loaded))) {
+        (o->plain ? gp_report_init_plain : gp_report_init)(&loaded->report, r, loaded->symbols,
+                                                           live ? "" : o->files[i]) == 0 &&
+        (o->nameless || o->plain || gp_load_join(loaded))) {
         rc = o->step ? load_step(loaded, o->step) : GP_EXIT_OK;
         if (rc)
             gp_load_free(loaded);

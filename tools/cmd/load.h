@@ -28,6 +28,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
     bool force;       /* replace any output file */
+    bool plain;       /* set by a command that calls gp_report_steps and gp_load_join itself, as far as it needs them */
     bool nameless;    /* set by a command that shows no call sites: none is looked up */
     const char *step; /* --step; NULL: not given */
     struct gp_load_part part;
@@ -68,6 +69,9 @@ struct gp_loaded {
 };
 /* Reads the i-th file, or records the process.  GP_EXIT_OK, or an exit status after a message. */
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
+/* Makes one site of those that are one line of source.  The steps are found before, in the recording as
+ * it is: an iteration that the compiler peeled off a loop shows where a step begins.  False: out of memory. */
+bool gp_load_join(struct gp_loaded *loaded);
 /* Also reports which names could not be found, and why. */
 void gp_load_free(struct gp_loaded *loaded);
 

@@ -17,26 +17,66 @@ static bool phases_is_used(const struct gp_flow *flow, uint32_t device)
     return false;
 }
 
-static int phases_print(const struct gp_load_options *o, const struct gp_report *report)
+/* What the names on its stack tell of each call site; NULL: out of memory. */
+static uint8_t *phases_hints(const struct gp_report *report)
 {
-    uint32_t count = report->recording->device_count;
-    struct gp_phases **phases = calloc(count + 1ul, sizeof(*phases));
-    struct gp_text_page page = gp_load_page();
-    bool ok = phases;
-    int rc = GP_EXIT_OK;
-    for (uint32_t d = 0; ok && d < count; d++) {
-        if (phases_is_used(report->flow, d))
-            ok = (phases[d] = gp_phases_find(report->flow, report->steps, d)) != NULL;
+    const struct gp_recording *recording = report->recording;
+    uint8_t *hints = calloc(recording->site_count + 1ul, 1);
+    for (uint32_t site = 1; hints && site < recording->site_count; site++) {
+        char owner[GP_SITE_OWNER];
+        const struct gp_frame_text *frames;
+        uint32_t count = gp_symbols_site(report->symbols, site, &frames);
+        gp_site_owner(recording, site, owner);
+        hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
+        for (uint32_t i = 0; !hints[site] && i < count; i++)
+            hints[site] = (uint8_t)gp_use_hint_of_name(frames[i].function, frames[i].file);
     }
-    if (!ok)
+    return hints;
+}
+
+struct phases_result { /* by device; NULL: not used, or the host for uses */
+    struct gp_phases **phases;
+    struct gp_use_table **uses;
+    uint8_t *hints;
+};
+
+static bool phases_find(struct gp_report *report, struct phases_result *result)
+{
+    const struct gp_recording *recording = report->recording;
+    bool ok = gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
+    result->phases = calloc(recording->device_count + 1ul, sizeof(*result->phases));
+    result->uses = calloc(recording->device_count + 1ul, sizeof(*result->uses));
+    result->hints = phases_hints(report);
+    ok = ok && result->phases && result->uses && result->hints;
+    for (uint32_t d = 0; ok && d < recording->device_count; d++) {
+        if (!phases_is_used(report->flow, d))
+            continue;
+        if (recording->devices[d].index != GP_WIRE_HOST)
+            ok = (result->uses[d] = gp_uses_find(report->flow, report->steps, report->leaks, result->hints, d)) != NULL;
+        if (ok)
+            ok = (result->phases[d] = gp_phases_find(report->flow, report->steps, result->uses[d], d)) != NULL;
+    }
+    return ok;
+}
+
+static int phases_print(const struct gp_load_options *o, struct gp_report *report)
+{
+    struct phases_result result = {0};
+    struct gp_text_page page = gp_load_page();
+    int rc = GP_EXIT_OK;
+    if (!phases_find(report, &result))
         rc = gp_load_memory("phases");
     else if (o->json)
-        rc = gp_load_json("phases", gp_phases_json(report, phases));
+        rc = gp_load_json("phases", gp_phases_json(report, result.phases, result.uses));
     else
-        gp_page_phases(&page, report, phases);
-    for (uint32_t d = 0; phases && d < count; d++)
-        gp_phases_free(phases[d]);
-    free(phases);
+        gp_page_phases(&page, report, result.phases, result.uses);
+    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+        gp_phases_free(result.phases ? result.phases[d] : NULL);
+        gp_uses_free(result.uses ? result.uses[d] : NULL);
+    }
+    free(result.phases);
+    free(result.uses);
+    free(result.hints);
     return rc;
 }
 

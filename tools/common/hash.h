@@ -45,6 +45,13 @@ uint64_t gp_hash_of_text(const char *text);
 /* Different numbers have different hashes, so maps of numbers need no comparison. */
 uint64_t gp_hash_of_number(uint64_t number);
 
+/* The slot of this hash will be needed soon. */
+static inline void gp_hash_fetch(const struct gp_hash *map, uint64_t hash)
+{
+    if (map->room)
+        __builtin_prefetch(&map->slots[(uint32_t)hash & (map->room - 1)]);
+}
+
 /* ---- maps whose keys are numbers --------------------------------------------------------------------------------- */
 
 static inline bool gp_hash_get(const struct gp_hash *map, uint64_t key, uint32_t *number)

@@ -152,6 +152,11 @@ static const struct gp_family owner_families[] = {
 _Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES, "samples.h");
 #undef GP_AT
 
+static const struct gp_family family_site = {
+    "gpuprof_growing_site_bytes", GP_GAUGE,
+    "What the call site that grows most has grown by, of each process in a container whose memory runs out.",
+    offsetof(struct gp_row_site, growth_bytes)};
+
 /* Families with their own labels, written by functions below. */
 static const struct gp_family family_build = {"gpuprof_build_info", GP_INFO, "Version of gpuprof.", 0};
 static const struct gp_family family_device = {"gpuprof_device_info", GP_INFO, "The GPU and its model.", 0};
@@ -374,6 +379,24 @@ static void page_owners(struct gp_page_out *page, const struct gp_rows *rows)
     }
 }
 
+static void page_sites(struct gp_page_out *page, const struct gp_rows *rows)
+{
+    page_head(page, &family_site);
+    for (uint32_t i = 0; i < rows->site_count; i++) {
+        const struct gp_row_site *row = &rows->sites[i];
+        fputs(family_site.name, page->out);
+        page_device(page, row->device);
+        page_pod(page, row->namespace_, row->pod, row->container);
+        if (row->pid[0])
+            page_label(page, ',', "pid", row->pid);
+        if (row->comm[0])
+            page_label(page, ',', "comm", row->comm);
+        page_label(page, ',', "site", row->site);
+        fprintf(page->out, "} %" PRId64 "\n", row->growth_bytes);
+        page->series++;
+    }
+}
+
 /* One sample per value of a label. */
 static void page_parts(const struct gp_page_out *page, const struct gp_family *family, const char *label,
                        const char *const *names, const int64_t *values, size_t count)
@@ -563,6 +586,7 @@ int gp_metrics_render(struct gp_metrics *metrics, enum gp_metrics_format format,
         page_containers(&page, rows);
         page_processes(&page, rows);
         page_owners(&page, rows);
+        page_sites(&page, rows);
         if (agent.readable) {
             agent_meta(&agent, view);
             agent_rows(&agent, rows);

@@ -5,6 +5,7 @@
  * sums up by how much each of its containers increased since the page before.
  */
 #include <metrics/ahead.h>
+#include <metrics/growing.h>
 #include <metrics/names.h>
 #include <metrics/owners.h>
 #include <metrics/samples.h>
@@ -43,6 +44,7 @@ struct gp_row_memory {
     uint32_t container_count, folded_count;
     struct gp_seen_container *containers; /* by cgroup and uuid */
     struct gp_folded *folded;
+    struct gp_growing growing;
     struct gp_rows rows;
 };
 
@@ -64,11 +66,13 @@ static void rows_clear(struct gp_rows *rows)
     free(rows->containers);
     free(rows->processes);
     free(rows->owners);
+    free(rows->sites);
     rows->devices = NULL;
     rows->containers = NULL;
     rows->processes = NULL;
     rows->owners = NULL;
-    rows->device_count = rows->container_count = rows->process_count = rows->owner_count = 0;
+    rows->sites = NULL;
+    rows->device_count = rows->container_count = rows->process_count = rows->owner_count = rows->site_count = 0;
     rows->folded_devices = rows->folded_containers = rows->folded_processes = rows->folded_owners = 0;
 }
 
@@ -78,6 +82,7 @@ void gp_row_memory_free(struct gp_row_memory *memory)
         return;
     rows_clear(&memory->rows);
     gp_names_fini(&memory->names);
+    gp_growing_fini(&memory->growing);
     for (uint32_t i = 0; i < memory->container_count; i++)
         free(memory->containers[i].ahead);
     free(memory->containers);
@@ -364,6 +369,7 @@ static void row_container_show(struct gp_row_memory *memory, const struct gp_fol
         .pod = name ? name->found.pod : "",
         .container = name ? name->found.container : "",
         .id = name ? name->id : "",
+        .cgroup_id = one->now.cgroup_id,
         .allocated_bytes = row_known(value->allocated_bytes),
         .allocated_peak_bytes = row_known(value->allocated_peak_bytes),
         .reserved_bytes = row_known(value->reserved_bytes),
@@ -636,6 +642,9 @@ const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp
     if (!rows_processes(memory, view, processes))
         return NULL;
     room -= (rows->process_count < processes ? rows->process_count : processes) * GP_ROW_PROCESS_SERIES;
+    if (sessions && !gp_growing_make(&memory->growing, rows, memory->how, view, room))
+        return NULL;
+    room -= rows->site_count;
     if (sessions && !gp_owners_make(rows, &memory->names, memory->how, view, sessions, room / GP_ROW_OWNER_SERIES))
         return NULL;
     return rows;

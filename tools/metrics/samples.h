@@ -21,6 +21,7 @@ struct gp_row_device {
 struct gp_row_container {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container, *id;
+    uint64_t cgroup_id; /* no label */
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
     int64_t processes, calls, frees, failures;
     int64_t headroom_bytes, seconds_to_oom;
@@ -41,6 +42,14 @@ struct gp_row_owner {
     int64_t allocated_bytes, reserved_bytes;
 };
 
+/* The call site that grows most, of a process (or of all processes with the same labels). */
+struct gp_row_site {
+    const struct gp_row_device *device;
+    const char *namespace_, *pod, *container;
+    char pid[12], comm[64], site[128];
+    int64_t growth_bytes;
+};
+
 /* Series of one row, as metrics.c writes them; tests check the numbers. */
 #define GP_ROW_DEVICE_SERIES    12u
 #define GP_ROW_CONTAINER_SERIES 10u
@@ -48,11 +57,12 @@ struct gp_row_owner {
 #define GP_ROW_OWNER_SERIES     2u
 
 struct gp_rows {
-    uint32_t device_count, container_count, process_count, owner_count;
+    uint32_t device_count, container_count, process_count, owner_count, site_count;
     struct gp_row_device *devices;
     struct gp_row_container *containers;
     struct gp_row_process *processes;
     struct gp_row_owner *owners;
+    struct gp_row_site *sites;
     uint32_t folded_devices, folded_containers, folded_processes, folded_owners; /* rows summed into "other" */
 };
 

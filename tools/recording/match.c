@@ -11,6 +11,7 @@
 struct gp_match {
     struct gp_hash live;
     struct gp_recording *recording;
+    gp_hash_same_fn *same; /* NULL: events with one hash have one key */
 };
 
 struct gp_match_key {
@@ -61,17 +62,32 @@ static const struct gp_rec_event *match_event(const struct gp_recording *recordi
                                           : &recording->baseline[index - recording->event_count];
 }
 
-static struct gp_match_key match_key(const struct gp_recording *recording, const struct gp_rec_event *event)
-{
-    uint64_t number = event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << 48;
-    return (struct gp_match_key){recording, event, gp_hash_of_number(number)};
-}
-
 static bool match_same(const void *key, uint32_t index)
 {
     const struct gp_match_key *wanted = key;
     const struct gp_rec_event *one = match_event(wanted->recording, index), *other = wanted->event;
     return one->address == other->address && one->device == other->device && match_space(one) == match_space(other);
+}
+
+/* Device, space and an address of so many bits make one number, and numbers have hashes of their own.
+ * To compare the events would touch two cache lines of the recording that nothing else needs. */
+#define GP_MATCH_ADDRESS_BITS 48
+
+static gp_hash_same_fn *match_needs(const struct gp_recording *recording)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < recording->baseline_count; i++)
+        bits |= recording->baseline[i].address;
+    for (size_t i = 0; i < recording->event_count; i++)
+        bits |= recording->events[i].address;
+    return bits >> GP_MATCH_ADDRESS_BITS ? match_same : NULL;
+}
+
+static struct gp_match_key match_key(const struct gp_recording *recording, const struct gp_rec_event *event)
+{
+    uint64_t number =
+        event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << GP_MATCH_ADDRESS_BITS;
+    return (struct gp_match_key){recording, event, gp_hash_of_number(number)};
 }
 
 /* A free may have a later time than the driver's: where a recording has the end of the call, another
@@ -95,7 +111,7 @@ static bool match_open(struct gp_match *match, const struct gp_match_key *key, u
 {
     struct gp_recording *recording = match->recording;
     bool added;
-    uint32_t *live = gp_hash_add(&match->live, key->hash, match_same, key, index, &added);
+    uint32_t *live = gp_hash_add(&match->live, key->hash, match->same, key, index, &added);
     if (live && !added && *live < recording->event_count) {
         recording->peer[*live] = index;
         recording->peer[index] = *live;
@@ -108,7 +124,7 @@ static bool match_open(struct gp_match *match, const struct gp_match_key *key, u
 static void match_close(struct gp_match *match, const struct gp_match_key *key, uint32_t index)
 {
     struct gp_recording *recording = match->recording;
-    uint32_t *live = gp_hash_find(&match->live, key->hash, match_same, key);
+    uint32_t *live = gp_hash_find(&match->live, key->hash, match->same, key);
     if (!live)
         return;
     uint32_t alloc = *live;
@@ -123,16 +139,21 @@ static void match_close(struct gp_match *match, const struct gp_match_key *key, 
     gp_hash_remove_at(&match->live, live);
 }
 
+#define GP_MATCH_AHEAD 16u /* events: so long takes a load from memory */
+
 int gp_recording_match(struct gp_recording *recording)
 {
-    struct gp_match match = {.recording = recording};
+    struct gp_match match = {.recording = recording, .same = match_needs(recording)};
+    size_t count = recording->event_count;
     bool ok = true;
     for (size_t i = 0; ok && i < recording->baseline_count; i++) {
         const struct gp_match_key key = match_key(recording, &recording->baseline[i]);
         ok = match_open(&match, &key, (uint32_t)(recording->event_count + i));
     }
-    for (size_t i = 0; ok && i < recording->event_count; i++) {
+    for (size_t i = 0; ok && i < count; i++) {
         const struct gp_match_key key = match_key(recording, &recording->events[i]);
+        if (i + GP_MATCH_AHEAD < count)
+            gp_hash_fetch(&match.live, match_key(recording, &recording->events[i + GP_MATCH_AHEAD]).hash);
         recording->peer[i] = GP_REC_NONE;
         if (match_opens(key.event))
             ok = match_open(&match, &key, (uint32_t)i);

@@ -25,6 +25,7 @@ const struct gp_column gp_columns[GP_COLUMNS] = {
     [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
     [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
     [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
+    [GP_COLUMN_BEFORE] = {"BEFORE", 7, 0, true, true, 88, "from before the attach, in no other number"},
     [GP_COLUMN_OOM_IN] = {"OOM IN", 7, 0, true, true, 94, "time until the memory runs out, where it is certain"},
     [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
     [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
@@ -77,6 +78,8 @@ static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
         return row->lost;
     case GP_COLUMN_UNTRACKED:
         return row->untracked;
+    case GP_COLUMN_BEFORE:
+        return row->before;
     default:
         return -1;
     }
@@ -230,6 +233,7 @@ const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const
     case GP_COLUMN_RESERVED:
     case GP_COLUMN_RPEAK:
     case GP_COLUMN_UNTRACKED:
+    case GP_COLUMN_BEFORE:
         return column_bytes(id, row, form, ascii, out, out_bytes);
     case GP_COLUMN_OOM_IN:
         if (isnan(column_oom(row)))

@@ -23,7 +23,8 @@ enum gp_column_id {
     GP_COLUMN_FREES,
     GP_COLUMN_LOST,
     GP_COLUMN_UNTRACKED,
-    GP_COLUMN_OOM_IN, /* on the screen only: printed tables keep their columns */
+    GP_COLUMN_BEFORE, /* on the screen only: printed tables keep their columns */
+    GP_COLUMN_OOM_IN, /* the same */
     GP_COLUMN_CONTAINER,
     GP_COLUMN_STATE,
     GP_COLUMN_COMMAND, /* takes the rest of the line */

@@ -188,6 +188,9 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
     if (row->untracked >= 0)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  untracked %s",
                            gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+    if (row->before >= 0)
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  before the attach %s",
+                           gp_text_bytes(row->before, GP_TEXT_LONG, text, sizeof(text)));
     if (process->state == GP_PROCESS_STALE)
         gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  does not answer; the numbers are %s old",
                        gp_text_duration((double)process->age_ns / 1e9, text, sizeof(text)));

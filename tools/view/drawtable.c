@@ -70,7 +70,7 @@ static bool draw_is_empty(const struct gp_draw *draw, enum gp_column_id id)
     const struct gp_row_list *list = draw->list;
     bool rate = id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES;
     char text[512];
-    if (id == GP_COLUMN_OOM_IN && list->count == 0)
+    if ((id == GP_COLUMN_OOM_IN || id == GP_COLUMN_BEFORE) && list->count == 0)
         return true;
     if (list->count == 0 || id == gp_ui_sort(draw->ui) || id == GP_COLUMN_ALLOC || id == GP_COLUMN_CALLS ||
         id == GP_COLUMN_DELTA || (rate && draw->model->generation < 2))

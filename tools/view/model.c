@@ -137,6 +137,7 @@ struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
                            .reserved = -1,
                            .reserved_peak = -1,
                            .untracked = -1,
+                           .before = -1,
                            .total = -1,
                            .lost = -1,
                            .allocs_per_s = NAN,
@@ -159,6 +160,7 @@ static struct gp_row row_of(const struct gp_process *process, const struct gp_de
     if (!view)
         return row;
     row.untracked = view->untracked_bytes;
+    row.before = view->before.bytes > 0 ? view->before.bytes : -1;
     row.total = view->total_bytes;
     row.estimated = view->estimated;
     if (gp_process_readable(process)) {
@@ -196,7 +198,7 @@ static int model_add_share(struct gp_model *model, const struct gp_row *pair, co
     snprintf(row.id.owner, sizeof(row.id.owner), "%s", owner);
     row.history = NULL;
     row.outlook = NULL;
-    row.untracked = row.lost = -1;
+    row.untracked = row.lost = row.before = -1;
     row.allocs_per_s = row.frees_per_s = NAN;
     row.allocated = value->allocated_bytes > 0 ? value->allocated_bytes : 0;
     row.reserved = value->reserved_bytes > 0 ? value->reserved_bytes : 0;
@@ -326,6 +328,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
     if (group->exact) {
         group->estimated |= pair->estimated;
         sum_bytes(&group->untracked, pair->untracked);
+        sum_bytes(&group->before, pair->before);
         sum_bytes(&group->lost, pair->lost);
         return 0;
     }
@@ -337,6 +340,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
     sum_bytes(&group->allocated, pair->allocated);
     sum_bytes(&group->reserved, pair->reserved);
     sum_bytes(&group->untracked, pair->untracked);
+    sum_bytes(&group->before, pair->before);
     sum_most(&group->allocated_peak, pair->allocated_peak);
     sum_most(&group->reserved_peak, pair->reserved_peak);
     if (first_of_process)

@@ -69,6 +69,7 @@ struct gp_row {
     bool seen_peak; /* the peaks are the highest sums that this viewer saw; the exact ones may be higher */
     bool exact;     /* the agent's sum, which includes processes that are hidden from this viewer */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
+    int64_t before; /* from before an attach; -1: nothing, or unknown */
     int64_t lost;
     double allocs_per_s, frees_per_s;
 };

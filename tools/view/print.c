@@ -33,7 +33,8 @@ void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row
     for (int line = -1; line < list->count; line++) {
         for (int i = 0; i < GP_COLUMNS; i++) {
             const struct gp_column *column = &gp_columns[i];
-            if (i == GP_COLUMN_BAR || i == GP_COLUMN_OOM_IN || !gp_column_in((enum gp_column_id)i, false))
+            if (i == GP_COLUMN_BAR || i == GP_COLUMN_BEFORE || i == GP_COLUMN_OOM_IN ||
+                !gp_column_in((enum gp_column_id)i, false))
                 continue;
             if (line < 0)
                 snprintf(text, sizeof(text), "%s", column->name);

@@ -14,6 +14,7 @@
 #define BARE_SHARDS 64
 
 struct gp_counter {
+    struct gp_counter_shape shape;
     pthread_mutex_t mutex; /* freeze to thaw */
     struct {
         struct gp_gate gate;
@@ -28,6 +29,8 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
         return -ENOMEM;
     memset(*out, 0, sizeof **out);
     pthread_mutex_init(&(*out)->mutex, NULL);
+    (*out)->shape = (struct gp_counter_shape){
+        .shards = BARE_SHARDS, .stride = sizeof(*out)->shard[0], .first = (char *)(*out)->shard};
     for (unsigned s = 0; s < BARE_SHARDS; s++)
         (*out)->shard[s].gate.state = GP_GATE_OPEN;
     return 0;
@@ -45,22 +48,11 @@ void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges)
     (void)gauges;
 }
 
-unsigned gp_counter_shards(const struct gp_counter *set)
-{
-    (void)set;
-    return BARE_SHARDS;
-}
-
 bool gp_counter_used(const struct gp_counter *set, unsigned shard)
 {
     (void)set;
     (void)shard;
     return true;
-}
-
-struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard)
-{
-    return &set->shard[shard].gate;
 }
 
 void gp_counter_freeze(struct gp_counter *set)

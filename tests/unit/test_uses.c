@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ * test_uses.c: what memory is used for, in programs whose uses are known to the byte. */
+#include <analyze/uses.h>
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_fixture.h"
+
+#define WEIGHTS 12u
+#define STEPS   20u
+
+static struct gp_use_table *find(const struct gp_recording *r, const uint8_t *hints)
+{
+    struct gp_flow *flow = gp_flow_new(r);
+    struct gp_steps *steps = gp_steps_find(r);
+    struct gp_leaks *leaks = gp_flow_leaks(flow, steps, 0);
+    struct gp_use_table *uses = gp_uses_find(flow, steps, leaks, hints, 0);
+    cr_assert(uses);
+    free(leaks);
+    free(steps);
+    gp_flow_free(flow);
+    for (unsigned i = 0; i < GP_USE_RULES; i++) {
+        if (uses->rows[i].count)
+            cr_log_info("%s %lld %s", gp_use_name(uses->rows[i].use), (long long)uses->rows[i].peak_bytes,
+                        uses->rows[i].reason);
+    }
+    return uses;
+}
+
+/* The most bytes of a use, over all rules. */
+static int64_t most(const struct gp_use_table *uses, enum gp_use use)
+{
+    int64_t sum = 0;
+    for (unsigned i = 0; i < GP_USE_RULES; i++)
+        sum += uses->rows[i].count && uses->rows[i].use == use ? uses->rows[i].peak_bytes : 0;
+    return sum;
+}
+
+static uint64_t weight_bytes(unsigned i)
+{
+    return (uint64_t)(2 + i % 5) * MIB + i / 5 * 65536;
+}
+
+/* A training program on one thread. kept: gradients stay; else each step frees them at its start. */
+static struct gp_recording *adam(bool kept, uint32_t optimizer)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    uint64_t address = 0x7f0000000000ull, gradients[WEIGHTS] = {0}, at = 1001;
+    uint32_t places[4];
+    for (unsigned i = 0; i < 4; i++)
+        places[i] = site(make, "work", i);
+    cr_assert_lt(optimizer, 4);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, weight_bytes(i), places[0]);
+    for (unsigned step = 0; step < STEPS; step++) {
+        uint64_t outputs[WEIGHTS];
+        recmake_at(make, at++ * MS);
+        recmake_mark(make, "step");
+        for (unsigned i = 0; i < WEIGHTS && step && !kept; i++)
+            recmake_free(make, 0, GP_KIND_LINEAR, gradients[i]);
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            recmake_at(make, at++ * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, outputs[i] = address += GIB, 7 * MIB + i, places[1]);
+        }
+        for (unsigned i = WEIGHTS; i-- > 0;) {
+            recmake_at(make, at++ * MS);
+            if (!kept || !step)
+                recmake_alloc(make, 0, GP_KIND_LINEAR, gradients[i] = address += GIB, weight_bytes(i), places[2]);
+            recmake_free(make, 0, GP_KIND_LINEAR, outputs[i]);
+        }
+        for (unsigned i = 0; i < 2 * WEIGHTS && !step; i++)
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, weight_bytes(i / 2), places[3]);
+    }
+    recmake_at(make, at * MS);
+    recmake_mark(make, "step");
+    return recmake_done(make);
+}
+
+static int64_t weights(void)
+{
+    int64_t sum = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        sum += (int64_t)weight_bytes(i);
+    return sum;
+}
+
+Test(uses, of_a_training_are_exact)
+{
+    struct gp_recording *r = adam(false, 3);
+    struct gp_use_table *uses = find(r, NULL);
+    cr_expect(uses->trains);
+    cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights());
+    cr_expect_eq(most(uses, GP_USE_GRADIENTS), weights());
+    cr_expect_eq(most(uses, GP_USE_OPTIMIZER), 2 * weights());
+    cr_expect_eq(most(uses, GP_USE_ACTIVATIONS), (int64_t)(WEIGHTS * 7 * MIB + WEIGHTS * (WEIGHTS - 1) / 2));
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), 0);
+    gp_uses_free(uses);
+    gp_recording_free(r);
+}
+
+/* Kept gradients and states have the same life and the same sizes: names alone tell them apart. */
+Test(uses, that_look_alike_are_unknown_without_a_name)
+{
+    struct gp_recording *r = adam(true, 3);
+    struct gp_use_table *uses = find(r, NULL);
+    cr_expect_not(uses->trains);
+    cr_expect_eq(most(uses, GP_USE_GRADIENTS), 0);
+    cr_expect_eq(most(uses, GP_USE_OPTIMIZER), 0);
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), 3 * weights());
+    gp_uses_free(uses);
+    uint8_t hints[8] = {0};
+    cr_assert_leq(r->site_count, 8);
+    hints[4] = GP_HINT_OPTIMIZER;
+    uses = find(r, hints);
+    cr_expect_eq(most(uses, GP_USE_OPTIMIZER), 2 * weights());
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), weights());
+    gp_uses_free(uses);
+    gp_recording_free(r);
+}
+
+/* concat: a cache is one block, replaced by a larger one; else each step adds a block. */
+static struct gp_recording *serve(bool concat, unsigned end)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    uint64_t address = 0x7f0000000000ull, at = 1001, caches[400] = {0};
+    uint32_t places[4];
+    for (unsigned i = 0; i < 4; i++)
+        places[i] = site(make, "work", i);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, weight_bytes(i), places[0]);
+    for (unsigned step = 0; step < 40; step++) {
+        recmake_at(make, at++ * MS);
+        recmake_mark(make, "step");
+        for (unsigned i = 0; i < 8; i++) {
+            uint64_t output = address += GIB, *cache = &caches[concat ? i : step * 8 + i];
+            recmake_at(make, at++ * MS);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, output, 3 * MIB + i, places[1]);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, concat ? (step + 9) * 4096 : 8192, places[2]);
+            if (concat && step)
+                recmake_free(make, 0, GP_KIND_LINEAR, *cache);
+            *cache = address;
+            recmake_free(make, 0, GP_KIND_LINEAR, output);
+        }
+        for (unsigned i = 0; !concat && i < 80 && step % 10 == 9 && step < end; i++)
+            recmake_free(make, 0, GP_KIND_LINEAR, caches[(step - 9) * 8 + i]);
+    }
+    recmake_at(make, at * MS);
+    recmake_mark(make, "step");
+    return recmake_done(make);
+}
+
+Test(uses, of_growing_caches)
+{
+    static const struct {
+        bool concat;
+        unsigned end;
+        int64_t least;
+        double sure;
+    } cases[] = {{true, 0, 8 * 48 * 4096, 0.7}, {false, 30, 80 * 8192, 0.6}, {false, 0, 320 * 8192, 0.5}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gp_recording *r = serve(cases[i].concat, cases[i].end);
+        struct gp_use_table *uses = find(r, NULL);
+        double sure = 0;
+        for (unsigned k = 0; k < GP_USE_RULES; k++) {
+            if (uses->rows[k].count && uses->rows[k].use == GP_USE_KV_CACHE && uses->rows[k].confidence > sure)
+                sure = uses->rows[k].confidence;
+        }
+        cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights(), "case %zu", i);
+        cr_expect_geq(most(uses, GP_USE_KV_CACHE), cases[i].least, "case %zu: %lld", i,
+                      (long long)most(uses, GP_USE_KV_CACHE));
+        cr_expect_float_eq(sure, cases[i].sure, 1e-9, "case %zu: %g", i, sure);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
+Test(uses, are_unknown_without_steps)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t place = site(make, "work", 1);
+    for (unsigned i = 0; i < 3; i++) {
+        recmake_at(make, (1000 + i * i * 100) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, (i + 1) << 20, 4096 << i, place);
+    }
+    struct gp_recording *r = recmake_done(make);
+    struct gp_use_table *uses = find(r, NULL);
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), 7 * 4096);
+    gp_uses_free(uses);
+    gp_recording_free(r);
+}
+
+Test(uses, add_up_to_the_peak)
+{
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        uint32_t leaker;
+        struct gp_recording *r = train(&(struct training){.steps = 6 + (unsigned)seed % 20,
+                                                          .marks = seed % 2,
+                                                          .leak = seed % 3 == 0,
+                                                          .noise = seed % 5 == 0,
+                                                          .stacks = seed % 7 != 0,
+                                                          .seed = seed},
+                                       &leaker);
+        struct gp_use_table *uses = find(r, NULL);
+        struct gp_peak *peak = gp_peak_find(r, 0, 0);
+        int64_t sum = 0;
+        for (unsigned i = 0; i < GP_USE_RULES; i++)
+            sum += uses->rows[i].at_peak_bytes;
+        cr_expect_eq(sum, peak->bytes, "seed %llu", (unsigned long long)seed);
+        free(peak);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
+Test(uses, have_names_of_call_sites)
+{
+    cr_expect_eq(gp_use_hint_of_name("_init_group", "/usr/lib/python3/dist-packages/torch/optim/adam.py"),
+                 GP_HINT_OPTIMIZER);
+    cr_expect_eq(gp_use_hint_of_name("allocate_kv_cache", "engine.py"), GP_HINT_KV_CACHE);
+    cr_expect_eq(gp_use_hint_of_name("at::cuda::getNewWorkspace()", ""), GP_HINT_WORKSPACE);
+    cr_expect_eq(gp_use_hint_of_name("forward", "model.py"), GP_HINT_NONE);
+    cr_expect_eq(gp_use_hint_of_owner("nccl"), GP_HINT_COMMUNICATION);
+    cr_expect_eq(gp_use_hint_of_owner("cublas"), GP_HINT_LIBRARY);
+    cr_expect_eq(gp_use_hint_of_owner("pytorch"), GP_HINT_NONE);
+}
