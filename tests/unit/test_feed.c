@@ -660,6 +660,14 @@ Test(feed, a_context_that_the_driver_reports_counts_though_its_number_was_replac
     cr_expect_eq(live_contexts(1), 0);
 }
 
+Test(feed, each_device_has_its_primary_context)
+{
+    gp_feed_primary_context(1, 7);
+    cr_expect_eq(gp_feed_primary_of(1), 7);
+    cr_expect_eq(gp_feed_primary_of(0), 0);
+    cr_expect_eq(gp_feed_primary_of(GP_DEVICE_UNKNOWN), 0);
+}
+
 static const uint64_t pool = 0x9000;
 
 static void poll_pool(int64_t reserved, int64_t high)

@@ -13,9 +13,12 @@ static void seen(const struct gp_recording *recording, const char *why);
 #include "../fuzz/fuzz_recording.c"
 
 #include <criterion/criterion.h>
+#include <lib/build.h>
 #include <lib/paths.h>
 
 static uint64_t sum;
+static const char *copy_path;   /* where accepted recordings are written; NULL: nowhere */
+static const char *copied_name; /* of the input */
 
 static void add(uint64_t number)
 {
@@ -30,13 +33,17 @@ static void add_text(const char *text)
     add(0);
 }
 
-static void add_event(const struct gp_rec_event *event)
+static void add_event(const struct gp_recording *r, const struct gp_rec_event *event)
 {
-    add(event->time_ns), add(event->address), add(event->bytes), add(event->unused), add(event->site);
+    if (event->type == GP_EVENT_MARK)
+        add_text(r->strings + event->bytes);
+    else
+        add(event->bytes);
+    add(event->time_ns), add(event->address), add(event->unused), add(event->site);
     add(event->thread), add(event->cost), add(event->stream), add(event->type), add(event->kind), add(event->device);
 }
 
-static void add_tables(const struct gp_recording *r)
+static void add_devices(const struct gp_recording *r)
 {
     for (uint32_t i = 0; i < r->device_count; i++) {
         const struct gp_rec_device *device = &r->devices[i];
@@ -54,7 +61,11 @@ static void add_tables(const struct gp_recording *r)
         add((uint64_t)sample->inactive_split_bytes), add((uint64_t)sample->used_bytes);
         add((uint64_t)sample->process_bytes);
     }
-    for (uint32_t i = 0; i < r->site_count; i++) {
+}
+
+static void add_sites(const struct gp_recording *r)
+{
+    for (uint32_t i = copy_path ? 1 : 0; i < r->site_count; i++) { /* files have no numbers of the unknown site */
         const struct gp_rec_site *site = &r->sites[i];
         add(site->first_frame), add(site->frame_count), add(site->device), add(site->kind), add(site->truncated);
         add((uint64_t)site->live_bytes), add((uint64_t)site->live_count), add((uint64_t)site->peak_bytes);
@@ -64,6 +75,10 @@ static void add_tables(const struct gp_recording *r)
         add(r->frames[i].pc), add(r->frames[i].line), add(r->frames[i].module);
         add_text(r->strings + r->frames[i].function), add_text(r->strings + r->frames[i].file);
     }
+}
+
+static void add_names(const struct gp_recording *r)
+{
     for (uint32_t i = 0; i < r->module_count; i++) {
         add(r->modules[i].start), add(r->modules[i].end), add(r->modules[i].offset);
         add_text(r->strings + r->modules[i].path), add_text(r->strings + r->modules[i].build_id);
@@ -87,26 +102,78 @@ static void add_failure(const struct gp_wire_oom *oom)
             add(oom->holders[i].count);
 }
 
+/* In parts, so that a difference has a name. */
+enum { PART_PROCESS, PART_COUNTS, PART_EVENTS, PART_DEVICES, PART_SITES, PART_NAMES, PART_FAILURE, PARTS };
+static const char *const parts[] = {"process", "counts", "events", "devices", "sites", "names", "failure"};
+
+static void add_part(const struct gp_recording *r, int part)
+{
+    switch (part) {
+    case PART_PROCESS:
+        add(r->pid), add_text(r->comm), add_text(r->command_line), add_text(r->host), add(r->source);
+        add_text(r->allocator), add(r->driver_version), add(r->begin_ns), add(r->end_ns), add(r->begin_unix_ns);
+        add(r->has_rank);
+        if (r->has_rank)
+            add((uint64_t)r->rank), add((uint64_t)r->local_rank), add((uint64_t)r->world_size);
+        break;
+    case PART_COUNTS:
+        add(r->complete), add(r->from_start), add(r->tried), add(r->delivered), add(r->dropped);
+        add(r->unwritten), add((uint64_t)r->write_error), add(r->write_error_ns), add(r->ended_early),
+            add(r->stopped_ns);
+        for (int i = 0; i < GP_LOSTS; i++)
+            add(r->lost[i]);
+        break;
+    case PART_EVENTS:
+        for (size_t i = 0; i < r->event_count; i++)
+            add_event(r, &r->events[i]), add(r->peer[i]);
+        for (size_t i = 0; i < r->baseline_count; i++)
+            add_event(r, &r->baseline[i]);
+        break;
+    case PART_DEVICES:
+        add_devices(r);
+        break;
+    case PART_SITES:
+        add_sites(r);
+        break;
+    case PART_NAMES:
+        add_names(r);
+        break;
+    default:
+        if (r->has_oom)
+            add_failure(&r->oom);
+    }
+}
+
+static void add_recording(const struct gp_recording *r)
+{
+    add(r->damaged_blocks), add(r->from_torch), add(r->before_blocks), add(r->before_bytes), add(r->torch_unknown);
+    for (int part = 0; part < PARTS; part++)
+        add_part(r, part);
+}
+
+/* A recording that is written and read again has the same contents. */
+static void copied(const struct gp_recording *r)
+{
+    struct gp_recording *copy;
+    char why[200] = "";
+    cr_assert_eq(gp_recording_write(r, copy_path), 0);
+    cr_assert_eq(gp_recording_open(&copy, copy_path, why, sizeof(why), NULL, NULL), 0, "%s", why);
+    for (int part = 0; part < PARTS; part++) {
+        sum = 1, add_part(r, part);
+        uint64_t before = sum;
+        sum = 1, add_part(copy, part);
+        cr_expect_eq(sum, before, "%s of %s", parts[part], copied_name);
+    }
+    gp_recording_free(copy);
+}
+
 static void seen(const struct gp_recording *r, const char *why)
 {
     add_text(why);
-    if (!r)
-        return;
-    add(r->pid), add_text(r->comm), add_text(r->command_line), add_text(r->host), add(r->source);
-    add_text(r->allocator), add(r->driver_version), add(r->begin_ns), add(r->end_ns), add(r->begin_unix_ns);
-    add(r->has_rank), add((uint64_t)r->rank), add((uint64_t)r->local_rank), add((uint64_t)r->world_size);
-    add(r->complete), add(r->from_start), add(r->tried), add(r->delivered), add(r->dropped), add(r->damaged_blocks);
-    add(r->unwritten), add((uint64_t)r->write_error), add(r->write_error_ns), add(r->ended_early), add(r->stopped_ns);
-    add(r->from_torch), add(r->before_blocks), add(r->before_bytes), add(r->torch_unknown);
-    for (size_t i = 0; i < r->event_count; i++)
-        add_event(&r->events[i]), add(r->peer[i]);
-    for (size_t i = 0; i < r->baseline_count; i++)
-        add_event(&r->baseline[i]);
-    add_tables(r);
-    if (r->has_oom)
-        add_failure(&r->oom);
-    for (int i = 0; i < GP_LOSTS; i++)
-        add(r->lost[i]);
+    if (r && copy_path)
+        copied(r);
+    else if (r)
+        add_recording(r);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
@@ -143,17 +210,40 @@ static size_t whole(const char *path, void *into, size_t room)
     return size;
 }
 
+static const char *const names[] = {"blocks-all", "blocks-devices", "blocks-events", "blocks-oom",
+                                    "cut",        "pickle-calls",   "pickle-self",   "snapshot-whole",
+                                    "snapshot2",  "snapshot4",      "snapshot5",     "whole"};
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+static size_t corpus(unsigned i, void *into, size_t room)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "tests/fuzz/corpus/recording/%s", names[i]);
+    return whole(path_source(name), into, room);
+}
+
+Test(golden, copies_of_recordings)
+{
+    static uint8_t data[4096];
+    char path[300], *folder = build_folder();
+    cr_assert(folder);
+    snprintf(path, sizeof(path), "%s/x", folder);
+    copy_path = path;
+    for (unsigned i = 0; i < NAMES; i++) {
+        copied_name = names[i];
+        LLVMFuzzerTestOneInput(data, corpus(i, data, sizeof(data)));
+    }
+    cr_expect_gt(accepted, 5);
+    build_remove(folder);
+}
+
 Test(golden, damaged_recordings, .timeout = 120)
 {
-    static const char *const names[] = {"blocks-all", "blocks-devices", "blocks-events", "blocks-oom",
-                                        "cut",        "pickle-calls",   "pickle-self",   "snapshot-whole",
-                                        "snapshot2",  "snapshot4",      "snapshot5",     "whole"};
     static char golden[4096], old[4096];
     static uint8_t data[4096];
-    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        char name[64], line[96];
-        snprintf(name, sizeof(name), "tests/fuzz/corpus/recording/%s", names[i]);
-        uint64_t found = sum_of(data, whole(path_source(name), data, sizeof(data)));
+    for (unsigned i = 0; i < NAMES; i++) {
+        char line[96];
+        uint64_t found = sum_of(data, corpus(i, data, sizeof(data)));
         snprintf(line, sizeof(line), "%s %016llx\n", names[i], (unsigned long long)found);
         strcat(golden, line);
     }
