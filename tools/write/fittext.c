@@ -54,7 +54,7 @@ static const struct gp_fit_result *fit_first(const struct gp_fit_answer *answer)
 static uint32_t fit_step(const struct gp_report *report, uint64_t time_ns)
 {
     const struct gp_steps *steps = report->steps;
-    if (steps->source == GP_STEPS_TIME)
+    if (!steps || steps->source == GP_STEPS_TIME) /* not looked for: the program fits */
         return 0;
     for (uint32_t i = 0; i < steps->count; i++) {
         if (time_ns >= steps->bounds_ns[i] && time_ns < steps->bounds_ns[i + 1])
