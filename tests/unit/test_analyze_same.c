@@ -6,11 +6,11 @@
  * writes it; GP_GOLDEN_SHOW=folder leaves the documents there, to compare them with those of the
  * commit before.
  */
-#include <analyze/fit.h>
 #include <analyze/phases.h>
 #include <analyze/ranks.h>
 #include <analyze/report.h>
 #include <analyze/trend.h>
+#include <analyze/uses.h>
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/paths.h>
@@ -20,7 +20,6 @@
 #include <string.h>
 #include <symbol/symbol.h>
 #include <unistd.h>
-#include <write/fitformat.h>
 #include <write/phasesformat.h>
 #include <write/ranks.h>
 #include <write/reportformat.h>
@@ -334,25 +333,17 @@ static void document(struct golden *golden, const char *program, const char *nam
     free(text);
 }
 
-static void fits(struct golden *golden, const char *program, const struct gp_report *report)
+/* The hints are made up: half of the sites have names that tell nothing. */
+static bool use_tables(const struct gp_report *report, uint32_t device, struct gp_use_table **uses,
+                       struct gp_phases **phases)
 {
-    static const struct gp_fit_question questions[] = {
-        {.gpu_bytes = (uint64_t)GIB, .tenants = 1, .context_bytes = -1},
-        {.gpu_bytes = 100ull << 20, .tenants = 1, .context_bytes = 0, .allocator = "off"},
-        {.gpu_bytes = 600ull << 20, .tenants = 3, .context_bytes = 40 << 20, .allocator = "pytorch"},
-    };
-    for (unsigned i = 0; i < 3; i++) {
-        struct gp_fit_result results[2];
-        struct gp_fit_answer answer = {report, &questions[i], results, 0};
-        char name[16];
-        int rc = 0;
-        for (uint32_t device = 0; rc == 0 && device < 2; device++)
-            rc = gp_fit_judge(report->flow, device, &questions[i], &results[answer.count++]);
-        snprintf(name, sizeof(name), "fit-%u", i);
-        document(golden, program, name, rc ? json_pack("{si}", "error", rc) : gp_fit_json(&answer));
-        for (uint32_t k = 0; k < answer.count; k++)
-            gp_fit_result_fini(&results[k]);
-    }
+    uint8_t hints[64];
+    for (uint32_t i = 0; i < 64; i++)
+        hints[i] = i % 2 ? (uint8_t)gp_use_hint_of_owner(i % 6 == 5 ? "nccl" : "pytorch") : 0;
+    bool host = report->recording->devices[device].index == GP_WIRE_HOST;
+    *uses = host ? NULL : gp_uses_find(report->flow, report->steps, report->leaks, hints, device);
+    *phases = gp_phases_find(report->flow, report->steps, *uses, device);
+    return *phases && (host || *uses);
 }
 
 static void documents(struct golden *golden, const char *program, const struct gp_recording *recording)
@@ -368,6 +359,7 @@ static void documents(struct golden *golden, const char *program, const struct g
     struct gp_symbols *symbols;
     struct gp_report report;
     struct gp_phases *phases[3];
+    struct gp_use_table *uses[3];
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     cr_assert_eq(gp_report_init(&report, recording, symbols, "x.gpuprof"), 0);
     cr_assert_eq(gp_report_run(&report, GP_REPORT_DOCUMENT | GP_REPORT_HOLDERS | GP_REPORT_HELD, GP_DETAIL_PLOT), 0);
@@ -378,11 +370,13 @@ static void documents(struct golden *golden, const char *program, const struct g
     document(golden, program, "fragmentation", gp_report_fragmentation_json(&report));
     document(golden, program, "reconcile", gp_report_reconcile_json(&report));
     for (uint32_t i = 0; i < recording->device_count; i++)
-        phases[i] = gp_phases_find(report.flow, report.steps, i);
-    document(golden, program, "phases", gp_phases_json(&report, phases));
-    for (uint32_t i = 0; i < recording->device_count; i++)
+        cr_assert(use_tables(&report, i, &uses[i], &phases[i]));
+    document(golden, program, "phases", gp_phases_json(&report, phases, uses));
+    for (uint32_t i = 0; i < recording->device_count; i++) {
         gp_phases_free(phases[i]);
-    fits(golden, program, &report);
+        gp_uses_free(uses[i]);
+    }
+
     gp_report_fini(&report);
     gp_symbols_free(symbols);
 }
