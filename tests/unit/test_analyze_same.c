@@ -6,6 +6,7 @@
  * writes it; GP_GOLDEN_SHOW=folder leaves the documents there, to compare them with those of the
  * commit before.
  */
+#include <analyze/fit.h>
 #include <analyze/phases.h>
 #include <analyze/ranks.h>
 #include <analyze/report.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <symbol/symbol.h>
 #include <unistd.h>
+#include <write/fitformat.h>
 #include <write/phasesformat.h>
 #include <write/ranks.h>
 #include <write/reportformat.h>
@@ -346,6 +348,30 @@ static bool use_tables(const struct gp_report *report, uint32_t device, struct g
     return *phases && (host || *uses);
 }
 
+static void fits(struct golden *golden, const char *program, const struct gp_report *report)
+{
+    static const struct gp_fit_question questions[] = {
+        {.gpu_bytes = (uint64_t)GIB, .tenants = 1, .context_bytes = -1},
+        {.gpu_bytes = 100ull << 20, .tenants = 1, .context_bytes = 0, .allocator = "off"},
+        {.gpu_bytes = 600ull << 20, .tenants = 3, .context_bytes = 40 << 20, .allocator = "pytorch"},
+    };
+    for (unsigned i = 0; i < 3; i++) {
+        struct gp_fit_result results[2] = {{0}};
+        struct gp_fit_answer answer = {report, &questions[i], results, 0};
+        char name[16];
+        int rc = 0;
+        for (uint32_t device = 0; rc == 0 && device < 2; device++) {
+            struct gp_fit_result *result = &results[answer.count++];
+            rc = gp_fit_judge(report->flow, device, &questions[i], result);
+            rc = rc ? rc : gp_fit_judge_held(report->flow, result);
+        }
+        snprintf(name, sizeof(name), "fit-%u", i);
+        document(golden, program, name, rc ? json_pack("{si}", "error", rc) : gp_fit_json(&answer));
+        for (uint32_t k = 0; k < answer.count; k++)
+            gp_fit_result_fini(&results[k]);
+    }
+}
+
 static void documents(struct golden *golden, const char *program, const struct gp_recording *recording)
 {
     const struct gp_symbol_source source = {.sites = recording->sites,
@@ -377,6 +403,7 @@ static void documents(struct golden *golden, const char *program, const struct g
         gp_uses_free(uses[i]);
     }
 
+    fits(golden, program, &report);
     gp_report_fini(&report);
     gp_symbols_free(symbols);
 }
