@@ -178,8 +178,8 @@ void gp_life_end(void)
 void gp_life_leave(void)
 {
     life_set(GP_LIFE_LEFT);
-    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_INSIDE,
-                     __ATOMIC_RELAXED); /* entries ask first, and do not show themselves */
+    /* Entries ask first now, and do not show themselves. */
+    __atomic_store_n(&thread_life.x_entry, GP_ENTRY_INSIDE, __ATOMIC_RELAXED);
 }
 
 bool gp_life_on(void)

@@ -17,10 +17,9 @@ struct gp_thread {
     uint32_t tid;
     union {
         struct {
-            uint8_t inside; /* our code is running on this thread */
-            uint8_t
-                ignored; /* its driver calls are not the program's: it is one of our own threads, or our cache works */
-            uint16_t life; /* the life of the library that the rest belongs to (thread.c); 0: none yet */
+            uint8_t inside;  /* our code is running on this thread */
+            uint8_t ignored; /* its driver calls are not the program's: a thread of ours, or our cache works */
+            uint16_t life;   /* the life of the library that the rest belongs to (thread.c); 0: none yet */
         };
         uint32_t entry; /* the three at once: an entry compares and writes them as one word */
     };

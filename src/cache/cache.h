@@ -162,8 +162,7 @@ struct gp_grant {
  * beyond 2^60 fail with GP_BACKEND_OOM and no backend call (PyTorch's rule). */
 uint32_t gp_cache_alloc(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
 /* The same, from the thread's own cache alone: no lock is taken, the backend is not called, and errno
- * stays.
- * false: nothing changed; gp_cache_alloc may serve the request. */
+ * stays. false: nothing changed; gp_cache_alloc may serve the request. */
 bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out);
 
 /* GP_FREE_BY_STREAM: unordered if the block was allocated for any stream, else ordered.

@@ -236,7 +236,6 @@ void gp_table_close(struct gp_cache *cache);
 /* Makes room for the address, so that gp_table_set cannot fail. */
 bool gp_table_ready(struct gp_cache *cache, uint64_t address);
 void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
-static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address);
 
 static inline unsigned gp_table_top(uint64_t address)
 {

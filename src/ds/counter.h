@@ -131,10 +131,8 @@ enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 /* Sets the gauges of a bundle, one bit each. A gauge may be in several: each has credit and totals
  * of its own. Call it before the first gate is held. */
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
-static inline unsigned gp_counter_shards(const struct gp_counter *set);
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
-static inline struct gp_gate *gp_counter_gate(struct gp_counter *set, unsigned shard);
 
 /* The start of a set, never written after gp_counter_new; private to these functions. */
 struct gp_counter_shape {
