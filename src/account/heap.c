@@ -23,7 +23,7 @@
  * last piece. What is mapped below a heap later is a piece too. vmm.c has the records.
  *
  * A driver call takes its record out of the map first, and asks for the lock only then, if the
- * record is a segment's. So whoever holds the lock and finds no record must leave the rest to that
+ * record is a segment's. So a holder of the lock that finds no record must leave the rest to that
  * call, and a heap that is begun meanwhile finds no memory.
  */
 #include "account/account.h"
