@@ -27,7 +27,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A unit test defines it, and includes this file: what it gets is not shown.  _session: NULL if it was refused. */
 #ifndef FUZZ_SEEN
-#define FUZZ_SEEN(_session, _process, _problem) ((_session) ? fuzz_show(_process), fuzz_ring(_session) : (void)0)
+#define FUZZ_SEEN(_session, _process, _problem) fuzz_seen(_session, _process)
 #endif
 
 static struct gp_test_session good;
@@ -84,6 +84,14 @@ static void fuzz_ring(const struct gp_peer *session)
         gp_event_line(nowhere, &place, &events[i]);
     }
     gp_ringread_free(reader);
+}
+
+static void fuzz_seen(const struct gp_peer *session, struct gp_process *process)
+{
+    if (!session)
+        return;
+    fuzz_show(process);
+    fuzz_ring(session);
 }
 #endif
 
