@@ -30,6 +30,7 @@
 #define GP_INJECT_BUSY_NS  300000000ull /* from then on a running thread may be taken too */
 #define GP_INJECT_CALL_NS  10000000000ull
 #define GP_INJECT_CLEAN_NS 2000000000ull
+#define GP_INJECT_SEAL_NS  3000000000ull
 #define GP_INJECT_SPIN_NS  200000000ull /* how long the borrowed thread waits to be taken back */
 #if defined(__x86_64__)
 #define GP_INJECT_RELAX() __builtin_ia32_pause()
@@ -467,6 +468,18 @@ int gp_attach_copy(const char *from, int to)
     return rc;
 }
 
+int gp_attach_seal(int fd)
+{
+    const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+    for (uint64_t begin = gp_clock_ns();;) {
+        if (fcntl(fd, F_ADD_SEALS, seals) == 0)
+            return 0;
+        if (errno != EBUSY || gp_clock_ns() - begin > GP_INJECT_SEAL_NS)
+            return -errno;
+        inject_pause(10000); /* a mapping that can be written is refused at once */
+    }
+}
+
 /* Writes the library into the worker's memory file.  gp_peer_memory opens nothing but such a file, so
  * that a process which replaces its descriptor cannot lead a privileged caller to another one. */
 static int inject_library(struct inject *inject, const struct gp_stub_data *data)
@@ -480,9 +493,8 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
     snprintf(name, sizeof(name), "%d", data->fd);
     int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
     int rc = fd < 0 ? fd : gp_attach_copy(inject->attach->library, fd);
-    /* The agent arms a memory file only if its contents are sealed. */
-    if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
-        rc = -errno;
+    if (!rc)
+        rc = gp_attach_seal(fd);
     snprintf(name, sizeof(name), "/proc/self/fd/%d", data->fd);
     if (!rc)
         rc = gp_remote_write(inject->attach->pid, name, sizeof(name), path_at);

@@ -149,6 +149,10 @@ extern const char gp_stub_begin[], gp_stub_worker[], gp_stub_end[];
 enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts);
 /* Copies a file.  0 or -errno. */
 int gp_attach_copy(const char *from, int to);
+/* Seals a memory file against every change, because the agent arms no other one. The kernel waits a tenth of a
+ * second for pages that it holds itself, for example while it moves them, and then refuses; this tries again for
+ * 3 s.  0 or -errno. */
+int gp_attach_seal(int fd);
 
 /* ---- pep768.c ---------------------------------------------------------------------------------------------------- */
 
