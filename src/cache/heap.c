@@ -100,8 +100,6 @@ struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, ui
         return NULL;
     gp_block_become(rest, gp_block_state(block));
     __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
-    rest->born = block->born;
-    rest->epoch = block->epoch;
     rest->before = block;
     rest->after = block->after;
     if (rest->after)
@@ -119,10 +117,6 @@ static void block_swallow(struct gp_cache *cache, struct gp_block *block)
     block->after = right->after;
     if (block->after)
         block->after->before = block;
-    if (right->born < block->born)
-        block->born = right->born;
-    if (right->epoch > block->epoch)
-        block->epoch = right->epoch;
     if (GP_UNLIKELY(cache->cursors))
         gp_cursor_block_removed(cache, right, block);
     gp_block_drop(cache, right);
@@ -152,8 +146,6 @@ void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
     block->oversize = false;
     __atomic_store_n(&block->stream, block->segment->heap->stream,
                      __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
-    block->born = cache->clock;
-    block->epoch = cache->epoch;
     if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE) {
         gp_block_unidle(cache, block->after);
         block_swallow(cache, block);
@@ -162,9 +154,10 @@ void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
         block = block->before;
         gp_block_unidle(cache, block);
         block_swallow(cache, block);
-        block->born = cache->clock;
-        block->epoch = cache->epoch;
     }
+    /* The joined block is as young as its youngest part, as in PyTorch. */
+    block->born = cache->clock;
+    block->epoch = cache->epoch;
     gp_block_become(block, GP_BLOCK_IDLE);
     gp_index_put(&block->segment->heap->idle, block);
     idle_count(cache, block, true);
@@ -210,7 +203,7 @@ static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *bloc
 {
     const struct gp_policy *policy = &cache->policy;
     const struct gp_segment *segment = block->segment;
-    uint64_t born = block->born, epoch = block->epoch;
+    uint64_t epoch = block->epoch;
     gp_block_unidle(cache, block);
     if (block->bytes > bytes && !segment->heap->dedicated &&
         gp_policy_splits(policy, block->bytes, bytes, segment->heap->small, segment->growable)) {
@@ -221,7 +214,6 @@ static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *bloc
             block = high ? rest : block;
             gp_block_become(block, GP_BLOCK_TAKEN); /* before the rest looks for idle neighbours to join */
             gp_block_idle(cache, idle);
-            idle->born = born;
             idle->epoch = epoch;
         }
     }

@@ -91,6 +91,32 @@ Test(cache_bounds, a_collection_gives_back_the_oldest_until_it_is_enough)
     }
 }
 
+/* A segment is as old as the last free of any of its blocks, in whichever order its blocks were freed: here one is freed
+ * in part, then another as a whole, then the rest of the first. A collection takes the second one alone. */
+Test(cache_bounds, a_segment_is_as_old_as_its_last_free)
+{
+    static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (unsigned order = 0; order < 6; order++) {
+        struct fakedev dev = {0};
+        uint64_t blocks[6];
+        struct gp_cache *cache = bounds_open(&dev, "pytorch", "garbage_collection_threshold:0.5", 84 * MIB - 2);
+        bounds_alloc(cache, 512);
+        for (unsigned b = 0; b < 6; b++) /* two segments of 20 MiB, each with three blocks and a rest */
+            blocks[b] = bounds_alloc(cache, 6 * MIB);
+        cr_assert_eq(dev.held, 42 * MIB);
+        for (unsigned b = 0; b < 6; b++) {
+            const unsigned turn[6] = {orders[order][0], orders[order][1], 3, 5, 4, orders[order][2]};
+            cr_assert(gp_cache_release(cache, blocks[turn[b]], GP_FREE_ORDERED, 1, NULL));
+            for (unsigned i = 0; i < 10; i++)
+                bounds_alloc(cache, 512);
+        }
+        bounds_alloc(cache, 30 * MIB);
+        cr_expect_eq(dev.held, 52 * MIB, "order %u: %llu MiB are held", order, dev.held / MIB);
+        cr_expect(fakedev_holds(&dev, blocks[0], 6 * MIB), "order %u: the younger segment is gone", order);
+        bounds_close(cache, &dev);
+    }
+}
+
 /* The first chunk is a share of the device's free memory, again after a reset of the device. */
 Test(cache_bounds, the_first_chunk_after_a_reset_is_the_first_again)
 {

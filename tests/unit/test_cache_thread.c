@@ -215,6 +215,66 @@ Test(cache_thread, slack)
     gp_cache_free(cache);
 }
 
+/* Of three freed neighbours, the middle one last: true if the thread kept it, so that its next request gets it back.
+ * Otherwise it has joined the others, and the request gets the lowest address. */
+static bool thread_keeps(struct gp_cache *cache, uint64_t bytes)
+{
+    uint64_t a = took(cache, bytes, 7, 1), b = took(cache, bytes, 7, 1), c = took(cache, bytes, 7, 1);
+    gave(cache, a, 1);
+    gave(cache, c, 1);
+    gave(cache, b, 1);
+    uint64_t again = took(cache, bytes, 7, 1);
+    gave(cache, again, 1);
+    return again == b;
+}
+
+/* Every size around the policy's largest, around a change of the map's word, and the smallest. */
+Test(cache_thread, largest_kept)
+{
+    static const uint64_t most[] = {512, 1024, 1536, KIB(32), KIB(32) + 512, KIB(256), MIB(1) - 512, MIB(1)};
+    for (unsigned i = 0; i < sizeof most / sizeof most[0]; i++) {
+        struct gp_policy policy = *gp_policy_find("caching");
+        policy.thread_block_bytes = most[i];
+        for (int64_t off = -512; off <= 512; off++) {
+            uint64_t bytes = most[i] + (uint64_t)off;
+            if (bytes == 0 || bytes > MIB(1) || (off % 511 && off % 512 && off != 1))
+                continue;
+            struct gp_cache *cache = made(MIB(512), &policy);
+            warm(cache, 7, 1);
+            cr_expect_eq(thread_keeps(cache, bytes), bytes <= most[i], "%llu of at most %llu",
+                         (unsigned long long)bytes, (unsigned long long)most[i]);
+            right(cache);
+            gp_cache_free(cache);
+        }
+    }
+}
+
+/* For every size that was freed and every one that is asked for: a block is at most an eighth too large, and the
+ * smallest that fits is taken. */
+Test(cache_thread, slack_of_every_size)
+{
+    for (uint64_t have = 1; have <= 160; have += have < 80 ? 1 : 5) {
+        struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+        warm(cache, 7, 1);
+        gp_cache_trim(cache, 0);
+        for (uint64_t want = have > 24 ? have - 24 : 1; want <= have; want++) {
+            uint64_t a = took(cache, have * 512, 7, 1);
+            gave(cache, a, 1);
+            struct gp_request request = {.bytes = want * 512, .stream = 7, .shard = 1};
+            struct gp_grant grant = {0};
+            bool fits = (have - want) * 512 <= want * 512 / 8;
+            cr_expect_eq(gp_cache_give(cache, &request, &grant), fits, "%llu of %llu", (unsigned long long)want,
+                         (unsigned long long)have);
+            cr_expect_eq(grant.address, fits ? a : 0);
+            cr_expect_eq(grant.bytes, fits ? have * 512 : 0);
+            if (grant.address)
+                gave(cache, a, 1);
+        }
+        right(cache);
+        gp_cache_free(cache);
+    }
+}
+
 /* The totals are the same on the fast path and on the slow path. */
 Test(cache_thread, statistics)
 {
