@@ -701,3 +701,74 @@ Test(golden, analyses_of_made_up_programs, .timeout = 120)
     free(golden.old);
     build_remove(folder);
 }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static long held; /* blocks that this program holds */
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which have an allocator of their own */
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *block, size_t bytes);
+void __libc_free(void *block);
+
+static void *counted(void *block)
+{
+    __atomic_fetch_add(&held, block != NULL, __ATOMIC_RELAXED);
+    return block;
+}
+
+void *malloc(size_t bytes)
+{
+    return counted(__libc_malloc(bytes));
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+    return counted(__libc_calloc(count, bytes));
+}
+
+void *realloc(void *block, size_t bytes)
+{
+    void *again = __libc_realloc(block, bytes);
+    __atomic_fetch_add(&held, (block == NULL) - (again == NULL), __ATOMIC_RELAXED);
+    return again;
+}
+
+void free(void *block)
+{
+    __atomic_fetch_sub(&held, block != NULL, __ATOMIC_RELAXED);
+    __libc_free(block);
+}
+#endif
+
+/* Whatever the analyses take they give back: the same twice holds no block more. */
+Test(golden, analyses_give_their_memory_back, .timeout = 120)
+{
+    static const unsigned some[] = {3, 6, 9};
+    char *folder = build_folder();
+    long before[3];
+    cr_assert(folder);
+    for (unsigned round = 0; round < 3; round++) {
+        struct golden golden = {.text = calloc(1, 1 << 16)};
+        struct gp_job_rank job[3];
+        struct gp_recording *last = NULL;
+        for (unsigned i = 0; i < 3; i++) {
+            struct gp_recording *recording = reread(made(&programs[some[i]]), folder);
+            documents(&golden, programs[some[i]].name, recording);
+            if (last)
+                differences(&golden, programs[some[i]].name, last, recording);
+            gp_recording_free(last);
+            last = recording;
+            job[i] = rank_of(recording, (int)i);
+        }
+        ranks(&golden, job, 3);
+        matches(&golden);
+        stretches(&golden, last);
+        gp_recording_free(last);
+        free(golden.text);
+        before[round] = held;
+    }
+    cr_expect_eq(before[2], before[1], "%ld blocks more", before[2] - before[1]);
+    build_remove(folder);
+}
