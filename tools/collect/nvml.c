@@ -83,6 +83,8 @@ static void nvml_load(void)
 
 static int nvml_append(struct gp_nvml_gpu *gpu, const struct gp_nvml_info *infos, unsigned count)
 {
+    if (!count) /* realloc would free the list of a GPU without processes */
+        return 0;
     struct gp_nvml_process *more = realloc(gpu->processes, (size_t)(gpu->process_count + (int)count) * sizeof(*more));
     if (!more)
         return -ENOMEM;
