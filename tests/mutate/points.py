@@ -176,7 +176,12 @@ class Source:
         """True inside the brackets that give the size of a local array: only sanitizers see that it is off by one."""
         while index >= 0 and self.word(index) not in ("[", ";", "{", "}", "]", "="):
             index -= 1
+        first = index - 1
+        listed = self.word(index - 2) == "," and index not in self.in_round  # char file[48], name[64];
+        while listed and first > 0 and self.word(first - 1) not in (";", "{", "}"):
+            first -= 1
         return self.word(index) == "[" and self.kind(index - 1) == "name" and (
+            self.word(first) in TYPES or
             (self.kind(index - 2) == "name" and self.word(index - 2) not in KEYWORDS - TYPES) or
             (self.word(index - 2) == "*" and self.text[self.tokens[index - 2].end] != " "))
 

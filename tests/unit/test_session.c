@@ -425,3 +425,17 @@ Test(sites_room, a_limit_leaves_a_session_without_it)
     size.sites = true;
     cr_assert_eq(gp_session_open(&session, &size), -EFBIG, "they were asked for");
 }
+
+/* A file may be as large as the limit, and not one byte larger. */
+Test(sites_room, a_limit_to_the_byte)
+{
+    const struct gp_session_size size = {.sites_bytes = ROOM, .sites = true};
+    struct gp_session session = {0};
+    cr_assert_eq(gp_session_open(&session, &size), 0);
+    struct rlimit limit = {session.header->total_bytes, RLIM_INFINITY};
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_expect_eq(gp_session_open(&session, &size), 0);
+    limit.rlim_cur--;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_expect_eq(gp_session_open(&session, &size), -EFBIG);
+}
