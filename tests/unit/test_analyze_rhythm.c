@@ -17,7 +17,7 @@
 
 #define KIB     1024ull
 #define LOOPS   48u
-#define FITS    2u
+#define FITS    3u
 #define LINES   (256 * 1024)
 #define SLOTS   60u
 #define REQUEST 120u
@@ -164,9 +164,9 @@ Test(rhythm, steps_of_nested_loops, .timeout = 60)
 static struct gp_recording *requests(uint64_t seed)
 {
     static const uint64_t sizes[] = {
-        511,        512,        4096,    100 * KIB, 1024 * KIB - 1, 1024 * KIB,     1025 * KIB,
-        2048 * KIB, 3000 * KIB, 9 << 20, 10 << 20,  (10 << 20) + 1, (20 << 20) - 1, (33 << 20) + 9};
-    struct recmake *make = recmake_new(GIB);
+        511,        512,        4096,     100 * KIB, 1024 * KIB - 1,     1024 * KIB,      1025 * KIB,
+        2048 * KIB, 3000 * KIB, 90 << 20, 10 << 20,  (130ull << 20) + 1, (200 << 20) - 1, (310 << 20) + 9};
+    struct recmake *make = recmake_new(16 * GIB);
     uint64_t live[SLOTS] = {0}, address = 0x7000000000;
     for (unsigned i = 0; i < REQUEST; i++) {
         unsigned slot = (unsigned)(random_next(&seed) % SLOTS);
@@ -176,7 +176,7 @@ static struct gp_recording *requests(uint64_t seed)
             live[slot] = 0;
             continue;
         }
-        live[slot] = address += 64 << 20;
+        live[slot] = address += 512 << 20;
         recmake_alloc(make, 0, GP_KIND_LINEAR, address, sizes[random_next(&seed) % 14], site(make, "f", slot % 5));
     }
     return recmake_done(make);
@@ -186,7 +186,7 @@ static struct gp_recording *requests(uint64_t seed)
  * and a device that is enough fails nothing. */
 static void around(const struct gp_flow *flow, unsigned round, const char *allocator)
 {
-    struct gp_fit_question question = {.gpu_bytes = GIB, .tenants = 1, .context_bytes = 0, .allocator = allocator};
+    struct gp_fit_question question = {.gpu_bytes = 16 * GIB, .tenants = 1, .context_bytes = 0, .allocator = allocator};
     struct gp_fit_result plenty, result;
     int rc = gp_fit_judge(flow, 0, &question, &plenty);
     line("%u %s: %d, peak %llu, smallest %llu, spare %llu\n", round, allocator, rc,
