@@ -16,7 +16,7 @@
 #include "train_fixture.h"
 
 #define KIB     1024ull
-#define LOOPS   48u
+#define LOOPS   72u
 #define FITS    3u
 #define LINES   (256 * 1024)
 #define SLOTS   60u
@@ -70,7 +70,8 @@ struct loops {
     struct recmake *make;
     uint64_t seed, at_ns, address;
     unsigned layers, inner, steps, missing; /* missing: of how many steps one lacks its first block; 0: none */
-    bool backward, sites, even, drifts, other;
+    bool backward, sites, even, drifts, other, carries;
+    uint64_t carried;
     uint32_t site_of[32];
 };
 
@@ -116,6 +117,12 @@ static void one_step(struct loops *loops, unsigned step)
     }
     if (loops->drifts && step % 3 == 0)
         take(loops, 4 * KIB, 7);
+    if (loops->carries) { /* what one step makes and the next one takes */
+        uint64_t next = take(loops, 30 * KIB, 10);
+        if (loops->carried)
+            give(loops, loops->carried);
+        loops->carried = next;
+    }
     if (loops->other && step % 5 == 2) /* an evaluation */
         for (unsigned i = 0; i < 4; i++)
             give(loops, take(loops, 80 * KIB, 8));
@@ -136,6 +143,7 @@ static void find_steps(unsigned round)
     loops.even = draw(&loops, 2);
     loops.drifts = draw(&loops, 3) == 0;
     loops.other = draw(&loops, 2);
+    loops.carries = round >= 48;
     loops.address = 0x7000000000;
     for (unsigned i = 0; i < round % 4 * 30; i++) /* parameters, and some that are freed */
         take(&loops, 50 * KIB + i * 512, 20 + i % 7);
