@@ -753,26 +753,6 @@ Test(feed, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
     cr_expect_eq(is.num_ooms, 0);
 }
 
-/* The polled part of a peak follows a reset of its word alone, in each pool. */
-Test(feed, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
-{
-    struct gp_wire_before_after said;
-    struct gp_wire_device is[3];
-    gp_feed_pool_create(pool, 0, 0);
-    linear_alloc(0x100000, 3 * MIB);
-    poll_pool(6 * MIB, 50 * MIB);
-    cr_assert(gp_tap_device(0, &is[0]));
-    cr_assert(gp_tap_reset(0, GP_RESET_ALLOCATED, &said) && gp_tap_device(0, &is[1]));
-    cr_assert(gp_tap_reset(0, GP_RESET_RESERVED, &said) && gp_tap_device(0, &is[2]));
-    for (unsigned i = GP_POOL_ALL; i <= GP_POOL_LARGE; i++) {
-        int64_t peak = i == GP_POOL_SMALL ? 0 : 50 * MIB;
-        cr_expect_eq(is[0].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u", i);
-        cr_expect_eq(is[1].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u: allocated was reset", i);
-        cr_expect_eq(is[2].stats[GP_STAT_RESERVED_BYTES][i].peak, is[2].stats[GP_STAT_RESERVED_BYTES][i].current,
-                     "pool %u: reserved was reset", i);
-    }
-}
-
 static int64_t live_handles(void)
 {
     struct gp_wire_device is;

@@ -494,3 +494,32 @@ Test(imports, count_once_and_are_nobody_s_allocation)
     for (int cause = 0; cause < GP_LOSTS; cause++)
         cr_expect_eq(lost[cause], 0, "lost %d", cause);
 }
+
+/* ---- polled pools ------------------------------------------------------------------------------------------------ */
+
+/* The polled part of a peak follows a reset of its word alone, in each pool. */
+Test(pools, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
+{
+    struct gp_wire_before_after said;
+    struct gp_wire_device is[3];
+    begin(false, false);
+    gp_feed_pool_create(0x9000, 0, 0);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = 0x100000,
+                                          .bytes = (uint64_t)(3 * MIB),
+                                          .requested_bytes = (uint64_t)(3 * MIB)});
+    gp_feed_poll_begin(0);
+    gp_feed_poll_pool(0x9000, 6 * MIB, 50 * MIB);
+    gp_feed_poll_end(0);
+    cr_assert(gp_tap_device(0, &is[0]));
+    cr_assert(gp_tap_reset(0, GP_RESET_ALLOCATED, &said) && gp_tap_device(0, &is[1]));
+    cr_assert(gp_tap_reset(0, GP_RESET_RESERVED, &said) && gp_tap_device(0, &is[2]));
+    for (unsigned i = GP_POOL_ALL; i <= GP_POOL_LARGE; i++) {
+        int64_t peak = i == GP_POOL_SMALL ? 0 : 50 * MIB;
+        cr_expect_eq(is[0].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u", i);
+        cr_expect_eq(is[1].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u: allocated was reset", i);
+        cr_expect_eq(is[2].stats[GP_STAT_RESERVED_BYTES][i].peak, is[2].stats[GP_STAT_RESERVED_BYTES][i].current,
+                     "pool %u: reserved was reset", i);
+    }
+}
