@@ -9,7 +9,7 @@
  * What lies outside is kept as blocks too, with the call site of the driver allocation ("rest").
  *
  * Two sets of ranges say what is where; both are under the lock. The map has a record of each block
- * for those who list blocks. A segment's record counts its heaps in refs, and keeps the call site of
+ * for whatever lists blocks. A segment's record counts its heaps in refs, and keeps the call site of
  * the allocation in uses, since a segment has none. The record of an allocation of linear memory
  * says in link where the peaks were before it, so that a heap takes it out of them again.
  *
@@ -155,7 +155,7 @@ static bool heap_part(struct gp_record *record, void *arg)
 {
     struct heap_change *change = arg;
     if (record->segment != GP_SEGMENT_HEAP)
-        return false; /* the memory was freed, and is somebody else's now */
+        return false; /* the memory was freed, and is another allocation's now */
     record->refs--;
     change->after = *record;
     change->done = true;
