@@ -6,8 +6,10 @@
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <record/format.h>
 #include <recording/recording.h>
 #include <snapshot/pickle.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -296,4 +298,35 @@ Test(torch_file, shared_lists)
         memcpy(bytes + put, "h\x01", 2);
     memcpy(bytes + put, "eu.", 3);
     refused(bytes, put + 3, "many times");
+}
+
+static void rises(void *arg, unsigned parts)
+{
+    unsigned *last = arg;
+    cr_expect(parts >= *last && parts <= 1000, "%u after %u", parts, *last);
+    *last = parts;
+}
+
+/* A file of more than two pieces of what is read at a time, by its path and from memory. */
+Test(torch_file, a_long_file_is_read_in_pieces)
+{
+    struct gp_recording *whole = NULL, *pieces = NULL;
+    unsigned last = 0;
+    char why[256], path[64];
+    struct maker *make = make_new();
+    for (unsigned i = 0; lseek(make->fd, 0, SEEK_END) <= (off_t)(2 * GP_FORMAT_BLOCK_BYTES); i++) {
+        entry(make, "alloc", 0x10000000 + (uint64_t)(i % 1000) * 4096, 512 + i % 7 * 512, 1000 + 2 * i);
+        entry(make, "free_completed", 0x10000000 + (uint64_t)(i % 1000) * 4096, 512 + i % 7 * 512, 1001 + 2 * i);
+    }
+    segments(make);
+    int fd = dup(make->fd);
+    cr_assert_eq(made(make, &whole, why), 0, "%s", why);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    cr_assert_eq(gp_recording_open(&pieces, path, why, sizeof(why), rises, &last), 0, "%s", why);
+    cr_assert_eq(pieces->event_count, whole->event_count);
+    cr_assert_gt(pieces->event_count, 10000);
+    cr_expect_arr_eq(pieces->events, whole->events, whole->event_count * sizeof(whole->events[0]));
+    gp_recording_free(whole);
+    gp_recording_free(pieces);
+    close(fd);
 }
