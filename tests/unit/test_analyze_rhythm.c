@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_analyze_rhythm.c: which steps are found in programs of nested loops, and what finds no memory on GPUs around the
- * size that is enough.  tests/golden/rhythm.txt has what was found when somebody last looked at it; GP_GOLDEN_UPDATE=1
+ * size that is enough.  tests/golden/rhythm.txt has what was found before; GP_GOLDEN_UPDATE=1
  * writes it.  test_analyze_steps.c and test_fit.c say which answers are right.
  */
 #include <analyze/analyze.h>
