@@ -35,6 +35,10 @@ uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
     return gp_account_move(handle->device, op, &move);
 }
 
+/* A walk must cost less than the driver's unmap. In a larger map the walk over the blocks lacks the
+ * bytes that would be handed on; the totals have them. */
+#define GP_VMM_WALK 4096u
+
 struct gp_vmm_rest {
     uint64_t handle, bytes;
 };
@@ -56,7 +60,8 @@ void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added)
     const struct gp_record *handle = &change->after;
     struct gp_vmm_rest rest = {.handle = handle->key, .bytes = added - (uint64_t)change->share};
     /* The whole share of a heap's memory goes to one mapping (gp_vmm_pass_on). */
-    if (handle->kind != GP_KIND_VMM || handle->segment == GP_SEGMENT_HEAP || added <= (uint64_t)change->share)
+    if (handle->kind != GP_KIND_VMM || handle->segment == GP_SEGMENT_HEAP || added <= (uint64_t)change->share ||
+        gp_map_count(gp_accounts.objects) > GP_VMM_WALK)
         return;
     gp_map_each(gp_accounts.objects, vmm_take_rest, &rest);
 }

@@ -482,6 +482,25 @@ Test(vmm, every_call_moves_what_the_model_moves)
     }
 }
 
+/* One handle at thousands of addresses, as sparse arrays have: an unmap costs no walk over them. */
+Test(vmm, many_mappings_of_one_handle_end_without_walks)
+{
+    const unsigned count = 6000;
+    for (int order = 0; order < 2; order++) {
+        gp_feed_vmm_create(1, PAGE, 0);
+        for (unsigned i = 0; i < count; i++)
+            gp_feed_vmm_map(BASE + i * PAGE, PAGE, 0, 1);
+        uint64_t walked = gp_map_walked(gp_accounts.objects);
+        for (unsigned i = 0; i < 500; i++)
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + (order ? count - 1 - i : i) * PAGE, PAGE), true);
+        cr_assert_eq(gp_map_walked(gp_accounts.objects), walked);
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, count * PAGE), true);
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + 500 * PAGE, count * PAGE), true);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(1), true);
+        cr_assert_eq(gp_map_count(gp_accounts.objects), 0);
+    }
+}
+
 /* ---- multicast objects ------------------------------------------------------------------------------------------- */
 
 Test(vmm, all_bindings_end_with_their_object)
