@@ -8,6 +8,7 @@
 #include "account/tap.h"
 #include "base/thread.h"
 #include "record/ringread.h"
+#include "site/site.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -493,4 +494,23 @@ Test(imports, count_once_and_are_nobody_s_allocation)
     }
     for (int cause = 0; cause < GP_LOSTS; cause++)
         cr_expect_eq(lost[cause], 0, "lost %d", cause);
+}
+
+/* What is another process's is no row of a call site. */
+Test(imports, have_no_call_site)
+{
+    static const struct import import = {.address = 0x5000000000ull, .device = 1};
+    begin(false, true);
+    uint64_t bytes = gp_site_bytes();
+    struct gp_wire_sites *sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_site_start(sites, bytes, GP_SITES_NATIVE), 0);
+    gp_feed_ipc_open(import.address, import.device, 0);
+    cr_expect_eq(event_next(GP_EVENT_ALLOC, "an import")->site, 0);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .device = 1,
+                                          .address = 64,
+                                          .bytes = 7,
+                                          .requested_bytes = 7});
+    cr_expect_neq(event_next(GP_EVENT_ALLOC, "a block")->site, 0);
 }
