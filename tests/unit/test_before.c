@@ -390,9 +390,14 @@ Test(before, a_driver_that_may_not_be_asked_any_more_is_not)
 {
     uint64_t at = room(8 * UNIT);
     place(8 * UNIT, PROT_NONE, MAP_PRIVATE, pointer(at));
+    rows[row_count++] = (struct row){at + UNIT, UNIT, 0, false, false};
     ask_at_most = 1;
-    cr_assert_eq(gp_before_look(ask, number), false);
+    gp_feed_before_end(gp_before_look(ask, number));
     cr_assert_eq(asked, 2);
+    struct gp_wire_before_device is;
+    gp_tap_before(0, &is);
+    cr_assert_eq(is.source, GP_BEFORE_PART);
+    cr_assert_eq(is.count, 0, "its last answer is none");
 }
 
 Test(before, without_the_list_of_mappings_nothing_is_complete)

@@ -506,6 +506,10 @@ Test(imports, have_no_call_site)
     cr_assert_eq(gp_site_start(sites, bytes, GP_SITES_NATIVE), 0);
     gp_feed_ipc_open(import.address, import.device, 0);
     cr_expect_eq(event_next(GP_EVENT_ALLOC, "an import")->site, 0);
+    gp_feed_pool_import_pointer(0x6000000000ull, 1);
+    cr_expect_eq(event_next(GP_EVENT_ALLOC, "a pointer of another pool")->site, 0);
+    gp_feed_vmm_import(77, 1);
+    cr_expect_eq(event_next(GP_EVENT_SEGMENT_ALLOC, "a handle of another process")->site, 0);
     gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
                                           .kind = GP_KIND_LINEAR,
                                           .device = 1,

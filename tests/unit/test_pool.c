@@ -102,15 +102,17 @@ static void watermark(int device, enum part part, int64_t *last, int64_t high)
 
 static void check(const char *what)
 {
-    static const enum gp_wire_stat stats[][2] = {{GP_STAT_RESERVED_BYTES, GP_STAT_RESERVED_BYTES},
-                                                 {GP_STAT_ALLOCATED_BYTES, GP_STAT_ACTIVE_BYTES}};
+    enum { SAME = 3 }; /* statistics that are the same here */
+    static const enum gp_wire_stat stats[][SAME] = {
+        {GP_STAT_RESERVED_BYTES, GP_STAT_RESERVED_BYTES, GP_STAT_RESERVED_BYTES},
+        {GP_STAT_ALLOCATED_BYTES, GP_STAT_ACTIVE_BYTES, GP_STAT_REQUESTED_BYTES}};
     for (int device = 0; device < GPUS; device++) {
         struct gp_wire_device is;
         if (!gp_tap_device((unsigned)device, &is))
             continue;
-        for (int i = 0; i < PARTS * 2 * GP_POOLS; i++) {
-            int part = i / 2 / GP_POOLS, size = i % GP_POOLS;
-            const struct gp_wire_value *value = &is.stats[stats[part][i / GP_POOLS % 2]][size];
+        for (int i = 0; i < PARTS * SAME * GP_POOLS; i++) {
+            int part = i / SAME / GP_POOLS, size = i % GP_POOLS;
+            const struct gp_wire_value *value = &is.stats[stats[part][i / GP_POOLS % SAME]][size];
             int64_t *high = &peak[device][part][size], now = now_of(device, (enum part)part, (enum gp_wire_pool)size);
             *high = now > *high ? now : *high;
             cr_assert_eq(value->current, now, "%s: device %d, part %d, size %d: %lld, not %lld", what, device, part,
