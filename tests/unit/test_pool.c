@@ -7,6 +7,7 @@
 #include "account/tap.h"
 #include "base/thread.h"
 #include <criterion/criterion.h>
+#include <gpuprof/batch.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -306,4 +307,40 @@ Test(pool, every_call_moves_what_the_model_moves)
         calls[i].run();
         check(calls[i].name);
     }
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
+
+static void hold_for_a_moment(int64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = 0x4000,
+                                          .bytes = (uint64_t)bytes,
+                                          .requested_bytes = (uint64_t)bytes});
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x4000), true, 0);
+}
+
+/* What happens between two of them is in neither. */
+Test(pool, high_marks_of_batches_are_of_their_own_time)
+{
+    struct gp_batch_device batch;
+    hold_for_a_moment(1 * MIB);
+    for (int64_t turn = 2; turn < 5; turn++) {
+        gp_tap_batch_begin();
+        hold_for_a_moment(turn * 7);
+        gp_tap_batch_begin(); /* it has begun already */
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.allocated_high_bytes, turn * 7);
+        cr_expect_eq(batch.reserved_high_bytes, turn * 7);
+        hold_for_a_moment(turn * 3);
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.allocated_high_bytes, turn * 3);
+        cr_expect_eq(batch.calls, turn * 3 - 3);
+        cr_expect_eq(batch.calls, batch.frees);
+        gp_tap_batch_end();
+        gp_tap_batch_end();
+        hold_for_a_moment(100 * MIB);
+    }
+    cr_expect_not(gp_tap_batch(GP_WIRE_HOST, &batch), "the host has none");
 }
