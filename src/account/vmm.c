@@ -113,6 +113,7 @@ void gp_feed_vmm_retain(uint64_t handle)
 static bool vmm_unreference(struct gp_record *handle, void *arg)
 {
     struct gp_frame *frame = arg;
+    frame->bytes = handle->refs > 0; /* else the call fails: only mappings are left, and nothing is to be put back */
     if (handle->refs > 0)
         handle->refs--;
     frame->record = *handle;
@@ -152,7 +153,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
         vmm_move_physical(record, GP_PUTBACK);
-    } else if (!ok) {
+    } else if (!ok && frame->bytes) {
         gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, vmm_reference, NULL);
     }
     gp_frame_put(token);
@@ -268,6 +269,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     struct gp_vmm_change change = {.bytes = mapping->bytes, .heap = mapping->requested_bytes != 0};
     if (GP_UNLIKELY(mapping->segment == GP_SEGMENT_HEAP))
         gp_heap_unmapped(mapping->key, mapping->bytes);
+    uint64_t added = mapping->requested_bytes;
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_unuse, &change) == 0) {
@@ -276,6 +278,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
         mapping->uses = change.crossed;
         mapping->refs = change.died;
         vmm_unmap_segment(mapping, &change);
+        gp_vmm_hand_on(&change, added);
         /* Its pool, small or large, in case the handle is gone by then. */
         mapping->ctx = (uint32_t)(change.after.bytes > (1u << 20));
     }
@@ -377,7 +380,9 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     gp_vmm_move_share(&change, heap ? GP_ADD : GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
-    mapping->requested_bytes = mapping->requested_bytes ? mapping->bytes : 0;
+    /* Others of the handle may have got the rest of what it added (gp_vmm_hand_on). */
+    if (mapping->kind != GP_KIND_VMM)
+        mapping->requested_bytes = mapping->bytes;
     mapping->ctx = 0;
     gp_map_insert(gp_accounts.objects, mapping, NULL);
     if (GP_UNLIKELY(heap))
@@ -414,18 +419,22 @@ static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
     return (key ^ key >> 32) | 1ull;
 }
 
-/* Takes one use off a handle for good; if it was the last, the memory is free. */
-static void vmm_use_gone(uint64_t handle, uint64_t bytes, bool heap)
+/* Takes one use off a handle for good; if it was the last, the memory is free. added: what a mapping
+ * added to allocated. */
+static void vmm_use_gone(uint64_t handle, uint64_t bytes, uint64_t added)
 {
-    struct gp_vmm_change change = {.bytes = bytes, .heap = heap};
+    struct gp_vmm_change change = {.bytes = bytes, .heap = added != 0};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) != 0)
         return;
     gp_vmm_move_share(&change, GP_SUB);
-    if (heap && !change.died && change.after.segment == GP_SEGMENT_HEAP)
+    gp_vmm_hand_on(&change, added);
+    if (change.heap && !change.died && change.after.segment == GP_SEGMENT_HEAP)
         gp_vmm_pass_on(&change.after);
     if (change.died) {
         uint64_t time_ns = vmm_move_physical(&change.after, GP_SUB);
         gp_event_record_at(GP_EVENT_SEGMENT_FREE, &change.after, 0, time_ns);
+        if (change.after.kind == GP_KIND_VIRTUAL)
+            gp_feed_vmm_unbind_all(handle);
     }
 }
 
@@ -440,7 +449,7 @@ static void vmm_place(const struct gp_record *mapping)
         gp_feed_lost(GP_LOST_MISSED_FREE);
         if (old.segment == GP_SEGMENT_HEAP)
             gp_heap_unmapped(old.key, old.bytes);
-        vmm_use_gone(old.link, old.bytes, old.requested_bytes != 0 && old.bytes);
+        vmm_use_gone(old.link, old.bytes, old.bytes ? old.requested_bytes : 0);
     }
 }
 
@@ -472,7 +481,7 @@ void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t b
     do {
         if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) != 0)
             return;
-        vmm_use_gone(binding.link, 0, false);
+        vmm_use_gone(binding.link, 0, 0);
         offset += binding.requested_bytes;
     } while (binding.requested_bytes && offset < end);
 }
@@ -504,6 +513,6 @@ void gp_feed_vmm_unbind_all(uint64_t object)
         bound.count = 0;
         gp_map_each(gp_accounts.objects, vmm_take_binding, &bound);
         for (unsigned i = 0; i < bound.count; i++)
-            vmm_use_gone(bound.handles[i], 0, false);
+            vmm_use_gone(bound.handles[i], 0, 0);
     } while (bound.count == GP_BINDINGS_AT_ONCE);
 }

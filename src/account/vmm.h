@@ -31,6 +31,10 @@ void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes);
 /* Returns the time of the change, as gp_account_move. */
 uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op);
 
+/* A mapping that added `added` bytes is gone. What the handle's other mappings still show of them is
+ * theirs from now on, so that the parts of all mappings add up to the handle's share. */
+void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
+
 /* Whether the handle can become a heap's segment: as a whole, in its only mapping. */
 bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped);
 /* A mapping has in refs and uses where the peaks were before it (gp_account_retract). */

@@ -35,6 +35,37 @@ uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
     return gp_account_move(handle->device, op, &move);
 }
 
+/* A walk must cost less than the driver's unmap. In a larger map the walk over the blocks lacks the
+ * bytes that would be handed on; the totals have them. */
+#define GP_VMM_WALK 4096u
+
+struct gp_vmm_rest {
+    uint64_t handle, bytes;
+};
+
+static bool vmm_take_rest(struct gp_record *record, void *arg)
+{
+    struct gp_vmm_rest *rest = arg;
+    if (record->space != GP_SPACE_MAPPING || record->key & 1 || record->link != rest->handle ||
+        record->requested_bytes >= record->bytes)
+        return false;
+    uint64_t room = record->bytes - record->requested_bytes, part = room < rest->bytes ? room : rest->bytes;
+    record->requested_bytes += part;
+    rest->bytes -= part;
+    return false;
+}
+
+void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added)
+{
+    const struct gp_record *handle = &change->after;
+    struct gp_vmm_rest rest = {.handle = handle->key, .bytes = added - (uint64_t)change->share};
+    /* The whole share of a heap's memory goes to one mapping (gp_vmm_pass_on). */
+    if (handle->kind != GP_KIND_VMM || handle->segment == GP_SEGMENT_HEAP || added <= (uint64_t)change->share ||
+        gp_map_count(gp_accounts.objects) > GP_VMM_WALK)
+        return;
+    gp_map_each(gp_accounts.objects, vmm_take_rest, &rest);
+}
+
 bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped)
 {
     return handle->kind == GP_KIND_VMM && handle->segment == GP_SEGMENT_NONE && handle->device != GP_NO_DEVICE &&

@@ -8,6 +8,7 @@
 #include "account/tap.h"
 #include "base/thread.h"
 #include "record/ringread.h"
+#include "site/site.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -529,4 +530,27 @@ Test(pools, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
         cr_expect_eq(is[2].stats[GP_STAT_RESERVED_BYTES][i].peak, is[2].stats[GP_STAT_RESERVED_BYTES][i].current,
                      "pool %u: reserved was reset", i);
     }
+}
+
+/* What is another process's is no row of a call site. */
+Test(imports, have_no_call_site)
+{
+    static const struct import import = {.address = 0x5000000000ull, .device = 1};
+    begin(false, true);
+    uint64_t bytes = gp_site_bytes();
+    struct gp_wire_sites *sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_site_start(sites, bytes, GP_SITES_NATIVE), 0);
+    gp_feed_ipc_open(import.address, import.device, 0);
+    cr_expect_eq(event_next(GP_EVENT_ALLOC, "an import")->site, 0);
+    gp_feed_pool_import_pointer(0x6000000000ull, 1);
+    cr_expect_eq(event_next(GP_EVENT_ALLOC, "a pointer of another pool")->site, 0);
+    gp_feed_vmm_import(77, 1);
+    cr_expect_eq(event_next(GP_EVENT_SEGMENT_ALLOC, "a handle of another process")->site, 0);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .device = 1,
+                                          .address = 64,
+                                          .bytes = 7,
+                                          .requested_bytes = 7});
+    cr_expect_neq(event_next(GP_EVENT_ALLOC, "a block")->site, 0);
 }

@@ -118,6 +118,9 @@ Test(graph, a_graph_that_was_not_destroyed_keeps_its_nodes)
     check_nodes(3);
     graph_destroy(GRAPH, true);
     check_empty(0);
+    gp_feed_poll_wanted();
+    cr_assert_eq(gp_feed_graph_destroy_begin(GRAPH), 0, "no graph holds memory: nothing to do");
+    cr_assert_eq(gp_feed_poll_wanted(), 0);
 }
 
 /* Another thread's new graph may get the handle before the call returns. */

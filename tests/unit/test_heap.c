@@ -212,6 +212,16 @@ static void compare(const struct model models[2], bool plain, unsigned step, uns
     cr_assert_eq(lost[GP_LOST_ANNOTATION], losses, "step %u, call %u: %llu lost, not %llu", step, call,
                  (unsigned long long)lost[GP_LOST_ANNOTATION], (unsigned long long)losses);
     cr_assert_eq(lost[GP_LOST_MAP] + lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_UNKNOWN_FREE], 0);
+    struct gp_wire_framework framework, heaps;
+    int64_t count = 0, bytes = 0;
+    for (unsigned i = 0; i < 2 * UNITS; i++) {
+        count += models[i / UNITS].blocks[i % UNITS].count > 0;
+        bytes += models[i / UNITS].blocks[i % UNITS].count * (int64_t)UNIT;
+    }
+    if (gp_tap_framework(0, &framework, &heaps))
+        cr_assert(heaps.blocks == count && heaps.allocated_bytes == bytes,
+                  "step %u, call %u: sub-allocators have %lld blocks of %lld, not %lld of %lld", step, call,
+                  (long long)heaps.blocks, (long long)heaps.allocated_bytes, (long long)count, (long long)bytes);
     int64_t walked = 0;
     if (step % 16 == 0)
         gp_tap_blocks(GP_TAP_EVERY, &walked, visit, no_rest);

@@ -485,6 +485,24 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
     }
     cr_assert_eq(told + (uint64_t)wire.rest_bytes, sum);
     cr_assert_eq(wire.rest_count, 40000);
+
+    /* At once again: the list of before stays, if it is of the same device. */
+    struct gp_wire_oom first = wire;
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 0);
+    cr_assert_eq(wire.count, 2);
+    cr_assert_eq(wire.holders_ns, first.holders_ns);
+    cr_assert_eq(wire.holder_count, first.holder_count);
+    cr_assert_eq(memcmp(wire.holders, first.holders, sizeof(first.holders)), 0);
+    cr_assert(wire.rest_bytes == first.rest_bytes && wire.rest_count == first.rest_count);
+    cr_assert(wire.flags & GP_OOM_PARTIAL);
+    give(0x20000000, 4096, GP_KIND_LINEAR, 1);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 1);
+    cr_assert_eq(wire.holder_count, 1, "another device has a list of its own");
+    cr_assert_eq(wire.rest_count, 0);
+    cr_assert_not(wire.flags & GP_OOM_PARTIAL);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, GP_DEVICE_UNKNOWN);
+    cr_assert_eq(wire.device, -1);
+    cr_assert_eq(wire.holder_count, 0, "of an unknown device nothing is known");
 }
 
 Test(oom, the_cache_and_the_driver_add_what_they_know)

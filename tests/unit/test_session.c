@@ -439,3 +439,35 @@ Test(sites_room, a_limit_to_the_byte)
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     cr_expect_eq(gp_session_open(&session, &size), -EFBIG);
 }
+
+/* Limits of file sizes around those of a session with and without the room.  No signal kills the program. */
+Test(sites_room, a_limit_counts_to_the_byte)
+{
+    struct gp_session_size size = {.sites_bytes = ROOM};
+    struct gp_session session = {0};
+    cr_assert_eq(gp_session_open(&session, &size), 0);
+    uint64_t with = session.header->total_bytes, without = with - ROOM;
+    const struct {
+        uint64_t limit;
+        int result;
+        bool room;
+    } cases[] = {{RLIM_INFINITY, 0, true},     {with + 1, 0, true},     {with, 0, true},
+                 {with - 1, 0, false},         {without + 1, 0, false}, {without, 0, false},
+                 {without - 1, -EFBIG, false}, {1, -EFBIG, false},      {0, -EFBIG, false}};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        session = (struct gp_session){0};
+        cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){cases[i].limit, RLIM_INFINITY}), 0);
+        int result = gp_session_open(&session, &size);
+        cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}), 0);
+        cr_assert_eq(result, cases[i].result, "limit %llu: %d", (unsigned long long)cases[i].limit, result);
+        if (result != 0)
+            continue;
+        cr_assert_eq(session.sites != NULL, cases[i].room, "limit %llu", (unsigned long long)cases[i].limit);
+        cr_assert_eq(session.bytes, cases[i].room ? with : without);
+        cr_assert_eq(session.header->total_bytes, session.bytes);
+        cr_assert(gp_session_owns(&session));
+        gp_session_drop(&session);
+        cr_assert(session.fd == -1 && !gp_session_owns(&session));
+        gp_session_drop(&session);
+    }
+}

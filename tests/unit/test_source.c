@@ -236,3 +236,49 @@ Test(source, each_end_of_a_capture_leaves_what_the_driver_leaves)
         cr_expect_eq(live(0, GP_KIND_GRAPH), 0);
     }
 }
+
+/* An address is captured again as long as any stream captures a graph again, whatever order they end in. */
+Test(source, memory_is_captured_again_while_a_stream_does_so)
+{
+    enum { STREAMS = 4, GRAPHS = 0x7700 };
+    unsigned how[STREAMS] = {0};
+    uint64_t random = 88172645463325252ull, kept = 0x66000000;
+    bool exists[STREAMS] = {false};
+    gp_feed_graph_node(kept, MIB, 0, 5, 0x6600);
+    for (unsigned step = 0; step < 4000; step++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        unsigned i = random >> 33 & 3, what = random >> 40 & 3, again = 0, nodes = 1;
+        uint64_t stream = 0x8800 + i, at = 0x70000000 + i * MIB;
+        if (!exists[i]) {
+            gp_feed_stream_created(stream, CONTEXT);
+            exists[i] = true;
+        } else if (what == 0) {
+            gp_feed_stream_destroyed(stream);
+            exists[i] = false;
+            if (how[i] != GP_CAPTURE_NEW)
+                gp_feed_graph_gone(GRAPHS + i);
+            how[i] = 0;
+        } else if (what == 1 && !how[i]) {
+            how[i] = 1 + (random >> 45) % 3;
+            gp_feed_capture_begin(stream, (enum gp_capture)how[i]);
+            gp_feed_graph_node(at, MIB, 0, at, GRAPHS + i);
+            gp_feed_capture_graph(stream, GRAPHS + i);
+        } else if (what > 1 && how[i]) {
+            gp_feed_capture_end(stream, what == 2);
+            if (what != 2 || how[i] != GP_CAPTURE_NEW) {
+                cr_assert(gp_feed_graph_knows(at), "the graph is the program's");
+                gp_feed_graph_gone(GRAPHS + i);
+            }
+            how[i] = 0;
+        }
+        for (unsigned k = 0; k < STREAMS; k++) {
+            again += how[k] == GP_CAPTURE_AGAIN;
+            nodes += how[k] != 0;
+            cr_assert_eq(gp_feed_stream_is_capturing(0x8800 + k), how[k] != 0, "step %u", step);
+        }
+        cr_assert_eq(gp_feed_recaptured(kept), again > 0, "step %u", step);
+        cr_assert_not(gp_feed_recaptured(0x1234));
+        cr_assert_eq(live(0, GP_KIND_GRAPH), nodes, "step %u: %lld nodes, not %u", step,
+                     (long long)live(0, GP_KIND_GRAPH), nodes);
+    }
+}

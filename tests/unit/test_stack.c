@@ -157,6 +157,47 @@ Test(stack, every_sort_of_frame)
     }
 }
 
+#ifdef __x86_64__
+/* A function whose CFA is the given expression: 32 bytes above sp, and 40 above the word at sp + 8. */
+#define EXPRESSION(name, length, bytes)                                                                                \
+    void name(void (*then)(void *), void *argument);                                                                   \
+    __asm__(".text\n.type " #name ",@function\n" #name ":\n.cfi_startproc\nsub $24,%rsp\n.cfi_def_cfa_offset 32\n"     \
+            "lea -8(%rsp),%rax\nmov %rax,8(%rsp)\n.cfi_escape 0x0f," #length "," bytes "\nmov %rdi,%rax\n"             \
+            "mov %rsi,%rdi\ncall *%rax\nadd $24,%rsp\n.cfi_def_cfa %rsp,8\nret\n.cfi_endproc\n.size " #name            \
+            ",.-" #name)
+EXPRESSION(expression_deref_plus, 5, "0x77,8,6,0x23,0x28");    /* *(sp + 8) + 40 */
+EXPRESSION(expression_constant, 5, "0x77,0,8,0x20,0x22");      /* sp + 32 */
+EXPRESSION(expression_deref_minus, 6, "0x77,8,6,9,0xd8,0x1c"); /* *(sp + 8) - -40 */
+EXPRESSION(expression_register, 2, "0x77,0x20");               /* sp + 32 */
+EXPRESSION(expression_constant_2, 6, "0x77,0,0x0a,0x20,0,0x22");
+EXPRESSION(expression_signed_2, 6, "0x77,0,0x0b,0xe0,0xff,0x1c");
+EXPRESSION(expression_literal, 4, "0x77,0x10,0x40,0x22");
+EXPRESSION(expression_shift, 6, "0x77,0,0x31,0x35,0x24,0x22");      /* sp + (1 << 5) */
+EXPRESSION(expression_compare, 6, "0x77,0x1f,0x33,0x33,0x2a,0x22"); /* sp + 31 + (3 >= 3) */
+EXPRESSION(expression_less, 6, "0x77,0x20,0x32,0x33,0x2a,0x22");    /* sp + 32 + (2 >= 3) */
+EXPRESSION(expression_and, 8, "0x77,0,8,0x3f,8,0xe0,0x1a,0x22");    /* sp + (63 & 224) */
+
+FRAMED static void below_expressions(void *pair)
+{
+    framed(4, look, pair);
+    sink++;
+}
+
+Test(stack, a_frame_whose_place_is_an_expression)
+{
+    static struct pair pair;
+    void (*const frames[])(void (*)(void *), void *) = {
+        expression_deref_plus, expression_constant, expression_deref_minus, expression_register,
+        expression_constant_2, expression_signed_2, expression_literal,     expression_shift,
+        expression_compare,    expression_less,     expression_and};
+    start();
+    for (unsigned turn = 0; turn < 2 * GP_COUNT(frames); turn++) {
+        frames[turn / 2](below_expressions, &pair);
+        cr_expect(same(&pair, 11), "expression %u", turn / 2);
+    }
+}
+#endif
+
 Test(stack, too_deep)
 {
     struct pair pair;

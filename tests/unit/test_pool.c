@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_pool.c: pools, graphs' memory and resets against a model, after every one of thousands of random calls: what is
+ * reserved and allocated, its peaks by the watermarks of polls, which pools are polled, and where each pool is.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include <criterion/criterion.h>
+#include <gpuprof/batch.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB    ((int64_t)1 << 20)
+#define GPUS   2
+#define POOLS  7
+#define BLOCKS 24
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+
+static void poller_woken(void)
+{
+}
+
+static void setup(void)
+{
+    static struct gp_ring ring;
+    struct gp_wire_chunk *chunks =
+        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(
+        gp_feed_start(&(struct gp_feed_setup){
+            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = poller_woken, .map_limit = 1 << 16}),
+        0);
+    cr_assert(gp_thread_enter());
+}
+
+TestSuite(pool, .init = setup, .timeout = 60);
+
+static unsigned draw(unsigned below)
+{
+    static uint64_t state = 88172645463325252ull;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 33) % below;
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+struct pool {
+    bool known, held; /* held: not destroyed by the program */
+    int device;       /* GP_DEVICE_UNKNOWN: somewhere else */
+    unsigned flags, blocks;
+    int64_t reserved, high;
+};
+
+enum part { RESERVED, ALLOCATED, PARTS };
+enum { LINEAR = POOLS }; /* what a block is of */
+
+static struct pool pools[POOLS]; /* [0] is none */
+static struct block {
+    bool live;
+    unsigned of;
+    int device;
+    int64_t bytes;
+} blocks[BLOCKS];
+static int64_t graph_reserved[GPUS], graph_used[GPUS], graph_high[GPUS][PARTS];
+static int64_t peak[GPUS][PARTS][GP_POOLS];
+static uint64_t current_pool[GPUS], missed;
+
+static uint64_t pool_key(unsigned number)
+{
+    return 0x9000 + number * 16;
+}
+
+static int64_t now_of(int device, enum part part, enum gp_wire_pool size)
+{
+    bool all = size == GP_POOL_ALL, large = size == GP_POOL_LARGE;
+    int64_t sum = all || large ? (part == RESERVED ? graph_reserved : graph_used)[device] : 0;
+    for (unsigned i = 1; i < POOLS; i++)
+        sum += part == RESERVED && pools[i].device == device && (all || large) ? pools[i].reserved : 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (blocks[i].live && blocks[i].device == device && (all || large == (blocks[i].bytes > MIB)))
+            sum += part == ALLOCATED || blocks[i].of == LINEAR ? blocks[i].bytes : 0;
+    return sum;
+}
+
+static void pool_settle(struct pool *pool)
+{
+    if (pool->known && !pool->held && !pool->blocks)
+        *pool = (struct pool){.device = GP_DEVICE_UNKNOWN};
+}
+
+/* A watermark that rose says that at least this much was held. */
+static void watermark(int device, enum part part, int64_t *last, int64_t high)
+{
+    for (int size = 0; size < GP_POOLS && high > *last; size++)
+        if (size != GP_POOL_SMALL && high > peak[device][part][size])
+            peak[device][part][size] = high;
+    *last = high > *last ? high : *last;
+}
+
+static void check(const char *what)
+{
+    enum { SAME = 3 }; /* statistics that are the same here */
+    static const enum gp_wire_stat stats[][SAME] = {
+        {GP_STAT_RESERVED_BYTES, GP_STAT_RESERVED_BYTES, GP_STAT_RESERVED_BYTES},
+        {GP_STAT_ALLOCATED_BYTES, GP_STAT_ACTIVE_BYTES, GP_STAT_REQUESTED_BYTES}};
+    for (int device = 0; device < GPUS; device++) {
+        struct gp_wire_device is;
+        if (!gp_tap_device((unsigned)device, &is))
+            continue;
+        for (int i = 0; i < PARTS * SAME * GP_POOLS; i++) {
+            int part = i / SAME / GP_POOLS, size = i % GP_POOLS;
+            const struct gp_wire_value *value = &is.stats[stats[part][i / GP_POOLS % SAME]][size];
+            int64_t *high = &peak[device][part][size], now = now_of(device, (enum part)part, (enum gp_wire_pool)size);
+            *high = now > *high ? now : *high;
+            cr_assert_eq(value->current, now, "%s: device %d, part %d, size %d: %lld, not %lld", what, device, part,
+                         size, (long long)value->current, (long long)now);
+            cr_assert_eq(value->peak, *high, "%s: device %d, part %d, size %d: peak %lld, not %lld", what, device, part,
+                         size, (long long)value->peak, (long long)*high);
+            cr_assert_eq(value->allocated - value->freed, now, "%s: the sums", what);
+        }
+        cr_assert_eq(gp_feed_pool_of(device), current_pool[device], "%s: the current pool", what);
+    }
+    for (unsigned i = 1; i < POOLS; i++) {
+        bool nowhere = pools[i].known && pools[i].device < 0 && !(pools[i].flags & GP_POOL_MANAGED);
+        cr_assert_eq(gp_feed_pool_device(pool_key(i)), pools[i].known ? pools[i].device : GP_DEVICE_UNKNOWN, "%s",
+                     what);
+        cr_assert_eq(gp_feed_pool_is_nowhere(pool_key(i)), nowhere, "%s: pool %u", what, i);
+        cr_assert_eq(gp_feed_pool_is_managed(pool_key(i)), pools[i].known && pools[i].flags & GP_POOL_MANAGED, "%s",
+                     what);
+    }
+    for (int cause = 0; cause < GP_LOSTS; cause++)
+        cr_assert_eq(lost[cause], cause == GP_LOST_MISSED_FREE ? missed : 0, "%s: lost %d", what, cause);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+static void pool_made(struct pool *pool, bool by_poll, unsigned number)
+{
+    static const unsigned flags[] = {0, 0, 0, GP_POOL_MANAGED, GP_POOL_IMPORTED};
+    *pool = (struct pool){.known = true, .held = true, .device = (int)draw(GPUS)};
+    pool->flags = flags[draw(5)];
+    pool->device = draw(8) ? pool->device : GP_DEVICE_UNKNOWN;
+    (by_poll ? gp_feed_pool_found : gp_feed_pool_create)(pool_key(number), pool->device, pool->flags);
+}
+
+static void do_create(void)
+{
+    unsigned number = 1 + draw(POOLS - 1);
+    struct pool *pool = &pools[number];
+    if (pool->known && draw(2)) {
+        gp_feed_pool_found(pool_key(number), 1, GP_POOL_MANAGED); /* it is as it was */
+        return;
+    }
+    if (pool->known && pool->blocks)
+        return;
+    missed += pool->known;
+    pool_made(pool, !pool->known && draw(2), number);
+    cr_assert(gp_feed_poll_wanted() & GP_POLL_POOLS);
+}
+
+static void do_destroy(void)
+{
+    unsigned number = 1 + draw(POOLS - 1);
+    struct pool *pool = &pools[number];
+    bool ok = draw(3);
+    uint32_t token = gp_feed_pool_destroy_begin(pool_key(number));
+    cr_assert_eq(token != 0, pool->known);
+    cr_assert(!gp_feed_poll_enter(pool_key(number)), "it may be gone");
+    gp_feed_pool_destroy_end(token, ok && pool->held);
+    if (!pool->held || !ok)
+        return;
+    pool->held = false;
+    for (int device = 0; device < GPUS; device++)
+        current_pool[device] = current_pool[device] == pool_key(number) ? 0 : current_pool[device];
+    pool_settle(pool);
+}
+
+static uint64_t block_address(unsigned i)
+{
+    return 0x10000000ull + ((uint64_t)i << 28);
+}
+
+static void do_alloc(void)
+{
+    static const int64_t sizes[] = {1, 512, MIB, MIB + 1, 5 * MIB};
+    unsigned i = draw(BLOCKS), of = 1 + draw(POOLS);
+    if (blocks[i].live || (of != LINEAR && (!pools[of].held || pools[of].flags || pools[of].device < 0)))
+        return;
+    blocks[i] = (struct block){true, of, of == LINEAR ? (int)draw(GPUS) : pools[of].device, sizes[draw(5)]};
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = of == LINEAR ? GP_KIND_LINEAR : GP_KIND_POOL,
+                                          .device = blocks[i].device,
+                                          .address = block_address(i),
+                                          .bytes = (uint64_t)blocks[i].bytes,
+                                          .requested_bytes = (uint64_t)blocks[i].bytes,
+                                          .pool = of == LINEAR ? 0 : pool_key(of)});
+    if (of != LINEAR)
+        pools[of].blocks++;
+}
+
+static void do_free(void)
+{
+    unsigned i = draw(BLOCKS);
+    bool ok = draw(4);
+    uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, block_address(i));
+    gp_feed_free_end(token, ok, 0);
+    if (!blocks[i].live || !ok)
+        return;
+    blocks[i].live = false;
+    if (blocks[i].of == LINEAR)
+        return;
+    pools[blocks[i].of].blocks--;
+    pool_settle(&pools[blocks[i].of]);
+}
+
+static void poll_one(uint64_t key)
+{
+    unsigned number = (unsigned)(key - 0x9000) / 16;
+    struct pool *pool = &pools[number];
+    int64_t reserved = (int64_t)draw(6) * 16 * MIB, high = reserved + (draw(3) ? 0 : (int64_t)draw(4) * 8 * MIB);
+    if (!gp_feed_poll_enter(key))
+        cr_assert_fail("pool %u", number);
+    gp_feed_poll_pool(key, reserved, high);
+    gp_feed_poll_leave();
+    watermark(pool->device, RESERVED, &pool->high, high);
+    pool->reserved = reserved;
+}
+
+static void do_poll(void)
+{
+    struct gp_poll_pool list[POOLS + 1];
+    unsigned want = 0, count = gp_feed_poll_pools(list, POOLS + 1), most = draw(3);
+    for (unsigned i = 1; i < POOLS; i++)
+        want += pools[i].held && !pools[i].flags && pools[i].device >= 0;
+    cr_assert_eq(count, want, "%u pools, not %u", count, want);
+    cr_assert_eq(gp_feed_poll_pools(list, most), most < want ? most : want);
+    cr_assert_eq(gp_feed_poll_pools(list, POOLS + 1), want);
+    for (unsigned i = 0; i < count; i++) {
+        cr_assert_eq(list[i].device, pools[(list[i].pool - 0x9000) / 16].device);
+        poll_one(list[i].pool);
+        check("a poll");
+    }
+    gp_feed_poll_pool(pool_key(POOLS + 3), 5, 5); /* it has gone */
+}
+
+static void do_graph(void)
+{
+    int device = (int)draw(GPUS);
+    int64_t used = (int64_t)draw(5) * 4 * MIB, used_high = used + (int64_t)draw(3) * 8 * MIB;
+    int64_t reserved = (int64_t)draw(5) * 32 * MIB, reserved_high = reserved + (int64_t)draw(3) * 16 * MIB;
+    if (!gp_account_of(device))
+        return;
+    gp_feed_poll_graph(device, used, used_high, reserved, reserved_high);
+    watermark(device, RESERVED, &graph_high[device][RESERVED], reserved_high);
+    watermark(device, ALLOCATED, &graph_high[device][ALLOCATED], used_high);
+    graph_reserved[device] = reserved;
+    graph_used[device] = used;
+}
+
+static void do_use(void)
+{
+    int device = (int)draw(GPUS);
+    unsigned number = draw(POOLS);
+    if (number && !pools[number].held)
+        return;
+    current_pool[device] = number ? pool_key(number) : 0;
+    gp_feed_pool_use(device, current_pool[device]);
+}
+
+static void do_reset(void)
+{
+    static const unsigned whats[] = {GP_RESET_ALLOCATED, GP_RESET_RESERVED, GP_RESET_PEAKS};
+    unsigned what = whats[draw(3)], device = draw(GPUS);
+    struct gp_wire_before_after said;
+    if (!gp_tap_reset(device, what, &said))
+        return;
+    for (int part = 0; part < PARTS; part++)
+        for (int size = 0; size < GP_POOLS; size++)
+            if (what & (part == RESERVED ? GP_RESET_RESERVED : GP_RESET_ALLOCATED))
+                peak[device][part][size] = now_of((int)device, (enum part)part, (enum gp_wire_pool)size);
+    for (int part = 0; part < PARTS; part++) {
+        enum gp_wire_stat stat = part == RESERVED ? GP_STAT_RESERVED_BYTES : GP_STAT_ALLOCATED_BYTES;
+        cr_assert_eq(said.after[stat].peak, peak[device][part][GP_POOL_ALL], "a reset says its peak");
+    }
+}
+
+Test(pool, every_call_moves_what_the_model_moves)
+{
+    static const struct {
+        void (*run)(void);
+        const char *name;
+        unsigned weight;
+    } calls[] = {{do_create, "create", 6}, {do_destroy, "destroy", 5}, {do_alloc, "alloc", 14}, {do_free, "free", 12},
+                 {do_poll, "poll", 4},     {do_graph, "graph", 2},     {do_use, "use", 4},      {do_reset, "reset", 3}};
+    for (unsigned i = 0; i < POOLS; i++)
+        pools[i].device = GP_DEVICE_UNKNOWN;
+    for (int device = 0; device < GPUS; device++)
+        cr_assert_not_null(gp_account_of(device));
+    for (unsigned step = 0; step < 12000; step++) {
+        unsigned at = draw(50), i = 0;
+        for (; at >= calls[i].weight; i++)
+            at -= calls[i].weight;
+        calls[i].run();
+        check(calls[i].name);
+    }
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
+
+static void hold_for_a_moment(int64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = 0x4000,
+                                          .bytes = (uint64_t)bytes,
+                                          .requested_bytes = (uint64_t)bytes});
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x4000), true, 0);
+}
+
+/* What happens between two of them is in neither. */
+Test(pool, high_marks_of_batches_are_of_their_own_time)
+{
+    struct gp_batch_device batch;
+    hold_for_a_moment(1 * MIB);
+    for (int64_t turn = 2; turn < 5; turn++) {
+        gp_tap_batch_begin();
+        hold_for_a_moment(turn * 7);
+        gp_tap_batch_begin(); /* it has begun already */
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.allocated_high_bytes, turn * 7);
+        cr_expect_eq(batch.reserved_high_bytes, turn * 7);
+        hold_for_a_moment(turn * 3);
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.allocated_high_bytes, turn * 3);
+        cr_expect_eq(batch.calls, turn * 3 - 3);
+        cr_expect_eq(batch.calls, batch.frees);
+        gp_tap_batch_end();
+        gp_tap_batch_end();
+        hold_for_a_moment(100 * MIB);
+    }
+    cr_expect_not(gp_tap_batch(GP_WIRE_HOST, &batch), "the host has none");
+}
