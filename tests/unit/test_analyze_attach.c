@@ -34,6 +34,8 @@ static struct gp_recording *attached(void)
                                                .bytes = 20 * MIB,
                                                .type = GP_EVENT_SEGMENT_FREE,
                                                .kind = GP_KIND_LINEAR});
+    recmake_at(make, 1005 * MS);
+    recmake_mark(make, "end");
     struct gp_recording *r = recmake_done(make);
     r->from_start = false;
     r->attached = GP_REC_ATTACHED_YES;
@@ -88,5 +90,22 @@ Test(attached, the_bill_has_it_as_a_row_as_of_its_moment)
     cr_expect_eq(untracked(recording, -1), (150 - 3) * MIB);
     recording->attached = GP_REC_ATTACHED_UNKNOWN;
     untracked(recording, INT64_MIN);
+    gp_recording_free(recording);
+}
+
+/* The device has 1 GiB, the recording no number of NVML for it. */
+Test(attached, what_was_there_before_is_no_room)
+{
+    struct gp_recording *recording = attached();
+    for (int round = 0; round < 2; round++) {
+        struct gp_steps *steps = gp_steps_find(recording);
+        struct gp_forecast_run *run = gp_forecast_run_find(recording, steps, 0);
+        cr_assert(run);
+        cr_expect_eq(run->now.headroom_bytes, round ? GIB - 3 * MIB : GIB - 83 * MIB, "%lld",
+                     (long long)run->now.headroom_bytes);
+        free(run);
+        free(steps);
+        recording->before_count = 0; /* then it is unknown */
+    }
     gp_recording_free(recording);
 }

@@ -61,7 +61,8 @@ static struct gp_forecast_room walk_room(const struct gp_recording *recording, u
         if (recording->samples[i].device == device && recording->samples[i].used_bytes >= 0)
             used = recording->samples[i].used_bytes;
     }
-    held += before > 0 ? before : 0;
+    if (before > 0 && __builtin_add_overflow(reserved, before, &held))
+        held = INT64_MAX;
     used = used > held ? used : held;
     return (struct gp_forecast_room){.device_free_bytes = total <= 0     ? -1
                                                           : total > used ? total - used
