@@ -22,6 +22,7 @@ void gp_block_process(struct gp_pack *pack, const struct gp_block_process *proce
     gp_pack_signed(pack, process->rank.rank);
     gp_pack_signed(pack, process->rank.local);
     gp_pack_signed(pack, process->rank.world);
+    gp_pack_number(pack, process->attached);
 }
 
 void gp_block_first(struct gp_pack *pack, uint64_t first)
@@ -101,6 +102,19 @@ void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, cons
     gp_pack_number(pack, numbers ? sizeof(*numbers) : 0);
     if (numbers)
         gp_pack_raw(pack, numbers, sizeof(*numbers));
+}
+
+void gp_block_before(struct gp_pack *pack, uint64_t time_ns, uint32_t index, const struct gp_wire_before_device *before)
+{
+    gp_pack_number(pack, time_ns);
+    gp_pack_number(pack, index);
+    gp_pack_number(pack, before->source);
+    gp_pack_signed(pack, before->bytes);
+    gp_pack_signed(pack, before->at_attach_bytes);
+    gp_pack_signed(pack, before->count);
+    gp_pack_number(pack, before->freed);
+    gp_pack_signed(pack, before->framework_allocated_bytes);
+    gp_pack_signed(pack, before->framework_reserved_bytes);
 }
 
 void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom)

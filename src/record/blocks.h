@@ -18,6 +18,7 @@ struct gp_block_process {
     uint64_t begin_ns, begin_unix_ns;
     const char *comm, *command_line, *host, *allocator;
     struct gp_rank rank;
+    enum gp_format_attached attached;
 };
 void gp_block_process(struct gp_pack *pack, const struct gp_block_process *process);
 
@@ -43,6 +44,9 @@ void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample)
 /* numbers: NULL if unknown. final: they are those of the recording's end. */
 void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
                      int64_t total_bytes, const struct gp_wire_device *numbers, bool final);
+/* Memory of one device from before the attach, as it was at that time. */
+void gp_block_before(struct gp_pack *pack, uint64_t time_ns, uint32_t index,
+                     const struct gp_wire_before_device *before);
 void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom);
 
 struct gp_block_counts {

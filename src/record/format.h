@@ -16,7 +16,7 @@
 
 #define GP_RECORD_MAGIC "\x89GPREC\r\n" /* 8 bytes; like PNG's, it reveals a text-mode copy or a stripped bit */
 #define GP_FORMAT_MAJOR 1u              /* raised when an old reader would misunderstand */
-#define GP_FORMAT_MINOR 1u              /* raised with every addition */
+#define GP_FORMAT_MINOR 2u              /* raised with every addition */
 #define GP_FORMAT_ORDER 0x01020304u
 
 struct gp_format_head {
@@ -65,9 +65,13 @@ enum gp_format_type {
     GP_BLOCK_DEVICES,
     GP_BLOCK_OOM,
     GP_BLOCK_COUNTS,
-    GP_BLOCK_END,  /* as COUNTS: the final ones */
-    GP_BLOCK_INDEX /* not compressed; its last 16 bytes end the file */
+    GP_BLOCK_END,   /* as COUNTS: the final ones */
+    GP_BLOCK_INDEX, /* not compressed; its last 16 bytes end the file */
+    GP_BLOCK_BEFORE /* memory from before the attach, whenever it changed; since format 1.2 */
 };
+
+/* Whether gpuprof was attached to the program while it ran, in PROCESS since format 1.2. */
+enum gp_format_attached { GP_FORMAT_ATTACHED_UNKNOWN, GP_FORMAT_ATTACHED_NO, GP_FORMAT_ATTACHED_YES };
 
 /* Payloads consist of varints (7 bits per byte, the lowest first, the eighth bit: more follow),
  * signed ones folded (0 -1 1 -2 ...), and strings: length, then bytes. */

@@ -56,7 +56,9 @@ struct gp_recorder {
     bool baseline, process_written, began;
     bool lost_told;                        /* a block of counts has the reason of lost events */
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as last written */
-    uint64_t modules_ns;                   /* time of the last read */
+    struct gp_wire_before before;
+    struct gp_wire_before_device before_told[GP_WIRE_GPUS]; /* as last written */
+    uint64_t modules_ns;                                    /* time of the last read */
     uint32_t tids, tid_count_named;
     uint32_t tid[2 * GP_RECORDER_TIDS];
     uint32_t tid_new[GP_RECORDER_TIDS];
@@ -100,6 +102,23 @@ static void recorder_proc_text(const struct gp_recorder *r, const char *name, ch
     text[length] = '\0';
 }
 
+static bool recorder_has_before(const struct gp_recorder *r)
+{
+    return r->setup.header.before_offset && r->setup.header.before_bytes >= sizeof(r->before);
+}
+
+/* The word is written once, when the library starts. A library without this part cannot be
+ * attached. */
+static enum gp_format_attached recorder_attached(struct gp_recorder *r)
+{
+    uint64_t word;
+    if (!recorder_has_before(r))
+        return GP_FORMAT_ATTACHED_NO;
+    if (recorder_copy(r, &word, sizeof(word), r->setup.header.before_offset) != 0)
+        return GP_FORMAT_ATTACHED_UNKNOWN;
+    return (uint32_t)word == 1 ? GP_FORMAT_ATTACHED_YES : GP_FORMAT_ATTACHED_NO;
+}
+
 /* Written again when the source, the driver or the allocator becomes known. */
 static void recorder_process(struct gp_recorder *r)
 {
@@ -132,7 +151,8 @@ static void recorder_process(struct gp_recorder *r)
                                              .command_line = r->command_line,
                                              .host = host.nodename,
                                              .allocator = now.allocator,
-                                             .rank = r->setup.rank};
+                                             .rank = r->setup.rank,
+                                             .attached = recorder_attached(r)};
     gp_block_process(gp_file_pack(r->file), &process);
     if (gp_file_block(r->file, GP_BLOCK_PROCESS, 1, false) != 0)
         return;
@@ -360,24 +380,29 @@ static void recorder_site_numbers(struct gp_recorder *r)
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-/* Copies a device's row between two equal even values of publish_seq: see wire.h. */
-static bool recorder_row(struct gp_recorder *r, unsigned index)
+/* Copies published numbers between two equal even values of publish_seq: see wire.h. */
+static bool recorder_published(struct gp_recorder *r, void *into, size_t bytes, uint64_t at)
 {
-    const struct gp_wire_header *header = &r->setup.header;
-    const uint64_t at = header->devices_offset + (uint64_t)index * header->device_bytes;
     const uint64_t seq_at = offsetof(struct gp_wire_header, publish_seq);
     for (int attempt = 0; attempt < 16; attempt++) {
-        uint64_t before, after, flags = 0;
-        if (recorder_copy(r, &flags, sizeof(flags), at) != 0 || !((uint32_t)flags & GP_DEVICE_PRESENT))
-            return false;
-        if (recorder_copy(r, &before, sizeof(before), seq_at) != 0 ||
-            recorder_copy(r, &r->device, sizeof(r->device), at) != 0 ||
+        uint64_t before, after;
+        if (recorder_copy(r, &before, sizeof(before), seq_at) != 0 || recorder_copy(r, into, bytes, at) != 0 ||
             recorder_copy(r, &after, sizeof(after), seq_at) != 0)
             return false;
         if (before == after && before % 2 == 0)
             return true;
     }
     return false;
+}
+
+static bool recorder_row(struct gp_recorder *r, unsigned index)
+{
+    const struct gp_wire_header *header = &r->setup.header;
+    const uint64_t at = header->devices_offset + (uint64_t)index * header->device_bytes;
+    uint64_t flags = 0;
+    if (recorder_copy(r, &flags, sizeof(flags), at) != 0 || !((uint32_t)flags & GP_DEVICE_PRESENT))
+        return false;
+    return recorder_published(r, &r->device, sizeof(r->device), at);
 }
 
 static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsigned index, uint64_t now,
@@ -399,6 +424,26 @@ static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsi
     gp_block_sample(samples, &sample);
 }
 
+/* Writes the memory from before the attach where it has changed; `present` has a bit for each GPU. */
+static void recorder_before(struct gp_recorder *r, uint64_t present, uint64_t now, bool final)
+{
+    uint32_t count = 0;
+    if (!recorder_has_before(r) ||
+        !recorder_published(r, &r->before, sizeof(r->before), r->setup.header.before_offset) || r->before.attached != 1)
+        return;
+    struct gp_pack *pack = gp_file_pack(r->file);
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+        const struct gp_wire_before_device *row = &r->before.devices[i];
+        if (!(present >> i & 1) || memcmp(row, &r->before_told[i], sizeof(*row)) == 0)
+            continue;
+        gp_block_before(pack, now, i, row);
+        r->before_told[i] = *row;
+        count++;
+    }
+    if (count && gp_file_block(r->file, GP_BLOCK_BEFORE, count, final) != 0)
+        memset(r->before_told, 0, sizeof(r->before_told));
+}
+
 /* Writes samples of all devices, and full rows of those that are new or changed their flags, or of
  * all if `whole`. */
 static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
@@ -407,11 +452,12 @@ static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
     struct gp_pack samples = {sample_bytes, sample_bytes, sample_bytes + sizeof(sample_bytes), false};
     struct gp_pack *pack = gp_file_pack(r->file);
     uint32_t count = 0, sampled = 0;
-    uint64_t now = gp_clock_ns();
+    uint64_t now = gp_clock_ns(), present = 0;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
         char uuid[48], name[sizeof(r->device.name) + 1] = "";
         if (!recorder_row(r, i))
             continue;
+        present |= i < GP_WIRE_GPUS ? 1ull << i : 0;
         memcpy(name, r->device.name, sizeof(r->device.name));
         gp_text_uuid(uuid, sizeof(uuid), r->device.uuid);
         recorder_sample(r, &samples, i, now, uuid);
@@ -424,6 +470,7 @@ static void recorder_devices(struct gp_recorder *r, bool whole, bool final)
     }
     if (count && gp_file_block(r->file, GP_BLOCK_DEVICES, count, final) != 0)
         memset(r->device_flags, 0, sizeof(r->device_flags));
+    recorder_before(r, present, now, final);
     pack = gp_file_pack(r->file);
     gp_pack_raw(pack, samples.start, gp_pack_bytes(&samples));
     if (sampled && !r->setup.in_file) /* else the numbers are from an earlier moment */

@@ -6,7 +6,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <lib/full.h>
+#include <lib/ledger.h>
 #include <lib/paths.h>
 #include <lib/spawn.h>
 #include <signal.h>
@@ -179,6 +181,30 @@ Test(attach, counts_what_is_allocated_afterwards, .timeout = 60)
     target_end(&target, "cuda");
 }
 
+/* The target had 1 MiB before, and does nothing with it. */
+static void expect_before(const char *file)
+{
+    struct spawn_result result;
+    spawn_command(&result, "report", "--json", file, NULL);
+    json_t *report = json_loads(result.out, 0, NULL);
+    cr_expect(report && json_is_true(json_object_get(json_object_get(report, "recording"), "attached")), "%s",
+              result.err);
+    cr_expect_eq(json_at(report, "devices/0/before_attach_bytes", -1), 1 << 20);
+    cr_expect_eq(json_at(report, "devices/0/before_attach_first_bytes", -1), 1 << 20);
+    json_t *device = json_array_get(json_object_get(report, "devices"), 0);
+    const char *source = json_string_value(json_object_get(device, "before_attach_source"));
+    cr_expect(source && strcmp(source, "driver") == 0, "%s", source ? source : "null");
+    json_decref(report);
+    spawn_result_free(&result);
+    spawn_command(&result, "report", file, NULL);
+    cr_expect(strstr(result.out, "before attach  1.000 MiB at the end, 1.000 MiB at the attach (source: driver)"), "%s",
+              result.out);
+    spawn_result_free(&result);
+    spawn_command(&result, "reconcile", file, NULL);
+    cr_expect(strstr(result.out, "1.000 MiB  before attach\n"), "%s", result.out);
+    spawn_result_free(&result);
+}
+
 Test(attach, records_and_leaves, .timeout = 60)
 {
     struct target target;
@@ -197,6 +223,23 @@ Test(attach, records_and_leaves, .timeout = 60)
     spawn_result_free(&result);
     unlink(file);
     target_end(&target, "cuda");
+}
+
+Test(attach, a_recording_has_what_was_there_before, .timeout = 60)
+{
+    struct target target;
+    struct spawn_result result;
+    char number[16], option[96], file[64];
+    target_start(&target, "nanosleep");
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    snprintf(file, sizeof(file), "/tmp/gpuprof-test-attach-%d", (int)getpid());
+    snprintf(option, sizeof(option), "--record=%s", file);
+    spawn_command(&result, "attach", number, option, "--duration=1", NULL);
+    cr_expect_eq(result.status, 0, "%s", result.err);
+    spawn_result_free(&result);
+    expect_before(file);
+    unlink(file);
+    target_end(&target, "nanosleep");
 }
 
 /* A program that ends at any moment of the attach ends as it would have, and the command says so. */

@@ -124,6 +124,12 @@ static struct gp_recording *test_rich(unsigned steps)
     r->devices[0].has_last = true;
     r->devices[0].last.stats[GP_STAT_ALLOCATED_BYTES][0].peak = 4711;
     r->modules = calloc(2, sizeof(*r->modules));
+    r->attached = GP_REC_ATTACHED_YES;
+    r->befores = calloc(3, sizeof(*r->befores));
+    r->befores[r->before_count++] = (struct gp_rec_before){now - 3000, 0, {90, 100, 9, 1, -1, -1, GP_BEFORE_PART, 0}};
+    r->befores[r->before_count++] =
+        (struct gp_rec_before){now - 2000, second, {7, -1, -1, 0, 5, 7, GP_BEFORE_FRAMEWORK, 0}};
+    r->befores[r->before_count++] = (struct gp_rec_before){now - 1000, 0, {80, 100, 8, 2, 3, 4, GP_BEFORE_DRIVER, 0}};
     return r;
 }
 
@@ -170,6 +176,16 @@ static void test_same_sites(const struct gp_recording *a, const struct gp_record
     }
 }
 
+static void test_same_befores(const struct gp_recording *a, const struct gp_recording *b)
+{
+    cr_assert(a->attached == b->attached && a->before_count == b->before_count);
+    for (size_t i = 0; i < a->before_count; i++) {
+        const struct gp_rec_before *x = &a->befores[i], *y = &b->befores[i];
+        cr_assert(x->time_ns == y->time_ns && a->devices[x->device].index == b->devices[y->device].index);
+        cr_assert_eq(memcmp(&x->is, &y->is, sizeof(x->is)), 0);
+    }
+}
+
 static void test_same(const struct gp_recording *a, const struct gp_recording *b)
 {
     cr_assert(a->pid == b->pid && a->source == b->source && a->driver_version == b->driver_version);
@@ -210,6 +226,7 @@ static void test_same(const struct gp_recording *a, const struct gp_recording *b
                   x->inactive_split_bytes == y->inactive_split_bytes && x->used_bytes == y->used_bytes &&
                   x->process_bytes == y->process_bytes);
     }
+    test_same_befores(a, b);
     test_same_sites(a, b);
     cr_assert_eq(memcmp(a->lost, b->lost, sizeof(a->lost)), 0);
     cr_assert_eq(a->has_oom, b->has_oom);
@@ -433,7 +450,7 @@ Test(recording, fields_of_later_versions_may_be_missing)
     cr_assert_eq(gp_file_new(&file, fd, &(struct gp_file_who){.pid = 7}), 0);
     struct gp_pack *pack = gp_file_pack(file);
     gp_block_process(pack, &process);
-    pack->at -= 3; /* the ranks */
+    pack->at -= 4; /* the ranks, and whether gpuprof was attached */
     cr_assert_eq(gp_file_block(file, GP_BLOCK_PROCESS, 1, false), 0);
     pack = gp_file_pack(file);
     gp_block_counts(pack, &counts);
@@ -445,6 +462,7 @@ Test(recording, fields_of_later_versions_may_be_missing)
     cr_assert(r->complete && r->damaged_blocks == 0 && r->tried == 4 && r->unwritten == 4);
     cr_assert_str_eq(r->allocator, "caching");
     cr_assert(!r->has_rank && !r->write_error && !r->ended_early && r->end_ns == 9);
+    cr_assert(r->attached == GP_REC_ATTACHED_UNKNOWN && gp_rec_before_at(r, 0, 9).bytes == -1);
     gp_recording_free(r);
     free(bytes.at);
     unlink(path);
@@ -460,6 +478,72 @@ static size_t test_block_at(const struct test_bytes *bytes, unsigned type)
         memcpy(&block, bytes->at + at, sizeof(block));
     }
     return at;
+}
+
+/* A reader of format 1.1 has no name for this block. */
+Test(recording, memory_from_before_the_attach_is_passed_over_by_older_readers)
+{
+    struct gp_recording *made = test_rich(2);
+    struct test_bytes bytes = test_bytes_of(made);
+    size_t at = test_block_at(&bytes, GP_BLOCK_BEFORE);
+    struct gp_format_block block;
+    memcpy(&block, bytes.at + at, sizeof(block));
+    block.type = 999;
+    block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), bytes.at + at + sizeof(block),
+                          block.stored_bytes);
+    memcpy(bytes.at + at, &block, sizeof(block));
+    struct gp_recording *back = test_parse(&bytes);
+    cr_assert_eq(back->before_count, 0);
+    cr_assert_eq(gp_rec_before_at(back, 0, back->end_ns).bytes, -1, "it is unknown, not 0");
+    made->before_count = 0;
+    test_same(made, back);
+    gp_recording_free(back);
+    gp_recording_free(made);
+    free(bytes.at);
+}
+
+Test(recording, memory_from_before_the_attach_is_that_of_the_moment)
+{
+    struct gp_recording *r = test_rich(1);
+    uint64_t end = r->befores[2].time_ns;
+    uint32_t host = 0;
+    while (r->devices[host].index != GP_WIRE_HOST)
+        host++;
+    cr_assert_eq(gp_rec_before_at(r, 0, end + 1).bytes, 80);
+    cr_assert_eq(gp_rec_before_at(r, 0, end).bytes, 80);
+    cr_assert_eq(gp_rec_before_at(r, 0, end - 1).bytes, 90);
+    cr_assert_eq(gp_rec_before_at(r, 0, 0).bytes, 90, "the first time at which it is known");
+    cr_assert_eq(gp_rec_before_at(r, 0, 0).source, GP_BEFORE_PART);
+    cr_assert_eq(gp_rec_before_at(r, host, end).bytes, 0);
+    cr_assert_eq(gp_rec_before_at(r, 99, end).bytes, -1);
+    r->befores[0].is = (struct gp_wire_before_device){.bytes = -1, .source = GP_BEFORE_NONE};
+    cr_assert_eq(gp_rec_before_at(r, 0, end - 1).bytes, 80);
+    r->attached = GP_REC_ATTACHED_NO;
+    cr_assert_eq(gp_rec_before_at(r, 0, end).bytes, 0);
+    gp_recording_free(r);
+}
+
+/* A source that is not known, and numbers that cannot be. */
+Test(recording, what_cannot_have_been_before_the_attach_is_unknown)
+{
+    static const struct {
+        struct gp_wire_before_device row;
+        int64_t bytes;
+    } cases[] = {{{5, 5, 5, 5, 5, 5, GP_BEFORE_DRIVER, 0}, 5},
+                 {{5, 5, 5, 5, 5, 5, 99, 0}, -1},
+                 {{INT64_MAX, 5, 5, 5, 5, 5, GP_BEFORE_DRIVER, 0}, -1},
+                 {{INT64_MIN, 5, 5, 5, 5, 5, GP_BEFORE_DRIVER, 0}, -1}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gp_recording *r = test_rich(1);
+        r->before_count = 1;
+        r->befores[0] = (struct gp_rec_before){1, 0, cases[i].row};
+        struct test_bytes bytes = test_bytes_of(r);
+        struct gp_recording *back = test_parse(&bytes);
+        cr_assert_eq(gp_rec_before_at(back, 0, back->end_ns).bytes, cases[i].bytes, "%zu", i);
+        gp_recording_free(back);
+        gp_recording_free(r);
+        free(bytes.at);
+    }
 }
 
 /* The numbers of sites come last in a file. Without them the events say what each site holds, however many they are. */

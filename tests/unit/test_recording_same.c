@@ -115,6 +115,7 @@ static void add_part(const struct gp_recording *r, int part)
         add(r->has_rank);
         if (r->has_rank)
             add((uint64_t)r->rank), add((uint64_t)r->local_rank), add((uint64_t)r->world_size);
+        add(r->attached);
         break;
     case PART_COUNTS:
         add(r->complete), add(r->from_start), add(r->tried), add(r->delivered), add(r->dropped);

@@ -218,6 +218,25 @@ def test_hostile_names_in_a_plain_page(case):
     equal(page.eval("document.documentElement.dataset.owned ?? null"), None, "script of a name ran")
 
 
+def test_memory_from_before_an_attach(case):
+    """A column of its own, and none where gpuprof was there from the start."""
+    head = "[...document.querySelectorAll('#devices-table thead th')].map(h => h.textContent).includes('Before attach')"
+    cell = "[...document.querySelectorAll('#devices-table tbody tr')].map(r => [r.cells[5].textContent, r.cells[5].title])"
+    document, page = fixtures.tiny(), case.page()
+    for name, attached, size, source, shown in [("attached", True, 7 << 20, "driver", ["7.00 MiB", "source: driver"]),
+                                                ("attached-unknown", True, None, None, ["unknown", ""]),
+                                                ("not-attached", False, 0, None, None)]:
+        document["recording"].update(attached=attached, from_start=not attached)
+        document["devices"][0].update(before_attach_bytes=size, before_attach_source=source)
+        case.make(name, document)
+        page.open(case.path(name))
+        equal(page.eval(head), attached, "the column")
+        equal(page.eval("document.querySelector('#overview .banner strong')?.textContent ?? null"), "Attached." if attached else None, "the banner")
+        if attached:
+            equal(page.eval(cell), [shown], "the column")
+    equal(page.complaints(), [], "complaints")
+
+
 def test_the_answers(case):
     page, document = case.open("training")
     device, suspect = document["devices"][0], document["leaks"]["suspects"][0]

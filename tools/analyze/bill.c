@@ -114,9 +114,10 @@ static int64_t bill_rounding(const struct gp_flow *flow, uint32_t device, uint64
     return (int64_t)rounding;
 }
 
-static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, int64_t rounding, bool host)
+static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, int64_t rounding,
+                      const struct gp_wire_before_device *before, bool host)
 {
-    int64_t known = 0;
+    int64_t known = before && before->bytes > 0 ? before->bytes : 0;
     for (size_t i = 0; i < sizeof(gp_bill_kinds) / sizeof(gp_bill_kinds[0]); i++) {
         int64_t bytes = state->kinds[gp_bill_kinds[i].kind];
         if (bytes <= 0)
@@ -132,6 +133,8 @@ static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, i
     if (rounding > 0)
         bill_put(bill, "rounding by the driver", rounding, true);
     known += (idle > 0 ? idle : 0) + (state->polled.use && pool > 0 ? pool : 0) + (rounding > 0 ? rounding : 0);
+    if (before)
+        bill_put(bill, "before attach", before->bytes, before->source != GP_BEFORE_DRIVER);
     if (state->kinds[GP_KIND_MANAGED] > 0)
         bill_put(bill, "managed: the part on the device", -1, false);
     if (!host)
@@ -149,8 +152,10 @@ struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
     bill->device = device;
     bill->time_ns = bill_moment(flow, device, &bill->process_bytes);
     bill_walk(flow, device, bill->time_ns, &state);
+    const struct gp_wire_before_device before = gp_rec_before_at(flow->recording, device, bill->time_ns);
+    bool host = flow->recording->devices[device].index == GP_WIRE_HOST;
     bill_rows(bill, &state, bill_rounding(flow, device, bill->time_ns),
-              flow->recording->devices[device].index == GP_WIRE_HOST);
+              flow->recording->attached == GP_REC_ATTACHED_YES && !host ? &before : NULL, host);
     return bill;
 }
 

@@ -63,14 +63,22 @@ static uint8_t flow_open(const struct gp_flow *flow, const struct gp_ranges *ran
     return what;
 }
 
+/* An end without a start: false if its item is no part of the numbers. Recorded from the first event, its
+ * start was lost. After an attach the baseline has what was allocated since, so it is memory from before,
+ * which gp_rec_before_at counts. */
+static bool flow_was_there(const struct gp_recording *recording)
+{
+    return !recording->from_start && recording->attached != GP_REC_ATTACHED_YES;
+}
+
 static uint8_t flow_close(struct gp_flow *flow, size_t index)
 {
     const struct gp_recording *recording = flow->recording;
     const struct gp_rec_event *event = &recording->events[index];
     uint32_t id = recording->peer[index];
     if (id == GP_REC_NONE || id >= recording->event_count + recording->baseline_count) {
-        if (recording->from_start)
-            return 0; /* the start of its item was lost, so it never counted */
+        if (!flow_was_there(recording))
+            return 0;
         flow->before_count++;
         return GP_FLOW_CLOSE | GP_FLOW_BEFORE | flow_parts(event);
     }
@@ -97,7 +105,7 @@ static uint8_t flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, cons
         return GP_FLOW_OPEN | GP_FLOW_RESERVED;
     if (moved)
         return GP_FLOW_CLOSE | GP_FLOW_OWN | GP_FLOW_RESERVED;
-    if (flow->recording->from_start)
+    if (!flow_was_there(flow->recording))
         return 0;
     flow->before_count++;
     return GP_FLOW_CLOSE | GP_FLOW_BEFORE | GP_FLOW_RESERVED;

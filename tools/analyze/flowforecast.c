@@ -55,12 +55,15 @@ static void walk_take(struct forecast_walk *walk, uint64_t bytes)
 static struct gp_forecast_room walk_room(const struct gp_recording *recording, uint32_t device, int64_t reserved,
                                          int64_t allocated)
 {
-    int64_t total = recording->devices[device].total_bytes, used = -1;
+    int64_t total = recording->devices[device].total_bytes, used = -1, held = reserved;
+    int64_t before = gp_rec_before_at(recording, device, recording->end_ns).bytes;
     for (size_t i = 0; i < recording->sample_count; i++) {
         if (recording->samples[i].device == device && recording->samples[i].used_bytes >= 0)
             used = recording->samples[i].used_bytes;
     }
-    used = used > reserved ? used : reserved;
+    if (before > 0 && __builtin_add_overflow(reserved, before, &held))
+        held = INT64_MAX;
+    used = used > held ? used : held;
     return (struct gp_forecast_room){.device_free_bytes = total <= 0     ? -1
                                                           : total > used ? total - used
                                                                          : 0,

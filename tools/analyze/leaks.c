@@ -201,7 +201,9 @@ static double leak_seconds(const struct gp_leak_search *search, uint32_t device,
             recording->samples[i].used_bytes >= 0)
             used = recording->samples[i].used_bytes; /* includes other processes, which fill the device too */
     }
-    double left = (double)total - (double)(used > reserved ? used : reserved);
+    int64_t before = gp_rec_before_at(recording, device, search->last_ns).bytes;
+    double held = (double)reserved + (before > 0 ? (double)before : 0);
+    double left = (double)total - ((double)used > held ? (double)used : held);
     return left > 0 ? left / (bytes_per_step * search->steps->count / span) : 0;
 }
 

@@ -221,6 +221,7 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
     for (size_t i = 0; i < recording->baseline_count; i++)
         report_see(report, &recording->baseline[i], flow->baseline_what[i]);
     for (uint32_t d = 0; ok && d < recording->device_count; d++) {
+        report->devices[d].used |= gp_rec_before_at(recording, d, recording->end_ns).bytes > 0;
         if (report->devices[d].used || detail == GP_DETAIL_PLOT)
             ok = report_device(report, d, parts, detail);
     }

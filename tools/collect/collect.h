@@ -53,7 +53,7 @@ struct gp_owner_view {
 #define GP_OWNER_VIEWS (GP_WIRE_OWNERS + 1)
 
 /* Where the number of the memory from before an attach comes from; NULL: it is not known. */
-const char *gp_before_source(const struct gp_device_view *device);
+const char *gp_before_source(const struct gp_wire_before_device *before);
 
 /* The framework's totals were ours at every event. */
 static inline bool gp_framework_agrees(const struct gp_wire_framework *framework)

@@ -149,9 +149,9 @@ void gp_before_take(const struct gp_wire_before *before, struct gp_process *proc
     }
 }
 
-const char *gp_before_source(const struct gp_device_view *device)
+const char *gp_before_source(const struct gp_wire_before_device *before)
 {
     static const char *const names[] = {
         [GP_BEFORE_DRIVER] = "driver", [GP_BEFORE_PART] = "driver, in part", [GP_BEFORE_FRAMEWORK] = "framework"};
-    return device->before.source <= GP_BEFORE_FRAMEWORK ? names[device->before.source] : NULL;
+    return before->source <= GP_BEFORE_FRAMEWORK ? names[before->source] : NULL;
 }

@@ -42,6 +42,10 @@ static int32_t payload_rank(struct gp_unpack *in)
     return number < 0 || number > INT32_MAX ? -1 : (int32_t)number;
 }
 
+_Static_assert((int)GP_REC_ATTACHED_NO == (int)GP_FORMAT_ATTACHED_NO &&
+                   (int)GP_REC_ATTACHED_YES == (int)GP_FORMAT_ATTACHED_YES,
+               "format");
+
 static bool payload_process(struct gp_read *read, struct gp_unpack *in)
 {
     struct gp_recording *r = read->recording;
@@ -62,6 +66,8 @@ static bool payload_process(struct gp_read *read, struct gp_unpack *in)
         r->world_size = payload_rank(in);
         r->has_rank = r->rank >= 0;
     }
+    uint64_t attached = !in->bad && gp_unpack_left(in) > 0 ? gp_unpack_number(in) : 0; /* since format 1.2 */
+    r->attached = attached <= GP_FORMAT_ATTACHED_YES ? (enum gp_rec_attached)attached : GP_REC_ATTACHED_UNKNOWN;
     read->has_process |= !in->bad;
     return !in->bad;
 }
@@ -285,6 +291,36 @@ static bool payload_devices(struct gp_read *read, struct gp_unpack *in, uint32_t
     return !in->bad;
 }
 
+static int64_t payload_before_bytes(struct gp_unpack *in)
+{
+    int64_t bytes = gp_unpack_signed(in);
+    return bytes < 0 || bytes > INT64_MAX / 64 ? -1 : bytes;
+}
+
+static bool payload_before(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        struct gp_rec_before row = {.time_ns = gp_unpack_number(in)};
+        uint64_t index = gp_unpack_number(in), source = gp_unpack_number(in), freed;
+        row.is.bytes = payload_before_bytes(in);
+        row.is.at_attach_bytes = payload_before_bytes(in);
+        row.is.count = payload_before_bytes(in);
+        freed = gp_unpack_number(in);
+        row.is.freed = freed <= INT64_MAX ? freed : 0;
+        row.is.framework_allocated_bytes = payload_before_bytes(in);
+        row.is.framework_reserved_bytes = payload_before_bytes(in);
+        row.is.source = source <= GP_BEFORE_FRAMEWORK && row.is.bytes >= 0 ? (uint32_t)source : GP_BEFORE_NONE;
+        if (in->bad || index >= GP_WIRE_GPUS)
+            return false;
+        row.device = gp_read_device(read, (uint32_t)index);
+        if (read->error || !GP_READ_ROOM(read, r->befores, read->befores_room, r->before_count + 1, GP_READ_ROWS))
+            return false;
+        r->befores[r->before_count++] = row;
+    }
+    return !in->bad;
+}
+
 static void payload_clean(char *text, size_t bytes)
 {
     char clean[128] = "";
@@ -375,6 +411,8 @@ bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, 
         return payload_devices(read, &in, block->count);
     case GP_BLOCK_OOM:
         return payload_oom(read, &in);
+    case GP_BLOCK_BEFORE:
+        return payload_before(read, &in, block->count);
     case GP_BLOCK_COUNTS:
     case GP_BLOCK_END:
         return payload_counts(read, &in, block->type == GP_BLOCK_END);

@@ -50,6 +50,15 @@ struct gp_rec_sample { /* periodic measurements; -1: unknown */
     int64_t process_bytes; /* of this process, by NVML */
 };
 
+enum gp_rec_attached { GP_REC_ATTACHED_UNKNOWN, GP_REC_ATTACHED_NO, GP_REC_ATTACHED_YES }; /* as in the file */
+
+/* Memory from before the attach, as it was from this time on until the next one of the device. */
+struct gp_rec_before {
+    uint64_t time_ns;
+    uint32_t device; /* index in devices */
+    struct gp_wire_before_device is;
+};
+
 struct gp_rec_frame {
     uint64_t pc;             /* native; else 0 */
     uint32_t function, file; /* Python: offsets in the strings; else 0 ("") */
@@ -90,6 +99,8 @@ struct gp_recording {
     bool has_rank;
     int32_t rank, local_rank, world_size;
 
+    enum gp_rec_attached attached; /* to the running program: see gp_rec_before_at */
+
     /* Completeness: tried = delivered + dropped, as the process counted when the recording
      * ended. */
     bool complete;   /* the writer ended it; otherwise the file was cut and ends with its last sound block */
@@ -128,6 +139,8 @@ struct gp_recording {
     uint32_t device_count;
     struct gp_rec_sample *samples;
     size_t sample_count;
+    struct gp_rec_before *befores;
+    size_t before_count;
     struct gp_rec_site *sites; /* [0] is the unknown site */
     uint32_t site_count;
     struct gp_rec_frame *frames;
@@ -166,6 +179,11 @@ int gp_recording_open(struct gp_recording **out, const char *path, char *why, si
 /* The same from a buffer, for tests and fuzzing. */
 int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size, char *why, size_t why_bytes);
 void gp_recording_free(struct gp_recording *recording);
+
+/* Memory of the device from before the attach, as of that time, or of the first time at which it is
+ * known. It is in no event and in no other number. Zeros if there was no attach, -1 and
+ * GP_BEFORE_NONE if it is unknown. */
+struct gp_wire_before_device gp_rec_before_at(const struct gp_recording *recording, uint32_t device, uint64_t time_ns);
 
 /* save.c. Writes the recording to a file, replacing a recording there. 0 or -errno. */
 int gp_recording_write(const struct gp_recording *recording, const char *path);

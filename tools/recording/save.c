@@ -60,7 +60,8 @@ static void save_process(struct gp_save *save)
         .command_line = r->command_line,
         .host = r->host,
         .allocator = r->allocator,
-        .rank = r->has_rank ? (struct gp_rank){r->rank, r->local_rank, r->world_size} : (struct gp_rank){-1, -1, -1}};
+        .rank = r->has_rank ? (struct gp_rank){r->rank, r->local_rank, r->world_size} : (struct gp_rank){-1, -1, -1},
+        .attached = (enum gp_format_attached)r->attached};
     gp_block_process(save->pack, &process);
     save->count = 1;
     save_block(save, GP_BLOCK_PROCESS);
@@ -211,6 +212,16 @@ static void save_devices(struct gp_save *save)
     save_block(save, GP_BLOCK_DEVICES);
 }
 
+static void save_befores(struct gp_save *save)
+{
+    const struct gp_recording *r = save->recording;
+    for (size_t i = 0; i < r->before_count; i++) {
+        gp_block_before(save->pack, r->befores[i].time_ns, save_index(r, r->befores[i].device), &r->befores[i].is);
+        save_row(save, GP_BLOCK_BEFORE);
+    }
+    save_block(save, GP_BLOCK_BEFORE);
+}
+
 static void save_end(struct gp_save *save)
 {
     const struct gp_recording *r = save->recording;
@@ -256,6 +267,7 @@ int gp_recording_write(const struct gp_recording *recording, const char *path)
     save_events(&save, recording->events, recording->event_count, GP_BLOCK_EVENTS);
     save_begin(&save);
     save_samples(&save);
+    save_befores(&save);
     save_sites(&save, GP_BLOCK_SITE_NUMBERS);
     save_end(&save);
     gp_file_stats(save.file, &stats);

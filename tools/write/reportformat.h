@@ -59,6 +59,8 @@ json_t *gp_report_fragmentation_part(const struct gp_report *report, uint32_t de
 /* Points [t, lowest, highest, last]. */
 json_t *gp_report_series(const struct gp_report *report, const struct gp_series *series);
 json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
+/* Adds the memory from before an attach, as of the end of the recording, to a device's object. */
+void gp_report_add_before(const struct gp_report *report, uint32_t device, json_t *object);
 /* Adds "forecast" to a device's object.  False: out of memory. */
 bool gp_report_add_forecast(const struct gp_report *report, uint32_t device, json_t *object);
 /* Adds "lifetimes" and "moments" to a device's object.  False: out of memory. */

@@ -74,18 +74,20 @@ static json_t *report_recording(const struct gp_report *report)
     static const char *const sources[] = {"none", "cupti", "hooks"};
     const struct gp_recording *r = report->recording;
     uint64_t span = r->end_ns > r->begin_ns ? r->end_ns - r->begin_ns : 0;
-    return json_pack(
-        "{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o,s:s,s:I,s:I,s:o}",
-        "file", report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line", r->command_line,
-        "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0], "allocator", r->allocator,
-        "driver", report_driver(r->driver_version), "begin_unix_ns", (json_int_t)r->begin_unix_ns, "seconds",
-        (double)span / 1e9, "complete", r->complete, "from_start", r->from_start, "tried", (json_int_t)r->tried,
-        "delivered", (json_int_t)r->delivered, "dropped", (json_int_t)r->dropped, "events", (json_int_t)r->event_count,
-        "damaged_blocks", (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1,
-        "write_error", report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
-        report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size), "format",
-        r->from_torch ? "pytorch" : "gpuprof", "before_blocks", (json_int_t)r->before_blocks, "before_bytes",
-        (json_int_t)r->before_bytes, "part", report_part(r));
+    return json_pack("{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o,s:s,"
+                     "s:I,s:I,s:o,s:o}",
+                     "file", report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line",
+                     r->command_line, "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0],
+                     "allocator", r->allocator, "driver", report_driver(r->driver_version), "begin_unix_ns",
+                     (json_int_t)r->begin_unix_ns, "seconds", (double)span / 1e9, "complete", r->complete, "from_start",
+                     r->from_start, "tried", (json_int_t)r->tried, "delivered", (json_int_t)r->delivered, "dropped",
+                     (json_int_t)r->dropped, "events", (json_int_t)r->event_count, "damaged_blocks",
+                     (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1, "write_error",
+                     report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
+                     report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size), "format",
+                     r->from_torch ? "pytorch" : "gpuprof", "before_blocks", (json_int_t)r->before_blocks,
+                     "before_bytes", (json_int_t)r->before_bytes, "part", report_part(r), "attached",
+                     r->attached ? json_boolean(r->attached == GP_REC_ATTACHED_YES) : json_null());
 }
 
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
@@ -235,6 +237,8 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
         json_decref(object);
         return NULL;
     }
+    if (object)
+        gp_report_add_before(report, d, object);
     if (object && report->devices[d].fine)
         json_object_set_new(json_object_get(object, "series"), "fine",
                             report_series(report, report->devices[d].fine, &allocated));

@@ -243,12 +243,22 @@ json_t *gp_report_parts(const struct gp_report *report, const struct gp_peak *pe
     return json_add_callers(report, parts, true);
 }
 
+void gp_report_add_before(const struct gp_report *report, uint32_t d, json_t *object)
+{
+    const struct gp_recording *r = report->recording;
+    struct gp_wire_before_device before = gp_rec_before_at(r, d, r->end_ns);
+    gp_before_json(object, before.bytes, r->attached == GP_REC_ATTACHED_YES ? &before : NULL);
+}
+
 static json_t *json_peak(const struct gp_report *report, uint32_t device)
 {
     const struct gp_peak *peak = report->devices[device].peak;
-    return json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                     (json_int_t)peak->bytes, "parts", gp_report_parts(report, peak), "owners",
-                     gp_report_owners(report, device));
+    json_t *object = json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
+                               (json_int_t)peak->bytes, "parts", gp_report_parts(report, peak), "owners",
+                               gp_report_owners(report, device));
+    if (object)
+        gp_report_add_before(report, device, object);
+    return object;
 }
 
 json_t *gp_report_peak_json(const struct gp_report *report)

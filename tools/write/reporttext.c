@@ -292,6 +292,25 @@ static void page_owners(const struct gp_text_page *page, const struct gp_report 
     }
 }
 
+/* Memory from before an attach, as of the end of the recording. */
+static void page_before_attach(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    const struct gp_recording *r = report->recording;
+    const struct gp_wire_before_device before = gp_rec_before_at(r, device, r->end_ns);
+    const char *source = gp_before_source(&before);
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    if (r->attached != GP_REC_ATTACHED_YES || r->devices[device].index == GP_WIRE_HOST)
+        return;
+    if (!source) {
+        fprintf(page->out, "  before attach  not known\n");
+        return;
+    }
+    fprintf(page->out, "  before attach  %s at the end", gp_size_text(a, before.bytes));
+    if (before.at_attach_bytes >= 0)
+        fprintf(page->out, ", %s at the attach", gp_size_text(b, before.at_attach_bytes));
+    fprintf(page->out, " (source: %s); in no other figure\n", source);
+}
+
 static void page_peak(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
     const struct gp_peak *peak = report->devices[device].peak;
@@ -300,6 +319,7 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
             page_seconds(when, page_since(report, peak->time_ns)));
     gp_page_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
+    page_before_attach(page, report, device);
 }
 
 void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
@@ -593,6 +613,7 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
             page_seconds(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
+    page_before_attach(page, report, device);
     fprintf(page->out, "  %s", page_on(page, GP_BLUE));
     page_spark(page, values, 64, page_width(page) < 66 ? (unsigned)page_width(page) - 2 : 64);
     fprintf(page->out, "%s\n", page_on(page, GP_OFF));

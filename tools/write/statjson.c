@@ -107,21 +107,8 @@ static json_t *stat_forecast(const struct gp_device_view *device)
 /* What was there before an attach; 0 where gpuprof was there from the start. */
 static void before_json(json_t *object, const struct gp_process *process, const struct gp_device_view *device)
 {
-    const struct gp_wire_before_device *before = &device->before;
-    bool unknown = device->totals_only;
-    int64_t bytes = unknown ? -1 : process->attached ? before->bytes : 0;
-    const char *source = process->attached ? gp_before_source(device) : NULL;
-    json_object_set_new(object, "before_attach_bytes", gp_json_known(bytes));
-    json_object_set_new(object, "before_attach_source", source ? json_string(source) : json_null());
-    if (!process->attached)
-        return;
-    json_object_set_new(object, "before_attach_first_bytes", gp_json_known(before->at_attach_bytes));
-    json_object_set_new(object, "before_attach_live", gp_json_known(before->count));
-    json_object_set_new(object, "before_attach_freed", json_integer((json_int_t)before->freed));
-    json_object_set_new(object, "before_attach_framework_allocated_bytes",
-                        gp_json_known(before->framework_allocated_bytes));
-    json_object_set_new(object, "before_attach_framework_reserved_bytes",
-                        gp_json_known(before->framework_reserved_bytes));
+    int64_t bytes = device->totals_only ? -1 : process->attached ? device->before.bytes : 0;
+    gp_before_json(object, bytes, process->attached ? &device->before : NULL);
 }
 
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)

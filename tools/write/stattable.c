@@ -85,7 +85,7 @@ static void before_print(FILE *out, const struct gp_process *process, const stru
 {
     const struct gp_wire_before_device *before = &device->before;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
-    const char *source = gp_before_source(device);
+    const char *source = gp_before_source(before);
     if (!process->attached || device->index == (int)GP_WIRE_HOST)
         return;
     if (!source || before->bytes < 0) {

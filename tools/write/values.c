@@ -57,6 +57,22 @@ json_t *gp_json_known(int64_t value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
+void gp_before_json(json_t *object, int64_t bytes, const struct gp_wire_before_device *before)
+{
+    const char *source = before ? gp_before_source(before) : NULL;
+    json_object_set_new(object, "before_attach_bytes", gp_json_known(bytes));
+    json_object_set_new(object, "before_attach_source", source ? json_string(source) : json_null());
+    if (!before)
+        return;
+    json_object_set_new(object, "before_attach_first_bytes", gp_json_known(before->at_attach_bytes));
+    json_object_set_new(object, "before_attach_live", gp_json_known(before->count));
+    json_object_set_new(object, "before_attach_freed", json_integer((json_int_t)before->freed));
+    json_object_set_new(object, "before_attach_framework_allocated_bytes",
+                        gp_json_known(before->framework_allocated_bytes));
+    json_object_set_new(object, "before_attach_framework_reserved_bytes",
+                        gp_json_known(before->framework_reserved_bytes));
+}
+
 json_t *gp_json_address(uint64_t address)
 {
     char text[24];

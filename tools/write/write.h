@@ -25,6 +25,9 @@ json_t *gp_cgroup_json(const struct gp_process *process);
 json_t *gp_json_address(uint64_t address);
 /* The string; null if it is NULL or empty. */
 json_t *gp_json_text(const char *text);
+/* Adds before_attach_bytes (-1: unknown) and the other numbers of memory from before an attach; before:
+ * NULL if there was none. */
+void gp_before_json(json_t *object, int64_t bytes, const struct gp_wire_before_device *before);
 /* Prints and frees the object; indented unless `line`.  0, -ENOMEM (object was NULL), or -errno of
  * the stream. */
 int gp_json_print(FILE *out, json_t *object, bool line);

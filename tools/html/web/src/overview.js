@@ -30,6 +30,7 @@ export function banners(model, jump) {
     if (failed) say("bad", `The file could not be written: ${failed.reason}.`, `${plural(failed.events, "event")} could not be stored ${failed.ends_recording ? `after ${after(failed.time_ns)}. This page ends there.` : `from ${after(failed.time_ns)} on.`}`);
     if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong, so their events are missing.");
     if (r.format === "pytorch") say("info", "A snapshot of PyTorch.", `Its trace has the last entries only. Memory from before the trace is included${r.before_blocks > 0 ? `; ${plural(r.before_blocks, "block")} of it (${bytes(r.before_bytes)}) without a call site` : ""}.`);
+    else if (r.attached) say("info", "Attached.", "gpuprof was attached to the running program. Memory that it had allocated before is the column “Before attach” of the devices and a row of the bill, and in no other figure of this page.");
     else if (!r.from_start && r.complete) say("info", "Started late.", "Recording started while the program was running. Memory that was live at that time is included.");
     return list;
 }
@@ -88,6 +89,7 @@ function deviceTable(model, chosen, choose) {
         { name: "Over time", value: () => "", show: (d) => spark(d, model.endNs) },
         { ...size("Peak allocated", "allocated_peak_bytes"), bar: (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0) },
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
+        ...(model.recording.attached ? [{ ...size("Before attach", "before_attach_bytes", "Allocated before gpuprof was attached, and not freed since"), show: (d) => (known(d.before_attach_bytes) ? bytes(d.before_attach_bytes) : "unknown"), title: (d) => (d.before_attach_source ? `source: ${d.before_attach_source}` : "") }] : []),
         size("Peak reserved", "reserved_peak_bytes"), size("Allocated at the end", "allocated_end_bytes"), size("Of", "total_bytes", "Memory of the device"),
         { name: "Utilisation", number: true, value: (d) => d.fragmentation.utilisation, show: (d) => percent(d.fragmentation.utilisation) },
     ];
