@@ -304,6 +304,7 @@ static void *torture_limit_worker(void *arg)
     for (unsigned i = 0; i < 60000; i++) {
         if (torture_random(&random) % 100 < (i / 5000 % 2 ? 30 : 70)) {
             struct gp_record record = torture_record(1, id << 40 | head, head);
+            gp_map_prefetch(t->map, record.space, record.key);
             if (gp_map_insert(t->map, &record, NULL) == 0)
                 head++;
             else
