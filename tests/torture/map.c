@@ -28,6 +28,7 @@
 /* The control: the map compiled a second time, with an exchange that always finds the lock free. */
 #define gp_map_new               control_map_new
 #define gp_map_free              control_map_free
+#define gp_map_prefetch          control_map_prefetch
 #define gp_map_insert            control_map_insert
 #define gp_map_take              control_map_take
 #define gp_map_find              control_map_find
@@ -50,6 +51,7 @@ uint64_t control_map_walked(struct gp_map *map);
 #include "../../src/ds/map.c"
 #undef gp_map_new
 #undef gp_map_free
+#undef gp_map_prefetch
 #undef gp_map_insert
 #undef gp_map_take
 #undef gp_map_find
