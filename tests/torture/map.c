@@ -42,6 +42,7 @@ int control_map_new(struct gp_map **out, uint64_t limit);
 void control_map_free(struct gp_map *map);
 int control_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
 int control_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
+void control_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
 int control_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 int control_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
 uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
