@@ -272,7 +272,7 @@ Test(attach, cycles_on_another_user, .timeout = 1200)
                           "poll",
                           target.folder,
                           NULL};
-    const struct spawn_options options = {.argv = argv};
+    const struct spawn_options options = {.argv = argv, .seconds = 1000};
     cr_assert_eq(spawn_start(&target.spawn, &options), 0);
     target_file(path, sizeof(path), &target, "ready");
     for (int i = 0; access(path, F_OK) != 0; i++) {

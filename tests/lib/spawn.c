@@ -167,7 +167,8 @@ int spawn_start(struct spawn *spawn, const struct spawn_options *options)
 {
     int hold[2] = {-1, -1}, go[2] = {-1, -1};
 
-    *spawn = (struct spawn){.hold_fd = -1, .go_fd = -1, .deadline_ms = spawn_now_ms() + SPAWN_SECONDS * 1000};
+    int seconds = options->seconds ? options->seconds : SPAWN_SECONDS;
+    *spawn = (struct spawn){.hold_fd = -1, .go_fd = -1, .deadline_ms = spawn_now_ms() + seconds * 1000};
     spawn->out_fd = memfd_create("out", MFD_CLOEXEC);
     spawn->err_fd = memfd_create("err", MFD_CLOEXEC);
     if (spawn->out_fd < 0 || spawn->err_fd < 0 ||

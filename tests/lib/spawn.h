@@ -25,6 +25,7 @@ struct spawn_options {
     const char *sim;        /* GPUPROF_SIM; NULL for its default */
     bool want_seccomp_thread; /* pthread_create fails with EPERM */
     bool want_seccomp_memfd;  /* memfd_create fails with EPERM */
+    int seconds;              /* until its deadline; 0: SPAWN_SECONDS */
 };
 
 struct spawn {
