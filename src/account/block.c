@@ -75,6 +75,7 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .requested_bytes = block->requested_bytes,
                               .link = block->pool,
                           };
+    gp_map_prefetch(block_map(block->space), record.space, record.key); /* it arrives while the owner is found */
     gp_heap_settle();
     if (record.kind == GP_KIND_LINEAR && block->device >= 0)
         record.link = gp_account_raises(block->device);
@@ -104,6 +105,7 @@ void gp_feed_alloc(const struct gp_allocation *block)
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
 {
     struct gp_frame *frame;
+    gp_map_prefetch(block_map(space), (uint8_t)space, address);
     uint32_t token = gp_frame_get(&frame);
     if (!token)
         return 0;

@@ -41,17 +41,17 @@ struct gp_lock {
 extern __thread unsigned gp_lock_held; /* a bit per rank; debug builds only, so outside the 64-byte budget */
 #endif
 
+/* For gp_lock_take, when the lock was found held. Keeps errno. */
+void gp_lock_wait(struct gp_lock *lock);
+
 static inline void gp_lock_take(struct gp_lock *lock)
 {
 #ifdef GP_DEBUG
     GP_ASSERT((gp_lock_held >> lock->rank) == 0);
     gp_lock_held |= 1u << lock->rank;
 #endif
-    if (GP_LIKELY(pthread_mutex_trylock(&lock->mutex) == 0))
-        return;
-    __atomic_fetch_add(&lock->x_waiting, 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&lock->mutex);
-    __atomic_fetch_sub(&lock->x_waiting, 1, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(pthread_mutex_trylock(&lock->mutex) != 0))
+        gp_lock_wait(lock);
 }
 
 /* False: another thread holds it, and may hold it for long. */

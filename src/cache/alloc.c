@@ -149,9 +149,11 @@ static bool try_share(struct gp_attempt *attempt, bool destroyed_only)
     return fit != NULL;
 }
 
-/* Bytes that the threads' caches may hold while the reserve grows: 2 % of the smallest training run
- * (1.7 GiB) among the traces, and enough that a loop over mixed sizes finds a block that fits. */
-#define GP_THREADS_KEEP (32u << 20)
+/* Bytes that each thread's cache may hold while the reserve grows: 2 % of the smallest training run
+ * (1.7 GiB) among the traces, and enough that a loop over mixed sizes finds a block that fits. All
+ * threads together may hold four times as much. */
+#define GP_THREAD_KEEP  (32u << 20)
+#define GP_THREADS_KEEP (4u * GP_THREAD_KEEP)
 
 /* If pages would have to move, a fitting block of another stream is tried first: it costs a fence
  * and no mapping. */
@@ -159,7 +161,7 @@ static bool try_memory(struct gp_attempt *attempt)
 {
     /* attempt_moves counts the threads' cached blocks as used. Flush them, so that the reserve does
      * not grow because of them. */
-    if (gp_thread_held(attempt->cache) > GP_THREADS_KEEP) {
+    if (gp_thread_holds_more(attempt->cache, GP_THREAD_KEEP, GP_THREADS_KEEP)) {
         flush_threads(attempt->cache);
         if (try_idle(attempt))
             return true;

@@ -370,8 +370,9 @@ void gp_thread_close(struct gp_cache *cache);
 void gp_thread_pass(struct gp_cache *cache);
 /* Under lock: returns every cached block to its heap as idle memory. */
 void gp_thread_flush(struct gp_cache *cache);
-/* Bytes in the threads' caches. Approximate, because threads keep changing it. No lock. */
-uint64_t gp_thread_held(struct gp_cache *cache);
+/* True if the cache of one thread holds more than one_bytes, or those of all threads together more
+ * than all_bytes. Approximate, because threads keep changing it. No lock. */
+bool gp_thread_holds_more(struct gp_cache *cache, uint64_t one_bytes, uint64_t all_bytes);
 
 /* cursor.c: under lock */
 void gp_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);

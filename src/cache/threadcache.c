@@ -21,8 +21,9 @@
 /* Streams per thread that have bins at a time; a further stream replaces empty bins, or takes the
  * slow path. */
 #define GP_THREAD_STREAMS 4
-/* An overflow returns a quarter of the allowed contents to the heap, so that overflows are rare. */
-#define GP_THREAD_EXCESS 4
+/* An overflow returns a sixteenth of the allowed contents to the heap. A larger part would hold the
+ * lock for longer at a time, and leave the thread with fewer sizes to choose from. */
+#define GP_THREAD_EXCESS 16
 
 struct gp_bins {
     uint64_t stream;
@@ -114,7 +115,7 @@ static inline void bins_push(struct gp_bins *bins, struct gp_block *block)
     bins->map[index / 64] |= 1ull << index % 64;
     bins->words |= 1ull << index / 64;
     bins->blocks++;
-    __atomic_store_n(&bins->bytes, bins->bytes + block->bytes, __ATOMIC_RELAXED); /* read by gp_thread_held */
+    __atomic_store_n(&bins->bytes, bins->bytes + block->bytes, __ATOMIC_RELAXED); /* read by gp_thread_holds_more */
 }
 
 static inline struct gp_block *bins_pop(struct gp_bins *bins, unsigned index)
@@ -274,15 +275,20 @@ bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order 
 
 /* ---- all threads ------------------------------------------------------------------------------------------- */
 
-uint64_t gp_thread_held(struct gp_cache *cache)
+bool gp_thread_holds_more(struct gp_cache *cache, uint64_t one_bytes, uint64_t all_bytes)
 {
-    uint64_t held = 0;
+    uint64_t all = 0;
     unsigned shards = cache->threads ? gp_counter_shards(cache->gauges) : 0;
-    for (unsigned s = 0; s < shards; s++)
+    for (unsigned s = 0; s < shards; s++) {
+        uint64_t held = 0;
         for (unsigned i = 0; i < GP_THREAD_STREAMS; i++)
             held +=
                 __atomic_load_n(&cache->threads[s].bins[i].bytes, __ATOMIC_RELAXED); /* an approximate sum is enough */
-    return held;
+        all += held;
+        if (held > one_bytes || all > all_bytes)
+            return true;
+    }
+    return false;
 }
 
 static void bins_flush(struct gp_cache *cache, struct gp_bins *bins)

@@ -302,7 +302,9 @@ static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
     if (!entries)
         return false;
     shard->old = shard->now;
-    shard->now = (struct gp_map_index){entries, slots - 1};
+    /* gp_map_prefetch reads them without the lock. */
+    __atomic_store_n(&shard->now.entries, entries, __ATOMIC_RELAXED);
+    __atomic_store_n(&shard->now.mask, slots - 1, __ATOMIC_RELAXED);
     if (!shard->old.entries)
         return true;
     shard->old_left = shard->x_count;
@@ -436,6 +438,17 @@ void gp_map_free(struct gp_map *map)
             map_memory_give(shard->old.entries, (shard->old.mask + 1) * sizeof(uint64_t));
     }
     map_memory_give(map, sizeof *map);
+}
+
+/* The two words may be of two tables, or the table unmapped by now: a prefetch does not fault. */
+void gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
+{
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    uintptr_t entries = (uintptr_t)__atomic_load_n(&shard->now.entries, __ATOMIC_RELAXED);
+    uint64_t mask = __atomic_load_n(&shard->now.mask, __ATOMIC_RELAXED);
+    __builtin_prefetch((const void *)(entries + (hash & mask) * sizeof(uint64_t)), 1);
+    __builtin_prefetch(&shard->blocks, 1);
 }
 
 int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old)

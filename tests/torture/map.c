@@ -28,6 +28,7 @@
 /* The control: the map compiled a second time, with an exchange that always finds the lock free. */
 #define gp_map_new               control_map_new
 #define gp_map_free              control_map_free
+#define gp_map_prefetch          control_map_prefetch
 #define gp_map_insert            control_map_insert
 #define gp_map_take              control_map_take
 #define gp_map_find              control_map_find
@@ -41,6 +42,7 @@ int control_map_new(struct gp_map **out, uint64_t limit);
 void control_map_free(struct gp_map *map);
 int control_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old);
 int control_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
+void control_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key);
 int control_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out);
 int control_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg);
 uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
@@ -50,6 +52,7 @@ uint64_t control_map_walked(struct gp_map *map);
 #include "../../src/ds/map.c"
 #undef gp_map_new
 #undef gp_map_free
+#undef gp_map_prefetch
 #undef gp_map_insert
 #undef gp_map_take
 #undef gp_map_find
@@ -304,6 +307,7 @@ static void *torture_limit_worker(void *arg)
     for (unsigned i = 0; i < 60000; i++) {
         if (torture_random(&random) % 100 < (i / 5000 % 2 ? 30 : 70)) {
             struct gp_record record = torture_record(1, id << 40 | head, head);
+            gp_map_prefetch(t->map, record.space, record.key);
             if (gp_map_insert(t->map, &record, NULL) == 0)
                 head++;
             else

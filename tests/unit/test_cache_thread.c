@@ -390,6 +390,40 @@ Test(cache_thread, bounded)
     gp_cache_free(cache);
 }
 
+/* Fills the thread's cache: `count` blocks of 512 KiB are freed into it. Returns the last of them. */
+static uint64_t stocked(struct gp_cache *cache, unsigned count, unsigned shard)
+{
+    uint64_t held[256];
+    for (unsigned i = 0; i < count; i++)
+        held[i] = took(cache, KIB(512), 7, shard);
+    for (unsigned i = 0; i < count; i++)
+        gave(cache, held[i], shard);
+    return held[count - 1];
+}
+
+/* New memory is asked for while each of two threads holds 24 MiB: both keep them. The limit is one
+ * thread's, 32 MiB, and when one holds more, the blocks of all threads go back to the heap. */
+Test(cache_thread, each_thread_keeps_some)
+{
+    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    stocked(cache, 200, 1); /* the peaks are far above what follows */
+    gp_cache_trim(cache, 0);
+    warm(cache, 7, 1);
+    warm(cache, 7, 2);
+    uint64_t one = stocked(cache, 48, 1), two = stocked(cache, 48, 2);
+    warm(cache, 9, 3); /* needs new memory, and opens the gates again */
+    cr_expect_eq(took(cache, KIB(512), 7, 1), one);
+    cr_expect_eq(took(cache, KIB(512), 7, 2), two);
+    stocked(cache, 64, 1);
+    two = stocked(cache, 1, 2);
+    stocked(cache, 1, 1);
+    gave(cache, took(cache, KIB(1000), 7, 1), 1); /* 33 MiB */
+    warm(cache, 10, 3);
+    cr_expect_neq(took(cache, KIB(512), 7, 2), two);
+    right(cache);
+    gp_cache_free(cache);
+}
+
 /* The stream's number is reused: memory of the old stream is not ordered with the new one. */
 Test(cache_thread, stream_gone)
 {

@@ -145,6 +145,7 @@ static void gp_test_step(struct gp_map *map, struct test_model *model, struct te
             model->live--;
         }
     } else {
+        gp_map_prefetch(map, space, key);
         cr_assert_eq(gp_map_find(map, space, key, &out), have->space ? 0 : -ENOENT);
         cr_assert(!have->space || gp_test_same(&out, have));
     }
