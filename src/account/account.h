@@ -149,7 +149,7 @@ void gp_event_write(struct gp_wire_event *event);
  * a time it had none when the block changed, so a walk has the change; and as the event would be late,
  * another thread's event of the same address could have an earlier time. */
 void gp_event_write_if_heard(struct gp_wire_event *event);
-/* Whether somebody reads events.  [listen.A] of a block that has just entered the map or left it, it
+/* Whether a reader listens to events.  [listen.A] of a block that has just entered the map or left it, it
  * is called after that: it runs after the [map.A1] of its shard, so if a walk has not seen the change,
  * the walk's [map.R1] was before, and with it the [listen.R] that was before the walk.  So each change
  * is in the walk, or among the events, for every reader that announces itself and then asks for a
@@ -160,7 +160,7 @@ static inline bool gp_event_heard(void)
     return __atomic_load_n(gp_accounts.setup.listened, __ATOMIC_RELAXED) |
            __atomic_load_n(gp_accounts.setup.armed, __ATOMIC_RELAXED);
 }
-/* gp_event_record_at for a framework's block: the ring only while somebody reads it. */
+/* gp_event_record_at for a framework's block: the ring only while it has a reader. */
 void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);

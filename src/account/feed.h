@@ -247,7 +247,7 @@ void gp_feed_cache_split_limit(int device, int64_t bytes);
 bool gp_feed_cache_wants_time(void);
 /* Whether anything is to be done for an ALLOC or FREE with this site; [listen.A] if called after the block has changed. */
 bool gp_feed_cache_wants_block(uint32_t site);
-/* Writes an event of the cache into the ring; ALLOC and FREE only while somebody reads events, as for the blocks of
+/* Writes an event of the cache into the ring; ALLOC and FREE only while the ring has a reader, as for the blocks of
  * frameworks (docs/ring.md). site: that of the block, for ALLOC and FREE. */
 struct gp_feed_event {
     enum gp_wire_event_type type;
@@ -344,7 +344,7 @@ struct gp_feed_setup {
     const uint16_t *armed;
     void (*coming)(uint64_t time_ns);
     void (*heard)(void);
-    /* While it is not 0 somebody reads the ring.  NULL: always. */
+    /* While it is not 0 the ring has a reader.  NULL: always. */
     const uint32_t *listened;
     bool late; /* the program has used CUDA before */
 };

@@ -136,7 +136,7 @@ static bool vmm_mark(struct gp_record *mapping, void *arg)
 }
 
 /* An unmap takes the mapping out of the map first, and only then asks the handle. So the handle
- * alone decides whether its share is allocated: who changes its segment moves the totals. */
+ * alone decides whether its share is allocated: whatever changes its segment moves the totals. */
 bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
 {
     struct gp_record mapping;

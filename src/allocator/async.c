@@ -119,7 +119,7 @@ uint32_t gp_async_alloc(struct gp_async *async, const char *api, uint64_t bytes,
 /* ---- the short way ----------------------------------------------------------------------------------------------- */
 
 /* An event of the block is wanted if it has a time or a site, or if sites are partial: it has a time
- * if somebody read events when the block changed (gp_feed_cache_wants_time). */
+ * if the ring had a reader when the block changed (gp_feed_cache_wants_time). */
 static inline bool async_tells(const struct gp_grant *grant)
 {
     return GP_UNLIKELY((grant->time_ns | grant->tag) != 0 || gp_site_is_partial());

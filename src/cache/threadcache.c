@@ -166,8 +166,7 @@ static inline uint64_t thread_round(const struct gp_cache *cache, uint64_t bytes
     return bytes ? (bytes + granule - 1) & ~(granule - 1) : granule;
 }
 
-/* ---- the fast paths
- * --------------------------------------------------------------------------------------------- */
+/* ---- the fast paths ---------------------------------------------------------------------------------------------- */
 
 bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, struct gp_grant *out)
 {

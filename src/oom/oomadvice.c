@@ -268,7 +268,7 @@ static void say_again(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char room[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
-               "- try again: right after the failure %s was free, as if somebody had just given memory back",
+               "- try again: right after the failure %s was free, as if another program had just given memory back",
                gp_oom_size(room, c->oom->free_bytes));
 }
 

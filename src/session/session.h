@@ -48,7 +48,7 @@ struct gp_session_hooks {
     void (*settle)(unsigned index, int64_t bytes, int64_t count);
 };
 
-/* Not 0: somebody reads the ring, or may without saying so. */
+/* Not 0: the ring has a reader, or may have one that does not announce itself. */
 extern uint32_t gp_session_listened;
 /* Call it before gp_drain_start: from the first event on, and to the end. */
 void gp_session_listen_always(void);

@@ -159,7 +159,7 @@ static void tried_forget(struct gp_attacher *attacher)
 }
 
 /* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
- * maps the library: somebody wanted it to be left. */
+ * maps the library: a user wanted it to be left. */
 static void maps_read(int dir, bool *has_cuda, bool *has_ours)
 {
     static const char cuda[] = "/libcuda.so", ours[] = "/libgpuprof";

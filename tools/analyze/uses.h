@@ -36,7 +36,7 @@ enum gp_use_hint {
     GP_HINT_COMMUNICATION
 };
 
-#define GP_USE_RULES 32u /* rows; rules.def of uses.c has fewer */
+#define GP_USE_RULES 32u /* rows; usework.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;

@@ -306,7 +306,7 @@ uint64_t gp_seized_frame(const struct gp_seized *seized)
 /* ---- something else ---------------------------------------------------------------------------------------------- */
 
 /* A signal has come that is not blocked.  False: the thread has caused it itself.  Else it is a stop signal,
- * or somebody sent it: it is sent again at the end. */
+ * or another process sent it: it is sent again at the end. */
 static bool seize_postpone(struct gp_seized *seized, int signal)
 {
     siginfo_t info = {0};

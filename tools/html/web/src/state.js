@@ -60,5 +60,5 @@ export function read() {
     return "";
 }
 
-// Calls back when somebody edits the address or follows a link of the page.
+// Calls back when the user edits the address or follows a link of the page.
 export const follow = (f) => addEventListener("hashchange", () => location.hash.slice(1) !== written && f());
