@@ -128,7 +128,7 @@ $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 $(PROFILE_PB).c: tools/export/profile.proto
 	$(call say,PROTO,$@)
 	@mkdir -p $(@D)
-	$(Q)protoc-c -Itools/export --c_out=$(@D) $<
+	$(Q)protoc-c -Itools/export --c_out=$(@D) $< 2>$(@D)/protoc.log || { cat $(@D)/protoc.log >&2; exit 1; }
 $(PROFILE_PB).h: $(PROFILE_PB).c ;
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
 	$(call compile,$(ALL_CFLAGS) -I$(B)/gen)

@@ -59,12 +59,16 @@ static const struct {
     {"libllama", "ggml"},
 };
 
-/* By a folder in the path: extension modules have general names. */
+/*
+ * By a folder in the path: extension modules have general names. "rmm" is short enough to be the folder of any project,
+ * so only the one that Python installs counts, or the one of RMM's own modules inside its package.
+ */
 static const struct {
     const char *folder, *owner;
 } packages[] = {
-    {"/cupy/", "cupy"}, {"/cupy_backends/", "cupy"}, {"/pycuda/", "pycuda"}, {"/torch/", "pytorch"},
-    {"/rmm/", "rmm"},   {"/vllm/", "vllm"},          {"/triton/", "triton"}, {"/cuda/bindings/", "cuda-python"},
+    {"/cupy/", "cupy"},     {"/cupy_backends/", "cupy"}, {"/pycuda/", "pycuda"},
+    {"/torch/", "pytorch"}, {"-packages/rmm/", "rmm"},   {"/rmm/pylibrmm/", "rmm"},
+    {"/vllm/", "vllm"},     {"/triton/", "triton"},      {"/cuda/bindings/", "cuda-python"},
 };
 
 const char *gp_known_base(const char *path)

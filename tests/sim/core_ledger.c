@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: two threads on one device for a second: the ledger balances at the end, the peak is a value that was
- * reached, no byte of a block belongs to two allocations, and the device has all its memory back. */
+ * Selftest: two threads on one device for a second or longer: the ledger balances at the end, the
+ * peak is a value that was reached, no byte of a block belongs to two allocations, and the device
+ * has all its memory back. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -8,6 +9,8 @@
 #include "core_check.h"
 
 #define SLOTS 64
+/* A second of a loaded machine may have fewer, so the threads go on for up to half a minute. */
+#define CALLS 1000
 
 struct worker {
     CUcontext context;
@@ -49,9 +52,9 @@ static void *work(void *argument)
     struct worker *w = argument;
     CUdeviceptr p[SLOTS] = {0};
     size_t size[SLOTS];
-    double end = seconds() + 1;
+    double begin = seconds();
     w->failed += cuCtxSetCurrent(w->context) != CUDA_SUCCESS;
-    while (seconds() < end)
+    while (seconds() < begin + 1 || (w->calls <= CALLS && seconds() < begin + 30))
         for (int i = 0; i < 100; i++) {
             int slot = rand_r(&w->seed) % SLOTS;
             if (p[slot]) {
@@ -133,7 +136,7 @@ int main(void)
     CHECK_EQ(check_kind(0, "linear", "calls"), workers[0].calls + workers[1].calls);
     CHECK_EQ(check_reserved(0, "\"peak\":"), check_kind(0, "linear", "peak_bytes"));
     CHECK(check_reserved(0, "\"peak\":") < (long long)(workers[0].bytes + workers[1].bytes));
-    CHECK(workers[0].calls > 1000 && workers[1].calls > 1000);
-    fprintf(stderr, "core_ledger: %llu allocations in 1 s\n", workers[0].calls + workers[1].calls);
+    CHECK(workers[0].calls > CALLS && workers[1].calls > CALLS);
+    fprintf(stderr, "core_ledger: %llu allocations\n", workers[0].calls + workers[1].calls);
     return check_done();
 }

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ struct result {
 };
 
 static char binary[4096], self[4096];
+static int terminal; /* columns of the terminal that the command's output is; 0: a pipe */
 
 static void find_binary(void)
 {
@@ -67,11 +69,22 @@ static void drain(int ends[2], char *texts[2])
     texts[0][have[0]] = texts[1][have[1]] = '\0';
 }
 
+static void make_output(int out[2])
+{
+    struct winsize size = {.ws_row = 40, .ws_col = (unsigned short)terminal};
+    struct termios raw = {0};
+    cfmakeraw(&raw);
+    if (terminal)
+        cr_assert_eq(openpty(&out[0], &out[1], NULL, &raw, &size), 0);
+    else
+        cr_assert_eq(pipe2(out, O_CLOEXEC), 0);
+}
+
 /* Starts the command; words are split at spaces; "@" stands for this test program. */
 static pid_t launch(const char *line, uid_t uid, int ends[2])
 {
     int out[2], err[2];
-    cr_assert_eq(pipe2(out, O_CLOEXEC), 0);
+    make_output(out);
     cr_assert_eq(pipe2(err, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
@@ -127,6 +140,26 @@ __attribute__((unused)) static struct result run(const char *format, ...)
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     return run_as(0, line);
+}
+
+/* Runs the command on a terminal, checks that no line is wider, and returns the output. */
+__attribute__((unused)) static char *run_terminal(int columns, const char *line)
+{
+    setenv("NO_COLOR", "1", 1); /* escapes would count */
+    terminal = columns;
+    struct result r = run_as(0, line);
+    terminal = 0;
+    cr_assert_eq(r.status, 0, "%s", r.err);
+    for (const char *at = r.out; *at;) {
+        int used = 0;
+        const char *begin = at;
+        for (; *at && *at != '\n'; at++)
+            used += ((unsigned char)*at & 0xc0) != 0x80;
+        cr_expect_leq(used, columns, "%d columns: %.*s", used, (int)(at - begin), begin);
+        at += *at != '\0';
+    }
+    free(r.err);
+    return r.out;
 }
 
 /* Checks the exit status, and that each stream contains its text, unless that is NULL. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze_report.c: the document of a recording, its text, and the commands that print
  * them. */
+#include <base/compiler.h>
 #include <sys/resource.h>
 #include <write/reportformat.h>
 
@@ -236,6 +237,21 @@ Test(commands, report_prints_a_summary)
     free(r.out);
     free(r.err);
     json_decref(expect_json(run("report %s --json", sound), "gpuprof.report/1"));
+}
+
+/* The phrases about a suspect begin a new line where they would not fit; a pipe has the same phrases. */
+Test(commands, leaks_fits_into_a_terminal)
+{
+    static const int widths[] = {60, 80, 100, 120, 150, 200};
+    char line[4200];
+    snprintf(line, sizeof(line), "leaks %s", leaky);
+    for (size_t i = 0; i < GP_COUNT(widths); i++) {
+        char *out = run_terminal(widths[i], line);
+        cr_expect(strstr(out, "; grows for ") || strstr(out, "\n     grows for "), "%s", out);
+        cr_expect(strstr(out, "; nothing of it was freed") || strstr(out, "\n     nothing of it was freed"), "%s", out);
+        free(out);
+    }
+    expect(run("%s", line), 0, " old\n     confidence ", NULL);
 }
 
 Test(commands, leaks_names_the_rhythm_and_takes_another)

@@ -56,6 +56,10 @@ Test(owner, a_file_name_tells_the_owner)
         {"/x/triton/_C/libtriton.so", "triton"},
         {"/root/.triton/cache/ab/cuda_utils.so", "triton"},
         {"/x/rmm/librmm.so", "rmm"},
+        {"/x/site-packages/librmm/lib64/librmm.so", "rmm"},
+        {"/x/site-packages/rmm/pylibrmm/device_buffer.cpython-312-x86_64-linux-gnu.so", "rmm"},
+        {"/x/dist-packages/rmm/_lib/memory_resource.cpython-310-x86_64-linux-gnu.so", "rmm"},
+        {"/home/u/src/rmm/python/rmm/rmm/pylibrmm/stream.cpython-313-x86_64-linux-gnu.so", "rmm"}, /* built in place */
         {"/x/vllm/_C.abi3.so", "vllm"},
         {"/x/cuda/bindings/driver.so", "cuda-python"},
         {"/x/tensorflow/libtensorflow_cc.so.2", "tensorflow"},
@@ -64,6 +68,8 @@ Test(owner, a_file_name_tells_the_owner)
         {"/opt/engine/lib/libmyengine.so.3", OWN},
         {"libmyengine.so", OWN},
         {"/home/torchuser/libx.so", OWN}, /* the folder is not a package */
+        {"/home/u/rmm/libplugin.so", OWN},
+        {"/home/u/rmm/lib/engine.cpython-312-x86_64-linux-gnu.so", OWN},
         {"/libcudart.so.12/libx.so", OWN},
         {"/x/libcustom.so", OWN},
         {"/x/mylibcuda.so", OWN},

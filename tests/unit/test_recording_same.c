@@ -3,7 +3,8 @@
  * test_recording_same.c: what the reader of recordings makes of damaged files is what it made of them
  * before: every field of those that it accepts, and why it refuses the others.  The files are the
  * inputs of fuzz_recording.c, each with every byte changed in five ways, and cut there.
- * tests/golden/recording.txt has a checksum for each; GP_GOLDEN_UPDATE=1 writes it.
+ * tests/golden/recording.txt has a checksum for each; GP_GOLDEN_UPDATE=1 writes it, without the
+ * lines of other versions of libzstd.
  */
 #include <recording/recording.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@ static void seen(const struct gp_recording *recording, const char *why);
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/paths.h>
+#include <zstd.h>
 
 static uint64_t sum;
 static const char *copy_path;   /* where accepted recordings are written; NULL: nowhere */
@@ -216,6 +218,27 @@ static const char *const names[] = {"blocks-all", "blocks-devices", "blocks-even
                                     "snapshot2",  "snapshot4",      "snapshot5",     "whole"};
 #define NAMES (sizeof(names) / sizeof(names[0]))
 
+/* Versions of libzstd differ in which damaged frames they accept, so the sum of an input that has
+ * frames is that of one version. */
+static void write_line(char line[96], unsigned i, uint64_t found)
+{
+    bool has_frames = strcmp(names[i], "cut") == 0 || strcmp(names[i], "whole") == 0;
+    int used = snprintf(line, 96, "%s %016llx", names[i], (unsigned long long)found);
+    if (has_frames)
+        used += snprintf(line + used, 96 - (size_t)used, " libzstd %u", ZSTD_versionNumber());
+    snprintf(line + used, 96 - (size_t)used, "\n");
+}
+
+/* The golden file has the line, or none for this version of libzstd. */
+static void expect_line(const char *old, const char *line)
+{
+    const char *version = strstr(line, " libzstd ");
+    if (version && !strstr(old, version))
+        cr_log_warn("tests/golden/recording.txt has no sum for this libzstd: %s", line);
+    else
+        cr_expect(strstr(old, line), "not in tests/golden/recording.txt: %s", line);
+}
+
 static size_t corpus(unsigned i, void *into, size_t room)
 {
     char name[64];
@@ -248,7 +271,7 @@ Test(golden, damaged_recordings, .timeout = 120)
     for (unsigned i = 0; i < NAMES; i++) {
         char line[96];
         uint64_t found = sum_of(data, corpus(i, data, sizeof(data)));
-        snprintf(line, sizeof(line), "%s %016llx\n", names[i], (unsigned long long)found);
+        write_line(line, i, found);
         strcat(golden, line);
     }
     const char *path = path_source("tests/golden/recording.txt");
@@ -259,6 +282,10 @@ Test(golden, damaged_recordings, .timeout = 120)
         fclose(file);
     }
     whole(path, old, sizeof(old));
-    cr_expect_str_eq(golden, old);
+    for (char *at = golden, *end; (end = strchr(at, '\n')); at = end + 1) {
+        char line[96];
+        snprintf(line, sizeof(line), "%.*s\n", (int)(end - at), at);
+        expect_line(old, line);
+    }
     cr_expect(accepted > 1000 && refused > 1000, "%lu and %lu", (unsigned long)accepted, (unsigned long)refused);
 }

@@ -527,3 +527,25 @@ Test(site_command, printed_tables_have_all_their_columns, .timeout = 60)
            " DEV KIND             LIVE       PEAK    AT-PEAK  %PEAK  CALLS/S     DELTA/S SITE\n", NULL);
     gp_test_process_stop(pid);
 }
+
+/* On a terminal, a line takes one line. */
+Test(site_command, printed_tables_fit_into_a_terminal, .timeout = 60)
+{
+    static const int widths[] = {40, 80, 120, 150};
+    char line[64];
+    pid_t pid = gp_test_sites_process();
+    cr_assert_gt(pid, 0);
+    for (size_t i = 0; i < GP_COUNT(widths); i++) {
+        snprintf(line, sizeof(line), "top --once -p %d", (int)pid);
+        char *out = run_terminal(widths[i], line);
+        cr_expect(strstr(out, " PID ") && strstr(out, "ALLOC") && strstr(out, "COMMAND\n"), "%s", out);
+        cr_expect_eq(strstr(out, "R-PEAK") != NULL, widths[i] >= 80, "%s", out);
+        cr_expect_eq(strstr(out, "CONTAINER") != NULL, widths[i] >= 150, "it has no value: %s", out);
+        free(out);
+        snprintf(line, sizeof(line), "top --by site --once -p %d", (int)pid);
+        out = run_terminal(widths[i], line);
+        cr_expect(strstr(out, "LIVE") && strstr(out, " SITE\n") && strstr(out, "keep_inner"), "%s", out);
+        free(out);
+    }
+    gp_test_process_stop(pid);
+}

@@ -171,7 +171,8 @@ static int top_print_sites(struct gp_top *top, bool first)
         return err;
     if (!first)
         putchar('\n');
-    gp_site_print(stdout, &top->sites, gp_term_utf8());
+    const struct gp_print_form form = {gp_term_utf8(), gp_term_width()};
+    err = gp_site_print(stdout, &top->sites, &form);
     for (uint32_t i = 0; first && gp_site_note(&top->sites, i, note, sizeof(note)); i++)
         gp_error("top", "%s", note);
     return fflush(stdout) == 0 ? 0 : -errno;
@@ -200,7 +201,8 @@ static int top_print_one(struct gp_top *top, const struct gp_collect_options *op
         return top_json(top, model, list, top->samples > 0);
     if (!first)
         putchar('\n');
-    gp_print_table(stdout, model, list, gp_term_utf8());
+    const struct gp_print_form form = {gp_term_utf8(), gp_term_width()};
+    gp_print_table(stdout, model, list, &form);
     if (first)
         top_notes(model);
     return fflush(stdout) == 0 ? 0 : -errno;
@@ -359,8 +361,8 @@ const struct gp_command_spec gp_command_top = {
     .usage = GP_LIST("[-d SECS] [-n N] [-1] [--json] [-p PID,..] [--by=WHAT] [--sort=COLUMN] [--system [--pins=DIR]]"),
     .about = GP_LIST(
         "Shows the GPU memory of processes, devices, containers and owners (PyTorch, NCCL, the program ...), live. "
-        "Without a terminal it prints one table. On "
-        "the screen, F3 goes from processes to GPUs, containers, owners and call sites, s to the call sites of the "
+        "Without a terminal it prints one table. On the screen, F3 goes from processes to GPUs, containers, owners and "
+        "call sites, s to the call sites of the "
         "selected row, and the key h lists the keys.",
         "'-' (null in JSON) means unknown, '~' that the number contains estimates. Peaks of a process are exact. The "
         "peak of a GPU or a container is not the sum of the peaks of its processes: '>=' marks the highest sum that "
@@ -369,6 +371,8 @@ const struct gp_command_spec gp_command_top = {
         "root, the processes of other users may appear in the sums only. '--by=site' needs a process that takes "
         "stacks: 'gpuprof stacks' switches them on."),
     .details = GP_LIST(
+        "A table that is printed on a terminal has the terminal's width: lines are cut, and a narrow table has fewer "
+        "columns. In a pipe or a file it has every column and whole lines.",
         "The rows of '--by=site' show the memory of each call site now, at its own peak and at the peak of the device, "
         "and how fast it changes.",
         "The peaks of '--system' include processes that have ended. A user without access to the agent's table of "

@@ -344,13 +344,19 @@ static int columns_last(int width, const struct gp_column_choice *choice)
     return choice->groups ? 30 : !choice->sites ? command : width < 60 ? 12 : 34;
 }
 
+static int column_width(const struct gp_column_choice *choice, int i)
+{
+    return choice->printed ? gp_columns[i].print_width : gp_columns[i].width;
+}
+
 int gp_columns_fit(int width, const struct gp_column_choice *choice, enum gp_column_id ids[GP_COLUMNS], int *rest)
 {
     const enum gp_column_id last = choice->sites ? GP_COLUMN_SITE : GP_COLUMN_COMMAND;
     const int least = columns_last(width, choice);
     bool dropped[GP_COLUMNS];
     for (int i = 0; i < GP_COLUMNS; i++)
-        dropped[i] = i != (int)last && (choice->empty[i] || !gp_column_in((enum gp_column_id)i, choice->sites));
+        dropped[i] = i != (int)last && (choice->empty[i] || !column_width(choice, i) ||
+                                        !gp_column_in((enum gp_column_id)i, choice->sites));
     if (choice->groups)
         dropped[GP_COLUMN_PID] = dropped[GP_COLUMN_USER] = dropped[GP_COLUMN_CONTAINER] = dropped[GP_COLUMN_STATE] =
             true;
@@ -359,7 +365,7 @@ int gp_columns_fit(int width, const struct gp_column_choice *choice, enum gp_col
         for (int i = 0; i < GP_COLUMNS; i++) {
             if (dropped[i] || i == (int)last)
                 continue;
-            used += gp_columns[i].width + 1;
+            used += column_width(choice, i) + 1;
             if (i != GP_COLUMN_PID && (lowest < 0 || gp_columns[i].keep < gp_columns[lowest].keep))
                 lowest = i;
         }

@@ -68,6 +68,7 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
 
 struct gp_column_choice {   /* what is known about the columns before their width is */
     bool sites;             /* of which table */
+    bool printed;           /* as a printed table, whose columns are wider; else on the screen */
     bool groups;            /* every row is a sum and has no pid, user or state */
     bool empty[GP_COLUMNS]; /* no row has a value: the column is not shown */
 };

@@ -2,6 +2,7 @@
  * print.c: see print.h. */
 #include <view/print.h>
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <view/outlook.h>
@@ -9,43 +10,72 @@
 #include <write/forecast.h>
 #include <write/write.h>
 
-/* tools/collect has already made the strings of other processes harmless; only the character set is
- * left to fit. */
-static void print_field(FILE *out, const char *text, int width, bool right, bool utf8)
+/* Prints at most `most` columns of text.  tools/collect has already made the strings of other processes harmless; only the
+ * character set is left to fit. */
+static void print_field(FILE *out, const char *text, const struct gp_column *column, int most, bool utf8)
 {
-    int pad = width - gp_text_width(text);
+    int pad = column->print_width - gp_text_width(text), used = 0;
     uint32_t code;
-    if (right && pad > 0)
+    if (column->right && pad > 0)
         fprintf(out, "%*s", pad, "");
     for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes) {
+        used += gp_text_code_width(code);
+        if (used > most)
+            return;
         if (code < 0x20 || code == 0x7f || (code >= 0x80 && !utf8))
             fputc('?', out);
         else
             fwrite(text, 1, (size_t)bytes, out);
     }
-    if (!right && pad > 0)
+    if (!column->right && pad > 0)
         fprintf(out, "%*s", pad, "");
 }
 
-void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list, bool utf8)
+static bool print_is_empty(enum gp_column_id id, const struct gp_model *model, const struct gp_row *rows, int count)
 {
     char text[512];
-    for (int line = -1; line < list->count; line++) {
-        for (int i = 0; i < GP_COLUMNS; i++) {
-            const struct gp_column *column = &gp_columns[i];
-            if (i == GP_COLUMN_BAR || i == GP_COLUMN_HEADROOM || i == GP_COLUMN_BEFORE || i == GP_COLUMN_OOM_IN ||
-                !gp_column_in((enum gp_column_id)i, false))
-                continue;
+    for (int i = 0; i < count; i++) {
+        gp_column_text(id, &rows[i], model, GP_TEXT_GLUED, true, text, sizeof(text));
+        if (strcmp(text, "-") != 0)
+            return false;
+    }
+    return true;
+}
+
+void gp_print_rows(FILE *out, const struct gp_model *model, const struct gp_row *rows, int count, bool sites,
+                   const struct gp_print_form *form)
+{
+    struct gp_column_choice choice = {.sites = sites, .printed = true};
+    enum gp_column_id ids[GP_COLUMNS];
+    char text[2048];
+    int rest, columns, width = form->width > 0 ? form->width : INT_MAX;
+    choice.empty[GP_COLUMN_PID] = sites; /* there is one process */
+    columns = gp_columns_fit(INT_MAX, &choice, ids, &rest);
+    if (gp_columns_fit(width, &choice, ids, &rest) < columns) {
+        for (int i = 0; i < GP_COLUMNS; i++)
+            choice.empty[i] |= gp_column_in((enum gp_column_id)i, sites) && gp_columns[i].print_width &&
+                               print_is_empty((enum gp_column_id)i, model, rows, count);
+        columns = gp_columns_fit(width, &choice, ids, &rest);
+    }
+    for (int line = -1; line < count; line++) {
+        for (int i = 0; i < columns; i++) {
+            const struct gp_column *column = &gp_columns[ids[i]];
             if (line < 0)
                 snprintf(text, sizeof(text), "%s", column->name);
             else
-                gp_column_text((enum gp_column_id)i, &list->rows[line], model, GP_TEXT_GLUED, true, text, sizeof(text));
+                gp_column_text(ids[i], &rows[line], model, GP_TEXT_GLUED, true, text, sizeof(text));
             if (i > 0)
                 fputc(' ', out);
-            print_field(out, text, column->print_width, column->right, utf8);
+            print_field(out, text, column, column->print_width ? INT_MAX : rest, form->utf8);
         }
         fputc('\n', out);
     }
+}
+
+void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list,
+                    const struct gp_print_form *form)
+{
+    gp_print_rows(out, model, list->rows, list->count, false, form);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------- */

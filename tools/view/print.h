@@ -10,9 +10,18 @@
 #include <stdio.h>
 #include <view/rows.h>
 
-/* Prints all columns, separated by blanks, with the command last and without escapes.  ASCII unless
- * `utf8`. */
-void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list, bool utf8);
+struct gp_print_form {
+    bool utf8; /* else ASCII */
+    int width; /* of the terminal; 0: a pipe, which gets every column and whole lines */
+};
+
+/* Prints rows of one table without escapes; row i is rows[i].  Columns are separated by blanks, and the one without a
+ * width is last.  Lines are cut at the width of a terminal; a narrow one loses columns without a value first, then those
+ * of the least use. */
+void gp_print_rows(FILE *out, const struct gp_model *model, const struct gp_row *rows, int count, bool sites,
+                   const struct gp_print_form *form);
+void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list,
+                    const struct gp_print_form *form);
 /* time_ns: since 1970.  NULL: out of memory. */
 json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns);
 

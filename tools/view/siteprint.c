@@ -2,7 +2,9 @@
  * siteprint.c: writes call sites as a table and as JSON; see siteview.h.  Pure. */
 #include <view/siteview.h>
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <view/celltext.h>
 #include <write/stats.h>
@@ -45,35 +47,16 @@ bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size
 
 /* ---- printed --------------------------------------------------------------------------------------------------- */
 
-static void site_print_text(FILE *out, const char *text, bool utf8)
+int gp_site_print(FILE *out, const struct gp_site_model *model, const struct gp_print_form *form)
 {
-    for (; *text; text++)
-        if (utf8 || (unsigned char)*text < 0x80)
-            fputc(*text, out);
-        else if (((unsigned char)*text & 0xc0) != 0x80)
-            fputc('?', out);
-}
-
-void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8)
-{
-    char text[2048];
-    for (int line = -1; line < (int)model->row_count; line++) {
-        const struct gp_row row = {.site = line < 0 ? NULL : &model->rows[line]};
-        for (int i = 0; i < GP_COLUMNS; i++) {
-            const struct gp_column *column = &gp_columns[i];
-            if (!gp_column_in((enum gp_column_id)i, true) || i == GP_COLUMN_PID) /* there is one process */
-                continue;
-            const char *field =
-                line < 0 ? column->name
-                         : gp_column_text((enum gp_column_id)i, &row, NULL, GP_TEXT_GLUED, true, text, sizeof(text));
-            int pad = column->print_width ? column->print_width - gp_text_width(field) : 0;
-            fprintf(out, "%s%*s", i == GP_COLUMN_DEV ? "" : " ", column->right && pad > 0 ? pad : 0, "");
-            site_print_text(out, field, utf8);
-            if (!column->right && pad > 0)
-                fprintf(out, "%*s", pad, "");
-        }
-        fputc('\n', out);
-    }
+    struct gp_row *rows = calloc(model->row_count + 1ul, sizeof(*rows));
+    if (!rows)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < model->row_count; i++)
+        rows[i].site = &model->rows[i];
+    gp_print_rows(out, NULL, rows, (int)model->row_count, true, form);
+    free(rows);
+    return 0;
 }
 
 static json_t *site_rate(double rate)

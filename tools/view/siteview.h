@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <symbol/symbol.h>
 #include <view/column.h>
+#include <view/print.h>
 
 /* The advice for a process without stacks: one place, for the screen and the messages of the
  * command. */
@@ -102,8 +103,8 @@ int gp_site_refused(const struct gp_site_set *set, const struct gp_model *model,
 
 /* ---- siteprint.c ----------------------------------------------------------------------------------------------- */
 
-/* Prints a table for pipes: one line per site, no escapes. */
-void gp_site_print(FILE *out, const struct gp_site_model *model, bool utf8);
+/* Prints a table: one line per site, no escapes.  0 or -ENOMEM. */
+int gp_site_print(FILE *out, const struct gp_site_model *model, const struct gp_print_form *form);
 /* The array "sites" of gpuprof.top/1. */
 json_t *gp_site_json(const struct gp_site_model *model);
 /* Sentence i (from 0) about allocations that could not be counted or named; false after the last

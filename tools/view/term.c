@@ -51,6 +51,12 @@ bool gp_term_utf8(void)
            strcmp(term_name(), "dumb") != 0;
 }
 
+int gp_term_width(void)
+{
+    struct winsize size;
+    return isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 /* ---- styles -------------------------------------------------------------------------------------------------- */
 
 static void term_monochrome(void)

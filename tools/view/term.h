@@ -13,6 +13,8 @@
 bool gp_term_usable(void);
 /* The locale and the terminal show UTF-8. */
 bool gp_term_utf8(void);
+/* Columns of standard output, if that is a terminal; else 0. */
+int gp_term_width(void);
 /* 0, or -ENOTTY: terminfo does not know TERM.  From now on a crash of the process restores the
  * terminal; on all other ways out the caller must call gp_term_close.  Only SIGKILL leaves the
  * terminal as it is. */

@@ -16,8 +16,6 @@
  * rows. */
 #define GP_PAGE_ROWS 15u
 #define GP_PAGE_BAR  12u
-/* From this width on, all numbers of a suspect fit on one line. */
-#define GP_PAGE_WIDE 120
 /* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
 /* Frames of a stack that the option --callers prints. */
@@ -70,6 +68,24 @@ static int page_room(const struct gp_text_page *page, int used)
         return left;
     fputs("\n       ", page->out);
     return page_width(page) - 7;
+}
+
+/* Prints phrases, which commas or semicolons end, after `used` columns of a line.  On a terminal, a phrase that does not
+ * fit begins a line of its own. */
+static void page_phrases(const struct gp_text_page *page, const char *text, int used)
+{
+    const int indent = 5;
+    for (size_t bytes; *text; text += bytes) {
+        bytes = strcspn(text, ",;");
+        bytes += text[bytes] != '\0';
+        if (!page->whole && used > indent && used + (int)bytes > page_width(page)) {
+            fprintf(page->out, "\n%*s", indent, "");
+            used = indent;
+            text += *text == ' ', bytes -= *text == ' ';
+        }
+        fprintf(page->out, "%.*s", (int)bytes, text);
+        used += (int)bytes;
+    }
 }
 
 /* The sites of a table, each with the frames that distinguish it from sites of the same name. */
@@ -426,22 +442,28 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
 {
     const struct gp_leaks *leaks = report->leaks;
     const struct gp_leak *leak = &leaks->suspects[i];
-    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT], evidence[GP_EVIDENCE_TEXT];
+    char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
+    char evidence[GP_EVIDENCE_TEXT], text[512];
+    const uint32_t points = leaks->points + 1;
     bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
     fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, page_on(page, GP_RED),
             gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
             timed ? "second" : "step", page_on(page, GP_OFF));
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
-    page_spark(page, leaks->kept + (size_t)i * (leaks->points + 1), leaks->points + 1, 24);
-    fprintf(page->out, "  %s in %" PRId64 " block%s (%s), the oldest %s old%s", gp_size_text(live, leak->live_bytes),
-            leak->live_count, page_plural((uint64_t)leak->live_count), gp_kind_name(leak->kind),
-            page_seconds(age, (double)leak->oldest_ns / 1e9), page_width(page) < GP_PAGE_WIDE ? "\n     " : "; ");
+    page_spark(page, leaks->kept + (size_t)i * points, points, 24);
+    fputs("  ", page->out);
+    int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
+                        gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
+                        gp_kind_name(leak->kind), page_seconds(age, (double)leak->oldest_ns / 1e9),
+                        page->whole ? "\n     " : "; ");
     if (!timed)
-        fprintf(page->out, "confidence %.0f %%; ", leak->confidence * 100);
-    fputs(gp_report_evidence(leak, evidence), page->out);
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);
+    used += snprintf(text + used, sizeof(text) - (size_t)used, "%s", gp_report_evidence(leak, evidence));
     if (leak->seconds_to_oom >= 0)
-        fprintf(page->out, "; device full in %s", page_seconds(oom, leak->seconds_to_oom));
+        snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
+                 page_seconds(oom, leak->seconds_to_oom));
+    page_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
     fputc('\n', page->out);
     if (frames)
         page_stack(page, report, leak->site, frames);
