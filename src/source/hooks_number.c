@@ -5,12 +5,12 @@
  *
  * Open addressing.  A slot keeps its handle after the object died (number 0) until another handle
  * needs the place, so a search may go on over it.  Writers hold the lock; a reader looks at the
- * handle, the number and the handle again:
+ * slot's turn, the number, the handle, and the turn again:
  *
- *      handle == H before and after  =>  the number read belongs to H
+ *      turn even, and the same before and after, and handle == H  =>  the number read belongs to H
  *
- * because a slot that changes hands has number 0 from before its handle changes until after
- * ([number.W1] to [number.W3]).
+ * because each change of hands raises the turn by two, and it is odd meanwhile ([number.W1] to
+ * [number.W3]).  The handle alone would not do: it may come back while a reader is between two looks.
  */
 #include "account/feed.h"
 #include "source/hooks_row.h"
@@ -19,6 +19,7 @@
 struct gp_hooks_slot {
     uint64_t x_handle; /* 0: never used */
     uint32_t x_number; /* 0: the handle's object is gone */
+    uint32_t x_turn;   /* changes of hands times two; odd: one is under way */
 };
 
 /* Contexts: a few per device, and at most GP_WIRE_GPUS devices.  Modules: cuModuleLoad is called
@@ -44,8 +45,7 @@ static struct gp_hooks_slot *hooks_number_find(struct gp_hooks_numbers *numbers,
 {
     for (uint32_t i = 0, at = hooks_number_at(handle); i < GP_HOOKS_NUMBERS; i++, at++) {
         struct gp_hooks_slot *slot = &numbers->slots[at % GP_HOOKS_NUMBERS];
-        /* [number.A1] acquire: pairs with [number.W2]. */
-        uint64_t there = __atomic_load_n(&slot->x_handle, __ATOMIC_ACQUIRE);
+        uint64_t there = __atomic_load_n(&slot->x_handle, __ATOMIC_RELAXED); /* a reader looks again */
         if (there == handle)
             return slot;
         if (there == 0)
@@ -59,9 +59,14 @@ uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle)
     struct gp_hooks_slot *slot = handle ? hooks_number_find(numbers, handle) : NULL;
     if (!slot)
         return 0;
-    /* [number.A2] acquire: pairs with [number.W3], so that the second look is later than the first. */
+    /* [number.A1] acquire: pairs with [number.W2], so the number and the handle are of this turn or later. */
+    uint32_t turn = __atomic_load_n(&slot->x_turn, __ATOMIC_ACQUIRE);
+    /* [number.A2] acquire, twice: of a later turn they pair with [number.W3] and [number.W1], and the
+     * last look sees that turn. */
     uint32_t number = __atomic_load_n(&slot->x_number, __ATOMIC_ACQUIRE);
-    return __atomic_load_n(&slot->x_handle, __ATOMIC_ACQUIRE) == handle ? number : 0;
+    bool same = __atomic_load_n(&slot->x_handle, __ATOMIC_ACQUIRE) == handle && turn % 2 == 0 &&
+                __atomic_load_n(&slot->x_turn, __ATOMIC_RELAXED) == turn;
+    return same ? number : 0; /* else it was not there at some moment of this call */
 }
 
 /* The handle's slot, or one that it may take; NULL: full.  Under the lock. */
@@ -76,10 +81,13 @@ static struct gp_hooks_slot *hooks_number_place(struct gp_hooks_numbers *numbers
 
 static void hooks_number_set(struct gp_hooks_slot *slot, uint64_t handle, uint32_t number)
 {
-    if (__atomic_load_n(&slot->x_handle, __ATOMIC_RELAXED) != handle) {
-        /* [number.W1], [number.W2]: see above; W2 pairs with [number.A1]. */
-        __atomic_store_n(&slot->x_number, 0, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&slot->x_handle, __ATOMIC_RELAXED) != handle) { /* its number is 0 */
+        uint32_t turn = __atomic_load_n(&slot->x_turn, __ATOMIC_RELAXED);
+        __atomic_store_n(&slot->x_turn, turn + 1, __ATOMIC_RELAXED);
+        /* [number.W1] release: the odd turn; pairs with [number.A2]. */
         __atomic_store_n(&slot->x_handle, handle, __ATOMIC_RELEASE);
+        /* [number.W2] release: the handle; pairs with [number.A1]. */
+        __atomic_store_n(&slot->x_turn, turn + 2, __ATOMIC_RELEASE);
     }
     /* [number.W3] release: pairs with [number.A2]. */
     __atomic_store_n(&slot->x_number, number, __ATOMIC_RELEASE);
