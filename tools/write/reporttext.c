@@ -6,6 +6,7 @@
 #include <write/forecast.h>
 #include <write/reportformat.h>
 #include <write/stats.h>
+#include <write/textpage.h>
 #include <write/write.h>
 
 #include <inttypes.h>
@@ -15,78 +16,10 @@
 /* Leak suspects on one screen, with room for the lines around them.  Tables show twice as many
  * rows. */
 #define GP_PAGE_ROWS 15u
-#define GP_PAGE_BAR  12u
 /* Below this width, a line of numbers has no room for a bar and a name. */
 #define GP_PAGE_NARROW 80
 /* Frames of a stack that the option --callers prints. */
 #define GP_PAGE_FRAMES 32u
-/* A shorter piece of function, file and line is of no use. */
-#define GP_PAGE_NAME 24
-
-static int page_width(const struct gp_text_page *page)
-{
-    return page->width < 40 ? 40 : page->width > 200 ? 200 : page->width;
-}
-
-static const char *page_on(const struct gp_text_page *page, const char *code)
-{
-    return page->colour ? code : "";
-}
-#define GP_BOLD "\033[1m"
-#define GP_DIM  "\033[2m"
-#define GP_RED  "\033[31m"
-#define GP_BLUE "\033[34m"
-#define GP_OFF  "\033[0m"
-
-/* Prints at most `columns` characters of text on a terminal; a text that is cut ends with "...".  This counts
- * characters, not cells, because names of functions and files hardly ever have wide characters. */
-static void page_cut(const struct gp_text_page *page, const char *text, int columns)
-{
-    int letters = 0, keep = 0;
-    size_t at = 0, cut = 0;
-    columns = columns < 8 ? 8 : columns;
-    for (; text[at]; at++) {
-        if (((unsigned char)text[at] & 0xc0) == 0x80)
-            continue;
-        if (letters++ == columns - 3) {
-            cut = at;
-            keep = 1;
-        }
-    }
-    if (letters <= columns || !keep || page->whole)
-        fputs(text, page->out);
-    else
-        fprintf(page->out, "%.*s...", (int)cut, text);
-}
-
-/* Returns the columns that are left for a name after `used` others.  If they are too few, starts a
- * new line. */
-static int page_room(const struct gp_text_page *page, int used)
-{
-    int left = page_width(page) - used;
-    if (left >= GP_PAGE_NAME)
-        return left;
-    fputs("\n       ", page->out);
-    return page_width(page) - 7;
-}
-
-/* Prints phrases, which commas or semicolons end, after `used` columns of a line.  On a terminal, a phrase that does not
- * fit begins a line of its own. */
-static void page_phrases(const struct gp_text_page *page, const char *text, int used)
-{
-    const int indent = 5;
-    for (size_t bytes; *text; text += bytes) {
-        bytes = strcspn(text, ",;");
-        bytes += text[bytes] != '\0';
-        if (!page->whole && used > indent && used + (int)bytes > page_width(page)) {
-            fprintf(page->out, "\n%*s", indent, "");
-            used = indent;
-            text += *text == ' ', bytes -= *text == ' ';
-        }
-        fprintf(page->out, "%.*s", (int)bytes, text);
-        used += (int)bytes;
-    }
-}
 
 /* The sites of a table, each with the frames that distinguish it from sites of the same name. */
 struct gp_page_names {
@@ -105,29 +38,11 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
                       const struct gp_page_names *names, uint32_t i, int used)
 {
     char label[256];
-    size_t room = (size_t)page_room(page, used) + 1;
+    size_t room = (size_t)gp_page_room(page, used) + 1;
     size_t large = gp_site_text(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], names->callees[i],
                                 label, room < sizeof(label) ? room : sizeof(label));
-    fprintf(page->out, "%s%.*s%s%s%s%s", page_on(page, GP_BOLD), (int)large, label, page_on(page, GP_OFF),
-            page_on(page, GP_DIM), label + large, page_on(page, GP_OFF));
-}
-
-/* share: 0..1.  The bar is padded to GP_PAGE_BAR columns. */
-static void page_bar(const struct gp_text_page *page, double share)
-{
-    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
-    unsigned parts = (unsigned)(share * GP_PAGE_BAR * 8 + 0.5), used = 0;
-    parts = parts == 0 && share > 0 ? 1 : parts;
-    fputs(page_on(page, GP_BLUE), page->out);
-    for (; used < parts / 8; used++)
-        fputs(page->utf8 ? "█" : "#", page->out);
-    if (used < GP_PAGE_BAR) {
-        fputs(page->utf8 ? eighths[parts % 8] : parts % 8 >= 4 ? "#" : " ", page->out);
-        used++;
-    }
-    fputs(page_on(page, GP_OFF), page->out);
-    fprintf(page->out, "%*s", (int)(GP_PAGE_BAR - used), "");
+    fprintf(page->out, "%s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
+            gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
 }
 
 static const char *page_seconds(char text[GP_SIZE_TEXT], double seconds)
@@ -139,12 +54,6 @@ static double page_since(const struct gp_report *report, uint64_t time_ns)
 {
     uint64_t begin = report->recording->begin_ns;
     return time_ns > begin ? (double)(time_ns - begin) / 1e9 : 0;
-}
-
-/* blank: leave an empty line above the heading. */
-static void page_heading(const struct gp_text_page *page, const char *text, bool blank)
-{
-    fprintf(page->out, "%s%s%s%s\n", blank ? "\n" : "", page_on(page, GP_BOLD), text, page_on(page, GP_OFF));
 }
 
 static const char *page_plural(uint64_t count)
@@ -162,7 +71,7 @@ static void page_device(const struct gp_text_page *page, const struct gp_report 
         snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
                  row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
                  row->total_bytes >= 0 ? gp_size_text(size, row->total_bytes) : "");
-    page_heading(page, line, blank);
+    gp_page_heading(page, line, blank);
 }
 
 /* Tells why events could not be written, and where the recorded time ends for that. */
@@ -176,14 +85,14 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
     page_seconds(span, page_since(report, r->stopped_ns));
     if (r->ended_early && !r->complete) /* it is unknown how many followed */
         fprintf(page->out, "%sends at %s: the file could not be written: %s; all later events are missing%s\n", note,
-                when, strerror(r->write_error), page_on(page, GP_OFF));
+                when, strerror(r->write_error), gp_page_on(page, GP_OFF));
     else if (r->ended_early)
         fprintf(page->out,
                 "%sends at %s of %s: the file could not be written: %s; the last %" PRIu64 " events are missing%s\n",
-                note, when, span, strerror(r->write_error), r->unwritten, page_on(page, GP_OFF));
+                note, when, span, strerror(r->write_error), r->unwritten, gp_page_on(page, GP_OFF));
     else
         fprintf(page->out, "%sfrom %s on, %" PRIu64 " events could not be written: %s%s\n", note, when, r->unwritten,
-                strerror(r->write_error), page_on(page, GP_OFF));
+                strerror(r->write_error), gp_page_on(page, GP_OFF));
 }
 
 /* What a trace that begins in the middle of a program does not know. */
@@ -195,19 +104,19 @@ static void page_before(const struct gp_text_page *page, const struct gp_report 
         fprintf(page->out,
                 "%s%" PRIu64 " block%s (%s) %s allocated before the first entry of the trace: where is not known%s\n",
                 note, r->before_blocks, page_plural(r->before_blocks), gp_size_text(size, (int64_t)r->before_bytes),
-                r->before_blocks == 1 ? "was" : "were", page_on(page, GP_OFF));
+                r->before_blocks == 1 ? "was" : "were", gp_page_on(page, GP_OFF));
     if (r->torch_unknown)
         fprintf(page->out, "%s%" PRIu64 " entries of the trace have actions that this version does not know%s\n", note,
-                r->torch_unknown, page_on(page, GP_OFF));
+                r->torch_unknown, gp_page_on(page, GP_OFF));
 }
 
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
-    const char *off = page_on(page, GP_OFF);
+    const char *off = gp_page_on(page, GP_OFF);
     char note[4352];
-    snprintf(note, sizeof(note), "%snote: %s%s", page_on(page, GP_RED), page->named && report->file ? report->file : "",
-             page->named && report->file ? ": " : "");
+    snprintf(note, sizeof(note), "%snote: %s%s", gp_page_on(page, GP_RED),
+             page->named && report->file ? report->file : "", page->named && report->file ? ": " : "");
     if (!r->complete && !r->ended_early)
         fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
@@ -268,7 +177,7 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
 {
     rows = rows < GP_PAGE_ROWS * 2 ? rows : GP_PAGE_ROWS * 2;
     uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* a line "1 more" would be no shorter */
-    bool narrow = page_width(page) < GP_PAGE_NARROW;
+    bool narrow = gp_page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
     struct gp_page_names names = {.count = shown};
@@ -280,7 +189,7 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
         if (!narrow)
-            page_bar(page, share);
+            gp_page_bar(page, share);
         fprintf(page->out, " %7" PRId64 " x %-10s ", part->count, gp_kind_name(part->kind));
         page_site(page, report, &names, i, narrow ? 45 : 57);
         fputc('\n', page->out);
@@ -288,8 +197,8 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
     }
     if (shown < peak->count)
         fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: use --json to list them%s\n", gp_size_text(size, rest),
-                peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, page_on(page, GP_DIM),
-                peak->count - shown, page_on(page, GP_OFF));
+                peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, gp_page_on(page, GP_DIM),
+                peak->count - shown, gp_page_on(page, GP_OFF));
 }
 
 /* Prints nothing where no stack says who asked for the memory. */
@@ -350,27 +259,8 @@ static void page_step_line(const struct gp_text_page *page, const struct gp_repo
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
     page_seconds(each, (double)steps->length_ns / 1e9);
-    fprintf(page->out, "%s%u step%s of %s: %s%s\n", page_on(page, GP_DIM), steps->count, page_plural(steps->count),
-            each, gp_report_rhythm(report, rhythm), page_on(page, GP_OFF));
-}
-
-/* A curve as one line of bars, in at most `columns` columns. */
-static void page_spark(const struct gp_text_page *page, const int64_t *values, uint32_t count, unsigned columns)
-{
-    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    static const char ascii[] = "_.-:=+*#";
-    int64_t high = 1;
-    for (uint32_t i = 0; i < count; i++)
-        high = values[i] > high ? values[i] : high;
-    columns = columns < count ? columns : count;
-    for (unsigned i = 0; i < columns; i++) {
-        int64_t value = values[(uint64_t)i * count / columns];
-        unsigned level = value <= 0 ? 0 : (unsigned)((double)value / (double)high * 7.999);
-        if (page->utf8)
-            fputs(bars[level], page->out);
-        else
-            fputc(ascii[level], page->out);
-    }
+    fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_page_on(page, GP_DIM), steps->count, page_plural(steps->count),
+            each, gp_report_rhythm(report, rhythm), gp_page_on(page, GP_OFF));
 }
 
 /* What a run of frames that a reader does not need is called. */
@@ -398,8 +288,8 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
                           page_run_name(&frames[end]) == what;)
             end++;
         if (lines++ == rows && i > place) {
-            fprintf(page->out, "       %s... %u more frames%s\n", page_on(page, GP_DIM), count - i,
-                    page_on(page, GP_OFF));
+            fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - i,
+                    gp_page_on(page, GP_OFF));
             return;
         }
         lines -= i <= place;
@@ -407,9 +297,9 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
             snprintf(label, sizeof(label), "... %u frames of %s", end - i, what);
         else
             gp_frame_label(&frames[i], label, sizeof(label));
-        fprintf(page->out, "       %s", page_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
-        page_cut(page, label, page_width(page) - 8);
-        fprintf(page->out, "%s\n", page_on(page, GP_OFF));
+        fprintf(page->out, "       %s", gp_page_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
+        gp_page_cut(page, label, gp_page_width(page) - 8);
+        fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
     }
 }
 
@@ -446,12 +336,12 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     char evidence[GP_EVIDENCE_TEXT], text[512];
     const uint32_t points = leaks->points + 1;
     bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
-    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, page_on(page, GP_RED),
+    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, gp_page_on(page, GP_RED),
             gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
-            timed ? "second" : "step", page_on(page, GP_OFF));
+            timed ? "second" : "step", gp_page_on(page, GP_OFF));
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
-    page_spark(page, leaks->kept + (size_t)i * points, points, 24);
+    gp_page_spark(page, leaks->kept + (size_t)i * points, points, 24);
     fputs("  ", page->out);
     int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
                         gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
@@ -463,7 +353,7 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     if (leak->seconds_to_oom >= 0)
         snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
                  page_seconds(oom, leak->seconds_to_oom));
-    page_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
+    gp_page_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
     fputc('\n', page->out);
     if (frames)
         page_stack(page, report, leak->site, frames);
@@ -515,8 +405,8 @@ void gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
         fprintf(page->out, "the driver calls of these pairs took %s\n\n",
                 page_seconds(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
-        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
-                "MEAN LIFE", "IN DRIVER", page_on(page, GP_OFF));
+        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
+                "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
     struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
     for (uint32_t i = 0; i < names.count; i++)
         names.sites[i] = churn->sites[i].site;
@@ -552,7 +442,7 @@ static void page_fragments(const struct gp_text_page *page, const struct gp_frag
             continue;
         }
         fprintf(page->out, "  %-10s %5.1f %%  ", rows[i].name, values[i] * 100);
-        page_bar(page, values[i]);
+        gp_page_bar(page, values[i]);
         fprintf(page->out, " %s\n", rows[i].means);
     }
 }
@@ -563,10 +453,10 @@ static void page_fragmentation(const struct gp_text_page *page, const struct gp_
     const struct gp_report_device *row = &report->devices[device];
     const struct gp_fragmentation *f = row->fragmentation;
     page_fragments(page, f);
-    fprintf(page->out, "\n%s  %8s  %s%s\n", page_on(page, GP_BOLD), "",
-            "--- RESERVED ---  -------- ALLOCATED ---------   REQUESTED      LARGEST", page_on(page, GP_OFF));
-    fprintf(page->out, "%s  %8s %10s %10s %10s %10s %11s %12s%s\n", page_on(page, GP_BOLD), "AT", "HIGHEST", "LOWEST",
-            "HIGHEST", "THEN", "THEN", "FREE, THEN", page_on(page, GP_OFF));
+    fprintf(page->out, "\n%s  %8s  %s%s\n", gp_page_on(page, GP_BOLD), "",
+            "--- RESERVED ---  -------- ALLOCATED ---------   REQUESTED      LARGEST", gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s  %8s %10s %10s %10s %10s %11s %12s%s\n", gp_page_on(page, GP_BOLD), "AT", "HIGHEST",
+            "LOWEST", "HIGHEST", "THEN", "THEN", "FREE, THEN", gp_page_on(page, GP_OFF));
     for (uint32_t i = 0; i < f->count; i++) {
         const struct gp_fragment_point *p = &f->points[i];
         char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT], e[GP_SIZE_TEXT],
@@ -601,7 +491,7 @@ static void page_bill(const struct gp_text_page *page, const struct gp_report *r
     }
     if (bill->process_bytes >= 0)
         fprintf(page->out, "   %10s  %sheld by the process according to NVML, at %s%s\n",
-                gp_size_text(size, bill->process_bytes), page_on(page, GP_BOLD), when, page_on(page, GP_OFF));
+                gp_size_text(size, bill->process_bytes), gp_page_on(page, GP_BOLD), when, gp_page_on(page, GP_OFF));
     else
         fprintf(page->out, "   %10s  held by the process according to NVML: unknown; the rows above are as of %s\n",
                 "-", when);
@@ -636,9 +526,9 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
             page_seconds(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
     page_before_attach(page, report, device);
-    fprintf(page->out, "  %s", page_on(page, GP_BLUE));
-    page_spark(page, values, 64, page_width(page) < 66 ? (unsigned)page_width(page) - 2 : 64);
-    fprintf(page->out, "%s\n", page_on(page, GP_OFF));
+    fprintf(page->out, "  %s", gp_page_on(page, GP_BLUE));
+    gp_page_spark(page, values, 64, gp_page_width(page) < 66 ? (unsigned)gp_page_width(page) - 2 : 64);
+    fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
 }
 
 /* After two steps: how soon the peak could have been known. */
@@ -673,7 +563,7 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], label[256];
     if (!report->recording->has_oom)
         return;
-    fprintf(page->out, "\n%sout of memory%s at %s", page_on(page, GP_RED), page_on(page, GP_OFF),
+    fprintf(page->out, "\n%sout of memory%s at %s", gp_page_on(page, GP_RED), gp_page_on(page, GP_OFF),
             page_seconds(when, page_since(report, oom->time_ns)));
     if (oom->asked_bytes)
         fprintf(page->out, ": %s asked for",
@@ -682,8 +572,8 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
         fprintf(page->out, ": %s failed", oom->api);
     if (oom->site) {
         size_t large = gp_frame_label(gp_symbols_name(report->symbols, oom->site), label, sizeof(label));
-        fprintf(page->out, " by %s%.*s%s%s%s%s", page_on(page, GP_BOLD), (int)large, label, page_on(page, GP_OFF),
-                page_on(page, GP_DIM), label + large, page_on(page, GP_OFF));
+        fprintf(page->out, " by %s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
+                gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
     }
     fputc('\n', page->out);
 }
@@ -692,13 +582,17 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
 {
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
-    page_cut(page, r->command_line[0] ? r->command_line : r->comm[0] ? r->comm : "(unknown program)", page_width(page));
-    fprintf(page->out, "\n%s", page_on(page, GP_DIM));
+    gp_page_cut(page,
+                r->command_line[0] ? r->command_line
+                : r->comm[0]       ? r->comm
+                                   : "(unknown program)",
+                gp_page_width(page));
+    fprintf(page->out, "\n%s", gp_page_on(page, GP_DIM));
     if (!r->from_torch) /* it does not say whose it is */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
-            page_plural(r->event_count), page_on(page, GP_OFF));
+            page_plural(r->event_count), gp_page_on(page, GP_OFF));
     gp_page_warnings(page, report);
     if (page_empty(page, report))
         return;
@@ -719,7 +613,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
             page_fragments(page, f);
         }
     }
-    page_heading(page, "growth", true);
+    gp_page_heading(page, "growth", true);
     page_growth(page, report, 5, 0);
     if (report->leaks->count > 5)
         fprintf(page->out, "%u more suspects: run 'gpuprof leaks' to list them\n", report->leaks->count - 5);
@@ -748,7 +642,7 @@ static void page_diff_site(const struct gp_text_page *page, const struct gp_repo
                            const struct gp_frame_text *caller, uint32_t frames)
 {
     char label[1024];
-    size_t room = page->whole ? sizeof(label) : (size_t)page_room(page, 50) + 1;
+    size_t room = page->whole ? sizeof(label) : (size_t)gp_page_room(page, 50) + 1;
     gp_site_label(gp_symbols_name(report->symbols, site), caller, label, room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s\n", label);
     if (frames)
@@ -759,8 +653,8 @@ static void page_diff_row(const struct gp_text_page *page, const struct gp_diff_
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
     int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
-    fprintf(page->out, "  %s%11s%s", page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
-            page_on(page, GP_OFF));
+    fprintf(page->out, "  %s%11s%s", gp_page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
+            gp_page_on(page, GP_OFF));
     fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
     fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
 }
@@ -780,8 +674,8 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
     fprintf(page->out, "at the peak: %s, then %s (%s); %u of %u sites differ%s\n", gp_size_text(a, before),
             gp_size_text(b, after), page_change(by, after - before), differ, diff->count, differ ? "\n" : "");
     if (differ)
-        fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
-                "AT THE END", page_on(page, GP_OFF));
+        fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", gp_page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
+                "AT THE END", gp_page_on(page, GP_OFF));
     /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which
      * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
