@@ -402,23 +402,28 @@ Test(fit, polled_memory_of_graphs_counts)
     gp_recording_free(r);
 }
 
-/* Two streams: each has its segment, and the events do not tell which block is whose. */
+/* Two streams: each has its segment, and the events do not tell which block is whose. The code of kernels is no part of
+ * what the replay lacks. */
 Test(fit, what_a_replay_cannot_explain_counts)
 {
-    struct recmake *make = recmake_new(GIB);
-    recmake_at(make, 1500 * MS);
-    for (uint64_t i = 1; i <= 2; i++) {
-        segment(make, true, i << 28, 40 * MIB);
-        recmake_alloc(make, 0, GP_KIND_LINEAR, i << 28, 40 * MIB, 0);
-        recmake_free(make, 0, GP_KIND_LINEAR, i << 28);
+    for (uint64_t code = 0; code <= 14 * MIB; code += 7 * MIB) {
+        struct recmake *make = recmake_new(GIB);
+        recmake_at(make, 1500 * MS);
+        if (code)
+            recmake_alloc(make, 0, GP_KIND_MODULE, 1, code, 0);
+        for (uint64_t i = 1; i <= 2; i++) {
+            segment(make, true, i << 28, 40 * MIB);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, i << 28, 40 * MIB, 0);
+            recmake_free(make, 0, GP_KIND_LINEAR, i << 28);
+        }
+        struct gp_recording *r = recmake_done(make);
+        struct gp_fit_result result =
+            judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
+        cr_expect_eq(result.unexplained_bytes, 40 * MIB);
+        cr_expect_eq(result.rows[0].smallest_bytes, 80 * MIB + (code + MIB) / (2 * MIB) * (2 * MIB));
+        gp_fit_result_fini(&result);
+        gp_recording_free(r);
     }
-    struct gp_recording *r = recmake_done(make);
-    struct gp_fit_result result =
-        judge(r, &(struct gp_fit_question){.gpu_bytes = 1ull << 30, .tenants = 1, .context_bytes = 0});
-    cr_expect_eq(result.unexplained_bytes, 40 * MIB);
-    cr_expect_eq(result.rows[0].smallest_bytes, 80 * MIB);
-    gp_fit_result_fini(&result);
-    gp_recording_free(r);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ struct gp_fit_build {
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
     uint64_t load, pools, held_by_graphs;
+    int64_t code; /* of kernels, where the operations have it */
     struct gp_level level;
     struct gp_flow_polled polled;
     struct gp_hash pages; /* those with small requests -> how many are live */
@@ -148,6 +149,19 @@ static void build_trim(struct gp_fit_build *b, const struct gp_flow_change *chan
         build_op(b, GP_FIT_TRIM, 0, 0, change->event);
 }
 
+/* What is compared with a replay, which has the code of kernels too if the operations have it. */
+static void build_held(struct gp_fit_build *b, const struct gp_flow_change *change)
+{
+    const struct gp_rec_event *item = change->item;
+    if (b->modules && item->kind == GP_KIND_MODULE && item->bytes < GP_FIT_MOST) {
+        int64_t pages = (int64_t)((item->bytes + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE);
+        b->code += change->add ? pages : -pages;
+    }
+    int64_t held = b->level.reserved + b->code;
+    if (held > 0 && (uint64_t)held > b->trace->reserved_bytes)
+        b->trace->reserved_bytes = (uint64_t)held;
+}
+
 /* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
  * have no slots; fit.c adds them up. */
 static void build_change(struct gp_fit_build *b, const struct gp_flow_change *change)
@@ -156,8 +170,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
     enum gp_fit_kind kind;
     build_graphs(b, change->time_ns);
     gp_level_apply(&b->level, change);
-    if ((uint64_t)b->level.reserved > trace->reserved_bytes && b->level.reserved > 0)
-        trace->reserved_bytes = (uint64_t)b->level.reserved;
+    build_held(b, change);
     if (build_is_segment(change->item))
         build_trim(b, change);
     if (!build_kind(b, change, &kind))
