@@ -116,6 +116,9 @@ void gp_heap_sweep(void);
 /* Memory is about to be added, or the numbers to be read: segments without a heap become plain
  * allocations. */
 void gp_heap_settle(void);
+/* A driver call has taken a record without heaps out of its map. If the record became plain a moment
+ * ago, this waits until the change is recorded: the call's own events come after it. */
+void gp_heap_pass(void);
 /* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
 void gp_heap_plain(struct gp_record *segment);
 /* Whether a heap reaches into this range of mapped memory; and such a mapping was made, as a segment. */

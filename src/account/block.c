@@ -116,6 +116,8 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
     if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
         gp_heap_gone(&frame->record);
+    else
+        gp_heap_pass();
     frame->time_ns = block_move(&frame->record, GP_TAKE);
     /* The event comes before the driver's call, unlike others: another thread may get the address in
      * that call and begin a segment there, and in a recording segments are told apart by their

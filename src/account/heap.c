@@ -408,6 +408,16 @@ void gp_heap_settle(void)
     gp_lock_give(&lock);
 }
 
+void gp_heap_pass(void)
+{
+    /* [settle.A] acquire: the events; pairs with [settle.R]. A record that became plain is seen under the lock
+     * of its map's shard, and so is the 1 that was stored before. */
+    if (GP_LIKELY(!__atomic_load_n(&gp_heaps.x_settling, __ATOMIC_ACQUIRE)))
+        return;
+    gp_lock_take(&lock);
+    gp_lock_give(&lock);
+}
+
 void gp_heap_sweep(void)
 {
     if (!__atomic_load_n(&x_any, __ATOMIC_RELAXED))

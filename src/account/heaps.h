@@ -16,6 +16,7 @@ extern struct gp_heaps {
     struct gp_span_set pieces; /* link: handle; size: heaps; flag: has lost its last one */
     uint32_t x_left;           /* segments in `left`; read without the lock too, as is x_mapped */
     uint32_t x_mapped;         /* heaps over mappings */
+    uint32_t x_settling;       /* a segment becomes plain: others may see the record before its events are written */
 } gp_heaps;
 
 /* heapblock.c.  Counts the block, and makes its record. */

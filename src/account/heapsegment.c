@@ -81,8 +81,10 @@ static void segment_end(const struct gp_heap_change *change)
 void gp_heaps_segment_settle(uint64_t key)
 {
     struct gp_heap_change change = {0};
+    __atomic_store_n(&gp_heaps.x_settling, 1, __ATOMIC_RELAXED);
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, key, heap_leave, &change) == 0 && change.done)
         segment_end(&change);
+    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R] */
 }
 
 void gp_heaps_left_drop(struct gp_span *segment)

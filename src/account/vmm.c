@@ -132,6 +132,7 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
         gp_frame_put(token);
         return 0;
     }
+    gp_heap_pass();
     if (frame->died)
         frame->time_ns = vmm_move_physical(&frame->record, GP_TAKE);
     return token;
@@ -269,6 +270,8 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     struct gp_vmm_change change = {.bytes = mapping->bytes, .heap = mapping->requested_bytes != 0};
     if (GP_UNLIKELY(mapping->segment == GP_SEGMENT_HEAP))
         gp_heap_unmapped(mapping->key, mapping->bytes);
+    else
+        gp_heap_pass();
     uint64_t added = mapping->requested_bytes;
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;

@@ -3,6 +3,7 @@
  * vmmsegment.c: memory of cuMemCreate below the heaps of sub-allocators. A handle and its only mapping
  * are a segment as long as heap.c says so. Called by vmm.c and heap.c.
  */
+#include "account/heaps.h"
 #include "account/vmm.h"
 
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
@@ -201,7 +202,7 @@ bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
     return true;
 }
 
-void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
+static void vmm_segment_settle(uint64_t address, uint64_t handle, int device)
 {
     struct gp_vmm_mark mark = {.handle = handle, .raises = gp_account_raises(device)};
     struct gp_vmm_change change = {0};
@@ -212,4 +213,11 @@ void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
     gp_vmm_turned_back(&change.after);
     mark.before.segment = GP_SEGMENT_NONE;
     gp_event_record(GP_EVENT_SEGMENT_MAP, &mark.before, 0);
+}
+
+void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
+{
+    __atomic_store_n(&gp_heaps.x_settling, 1, __ATOMIC_RELAXED);
+    vmm_segment_settle(address, handle, device);
+    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R], as in heapsegment.c */
 }
