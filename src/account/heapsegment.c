@@ -84,7 +84,7 @@ void gp_heaps_segment_settle(uint64_t key)
     __atomic_store_n(&gp_heaps.x_settling, 1, __ATOMIC_RELAXED);
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, key, heap_leave, &change) == 0 && change.done)
         segment_end(&change);
-    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R] */
+    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R] pairs with [settle.A] */
 }
 
 void gp_heaps_left_drop(struct gp_span *segment)

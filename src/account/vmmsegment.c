@@ -219,5 +219,5 @@ void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
 {
     __atomic_store_n(&gp_heaps.x_settling, 1, __ATOMIC_RELAXED);
     vmm_segment_settle(address, handle, device);
-    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R], as in heapsegment.c */
+    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R] pairs with [settle.A] */
 }
