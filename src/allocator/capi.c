@@ -76,7 +76,8 @@ GP_EXPORT int gpuprof_empty_cache(int device)
     if (result)
         return (int)result;
     uint8_t heed = gp_thread_ignore();
-    result = device >= 0 && gp_driver_real.cuDeviceGet ? gp_driver_real.cuInit(0) : GP_CU_INVALID_VALUE;
+    bool can = device >= 0 && gp_driver_real.cuInit && gp_driver_real.cuDeviceGet;
+    result = can ? gp_driver_real.cuInit(0) : GP_CU_INVALID_VALUE;
     if (!result)
         result = gp_driver_real.cuDeviceGet(&handle, device);
     gp_thread_heed(heed);

@@ -20,7 +20,10 @@ static GP_COLD void driver_look_up(void)
 #include "allocator/driver.def"
 #undef GP_DRIVER
     bool enough = found.cuCtxGetCurrent && found.cuCtxPushCurrent_v2 && found.cuCtxPopCurrent_v2 &&
-                  found.cuCtxSynchronize && found.cuMemAlloc_v2 && found.cuMemFree_v2 && found.cuMemGetInfo_v2;
+                  found.cuCtxSynchronize && found.cuStreamCreate && found.cuStreamDestroy_v2 && found.cuStreamQuery &&
+                  found.cuStreamWaitEvent && found.cuEventCreate && found.cuEventRecord && found.cuEventQuery &&
+                  found.cuEventSynchronize && found.cuEventDestroy_v2 && found.cuMemAlloc_v2 && found.cuMemFree_v2 &&
+                  found.cuMemGetInfo_v2;
     pthread_mutex_lock(&once);
     if (enough && !__atomic_load_n(&x_bound, __ATOMIC_RELAXED)) {
         gp_driver_real = found;
@@ -43,6 +46,12 @@ void *gp_driver_current(void)
 {
     void *ctx = NULL;
     return gp_driver_real.cuCtxGetCurrent && gp_driver_real.cuCtxGetCurrent(&ctx) == 0 ? ctx : NULL;
+}
+
+uint32_t gp_driver_capturing(void *stream, int *status)
+{
+    *status = 0;
+    return gp_driver_real.cuStreamIsCapturing ? gp_driver_real.cuStreamIsCapturing(stream, status) : 0;
 }
 
 bool gp_driver_enter(struct gp_driver_guard *guard, void *ctx)

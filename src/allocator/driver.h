@@ -65,6 +65,9 @@ void gp_driver_leave(struct gp_driver_guard *guard);
 /* The context that is current on this thread, or NULL. */
 void *gp_driver_current(void);
 
+/* Whether the stream captures, in *status, which is 0 in a driver older than captures.  Returns the driver's error. */
+uint32_t gp_driver_capturing(void *stream, int *status);
+
 /* From now on gp_driver_enter fails. */
 void gp_driver_stop(void);
 extern uint32_t gp_driver_stop_word;

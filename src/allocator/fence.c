@@ -39,11 +39,11 @@ static uint64_t fence_reach(const struct gp_served_context *served)
 static uint32_t fence_synchronize(struct gp_served_context *served)
 {
     struct gp_driver_guard guard;
-    int status = 0;
+    int status;
     if (!gp_driver_enter(&guard, served->x_ctx))
         return GP_BACKEND_FORBIDDEN;
     /* cuStreamIsCapturing does not disturb a capture (cuda.h); synchronising would. */
-    uint32_t result = gp_driver_real.cuStreamIsCapturing ? gp_driver_real.cuStreamIsCapturing(NULL, &status) : 0;
+    uint32_t result = gp_driver_capturing(NULL, &status);
     if (!result)
         result = status ? GP_BACKEND_FORBIDDEN : gp_driver_real.cuCtxSynchronize();
     gp_driver_leave(&guard);
@@ -103,9 +103,9 @@ static uint32_t fence_streams(struct gp_served_context *served, const uint64_t *
 {
     void *into = NULL, *event;
     uint32_t result = 0;
-    int status = 0;
-    for (unsigned i = 0; !result && !gp_stream_watched() && gp_driver_real.cuStreamIsCapturing && i < count; i++) {
-        result = gp_driver_real.cuStreamIsCapturing((void *)(uintptr_t)streams[i], &status);
+    int status;
+    for (unsigned i = 0; !result && !gp_stream_watched() && i < count; i++) {
+        result = gp_driver_capturing((void *)(uintptr_t)streams[i], &status);
         if (!result && status)
             result = GP_BACKEND_FORBIDDEN;
     }

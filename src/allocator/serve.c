@@ -272,7 +272,7 @@ static bool serve_release_async(const char *api, uint64_t address, void *stream,
     int status = 0;
     if (!gp_served_owning(address))
         return false;
-    *result = gp_driver_stopped() ? 0 : gp_driver_real.cuStreamIsCapturing(stream, &status);
+    *result = gp_driver_stopped() ? 0 : gp_driver_capturing(stream, &status);
     if (!*result && status)
         *result = GP_CU_INVALID_VALUE;
     if (*result) {

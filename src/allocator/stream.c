@@ -165,10 +165,10 @@ bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream)
 static void stream_keep_work(struct gp_served_context *served, void *stream)
 {
     struct gp_driver_guard guard;
-    int status = 0;
+    int status;
     if (!gp_served_is_live(served) || !gp_served_cache(served) || !gp_driver_enter(&guard, served->x_ctx))
         return; /* no cached memory, so no fence will wait for this work */
-    if (gp_driver_real.cuStreamIsCapturing(stream, &status) == 0 && status == 0 &&
+    if (gp_driver_capturing(stream, &status) == 0 && status == 0 &&
         gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_gather_keep(served, stream) != 0)
         __atomic_fetch_add(&served->x_untracked, 1, __ATOMIC_RELAXED);
     gp_driver_leave(&guard);
