@@ -3,12 +3,14 @@
  * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
 #include "allocator/driver.h"
 #include "allocator/fence.h"
+#include "allocator/gather.h"
 #include "allocator/mapping.h"
 #include "allocator/route.h"
 #include "allocator/served.h"
 #include "allocator/stream.h"
 #include "base/thread.h"
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -269,4 +271,230 @@ Test(shim, an_asynchronous_free_never_synchronises, .timeout = 60)
     shim_sync_over = 1;
     cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
     cr_expect_eq(shim_syncs, 1);
+}
+
+/* ---- full tables ------------------------------------------------------------------------------------------------- */
+
+Test(shim, routes_run_out_without_a_trace)
+{
+    uint64_t calls = 0;
+    struct gp_filter filter = {{900, (uint64_t)(uintptr_t)&calls}, shim_manage, shim_match};
+    struct gp_route last = {900, 0, GP_ROUTE_FILTER, 0, &filter};
+
+    for (uint64_t i = 1; i <= 64; i++)
+        cr_assert_eq(gp_route_begin(&(struct gp_route){i, 0, GP_ROUTE_STREAM, i * 16, NULL}), 0);
+    cr_expect_eq(gp_route_begin(&last), -ENOSPC);
+    cr_expect_eq(shim_alive, 0, "the copy of a filter that found no room is destroyed");
+    cr_expect_eq(gp_route_begin(&(struct gp_route){901, 0, GP_ROUTE_STREAM, 901, NULL}), -ENOSPC);
+    for (uint64_t i = 1; i <= 64; i++)
+        cr_expect_eq(gp_route_pool(0, i * 16), i);
+    cr_expect(gp_route_end(40, 0));
+    cr_expect_eq(gp_route_begin(&last), 0);
+    cr_expect_eq(gp_route_pool(0, 900), 900);
+    cr_expect_eq(gp_route_pool(0, 40 * 16), 0);
+    cr_expect_eq(shim_alive, 1);
+    for (uint64_t i = 1; i <= 64; i++)
+        cr_expect_eq(gp_route_end(i, 0), i != 40);
+    cr_expect(gp_route_any());
+    cr_expect(gp_route_end(900, 0));
+    cr_expect_not(gp_route_any());
+    cr_expect_eq(shim_alive, 0);
+}
+
+static bool shim_end_inside(const void *target, void **stream)
+{
+    (void)stream;
+    cr_expect(gp_route_end(7, 1));
+    cr_expect_eq(shim_alive, 1, "a filter lives while it is asked");
+    cr_expect_eq(gp_route_begin(&(struct gp_route){8, 1, GP_ROUTE_STREAM, 3, NULL}), 0);
+    return *(const uint64_t *)target == 5;
+}
+
+Test(shim, a_route_may_end_while_its_filter_is_asked)
+{
+    struct gp_filter filter = {{5, 0}, shim_manage, shim_end_inside};
+
+    cr_assert_eq(gp_route_begin(&(struct gp_route){7, 1, GP_ROUTE_FILTER, 0, &filter}), 0);
+    cr_expect_eq(gp_route_pool(1, 3), 7);
+    cr_expect_eq(shim_alive, 0);
+    cr_expect_eq(gp_route_pool(1, 3), 8);
+    cr_expect(gp_route_end(8, 1));
+    cr_expect_eq(gp_route_pool(1, 3), 0);
+}
+
+/* Of the captures that find no place nothing is kept, so that their ends are not missed. */
+Test(shim, captures_run_out)
+{
+    static char streams[66];
+
+    for (int i = 0; i < 66; i++) {
+        gp_capture_begin();
+        gp_capture_began(&streams[i], true);
+    }
+    cr_expect(gp_capture_under_way());
+    for (int i = 0; i < 66; i++) {
+        cr_expect_eq(gp_capture_under_way(), i < 64);
+        cr_expect_eq(gp_fencing_begin(), i >= 64);
+        if (i >= 64)
+            gp_fencing_end();
+        gp_capture_ended(&streams[i]);
+    }
+}
+
+static void *shim_end_capture(void *stream)
+{
+    gp_capture_ended(stream);
+    return NULL;
+}
+
+/* Two handles mean another stream on each thread. */
+Test(shim, a_capture_of_a_threads_own_stream_ends_on_that_thread)
+{
+    for (uintptr_t stream = 2; stream <= 3; stream++) {
+        pthread_t thread;
+        gp_capture_begin();
+        gp_capture_began((void *)stream, true);
+        cr_assert_eq(pthread_create(&thread, NULL, shim_end_capture, (void *)stream), 0);
+        pthread_join(thread, NULL);
+        cr_expect_eq(gp_capture_under_way(), stream == 2);
+        gp_capture_ended((void *)stream);
+        cr_expect_not(gp_capture_under_way());
+    }
+}
+
+/* With hooks, captures are counted by what the hooks see alone. */
+Test(shim, a_capture_is_announced_where_no_hook_sees_it)
+{
+    gp_capture_announce(1);
+    cr_expect_not(gp_fencing_begin());
+    gp_capture_announce(-1);
+    cr_expect(gp_fencing_begin());
+    gp_fencing_end();
+    gp_stream_watch();
+    gp_capture_announce(1);
+    cr_expect(gp_fencing_begin());
+    gp_fencing_end();
+}
+
+Test(shim, streams_are_found_by_their_context)
+{
+    struct gp_served_context *one, *two;
+    static char handles[2050];
+    unsigned at = 0, count = 0;
+    void *stream;
+
+    gp_driver_real.cuCtxGetCurrent = shim_current;
+    one = gp_served_take(&handles[0], 3, false);
+    two = gp_served_take(&handles[1], 4, true);
+    cr_assert(one && two && one != two);
+    cr_expect_eq(gp_served_of(&handles[1]), two);
+    cr_expect_null(gp_served_of(&handles[2]));
+    cr_expect_null(gp_served_primary(3), "not a primary context");
+    cr_expect_eq(gp_served_primary(4), two);
+    cr_expect(gp_stream_nameable(one, 4096), "nobody has said which streams live");
+    gp_stream_watch();
+    cr_expect_not(gp_stream_nameable(one, 4096));
+    cr_expect(gp_stream_nameable(one, 0) && gp_stream_nameable(one, 1));
+    cr_expect_not(gp_stream_nameable(one, 2));
+    for (unsigned i = 2; i < 2050; i++)
+        gp_stream_add(i % 4 == 0 ? two : one, &handles[i], i % 2);
+    cr_expect_eq(one->x_untracked, 0);
+    for (unsigned i = 2; i < 2050; i++) {
+        cr_expect(gp_stream_nameable(i % 4 == 0 ? two : one, (uintptr_t)&handles[i]));
+        cr_expect_not(gp_stream_nameable(i % 4 == 0 ? one : two, (uintptr_t)&handles[i]));
+    }
+    while (gp_stream_next(one, &at, &stream)) {
+        cr_expect_eq(((char *)stream - handles) % 2, 1, "a blocking stream");
+        count++;
+    }
+    cr_expect_eq(count, 1024);
+    at = 0;
+    cr_expect_not(gp_stream_next(two, &at, &stream));
+    gp_stream_add(two, &handles[0], 1);
+    cr_expect_eq(two->x_untracked, 1, "one stream too many");
+    gp_stream_remove(&handles[5]);
+    cr_expect_not(gp_stream_nameable(one, (uintptr_t)&handles[5]));
+    gp_stream_add(two, &handles[0], 1);
+    cr_expect_eq(two->x_untracked, 1);
+    cr_expect(gp_stream_nameable(two, (uintptr_t)&handles[0]));
+    gp_stream_untracked(3);
+    cr_expect(one->x_untracked == 1 && two->x_untracked == 1);
+    gp_stream_untracked(-1);
+    cr_expect(one->x_untracked == 2 && two->x_untracked == 2);
+    gp_stream_forget(two);
+    cr_expect_not(gp_stream_nameable(two, (uintptr_t)&handles[4]));
+    cr_expect(gp_stream_nameable(one, (uintptr_t)&handles[3]));
+}
+
+Test(shim, contexts_run_out)
+{
+    static char contexts[66];
+    struct gp_served_context *rows[64];
+
+    for (int i = 0; i < 64; i++) {
+        rows[i] = gp_served_take(&contexts[i], i % 3, i < 3);
+        cr_assert(rows[i]);
+        cr_expect_eq(gp_served_count(), i + 1);
+        rows[i]->x_access = UINT64_MAX;
+    }
+    cr_expect_null(gp_served_take(&contexts[64], 0, false));
+    for (int i = 0; i < 64; i++)
+        cr_expect_eq(gp_served_of(&contexts[i]), rows[i]);
+    cr_expect_eq(gp_served_primary(2), rows[2]);
+    gp_served_release(rows[2]);
+    cr_expect_null(gp_served_primary(2));
+    cr_expect_null(gp_served_of(&contexts[2]));
+    cr_expect_eq(rows[63]->x_access, ~(1ull << gp_served_index(rows[2])));
+    cr_expect_eq(gp_served_take(&contexts[65], 7, false), rows[2]);
+    cr_expect(rows[2]->device == 7 && !rows[2]->primary && !rows[2]->x_access);
+    cr_expect_eq(gp_served_count(), 64);
+}
+
+static unsigned shim_made, shim_destroyed, shim_recorded;
+
+static uint32_t shim_event_create(void **event, unsigned flags)
+{
+    static char events[512];
+    cr_expect_eq(flags, 2, "an event without a clock");
+    *event = &events[shim_made++];
+    return 0;
+}
+
+static uint32_t shim_event_destroy(void *event)
+{
+    (void)event;
+    shim_destroyed++;
+    return 0;
+}
+
+/* Each third record fails. */
+static uint32_t shim_event_record(void *event, void *stream)
+{
+    (void)event, (void)stream;
+    return ++shim_recorded % 3 ? 0 : 719;
+}
+
+Test(shim, events_are_kept_and_used_again)
+{
+    static char context;
+    struct gp_served_context *served = gp_served_take(&context, 0, true);
+    void *events[300];
+
+    gp_driver_real.cuEventCreate = shim_event_create;
+    gp_driver_real.cuEventDestroy_v2 = shim_event_destroy;
+    gp_driver_real.cuEventRecord = shim_event_record;
+    for (unsigned i = 0, got = 0; got < 300; i++)
+        if (gp_gather_record(served, NULL, &events[got]) == 0)
+            got++;
+        else
+            cr_expect_eq(served->event_count, 1, "the event of a failed record is kept");
+    cr_expect_eq(shim_made, 300);
+    for (unsigned i = 0; i < 300; i++)
+        gp_gather_recycle(served, events[i]);
+    cr_expect_eq(served->event_count, 256);
+    cr_expect_eq(shim_destroyed, 300 - 256);
+    shim_recorded = 0;
+    cr_expect_eq(gp_gather_record(served, NULL, &events[0]), 0);
+    cr_expect_eq(shim_made, 300);
+    cr_expect_eq(served->event_count, 255);
 }

@@ -9,6 +9,7 @@
 #include "account/tap.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
+#include "allocator/failed.h"
 #include "allocator/serve.h"
 #include "allocator/stream.h"
 #include "base/thread.h"
@@ -72,6 +73,12 @@ static void die(const char *format, ...)
     va_end(args);
     end(1);
 }
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+
+static const char *conf; /* GPUPROF_ALLOC_CONF */
 
 /* ---- the program's view -------------------------------------------------------------------------------------------- */
 
@@ -314,6 +321,35 @@ static void sizes(void)
     }
 }
 
+/* The report of the failure just now says what the cache and the driver held. */
+static void reported(void)
+{
+    struct gp_served_context *served = gp_served_of(current);
+    struct gp_cache *cache = gp_served_cache(served);
+    struct gp_cache_numbers numbers;
+    uint64_t count = 0;
+    gp_cache_numbers(cache, &numbers);
+    if (strcmp(oom.api, "cuMemAlloc_v2") != 0 || oom.error != GP_CU_OUT_OF_MEMORY || oom.device != 0 || oom.stream ||
+        oom.asked_bytes != FAKEDRIVER_MEMORY + 1 || !(oom.flags & GP_OOM_CACHE))
+        die("the report is about %llu bytes for %s", (unsigned long long)oom.asked_bytes, oom.api);
+    if (oom.total_bytes != (int64_t)FAKEDRIVER_MEMORY ||
+        oom.free_bytes != (int64_t)(FAKEDRIVER_MEMORY - fakedriver_held(0)) || oom.limit_bytes ||
+        oom.reserved_bytes != (int64_t)numbers.reserved_bytes ||
+        oom.allocated_bytes != (int64_t)numbers.allocated_bytes || oom.idle_bytes != (int64_t)numbers.idle_bytes ||
+        oom.largest_idle_bytes != (int64_t)numbers.largest_idle_bytes ||
+        oom.waiting_bytes != (int64_t)numbers.waiting_bytes || oom.idle_pieces != (int64_t)numbers.idle_pieces ||
+        oom.releasable_bytes != (int64_t)numbers.releasable_bytes ||
+        oom.pinning_blocks != (int64_t)numbers.pinning_blocks)
+        die("the report has other numbers than the cache");
+    if (strcmp(oom.policy, gp_cache_policy(cache)->name) != 0 || strcmp(oom.conf, conf ? conf : "") != 0)
+        die("the report names %s with \"%s\"", oom.policy, oom.conf);
+    for (unsigned i = 0; i < GP_WIRE_FAILURES; i++)
+        if (strcmp(failures[i].api, oom.api) == 0 && failures[i].error == oom.error)
+            count += failures[i].count;
+    if (count != oom.count)
+        die("%llu failures of %llu", (unsigned long long)count, (unsigned long long)oom.count);
+}
+
 static void wrong(void)
 {
     struct block *block = take("alloc", 3 * MIB);
@@ -333,6 +369,8 @@ static void wrong(void)
     begin();
     if (after("alloc too much", gp_wrap_cuMemAlloc_v2(&(uint64_t){0}, FAKEDRIVER_MEMORY + 1)))
         die("more than the device has was allocated");
+    if (!troubled())
+        reported();
 }
 
 /* What the program is shown is the driver's answer, plus idle memory. */
@@ -631,10 +669,6 @@ static const char *const functions[] = {
 };
 #define FUNCTIONS GP_COUNT(functions)
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-static struct gp_wire_oom oom;
-
 static void poller_woken(void)
 {
 }
@@ -676,6 +710,8 @@ static void child(const struct script *script)
         die("%s", why);
     policy.granule_bytes = policy.granule_bytes < 512 ? 512 : policy.granule_bytes;
     gp_served_setup(&policy, 0);
+    conf = script->conf;
+    gp_failed_setup(conf);
     if (!gp_driver_bind())
         die("not bound");
     gp_stream_watch();
