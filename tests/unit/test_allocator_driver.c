@@ -30,7 +30,7 @@
 #define KIB    ((size_t)1 << 10)
 #define MIB    ((size_t)1 << 20)
 #define BLOCKS 64
-#define STEPS  160
+#define STEPS  200
 #define ERRNO  77
 
 TestSuite(allocator_driver, .timeout = 300);
@@ -613,11 +613,83 @@ static void pooled(void)
     after("empty cache", result);
 }
 
-static void program(void)
+/* PyTorch's entry points. */
+static void torched(void)
+{
+    static const struct gpuprof_torch_pool id = {0, 3};
+    struct block *made[2] = {NULL, NULL};
+    size_t bytes = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        begin();
+        if (i == 1)
+            gpuprof_torch_begin_allocate_to_pool(0, id, NULL);
+        void *pointer = gpuprof_torch_alloc(MIB * 3, 0, NULL);
+        if (i == 1)
+            gpuprof_torch_end_allocate_to_pool(0, id);
+        made[i] = pointer ? block_new((uintptr_t)pointer, MIB * 3, 0) : NULL;
+        if (!after("torch alloc", pointer ? 0 : 1))
+            continue;
+        begin();
+        uint64_t base = (uintptr_t)gpuprof_torch_base_alloc((char *)pointer + 5, &bytes);
+        gpuprof_torch_record_stream(pointer, (void *)1);
+        if (after("torch base", base ? 0 : 1) && (base > made[i]->address || base + bytes < made[i]->address + MIB * 3))
+            die("a segment that does not hold its block");
+    }
+    for (unsigned i = 0; i < 2; i++)
+        if (made[i]) {
+            begin();
+            gpuprof_torch_free((void *)(uintptr_t)made[i]->address, 0, 0, NULL);
+            gone(made[i]);
+            after("torch free", 0);
+        }
+    begin();
+    gpuprof_torch_release_pool(0, id);
+    gpuprof_torch_set_memory_fraction(2, 0); /* ignored */
+    gpuprof_torch_reset();
+    after("torch reset", 0);
+    if (!troubled() && gp_cache_limit(gp_served_cache(gp_served_primary(0))))
+        die("a fraction of 2 is a limit");
+}
+
+/* The process ends: the driver answers what the cache cannot, and the cache makes no call of its own. */
+static void stopped(void)
+{
+    struct block *kept[] = {take("alloc", 5 * MIB), take("alloc", 100), take("alloc", 60 * MIB)}, *late;
+    drop("free", kept[2], gp_wrap_cuMemFree_v2);
+    gp_allocator_stop();
+    unsigned frees = fakedriver_calls("cuMemFree_v2") + fakedriver_calls("cuMemUnmap");
+    uint64_t held = fakedriver_held(0);
+    for (unsigned i = 0; i < 2; i++)
+        drop("free at the end", kept[i], gp_wrap_cuMemFree_v2);
+    if (fakedriver_held(0) != held || fakedriver_calls("cuMemFree_v2") + fakedriver_calls("cuMemUnmap") != frees)
+        die("the cache called the driver at the end");
+    fakedriver.program = true;
+    late = take("alloc at the end", 3 * MIB);
+    if (!late || !late->passed)
+        die("the driver did not answer at the end");
+    struct block *all = take("alloc at the end", FAKEDRIVER_MEMORY - fakedriver_held(0));
+    if (!all || !all->passed)
+        die("the driver has less than it should");
+    late = take("alloc beyond the driver", 100);
+    if ((!late || late->passed) && !gp_cache_policy(gp_served_cache(gp_served_of(current)))->frees_at_once)
+        die("idle memory does not serve at the end");
+    drop("free at the end", late, gp_wrap_cuMemFree_v2);
+    begin();
+    if (after("alloc far beyond the driver", gp_wrap_cuMemAlloc_v2(&(uint64_t){0}, FAKEDRIVER_MEMORY)) ||
+        after("gpuprof_alloc at the end", (uint32_t)gpuprof_alloc(&(void *){0}, 100, 0, NULL)))
+        die("more than the device has at the end");
+}
+
+static void program(bool ends)
 {
     void *first = enter_primary(0);
     if (!first)
         return;
+    if (ends) {
+        sizes();
+        stopped();
+        end(0);
+    }
     sizes();
     wrong();
     info();
@@ -628,6 +700,7 @@ static void program(void)
     crowded();
     second(first);
     pooled();
+    torched();
     struct block *kept = take("alloc", 7 * MIB), *ours = take_ours("gpuprof_alloc", 6 * MIB, 1, NULL);
     info();
     drop("gpuprof_free", ours, free_ours);
@@ -660,6 +733,7 @@ struct script {
     const char *lacks, *fails;
     unsigned number;
     uint32_t code;
+    bool ends; /* the process begins to end */
 };
 
 static const char *const functions[] = {
@@ -717,7 +791,7 @@ static void child(const struct script *script)
     gp_stream_watch();
     if (!gp_serve_install(script->conf ? GP_SERVE_GROWABLE : GP_SERVE_DEDICATED))
         die("not installed");
-    program();
+    program(script->ends);
     outcome->failed = fakedriver.failed;
     for (unsigned i = 0; i < FUNCTIONS; i++)
         outcome->calls[i] = fakedriver_calls(functions[i]);
@@ -759,10 +833,10 @@ Test(allocator_driver, a_whole_driver)
 
 /* The steps, by the start of their names, that end otherwise in a driver without this function. */
 static const struct lack {
-    const char *function, *steps[6];
+    const char *function, *steps[7];
 } lacks[] = {
-    {"cuInit", {"gpuprof_", "begin pool", "fraction", "limit", "mem_get_info", "empty cache"}},
-    {"cuDeviceGet", {"gpuprof_", "begin pool", "fraction", "limit", "mem_get_info", "empty cache"}},
+    {"cuInit", {"gpuprof_", "torch", "begin pool", "fraction", "limit", "mem_get_info", "empty cache"}},
+    {"cuDeviceGet", {"gpuprof_", "torch", "begin pool", "fraction", "limit", "mem_get_info", "empty cache"}},
     {"cuDeviceTotalMem_v2", {"fraction"}},
     {"cuDevicePrimaryCtxRetain", {"retain"}},
     {"cuDevicePrimaryCtxRelease_v2", {"release", "mem_get_info of another device"}},
@@ -805,6 +879,15 @@ static bool is_needed(const char *name)
         if (strcmp(name, needed[i]) == 0)
             return true;
     return false;
+}
+
+Test(allocator_driver, a_process_that_ends)
+{
+    for (unsigned i = 0; i < GP_COUNT(whole); i++) {
+        struct script script = whole[i];
+        script.ends = true;
+        cr_assert(run(&script), "%s %s: %s", script.allocator, script.conf ? script.conf : "", outcome->why);
+    }
 }
 
 Test(allocator_driver, a_driver_without_one_function)
