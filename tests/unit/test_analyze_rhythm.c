@@ -5,6 +5,7 @@
  * writes it.  test_analyze_steps.c and test_fit.c say which answers are right.
  */
 #include <analyze/analyze.h>
+#include <analyze/beats.h>
 #include <analyze/fit.h>
 #include <criterion/criterion.h>
 #include <lib/paths.h>
@@ -233,4 +234,90 @@ Test(rhythm, gpus_around_the_smallest_that_is_enough, .timeout = 60)
         gp_recording_free(recording);
     }
     compare("gpus around the smallest that is enough");
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+#define CHOICES 3000u
+
+/* The part of the way that lies in intervals near the median, counted here in another way. */
+static double even_here(const uint32_t *positions, size_t count)
+{
+    uint64_t near = 0;
+    uint32_t median = 0;
+    for (size_t i = 0; i + 1 < count; i++) { /* the interval with (count - 1) / 2 others before it in order */
+        uint32_t mine = positions[i + 1] - positions[i];
+        size_t less = 0, same = 0;
+        for (size_t j = 0; j + 1 < count; j++) {
+            less += positions[j + 1] - positions[j] < mine;
+            same += positions[j + 1] - positions[j] == mine;
+        }
+        if (less <= (count - 1) / 2 && (count - 1) / 2 < less + same)
+            median = mine;
+    }
+    for (size_t i = 0; i + 1 < count; i++) {
+        uint32_t mine = positions[i + 1] - positions[i];
+        near += 2 * mine >= median && mine <= 2 * median ? mine : 0;
+    }
+    return positions[count - 1] == positions[0] ? 0 : (double)near / (double)(positions[count - 1] - positions[0]);
+}
+
+/* One random curve with small levels, in which many quotients are equal, and some rhythms in it.  Returns which of them
+ * is the step. */
+static char choice(struct loops *loops, unsigned length)
+{
+    static int64_t level[1 << 12];
+    static uint32_t symbol[1 << 12], stamp[16];
+    static struct gp_recording recording;
+    struct gp_beat_curve curve = {&recording, draw(loops, 3), level, symbol, stamp, 16, 0};
+    unsigned period = 4 + (unsigned)draw(loops, 9), span = 1 + (unsigned)draw(loops, 5);
+    struct gp_beats beats;
+    double evens[8];
+    cr_assert(gp_beats_init(&beats, 8 * length));
+    memset(stamp, 0, sizeof(stamp));
+    int64_t drift = draw(loops, 3) ? 0 : 1;
+    for (unsigned i = 0; i < length; i++) {
+        level[i] = (int64_t)(i % period % span) + (int64_t)draw(loops, 2) + drift * (int64_t)(i / period) / 8;
+        symbol[i] = draw(loops, 3) ? 1 + (uint32_t)(i % period % 15) : 0;
+    }
+    level[length] = 0;
+    unsigned kinds = 1 + (unsigned)draw(loops, 4), every[8], offset[8];
+    for (unsigned k = 0; k < kinds; k++) {
+        every[k] = draw(loops, 3) ? period : 2 + (unsigned)draw(loops, 2 * period);
+        offset[k] = (unsigned)draw(loops, every[k]);
+    }
+    for (unsigned i = 0; i < length; i++)
+        for (unsigned k = 0; k < kinds; k++)
+            if (i % every[k] == offset[k] && (k == 0 || draw(loops, 40))) {
+                uint32_t before =
+                    i == 0 && curve.begin ? (uint32_t)draw(loops, 2) : 0; /* the curve does not reach it */
+                cr_assert(gp_beats_put(&beats, k, i + (uint32_t)curve.begin - back, k == 1));
+            }
+    gp_beats_group(&beats);
+    for (size_t k = 0; k < beats.kinds.count; k++) {
+        const struct gp_tally_row *row = &beats.kinds.rows[k];
+        evens[k] = row->count < 3 ? 0 : gp_beats_even(beats.grouped + row->extra, (size_t)row->count);
+        if (row->count >= 3)
+            cr_expect_float_eq(evens[k], even_here(beats.grouped + row->extra, (size_t)row->count), 1e-12);
+        for (int64_t i = 1; i < row->count; i++)
+            cr_assert_lt(beats.grouped[row->extra + (uint64_t)i - 1], beats.grouped[row->extra + (uint64_t)i]);
+    }
+    bool ok;
+    const struct gp_tally_row *row = gp_beats_step(&beats, evens, &curve, &ok);
+    cr_assert(ok);
+    char made = row ? (char)('0' + row->key) : '-';
+    gp_beats_fini(&beats);
+    return made;
+}
+
+Test(rhythm, which_rhythm_is_the_step, .timeout = 60)
+{
+    struct loops loops = {.seed = 77};
+    char row[61] = "";
+    for (unsigned i = 0; i < CHOICES; i++) {
+        row[i % 60] = choice(&loops, 40 + (unsigned)draw(&loops, i % 50 ? 200 : 3000));
+        if (i % 60 == 59)
+            line("%s\n", row);
+    }
+    compare("which rhythm is the step");
 }
