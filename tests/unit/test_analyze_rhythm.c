@@ -289,8 +289,7 @@ static char choice(struct loops *loops, unsigned length)
     for (unsigned i = 0; i < length; i++)
         for (unsigned k = 0; k < kinds; k++)
             if (i % every[k] == offset[k] && (k == 0 || draw(loops, 40))) {
-                uint32_t before =
-                    i == 0 && curve.begin ? (uint32_t)draw(loops, 2) : 0; /* the curve does not reach it */
+                uint32_t back = i == 0 && curve.begin ? (uint32_t)draw(loops, 2) : 0; /* the curve does not reach it */
                 cr_assert(gp_beats_put(&beats, k, i + (uint32_t)curve.begin - back, k == 1));
             }
     gp_beats_group(&beats);
