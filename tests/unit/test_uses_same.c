@@ -84,7 +84,7 @@ static struct gp_recording *program(struct story *s)
         for (unsigned i = 0; i < trained && gradient == 1; i++)
             drop(s, &gradients[i], 0);
         for (unsigned i = 0; i < weights; i++)
-            outputs[i] = put(s, draw(s, 9) ? 7 * MIB + i : size_of(i, 0), 0, 1);
+            outputs[i] = put(s, draw(s, 9) ? 7ull * MIB + i : size_of(i, 0), 0, 1);
         for (unsigned i = weights; i-- > 0;) {
             if (i < trained && gradient && (gradient < 3 || !step))
                 gradients[i] = put(s, size_of(i, draw(s, 6)), 1, 2);
