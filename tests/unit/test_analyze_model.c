@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_analyze_model.c: the ranges of caches and the points of a forecast against models that are too simple to be wrong:
+ * one flag for each page, and all samples of a point.
+ */
+#include <analyze/forecast.h>
+#include <analyze/ranges.h>
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/recmake.h"
+
+TestSuite(model, .timeout = 60);
+
+static uint64_t state = 88172645463325252ull;
+
+static unsigned draw(unsigned below)
+{
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 33) % below;
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+
+#define PAGES  48u
+#define PAGE   (2ull << 20)
+#define GPUS   3u
+#define EVENTS 120u
+
+static uint8_t pages[GPUS][PAGES]; /* 0: nothing, 1: a segment, 2: growable */
+
+/* Adds only where nothing is; takes any run, with holes or without. */
+static bool event_drawn(struct gp_rec_event *event, unsigned number)
+{
+    unsigned device = draw(GPUS), from = draw(PAGES), count = 1 + draw(draw(4) ? 6 : PAGES);
+    bool adds = draw(2), growable = draw(2);
+    count = from + count > PAGES ? PAGES - from : count;
+    for (unsigned i = from; i < from + count && adds; i++)
+        if (pages[device][i])
+            return false;
+    memset(&pages[device][from], adds ? 1 + growable : 0, count);
+    static const uint8_t types[2][2] = {{GP_EVENT_SEGMENT_FREE, GP_EVENT_SEGMENT_UNMAP},
+                                        {GP_EVENT_SEGMENT_ALLOC, GP_EVENT_SEGMENT_MAP}};
+    *event = (struct gp_rec_event){.time_ns = 1000000000ull + number,
+                                   .type = types[adds][growable],
+                                   .kind = GP_KIND_LINEAR,
+                                   .device = (uint8_t)device,
+                                   .address = (1 + from) * PAGE,
+                                   .bytes = count * PAGE};
+    return true;
+}
+
+static uint64_t live(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < GPUS * PAGES; i++)
+        sum += pages[i / PAGES][i % PAGES] ? PAGE : 0;
+    return sum;
+}
+
+static void ranges_compared(const struct gp_ranges *ranges)
+{
+    for (unsigned device = 0; device < GPUS; device++)
+        for (unsigned i = 0; i <= PAGES; i++)
+            for (unsigned part = 0; part < 3; part++) { /* the page's first byte, its second, its last */
+                uint64_t address = (1 + i) * PAGE + (part == 2 ? PAGE - 1 : part);
+                const struct gp_range *range = gp_ranges_find(ranges, (uint8_t)device, address);
+                cr_assert_eq(range != NULL, i < PAGES && pages[device][i] != 0, "device %u, page %u", device, i);
+                cr_assert(!range || (range->device == device && range->start <= address && address < range->end &&
+                                     range->growable == (pages[device][i] == 2)));
+            }
+}
+
+Test(model, ranges_are_the_pages)
+{
+    static struct gp_rec_event events[EVENTS];
+    for (unsigned round = 0; round < 60; round++) {
+        struct recmake *make = recmake_new(1ll << 40);
+        struct gp_ranges ranges;
+        uint64_t held = 0;
+        unsigned count = 0;
+        memset(pages, 0, sizeof(pages));
+        while (count < EVENTS)
+            count += event_drawn(&events[count], count);
+        for (unsigned i = 0; i < EVENTS; i++)
+            recmake_event(make, &events[i]);
+        struct gp_recording *recording = recmake_done(make);
+        cr_assert_eq(gp_ranges_init(&ranges, recording), 0);
+        memset(pages, 0, sizeof(pages));
+        for (unsigned i = 0; i < EVENTS; i++) {
+            bool adds = events[i].type == GP_EVENT_SEGMENT_ALLOC || events[i].type == GP_EVENT_SEGMENT_MAP;
+            uint64_t moved = gp_ranges_apply(&ranges, &events[i]);
+            memset(&pages[events[i].device][events[i].address / PAGE - 1],
+                   !adds                                    ? 0
+                   : events[i].type == GP_EVENT_SEGMENT_MAP ? 2
+                                                            : 1,
+                   events[i].bytes / PAGE);
+            held += adds ? moved : -moved;
+            cr_assert_eq(held, live(), "event %u", i);
+            ranges_compared(&ranges);
+        }
+        gp_ranges_fini(&ranges);
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- points of a forecast ---------------------------------------------------------------------------------------- */
+
+#define SAMPLES 700u
+
+static struct gp_forecast_sample samples[SAMPLES];
+
+static int64_t rise(int64_t before, int64_t now)
+{
+    return before >= 0 && now > before ? now - before : 0;
+}
+
+/* The point of the samples (from, to]. */
+static struct gp_forecast_point point_of(unsigned from, unsigned to)
+{
+    struct gp_forecast_point point = {samples[to].time_ns, INT64_MAX, 0, samples[to].last, 0, 0, 0, 0};
+    for (unsigned i = from + 1; i <= to; i++) {
+        point.low = samples[i].low < point.low ? samples[i].low : point.low;
+        point.high = samples[i].high > point.high ? samples[i].high : point.high;
+        point.allocs += rise(samples[i - 1].allocs, samples[i].allocs);
+        point.frees += rise(samples[i - 1].frees, samples[i].frees);
+        point.taken_bytes += rise(samples[i - 1].taken_bytes, samples[i].taken_bytes);
+        point.fresh_bytes += rise(samples[i - 1].fresh_bytes, samples[i].fresh_bytes);
+    }
+    return point;
+}
+
+static void sample_drawn(unsigned number)
+{
+    const struct gp_forecast_sample *before = number ? &samples[number - 1] : NULL;
+    struct gp_forecast_sample *now = &samples[number];
+    now->time_ns = (before ? before->time_ns : 5) + 1 + draw(1000);
+    now->low = draw(1000);
+    now->last = now->low + draw(50);
+    now->high = now->last + draw(50);
+    now->allocs = (before ? before->allocs : 0) + draw(9);
+    now->frees = (before ? before->frees : 0) + draw(9);
+    now->taken_bytes = (before ? before->taken_bytes : 0) + draw(5000);
+    now->fresh_bytes = draw(20) ? (before ? before->fresh_bytes : 0) + draw(90) : -1;
+}
+
+Test(model, points_are_their_samples)
+{
+    struct gp_forecast forecast;
+    gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
+    cr_assert(forecast.kind == GP_FORECAST_STEPS && !forecast.begun);
+    int64_t high = 0;
+    for (unsigned number = 0; number < SAMPLES; number++) {
+        sample_drawn(number);
+        gp_forecast_feed(&forecast, &samples[number]);
+        struct gp_forecast_sample late = samples[number];
+        late.high = INT64_MAX;
+        gp_forecast_feed(&forecast, &late); /* not later: ignored */
+        high = samples[number].high > high ? samples[number].high : high;
+        unsigned each = 1;
+        while (number >= each * GP_FORECAST_POINTS)
+            each *= 2;
+        cr_assert_eq(forecast.samples, each, "sample %u", number);
+        cr_assert_eq(forecast.count, number / each, "sample %u", number);
+        cr_assert_eq(forecast.open, number % each, "sample %u", number);
+        cr_assert_eq(forecast.high, high);
+        cr_assert(forecast.begin_ns == samples[0].time_ns && forecast.begin == samples[0].last);
+        cr_assert_eq(memcmp(&forecast.before, &samples[number], sizeof(samples[0])), 0);
+        for (unsigned i = 0; i < forecast.count + (forecast.open > 0); i++) {
+            unsigned to = (i + 1) * each < number ? (i + 1) * each : number;
+            struct gp_forecast_point point = point_of(i * each, to);
+            cr_assert_eq(memcmp(&forecast.points[i], &point, sizeof(point)), 0, "sample %u, point %u", number, i);
+        }
+    }
+    /* Each counter that falls begins it again; bytes that cannot be are cut. */
+    for (unsigned i = 0; i < 3; i++) {
+        struct gp_forecast again = forecast;
+        struct gp_forecast_sample next = samples[SAMPLES - 1];
+        next.time_ns++;
+        *(i == 0 ? &next.allocs : i == 1 ? &next.frees : &next.taken_bytes) -= 1;
+        next.low = -1, next.last = 1ll << 60, next.high = INT64_MAX;
+        gp_forecast_feed(&again, &next);
+        cr_assert(again.count == 0 && again.open == 0 && again.samples == 1 && again.begin_ns == next.time_ns);
+        cr_assert(again.before.low == 0 && again.begin == 1ll << 60 && again.high == 1ll << 60);
+        cr_assert_eq(again.kind, GP_FORECAST_STEPS);
+    }
+}
