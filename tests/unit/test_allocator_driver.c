@@ -350,12 +350,23 @@ static void reported(void)
         die("%llu failures of %llu", (unsigned long long)count, (unsigned long long)oom.count);
 }
 
+static uint64_t failures_of(const char *api, uint32_t error)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < GP_WIRE_FAILURES; i++)
+        count += strcmp(failures[i].api, api) == 0 && failures[i].error == error ? failures[i].count : 0;
+    return count;
+}
+
 static void wrong(void)
 {
     struct block *block = take("alloc", 3 * MIB);
+    uint64_t failed = failures_of("cuMemFree_v2", GP_CU_INVALID_VALUE);
     begin();
     if (after("free inside", gp_wrap_cuMemFree_v2(block ? block->address + 512 : 16)))
         die("an address inside a block was freed");
+    if (!troubled() && failures_of("cuMemFree_v2", GP_CU_INVALID_VALUE) != failed + 1)
+        die("a wrong free is not counted");
     if (block) {
         uint64_t address = block->address;
         drop("free", block, gp_wrap_cuMemFree_v2);
@@ -501,6 +512,11 @@ static void captured(void)
         begin();
         if (block && after("free in capture", gp_wrap_cuMemFree_v2(block->address)))
             die("memory was freed during a capture");
+        begin();
+        if (block && after("free async in capture", gp_wrap_cuMemFreeAsync(block->address, stream)))
+            die("memory of before the capture was freed in it");
+        if (!troubled() && failures_of("cuMemFreeAsync", GP_CU_INVALID_VALUE) != 1)
+            die("a wrong free in a capture is not counted");
         begin();
         after("end capture", gp_wrap_cuStreamEndCapture(stream, &graph));
     }

@@ -24,6 +24,7 @@ struct maker { /* a pickle with one trace */
     struct gp_pickled_list traces, entries, segments, blocks;
     int fd;
     uint32_t frames; /* memo + 1 */
+    const char *function;
 };
 
 static void text_at(struct maker *make, const char *key, const char *text)
@@ -49,7 +50,7 @@ static void frames_at(struct maker *make)
     gp_pickled_list(&make->out, &list);
     gp_pickled_item(&make->out, &list);
     gp_pickled_dict(&make->out);
-    text_at(make, "name", "forward");
+    text_at(make, "name", make->function ? make->function : "forward");
     text_at(make, "filename", "model.py");
     int_at(make, "line", 12);
     gp_pickled_dict_end(&make->out);
@@ -249,6 +250,24 @@ Test(torch_file, granted_sizes_follow_from_the_addresses)
     cr_expect_eq(r->events[5].bytes, 12 * MIB);
     cr_expect_eq(r->sites[r->events[1].site].live_bytes, (int64_t)(8 * MIB));
     gp_recording_free(r);
+}
+
+/* A name of up to 4095 bytes is kept as it is; of a longer one, this many. */
+Test(torch_file, long_names_are_cut)
+{
+    char name[4200], why[256];
+    for (size_t length = 4090; length < 4100; length++) {
+        struct gp_recording *r = NULL;
+        struct maker *make = make_new();
+        memset(name, 'n', sizeof(name));
+        name[length] = '\0';
+        make->function = name;
+        entry(make, "alloc", 0x10000000, 1000, 5);
+        segments(make);
+        cr_assert_eq(made(make, &r, why), 0, "%s", why);
+        cr_expect_eq(strlen(function_of(r, &r->events[0])), length < 4095 ? length : 4095);
+        gp_recording_free(r);
+    }
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
