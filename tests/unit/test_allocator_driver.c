@@ -5,33 +5,27 @@
  * alone would leave it, its blocks are memory that its device may use, and the statistics are the sum of its blocks and
  * of what the driver holds.  At the end nothing is left.
  */
-#include "account/account.h"
-#include "account/tap.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
 #include "allocator/failed.h"
 #include "allocator/serve.h"
 #include "allocator/stream.h"
-#include "base/thread.h"
 #include "cache/policy.h"
 #include "lib/fakedriver.h"
 #include "lib/full.h"
 #include "source/hooks.h"
 #include <criterion/criterion.h>
-#include <errno.h>
 #include <gpuprof/gpuprof.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define KIB    ((size_t)1 << 10)
-#define MIB    ((size_t)1 << 20)
-#define BLOCKS 64
-#define STEPS  200
-#define ERRNO  77
+#include "allocator_view.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
 
 TestSuite(allocator_driver, .timeout = 300);
 
@@ -40,171 +34,6 @@ void *gpuprof_preload_next(const char *name);
 void *gpuprof_preload_next(const char *name)
 {
     return fakedriver_function(name);
-}
-
-/* What a run leaves for its parent. */
-struct outcome {
-    char why[512];
-    unsigned steps, failed;
-    struct {
-        const char *name;
-        uint32_t result;
-    } step[STEPS];
-    unsigned calls[64]; /* of the driver's functions */
-    uint64_t held;      /* at the end */
-};
-static struct outcome *outcome;
-
-/* MODE=cov: counts what this process reached. */
-extern void __gcov_dump(void) __attribute__((weak));
-
-static void end(int status)
-{
-    if (__gcov_dump)
-        __gcov_dump();
-    _exit(status);
-}
-
-static void die(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(outcome->why, sizeof(outcome->why), format, args);
-    va_end(args);
-    end(1);
-}
-
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-static struct gp_wire_oom oom;
-
-static const char *conf; /* GPUPROF_ALLOC_CONF */
-
-/* ---- the program's view -------------------------------------------------------------------------------------------- */
-
-static struct block {
-    uint64_t address;
-    size_t bytes;
-    int device;
-    bool passed; /* the driver's own */
-} blocks[BLOCKS];
-static uint64_t foreign[FAKEDRIVER_DEVICES]; /* bytes that the driver holds for the program itself */
-static unsigned depth;
-static void *current;
-static bool loses; /* a call that gives memory back failed: the driver holds more */
-
-static struct block *block_new(uint64_t address, size_t bytes, int device)
-{
-    for (unsigned i = 0; i < BLOCKS; i++)
-        if (!blocks[i].bytes) {
-            blocks[i] = (struct block){address, bytes, device, false};
-            return &blocks[i];
-        }
-    die("too many blocks");
-    return NULL;
-}
-
-static void check_blocks(const char *what)
-{
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        const struct block *one = &blocks[i];
-        if (!one->bytes)
-            continue;
-        if (one->address % 256 || !fakedriver_usable(one->address, one->bytes, one->device))
-            die("%s: a block of %zu bytes is not memory of device %d", what, one->bytes, one->device);
-        for (unsigned j = 0; j < i; j++)
-            if (blocks[j].bytes && one->address < blocks[j].address + blocks[j].bytes &&
-                blocks[j].address < one->address + one->bytes)
-                die("%s: two blocks overlap", what);
-    }
-}
-
-static void check_numbers(const char *what, int device)
-{
-    struct gp_cache_numbers numbers;
-    struct gp_wire_device stats;
-    uint64_t reserved = 0, allocated = 0, requested = 0;
-    char why[128];
-    for (unsigned i = 0; i < gp_served_count(); i++) {
-        struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
-        if (!cache || gp_served_contexts[i].device != device)
-            continue;
-        if (gp_cache_check(cache, why, sizeof(why)) != 0)
-            die("%s: %s", what, why);
-        gp_cache_numbers(cache, &numbers);
-        reserved += numbers.reserved_bytes;
-        allocated += numbers.allocated_bytes;
-    }
-    for (unsigned i = 0; i < BLOCKS; i++)
-        requested += !blocks[i].passed && blocks[i].device == device ? blocks[i].bytes : 0;
-    uint64_t held = fakedriver_held(device) - foreign[device];
-    if (loses ? held < reserved : held != reserved)
-        die("%s: device %d holds %llu bytes for the cache, which counts %llu", what, device, (unsigned long long)held,
-            (unsigned long long)reserved);
-    if (!gp_tap_device((unsigned)device, &stats))
-        return;
-    if (stats.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current != (int64_t)reserved ||
-        stats.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current != (int64_t)allocated ||
-        stats.kinds[GP_KIND_LINEAR].current_bytes != (int64_t)requested)
-        die("%s: device %d: the statistics are %lld, %lld and %lld, the cache's numbers %llu, %llu and %llu", what,
-            device, (long long)stats.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
-            (long long)stats.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
-            (long long)stats.kinds[GP_KIND_LINEAR].current_bytes, (unsigned long long)reserved,
-            (unsigned long long)allocated, (unsigned long long)requested);
-}
-
-static void begin(void)
-{
-    depth = fakedriver_depth();
-    current = fakedriver_current();
-    fakedriver.capture_mode = 0;
-    errno = ERRNO;
-}
-
-/* Nothing can be done after such a call has failed. */
-static bool is_beyond_repair(const char *name)
-{
-    static const char *const some[] = {"cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode",
-                                       "cuDevicePrimaryCtxGetState", "cuStreamDestroy_v2"};
-    for (unsigned i = 0; i < GP_COUNT(some); i++)
-        if (strcmp(name, some[i]) == 0)
-            return true;
-    return false;
-}
-
-/* After each call of the program.  Returns whether it succeeded. */
-static bool after(const char *what, uint32_t result)
-{
-    if (errno != ERRNO)
-        die("%s: errno changed", what);
-    if (gp_thread.inside || gp_thread.ignored || gp_thread.prompt)
-        die("%s: the thread is still ours", what);
-    if (fakedriver.failed && is_beyond_repair(fakedriver.fails))
-        end(0);
-    if (fakedriver_depth() != depth || fakedriver_current() != current)
-        die("%s: another context is current", what);
-    if (fakedriver.capture_mode != 0)
-        die("%s: another capture mode", what);
-    check_blocks(what);
-    for (int device = 0; device < FAKEDRIVER_DEVICES; device++)
-        check_numbers(what, device);
-    if (fakedriver.faults)
-        die("%s: %s", what, fakedriver.fault);
-    if (outcome->steps < STEPS) {
-        outcome->step[outcome->steps].name = what;
-        outcome->step[outcome->steps++].result = result;
-    }
-    return result == 0;
-}
-
-/* Calls that the driver answers itself may go there without the library. */
-#define PASSED(_call) (fakedriver.program = true, _result = (_call), fakedriver.program = fakedriver.fails, _result)
-static uint32_t _result;
-
-/* In a driver that lacks something, or after a failure, some answers differ. */
-static bool troubled(void)
-{
-    return fakedriver.lacks || fakedriver.failed;
 }
 
 /* ---- the program --------------------------------------------------------------------------------------------------- */
@@ -276,6 +105,8 @@ static struct block *take_ours(const char *what, size_t bytes, int device, void 
     begin();
     uint32_t result = (uint32_t)gpuprof_alloc(&pointer, bytes, device, stream);
     struct block *block = result ? NULL : block_new((uintptr_t)pointer, bytes, device);
+    if (block)
+        block->stream = (uintptr_t)stream;
     return after(what, result) ? block : NULL;
 }
 
@@ -555,6 +386,8 @@ static void crowded(void)
 static void second(void *first)
 {
     void *ctx = NULL;
+    uint64_t base = 0;
+    size_t bytes = 0;
     begin();
     uint32_t result = PASSED(gp_wrap_cuCtxCreate_v2(&ctx, 0, 1));
     depth++, current = ctx;
@@ -570,6 +403,14 @@ static void second(void *first)
             die("a peer cannot use growable memory");
     if (gp_served_of(first) != gp_served_primary(0) || gp_served_of(ctx) == gp_served_of(first))
         die("the contexts are mixed up");
+    begin();
+    if (made[1] && after("free inside another context", gp_wrap_cuMemFree_v2(made[1]->address + 512)))
+        die("an address inside a block was freed");
+    begin();
+    if (made[1] && !made[1]->passed &&
+        after("range of another context", gp_wrap_cuMemGetAddressRange_v2(&base, &bytes, made[1]->address + 512)) &&
+        (base != made[1]->address || bytes != made[1]->bytes))
+        die("the range is not the block");
     drop("free of another context", made[2], gp_wrap_cuMemFree_v2);
     begin();
     result = PASSED(gp_wrap_cuCtxDestroy_v2(ctx));
@@ -777,9 +618,9 @@ static void child(const struct script *script)
 {
     static struct gp_ring ring;
     char why[128];
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST) != 0 ||
+        gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
         gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                               .lost = lost,
                                               .failures = failures,
