@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_columns.c: a block of events (src/record/columns.c) takes as many events, tags, threads and streams as the format
- * allows, and not one more.
+ * allows, and not one more; and any events come back as they were.
  */
 #include <criterion/criterion.h>
 #include <record/columns.h>
+#include <record/file.h>
+#include <recording/recording.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct gp_columns *columns;
 static uint8_t *memory;
@@ -92,4 +96,76 @@ Test(columns, times_of_a_block)
         }
         cr_expect(columns->first_ns == 5 && columns->last_ns == 7 && columns->base_ns == orders[i][0]);
     }
+}
+
+/* ---- there and back ---------------------------------------------------------------------------------------------- */
+
+#define WRITTEN (GP_FORMAT_EVENTS + 5000u)
+
+static struct gp_wire_event written[WRITTEN];
+
+static unsigned draw(unsigned below)
+{
+    static uint64_t state = 88172645463325252ull;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 33) % below;
+}
+
+/* Few of each, so that a place sees all of its fields change, alone and together; the time may go back. */
+static struct gp_wire_event drawn(uint32_t i)
+{
+    static const uint8_t types[] = {GP_EVENT_ALLOC,         GP_EVENT_FREE,        GP_EVENT_ALLOC, GP_EVENT_FREE,
+                                    GP_EVENT_SEGMENT_ALLOC, GP_EVENT_SEGMENT_MAP, GP_EVENT_OOM};
+    struct gp_wire_event event = {.type = types[draw(7)], .kind = GP_KIND_LINEAR, .time_ns = 5000 + 10 * i};
+    if (draw(50) == 0) {
+        event.type = GP_EVENT_MARK;
+        snprintf(event.name, sizeof(event.name), "%.*s", (int)draw(32), "a mark with a name of 31 letter");
+        return event;
+    }
+    event.address = draw(40) ? 0x7f0000000000ull + draw(300) * 512ull : (uint64_t)draw(9) << 60;
+    event.bytes = 512ull << draw(draw(9) ? 3 : 20);
+    event.requested_bytes = event.bytes - draw(2) * draw(512);
+    event.stream = draw(3) * 0x100ull * draw(3);
+    event.tid = 100 + draw(draw(5) ? 2 : 30);
+    event.cost = (uint8_t)(draw(2) * draw(256));
+    event.error = event.type == GP_EVENT_OOM ? 2 : 0;
+    return event;
+}
+
+static void same(const struct gp_recording *r, size_t i)
+{
+    const struct gp_rec_event *is = &r->events[i];
+    const struct gp_wire_event *was = &written[i];
+    cr_assert_eq(is->time_ns, was->time_ns, "event %zu", i);
+    cr_assert(is->type == was->type && is->kind == was->kind, "event %zu", i);
+    if (was->type == GP_EVENT_MARK) {
+        cr_assert_str_eq(r->strings + is->bytes, was->name, "event %zu", i);
+        return;
+    }
+    cr_assert(is->address == was->address && is->bytes == was->bytes && is->cost == was->cost, "event %zu", i);
+    cr_assert_eq(is->unused, was->bytes - was->requested_bytes, "event %zu", i);
+    cr_assert_eq(r->streams[is->stream], was->stream, "event %zu: type %u", i, was->type);
+    cr_assert_eq(r->threads[is->thread].tid, was->tid, "event %zu", i);
+}
+
+Test(columns, any_events_come_back, .timeout = 60)
+{
+    char path[] = "/tmp/gpuprof-test-columns-XXXXXX", why[256];
+    struct gp_recording *r = NULL;
+    struct gp_file *file;
+    int fd = mkstemp(path);
+    cr_assert_eq(gp_file_new(&file, fd, &(struct gp_file_who){.pid = 7}), 0);
+    for (uint32_t i = 0; i < WRITTEN; i++) {
+        written[i] = drawn(i);
+        gp_file_add(file, &written[i], GP_BLOCK_EVENTS);
+    }
+    gp_file_flush(file, GP_BLOCK_EVENTS);
+    cr_assert_eq(gp_file_end(file), 0);
+    int rc = gp_recording_open(&r, path, why, sizeof(why), NULL, NULL);
+    unlink(path);
+    cr_assert_eq(rc, 0, "%s", why);
+    cr_assert_eq(r->event_count, WRITTEN);
+    for (size_t i = 0; i < WRITTEN; i++)
+        same(r, i);
+    gp_recording_free(r);
 }
