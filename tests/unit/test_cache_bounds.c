@@ -8,6 +8,8 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #define MIB (1ull << 20)
 
@@ -132,5 +134,59 @@ Test(cache_bounds, the_first_chunk_after_a_reset_is_the_first_again)
     fakedev_stream_open(&dev, 7);
     bounds_alloc(cache, MIB);
     cr_expect_eq(dev.held, first);
+    bounds_close(cache, &dev);
+}
+
+/* ---- a visit without memory for the addresses -------------------------------------------------------------------- */
+
+struct bounds_seen {
+    uint64_t sums[3], segments, blocks, rests;
+};
+
+static bool bounds_segment(void *arg, const struct gp_cache_segment *segment)
+{
+    struct bounds_seen *seen = arg;
+    seen->sums[0] += segment->address;
+    seen->sums[1] += segment->bytes;
+    seen->segments++;
+    return true;
+}
+
+static bool bounds_block(void *arg, const struct gp_cache_block *block)
+{
+    struct bounds_seen *seen = arg;
+    seen->sums[2] += block->address * ((unsigned)block->state + 1) + block->bytes;
+    seen->blocks++;
+    return true;
+}
+
+static void bounds_rest(void *arg)
+{
+    ((struct bounds_seen *)arg)->rests++;
+}
+
+Test(cache_bounds, without_memory_the_visit_is_the_same)
+{
+    struct fakedev dev = {0};
+    struct bounds_seen walked = {{0}, 0, 0, 0}, seen = walked, poor = walked;
+    struct rlimit before, none;
+    struct gp_cache *cache = bounds_open(&dev, "pytorch", NULL, 0);
+    for (unsigned i = 0; i < 60; i++) {
+        uint64_t block = bounds_alloc(cache, 512 + i * MIB / 3);
+        if (i % 3 == 0)
+            cr_assert(gp_cache_release(cache, block, GP_FREE_ORDERED, 1, NULL));
+    }
+    gp_cache_walk(cache, &walked, bounds_segment, bounds_block);
+    gp_cache_iterate(cache, &seen, bounds_segment, bounds_block, bounds_rest);
+    cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
+    none = before;
+    none.rlim_cur = 1 << 20;
+    cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+    gp_cache_iterate(cache, &poor, bounds_segment, bounds_block, bounds_rest);
+    cr_assert_eq(setrlimit(RLIMIT_AS, &before), 0);
+    cr_expect(walked.segments > 3 && walked.blocks > 60 && seen.rests >= 1 && poor.rests == 1);
+    seen.rests = poor.rests = 0;
+    cr_expect_eq(memcmp(&seen, &walked, sizeof(seen)), 0);
+    cr_expect_eq(memcmp(&poor, &walked, sizeof(poor)), 0);
     bounds_close(cache, &dev);
 }

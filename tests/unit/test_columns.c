@@ -169,3 +169,21 @@ Test(columns, any_events_come_back, .timeout = 60)
         same(r, i);
     gp_recording_free(r);
 }
+
+/* A thread, a stream or a tag that was there before takes no place of its own. */
+Test(columns, names_are_kept_once)
+{
+    clear();
+    for (uint32_t i = 0; i < 3000; i++) {
+        struct gp_wire_event event = event_of(EVENTS, i);
+        event.address = 0x1000;
+        event.stream = 0x100 + i % 5 * 0x777;
+        event.tid = 1 + i % 3;
+        event.device = (uint8_t)(i % 2);
+        cr_assert(gp_columns_add(columns, &event));
+    }
+    cr_expect_eq(columns->streams, 5);
+    cr_expect_eq(columns->tids, 3);
+    cr_expect_eq(columns->places, 1);
+    cr_expect_leq(columns->tags, 2 * 8);
+}
