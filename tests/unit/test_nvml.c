@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <lib/build.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,4 +209,22 @@ Test(nvml, a_library_that_does_not_start)
         cr_expect_eq(gp_nvml_read(&list, &count, problem), -ENOENT);
         cr_expect_str_eq(problem, "nvmlInit_v2 failed with error 9");
     }
+}
+
+/* `top` asks each second for days. Under a sanitizer mallinfo2 knows nothing, and finds leaks by itself. */
+Test(nvml, readings_leave_nothing_behind)
+{
+    struct fake *fake = stand_in();
+    size_t before = 0;
+    if (!fake)
+        cr_skip("no C compiler");
+    fake->compute_pids = 70;
+    fake->graphics_pids = 3;
+    for (unsigned round = 0; round < 200; round++) {
+        fake->compute = round % 5 == 4 ? 999 : 0; /* one list fails */
+        gp_nvml_free(answer(2), 2);
+        if (round == 9)
+            before = mallinfo2().uordblks;
+    }
+    cr_expect_lt(mallinfo2().uordblks, before + 4096);
 }
