@@ -39,7 +39,8 @@ static bool tap_wants(const struct gp_tap_walk *walk, const struct gp_record *re
 static bool tap_visit_block(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
-    bool counted = record->time_ns != 0; /* else its bytes are about to enter the totals (block.c) */
+    /* Else its bytes are about to enter the totals (block.c). The time of a framework's block may be unknown. */
+    bool counted = record->time_ns != 0 || record->space == GP_SPACE_BLOCK;
     if (counted && tap_wants(walk, record) && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
         tap_visit(walk, record, record->bytes, false);
     return false;
