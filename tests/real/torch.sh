@@ -139,6 +139,15 @@ attached() { # what, environment
     fi
 }
 
+# Its blocks from before the attach.
+blocks() { # what, environment
+    if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_blocks.py "$build" >"$work/blocks" 2>&1; then
+        pass "blocks from before the attach, $1: $(tail -n 1 "$work/blocks")"
+    else
+        fail "blocks from before the attach, $1" "$work/blocks"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -154,6 +163,8 @@ else
     for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
     attached "segments" A=
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    blocks "segments" A=
+    blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 fi
