@@ -92,8 +92,8 @@ void gp_before_block_made(uint64_t address)
 
 void gp_before_block_compare(int device, int64_t before_bytes)
 {
-    struct survey_device *to = &devices[device];
-    if (__atomic_load_n(&x_state, __ATOMIC_ACQUIRE) == GP_BLOCKS_DONE &&
+    struct survey_device *to = &devices[device < (int)GP_WIRE_GPUS ? device : 0];
+    if (device < (int)GP_WIRE_GPUS && gp_feed_survey_state() == GP_BLOCKS_DONE &&
         __atomic_load_n(&to->x_bytes, __ATOMIC_RELAXED) != before_bytes)
         __atomic_fetch_add(&to->x_differs, 1, __ATOMIC_RELAXED);
 }

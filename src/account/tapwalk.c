@@ -92,6 +92,7 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
     if (!before)
         return;
     walk.before = true;
-    gp_map_each_rest(gp_before_map(), tap_visit_before, tap_rest, &walk);
+    if (gp_before_map())
+        gp_map_each_rest(gp_before_map(), tap_visit_before, tap_rest, &walk);
     gp_map_each_rest(before, tap_visit_before, tap_rest, &walk);
 }

@@ -3,7 +3,8 @@
 # gpuprof attach --blocks without PyTorch: a Python with the stand-ins of tests/framework for its libraries, and a module
 # `torch` of its own. Called by test_attach_blocks.sh.
 #
-#   attach_blocks.py BUILD          outside: starts the program and runs the commands that it asks for
+#   attach_blocks.py BUILD          outside: starts the program, with the Python that ATTACH_BLOCKS_PYTHON names, and runs
+#                                   the commands that it asks for
 #   attach_blocks.py BUILD inside   the program
 import ctypes, json, os, pickle, subprocess, sys, threading, time, types
 
@@ -13,8 +14,9 @@ build = os.path.abspath(sys.argv[1])
 def outside():
     command = os.path.join(build, "bin/gpuprof")
     clean = ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "LD_PRELOAD", "-u", "NVTX_INJECTION64_PATH"]
-    kid = subprocess.Popen([command, "run", "--sim=devices=2", "--", *clean, sys.executable, os.path.abspath(__file__),
-                            build, "inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    python = os.environ.get("ATTACH_BLOCKS_PYTHON", sys.executable).split()
+    kid = subprocess.Popen([command, "run", "--sim=devices=2", "--", *clean, *python, os.path.abspath(__file__), build,
+                            "inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for line in kid.stdout:
         word = line.split()
         if word[:1] == ["run"]:
