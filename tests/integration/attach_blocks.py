@@ -162,6 +162,14 @@ keep += [alloc(0, 3000) for i in range(30)]
 check("places are used again", listed(), truth())
 sizes = [sum(size for (device, _), size in live.items() if device == i) for i in range(2)]
 check("the totals agree", [r[2] for r in rows()], [0, 0])
+# A recording begins with what was made since the attach, also in segments from before.
+path = f"/tmp/gpuprof-test-blocks-{pid}.gpuprof"
+check("record", command("record", "-p", pid, "--duration=1", "-o", path)[0], 0)
+report = json.loads(command("report", "--json", path)[1])
+status = json.loads(command("stat", "--json", "-p", pid)[1])["processes"][0]
+check("a recording", [d["allocated_peak_bytes"] for d in report["devices"]],
+      [d["stats"]["allocated_bytes.all.current"] for d in status["devices"]])
+os.unlink(path)
 attach("asked again", "PyTorch had 20 blocks before")
 check("asked again", listed(), truth())
 detach()
