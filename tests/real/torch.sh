@@ -89,6 +89,7 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
             print("device", one["device"], part, total, one["owners"])
 ' "$work/stat" >>"$work/differ" 2>&1
     python3 tests/real/torch/alike.py "$work/own" "$work/ours" >>"$work/differ" 2>&1
+    python3 tests/python/read_viz.py "$root" "$work/own" "$work/ours" >"$work/viz" 2>&1 || cat "$work/viz" >>"$work/differ"
     if [ "$status" = 0 ] && [ -s "$work/stat" ] && grep -q '^is' "$work/inside" && [ ! -s "$work/differ" ]; then
         pass "stat and snapshot from outside, $1: the same as PyTorch's own"
     else
@@ -156,6 +157,11 @@ else
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    if GPUPROF_TORCH_ROOT=$root GPUPROF_TEST_FULL='' tests/integration/test_snapshot_sound.sh "$build" >"$work/sound" 2>&1; then
+        pass "torch's _memory_viz.py reads snapshots of programs without PyTorch"
+    else
+        fail "torch's _memory_viz.py" "$work/sound"
+    fi
 fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
