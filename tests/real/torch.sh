@@ -90,6 +90,10 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
 ' "$work/stat" >>"$work/differ" 2>&1
     python3 tests/real/torch/alike.py "$work/own" "$work/ours" >>"$work/differ" 2>&1
     python3 tests/python/read_viz.py "$root" "$work/own" "$work/ours" >"$work/viz" 2>&1 || cat "$work/viz" >>"$work/differ"
+    if [ -n "${GPUPROF_MEMORY_VIZ:-}" ]; then
+        python3 tests/real/viewer.py "$GPUPROF_MEMORY_VIZ" "${GPUPROF_D3:?names no d3.js}" "$work/own" "$work/ours" >"$work/viz" 2>&1 ||
+            cat "$work/viz" >>"$work/differ"
+    fi
     if [ "$status" = 0 ] && [ -s "$work/stat" ] && grep -q '^is' "$work/inside" && [ ! -s "$work/differ" ]; then
         pass "stat and snapshot from outside, $1: the same as PyTorch's own"
     else
