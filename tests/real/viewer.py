@@ -90,12 +90,14 @@ def look(browser, path, snapshot):
     """Every view of every GPU of one snapshot; returns what is wrong, and what was touched."""
     with open(snapshot, "rb") as file:
         data = file.read()
+    content = pickle.loads(data)
+    used = {s["device"] for s in content["segments"]} | {i for i, t in enumerate(content["device_traces"]) if t}
+    if not used:
+        return [], "empty: there is no GPU to choose"
     page, wrong, seen = cdp.Page(browser, width=1400, height=1000), [], []
     page.open(path)
     page.eval("page_open(%s, %s)" % (json.dumps(os.path.basename(snapshot)), json.dumps(base64.b64encode(data).decode())))
-    content = pickle.loads(data)
-    used = {s["device"] for s in content["segments"]} | {i for i, t in enumerate(content["device_traces"]) if t}
-    files, views, devices = [o for o in page.eval(OPTIONS) if o][:3] if used else ([], [], [])
+    _, views, devices = [o for o in page.eval(OPTIONS) if o][:3]
     if {int(d) for d in devices} != used:
         wrong.append(f"GPUs {devices} instead of {sorted(used)}")
     for device in devices:
@@ -131,7 +133,10 @@ def main():
         browser = cdp.Browser(path)
         try:
             for snapshot in snapshots:
-                wrong, seen = look(browser, page, snapshot)
+                try:
+                    wrong, seen = look(browser, page, snapshot)
+                except cdp.Failed as error:
+                    wrong, seen = [str(error)], ""
                 failed += bool(wrong)
                 print("FAILED" if wrong else "ok", os.path.basename(snapshot), seen)
                 for one in wrong[:6]:
