@@ -3,6 +3,7 @@
  * test_analyze_model.c: the ranges of caches and the points of a forecast against models that are too simple to be wrong:
  * one flag for each page, and all samples of a point.
  */
+#include <analyze/analyze.h>
 #include <analyze/forecast.h>
 #include <analyze/ranges.h>
 #include <criterion/criterion.h>
@@ -184,5 +185,26 @@ Test(model, points_are_their_samples)
         cr_assert(again.count == 0 && again.open == 0 && again.samples == 1 && again.begin_ns == next.time_ns);
         cr_assert(again.before.low == 0 && again.begin == 1ll << 60 && again.high == 1ll << 60);
         cr_assert_eq(again.kind, GP_FORECAST_STEPS);
+    }
+}
+
+/* A recording that lasted no time has one point, and no other has two at one time. */
+Test(model, points_of_a_series_rise)
+{
+    for (unsigned lasted = 0; lasted < 4; lasted++) {
+        struct recmake *make = recmake_new(1 << 30);
+        recmake_at(make, 2000000000ull);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 4096, 512, 0);
+        struct gp_recording *recording = recmake_done(make);
+        recording->begin_ns = 2000000000ull - lasted % 2;
+        recording->end_ns = 2000000000ull + lasted / 2;
+        struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100);
+        cr_assert(series);
+        cr_expect_eq(series->count, 1 + lasted % 2 + lasted / 2, "way %u: %u points", lasted, series->count);
+        for (uint32_t i = 1; i < series->count; i++)
+            cr_expect_lt(series->points[i - 1].time_ns, series->points[i].time_ns);
+        cr_expect_eq(series->points[series->count - 1].last, 512);
+        free(series);
+        gp_recording_free(recording);
     }
 }

@@ -349,3 +349,19 @@ Test(torch_file, a_long_file_is_read_in_pieces)
     gp_recording_free(pieces);
     close(fd);
 }
+
+/* A key is looked for among the first 256 of its dictionary. */
+Test(torch_file, keys_are_among_the_first)
+{
+    for (unsigned before = 254; before < 259; before++) {
+        struct gp_recording *r = NULL;
+        char bytes[2048] = "\x80\x02}(", why[256] = "";
+        size_t put = 4;
+        for (unsigned i = 0; i < before; i++, put += 4)
+            memcpy(bytes + put, "K\x01K\x01", 4);
+        memcpy(bytes + put, "X\x0d\0\0\0device_traces]u.", 21);
+        if (gp_recording_parse(&r, bytes, put + 21, why, sizeof(why)) == 0)
+            gp_recording_free(r);
+        cr_expect_eq(strstr(why, "no 'device_traces'") == NULL, before < 256, "after %u keys: %s", before, why);
+    }
+}
