@@ -10,7 +10,7 @@
 
 typedef struct gp_python_object_any *gp_python_ref; /* PyObject * */
 
-/* X(kind of name, result, function, arguments): functions of the interpreter, all in its stable interface. */
+/* X(result, function, arguments): functions of the interpreter, all in its stable interface. */
 #define GP_PYTHON_API(X)                                                                                               \
     X(int, Py_AddPendingCall, (int (*)(void *), void *))                                                               \
     X(int, Py_IsInitialized, (void))                                                                                   \
