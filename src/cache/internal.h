@@ -270,11 +270,6 @@ static inline uint64_t gp_place_address(uint64_t place, uint64_t span)
     return span | (place >> GP_PLACE_SHIFT & GP_UNIT_MASK) << GP_UNIT_SHIFT;
 }
 
-static inline struct gp_block *gp_place_block(uint64_t place)
-{
-    return (struct gp_block *)(uintptr_t)(place & ((1ull << GP_PLACE_SHIFT) - 1));
-}
-
 /* Fibonacci hashing: addresses at any regular distance go evenly to the sets. */
 static inline uint64_t *gp_leaf_set(uint64_t leaf, uint64_t address)
 {
@@ -283,18 +278,18 @@ static inline uint64_t *gp_leaf_set(uint64_t leaf, uint64_t address)
     return places + (size_t)(hash >> (leaf & 31)) * GP_SET_PLACES;
 }
 
-/* The place of the address; 0: none. All four are read, because a branch for each could not be predicted. */
-static inline uint64_t gp_leaf_find(uint64_t leaf, uint64_t address)
+/* The record of the address; NULL: none. A place without its key leaves a bit of the upper 16, so the place
+ * with the key is the least. All four are read, because a branch for each could not be predicted. */
+static inline struct gp_block *gp_leaf_find(uint64_t leaf, uint64_t address)
 {
     const uint64_t *set = gp_leaf_set(leaf, address);
-    uint64_t key = gp_place_key(address), found = 0;
+    uint64_t key = gp_place_key(address) << GP_PLACE_SHIFT, least = UINT64_MAX;
 #pragma GCC unroll 4
     for (unsigned i = 0; i < GP_SET_PLACES; i++) {
-        uint64_t place = __atomic_load_n(&set[i], __ATOMIC_ACQUIRE); /* [table.A1] */
-        uint64_t mask = -(uint64_t)(place >> GP_PLACE_SHIFT == key);
-        found = (found & ~mask) | (place & mask); /* one of them, should the block change its place meanwhile */
+        uint64_t rest = __atomic_load_n(&set[i], __ATOMIC_ACQUIRE) ^ key; /* [table.A1] */
+        least = rest < least ? rest : least;
     }
-    return found;
+    return least >> GP_PLACE_SHIFT ? NULL : (struct gp_block *)(uintptr_t)least;
 }
 
 /* [table.A1] acquire pairs with [table.R1]. */
@@ -306,7 +301,7 @@ static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_
     uint64_t leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : 0;
     if (GP_UNLIKELY(!leaf))
         return NULL;
-    struct gp_block *block = gp_place_block(gp_leaf_find(leaf, address));
+    struct gp_block *block = gp_leaf_find(leaf, address);
     bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
     return same ? block : NULL;
 }
