@@ -31,8 +31,8 @@ static bool cache_open(struct gp_cache *cache)
 static void cache_close(struct gp_cache *cache)
 {
     struct gp_slab *slabs[] = {
-        &cache->blocks,       &cache->segment_records, &cache->heap_records, &cache->page_records, &cache->use_records,
-        &cache->pool_records, &cache->fenced_records,  &cache->mids,         &cache->leaves};
+        &cache->blocks,      &cache->segment_records, &cache->heap_records,   &cache->page_records,
+        &cache->use_records, &cache->pool_records,    &cache->fenced_records, &cache->mids};
     for (unsigned i = 0; i < GP_COUNT(slabs); i++)
         gp_slab_end(slabs[i]);
     gp_table_close(cache);

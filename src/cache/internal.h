@@ -158,16 +158,23 @@ struct gp_slab { /* records of one size; chunks are kept until the cache is free
     uint32_t item_bytes;
 };
 
-/* Address -> the block that begins there: 49 bits (the most that CUDA's unified addresses have) as 14 + 14 + 21. */
+/* Address -> the block that begins there: 49 bits (the most that CUDA's unified addresses have) as 14 + 14 + 21.
+ *
+ * A leaf has the blocks that begin in one span of 2 MiB, in sets of four places. The address's hash names
+ * its set, so a look-up reads one cache line of the leaf. A leaf has two sets at first. If a set is full,
+ * the leaf is replaced by one with twice as many, so the leaves of large blocks stay small. */
 #define GP_LEAF_SHIFT 21
 #define GP_MID_BITS   14
 #define GP_ROOT_BITS  14
-struct gp_leaf {
-    struct gp_block *slots[1]; /* one slot for each granule of the leaf's span */
-};
+#define GP_SET_PLACES 4u
+/* A leaf's address, which is a multiple of 64, and in the lower bits the shift that makes a hash the
+ * number of a set. 0: no block began there yet. */
+#define GP_LEAF_LOW 63u
+/* A place is 0, or the block's record with the key of its address in the upper 16 bits. */
+#define GP_PLACE_SHIFT 48
+
 struct gp_table {
-    struct gp_leaf ***root;
-    uint32_t granule_shift;
+    uint64_t **root;
 };
 
 /* The position of an iteration (iterate.c) while the iteration does not hold the lock. cursor.c
@@ -197,8 +204,9 @@ struct gp_cache {
     void (*listen)(void *listener, const struct gp_cache_event *event);
 
     struct gp_lock grow, lock;
-    struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids,
-        leaves;
+    struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids;
+    void *leaf_chunks; /* memory for the table's leaves ... */
+    size_t leaf_used;  /* ... and how much of the first chunk is in use */
     struct gp_segment *segments;
     uint64_t lowest, highest;  /* all segments lie and lay between them; 0, 0: there was none */
     struct gp_cursor *cursors; /* of the running iterations */
@@ -247,9 +255,41 @@ static inline unsigned gp_table_mid(uint64_t address)
     return (unsigned)(address >> GP_LEAF_SHIFT) & ((1u << GP_MID_BITS) - 1);
 }
 
-static inline unsigned gp_table_slot(const struct gp_cache *cache, uint64_t address)
+/* The unit of 256 bytes, the smallest granule, in its span, and a bit, so that no place with a block is 0. */
+#define GP_UNIT_SHIFT 8
+#define GP_UNIT_MASK  ((1u << (GP_LEAF_SHIFT - GP_UNIT_SHIFT)) - 1)
+#define GP_UNIT_USED  0x8000u
+
+static inline uint64_t gp_place_key(uint64_t address)
 {
-    return (unsigned)((address & ((1u << GP_LEAF_SHIFT) - 1)) >> cache->table.granule_shift);
+    return (address >> GP_UNIT_SHIFT & GP_UNIT_MASK) | GP_UNIT_USED;
+}
+
+static inline uint64_t gp_place_address(uint64_t place, uint64_t span)
+{
+    return span | (place >> GP_PLACE_SHIFT & GP_UNIT_MASK) << GP_UNIT_SHIFT;
+}
+
+/* Fibonacci hashing: addresses at any regular distance go evenly to the sets. */
+static inline uint64_t *gp_leaf_set(uint64_t leaf, uint64_t address)
+{
+    uint32_t hash = (uint32_t)(address >> GP_UNIT_SHIFT) * 0x9e3779b1u;
+    uint64_t *places = (uint64_t *)(uintptr_t)(leaf & ~(uint64_t)GP_LEAF_LOW);
+    return places + (size_t)(hash >> (leaf & 31)) * GP_SET_PLACES;
+}
+
+/* The record of the address; NULL: none. A place without its key leaves a bit of the upper 16, so the place
+ * with the key is the least. All four are read, because a branch for each could not be predicted. */
+static inline struct gp_block *gp_leaf_find(uint64_t leaf, uint64_t address)
+{
+    const uint64_t *set = gp_leaf_set(leaf, address);
+    uint64_t key = gp_place_key(address) << GP_PLACE_SHIFT, least = UINT64_MAX;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < GP_SET_PLACES; i++) {
+        uint64_t rest = __atomic_load_n(&set[i], __ATOMIC_ACQUIRE) ^ key; /* [table.A1] */
+        least = rest < least ? rest : least;
+    }
+    return least >> GP_PLACE_SHIFT ? NULL : (struct gp_block *)(uintptr_t)least;
 }
 
 /* [table.A1] acquire pairs with [table.R1]. */
@@ -257,10 +297,11 @@ static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_
 {
     if (GP_UNLIKELY(address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS)))
         return NULL;
-    struct gp_leaf **mid = __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);
-    struct gp_leaf *leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : NULL;
-    struct gp_block *block =
-        leaf ? __atomic_load_n(&leaf->slots[gp_table_slot(cache, address)], __ATOMIC_ACQUIRE) : NULL;
+    const uint64_t *mid = __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);
+    uint64_t leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : 0;
+    if (GP_UNLIKELY(!leaf))
+        return NULL;
+    struct gp_block *block = gp_leaf_find(leaf, address);
     bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
     return same ? block : NULL;
 }

@@ -80,9 +80,10 @@ GPUPROF_SOURCE=cupti same cupti "$build/bin/gpuprof" run --sim --
 GPUPROF_SOURCE=hooks same hooks "$build/bin/gpuprof" run --sim --
 same caching "$build/bin/gpuprof" run --sim --allocator=caching --
 same recorded "$build/bin/gpuprof" run --sim --
+# RMM's memory resources are code in headers, which is compiled into the test: it calls cudaMalloc itself, not librmm.so.
 recording=$work/mr-device-mr_ref_tests.gpuprof
-if "$build/bin/gpuprof" peak "$recording" >"$work/out" 2>&1 && grep -q ' 100.0 %   rmm$' "$work/out"; then
-    pass "the recording: the memory at the peak is RMM's"
+if "$build/bin/gpuprof" peak "$recording" >"$work/out" 2>&1 && grep -q ' 100.0 %   program$' "$work/out"; then
+    pass "the recording: the memory at the peak is the program's"
 else
     fail "the recording" "$work/out"
 fi

@@ -190,3 +190,35 @@ Test(cache_bounds, without_memory_the_visit_is_the_same)
     cr_expect_eq(memcmp(&poor, &walked, sizeof(poor)), 0);
     bounds_close(cache, &dev);
 }
+
+/* ---- the table of addresses ---------------------------------------------------------------------------------- */
+
+/* A page full of the smallest blocks, then one of larger blocks at the same addresses: each address has its block, and
+ * no other address has one. */
+Test(cache_bounds, every_granule_of_a_page_can_begin_a_block)
+{
+    static const struct {
+        const char *policy;
+        uint64_t granule;
+    } cases[] = {{"caching", 512}, {"pytorch", 512}, {"prealloc", 256}};
+    static uint64_t addresses[16384];
+    for (unsigned c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct fakedev dev;
+        struct gp_cache *cache = bounds_open(&dev, cases[c].policy, NULL, 0);
+        unsigned count = (unsigned)(4 * MIB / cases[c].granule);
+        for (unsigned round = 1; round < 4; round++) {
+            char why[192];
+            for (unsigned i = 0; i < count / round; i++) {
+                addresses[i] = bounds_alloc(cache, cases[c].granule * round);
+                cr_assert(gp_cache_begins(cache, addresses[i]));
+                cr_assert(!gp_cache_begins(cache, addresses[i] + cases[c].granule / 2));
+            }
+            cr_expect_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
+            for (unsigned i = 0; i < count / round; i++) /* 11 and the counts have no common factor */
+                cr_assert(gp_cache_release(cache, addresses[i * 11ull % (count / round)], GP_FREE_ORDERED, 1, NULL));
+            for (unsigned i = 0; i < count / round; i++)
+                cr_assert(!gp_cache_find(cache, addresses[i], NULL));
+        }
+        bounds_close(cache, &dev);
+    }
+}
