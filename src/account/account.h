@@ -123,7 +123,9 @@ struct gp_map *gp_before_blocks(void);
 /* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
  * blocks. Call it before the segment's bytes leave the totals. */
 void gp_heap_gone(const struct gp_record *segment);
-/* The same for segments that were removed from the map in a walk. */
+/* The same for the segments of a context that is about to take its memory out of the map; and for what a
+ * thread made of them meanwhile. */
+void gp_heap_context_gone(uint32_t ctx);
 void gp_heap_sweep(void);
 /* Memory is about to be added, or the numbers to be read: segments without a heap become plain
  * allocations. */

@@ -38,6 +38,7 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     if (ctx == 0)
         return;
     gp_oom_context_gone(ctx);
+    gp_heap_context_gone(ctx); /* blocks end before their segments */
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
     gp_before_context(ctx);

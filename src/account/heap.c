@@ -418,6 +418,30 @@ void gp_heap_pass(void)
     gp_lock_give(&lock);
 }
 
+/* Ends the segments of a set that the context owns. */
+static void set_gone(const struct gp_span_set *set, uint32_t ctx)
+{
+    const struct gp_span *span;
+    struct gp_record segment;
+    uint64_t address = 0;
+    while ((span = gp_span_in(set, address, UINT64_MAX - address))) {
+        address = span->address + span->bytes;
+        if (!span->flag && gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, span->link, &segment) == 0 &&
+            segment.segment == GP_SEGMENT_HEAP && segment.ctx == ctx)
+            memory_gone(span->link, span->size);
+    }
+}
+
+void gp_heap_context_gone(uint32_t ctx)
+{
+    if (!__atomic_load_n(&x_any, __ATOMIC_RELAXED))
+        return;
+    gp_lock_take(&lock);
+    set_gone(&gp_heaps.heaps, ctx);
+    set_gone(&gp_heaps.left, ctx);
+    gp_lock_give(&lock);
+}
+
 void gp_heap_sweep(void)
 {
     if (!__atomic_load_n(&x_any, __ATOMIC_RELAXED))

@@ -38,6 +38,7 @@ static void segment_events(const struct gp_record *before, const struct gp_recor
 {
     struct gp_record begins = *after;
     begins.time_ns = 0; /* now: the record has the time of the driver's call */
+    begins.site = after->segment ? after->uses : after->site;
     gp_event_record(GP_EVENT_FREE, before, 0);
     gp_event_record(GP_EVENT_ALLOC, &begins, 0);
 }
@@ -95,10 +96,14 @@ void gp_heaps_left_drop(struct gp_span *segment)
 
 void gp_heaps_left_put(const struct gp_record *segment)
 {
-    if (gp_span_put(&gp_heaps.left, segment->key, segment->bytes))
-        __atomic_store_n(&gp_heaps.x_left, (uint32_t)gp_heaps.left.count, __ATOMIC_RELAXED);
-    else
+    struct gp_span *left = gp_span_put(&gp_heaps.left, segment->key, segment->bytes);
+    if (!left) {
         gp_heaps_segment_settle(segment->key);
+        return;
+    }
+    left->link = segment->key;
+    left->size = segment->bytes;
+    __atomic_store_n(&gp_heaps.x_left, (uint32_t)gp_heaps.left.count, __ATOMIC_RELAXED);
 }
 
 void gp_heaps_segment_again(const struct gp_heap_change *change)

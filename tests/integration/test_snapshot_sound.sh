@@ -32,7 +32,7 @@ limited() { # a trace that begins in the middle
             "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 || return 1
     done
 }
-programs="arrays linear mixed record_walk shim_streams vmm_twice" allocators="off caching passthrough"
+programs="arrays linear mixed nvtx_mem record_walk shim_streams vmm_twice" allocators="off caching passthrough"
 [ -z "$full" ] || { programs="$programs api_cached devices ipc nvtx oom pool_default vmm_unmap" allocators="$allocators pytorch auto_growth"; }
 for program in $programs; do
     for allocator in $allocators; do

@@ -61,11 +61,21 @@ static void parts(void)
     segment_free(base, 8 * MIB, 8 * MIB);
 }
 
+static void context_create(CUcontext *context)
+{
+    CUdevice device;
+    CHECK(cuCtxGetDevice(&device));
+#if CUDA_VERSION >= 13000
+    CHECK(cuCtxCreate(context, NULL, 0, device));
+#else
+    CHECK(cuCtxCreate(context, 0, device));
+#endif
+}
+
 /* The driver frees the memory under a heap, by cuMemFree and with a context; the address comes again. */
 static void freed_below(void)
 {
     CUcontext context;
-    CUdevice device;
     char *base = segment_alloc(4 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base + MIB, 2 * MIB), old = heap;
 
@@ -81,12 +91,7 @@ static void freed_below(void)
     heap = heap_begin(base, 4 * MIB);
     block_begin(heap, base, MIB);
     segment_free(base, 4 * MIB, MIB);
-    CHECK(cuCtxGetDevice(&device));
-#if CUDA_VERSION >= 13000
-    CHECK(cuCtxCreate(&context, NULL, 0, device));
-#else
-    CHECK(cuCtxCreate(&context, 0, device));
-#endif
+    context_create(&context);
     base = segment_alloc(6 * MIB);
     heap = heap_begin(base, 4 * MIB);
     block_begin(heap, base, MIB);
@@ -96,6 +101,14 @@ static void freed_below(void)
     expect("context destroyed");
     nvtxMemHeapUnregister(NULL, heap);
     expect("heap without a context ends");
+    context_create(&context);
+    base = segment_alloc(6 * MIB);
+    heap = heap_begin(base + MIB, 4 * MIB);
+    nvtxMemHeapUnregister(NULL, heap);
+    CHECK(cuCtxDestroy(context));
+    allocated -= 2 * MIB;
+    reserved -= 6 * MIB;
+    expect("context destroyed after its heap");
 }
 
 /* The driver refuses the first free: the memory is there, and its heap is not. */

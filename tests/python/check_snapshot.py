@@ -263,7 +263,7 @@ class Held:
 
 
 def check_once(trace: List[Any], where: str, found: Findings) -> None:
-    """No segment and no block is made over another one that is still there."""
+    """No segment and no block is made over another one that is still there, and no segment ends before its blocks."""
     segments, blocks = Held(), Held()
     for number, entry in enumerate(trace):
         action, held = entry["action"], segments if entry["action"].startswith("segment") else blocks
@@ -273,6 +273,8 @@ def check_once(trace: List[Any], where: str, found: Findings) -> None:
             if new:
                 held.add(entry["addr"], entry["size"])
         elif action in ("segment_free", "segment_unmap", "free_completed") and entry["size"]:
+            ended = action == "free_completed" or not blocks.overlaps(entry["addr"], entry["size"])
+            found.expect(ended, f"{where}[{number}]: {action} at {entry['addr']:#x}, where a block is")
             held.remove(entry["addr"], entry["size"])
 
 
