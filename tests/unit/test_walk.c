@@ -52,6 +52,90 @@ CODE(other_base, ".cfi_def_cfa %rax,24");
 CODE(other_saved, ".cfi_def_cfa_offset 40\n.cfi_offset %rbx,-24\n.cfi_offset %r12,-32");
 CODE(signal_frame, ".cfi_signal_frame\n.cfi_def_cfa_offset 48");
 
+/* The bytes of the table themselves. */
+/* clang-format off */
+CODE(no_args, ".cfi_escape 46,16,14,24");
+CODE(no_change, ".cfi_escape 0,0,14,24,0");
+CODE(saved_extended, ".cfi_escape 14,24,5,6,2");
+CODE(saved_signed, ".cfi_escape 14,24,17,6,3");
+CODE(saved_above, ".cfi_escape 14,24,17,6,126");
+CODE(saved_again, ".cfi_escape 134,2,14,24,8,6");
+CODE(saved_other, ".cfi_escape 134,2,14,24,8,3,7,3,9,3,6,20,3,1,21,3,1,22,3,2,119,8,16,3,2,119,8");
+CODE(restored, ".cfi_escape 134,2,14,24,198");
+CODE(restored_extended, ".cfi_escape 134,2,14,24,6,6");
+CODE(restored_other, ".cfi_escape 134,2,14,24,195,6,3,199,6,7");
+CODE(restored_ra, ".cfi_escape 14,24,144,2,208");
+CODE(restored_ra_extended, ".cfi_escape 14,24,144,2,6,16");
+CODE(in_register, ".cfi_escape 134,2,14,24,9,6,0");
+CODE(by_value, ".cfi_escape 134,2,14,24,20,6,1");
+CODE(by_value_signed, ".cfi_escape 134,2,14,24,21,6,127");
+CODE(by_value_computed, ".cfi_escape 134,2,14,24,22,6,2,119,8");
+CODE(ra_by_value, ".cfi_escape 14,24,20,16,1");
+CODE(ra_same, ".cfi_escape 14,24,8,16");
+CODE(computed_place, ".cfi_escape 16,6,2,119,16,14,24");
+CODE(computed_place_bp, ".cfi_escape 16,6,2,118,112,14,24");
+CODE(computed_ra, ".cfi_escape 16,16,2,118,8,14,24");
+CODE(computed_deref, ".cfi_escape 16,6,3,119,16,6,14,24");
+CODE(computed_ra_deref, ".cfi_escape 16,16,3,119,16,6,14,24");
+CODE(cfa_signed, ".cfi_escape 18,7,125");
+CODE(cfa_signed_bp, ".cfi_escape 18,6,126");
+CODE(cfa_offset_signed, ".cfi_escape 19,124");
+CODE(cfa_register, ".cfi_escape 14,32,13,6");
+CODE(cfa_plain, ".cfi_escape 15,2,119,24");
+CODE(cfa_bp, ".cfi_escape 15,2,118,24");
+CODE(cfa_computed_then_plain, ".cfi_escape 15,2,119,24,12,7,40");
+CODE(cfa_computed_then_signed, ".cfi_escape 15,2,119,24,18,7,123");
+CODE(cfa_loaded, ".cfi_escape 15,5,119,8,6,35,8");
+CODE(cfa_loaded_twice, ".cfi_escape 15,4,119,8,6,6");
+CODE(cfa_loaded_constant, ".cfi_escape 15,2,56,6");
+CODE(cfa_constant, ".cfi_escape 15,1,56");
+CODE(cfa_other_register, ".cfi_escape 15,2,115,24");
+CODE(cfa_last_register, ".cfi_escape 15,2,143,24");
+CODE(cfa_highest_literal, ".cfi_escape 15,4,119,1,79,34");
+CODE(cfa_lowest_literal, ".cfi_escape 15,4,119,24,48,34");
+CODE(cfa_swapped, ".cfi_escape 15,4,56,119,16,34");
+CODE(cfa_two_registers, ".cfi_escape 15,5,119,8,119,16,34");
+CODE(cfa_minus, ".cfi_escape 15,4,119,32,56,28");
+CODE(cfa_minus_register, ".cfi_escape 15,4,56,119,32,28");
+CODE(cfa_and_register, ".cfi_escape 15,4,119,32,56,26");
+CODE(cfa_and_by_register, ".cfi_escape 15,4,56,119,32,26");
+CODE(cfa_shift_0, ".cfi_escape 15,6,119,16,56,48,36,34");
+CODE(cfa_shift_64, ".cfi_escape 15,7,119,16,56,8,64,36,34");
+CODE(cfa_shift_63, ".cfi_escape 15,7,119,16,50,8,63,36,34");
+CODE(cfa_shift_negative, ".cfi_escape 15,7,119,16,56,9,255,36,34");
+CODE(cfa_compare, ".cfi_escape 15,6,119,15,51,51,42,34");
+CODE(cfa_less, ".cfi_escape 15,6,119,16,51,52,42,34");
+CODE(cfa_or, ".cfi_escape 15,6,119,16,51,52,33,34");
+CODE(cfa_two_values, ".cfi_escape 15,3,119,16,56");
+CODE(cfa_too_few, ".cfi_escape 15,3,119,16,34");
+CODE(cfa_nothing, ".cfi_escape 15,0");
+CODE(cfa_two_bytes, ".cfi_escape 15,6,119,0,10,88,1,34");
+CODE(cfa_signed_bytes, ".cfi_escape 15,6,119,0,11,168,254,28");
+CODE(cfa_one_byte, ".cfi_escape 15,5,119,0,8,200,34");
+CODE(cfa_depth_8, ".cfi_escape 15,18,119,16,49,49,49,49,49,49,49,34,34,34,34,34,34,34,49,34");
+CODE(cfa_depth_9, ".cfi_escape 15,18,119,16,49,49,49,49,49,49,49,49,34,34,34,34,34,34,34,34");
+CODE(cfa_steps_32, ".cfi_escape 15,34,119,16,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,35,1");
+CODE(cfa_steps_33, ".cfi_escape 15,34,119,16,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34,49,34");
+CODE(cfa_constant_large, ".cfi_escape 15,8,119,8,35,240,255,255,255,3");
+CODE(cfa_constant_limit, ".cfi_escape 15,8,119,0,35,128,128,128,128,4");
+CODE(cfa_constant_beyond, ".cfi_escape 15,8,119,120,35,129,128,128,128,4");
+CODE(cfa_loaded_large, ".cfi_escape 15,9,119,8,6,35,248,255,255,255,3");
+CODE(cfa_loaded_limit, ".cfi_escape 15,9,119,8,6,35,128,128,128,128,4");
+CODE(cfa_large, ".cfi_escape 14,248,255,255,255,3");
+CODE(cfa_limit, ".cfi_escape 14,128,128,128,128,4");
+CODE(saved_limit, ".cfi_escape 14,24,5,6,128,128,128,64");
+CODE(saved_large, ".cfi_escape 14,24,5,6,255,255,255,63");
+CODE(saved_far, ".cfi_escape 14,24,5,6,128,128,128,128,4");
+CODE(remembered_8, ".cfi_escape 10,14,40,10,14,40,10,14,40,10,14,40,10,14,40,10,14,40,10,14,40,10,14,40,11,11,11,11,11,11,11,14,24");
+CODE(remembered_9, ".cfi_escape 10,10,10,10,10,10,10,10,10");
+CODE(recalled, ".cfi_escape 14,24,10,14,40,10,14,56,11");
+CODE(recalled_twice, ".cfi_escape 14,24,10,14,40,10,14,56,11,11");
+CODE(recalled_none, ".cfi_escape 11");
+CODE(unknown_op, ".cfi_escape 45");
+CODE(unknown_op_next, ".cfi_escape 47,0,0");
+CODE(moved_0, ".cfi_escape 64,14,24");
+/* clang-format on */
+
 struct want {
     const char *code;
     enum gp_rule_way way;
@@ -85,6 +169,86 @@ static const struct want wants[] = {
     {other_base, GP_RULE_END, 0, 0, {0}},
     {other_saved, GP_RULE_SP, 40, 0, {0}},
     {signal_frame, GP_RULE_END, 0, 0, {0}},
+    {no_args, GP_RULE_SP, 24, 0, {0}},
+    {no_change, GP_RULE_SP, 24, 0, {0}},
+    {saved_extended, GP_RULE_SP, 24, 16, {0}},
+    {saved_signed, GP_RULE_SP, 24, 24, {0}},
+    {saved_above, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_CFA, GP_CFI_CFA, 24, 0, 16, -8}},
+    {saved_again, GP_RULE_SP, 24, 0, {0}},
+    {saved_other, GP_RULE_SP, 24, 16, {0}},
+    {restored, GP_RULE_SP, 24, 0, {0}},
+    {restored_extended, GP_RULE_SP, 24, 0, {0}},
+    {restored_other, GP_RULE_SP, 24, 16, {0}},
+    {restored_ra, GP_RULE_SP, 24, 0, {0}},
+    {restored_ra_extended, GP_RULE_SP, 24, 0, {0}},
+    {in_register, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {by_value, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {by_value_signed, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {by_value_computed, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {ra_by_value, GP_RULE_END, 0, 0, {0}},
+    {ra_same, GP_RULE_END, 0, 0, {0}},
+    {computed_place, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_SP, GP_CFI_CFA, 24, 0, 16, -8}},
+    {computed_place_bp, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_BP, GP_CFI_CFA, 24, 0, -16, -8}},
+    {computed_ra, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_SAME, GP_CFI_BP, 24, 0, 0, 8}},
+    {computed_deref, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {computed_ra_deref, GP_RULE_END, 0, 0, {0}},
+    {cfa_signed, GP_RULE_SP, 24, 0, {0}},
+    {cfa_signed_bp, GP_RULE_BP, 16, 0, {0}},
+    {cfa_offset_signed, GP_RULE_SP, 32, 0, {0}},
+    {cfa_register, GP_RULE_BP, 32, 0, {0}},
+    {cfa_plain, GP_RULE_SP, 24, 0, {0}},
+    {cfa_bp, GP_RULE_BP, 24, 0, {0}},
+    {cfa_computed_then_plain, GP_RULE_SP, 40, 0, {0}},
+    {cfa_computed_then_signed, GP_RULE_SP, 40, 0, {0}},
+    {cfa_loaded, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 1, GP_CFI_SAME, GP_CFI_CFA, 8, 8, 0, -8}},
+    {cfa_loaded_twice, GP_RULE_END, 0, 0, {0}},
+    {cfa_loaded_constant, GP_RULE_END, 0, 0, {0}},
+    {cfa_constant, GP_RULE_END, 0, 0, {0}},
+    {cfa_other_register, GP_RULE_END, 0, 0, {0}},
+    {cfa_last_register, GP_RULE_END, 0, 0, {0}},
+    {cfa_highest_literal, GP_RULE_SP, 32, 0, {0}},
+    {cfa_lowest_literal, GP_RULE_SP, 24, 0, {0}},
+    {cfa_swapped, GP_RULE_SP, 24, 0, {0}},
+    {cfa_two_registers, GP_RULE_END, 0, 0, {0}},
+    {cfa_minus, GP_RULE_SP, 24, 0, {0}},
+    {cfa_minus_register, GP_RULE_END, 0, 0, {0}},
+    {cfa_and_register, GP_RULE_END, 0, 0, {0}},
+    {cfa_and_by_register, GP_RULE_END, 0, 0, {0}},
+    {cfa_shift_0, GP_RULE_SP, 24, 0, {0}},
+    {cfa_shift_64, GP_RULE_SP, 16, 0, {0}},
+    {cfa_shift_63, GP_RULE_SP, 16, 0, {0}},
+    {cfa_shift_negative, GP_RULE_SP, 16, 0, {0}},
+    {cfa_compare, GP_RULE_SP, 16, 0, {0}},
+    {cfa_less, GP_RULE_SP, 16, 0, {0}},
+    {cfa_or, GP_RULE_END, 0, 0, {0}},
+    {cfa_two_values, GP_RULE_END, 0, 0, {0}},
+    {cfa_too_few, GP_RULE_END, 0, 0, {0}},
+    {cfa_nothing, GP_RULE_END, 0, 0, {0}},
+    {cfa_two_bytes, GP_RULE_SP, 344, 0, {0}},
+    {cfa_signed_bytes, GP_RULE_SP, 344, 0, {0}},
+    {cfa_one_byte, GP_RULE_SP, 200, 0, {0}},
+    {cfa_depth_8, GP_RULE_SP, 24, 0, {0}},
+    {cfa_depth_9, GP_RULE_END, 0, 0, {0}},
+    {cfa_steps_32, GP_RULE_SP, 32, 0, {0}},
+    {cfa_steps_33, GP_RULE_END, 0, 0, {0}},
+    {cfa_constant_large, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_SAME, GP_CFI_CFA, 1073741816, 0, 0, -8}},
+    {cfa_constant_limit, GP_RULE_END, 0, 0, {0}},
+    {cfa_constant_beyond, GP_RULE_END, 0, 0, {0}},
+    {cfa_loaded_large, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 1, GP_CFI_SAME, GP_CFI_CFA, 8, 1073741816, 0, -8}},
+    {cfa_loaded_limit, GP_RULE_END, 0, 0, {0}},
+    {cfa_large, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_SAME, GP_CFI_CFA, 1073741816, 0, 0, -8}},
+    {cfa_limit, GP_RULE_END, 0, 0, {0}},
+    {saved_limit, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {saved_large, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_CFA, GP_CFI_CFA, 24, 0, -1073741816, -8}},
+    {saved_far, GP_RULE_WIDE, 0, 0, {GP_CFI_SP, 0, GP_CFI_LOST, GP_CFI_CFA, 24, 0, 0, -8}},
+    {remembered_8, GP_RULE_SP, 24, 0, {0}},
+    {remembered_9, GP_RULE_END, 0, 0, {0}},
+    {recalled, GP_RULE_SP, 40, 0, {0}},
+    {recalled_twice, GP_RULE_SP, 24, 0, {0}},
+    {recalled_none, GP_RULE_END, 0, 0, {0}},
+    {unknown_op, GP_RULE_END, 0, 0, {0}},
+    {unknown_op_next, GP_RULE_END, 0, 0, {0}},
+    {moved_0, GP_RULE_SP, 24, 0, {0}},
 };
 
 static uint64_t pc_in(const char *code)
