@@ -72,11 +72,22 @@ static void open_driver(unsigned lacks)
     *height = 96 * (uint64_t)MIB;
 }
 
+static void call(const char *name, const void *params, uint32_t ctx, uint32_t result)
+{
+    uint64_t slot;
+    struct gp_call call = {.params = params, .ctx = ctx, .context = (void *)0xc0, .result = result, .slot = &slot};
+    for (unsigned i = 0; i < gp_hook_count; i++)
+        if (strcmp(gp_hooks[i].name, name) == 0)
+            call.hook = &gp_hooks[i];
+    gp_dispatch_enter(&call);
+    gp_dispatch_exit(&call);
+}
+
 /* Two devices, a call that failed in a context on the second one, and an import. */
 static void start(void)
 {
     static struct gp_ring ring;
-    static uint64_t address, slot;
+    static uint64_t address;
     struct gp_wire_chunk *chunks =
         mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
@@ -91,13 +102,7 @@ static void start(void)
     cr_assert(gp_thread_enter());
     gp_feed_context_created(7, 0);
     gp_feed_context_created(8, 1);
-    struct gp_params_cuMemAlloc_v2 params = {&address, (size_t)MIB};
-    struct gp_call call = {.params = &params, .ctx = 8, .context = (void *)0xc0, .result = 2, .slot = &slot};
-    for (unsigned i = 0; i < gp_hook_count; i++)
-        if (strcmp(gp_hooks[i].name, "cuMemAlloc_v2") == 0)
-            call.hook = &gp_hooks[i];
-    gp_dispatch_enter(&call);
-    gp_dispatch_exit(&call);
+    call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)MIB}, 8, 2);
     gp_feed_ipc_open(IMPORTED, 1, 8);
     gp_feed_poll_want(GP_POLL_DEVICES | GP_POLL_POOLS | GP_POLL_GRAPHS);
     gp_thread_leave();
@@ -232,5 +237,28 @@ Test(poll, one_attribute_fails, .timeout = 120)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, (int64_t)*height);
     cr_expect_lt(peak, (int64_t)*height);
+    gp_poll_end();
+}
+
+/* Memory that was freed before the numbers are read was there together with what pools and graphs held. */
+Test(poll, peaks_hold_own_and_polled_bytes_of_one_time, .timeout = 120)
+{
+    struct gp_wire_device is;
+    uint64_t address = 0x20000000;
+    open_driver(0);
+    *height = *held;
+    start();
+    cr_assert(gp_thread_enter());
+    call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)(16 * MIB)}, 7, 0);
+    gp_thread_leave();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    cr_assert(gp_thread_enter());
+    call("cuMemFree_v2", &(struct gp_params_cuMemFree_v2){address}, 7, 0);
+    gp_thread_leave();
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 128 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 144 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 48 * MIB);
     gp_poll_end();
 }
