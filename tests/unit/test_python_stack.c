@@ -85,6 +85,9 @@ Test(python_stack, layouts_that_are_refused)
     words[2] = 1;
     cr_assert_not(gp_python_layout(&at, 0x030e, words, &why), "free-threaded");
     cr_assert_not_null(strstr(why, "free-threaded"));
+    debug_fill(words, 13);
+    words[2] = 2;
+    cr_assert_not(gp_python_layout(&at, 0x030d, words, &why), "neither with nor without free threads");
     /* If any of the used offsets is wrong, all are refused. */
     unsigned refused = 0;
     for (unsigned i = 6; i < 72; i++) {

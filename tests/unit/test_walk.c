@@ -134,6 +134,13 @@ CODE(recalled_none, ".cfi_escape 11");
 CODE(unknown_op, ".cfi_escape 45");
 CODE(unknown_op_next, ".cfi_escape 47,0,0");
 CODE(moved_0, ".cfi_escape 64,14,24");
+CODE(moved_4_by_0, ".cfi_escape 4,0,0,0,0,14,24");
+CODE(moved_4_by_1, ".cfi_escape 4,1,0,0,0,14,24");
+CODE(moved_4_by_far, ".cfi_escape 4,0,0,0,1,14,24");
+CODE(moved_2_by_far, ".cfi_escape 3,0,1,14,24");
+CODE(moved_1_by_1, ".cfi_escape 2,1,14,24");
+CODE(moved_before, ".cfi_escape 1,0,0,0,128,14,24");
+CODE(moved_behind, ".cfi_escape 1,0,0,0,0,14,24");
 /* clang-format on */
 
 struct want {
@@ -168,6 +175,13 @@ static const struct want wants[] = {
     {ra_none, GP_RULE_END, 0, 0, {0}},
     {other_base, GP_RULE_END, 0, 0, {0}},
     {other_saved, GP_RULE_SP, 40, 0, {0}},
+    {moved_4_by_0, GP_RULE_SP, 24, 0, {0}},
+    {moved_4_by_1, GP_RULE_SP, 8, 0, {0}},
+    {moved_4_by_far, GP_RULE_SP, 8, 0, {0}},
+    {moved_2_by_far, GP_RULE_SP, 8, 0, {0}},
+    {moved_1_by_1, GP_RULE_SP, 8, 0, {0}},
+    {moved_before, GP_RULE_SP, 24, 0, {0}},
+    {moved_behind, GP_RULE_SP, 8, 0, {0}},
     {signal_frame, GP_RULE_END, 0, 0, {0}},
     {no_args, GP_RULE_SP, 24, 0, {0}},
     {no_change, GP_RULE_SP, 24, 0, {0}},
