@@ -426,6 +426,11 @@ Test(python_stack, kept_texts)
     cr_assert(kept > 30000 && kept < 200000, "%u", kept);
     cr_assert_not_null(gp_python_note());
     cr_assert_eq(gp_python_keep("größe", 7), first, "kept entries stay");
+    string_is(1,
+              "gr\xf6\xdf"
+              "e",
+              5, false, "größe");
+    string_is(1, "there is no room for a name as long as this one with an \xf6", 57, false, "?");
 }
 
 Test(python_stack, no_python_in_this_process)
