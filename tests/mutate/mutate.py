@@ -137,7 +137,7 @@ class Mutation:
             caught[name] += (4 if path == mutant.path else 1 if os.path.dirname(path) == folder else 0) * count
         # A test with the file's name is about it; the others often only pass by.
         stem = os.path.basename(mutant.path)[:-2].split("_")[0]
-        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) / (8 if stem in n else 1) for n in usable}
+        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) / (8 if len(stem) > 3 and stem in n else 1) for n in usable}
         ordered = sorted(usable, key=lambda n: cost[n])
         torture = [f"torture/{n}" for key, names in TORTURE.items() if mutant.path.startswith(key) for n in names]
         return ordered[:4] + torture + ordered[4:]

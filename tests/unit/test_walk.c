@@ -590,7 +590,7 @@ static void check_walk(unsigned round, struct stack stack)
 {
     uint64_t ours[ROOM + 1], theirs[ROOM + 1];
     unsigned room = draw(4) ? ROOM : (unsigned)draw(ROOM);
-    bool more = false, also = false;
+    bool more = true, also = false;
     ours[room] = 4711;
     uint64_t sp = stack.sp, *below = (uint64_t *)(uintptr_t)sp - 2;
     below[0] = stack.bp; /* as the call writes them */
