@@ -360,6 +360,9 @@ Test(site, on_late_what_was_there_is_before_stacks)
     uint32_t before = before_of(3), a = ask(3, GP_KIND_LINEAR);
     cr_assert_neq(before, 0);
     cr_assert_eq(before_of(2), 0);
+    uint32_t count = head->rows;
+    gp_site_settle(2, 0, 0); /* nothing was there: no row */
+    cr_assert(before_of(2) == 0 && head->rows == count);
     cr_assert_str_eq(name_of(before), "before stacks");
     cr_assert(rows[before].live_bytes == 600 && rows[before].live_count == 1 && sum_of(3) == 600);
     gp_site_alloc(a, 50);
