@@ -152,6 +152,8 @@ Test(cuptifind, each_place_in_its_turn)
           "venv/lib/python3.8/site-packages/nvidia/cuda_cupti/lib/libcupti.so.12",
           "venv/lib/python3.11/site-packages/nvidia/cu13/lib/libcupti.so.12",
           "conda/lib/python3.19/site-packages/nvidia/cu13/lib/libcupti.so.12");
+    cr_assert_eq(list.copies[0].major, 0, "2024 is no version of CUDA");
+    cr_assert_eq(list.copies[1].major, 12);
 }
 
 /* Of one place the newest comes first; what is newer than the driver comes after everything else. */

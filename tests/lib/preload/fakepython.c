@@ -76,12 +76,12 @@ void Py_NewRef(void)
 #define ONE(_name) int _name;
 #define TEN(_name)                                                                                                     \
     ONE(_name##0)                                                                                                      \
-    ONE(_name##1) ONE(_name##2) ONE(_name##3) ONE(_name##4) ONE(_name##5) ONE(_name##6) ONE(_name##7) ONE(_name##8)    \
-        ONE(_name##9)
+    ONE(_name##1)                                                                                                      \
+    ONE(_name##2) ONE(_name##3) ONE(_name##4) ONE(_name##5) ONE(_name##6) ONE(_name##7) ONE(_name##8) ONE(_name##9)
 #define HUNDRED(_name)                                                                                                 \
     TEN(_name##0)                                                                                                      \
-    TEN(_name##1) TEN(_name##2) TEN(_name##3) TEN(_name##4) TEN(_name##5) TEN(_name##6) TEN(_name##7) TEN(_name##8)    \
-        TEN(_name##9)
+    TEN(_name##1)                                                                                                      \
+    TEN(_name##2) TEN(_name##3) TEN(_name##4) TEN(_name##5) TEN(_name##6) TEN(_name##7) TEN(_name##8) TEN(_name##9)
 HUNDRED(PyOther)
 HUNDRED(_PyOther)
 HUNDRED(PyMore)
