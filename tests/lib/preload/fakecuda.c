@@ -3,6 +3,7 @@
  * fakecuda.c: the driver's functions that the poller calls, as libcuda.so.1.  FAKE_LACKS: a bit for each function that is
  * left out; the test sets the other variables.
  */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the callers look them up by name */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

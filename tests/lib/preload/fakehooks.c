@@ -2,6 +2,7 @@
  *
  * fakehooks.c: the driver's functions that the hooks ask, as libcuda.so.1; the test sets the variables.
  */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the callers look them up by name */
 #include <stddef.h>
 
 void *fake_current;   /* context */

@@ -3,6 +3,7 @@
  * fakepython.c: exports what an interpreter exports by which its frames are found, and variables that the test sets.
  * FAKE_MINOR: of version 3; FAKE_LACKS: a bit for each function that it does not have; FAKE_MANY: many other symbols.
  */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the callers look them up by name */
 #ifndef FAKE_MINOR
 #define FAKE_MINOR 12
 #endif
