@@ -96,7 +96,7 @@ UNCHECKED static inline __attribute__((always_inline)) bool walk_fast(struct wal
     uint64_t cfa = (way == GP_RULE_BP ? walk->bp : walk->sp) + gp_rule_offset(word);
     /* low < cfa - back holds, too: the two are at most 16 KiB apart, and no stack is mapped so
      * low. */
-    if (GP_UNLIKELY(cfa - 8 < walk->sp || cfa >= walk->high || cfa - back < walk->low || cfa % 8))
+    if (GP_UNLIKELY(cfa <= walk->sp || cfa >= walk->high || cfa - back < walk->low || cfa % 8))
         return false;
     uint64_t saved = *(const uint64_t *)(cfa - back);
     walk->bp = back ? saved : walk->bp;
@@ -137,7 +137,7 @@ static GP_COLD bool walk_up(struct walk *walk, bool *data, bool *more)
         cfa += walk->sp;
         break;
     }
-    if (cfa - 8 < walk->sp || cfa >= walk->high || cfa % 8 || !walk_word(walk, cfa - 8, &walk->pc))
+    if (cfa <= walk->sp || cfa >= walk->high || cfa % 8 || !walk_word(walk, cfa - 8, &walk->pc))
         return false;
     if (back && !walk_word(walk, cfa - back, &walk->bp))
         return false;

@@ -19,21 +19,6 @@ static const char *const name_judged[] = {
 /* Ids have no gaps today; a few are crossed in case that one is withdrawn. */
 #define GP_CUPTI_GAP 32u
 
-/* Newer than CUDA 13.0, and left out on purpose: none keeps memory or moves it. */
-static const char *const judged[] = {
-    "cuLogicalEndpointIdReserve", "cuLogicalEndpointIdRelease", "cuLogicalEndpointCreate",
-    "cuLogicalEndpointAddDevice", "cuLogicalEndpointExport",    "cuLogicalEndpointImport",
-    "cuLogicalEndpointQuery",     "cuLogicalEndpointGetLimits", "cuMemGetLocationInfo",
-};
-
-static bool name_is_judged(const char *name)
-{
-    for (size_t i = 0; i < GP_COUNT(judged); i++)
-        if (strcmp(name, judged[i]) == 0)
-            return true;
-    return false;
-}
-
 static bool name_is_memory(const char *name)
 {
     static const char *const parts[] = {"Mem", "Pool", "Multicast", "Endpoint", "Ipc", "Capture"};
@@ -116,7 +101,7 @@ uint32_t gp_cupti_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out
     name_second(&pass, get_name);
     for (uint32_t id = GP_CUPTI_JUDGED + 1; id <= pass.last; id++)
         if (!pass.bound[id] && get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) == GP_CUPTI_OK && name &&
-            name_is_memory(name) && !name_is_judged(name))
+            name_is_memory(name))
             name_strange(out, name);
     if (pass.left < gp_hook_count)
         gp_hook_bind(pass.bound);

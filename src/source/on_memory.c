@@ -158,54 +158,33 @@ const struct gp_handler gp_on_unregister = {on_unregister_enter, on_unregister_e
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
-/* Bits per element and channel of the formats whose channel count the descriptor gives; the packed
- * and planar ones count their average bits per pixel (cuda.h: CUarray_format). */
+/* Bits per element (cuda.h: CUarray_format), and per channel where the descriptor gives their number. Compressed formats
+ * have 8 or 16 bytes for 16 pixels; planar ones count their average. */
+static const uint8_t array_channel_bits[] = {
+    [0x01] = 8, [0x02] = 16, [0x03] = 32, [0x08] = 8, [0x09] = 16, [0x0a] = 32, [0x10] = 16, [0x20] = 32};
+static const uint8_t array_pixel_bits[] = {
+    [0x50] = 32,                                        /* 10-10-10-2 */
+    [0x91] = 4,  [0x92] = 4,  [0x93] = 8,  [0x94] = 8,  /* BC1, BC2 */
+    [0x95] = 8,  [0x96] = 8,  [0x97] = 4,  [0x98] = 4,  /* BC3, BC4 */
+    [0x99] = 8,  [0x9a] = 8,  [0x9b] = 8,  [0x9c] = 8,  /* BC5, BC6H */
+    [0x9d] = 8,  [0x9e] = 8,                            /* BC7 */
+    [0x9f] = 24, [0xa1] = 24, [0xb0] = 12,              /* 4:2:0: P010, P016, NV12 */
+    [0xa2] = 16, [0xa3] = 32, [0xa4] = 32,              /* 4:2:2: NV16, P210, P216 */
+    [0xa5] = 16, [0xa6] = 32, [0xa7] = 32,              /* 4:2:2, packed: YUY2, Y210, Y216 */
+    [0xa8] = 32, [0xa9] = 32, [0xb1] = 64,              /* 4:4:4, packed: AYUV, Y410, Y416 */
+    [0xb2] = 24, [0xb3] = 48, [0xb4] = 24, [0xb5] = 48, /* 4:4:4 in planes, of 8 and 16 bits */
+    [0xc0] = 8,  [0xc1] = 16, [0xc2] = 32, [0xc3] = 16, [0xc4] = 32, [0xc5] = 64, /* unsigned normalised */
+    [0xc6] = 8,  [0xc7] = 16, [0xc8] = 32, [0xc9] = 16, [0xca] = 32, [0xcb] = 64, /* signed normalised */
+};
+
 static uint64_t array_bits(int format, unsigned channels)
 {
-    switch (format) {
-    case 0x01: /* unsigned and signed 8-bit */
-    case 0x08:
-        return 8ull * channels;
-    case 0x02: /* 16-bit, half */
-    case 0x09:
-    case 0x10:
-        return 16ull * channels;
-    case 0x03: /* 32-bit, float */
-    case 0x0a:
-    case 0x20:
-        return 32ull * channels;
-    case 0xb0: /* NV12: 4:2:0 in 8 bits */
-        return 12;
-    case 0x9f: /* P010, P016: 4:2:0 in 16 bits */
-    case 0xa1:
-        return 24;
-    case 0x91: /* BC1, BC4: 8 bytes for 16 pixels */
-    case 0x92:
-    case 0x95:
-    case 0x96:
-        return 4;
-    case 0x93: /* BC2, BC3, BC5, BC6H, BC7: 16 bytes for 16 pixels */
-    case 0x94:
-    case 0x97:
-    case 0x98:
-    case 0x99:
-    case 0x9a:
-    case 0x9b:
-    case 0x9c:
-    case 0x9d:
-    case 0x9e:
-        return 8;
-    case 0x50: /* 10-10-10-2 */
-        return 32;
-    default:
-        break;
-    }
-    if (format >= 0xc0 && format <= 0xcb) { /* normalised: x1, x2, x4 of 8 then 16 bits, unsigned then signed */
-        static const uint8_t channels_of[3] = {1, 2, 4};
-        unsigned index = (unsigned)format - 0xc0;
-        return (index / 3 % 2 ? 16ull : 8ull) * channels_of[index % 3];
-    }
-    return 16ull; /* the 4:2:2 family, and formats that are newer than this build: two bytes per pixel */
+    size_t index = (size_t)(unsigned)format;
+    if (index < GP_COUNT(array_channel_bits) && array_channel_bits[index])
+        return (uint64_t)array_channel_bits[index] * channels;
+    if (index < GP_COUNT(array_pixel_bits) && array_pixel_bits[index])
+        return array_pixel_bits[index];
+    return 16; /* newer than this build */
 }
 
 static uint64_t array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)

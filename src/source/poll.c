@@ -275,8 +275,9 @@ static int64_t poll_device_total(int ordinal)
 {
     size_t total = 0;
     int device;
-    bool known = ordinal >= 0 && ordinal < (int)GP_WIRE_GPUS && driver.device_get && driver.device_total &&
-                 driver.device_get(&device, ordinal) == 0 && driver.device_total(&total, device) == 0;
+    bool known = ordinal >= 0 && ordinal < (int)GP_WIRE_GPUS && driver_bind() && driver_relaxed() &&
+                 driver.device_get && driver.device_total && GP_ASK(device_get(&device, ordinal)) == 0 &&
+                 GP_ASK(device_total(&total, device)) == 0;
     return known ? (int64_t)total : -1;
 }
 

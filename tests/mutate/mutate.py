@@ -38,7 +38,8 @@ BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch sy
 KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files agent_discover agent_hostile system query "
                                                   "who").split()}
 # What torture compiles itself.
-TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",)}
+TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",),
+           "src/site/live.c": ("site",), "src/site/names.c": ("site",), "src/site/site.c": ("site",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
 LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}
 BUILDS = ("all", "programs", "testtools")  # a test is linked when it is about to run
@@ -134,7 +135,9 @@ class Mutation:
         folder, caught = os.path.dirname(mutant.path), collections.Counter()
         for (path, name), count in self.kills.items():
             caught[name] += (4 if path == mutant.path else 1 if os.path.dirname(path) == folder else 0) * count
-        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) for n in usable}
+        # A test with the file's name is about it; the others often only pass by.
+        stem = os.path.basename(mutant.path)[:-2].split("_")[0]
+        cost = {n: self.cover.tests[n]["seconds"] / (1 + caught[n]) / (8 if len(stem) > 3 and stem in n else 1) for n in usable}
         ordered = sorted(usable, key=lambda n: cost[n])
         torture = [f"torture/{n}" for key, names in TORTURE.items() if mutant.path.startswith(key) for n in names]
         return ordered[:4] + torture + ordered[4:]

@@ -58,12 +58,16 @@ static uint32_t put_function(uint32_t at, uint32_t i)
     return put_end(start, at);
 }
 
+/* The common part: identity, version, text, the two factors, the number of ra, data of the text, instructions. */
+static const uint8_t plain_common[] = {0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1};
+static const uint8_t *common = plain_common;
+static size_t common_bytes = sizeof(plain_common);
+
 static struct gp_cfi_table table_make(void)
 {
     static const uint32_t steps[FUNCTIONS] = {1, 2, 63, 64, 65, 255, 256, 257, 300};
-    const uint8_t cie[] = {0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1};
     uint32_t at = FRAMES + 4, code = CODE;
-    at = put_end(FRAMES, put(at, cie, sizeof(cie)));
+    at = put_end(FRAMES, put(at, common, common_bytes));
     put(0, (uint8_t[]){1, 0x1b, 0x03, 0x3b}, 4);
     put_word(4, FRAMES - 4);
     put_word(8, FUNCTIONS);
@@ -148,5 +152,81 @@ Test(cfi, a_table_that_is_cut_off_gives_the_same_rules_or_none)
             cr_assert(answer != GP_CFI_RULE || end > FRAMES);
         }
         table.end = buffer + sizeof(buffer);
+    }
+}
+
+#define BYTES(...) (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})
+#define RULES      0x0c, 7, 8, 0x90, 1 /* CFA = sp + 8, and ra one factor from it */
+
+/* Each field of the common part at both ends of what is read. */
+Test(cfi, the_common_part)
+{
+    const struct {
+        const uint8_t *bytes;
+        size_t count;
+        enum gp_cfi_answer answer;
+        int ra_offset;
+    } forms[] = {
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_RULE, -8},
+        {BYTES(0, 0, 0, 0, 3, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_RULE, -8},
+        {BYTES(0, 0, 0, 0, 3, 'z', 'R', 0, 1, 0x78, 0x90, 0, 1, 0x1b, RULES), GP_CFI_RULE, -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 0x90, 0, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 2, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 4, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(1, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 0, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 64, 0x78, 16, 1, 0x1b, RULES), GP_CFI_RULE, -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 65, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x40, 16, 1, 0x1b, RULES), GP_CFI_RULE, -64},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0xbf, 0x7f, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0xc0, 0, 16, 1, 0x1b, RULES), GP_CFI_RULE, 64},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0xc1, 0, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 15, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 17, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'P', 'L', 'R', 0, 1, 0x78, 16, 7, 0x1b, 1, 2, 3, 4, 5, 0x1b, RULES), GP_CFI_RULE,
+         -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 'P', 'L', 0, 1, 0x78, 16, 7, 0x1b, 0x9b, 1, 2, 3, 4, 5, RULES), GP_CFI_RULE,
+         -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'P', 'R', 0, 1, 0x78, 16, 10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x1b, RULES), GP_CFI_RULE,
+         -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'L', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 3, 0x1b, 9, 9, RULES), GP_CFI_RULE, -8},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 100, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 'S', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_END, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 'X', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'y', 'R', 0, 1, 0x78, 16, 1, 0x1b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x9b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x2b, RULES), GP_CFI_NONE, 0},
+        {BYTES(0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x2d), GP_CFI_END, 0},
+    };
+    struct gp_cfi_rule rule;
+    for (unsigned i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        common = forms[i].bytes;
+        common_bytes = forms[i].count;
+        struct gp_cfi_table table = table_make();
+        cr_expect_eq(ask(&table, CODE, &rule), forms[i].answer, "form %u", i);
+        cr_expect(forms[i].answer != GP_CFI_RULE || (rule.offset == 8 && rule.ra_offset == forms[i].ra_offset),
+                  "form %u: %d", i, rule.ra_offset);
+    }
+}
+
+/* Words at the start of a description: its length and where its common part is. */
+Test(cfi, a_description_that_points_elsewhere)
+{
+    static const int64_t lengths[] = {0, -1, 1, 4, 100000, INT32_MAX};
+    static const int64_t backs[] = {0, 4, -4, INT32_MAX, -1, FRAMES + 64 + 4096};
+    struct gp_cfi_rule rule;
+    for (unsigned k = 0; k < 6; k++) {
+        struct gp_cfi_table table = table_make();
+        int32_t at;
+        memcpy(&at, buffer + 16, 4); /* of the first function */
+        put_word((uint32_t)at, lengths[k]);
+        cr_expect_eq(ask(&table, CODE, &rule), GP_CFI_NONE, "length %u", k);
+        table = table_make();
+        put_word((uint32_t)at + 4, backs[k]);
+        cr_expect_eq(ask(&table, CODE, &rule), GP_CFI_NONE, "back %u", k);
+        table = table_make();
+        put_word(16, k % 2 ? (int64_t)sizeof(buffer) + 4 * k : -4 - 4 * (int64_t)k); /* outside of the segment */
+        cr_expect_eq(ask(&table, CODE, &rule), GP_CFI_NONE, "place %u", k);
     }
 }

@@ -4,6 +4,7 @@
  * tables, strings, kept texts. tests/integration/test_python_stack.sh tests whole stacks of real
  * interpreters.
  */
+#include "python_debug.h"
 #include "site/python.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -34,35 +35,6 @@ static struct gp_python_way way_of(uint32_t version, bool is_copied)
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
-
-/* The offsets in the headers of 3.13.0 and 3.14.10, in the order of _Py_DebugOffsets. */
-static void debug_fill(uint64_t *words, unsigned minor)
-{
-    static const uint64_t state[] = {2000, 0, 8, 16, 72, 152, 160, 200, 40}, type[] = {416, 24, 88, 168},
-                          tuple[] = {32, 24, 16}, list[] = {40, 24, 16}, set[] = {200, 24, 40, 32},
-                          dict[] = {48, 32, 40}, number[] = {24, 16, 32, 16, 24}, bytes[] = {40, 16, 32},
-                          text[] = {64, 32, 16, 40};
-    bool is_14 = minor == 14;
-    memset(words, 0, 96 * sizeof *words);
-    memcpy(words, "xdebugpy", 8);
-    words[1] = (3ull << 24) + ((uint64_t)minor << 16) + 0xf0;
-    uint64_t *at = words + 6 + (is_14 ? 16 : 13);
-    memcpy(at, state, sizeof state), at += 9;
-    uint64_t frame[] = {is_14 ? 88 : 80, 8, 0, 56, is_14 ? 80 : 72, is_14 ? 74 : 70, 64, 0};
-    memcpy(at, frame, sizeof frame), at += is_14 ? 8 : 6;
-    uint64_t code[] = {is_14 ? 216 : 208, 112, 120, 128, 136, 68, 48, 96, 104, is_14 ? 208 : 200, 0};
-    memcpy(at, code, sizeof code), at += is_14 ? 11 : 10;
-    *at++ = 16, *at++ = 8;
-    memcpy(at, type, sizeof type), at += 4;
-    memcpy(at, tuple, sizeof tuple), at += 3;
-    memcpy(at, list, sizeof list), at += 3;
-    if (is_14)
-        memcpy(at, set, sizeof set), at += 4;
-    memcpy(at, dict, sizeof dict), at += 3;
-    memcpy(at, number, sizeof number), at += 5;
-    memcpy(at, bytes, sizeof bytes), at += 3;
-    memcpy(at, text, sizeof text);
-}
 
 Test(python_stack, layouts_from_debug_offsets)
 {
@@ -113,6 +85,9 @@ Test(python_stack, layouts_that_are_refused)
     words[2] = 1;
     cr_assert_not(gp_python_layout(&at, 0x030e, words, &why), "free-threaded");
     cr_assert_not_null(strstr(why, "free-threaded"));
+    debug_fill(words, 13);
+    words[2] = 2;
+    cr_assert_not(gp_python_layout(&at, 0x030d, words, &why), "neither with nor without free threads");
     /* If any of the used offsets is wrong, all are refused. */
     unsigned refused = 0;
     for (unsigned i = 6; i < 72; i++) {
@@ -451,6 +426,11 @@ Test(python_stack, kept_texts)
     cr_assert(kept > 30000 && kept < 200000, "%u", kept);
     cr_assert_not_null(gp_python_note());
     cr_assert_eq(gp_python_keep("größe", 7), first, "kept entries stay");
+    string_is(1,
+              "gr\xf6\xdf"
+              "e",
+              5, false, "größe");
+    string_is(1, "there is no room for a name as long as this one with an \xf6", 57, false, "?");
 }
 
 Test(python_stack, no_python_in_this_process)

@@ -95,10 +95,10 @@ Test(site, layout)
     cr_assert_eq(head->rows, 1);
     cr_assert_eq(head->frames, 0);
     cr_assert_eq(head->strings, 1);
-    cr_assert_geq(head->rows_offset, sizeof *head);
-    cr_assert_geq(head->frames_offset, head->rows_offset + (uint64_t)head->row_limit * head->row_bytes);
-    cr_assert_geq(head->strings_offset, head->frames_offset + (uint64_t)head->frame_limit * head->frame_bytes);
-    cr_assert_leq(head->strings_offset + head->string_limit, gp_site_bytes());
+    cr_assert_eq(head->rows_offset, (sizeof *head + 4095) / 4096 * 4096);
+    cr_assert_eq(head->frames_offset, head->rows_offset + (uint64_t)head->row_limit * head->row_bytes);
+    cr_assert_eq(head->strings_offset, head->frames_offset + (uint64_t)head->frame_limit * head->frame_bytes);
+    cr_assert_eq(head->strings_offset + head->string_limit, gp_site_bytes());
 }
 
 Test(site, one_stack_one_number)
@@ -360,6 +360,9 @@ Test(site, on_late_what_was_there_is_before_stacks)
     uint32_t before = before_of(3), a = ask(3, GP_KIND_LINEAR);
     cr_assert_neq(before, 0);
     cr_assert_eq(before_of(2), 0);
+    uint32_t count = head->rows;
+    gp_site_settle(2, 0, 0); /* nothing was there: no row */
+    cr_assert(before_of(2) == 0 && head->rows == count);
     cr_assert_str_eq(name_of(before), "before stacks");
     cr_assert(rows[before].live_bytes == 600 && rows[before].live_count == 1 && sum_of(3) == 600);
     gp_site_alloc(a, 50);

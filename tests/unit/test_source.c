@@ -148,6 +148,87 @@ Test(source, an_allocation_counts_on_its_own_device)
     }
 }
 
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
+
+static int64_t array_bytes_now(void)
+{
+    struct gp_wire_device is;
+    return gp_tap_device(0, &is) ? is.kinds[GP_KIND_ARRAY].current_bytes : -1;
+}
+
+/* What one array of the call takes. */
+static int64_t array_bytes_of(const char *name, const void *params)
+{
+    int64_t before = array_bytes_now();
+    handle = (void *)0x40;
+    call(name, params, 0);
+    int64_t bytes = array_bytes_now() - before;
+    call("cuArrayDestroy", &(struct gp_params_cuArrayDestroy){handle}, 0);
+    cr_assert_eq(array_bytes_now(), before);
+    return bytes;
+}
+
+/* Bytes of 16 pixels of one channel; the number of channels counts where it is said. */
+Test(source, bytes_of_every_format_of_an_array)
+{
+    static const struct {
+        int format, bytes;
+        bool channels;
+    } formats[] = {
+        {0x01, 16, true},   {0x02, 32, true},  {0x03, 64, true},  {0x08, 16, true},  {0x09, 32, true},
+        {0x0a, 64, true},   {0x10, 32, true},  {0x20, 64, true},  {0x50, 64, false}, {0x91, 8, false},
+        {0x92, 8, false},   {0x93, 16, false}, {0x94, 16, false}, {0x95, 16, false}, {0x96, 16, false},
+        {0x97, 8, false},   {0x98, 8, false},  {0x99, 16, false}, {0x9a, 16, false}, {0x9b, 16, false},
+        {0x9c, 16, false},  {0x9d, 16, false}, {0x9e, 16, false}, {0x9f, 48, false}, {0xa1, 48, false},
+        {0xa2, 32, false},  {0xa3, 64, false}, {0xa4, 64, false}, {0xa5, 32, false}, {0xa6, 64, false},
+        {0xa7, 64, false},  {0xa8, 64, false}, {0xa9, 64, false}, {0xb0, 24, false}, {0xb1, 128, false},
+        {0xb2, 48, false},  {0xb3, 96, false}, {0xb4, 48, false}, {0xb5, 96, false}, {0xc0, 16, false},
+        {0xc1, 32, false},  {0xc2, 64, false}, {0xc3, 32, false}, {0xc4, 64, false}, {0xc5, 128, false},
+        {0xc6, 16, false},  {0xc7, 32, false}, {0xc8, 64, false}, {0xc9, 32, false}, {0xca, 64, false},
+        {0xcb, 128, false}, {0xcc, 32, false}, {0x21, 32, false}, {0, 32, false},    {0x7fffffff, 32, false},
+    };
+    for (unsigned i = 0; i < GP_COUNT(formats); i++)
+        for (unsigned channels = 1; channels <= 4; channels += channels) {
+            struct gp_cu_array_desc desc = {.width = 8, .height = 2, .format = formats[i].format, .channels = channels};
+            int64_t bytes = array_bytes_of("cuArrayCreate_v2", &(struct gp_params_cuArrayCreate_v2){&handle, &desc});
+            cr_expect_eq(bytes, formats[i].bytes * (formats[i].channels ? channels : 1), "format %#x: %lld",
+                         formats[i].format, (long long)bytes);
+        }
+}
+
+/* Every level halves what it can; layers stay; there are no more levels than the longest side has. */
+Test(source, bytes_of_the_levels_of_an_array)
+{
+    for (unsigned round = 0; round < 9 * 9 * 6 * 3 * 8; round++) {
+        struct gp_cu_array3d_desc desc = {.width = 1 + round % 9,
+                                          .height = round / 9 % 9,
+                                          .depth = round / 81 % 6,
+                                          .format = 0x01,
+                                          .channels = 2,
+                                          .flags = (const unsigned[]){0, 1, 4}[round / 486 % 3]};
+        unsigned levels = 1 + round / 1458, longest = 1, have = 1;
+        longest = desc.width > desc.height ? (unsigned)desc.width : (unsigned)desc.height;
+        longest = desc.depth > longest ? (unsigned)desc.depth : longest;
+        while (longest >> have)
+            have++;
+        int64_t want = 0, first = 0;
+        for (unsigned level = 0; level < levels && level < have; level++) {
+            int64_t width = (int64_t)desc.width >> level, height = (int64_t)desc.height >> level;
+            int64_t depth = (int64_t)desc.depth >> (desc.flags ? 0 : level);
+            want += 2 * (width ? width : 1) * (height ? height : 1) * (depth ? depth : 1);
+            first = first ? first : want;
+        }
+        int64_t is = array_bytes_of("cuMipmappedArrayCreate",
+                                    &(struct gp_params_cuMipmappedArrayCreate){&handle, &desc, levels});
+        cr_assert_eq(is, want, "%zu x %zu x %zu, flags %u, %u levels: %lld, not %lld", desc.width, desc.height,
+                     desc.depth, desc.flags, levels, (long long)is, (long long)want);
+        cr_assert_eq(array_bytes_of("cuArray3DCreate_v2", &(struct gp_params_cuArray3DCreate_v2){&handle, &desc}),
+                     first);
+        desc.flags |= round % 2 ? GP_CU_ARRAY_SPARSE : GP_CU_ARRAY_DEFERRED;
+        cr_assert_eq(array_bytes_of("cuArray3DCreate_v2", &(struct gp_params_cuArray3DCreate_v2){&handle, &desc}), 0);
+    }
+}
+
 /* ---- pools ------------------------------------------------------------------------------------------------------- */
 
 static void set_pool_at(int type, int id, int kind, uint64_t to, uint32_t result)

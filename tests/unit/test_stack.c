@@ -323,6 +323,30 @@ Test(stack, another_library_at_the_same_place, .timeout = 60)
     cr_assert(again >= 10, "the libraries were mapped at different addresses: nothing was tested");
 }
 
+Test(stack, the_generation_changes_with_the_objects)
+{
+    char *folder = build_folder(), path[256];
+    static struct pair pair;
+    uint64_t last = 0;
+    snprintf(path, sizeof path, "%s/small.so", folder);
+    cr_assert_eq(build_shared(folder, "stack_frame.c", "small.so", "-DSTACK_BYTES=1000"), 0);
+    start();
+    look(&pair); /* loads what backtrace needs */
+    for (unsigned turn = 0; turn < 3; turn++) {
+        look(&pair);
+        uint64_t before = gp_stack_generation();
+        cr_assert_neq(before, last);
+        look(&pair);
+        cr_assert_eq(gp_stack_generation(), before, "nothing was loaded");
+        void *library = dlopen(path, RTLD_NOW);
+        look(&pair);
+        last = gp_stack_generation();
+        cr_assert_neq(last, before, "loaded");
+        dlclose(library);
+    }
+    build_remove(folder);
+}
+
 /* Runs meanwhile, on another thread. */
 static int x_stop;
 

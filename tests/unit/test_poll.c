@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_poll.c: the poller against a made-up driver that lacks one of its functions, or in which one of them fails.  What
+ * depends on that function stays unknown, and everything else is as with the whole driver.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include "lib/build.h"
+#include "source/dispatch.h"
+#include "source/source.h"
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MIB      ((int64_t)1 << 20)
+#define PATIENCE 20000000000ull
+#define IMPORTED 0x10500000ull /* an import of 5 MiB, as the driver says */
+
+enum {
+    VERSION,
+    COUNT,
+    GET,
+    UUID,
+    NAME,
+    TOTAL,
+    DEFAULT_POOL,
+    POOL_GET,
+    GRAPH_GET,
+    POINTER,
+    POINTERS,
+    MODE,
+    PUSH,
+    POP,
+    INFO
+};
+#define FUNCTIONS (INFO + 1)
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+static unsigned *fails, *calls, *wrong;
+static int *attribute, *current;
+static uint64_t *held, *height;
+
+static void open_driver(unsigned lacks)
+{
+    char *folder = build_folder(), path[256], options[256];
+    snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
+    snprintf(options, sizeof(options), "@%s/options", folder);
+    FILE *file = fopen(options + 1, "w");
+    cr_assert_not_null(file);
+    fprintf(file, "-DFAKE_LACKS=%u -Wl,-soname,libcuda.so.1\n", lacks);
+    fclose(file);
+    cr_assert_eq(build_shared(folder, "fakecuda.c", "libcuda.so.1", options), 0);
+    void *library = dlopen(path, RTLD_NOW);
+    cr_assert_not_null(library, "%s", dlerror());
+    /* Only its soname is looked for. */
+    cr_assert_eq(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), library);
+    build_remove(folder);
+    fails = dlsym(library, "fake_fails");
+    calls = dlsym(library, "fake_calls");
+    wrong = dlsym(library, "fake_wrong");
+    attribute = dlsym(library, "fake_attribute");
+    current = dlsym(library, "fake_current");
+    held = dlsym(library, "fake_held");
+    height = dlsym(library, "fake_height");
+    *held = 64 * (uint64_t)MIB;
+    *height = 96 * (uint64_t)MIB;
+}
+
+static void call(const char *name, const void *params, uint32_t ctx, uint32_t result)
+{
+    uint64_t slot;
+    struct gp_call call = {.params = params, .ctx = ctx, .context = (void *)0xc0, .result = result, .slot = &slot};
+    for (unsigned i = 0; i < gp_hook_count; i++)
+        if (strcmp(gp_hooks[i].name, name) == 0)
+            call.hook = &gp_hooks[i];
+    gp_dispatch_enter(&call);
+    gp_dispatch_exit(&call);
+}
+
+/* Two devices, a call that failed in a context on the second one, and an import. */
+static void start(void)
+{
+    static struct gp_ring ring;
+    static uint64_t address;
+    struct gp_wire_chunk *chunks =
+        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .wake_poller = gp_poll_wake,
+                                                       .map_limit = 1 << 16}),
+                 0);
+    cr_assert(gp_thread_enter());
+    gp_feed_context_created(7, 0);
+    gp_feed_context_created(8, 1);
+    call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)MIB}, 8, 2);
+    gp_feed_ipc_open(IMPORTED, 1, 8);
+    gp_feed_poll_want(GP_POLL_DEVICES | GP_POLL_POOLS | GP_POLL_GRAPHS);
+    gp_thread_leave();
+}
+
+struct known { /* what the poller can learn */
+    bool any, device, uuid, name, total, pools, graphs, import, oom_asked, oom;
+};
+
+static struct known known_without(unsigned lacks, unsigned failing)
+{
+    unsigned off = lacks | failing;
+    bool any = !(lacks & 1u << VERSION) && !(off & 1u << MODE);
+    bool device = any && !(off & 1u << GET);
+    bool asked = any && !(lacks & (1u << PUSH | 1u << POP | 1u << INFO));
+    return (struct known){
+        .any = any,
+        .device = device,
+        .uuid = device && !(off & 1u << UUID),
+        .name = device && !(off & 1u << NAME),
+        .total = device && !(off & 1u << TOTAL),
+        .pools = any && !(off & (1u << DEFAULT_POOL | 1u << POOL_GET)),
+        .graphs = any && !(off & 1u << GRAPH_GET),
+        .import = any && !(off & 1u << POINTER),
+        .oom_asked = asked,
+        .oom = asked && !(failing & (1u << PUSH | 1u << INFO)),
+    };
+}
+
+static void check_device(int i, const struct known *known)
+{
+    struct gp_wire_device is;
+    char name[64] = "";
+    uint8_t uuid[16] = {0};
+    cr_assert(gp_tap_device((unsigned)i, &is));
+    if (known->name)
+        snprintf(name, sizeof(name), "Fake %d", 40 + i);
+    if (known->uuid)
+        memset(uuid, 40 + i, sizeof(uuid));
+    cr_expect_eq(!!(is.flags & GP_DEVICE_IDENTIFIED), known->device);
+    cr_expect_str_eq(is.name, name);
+    cr_expect_eq(memcmp(is.uuid, uuid, sizeof(uuid)), 0);
+    cr_expect_eq(is.total_bytes, known->total ? (40 + i) * 1000 * MIB : -1, "%lld", (long long)is.total_bytes);
+    int64_t pool = known->pools ? (int64_t)*held + i * MIB : 0, graph = known->graphs ? (int64_t)*held + i * MIB : 0;
+    cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, pool, "%lld", (long long)is.kinds[GP_KIND_POOL].reserved_bytes);
+    cr_expect_eq(is.kinds[GP_KIND_GRAPH].reserved_bytes, graph, "%lld",
+                 (long long)is.kinds[GP_KIND_GRAPH].reserved_bytes);
+    const struct gp_wire_value *reserved = &is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL];
+    const struct gp_wire_value *allocated = &is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL];
+    cr_expect_eq(reserved->current, pool + graph);
+    cr_expect_eq(allocated->current, known->graphs ? (int64_t)*held / 2 + i * MIB : 0);
+    int64_t high = known->pools || known->graphs ? (int64_t)*height + i * MIB : 0;
+    cr_expect_eq(reserved->peak, high > pool + graph ? high : pool + graph, "%lld", (long long)reserved->peak);
+    cr_expect_eq(allocated->peak, known->graphs ? (int64_t)*height / 2 + i * MIB : 0);
+    cr_expect_eq(is.kinds[GP_KIND_IMPORTED].current_bytes, i == 1 && known->import ? 5 * MIB : 0);
+}
+
+static void check(const struct known *known)
+{
+    for (int i = 0; i < 2; i++)
+        check_device(i, known);
+    cr_expect_eq(!!(oom.flags & GP_OOM_PENDING), !known->oom_asked);
+    cr_expect_eq(!!(oom.flags & GP_OOM_DRIVER), known->oom);
+    cr_expect(!known->oom || (oom.free_bytes == 3 * MIB && oom.total_bytes == 5 * MIB));
+    cr_expect_eq(*wrong, 0, "%u calls when they are not allowed", *wrong);
+    cr_expect_eq(*current, 0, "a context is left");
+    cr_expect_eq(gp_tap_known(2), false);
+}
+
+static void poll_with(unsigned lacks, unsigned failing)
+{
+    struct known known = known_without(lacks, failing);
+    open_driver(lacks);
+    *fails = failing;
+    start();
+    cr_assert_not(gp_poll_now(PATIENCE), "there is no poller yet");
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    check(&known);
+    cr_expect_eq(gp_poll_driver_version(), (lacks | failing) & 1u << VERSION ? 0 : 13010);
+    unsigned names = calls[NAME];
+    *held += 8 * (uint64_t)MIB;
+    *height += 80 * (uint64_t)MIB;
+    cr_assert(gp_poll_now(PATIENCE));
+    check(&known);
+    cr_expect_eq(calls[NAME], names, "a device is asked for its name once");
+    gp_poll_end();
+    memset(calls, 0, FUNCTIONS * sizeof(*calls));
+    cr_assert_not(gp_poll_now(PATIENCE), "the poller has ended");
+    for (unsigned i = 0; i < FUNCTIONS; i++)
+        cr_expect_eq(calls[i], 0, "function %u is called after the end", i);
+}
+
+/* Number -1: all of them; 0 and on: without that function; and on: it fails. */
+ParameterizedTestParameters(poll, a_driver_without_one_function)
+{
+    static int numbers[1 + 2 * FUNCTIONS];
+    for (int i = 0; i < 1 + 2 * FUNCTIONS; i++)
+        numbers[i] = i - 1;
+    return cr_make_param_array(int, numbers, 1 + 2 * FUNCTIONS);
+}
+
+ParameterizedTest(int *number, poll, a_driver_without_one_function, .timeout = 120)
+{
+    int i = *number;
+    poll_with(i >= 0 && i < FUNCTIONS ? 1u << i : 0, i >= FUNCTIONS ? 1u << (i - FUNCTIONS) : 0);
+}
+
+/* Either watermark may be missing; without the current value nothing is known. */
+Test(poll, one_attribute_fails, .timeout = 120)
+{
+    struct gp_wire_device is;
+    open_driver(0);
+    *attribute = 5;
+    start();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, 0);
+    for (*attribute = 0; *attribute <= 2; *attribute += 2) {
+        *held += 8 * (uint64_t)MIB;
+        int64_t before = is.kinds[GP_KIND_GRAPH].reserved_bytes;
+        cr_assert(gp_poll_now(PATIENCE));
+        cr_assert(gp_tap_device(0, &is));
+        cr_expect_eq(is.kinds[GP_KIND_GRAPH].reserved_bytes, before, "attribute %d", *attribute);
+        cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, *held);
+    }
+    int64_t peak = is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak;
+    *height += 900 * (uint64_t)MIB;
+    *attribute = 6; /* the pool's watermark: the graphs' is known */
+    cr_assert(gp_poll_now(PATIENCE));
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, (int64_t)*height);
+    cr_expect_lt(peak, (int64_t)*height);
+    gp_poll_end();
+}
+
+/* Memory that was freed before the numbers are read was there together with what pools and graphs held. */
+Test(poll, peaks_hold_own_and_polled_bytes_of_one_time, .timeout = 120)
+{
+    struct gp_wire_device is;
+    uint64_t address = 0x20000000;
+    open_driver(0);
+    *height = *held;
+    start();
+    cr_assert(gp_thread_enter());
+    call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)(16 * MIB)}, 7, 0);
+    gp_thread_leave();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    cr_assert(gp_thread_enter());
+    call("cuMemFree_v2", &(struct gp_params_cuMemFree_v2){address}, 7, 0);
+    gp_thread_leave();
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 128 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 144 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 48 * MIB);
+    gp_poll_end();
+}
