@@ -44,7 +44,6 @@ class Place:
         path = os.path.join(self.folder, ".bin")
         os.makedirs(path)
         os.makedirs(os.path.join(self.folder, ".config/fish/completions"))
-        os.makedirs(os.path.join(self.folder, "cdi"))
         os.symlink(os.path.join(BUILD, "bin", "gpuprof"), os.path.join(path, "gpuprof"))
         os.symlink(shutil.which("python3"), os.path.join(path, "python"))
         os.symlink(BUILD, os.path.join(self.folder, "build"))
