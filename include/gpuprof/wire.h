@@ -7,7 +7,7 @@
  * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
  * that the header gives:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | before | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | before | blocks | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
  * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
@@ -204,6 +204,32 @@ struct gp_wire_before {
     struct gp_wire_before_device devices[GP_WIRE_GPUS];
 };
 
+enum gp_wire_blocks_state {
+    GP_BLOCKS_NONE,    /* nothing was asked */
+    GP_BLOCKS_ASKED,   /* Python's main thread has not come to it yet */
+    GP_BLOCKS_RUNNING, /* it is at it */
+    GP_BLOCKS_DONE,    /* every block is known */
+    GP_BLOCKS_ABSENT,  /* there are no such blocks; `text` says why */
+    GP_BLOCKS_FAILED,  /* `text` says why */
+    GP_BLOCKS_STATES
+};
+
+/* The blocks of one device that a framework handed out before the attach and has not taken back. They are
+ * part of framework_allocated_bytes above. */
+struct gp_wire_blocks_device {
+    int64_t count, bytes; /* -1: unknown */
+    uint64_t differs;     /* reports of the framework after which `bytes` was not framework_allocated_bytes */
+};
+
+/* What GP_COMMAND_BLOCKS asked for. A separate part of the session, published with devices[]. */
+struct gp_wire_blocks {
+    uint32_t state; /* enum gp_wire_blocks_state */
+    uint32_t pad_;
+    uint64_t took_ns; /* for which Python's main thread was held */
+    char text[160];
+    struct gp_wire_blocks_device devices[GP_WIRE_GPUS];
+};
+
 /* ---- out of memory -------------------------------------------------------------------------------------------- */
 
 /* Sizes repeat in real programs, so 12 groups hold nearly all bytes, and the report still fits on
@@ -369,7 +395,10 @@ struct gp_wire_header {
     /* One struct gp_wire_before.  Older libraries have 0 in both. */
     uint64_t before_offset;
     uint32_t before_bytes, pad5_;
-    uint8_t reserved_[48];
+    /* One struct gp_wire_blocks.  Older libraries have 0 in both. */
+    uint64_t blocks_offset;
+    uint32_t blocks_bytes, pad6_;
+    uint8_t reserved_[32];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
@@ -571,6 +600,7 @@ enum gp_wire_command {
     GP_COMMAND_STACKS,  /* what: GP_SITES_* from now on, 0 off; the answer's `what`: before */
     GP_COMMAND_LISTEN,  /* the caller reads the ring, and holds GP_LISTEN_BYTE */
     GP_COMMAND_DETACH,  /* leave the process: see below */
+    GP_COMMAND_BLOCKS,  /* ask PyTorch for its blocks from before the attach: see below */
     GP_COMMANDS
 };
 
@@ -586,6 +616,10 @@ enum gp_wire_command {
  * this is done, after three seconds at the latest (a recording on a slow disk), so a caller waits for it
  * longer than for other answers; GP_SESSION_CLOSED is set before it.  Refused, with nothing changed:
  * -EBUSY: the library's own allocator serves the program.  -EINVAL: an older library. */
+
+/* GP_COMMAND_BLOCKS: the answer 0 means that Python's main thread will be asked; struct gp_wire_blocks says
+ * what came of it, perhaps much later. -ENODATA: gpuprof was not attached late, so there are no such
+ * blocks. -EINVAL: an older library. */
 
 #define GP_RESET_ALLOCATED   1u
 #define GP_RESET_RESERVED    2u
@@ -627,6 +661,8 @@ struct gp_wire_slot {
 #define GP_EXTENT_SEGMENT 0u
 #define GP_EXTENT_BLOCK   1u
 #define GP_EXTENT_WHOLE   2u
+/* .flags: from before the attach, and in no total.  Other blocks may lie in such a segment. */
+#define GP_EXTENT_BEFORE 8u
 struct gp_wire_extents {
     uint64_t magic; /* GP_WIRE_MAGIC */
     uint64_t count;
@@ -645,8 +681,8 @@ struct gp_wire_extent {
     uint64_t pool;    /* private pool; 0: none */
     uint64_t time_ns; /* when it was allocated; 0: unknown */
     uint32_t site;
-    uint8_t what, state, kind, flags;
-    uint32_t device; /* index in devices[] */
+    uint8_t what, state, kind, flags; /* flags of a segment or live block: also GP_EXTENT_BEFORE */
+    uint32_t device;                  /* index in devices[] */
     uint32_t pad_;
 };
 

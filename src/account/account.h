@@ -108,6 +108,18 @@ bool gp_before_free(enum gp_space space, uint64_t address);
 /* A block has entered its map. */
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
+/* A framework has such memory as a segment. Returns the size of what is at the address; 0: nothing. */
+uint64_t gp_before_mark(uint64_t address, bool mapped);
+/* The memory, by address; NULL: gpuprof was not attached late. */
+struct gp_map *gp_before_map(void);
+/* beforeblock.c. Before a block that a framework takes back leaves the map of blocks; and when one has been
+ * handed out. Under the framework's lock of the device. */
+void gp_before_block_freed(uint64_t address);
+void gp_before_block_made(uint64_t address);
+/* Whether the blocks are what the framework's totals say. */
+void gp_before_block_compare(int device, int64_t before_bytes);
+/* The blocks; NULL: not known. */
+struct gp_map *gp_before_blocks(void);
 /* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
  * blocks. Call it before the segment's bytes leave the totals. */
 void gp_heap_gone(const struct gp_record *segment);

@@ -44,9 +44,25 @@ void gp_feed_before_stop(void)
     x_before = NULL;
 }
 
-static struct gp_map *before_map(void)
+struct gp_map *gp_before_map(void)
 {
     return __atomic_load_n(&x_before, __ATOMIC_ACQUIRE); /* [before.A] */
+}
+
+static bool before_segment(struct gp_record *record, void *arg)
+{
+    struct gp_record *mark = arg;
+    record->segment = GP_SEGMENT_FRAMEWORK;
+    record->uses = mark->uses;
+    mark->bytes = record->bytes;
+    return false;
+}
+
+uint64_t gp_before_mark(uint64_t address, bool mapped)
+{
+    struct gp_record mark = {.uses = mapped};
+    struct gp_map *map = gp_before_map();
+    return map && gp_map_update(map, GP_SPACE_DEVICE, address, before_segment, &mark) == 0 ? mark.bytes : 0;
 }
 
 static void before_move(const struct gp_record *record, int sign)
@@ -73,7 +89,7 @@ uint64_t gp_feed_before_begin(void)
 
 bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx)
 {
-    struct gp_map *map = before_map();
+    struct gp_map *map = gp_before_map();
     struct gp_record old, record = {.key = address,
                                     .space = GP_SPACE_DEVICE,
                                     .device = (uint8_t)device,
@@ -110,7 +126,7 @@ void gp_feed_before_end(bool complete)
 static uint64_t before_free(uint64_t address)
 {
     struct gp_record record;
-    struct gp_map *map = before_map();
+    struct gp_map *map = gp_before_map();
     if (!map)
         return 0;
     __atomic_fetch_add(&x_frees, 1, __ATOMIC_SEQ_CST);
@@ -138,7 +154,7 @@ bool gp_before_free(enum gp_space space, uint64_t address)
 void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
 {
     uint64_t at = address, size;
-    for (; before_map() && at - address < bytes && (size = before_free(at)); at += size)
+    for (; gp_before_map() && at - address < bytes && (size = before_free(at)); at += size)
         __atomic_fetch_add(&x_unmapped, 1, __ATOMIC_RELAXED);
 }
 
@@ -151,7 +167,7 @@ static GP_COLD void before_replaced(uint64_t address)
 
 void gp_before_alloc(uint64_t address)
 {
-    if (GP_UNLIKELY(before_map() != NULL))
+    if (GP_UNLIKELY(gp_before_map() != NULL))
         before_replaced(address);
 }
 
@@ -165,7 +181,7 @@ static bool before_owned(struct gp_record *record, void *arg)
 
 void gp_before_context(uint32_t ctx)
 {
-    struct gp_map *map = before_map();
+    struct gp_map *map = gp_before_map();
     if (map)
         gp_map_each(map, before_owned, &ctx);
 }
@@ -184,7 +200,7 @@ void gp_tap_before(unsigned index, struct gp_wire_before_device *out)
         .framework_allocated_bytes = -1,
         .framework_reserved_bytes = -1,
     };
-    if (!before_map() || !account)
+    if (!gp_before_map() || !account)
         return;
     const struct gp_framework *framework = &account->framework;
     if (__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED) &&

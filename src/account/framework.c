@@ -159,6 +159,14 @@ static int framework_free(struct gp_account *account, const struct gp_framework_
     return -known;
 }
 
+static GP_COLD void framework_late(const struct gp_framework_event *event)
+{
+    if (event->bytes < 0)
+        gp_before_block_freed(event->address);
+    else
+        gp_before_block_made(event->address);
+}
+
 void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_account *account = gp_account_of(event->device);
@@ -168,11 +176,15 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
     if (GP_UNLIKELY(!__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED)))
         framework_first(account, event, owner);
     count_add(&framework->x_events);
+    if (GP_UNLIKELY(gp_accounts.setup.late))
+        framework_late(event);
     int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
     bool before = GP_UNLIKELY(gp_accounts.setup.late) && event->bytes < 0 && !blocks;
     word_add(before ? &framework->x_before_allocated_bytes : &framework->x_allocated_bytes, event->bytes);
     word_add(&framework->x_blocks, blocks);
     framework_compare(framework, event);
+    if (GP_UNLIKELY(gp_accounts.setup.late) && event->allocated_bytes >= 0)
+        gp_before_block_compare(event->device, framework->x_before_allocated_bytes);
     if (GP_UNLIKELY(__atomic_load_n(&framework->x_failing, __ATOMIC_RELAXED)))
         __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
 }

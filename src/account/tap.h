@@ -51,6 +51,7 @@ struct gp_tap_block {
     bool segment; /* a framework's, which contains blocks */
     bool inside;  /* a block of a framework, inside a segment */
     bool mapped;  /* a mapping of vmm memory */
+    bool before;  /* from before the attach: in no total */
 };
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
@@ -64,6 +65,7 @@ bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struc
 
 /* Memory from before the attach; index: a GPU's. */
 void gp_tap_before(unsigned index, struct gp_wire_before_device *out);
+void gp_tap_before_blocks(struct gp_wire_blocks *out);
 
 /* What a batch reports of a device. The high-water mark counts since the last call, or since
  * batches began. calls, frees and failures only rise, whatever is reset. False: the index was

@@ -8,6 +8,7 @@
 
 struct gp_tap_walk {
     unsigned index;
+    bool before; /* what is visited is from before the attach */
     void *arg;
     gp_tap_block_fn *visit;
     void (*rest)(void *arg);
@@ -28,6 +29,7 @@ static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *re
                                .segment = record->segment,
                                .inside = record->space == GP_SPACE_BLOCK,
                                .mapped = mapped,
+                               .before = walk->before,
                            });
 }
 
@@ -39,7 +41,8 @@ static bool tap_wants(const struct gp_tap_walk *walk, const struct gp_record *re
 static bool tap_visit_block(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
-    bool counted = record->time_ns != 0; /* else its bytes are about to enter the totals (block.c) */
+    /* Else its bytes are about to enter the totals (block.c). The time of a framework's block may be unknown. */
+    bool counted = record->time_ns != 0 || record->space == GP_SPACE_BLOCK;
     if (counted && tap_wants(walk, record) && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
         tap_visit(walk, record, record->bytes, false);
     return false;
@@ -61,6 +64,19 @@ static bool tap_visit_object(struct gp_record *record, void *arg)
     return false;
 }
 
+/* The segments of a framework whose blocks from before are known. */
+static bool tap_visit_before(struct gp_record *record, void *arg)
+{
+    const struct gp_tap_walk *walk = arg;
+    if (tap_wants(walk, record) && (record->space == GP_SPACE_BLOCK || record->segment)) {
+        struct gp_record piece = *record;
+        piece.kind = GP_KIND_LINEAR;
+        piece.time_ns = 0;
+        tap_visit(walk, &piece, piece.bytes, piece.uses != 0);
+    }
+    return false;
+}
+
 static void tap_rest(void *arg)
 {
     const struct gp_tap_walk *walk = arg;
@@ -69,7 +85,14 @@ static void tap_rest(void *arg)
 
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg))
 {
-    struct gp_tap_walk walk = {index, arg, visit, rest};
+    struct gp_tap_walk walk = {.index = index, .arg = arg, .visit = visit, .rest = rest};
+    struct gp_map *before = gp_before_blocks();
     gp_map_each_rest(gp_accounts.blocks, tap_visit_block, tap_rest, &walk);
     gp_map_each_rest(gp_accounts.objects, tap_visit_object, tap_rest, &walk);
+    if (!before)
+        return;
+    walk.before = true;
+    if (gp_before_map())
+        gp_map_each_rest(gp_before_map(), tap_visit_before, tap_rest, &walk);
+    gp_map_each_rest(before, tap_visit_before, tap_rest, &walk);
 }

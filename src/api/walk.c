@@ -15,6 +15,7 @@ _Static_assert(sizeof(struct gpuprof_piece) == 56, "gpuprof.h");
 struct gp_api_walk {
     struct gpuprof_piece *pieces;
     uint64_t room, count;
+    bool before; /* in a segment from before the attach, which is in no total either */
 };
 
 static void api_extent(struct gp_api_walk *walk, const struct gp_wire_extent *piece, uint32_t what)
@@ -37,6 +38,11 @@ static void api_extent(struct gp_api_walk *walk, const struct gp_wire_extent *pi
 
 static void api_visit(void *arg, const struct gp_wire_extent *piece)
 {
+    struct gp_api_walk *walk = arg;
+    if (piece->what != GP_EXTENT_BLOCK)
+        walk->before = piece->flags & GP_EXTENT_BEFORE;
+    if (walk->before)
+        return;
     if (piece->what != GP_EXTENT_BLOCK)
         api_extent(arg, piece, GPUPROF_SEGMENT);
     if (piece->what != GP_EXTENT_SEGMENT)

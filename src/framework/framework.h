@@ -10,5 +10,8 @@
 void gp_framework_start(void);
 /* Puts the frameworks' functions back. After gp_life_leave, on a thread of ours. */
 void gp_framework_stop(void);
+/* Asks PyTorch for its blocks from before the attach, on Python's main thread (survey.c): 0, and what comes
+ * of it is in the session; -ENODATA: not attached late; or another -errno. Our own threads. */
+int gp_framework_survey(void);
 
 #endif

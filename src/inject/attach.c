@@ -103,6 +103,7 @@ bool gp_inject_left(void)
     if (!stranded) {
         gp_feed_end();
         gp_feed_before_stop();
+        gp_feed_survey_stop();
         gp_kept_unmap_all();
         gp_inject_session.header = NULL; /* the drain thread unmaps it; by the next attach others may be there */
     }
@@ -135,6 +136,7 @@ static void attach_clear(void)
     }
     gp_feed_end();
     gp_feed_before_stop();
+    gp_feed_survey_stop();
 }
 
 static void *attach_main(void *arg)

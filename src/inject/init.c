@@ -151,6 +151,7 @@ static void inject_drain(void)
                                            .stacks = inject_switch,
                                            .leave = gp_inject_leave,
                                            .left = gp_inject_left,
+                                           .blocks = gp_framework_survey,
                                            .settle = gp_site_settle};
     struct gp_wire_header *header = gp_inject_session.header;
     int error = gp_drain_start(&gp_inject_session, &hooks);

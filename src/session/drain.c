@@ -177,6 +177,9 @@ static int answer(struct gp_wire_slot *slot, uint32_t command)
     case GP_COMMAND_EXTENTS:
         result = answer_pieces(slot);
         break;
+    case GP_COMMAND_BLOCKS:
+        result = hooks_of_session.blocks ? hooks_of_session.blocks() : -EOPNOTSUPP;
+        break;
     case GP_COMMAND_DETACH:
         return hooks_of_session.leave ? hooks_of_session.leave() : -EOPNOTSUPP;
     default:

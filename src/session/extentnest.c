@@ -145,8 +145,8 @@ static void nest_segment(struct nesting *nesting, const struct gp_wire_extent *s
 
 static bool nest_adjacent(const struct gp_wire_extent *one, const struct gp_wire_extent *next)
 {
-    return one->flags & GPUPROF_GROWABLE && one->flags == next->flags &&
-           extent_key(one) + one->bytes == extent_key(next);
+    unsigned differ = (one->flags ^ next->flags) & ~GP_EXTENT_BEFORE;
+    return one->flags & GPUPROF_GROWABLE && !differ && extent_key(one) + one->bytes == extent_key(next);
 }
 
 void gp_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))

@@ -87,6 +87,7 @@ static void extents_nested(struct gp_nest *nest, const struct gp_tap_block *bloc
 {
     const uint64_t small_segment = 2u << 20;
     unsigned flags = (block->mapped ? GPUPROF_GROWABLE : 0u) | (block->bytes <= small_segment ? GPUPROF_SMALL : 0u);
+    unsigned before = block->before ? GP_EXTENT_BEFORE : 0u;
     gp_nest_add(nest, &(struct gp_wire_extent){
                           .address = block->address,
                           .bytes = block->bytes,
@@ -96,7 +97,7 @@ static void extents_nested(struct gp_nest *nest, const struct gp_tap_block *bloc
                           .what = block->inside ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
                           .state = GPUPROF_LIVE,
                           .kind = GP_KIND_LINEAR,
-                          .flags = (uint8_t)(block->inside ? 0 : flags),
+                          .flags = (uint8_t)(before | (block->inside ? 0 : flags)),
                           .device = block->device,
                       });
 }

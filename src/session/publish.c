@@ -99,6 +99,8 @@ void gp_session_publish(void)
         if (i < GP_WIRE_GPUS && session->before->attached)
             gp_tap_before(i, &session->before->devices[i]);
     }
+    if (session->before->attached)
+        gp_tap_before_blocks(session->blocks);
     owners->count = gp_owner_rows(owners->rows);
     session->header->events = gp_tap_events();
     if (publish_hooks.driver_version)

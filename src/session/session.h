@@ -18,6 +18,7 @@ struct gp_session {
     struct gp_wire_owners *owners;
     struct gp_wire_cupti *cupti;
     struct gp_wire_before *before;
+    struct gp_wire_blocks *blocks;
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
@@ -44,6 +45,8 @@ struct gp_session_hooks {
     /* The last thing before the drain thread ends: from here on it touches no variable of the library.
      * False: a thread may still be inside, and what is mapped must stay. */
     bool (*left)(void);
+    /* Asks a framework for its blocks from before the attach: 0 or -errno. NULL: cannot be done. */
+    int (*blocks)(void);
     /* What all call sites of the device hold: bytes, and blocks. */
     void (*settle)(unsigned index, int64_t bytes, int64_t count);
 };

@@ -11,6 +11,7 @@
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "site/python.h"
+#include "site/pythonapi.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -122,6 +123,7 @@ struct gp_python_look {
     struct gp_python_object program, python;
     uint64_t adds;
     unsigned seen;
+    bool again; /* whether or not something was loaded */
     bool found;
 };
 
@@ -131,7 +133,7 @@ static int python_visit(struct dl_phdr_info *info, size_t size, void *data)
     if (look->seen++ == 0) {
         if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof info->dlpi_adds)
             look->adds = info->dlpi_adds;
-        if (look->adds && look->adds == __atomic_load_n(&x_adds, __ATOMIC_RELAXED))
+        if (!look->again && look->adds && look->adds == __atomic_load_n(&x_adds, __ATOMIC_RELAXED))
             return 1; /* nothing was loaded since the last search */
         python_object_open(&look->program, info);
     }
@@ -436,4 +438,16 @@ const struct gp_python *gp_python_find(void)
         python = python_search();
     }
     return python && python->usable ? python : NULL;
+}
+
+/* ---- for others --------------------------------------------------------------------------------------------------- */
+
+bool gp_python_symbols(const char *const *names, void **out, unsigned count)
+{
+    struct gp_python_look look = {.again = true};
+    if (!gp_loader_look(python_visit, &look) || !look.found || !python_pin(&look.python))
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        out[i] = (void *)(uintptr_t)python_data(&look, names[i]);
+    return true;
 }

@@ -10,23 +10,11 @@ set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build} python=${PYTHON:-python3}
 command -v "$python" > /dev/null || { echo "no Python"; exit 77; }
-viz=${GPUPROF_TORCH_ROOT:+$(find "$GPUPROF_TORCH_ROOT"/usr/lib/python3*/ -path '*/torch/cuda/_memory_viz.py' | head -n 1)}
-full=${GPUPROF_TEST_FULL:-}
+root=${GPUPROF_TORCH_ROOT:-} full=${GPUPROF_TEST_FULL:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 for variable in ${!GPUPROF_@} ${!CUDA_@}; do [ "$variable" = GPUPROF_TORCH_ROOT ] || unset "$variable"; done
-cat > "$work/viz.py" << 'END'
-import contextlib, importlib.util, io, pickle, sys
-spec = importlib.util.spec_from_file_location("memory_viz", sys.argv[1])
-viz = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(viz)
-with open(sys.argv[2], "rb") as file:
-    data = pickle.load(file)
-with contextlib.redirect_stdout(io.StringIO()):
-    viz.segsum(data), viz.trace(data), viz.trace_plot(data), viz.segment_plot(data)
-    viz.segments(data, format_flamegraph=str), viz.memory(data, format_flamegraph=str)
-END
 one() { # PROGRAM ALLOCATOR
     local options=()
     [ "$2" = off ] || options=(--allocator="$2")
@@ -34,7 +22,7 @@ one() { # PROGRAM ALLOCATOR
     timeout -k 5 60 "$build/bin/gpuprof" run --sim "${options[@]}" --record="$work/r" -- "$build/tests/programs/$1" > "$work/out" 2>&1
     "$build/bin/gpuprof" snapshot "$work/r" -o "$work/s" > "$work/out" 2>&1 &&
         "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 &&
-        { [ -z "$viz" ] || "$python" "$work/viz.py" "$viz" "$work/s" > "$work/out" 2>&1; } &&
+        { [ -z "$root" ] || "$python" tests/python/read_viz.py "$root" "$work/s" > "$work/out" 2>&1; } &&
         { [ "$2" != caching ] || limited; }
 }
 limited() { # a trace that begins in the middle

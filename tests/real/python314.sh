@@ -90,6 +90,12 @@ fi
 scenario "asleep" asleep 'borrowed: its main thread reached no safe point'
 scenario "without ctypes" bare 'borrowed: the script failed there: ModuleNotFoundError'
 scenario "switched off" busy 'borrowed: remote debugging is disabled there' env PYTHON_DISABLE_REMOTE_DEBUG=1
+if said=$(ATTACH_BLOCKS_PYTHON="tests/real/inside $root python3.14" tests/integration/test_attach_blocks.sh "$build" 2>&1); then
+    pass && echo "ok      blocks from before: $said"
+else
+    echo "$said" >"$work/said"
+    fail "blocks from before"
+fi
 # With the rights that the agent's service and its drop-in leave, programs of another user are asked, and borrowed from, too.
 service=(tests/deploy/as-unit deploy/systemd/gpuprof-agent.service,deploy/systemd/gpuprof-agent-attach.conf)
 if "${service[@]}" true >/dev/null; then

@@ -89,6 +89,11 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
             print("device", one["device"], part, total, one["owners"])
 ' "$work/stat" >>"$work/differ" 2>&1
     python3 tests/real/torch/alike.py "$work/own" "$work/ours" >>"$work/differ" 2>&1
+    python3 tests/python/read_viz.py "$root" "$work/own" "$work/ours" >"$work/viz" 2>&1 || cat "$work/viz" >>"$work/differ"
+    if [ -n "${GPUPROF_MEMORY_VIZ:-}" ]; then
+        python3 tests/real/viewer.py "$GPUPROF_MEMORY_VIZ" "${GPUPROF_D3:?names no d3.js}" "$work/own" "$work/ours" >"$work/viz" 2>&1 ||
+            cat "$work/viz" >>"$work/differ"
+    fi
     if [ "$status" = 0 ] && [ -s "$work/stat" ] && grep -q '^is' "$work/inside" && [ ! -s "$work/differ" ]; then
         pass "stat and snapshot from outside, $1: the same as PyTorch's own"
     else
@@ -139,6 +144,15 @@ attached() { # what, environment
     fi
 }
 
+# Its blocks from before the attach.
+blocks() { # what, environment
+    if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_blocks.py "$build" >"$work/blocks" 2>&1; then
+        pass "blocks from before the attach, $1: $(tail -n 1 "$work/blocks")"
+    else
+        fail "blocks from before the attach, $1" "$work/blocks"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -154,8 +168,15 @@ else
     for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
     attached "segments" A=
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    blocks "segments" A=
+    blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    if GPUPROF_TORCH_ROOT=$root GPUPROF_TEST_FULL='' tests/integration/test_snapshot_sound.sh "$build" >"$work/sound" 2>&1; then
+        pass "torch's _memory_viz.py reads snapshots of programs without PyTorch"
+    else
+        fail "torch's _memory_viz.py" "$work/sound"
+    fi
 fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]

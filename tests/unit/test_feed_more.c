@@ -137,6 +137,37 @@ static void owner_move(struct framework *framework, uint8_t owner, int64_t bytes
         value->allocated_peak_bytes = value->allocated_bytes;
 }
 
+struct listed {
+    int64_t blocks, bytes;
+};
+
+static void list_block(void *arg, const struct gp_tap_block *block)
+{
+    struct listed *listed = arg;
+    listed->blocks += block->inside;
+    listed->bytes += block->inside ? (int64_t)block->bytes : 0;
+}
+
+static void no_rest(void *arg)
+{
+    (void)arg;
+}
+
+/* A walk finds each of its blocks, also those that were made below the peak while no one read the events, whose time
+ * is not known. */
+static void list_check(int index, const char *what)
+{
+    const struct framework *want = &frameworks[index];
+    struct listed listed = {0}, live = {0};
+    gp_tap_blocks((unsigned)index, &listed, list_block, no_rest);
+    for (unsigned k = 0; k < ROWS; k++) {
+        live.blocks += want->blocks[k].bytes && want->blocks[k].known;
+        live.bytes += want->blocks[k].known ? want->blocks[k].bytes : 0;
+    }
+    cr_assert(listed.blocks == live.blocks && listed.bytes == live.bytes, "%s: device %d: %lld blocks, not %lld", what,
+              index, (long long)listed.blocks, (long long)live.blocks);
+}
+
 static void framework_check(int index, const char *what)
 {
     const struct framework *want = &frameworks[index];
@@ -318,8 +349,10 @@ static void frameworks_walk(unsigned steps)
     }
     gp_feed_framework_block(&(struct gp_framework_event){.device = 0, .address = 8}, 3); /* of 0 bytes: nothing */
     gp_feed_framework_block(&(struct gp_framework_event){.device = -1, .address = 8, .bytes = 8}, 3);
-    for (int i = 0; i < GPUS; i++)
+    for (int i = 0; i < GPUS; i++) {
         framework_check(i, "the end");
+        list_check(i, "the end");
+    }
     for (int cause = 0; cause < GP_LOSTS; cause++)
         cr_expect_eq(lost[cause], cause == GP_LOST_DEVICE, "lost %d", cause);
 }

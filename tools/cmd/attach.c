@@ -3,6 +3,7 @@
 #include <attach/attach.h>
 #include <cmd/cmd.h>
 #include <collect/watch.h>
+#include <write/write.h>
 
 #include <base/clock.h>
 #include <errno.h>
@@ -18,12 +19,15 @@
 #define GP_ATTACH_FIND_NS  10000000000ull
 #define GP_ATTACH_LOAD_NS  30000000000ull
 #define GP_ATTACH_START_NS 20000000000ull
+/* A Python that computes comes to a safe point within microseconds, and one that waits for a device within a
+ * training step. */
+#define GP_ATTACH_BLOCKS_NS 5000000000ull
 
 struct gp_attach_options {
     struct gp_target target;
     const char *stacks, *record, *library;
     int64_t seconds; /* 0: no end */
-    bool quiet;
+    bool quiet, blocks;
 };
 
 static int attach_check(void *options)
@@ -91,6 +95,82 @@ static int attach_lock(pid_t pid)
     return fd;
 }
 
+/* ---- PyTorch's blocks from before -------------------------------------------------------------------------------- */
+
+static const struct gp_refusal attach_refusals[] = {
+    {EINVAL, "its libgpuprof.so is older and cannot ask for the blocks from before"},
+    {ENODATA, "gpuprof was there from the start: there are no blocks from before"},
+    {0, NULL},
+};
+
+static void attach_blocks_tell(const struct gp_attach_options *o, pid_t pid, const struct gp_process *process)
+{
+    int64_t count = 0, bytes = 0;
+    char size[GP_SIZE_TEXT];
+    switch (process->blocks_state) {
+    case GP_BLOCKS_DONE:
+        for (int i = 0; i < process->device_count; i++) {
+            count += process->devices[i].blocks.count > 0 ? process->devices[i].blocks.count : 0;
+            bytes += process->devices[i].blocks.bytes > 0 ? process->devices[i].blocks.bytes : 0;
+        }
+        if (!o->quiet)
+            printf("PyTorch had %" PRId64 " blocks before, %s; its main thread was held for %.1f ms.\n", count,
+                   gp_size_text(size, bytes), (double)process->blocks_took_ns / 1e6);
+        break;
+    case GP_BLOCKS_ABSENT:
+        if (!o->quiet)
+            printf("No blocks from before: %s.\n", process->blocks_text);
+        break;
+    case GP_BLOCKS_FAILED:
+        gp_error("attach", "pid %d: the blocks from before stay unknown: %s", (int)pid, process->blocks_text);
+        break;
+    default:
+        gp_error("attach",
+                 "pid %d: its main thread runs no Python code now: the blocks from before become known when it does",
+                 (int)pid);
+    }
+    fflush(stdout);
+}
+
+/* -1: it is under way; 0: that has been told; or an exit status after a message. last: tell it in any case. */
+static int attach_blocks_look(const struct gp_attach_options *o, pid_t pid, struct gp_wire_slot *slot, bool last)
+{
+    struct gp_watch watch = {0};
+    int rc = GP_EXIT_NO_PROCESS;
+    *slot = (struct gp_wire_slot){.command = GP_COMMAND_SNAPSHOT, .device = -1};
+    gp_request(pid, slot, 0); /* else the numbers are those of the last answer */
+    gp_watch_look(&watch, pid, false);
+    if (watch.count && gp_watch_read(watch.watched[0]) == 0) {
+        const struct gp_process *process = &watch.watched[0]->process;
+        bool going = process->blocks_state == GP_BLOCKS_ASKED || process->blocks_state == GP_BLOCKS_RUNNING;
+        rc = going && !last ? -1 : GP_EXIT_OK;
+        if (!rc)
+            attach_blocks_tell(o, pid, process);
+    } else {
+        gp_error("attach", "pid %d: it has ended", (int)pid);
+    }
+    gp_watch_free(&watch);
+    return rc;
+}
+
+/* Whatever comes of it, the process is profiled. */
+static int attach_blocks(const struct gp_attach_options *o, pid_t pid)
+{
+    const struct timespec pause = {0, 10000000};
+    uint64_t deadline = gp_clock_ns() + GP_ATTACH_BLOCKS_NS;
+    struct gp_wire_slot *slot = calloc(1, sizeof(*slot)); /* too large for the stack */
+    if (!slot)
+        return GP_EXIT_FAILED;
+    slot->command = GP_COMMAND_BLOCKS;
+    slot->device = -1;
+    int rc = gp_ask("attach", pid, slot, attach_refusals);
+    if (!rc)
+        while ((rc = attach_blocks_look(o, pid, slot, gp_clock_ns() >= deadline)) < 0)
+            nanosleep(&pause, NULL);
+    free(slot);
+    return rc;
+}
+
 static int attach_already(const struct gp_attach_options *o, pid_t pid)
 {
     char why[256];
@@ -102,6 +182,8 @@ static int attach_already(const struct gp_attach_options *o, pid_t pid)
                  (int)pid, (int)pid, (int)pid);
         return GP_EXIT_FAILED;
     }
+    if (o->blocks)
+        return attach_blocks(o, pid);
     if (!o->quiet)
         printf("%d is profiled already. See it with 'gpuprof top -p %d'.\n", (int)pid, (int)pid);
     return GP_EXIT_OK;
@@ -272,6 +354,8 @@ static int attach_go(const struct gp_attach_options *o, int *lock)
         close(*lock);
     *lock = -1;
     attach_tell(o, &attach);
+    if (o->blocks && (rc = attach_blocks(o, attach.pid)))
+        return rc;
     return attach_session(o, attach.pid, &set);
 }
 
@@ -297,6 +381,8 @@ static const struct gp_command_option attach_options[] = {
     GP_OPTION(struct gp_attach_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
               "record call sites of allocations (default all with --record, else off)",
               .words = GP_LIST("off", "native", "python", "all")),
+    GP_FLAG(struct gp_attach_options, blocks, 0, "blocks",
+            "ask PyTorch for the blocks that it has already: a function runs on Python's main thread"),
     GP_OPTION(struct gp_attach_options, library, 0, "library", "FILE", GP_ARG_FILE,
               "load this libgpuprof.so instead of the installed one"),
     GP_FLAG(struct gp_attach_options, quiet, 'q', "quiet", "print no line unless something is wrong"),
@@ -309,13 +395,17 @@ const struct gp_command_spec gp_command_attach = {
     .name = "attach",
     .summary = "profile a process that runs already",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--library=FILE] [-q] PID"),
+    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--blocks] [--library=FILE] [-q] PID"),
     .about = GP_LIST(
         "Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
         "'leaks' and other commands see it as any other process. One thread is stopped for about a millisecond; it "
         "starts a thread of the library's, and its interrupted system call is continued. Python 3.14 is asked "
         "to load the library itself, which stops no thread.",
         "What the process allocated before has no call sites, and is counted as memory from before the attach.",
+        "With --blocks, PyTorch is also asked for its snapshot, so that its blocks from before are known one by one: "
+        "'gpuprof snapshot' shows them. This runs on Python's main thread, at its next safe point, and holds it as "
+        "long "
+        "as torch.cuda.memory_snapshot() takes. It can be given later too, for a process that was attached already.",
         "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
         "attach, it says why, and the process is as it was."),
     .details = GP_LIST("The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
@@ -328,7 +418,8 @@ const struct gp_command_spec gp_command_attach = {
     .operands = attach_operands,
     .examples = GP_EXAMPLES({"gpuprof attach 1234", "Start to profile process 1234."},
                             {"gpuprof attach --record=now.gpuprof --duration=60 1234",
-                             "Record it for a minute, with call sites, and leave it."}),
+                             "Record it for a minute, with call sites, and leave it."},
+                            {"gpuprof attach --blocks 1234", "Profile it, with the blocks that PyTorch had before."}),
     GP_DEFAULTS(struct gp_attach_options, .target = GP_TARGET_INIT("attach")),
     .check = attach_check,
     .run = attach_run,

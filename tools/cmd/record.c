@@ -164,6 +164,8 @@ static void record_baseline(struct gp_recording_now *now, pid_t pid)
                                       .device = (uint8_t)piece->device,
                                       .site = piece->site};
         bool segment = piece->what == GP_EXTENT_SEGMENT;
+        if (piece->flags & GP_EXTENT_BEFORE) /* in no total: a row of its own */
+            continue;
         if (piece->time_ns >= now->begin_ns || (!segment && piece->state != GPUPROF_LIVE))
             continue;
         event.type = segment ? GP_EVENT_SEGMENT_ALLOC : GP_EVENT_ALLOC;

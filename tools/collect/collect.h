@@ -35,6 +35,7 @@ struct gp_device_view { /* one device of one process, as published */
     struct gp_wire_framework heaps;                    /* the same of sub-allocators with NVTX */
     const struct gp_forecast_result *forecast; /* set by a viewer that watches the process, which owns it; else NULL */
     struct gp_wire_before_device before;       /* only if the process was attached late; validated copy */
+    struct gp_wire_blocks_device blocks;       /* a framework's from before the attach, -1 unknown; validated copy */
 };
 
 /* The number by which users know a device: the driver's ordinal in that process; GP_WIRE_HOST for
@@ -118,10 +119,13 @@ struct gp_process {
     char stacks[112]; /* why Python frames are missing */
     char allocator[32];
     bool closed, disabled, yielded;
-    bool attached;   /* to a program that ran already: the numbers count from then on */
-    bool gone;       /* no events come any more, as the program ended CUPTI */
-    bool simulated;  /* the device's name says so */
-    bool from_agent; /* known from the agent's maps, not from a session */
+    bool attached;         /* to a program that ran already: the numbers count from then on */
+    uint32_t blocks_state; /* enum gp_wire_blocks_state: the framework's blocks from before */
+    uint64_t blocks_took_ns;
+    char blocks_text[160]; /* printable ASCII */
+    bool gone;             /* no events come any more, as the program ended CUPTI */
+    bool simulated;        /* the device's name says so */
+    bool from_agent;       /* known from the agent's maps, not from a session */
     uint64_t publish_ns, age_ns;
     uint64_t lost[GP_LOSTS];
     struct {

@@ -128,9 +128,29 @@ static int64_t before_known(int64_t bytes)
     return bytes < 0 || bytes > INT64_MAX / 64 ? -1 : bytes;
 }
 
-void gp_before_take(const struct gp_wire_before *before, struct gp_process *process)
+static void blocks_take(const struct gp_wire_blocks *blocks, struct gp_process *process)
+{
+    process->blocks_state = blocks->state < GP_BLOCKS_STATES ? blocks->state : GP_BLOCKS_NONE;
+    process->blocks_took_ns = blocks->took_ns <= INT64_MAX ? blocks->took_ns : 0;
+    for (size_t i = 0; i + 1 < sizeof(process->blocks_text) && blocks->text[i]; i++)
+        process->blocks_text[i] = blocks->text[i] >= ' ' && blocks->text[i] <= '~' ? blocks->text[i] : '?';
+    for (int i = 0; i < process->device_count; i++) {
+        struct gp_device_view *device = &process->devices[i];
+        device->blocks = (struct gp_wire_blocks_device){-1, -1, 0};
+        if (process->blocks_state != GP_BLOCKS_DONE || device->index >= (int)GP_WIRE_GPUS)
+            continue;
+        const struct gp_wire_blocks_device *from = &blocks->devices[device->index];
+        device->blocks.count = before_known(from->count);
+        device->blocks.bytes = before_known(from->bytes);
+        device->blocks.differs = from->differs <= INT64_MAX ? from->differs : 0;
+    }
+}
+
+void gp_before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
+                    struct gp_process *process)
 {
     process->attached = before->attached == 1;
+    blocks_take(blocks, process);
     for (int i = 0; i < process->device_count; i++) {
         struct gp_device_view *device = &process->devices[i];
         bool known = process->attached && device->index < (int)GP_WIRE_GPUS;

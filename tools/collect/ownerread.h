@@ -10,7 +10,8 @@
 /* Checks a private copy and stores it in *process and its devices, with its strings cleaned. 0, or
  * -EPROTO with process->problem. */
 /* Memory from before an attach; numbers that cannot be are unknown. */
-void gp_before_take(const struct gp_wire_before *before, struct gp_process *process);
+void gp_before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
+                    struct gp_process *process);
 int gp_owners_take(const struct gp_wire_owners *owners, struct gp_process *process);
 
 #endif

@@ -32,6 +32,7 @@ struct gp_copy {
     struct gp_wire_owners owners;
     struct gp_wire_cupti cupti;
     struct gp_wire_before before;
+    struct gp_wire_blocks blocks;
 };
 
 static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -51,6 +52,9 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     memset(&copy->before, 0, sizeof(copy->before));
     if (!rc && s->before_offset)
         rc = gp_peer_fetch(s, &copy->before, sizeof(copy->before), s->before_offset);
+    memset(&copy->blocks, 0, sizeof(copy->blocks));
+    if (!rc && s->blocks_offset)
+        rc = gp_peer_fetch(s, &copy->blocks, sizeof(copy->blocks), s->blocks_offset);
     /* Each fetch is a system call: its copy is complete before the next one starts. */
     if (!rc)
         rc = gp_peer_fetch(s, &after, sizeof(after), offsetof(struct gp_wire_header, publish_seq));
@@ -278,7 +282,7 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         if (!rc)
             rc = gp_owners_take(&copy->owners, process);
         if (!rc)
-            gp_before_take(&copy->before, process);
+            gp_before_take(&copy->before, &copy->blocks, process);
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)

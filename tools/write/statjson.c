@@ -109,6 +109,12 @@ static void before_json(json_t *object, const struct gp_process *process, const 
 {
     int64_t bytes = device->totals_only ? -1 : process->attached ? device->before.bytes : 0;
     gp_before_json(object, bytes, process->attached ? &device->before : NULL);
+    if (!process->attached)
+        return;
+    json_object_set_new(object, "before_attach_blocks", gp_json_known(device->blocks.count));
+    json_object_set_new(object, "before_attach_blocks_bytes", gp_json_known(device->blocks.bytes));
+    json_object_set_new(object, "before_attach_blocks_differs",
+                        gp_json_known(device->blocks.count < 0 ? -1 : (int64_t)device->blocks.differs));
 }
 
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)

@@ -100,6 +100,10 @@ static void before_print(FILE *out, const struct gp_process *process, const stru
         fprintf(out, ", %s: %s of %s", device->framework.name, gp_size_text(a, before->framework_allocated_bytes),
                 gp_size_text(b, before->framework_reserved_bytes));
     fputc('\n', out);
+    if (device->blocks.count > 0)
+        fprintf(out, "    %-12s %12s   in %" PRId64 " blocks from before, each known: its own totals %s\n", "",
+                gp_size_text(a, device->blocks.bytes), device->blocks.count,
+                device->blocks.differs ? "differ" : "agree");
 }
 
 static void device_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)

@@ -16,7 +16,6 @@ static const struct {
     const char *prefix;
     uint32_t ns;
 } sim_costs[] = {
-    {"cuInit", 100000000},
     {"cuDevicePrimaryCtxRetain", 1000},
     {"cuCtxCreate", 100000000},
     {"cuMemAllocAsync", 1000},
