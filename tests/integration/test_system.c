@@ -7,12 +7,12 @@
 #define _GNU_SOURCE /* pipe2 */
 #include <unit/cli.h>
 
-#include <base/clock.h>
 #include <bpf/bpf.h>
 #include <lib/paths.h>
 #include <lib/pins.h>
 #include <maps/maps.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define MIB         (1ll << 20)
@@ -348,19 +348,28 @@ Test(system, stat_of_a_user_sums_hidden_processes)
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */
 
+/* Processor time, since the clock also counts what else this machine does. */
+static double commands_seconds(void)
+{
+    struct rusage use;
+    cr_assert_eq(getrusage(RUSAGE_CHILDREN, &use), 0);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
+
 Test(system, a_full_table_is_read_whole_and_fast)
 {
     for (unsigned i = 0; i < GP_MAPS_PROCESSES - 3; i++)
         cr_assert_eq(gp_test_pins_process(&pins, 2000000 + i, 1000000000ull * i, i % 8, i, 11, "many", MIB), 0, "%u",
                      i);
-    uint64_t before = gp_clock_ns();
+    double before = commands_seconds();
     struct result r = run("top --system --by device --pins %s", pins.dir);
-    uint64_t took = gp_clock_ns() - before;
+    double took = commands_seconds() - before;
     expect(r, 0, "a001: 1 process", NULL);
     r = run("top --system -p 2016380 --pins %s", pins.dir);
     expect(r, 0, "2016380", NULL);
-    cr_log_info("16384 rows in %.0f ms", (double)took / 1e6);
-    cr_assert_lt(took, 20000000000ull);
+    cr_log_info("16384 rows in %.0f ms", took * 1e3);
+    cr_assert_lt(took, 20, "%.1f s", took);
 }
 
 /* Rows are removed and added while the table is copied, and one may be read both at its old and its

@@ -105,6 +105,23 @@ Test(cli_cdi, replaces_only_its_own_file)
     unlink(path);
 }
 
+/* As /etc/cdi on a machine that has no container runtime yet. */
+Test(cli_cdi, makes_the_last_folder)
+{
+    char folder[] = "/tmp/gpuprof-test-cdi-XXXXXX", path[128], deep[128];
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/cdi", folder);
+    expect(run("cdi generate -o %s/gpuprof.json", path), 0, NULL, NULL);
+    snprintf(deep, sizeof(deep), "%s/a", folder);
+    expect(run("cdi generate -o %s/b/gpuprof.json", deep), 1, NULL, "No such file");
+    cr_assert_neq(access(deep, F_OK), 0);
+    char file[160];
+    snprintf(file, sizeof(file), "%s/gpuprof.json", path);
+    cr_assert_eq(unlink(file), 0);
+    cr_assert_eq(rmdir(path), 0);
+    cr_assert_eq(rmdir(folder), 0);
+}
+
 Test(cli_cdi, refuses_what_containers_could_not_use)
 {
     char folder[] = "/tmp/gpuprof-test-cdi-XXXXXX", path[128], line[512];

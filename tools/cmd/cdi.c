@@ -67,10 +67,23 @@ static json_t *cdi_specification(const char *library, const char *shim)
                      cdi_device("hooks", library, shim, "LD_PRELOAD=" GP_CDI_FOLDER "/" GP_CDI_SHIM));
 }
 
+/* /etc/cdi does not exist before the first specification of a machine.  Only this last folder is
+ * made: a longer path that does not exist is a mistake. */
+static int cdi_open(struct gp_output *out, const char *path)
+{
+    int rc = gp_output_open(out, path);
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    char folder[PATH_MAX];
+    if (rc != -ENOENT || !slash || slash == path || (size_t)(slash - path) >= sizeof(folder))
+        return rc;
+    snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+    return mkdir(folder, 0755) == 0 ? gp_output_open(out, path) : rc;
+}
+
 static int cdi_write(const char *path, const json_t *top)
 {
     struct gp_output out;
-    int rc = gp_output_open(&out, path);
+    int rc = cdi_open(&out, path);
     if (!rc) {
         if (json_dumpfd(top, out.fd, JSON_INDENT(1)) != 0 || dprintf(out.fd, "\n") != 1)
             rc = -(errno ? errno : EIO);
@@ -118,7 +131,7 @@ static int cdi_run(void *options)
 
 static const struct gp_command_option cdi_options[] = {
     GP_OPTION(struct gp_cdi_options, output, 'o', "output", "FILE", GP_ARG_FILE,
-              "the file to write (default: standard output)"),
+              "the file to write, in a folder that is made if it is missing (default: standard output)"),
     GP_OPTION(struct gp_cdi_options, library, 0, "library", "FILE", GP_ARG_FILE,
               "mount this libgpuprof.so, and the libgpuprof-shim.so beside it, instead of the installed one"),
     GP_OPTION_FORCE(struct gp_cdi_options),
