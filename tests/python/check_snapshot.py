@@ -286,10 +286,59 @@ def check_causes(trace: List[Any], where: str, found: Findings) -> None:
             found.expect(not inside or entry["frames"], f"{where}[{number}]: {entry['action']} has no frames, its block has")
 
 
+class Drawn:
+    """The segments that the viewer draws, as it keeps them while it goes backwards: each with its stream, neighbours of one stream
+    as one after segment_unmap. They are in order at first."""
+
+    def __init__(self, segments: List[Any]) -> None:
+        self._list = sorted([s["address"], s["total_size"], s["stream"]] for s in segments)
+
+    def came(self, address: int, size: int, stream: int, mapped: bool) -> None:
+        at = next((i for i, one in enumerate(self._list) if one[0] > address), -1)
+        if not mapped:  # above all others it comes before the last one, which is out of order then
+            self._list.insert(at if at >= 0 else max(0, len(self._list) - 1), [address, size, stream])
+            return
+        at = at if at >= 0 else len(self._list)
+        self._list.insert(at, [address, size, stream])
+        for low in (at, at - 1):
+            if 0 <= low < len(self._list) - 1:
+                one, after = self._list[low : low + 2]
+                if one[0] + one[1] == after[0] and one[2] == after[2]:
+                    one[1] += after[1]
+                    del self._list[low + 1]
+
+    def went(self, address: int, size: int, stream: int, mapped: bool) -> bool:
+        """False: the viewer does not find it, and stops with an error or takes another one away."""
+        if not mapped:
+            at = next((i for i, one in enumerate(self._list) if one[0] == address), -1)
+            if at >= 0:
+                del self._list[at]
+            return at >= 0
+        at = next((i for i, one in enumerate(self._list) if one[0] <= address and address + size <= one[0] + one[1]), -1)
+        if at < 0:
+            return False
+        one = self._list[at]
+        parts = [[one[0], address - one[0], one[2]], [address + size, one[0] + one[1] - address - size, one[2]]]
+        self._list[at : at + 1] = [part for part in parts if part[1]]
+        return True
+
+
+def check_streams(trace: List[Any], segments: List[Any], where: str, found: Findings) -> None:
+    """A segment has the stream of the event that made it."""
+    left = {segment["address"]: segment["stream"] for segment in segments}
+    for number in range(len(trace) - 1, -1, -1):
+        entry = trace[number]
+        stream = left.pop(entry["addr"], None) if entry["action"].startswith("segment") else None
+        if entry["action"] in ("segment_alloc", "segment_map") and stream is not None:
+            found.expect(stream == entry["stream"], f"{where}[{number}]: {entry['action']} in stream {entry['stream']}, its segment in {stream}")
+
+
 def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Findings) -> None:
     """The viewer goes from the end of a trace to its start: an event that made something must find it, and an allocation
     and a free must find all of their memory in segments that are there at that moment, or the viewer stops with an error."""
-    held, blocks = Held(), set()
+    held, blocks, drawn = Held(), set(), Drawn(segments)
+    # With both kinds, the viewer can lose the order, or join a plain segment with a mapped neighbour (docs/snapshot.md).
+    alike = len({entry["action"].split("_")[1] in ("map", "unmap") for entry in trace if entry["action"].startswith("segment")}) < 2
     for segment in segments:
         held.add(segment["address"], segment["total_size"])
         blocks.update(block["address"] for block in segment["blocks"] if block["state"] != "inactive")
@@ -307,8 +356,11 @@ def check_backwards(trace: List[Any], segments: List[Any], where: str, found: Fi
             found.expect(address in blocks, f"{at}: no block at {address:#x} to free")
         elif action in ("segment_alloc", "segment_map") and size:
             found.expect(held.overlaps(address, 1), f"{at}: {action} at {address:#x}, where no segment is afterwards")
+            there = drawn.went(address, size, entry["stream"], action == "segment_map") or not alike
+            found.expect(there, f"{at}: {action} of {size} bytes at {address:#x}, which the viewer does not find as one")
             held.remove(address, size)
         elif action in ("segment_free", "segment_unmap") and size:
+            drawn.came(address, size, entry["stream"], action == "segment_unmap")
             held.remove(address, size)
             held.add(address, size)
         if found.count:
@@ -346,6 +398,7 @@ def check_content(snapshot: Any, found: Findings, viewer: bool) -> None:
             check_causes(trace, f"trace {device}", found)
             if viewer:
                 check_backwards(trace, mine, f"trace {device}", found)
+                check_streams(trace, mine, f"trace {device}", found)
     settings = snapshot["allocator_settings"]
     if found.shape(settings, SETTINGS, "settings"):
         divisions = settings["roundup_power2_divisions"]

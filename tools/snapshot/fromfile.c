@@ -13,7 +13,7 @@ struct gp_snap_live_block { /* facts about a block live at the end that gp_segme
 };
 
 struct gp_snap_range {
-    uint64_t begin, end;
+    uint64_t begin, end, stream;
     uint32_t event; /* its number */
     uint32_t site;  /* of the request for which a cache took this memory */
     bool grew;      /* mapped into a growable segment */
@@ -99,9 +99,9 @@ static int file_gather(struct gp_snap_file *file, uint32_t device)
         if (event->type == GP_EVENT_ALLOC && recording->peer[i] == GP_REC_NONE)
             file_live(file, event);
         if (file_takes(event))
-            file->taken[file->taken_count++] =
-                (struct gp_snap_range){event->address, event->address + event->bytes, (uint32_t)i, event->site,
-                                       event->type == GP_EVENT_SEGMENT_MAP};
+            file->taken[file->taken_count++] = (struct gp_snap_range){
+                event->address, event->address + event->bytes,      file_stream(file, event), (uint32_t)i,
+                event->site,    event->type == GP_EVENT_SEGMENT_MAP};
     }
     qsort(file->lives, file->live_count, sizeof(*file->lives), file_live_compare);
     qsort(file->taken, file->taken_count, sizeof(*file->taken), file_range_compare);
@@ -137,11 +137,12 @@ static void file_begin(struct gp_snap_file *file, uint32_t index, const struct g
     const struct gp_snap_range *taken = segment->cached ? file_taken(file, block->address) : NULL;
     bool grew = taken && taken->grew;
     uint64_t size = grew ? taken->end - taken->begin : segment->bytes;
+    uint64_t stream = taken ? taken->stream : live ? live->stream : 0;
     file->expandable |= grew;
     gp_snap_segment(file->snap,
                     &(struct gp_snap_segment){
                         .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
-                        .stream = live && live->stream <= INT64_MAX ? live->stream : 0,
+                        .stream = stream <= INT64_MAX ? stream : 0,
                         .device = index,
                         .site = !segment->cached ? block->site
                                 : taken          ? taken->site
