@@ -140,6 +140,10 @@ void recmake_event(struct recmake *make, const struct gp_rec_event *event)
 {
     struct gp_recording *recording = make->recording;
 
+    while (recording->thread_count <= event->thread) {
+        int tid = 4242 + (int)recording->thread_count;
+        *RECMAKE_ADD(recording->threads, recording->thread_count) = (struct gp_rec_thread){.tid = tid};
+    }
     *RECMAKE_ADD(recording->events, recording->event_count) = *event;
 }
 
