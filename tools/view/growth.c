@@ -8,9 +8,10 @@
 #include <unistd.h>
 #include <view/outlook.h>
 
-/* After the first look, what has grown since is mostly the leak and no longer the present step. */
-#define GP_GROWTH_FIRST_NS 2000000000ull
-#define GP_GROWTH_NEXT_NS  10000000000ull
+/* Two seconds until the first finding: in that time, what stays is more than what a step has. Then a time that reading the
+ * call sites of a large process does not fill. */
+#define GP_GROWTH_LOOK_NS 1000000000ull
+#define GP_GROWTH_REST_NS 9000000000ull
 
 const struct gp_row *gp_growth_first(const struct gp_model *model)
 {
@@ -28,7 +29,7 @@ const struct gp_row *gp_growth_first(const struct gp_model *model)
 void gp_growth_fini(struct gp_growth *growth)
 {
     gp_sites_close(growth->sites);
-    free(growth->before);
+    free(growth->held);
     *growth = (struct gp_growth){0};
 }
 
@@ -42,11 +43,41 @@ static void growth_begin(struct gp_growth *growth, const struct gp_row *pair, ui
         growth->sites = NULL;
         return;
     }
-    growth->before = calloc(growth->sites->site_count + 1ul, sizeof(*growth->before));
-    growth->before_count = growth->before ? growth->sites->site_count : 0;
-    for (uint32_t i = 0; i < growth->before_count; i++)
-        growth->before[i] = growth->sites->sites[i].live_bytes;
-    growth->next_ns = now_ns + GP_GROWTH_FIRST_NS;
+    growth->most_ns = growth->from_ns = now_ns + GP_GROWTH_LOOK_NS;
+    growth->find_ns = growth->from_ns + GP_GROWTH_LOOK_NS;
+}
+
+/* A site that was not there before has held at first what it holds now. */
+static bool growth_room(struct gp_growth *growth)
+{
+    const struct gp_sites *sites = growth->sites;
+    if (sites->site_count <= growth->held_count)
+        return true;
+    struct gp_growth_site *held = realloc(growth->held, sites->site_count * sizeof(*held));
+    if (!held)
+        return false;
+    for (uint32_t i = growth->held_count; i < sites->site_count; i++)
+        held[i] = (struct gp_growth_site){sites->sites[i].live_bytes, INT64_MAX};
+    growth->held = held;
+    growth->held_count = sites->site_count;
+    return true;
+}
+
+static bool growth_sample(struct gp_growth *growth, uint64_t now_ns)
+{
+    char problem[GP_PROBLEM_BYTES];
+    const struct gp_sites *sites = growth->sites;
+    if (gp_sites_update(growth->sites, problem) != 0 || !growth_room(growth))
+        return false;
+    for (uint32_t i = 0; i < sites->site_count; i++) {
+        struct gp_growth_site *held = &growth->held[i];
+        int64_t live = sites->sites[i].live_bytes;
+        if (now_ns < growth->most_ns)
+            held->most = live > held->most ? live : held->most;
+        else
+            held->least = live < held->least ? live : held->least;
+    }
+    return true;
 }
 
 static void growth_label(struct gp_growth *growth, uint32_t site)
@@ -64,21 +95,24 @@ static void growth_label(struct gp_growth *growth, uint32_t site)
 
 static void growth_find(struct gp_growth *growth, int device)
 {
-    char problem[GP_PROBLEM_BYTES];
     int64_t most = 0;
     uint32_t best = 0;
-    if (gp_sites_update(growth->sites, problem) != 0)
-        return;
-    for (uint32_t i = 0; i < growth->sites->site_count; i++) {
-        const struct gp_rec_site *site = &growth->sites->sites[i];
-        int64_t before = i < growth->before_count ? growth->before[i] : 0;
-        if (site->device == device && site->live_bytes > before && site->live_bytes - before > most) {
-            most = site->live_bytes - before;
+    for (uint32_t i = 0; i < growth->held_count; i++) {
+        const struct gp_growth_site *held = &growth->held[i];
+        if (growth->sites->sites[i].device == device && held->least - held->most > most) {
+            most = held->least - held->most;
             best = i;
         }
     }
     if (best)
         growth_label(growth, best);
+}
+
+/* The next looks begin with what each site holds then. */
+static void growth_again(struct gp_growth *growth)
+{
+    for (uint32_t i = 0; i < growth->held_count; i++)
+        growth->held[i].least = INT64_MAX;
 }
 
 void gp_growth_look(struct gp_growth *growth, const struct gp_model *model)
@@ -89,9 +123,12 @@ void gp_growth_look(struct gp_growth *growth, const struct gp_model *model)
     uint64_t now = model->system->time_ns;
     if (growth->pid != pair->id.pid || growth->start_time != pair->id.start_time)
         growth_begin(growth, pair, now);
-    if (growth->sites && now >= growth->next_ns) {
+    bool looks = growth->sites && (now < growth->most_ns || now >= growth->from_ns);
+    if (looks && growth_sample(growth, now) && now >= growth->find_ns) {
         growth_find(growth, pair->device->index);
-        growth->next_ns = now + GP_GROWTH_NEXT_NS;
+        growth->from_ns = now + GP_GROWTH_REST_NS;
+        growth->find_ns = growth->from_ns + GP_GROWTH_LOOK_NS;
+        growth_again(growth);
     }
     memcpy(pair->outlook->site, growth->site, sizeof(pair->outlook->site));
 }
