@@ -81,12 +81,16 @@ static void left_settle(void)
     }
 }
 
+/* The driver allocation below a heap that is not over mappings. */
+static bool heap_segment(const struct gp_span *heap, struct gp_record *out)
+{
+    return gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, heap->link, out) == 0 && out->segment == GP_SEGMENT_HEAP;
+}
+
 static bool heap_lives(const struct gp_span *heap)
 {
     struct gp_record segment;
-    return heap->flag || /* that one ends with its last piece */
-           (gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, heap->link, &segment) == 0 &&
-            segment.segment == GP_SEGMENT_HEAP);
+    return heap->flag || heap_segment(heap, &segment); /* one over mappings ends with its last piece */
 }
 
 static void memory_gone(uint64_t address, uint64_t bytes)
@@ -426,8 +430,7 @@ static void set_gone(const struct gp_span_set *set, uint32_t ctx)
     uint64_t address = 0;
     while ((span = gp_span_in(set, address, UINT64_MAX - address))) {
         address = span->address + span->bytes;
-        if (!span->flag && gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, span->link, &segment) == 0 &&
-            segment.segment == GP_SEGMENT_HEAP && segment.ctx == ctx)
+        if (!span->flag && heap_segment(span, &segment) && segment.ctx == ctx)
             memory_gone(span->link, span->size);
     }
 }
