@@ -98,21 +98,15 @@ static void growth_find(struct gp_growth *growth, int device)
     int64_t most = 0;
     uint32_t best = 0;
     for (uint32_t i = 0; i < growth->held_count; i++) {
-        const struct gp_growth_site *held = &growth->held[i];
+        struct gp_growth_site *held = &growth->held[i];
         if (growth->sites->sites[i].device == device && held->least - held->most > most) {
             most = held->least - held->most;
             best = i;
         }
+        held->least = INT64_MAX; /* the next looks begin with what it holds then */
     }
     if (best)
         growth_label(growth, best);
-}
-
-/* The next looks begin with what each site holds then. */
-static void growth_again(struct gp_growth *growth)
-{
-    for (uint32_t i = 0; i < growth->held_count; i++)
-        growth->held[i].least = INT64_MAX;
 }
 
 void gp_growth_look(struct gp_growth *growth, const struct gp_model *model)
@@ -128,7 +122,6 @@ void gp_growth_look(struct gp_growth *growth, const struct gp_model *model)
         growth_find(growth, pair->device->index);
         growth->from_ns = now + GP_GROWTH_REST_NS;
         growth->find_ns = growth->from_ns + GP_GROWTH_LOOK_NS;
-        growth_again(growth);
     }
     memcpy(pair->outlook->site, growth->site, sizeof(pair->outlook->site));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * growth.h: finds the call site of the process whose memory runs out first: the one that holds more
- * than before.  Memory that comes and goes is told from memory that stays: the least that a site holds
- * now is compared with the most that it held at first.  Only that process's call sites are read.  Called by the screen of `top`, its printed
- * form and `stat --watch`; one thread.
+ * than before.  Memory that comes and goes does not count: the least that a site holds now is compared
+ * with the most that it held at first.  Only that process's call sites are read.  Called by the screen
+ * of `top`, its printed form and `stat --watch`; one thread.
  */
 #ifndef GP_VIEW_GROWTH_H
 #define GP_VIEW_GROWTH_H
@@ -11,14 +11,16 @@
 #include <collect/sites.h>
 #include <view/model.h>
 
+struct gp_growth_site { /* live bytes */
+    int64_t most;       /* while the first looks were taken */
+    int64_t least;      /* since then, or since the last finding */
+};
+
 struct gp_growth {
     pid_t pid; /* whose call sites were read, or could not be; 0 none */
     uint64_t start_time;
     struct gp_sites *sites; /* NULL: it takes no stacks */
-    struct gp_growth_site { /* live bytes */
-        int64_t most;       /* while the first looks were taken */
-        int64_t least;      /* since then, or since the last finding */
-    } * held;
+    struct gp_growth_site *held;
     uint32_t held_count;
     uint64_t most_ns; /* until when the first looks are taken */
     uint64_t from_ns; /* when the next looks begin */
