@@ -7,6 +7,7 @@
  */
 #include <cuda.h>
 
+#include "../lib/nvtxattributes.h"
 #include "finish.h"
 #include <pthread.h>
 #include <stdint.h>
@@ -49,17 +50,6 @@ static void load(void)
         *(void **)&start = dlsym(library, "InitializeInjectionNvtx2");
     tool = start ? start(export_table) : -1;
 }
-
-struct attributes {
-    uint16_t version, size;
-    uint32_t category;
-    int32_t color_type;
-    uint32_t color;
-    int32_t payload_type, reserved;
-    uint64_t payload;
-    int32_t message_type;
-    const void *message;
-};
 
 static struct attributes message(int type, const void *text)
 {

@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/nvtxattributes.h"
 #include "source/nvtx.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -92,17 +93,6 @@ static const char *event(void)
     before = now;
     return name;
 }
-
-struct attributes {
-    uint16_t version, size;
-    uint32_t category;
-    int32_t color_type;
-    uint32_t color;
-    int32_t payload_type, reserved;
-    uint64_t payload;
-    int32_t message_type;
-    const void *message;
-};
 
 static struct attributes attributes_of(int32_t type, const void *message)
 {
