@@ -45,7 +45,7 @@ static const char *survey_names[] = {
 
 enum { SURVEY_OPTIONAL = 3, SURVEY_NAMES = GP_COUNT(survey_names) };
 
-/* NULL, or why there are none; *ended: with this state. */
+/* Looks up the interpreter's functions. NULL, or why that failed; *ended is then the state in which the survey ends. */
 static const char *survey_functions(enum gp_wire_blocks_state *ended)
 {
     void *found[SURVEY_NAMES] = {0};

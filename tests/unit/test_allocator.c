@@ -391,7 +391,7 @@ Test(shim, streams_are_found_by_their_context)
     cr_expect_null(gp_served_of(&handles[2]));
     cr_expect_null(gp_served_primary(3), "not a primary context");
     cr_expect_eq(gp_served_primary(4), two);
-    cr_expect(gp_stream_nameable(one, 4096), "nobody has said which streams live");
+    cr_expect(gp_stream_nameable(one, 4096), "it is not known which streams live");
     gp_stream_watch();
     cr_expect_not(gp_stream_nameable(one, 4096));
     cr_expect(gp_stream_nameable(one, 0) && gp_stream_nameable(one, 1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_option.c: each variable with each of its values, the sizes at both ends of what fits, and what is said of a value
+ * test_option.c: each variable with each of its values, the sizes at both ends of what fits, and the message for a value
  * that does not; from the environment and from the text of an attach.
  */
 #include "base/compiler.h"

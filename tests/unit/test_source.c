@@ -168,7 +168,7 @@ static int64_t array_bytes_of(const char *name, const void *params)
     return bytes;
 }
 
-/* Bytes of 16 pixels of one channel; the number of channels counts where it is said. */
+/* Bytes of 16 pixels of one channel; where the descriptor gives their number, it counts. */
 Test(source, bytes_of_every_format_of_an_array)
 {
     static const struct {
