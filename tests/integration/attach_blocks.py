@@ -6,55 +6,15 @@
 #   attach_blocks.py BUILD          outside: starts the program, with the Python that ATTACH_BLOCKS_PYTHON names, and runs
 #                                   the commands that it asks for
 #   attach_blocks.py BUILD inside   the program
-import ctypes, json, os, pickle, subprocess, sys, threading, time, types
+import ctypes, json, os, sys, threading, time, types
 
 build = os.path.abspath(sys.argv[1])
-
-
-def outside():
-    command = os.path.join(build, "bin/gpuprof")
-    clean = ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "LD_PRELOAD", "-u", "NVTX_INJECTION64_PATH"]
-    python = os.environ.get("ATTACH_BLOCKS_PYTHON", sys.executable).split()
-    kid = subprocess.Popen([command, "run", "--sim=devices=2", "--", *clean, *python, os.path.abspath(__file__), build,
-                            "inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for line in kid.stdout:
-        word = line.split()
-        if word[:1] == ["run"]:
-            status, text = 0, ""
-            for one in " ".join(word[1:]).split(" ; "):
-                done = subprocess.run([command, *one.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                status, text = status or done.returncode, text + done.stdout
-            print(json.dumps([status, text]), file=kid.stdin, flush=True)
-        else:
-            print(line, end="", flush=True)
-    return kid.wait()
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
+from attached import CLEAN, ask, check, command, devices, finish, listed, pid, serve
 
 if len(sys.argv) < 3:
-    sys.exit(outside())
-
-passed = failed = 0
-pid = str(os.getpid())
-
-
-def check(what, have, want):
-    global passed, failed
-    if have == want:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED {what}: {have!r}, not {want!r}", flush=True)
-
-
-def command(*words):
-    """Runs gpuprof outside, while this thread runs Python."""
-    answer = []
-    print("run", *words, flush=True)
-    reader = threading.Thread(target=lambda: answer.append(json.loads(sys.stdin.readline())))
-    reader.start()
-    while reader.is_alive():
-        time.sleep(0.001)
-    return answer[0]
+    python = os.environ.get("ATTACH_BLOCKS_PYTHON", sys.executable).split()
+    sys.exit(serve(build, [*CLEAN, *python, os.path.abspath(__file__), build, "inside"]))
 
 
 def attach(what, *said):
@@ -68,19 +28,7 @@ def detach():
 
 
 def rows():
-    status, text = command("stat", "--json", "-p", pid)
-    return [(d["before_attach_blocks"], d["before_attach_blocks_bytes"], d["before_attach_blocks_differs"])
-            for d in json.loads(text)["processes"][0]["devices"] if d["device"] >= 0]
-
-
-def listed():
-    path = f"/tmp/gpuprof-test-blocks-{pid}.pickle"
-    status, text = command("snapshot", "-o", path, "-p", pid)
-    with open(path, "rb") as file:
-        got = pickle.load(file)
-    os.unlink(path)
-    return sorted((s["device"], b["address"], b["size"]) for s in got["segments"] for b in s["blocks"]
-                  if b["state"] == "active_allocated")
+    return [(d["before_attach_blocks"], d["before_attach_blocks_bytes"], d["before_attach_blocks_differs"]) for d in devices()]
 
 
 driver = ctypes.CDLL("libcuda.so.1")
@@ -199,8 +147,7 @@ attach("no function", "stay unknown")
 # What ends the program is the program's.
 inner._cuda_memorySnapshot = raises(KeyboardInterrupt())
 interrupted = []
-print("run attach --blocks", pid, flush=True)
-reader = threading.Thread(target=lambda: interrupted.append(json.loads(sys.stdin.readline())))
+reader = threading.Thread(target=lambda: interrupted.append(ask("run attach --blocks", pid)))
 reader.start()
 try:
     while reader.is_alive():
@@ -226,13 +173,11 @@ detach()
 # A request that is in the queue at a detach does nothing; the main thread runs no Python until the answers are here.
 calls.clear()
 inner._cuda_memorySnapshot = snapshot
-print("run attach --blocks", pid, "; detach", pid, flush=True)
-said = json.loads(sys.stdin.readline())
+said = ask("run attach --blocks", pid, "; detach", pid)
 check("late: the command goes on", (said[0], "runs no Python code now" in said[1]), (0, True))
 time.sleep(0.01)
 check("late: nothing is called", calls, [])
 attach("late: again", f"PyTorch had {len(live)} blocks before")
 detach()
 
-print(f"{passed} passed, {failed} failed")
-os._exit(failed != 0) if failed else sys.exit(0)
+finish()

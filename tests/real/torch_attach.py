@@ -6,7 +6,7 @@
 #
 #   torch_attach.py BUILD           outside: starts the program in the root of tests/real/torch-root, and is its viewer
 #   torch_attach.py inside LIBRARY  the program: asks the viewer by lines on its output
-import ctypes, json, mmap, os, struct, subprocess, sys, time
+import ctypes, json, mmap, os, struct, sys, time
 
 # Offsets of struct gp_wire_header, struct gp_wire_mailbox and struct gp_wire_slot (wire.h).
 MAILBOX_OFFSET, MAILBOX_BYTES, DOORBELL, SLOTS = 0x68, 0x70, 0, 64
@@ -36,47 +36,16 @@ def detach(pid):
     return result if state == DONE else -110
 
 
-def outside(build):
-    here = os.path.dirname(os.path.abspath(__file__))
-    root = os.environ.get("GPUPROF_TORCH_ROOT") or os.path.join(build, "real/torch-root")
-    command = os.path.join(build, "bin/gpuprof")
-    clean = ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "LD_PRELOAD", "-u", "NVTX_INJECTION64_PATH"]
-    kid = subprocess.Popen([command, "run", "--sim=devices=2", "--", os.path.join(here, "inside"), root, *clean, "python3",
-                            os.path.abspath(__file__), "inside", os.path.join(build, "lib/libgpuprof.so")],
-                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for line in kid.stdout:
-        word = line.split()
-        if word[:1] == ["stat"]:
-            answer = subprocess.run([command, "stat", "--json", "-p", word[1]], stdout=subprocess.PIPE).stdout.decode()
-            print(json.dumps(json.loads(answer)), file=kid.stdin, flush=True)
-        elif word[:1] == ["detach"]:
-            print(detach(int(word[1])), file=kid.stdin, flush=True)
-        else:
-            print(line, end="", flush=True)
-    return kid.wait()
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
+from attached import ask, check, command, finish, pid, serve_torch
 
 if sys.argv[1] != "inside":
-    sys.exit(outside(os.path.abspath(sys.argv[1])))
+    build = os.path.abspath(sys.argv[1])
+    sys.exit(serve_torch(build, __file__, os.path.join(build, "lib/libgpuprof.so"), detach=lambda one: detach(int(one))))
 
 import torch
 
 library = sys.argv[2]
-passed = failed = 0
-
-
-def check(what, have, want):
-    global passed, failed
-    if have == want:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL: {what}: {have}, not {want}")
-
-
-def ask(what):
-    print(what, os.getpid(), flush=True)
-    return json.loads(sys.stdin.readline())
 
 
 class State(ctypes.Structure):
@@ -93,7 +62,7 @@ def attach(settings=""):
 
 
 def stat(device):
-    process = ask("stat")["processes"][0]
+    process = json.loads(command("stat", "--json", "-p", pid)[1])["processes"][0]
     return process, [d for d in process["devices"] if d["device"] == device][0]
 
 
@@ -132,7 +101,7 @@ for turn in range(3):
     keep = [torch.empty(90 << 20, dtype=torch.uint8, device="cuda")]
     torch.cuda.empty_cache()
     equal(f"{turn}: segments from before are freed", 0)
-    check(f"{turn}: detach", ask("detach"), 0)
+    check(f"{turn}: detach", ask("detach", pid), 0)
     time.sleep(0.1)
     check(f"{turn}: left", state.state, 0)
     check(f"{turn}: threads", [t for t in os.listdir("/proc/self/task")
@@ -140,5 +109,4 @@ for turn in range(3):
     after = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
     del after, more, first
 
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed != 0)
+finish()

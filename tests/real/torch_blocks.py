@@ -6,60 +6,14 @@
 #
 #   torch_blocks.py BUILD   outside: starts the program in the root of tests/real/torch-root, and runs the commands
 #   torch_blocks.py inside  the program: asks for commands by lines on its output
-import json, os, pickle, subprocess, sys, threading, time
+import os, sys, threading, time
 
 
-def outside(build):
-    here = os.path.dirname(os.path.abspath(__file__))
-    root = os.environ.get("GPUPROF_TORCH_ROOT") or os.path.join(build, "real/torch-root")
-    command = os.path.join(build, "bin/gpuprof")
-    clean = ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "LD_PRELOAD", "-u", "NVTX_INJECTION64_PATH"]
-    kid = subprocess.Popen([command, "run", "--sim=devices=2", "--", os.path.join(here, "inside"), root, *clean, "python3",
-                            os.path.abspath(__file__), "inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for line in kid.stdout:
-        word = line.split()
-        if word[:1] == ["run"]:
-            status, text = 0, ""
-            for one in " ".join(word[1:]).split(" ; "):
-                done = subprocess.run([command, *one.split()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                status, text = status or done.returncode, text + done.stdout
-            print(json.dumps([status, text]), file=kid.stdin, flush=True)
-        else:
-            print(line, end="", flush=True)
-    return kid.wait()
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
+from attached import ask, check, command, devices, finish, handed_out, listed, pid, serve_torch
 
 if sys.argv[1] != "inside":
-    sys.exit(outside(os.path.abspath(sys.argv[1])))
-
-passed = failed = 0
-pid = str(os.getpid())
-
-
-def check(what, have, want):
-    global passed, failed
-    if have == want:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL: {what}: {have!r}, not {want!r}", flush=True)
-
-
-def command(*words, meanwhile=lambda: time.sleep(0.001)):
-    """Runs gpuprof outside, while this thread runs Python."""
-    answer = []
-    print("run", *words, flush=True)
-    reader = threading.Thread(target=lambda: answer.append(json.loads(sys.stdin.readline())))
-    reader.start()
-    while reader.is_alive():
-        meanwhile()
-    return answer[0]
-
-
-def stat():
-    status, text = command("stat", "--json", "-p", pid)
-    return [d for d in json.loads(text)["processes"][0]["devices"] if d["device"] >= 0]
-
+    sys.exit(serve_torch(os.path.abspath(sys.argv[1]), __file__))
 
 status, text = command("attach", "--blocks", pid)
 check("before CUDA is loaded", (status, "does not use CUDA" in text), (1, True))
@@ -72,32 +26,18 @@ check("detach", command("detach", pid)[0], 0)
 
 
 def theirs():
-    """The blocks that are handed out, of all devices."""
-    return sorted((s["device"], b["address"], b["size"]) for s in torch.cuda.memory_snapshot() for b in s["blocks"]
-                  if b["state"] == "active_allocated")
-
-
-def ours():
-    path = f"/tmp/gpuprof-test-blocks-{pid}.pickle"
-    status, text = command("snapshot", "-o", path, "-p", pid)
-    if status:
-        return text
-    with open(path, "rb") as file:
-        got = pickle.load(file)
-    os.unlink(path)
-    return sorted((s["device"], b["address"], b["size"]) for s in got["segments"] for b in s["blocks"]
-                  if b["state"] == "active_allocated")
+    return handed_out(torch.cuda.memory_snapshot())
 
 
 def same(what):
-    want, have = theirs(), ours()
+    want, have = theirs(), listed()
     check(f"{what}: as many blocks", len(have), len(want))
     check(f"{what}: blocks that only PyTorch has", [b for b in want if b not in set(have)][:5], [])
     check(f"{what}: blocks that only gpuprof has", [b for b in have if b not in set(want)][:5], [])
 
 
 def differs(what):
-    for row in stat():
+    for row in devices():
         check(f"{what}: device {row['device']}: PyTorch's totals", row["before_attach_blocks_differs"], 0)
         allocated = torch.cuda.memory_allocated(row["device"])
         total = row["stats"]["allocated_bytes.all.current"] + row["before_attach_blocks_bytes"]
@@ -188,21 +128,18 @@ for turn in range(4):
 
 # The main thread runs no Python for a while.
 keep = blocks(0, 100)
-print("run attach --blocks", pid, flush=True)
-answer = json.loads(sys.stdin.readline())  # waits in a read, with the GIL given up
+answer = ask("run attach --blocks", pid)
 check("busy: the command goes on", (answer[0], "runs no Python code now" in answer[1]), (0, True))
 time.sleep(0.01)  # the call is made now
 same("busy")
 check("busy: detach", command("detach", pid)[0], 0)
 
 # The request is left in the queue by a detach: it does nothing, and the next one works.
-print("run attach --blocks", pid, "; detach", pid, "; attach", pid, flush=True)
-check("left: attach without", json.loads(sys.stdin.readline())[0], 0)
+check("left: attach without", ask("run attach --blocks", pid, "; detach", pid, "; attach", pid)[0], 0)
 time.sleep(0.01)
-check("left: nothing was asked", [row["before_attach_blocks"] for row in stat()], [None, None])
+check("left: nothing was asked", [row["before_attach_blocks"] for row in devices()], [None, None])
 check("left: later", command("attach", "--blocks", pid)[0], 0)
 same("left")
 check("left: detach", command("detach", pid)[0], 0)
 
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed != 0)
+finish()
