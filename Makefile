@@ -263,8 +263,8 @@ check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prom
 	$(again) MODE=tsan torture
 	$(Q)tests/check all
 
-mutate: needs-check ## change the code at N=60 random points, and show which changes no test notices (SEED=, DIR=)
-	$(Q)tests/mutate/mutate.py $(foreach v,N SEED DIR BUDGET PATCH,$(if $($v),$v=$($v)))
+mutate: needs-check ## change the code at N=60 random points, and show which changes no test notices (SEED=, DIR=, JOBS=)
+	$(Q)tests/mutate/mutate.py $(foreach v,N SEED DIR BUDGET JOBS PATCH,$(if $($v),$v=$($v)))
 
 bench: needs-all ## measure against named peers, in one run
 	$(again) all benches

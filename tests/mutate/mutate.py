@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: MIT
 """Makes small wrong changes at random, one at a time, and tells which of them no test notices.
 
-  tests/mutate/mutate.py [N=60] [SEED=n] [DIR=folder,...] [BUDGET=seconds] [PATCH=file.diff,...]
+  tests/mutate/mutate.py [N=60] [SEED=n] [DIR=folder,...] [BUDGET=seconds] [JOBS=1] [PATCH=file.diff,...]
 
 Draws N points in DIR (all folders), seeded with SEED.  For each it changes one token or statement in a copy of the tree,
 builds what it needs there, and runs the tests that reach the line, cheapest first, until one fails.  A change that does
 not compile, or that the compiler turns into the same code, is drawn again; so is one that tests/mutate/equivalents lists.
 BUDGET ends the tests of one change that nothing has noticed.  With PATCH the changes are patches instead (patch -p1).
+JOBS changes are tried side by side, each in a copy of its own; which ones are drawn does not depend on it.
 
-Everything is kept in build/mutate: the copy with its builds, and what each test reaches (see cover.py).
+Everything is kept in build/mutate: the copies with their builds, and what each test reaches (see cover.py).
 """
 import collections
 import glob
 import hashlib
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -25,7 +27,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cover import Cover  # noqa: E402
 from points import Point, points_of  # noqa: E402
-from runner import Tree, adopt  # noqa: E402
+from runner import Tree, adopt, reap  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
@@ -83,7 +85,6 @@ class Mutation:
     def __init__(self, options):
         self.work = os.path.join(TOP, "build/mutate")
         self.tree = Tree(TOP, self.work)
-        os.makedirs(self.tree.path, exist_ok=True)
         self.cover = Cover(self.work, self.tree.path, FOLDERS)
         self.budget = float(options.get("BUDGET", 150))
         self.kills = collections.Counter()
@@ -151,7 +152,7 @@ class Mutation:
 
     def code(self, name):
         """What an object holds, without debug information."""
-        copy = os.path.join(self.work, "stripped.o")
+        copy = self.tree.path + ".stripped.o"
         tool = "llvm-strip" if name.endswith(".bpf.o") else "strip"
         done = subprocess.run([tool, "-g", "-o", copy, os.path.join(self.tree.path, name)], capture_output=True)
         if done.returncode != 0:
@@ -190,7 +191,7 @@ class Mutation:
                 spent += seconds
                 done += 1
                 if result != "passed":
-                    self.kills[mutant.path, name] += 1
+                    self.kills[mutant.path, name] += 1  # this process's order of tests; the parent keeps it
                     return "noticed" if result == "failed" else "hang", name
         return "survived", f"{len(names)} tests reach it"
 
@@ -202,7 +203,47 @@ class Mutation:
         finally:
             self.write(mutant, mutant.old)
 
-    def remember(self):
+    def worker(self, number, tasks, answers):
+        """A process of its own, with a copy of its own: answers each (index, mutant) with (index, result, note)."""
+        adopt()
+        if number:
+            self.tree = Tree(TOP, self.work, f"tree{number}")
+            self.tree.sync()
+            if not self.tree.make(*BUILDS, timeout=3600):
+                sys.exit(f"the tree does not build: {self.tree.log}")
+        for index, mutant in iter(tasks.get, None):
+            answers.put((index, *self.try_one(mutant)))
+
+    def outcomes(self, mutants, jobs):
+        """Yields (mutant, result, note) in the order of MUTANTS."""
+        tasks, answers = multiprocessing.Queue(), multiprocessing.Queue()
+        workers = [multiprocessing.Process(target=self.worker, args=(n, tasks, answers), daemon=True) for n in range(jobs)]
+        for one in workers:
+            one.start()
+        given, known, done = [], {}, 0
+
+        def give():
+            mutant = next(mutants, None)
+            if mutant:
+                tasks.put((len(given), mutant))
+                given.append(mutant)
+
+        try:
+            for _ in workers:
+                give()
+            while done < len(given):
+                index, *known[index] = answers.get()
+                give()
+                while done in known:
+                    yield given[done], *known.pop(done)
+                    done += 1
+        finally:
+            for one in workers:
+                one.terminate()
+            reap()
+
+    def remember(self, path, name):
+        self.kills[path, name] += 1
         with open(self.history, "w") as file:
             json.dump({" ".join(key): count for key, count in self.kills.items()}, file)
 
@@ -277,10 +318,7 @@ def main():
     print(f"SEED={options['SEED']} N={count} DIR={options.get('DIR') or 'all'}", flush=True)
     score, survivors, started = collections.defaultdict(collections.Counter), [], time.time()
     try:
-        for mutant in mutants:
-            if sum(map(lambda results: results.total(), score.values())) == count:
-                break
-            result, note = mutation.try_one(mutant)
+        for mutant, result, note in mutation.outcomes(mutants, int(options.get("JOBS") or 1)):
             if result in ("same", "unlinkable"):
                 if options.get("PATCH"):
                     print(f"{mutant.kind}: {result}")
@@ -289,7 +327,10 @@ def main():
             print(f"{result:8s} {mutant.show().replace(chr(10), chr(10) + ' ' * 9)}\n{' ' * 9}{note}", flush=True)
             if result == "survived":
                 survivors.append(mutant)
-            mutation.remember()
+            else:
+                mutation.remember(mutant.path, note)
+            if sum(map(lambda results: results.total(), score.values())) == count:
+                break
     except KeyboardInterrupt:
         print("\ninterrupted")
     report(score, survivors, time.time() - started, options["SEED"])

@@ -42,9 +42,9 @@ def reap():
 
 
 class Tree:
-    def __init__(self, source, work):
-        self.source, self.path = source, os.path.join(work, "tree")
-        self.log = os.path.join(work, "log")
+    def __init__(self, source, work, name="tree"):
+        self.source, self.path = source, os.path.join(work, name)
+        self.log = os.path.join(work, name + ".log")
 
     def sync(self):
         """Makes the copy's files those of the working tree; what is equal keeps its time, so that make builds the rest."""
