@@ -17,6 +17,10 @@ def digest(path):
         return hashlib.sha1(file.read()).hexdigest()
 
 
+def source_of(test):
+    return f"tests/{test}" if test.endswith(".sh") else f"tests/{test}.c"
+
+
 class Cover:
     def __init__(self, work, tree, folders):
         self.tree, self.folders = tree, tuple(folders)
@@ -29,7 +33,7 @@ class Cover:
 
     def missing(self, names):
         """The tests of NAMES that have not been measured as they are now."""
-        return [n for n in names if self.tests.get(n, {}).get("source") != digest(f"{self.tree}/tests/{n}.c")]
+        return [n for n in names if self.tests.get(n, {}).get("source") != digest(f"{self.tree}/{source_of(n)}")]
 
     def measure(self, names, run):
         """Which lines each test reaches; RUN(name) runs it alone in build-cov and returns (result, seconds)."""
@@ -38,7 +42,7 @@ class Cover:
             for path in glob.glob(f"{build}/obj/**/*.gcda", recursive=True):
                 os.unlink(path)
             result, seconds = run(name)
-            test = {"source": digest(f"{self.tree}/tests/{name}.c"), "lines": self.lines_of(build)}
+            test = {"source": digest(f"{self.tree}/{source_of(name)}"), "lines": self.lines_of(build)}
             if result == "passed":
                 test.update(passed=True, seconds=seconds)
             self.tests[name] = test
@@ -51,7 +55,7 @@ class Cover:
         One that fails as it is cannot judge.
         """
         for name in names:
-            source = digest(f"{self.tree}/tests/{name}.c")
+            source = digest(f"{self.tree}/{source_of(name)}")
             test = self.tests.setdefault(name, {"lines": {}})
             if "seconds" in test and test.get("source", test.get("timed")) == source:
                 continue

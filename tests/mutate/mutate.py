@@ -39,11 +39,15 @@ BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch sy
 # Of these, the ones that reach nothing else which is changed are timed, not measured.
 KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files agent_discover agent_hostile system query "
                                                   "who").split()}
+# The preload is built without coverage.
+SHIM_TESTS = [f"integration/test_{name}" for name in "shim loader hooks stage batch".split()] + ["python/run.sh"]
 # What torture compiles itself.
 TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",),
            "src/site/live.c": ("site",), "src/site/names.c": ("site",), "src/site/site.c": ("site",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
 LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}
+SCRIPTS = [f"integration/test_{name}.sh" for name in "attach_blocks python_stack torch_error snapshot_sound pprof".split()] + [
+    "python/run.sh"]
 BUILDS = ("all", "programs", "testtools")  # a test is linked when it is about to run
 
 
@@ -102,20 +106,24 @@ class Mutation:
             sys.exit(f"the tree does not build: {self.tree.log}")
         names = [f"{group}/{os.path.basename(path)[:-2]}" for group in ("unit", "integration")
                  for path in sorted(glob.glob(f"{self.tree.path}/tests/{group}/test_*.c"))]
-        names = [name for name in names if name not in LONG]
+        names = [name for name in names if name not in LONG] + SCRIPTS
         missing = [name for name in self.cover.missing(names) if name not in KERNEL]
         if missing:
             print(f"measuring what {len(missing)} tests reach", flush=True)
             self.share("build", "build-cov")
-            if not self.tree.make("MODE=cov", "all", *[f"build-cov/tests/{name}" for name in missing], timeout=3600):
+            if not self.tree.make("MODE=cov", "all", *self.programs("build-cov", missing), timeout=3600):
                 sys.exit(f"MODE=cov does not build: {self.tree.log}")
             self.cover.measure(missing, lambda name: self.tree.run("build-cov", name))
         self.cover.time(names, self.timed)
 
     def timed(self, name):
-        if not self.tree.make(f"build/tests/{name}"):
+        if not self.tree.make(*self.programs("build", [name])):
             sys.exit(f"{name} does not build: {self.tree.log}")
         return self.tree.run("build", name)
+
+    def programs(self, build, names):
+        """What make builds for the tests NAMES; a script runs what BUILDS are."""
+        return [f"{build}/tests/{name}" for name in names if not name.endswith(".sh")] or ["all"]
 
     def share(self, build, other):
         """Lets the tests of OTHER use the programs and libraries of BUILD that hold none of the measured code."""
@@ -129,6 +137,8 @@ class Mutation:
         """Names of tests in the order in which they are tried."""
         if mutant.path.startswith("bpf/"):
             names = set(BPF_TESTS)
+        elif mutant.path.startswith("src/shim/"):
+            names = set(SHIM_TESTS)
         else:
             exact, near = self.cover.reaching(mutant.path, mutant.old, mutant.first, mutant.last)
             names = exact or near
@@ -181,7 +191,7 @@ class Mutation:
         names, spent, done = self.tests_for(mutant), 0.0, 0
         while done < len(names):
             batch = names[done:done + (3 if done == 0 else 8)]
-            if not self.tree.make(*[f"build/tests/{name}" for name in batch]):
+            if not self.tree.make(*(BUILDS if any(name.endswith(".sh") for name in batch) else ()), *self.programs("build", batch)):
                 return "unlinkable", None
             for name in batch:
                 usual = self.cover.tests.get(name, {}).get("seconds", 3)
