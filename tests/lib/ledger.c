@@ -80,17 +80,21 @@ static void ledger_compare_kind(struct ledger_diff *diff, const char *where, con
                                 const json_t *truth, long long slack)
 {
     char name[128];
-    long long current = json_at(truth, "current_bytes", 0), peak = json_at(truth, "peak_bytes", 0);
-    long long low = strcmp(kind, "imported") == 0 || peak - slack < current ? current : peak - slack;
-    long long live = json_at(profiler, "current_bytes", 0);
+    long long bytes = json_at(truth, "current_bytes", 0), bytes_peak = json_at(truth, "peak_bytes", 0);
+    long long live = json_at(truth, "live", 0), live_peak = json_at(truth, "live_peak", 0);
+    bool late = strcmp(kind, "imported") == 0;
+    long long low = late || bytes_peak - slack < bytes ? bytes : bytes_peak - slack;
 
     snprintf(name, sizeof(name), "%s %s", where, kind);
-    ledger_equal(diff, name, "current_bytes", live, current);
-    ledger_between(diff, name, "peak_bytes", json_at(profiler, "peak_bytes", 0), low, peak);
+    ledger_equal(diff, name, "current_bytes", json_at(profiler, "current_bytes", 0), bytes);
+    ledger_between(diff, name, "peak_bytes", json_at(profiler, "peak_bytes", 0), low, bytes_peak);
     ledger_equal(diff, name, "calls", json_at(profiler, "calls", 0), json_at(truth, "calls", 0));
+    ledger_equal(diff, name, "live", json_at(profiler, "live", 0), live);
+    ledger_between(diff, name, "live_peak", json_at(profiler, "live_peak", 0), late || slack ? live : live_peak,
+                   live_peak);
     if (profiler != NULL) {
         ledger_equal(diff, name, "allocated_bytes - freed_bytes",
-                     json_at(profiler, "allocated_bytes", -1) - json_at(profiler, "freed_bytes", -1), current);
+                     json_at(profiler, "allocated_bytes", -1) - json_at(profiler, "freed_bytes", -1), bytes);
     }
 }
 
@@ -149,6 +153,7 @@ static void ledger_compare_device(struct ledger_diff *diff, const json_t *profil
                    low > reserved ? low : reserved, reserved_peak);
     ledger_compare_kinds(diff, where, json_object_get(profiler, "kinds"), json_object_get(truth, "kinds"),
                          rules->peak_slack_bytes);
+    ledger_equal(diff, where, "contexts", json_at(profiler, "kinds/context/live", 0), json_at(truth, "contexts", 0));
 }
 
 /* Losses after which totals are wrong.  (A full ring loses events, never totals.) */

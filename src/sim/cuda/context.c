@@ -122,6 +122,7 @@ CUresult sim_context_start(struct sim_context *context, int device, unsigned fla
     sim_limits_default(context);
     context->next = sim_contexts;
     sim_contexts = context;
+    sim_ledger_contexts(device, 1);
     sim_stream_context_created(context);
     sim_tool_event(SIM_TOOL_RESOURCE, SIM_TOOL_CONTEXT_CREATED, context, NULL, NULL);
     return CUDA_SUCCESS;
@@ -141,6 +142,7 @@ void sim_context_end(struct sim_context *context)
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
+    sim_ledger_contexts(context->device, -1);
     sim_overhead_give(context->device);
 }
 

@@ -21,7 +21,9 @@ struct sim_level {
 };
 struct sim_account {
     struct sim_level reserved, allocated, kinds[SIM_KINDS];
-    uint64_t calls[SIM_KINDS]; /* successful calls that added to the kind */
+    uint64_t calls[SIM_KINDS];        /* successful calls that added to the kind */
+    struct sim_level live[SIM_KINDS]; /* how many of what they made are still there */
+    int64_t contexts;
     uint64_t hazards;
 };
 /* Slot 0 is the host, slot d + 1 device d. */
@@ -51,6 +53,7 @@ void sim_ledger_kind(int device, enum sim_kind kind, int64_t bytes)
     sim_ledger_adjust(device, kind, bytes);
     if (bytes > 0)
         sim_accounts[device + 1].calls[kind]++;
+    sim_level_add(&sim_accounts[device + 1].live[kind], bytes > 0 ? 1 : -1);
 }
 
 void sim_ledger_reserved(int device, int64_t bytes)
@@ -70,6 +73,11 @@ void sim_ledger_owned(int device, enum sim_kind kind, int64_t bytes)
     sim_ledger_allocated(device, bytes);
 }
 
+void sim_ledger_contexts(int device, int change)
+{
+    sim_accounts[device + 1].contexts += change;
+}
+
 void sim_ledger_hazard(int device)
 {
     sim_accounts[device + 1].hazards++;
@@ -86,9 +94,11 @@ static void sim_kinds_print(FILE *file, const struct sim_account *account)
 {
     fputs("\"kinds\":{", file);
     for (int kind = 0; kind < SIM_KINDS; kind++)
-        fprintf(file, "%s\"%s\":{\"current_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"calls\":%" PRIu64 "}",
+        fprintf(file,
+                "%s\"%s\":{\"current_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"calls\":%" PRIu64
+                ",\"live\":%" PRId64 ",\"live_peak\":%" PRId64 "}",
                 kind ? "," : "", sim_kind_names[kind], account->kinds[kind].current, account->kinds[kind].peak,
-                account->calls[kind]);
+                account->calls[kind], account->live[kind].current, account->live[kind].peak);
     fputc('}', file);
 }
 
@@ -117,7 +127,7 @@ static void sim_device_print(FILE *file, int device)
     sim_kinds_print(file, account);
     fputc(',', file);
     sim_calls_print(file, device);
-    fprintf(file, ",\"hazards\":%" PRIu64 "}", account->hazards);
+    fprintf(file, ",\"contexts\":%" PRId64 ",\"hazards\":%" PRIu64 "}", account->contexts, account->hazards);
 }
 
 static void sim_ledger_print(FILE *file)

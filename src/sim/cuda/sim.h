@@ -102,6 +102,7 @@ void sim_ledger_reserved(int device, int64_t bytes);
 void sim_ledger_allocated(int device, int64_t bytes);
 /* Kind, reserved and allocated in one: linear, pitched and array memory. */
 void sim_ledger_owned(int device, enum sim_kind kind, int64_t bytes);
+void sim_ledger_contexts(int device, int change);
 void sim_ledger_hazard(int device);
 void sim_ledger_forget(void); /* a forked child: it owns nothing and writes nothing */
 
