@@ -25,15 +25,18 @@ static long long sim_size(long long bytes)
     return size;
 }
 
+/* The 500 steps of pool_rt, which takes ten seconds with the pauses that it makes for a viewer; record: a file, or NULL. */
 static int run(const char *program, long long memory, const char *allocator, const char *record)
 {
     struct spawn_result result;
-    char sim[64], option[64], file[128];
+    char sim[64], option[64], setting[128];
     snprintf(sim, sizeof(sim), "--sim=memory=%lldB", memory);
     snprintf(option, sizeof(option), "--allocator=%s", allocator);
-    snprintf(file, sizeof(file), "--record=%s", record);
-    spawn_command(&result, "run", sim, option, record ? file : "--", record ? "--" : program, record ? program : NULL,
-                  NULL);
+    snprintf(setting, sizeof(setting), "GPUPROF_RECORD%s%s", record ? "=" : "", record ? record : "");
+    const struct spawn_options options = {.argv = (const char *const[]){path_command(), "run", sim, option, "--",
+                                                                        program, "--steps", "500", "--pace", "1", NULL},
+                                          .env = (const char *const[]){setting, NULL}};
+    cr_assert_eq(spawn_run(&options, &result), 0);
     cr_assert(!result.is_timed_out);
     int status = result.status;
     spawn_result_free(&result);
