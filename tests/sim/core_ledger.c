@@ -104,7 +104,9 @@ static void written_at_exit(void)
     snprintf(path, sizeof path, "%s/%d.json", folder, (int)child);
     FILE *file = fopen(path, "r");
     CHECK(file && fread(text, 1, sizeof text - 1, file) > 0);
-    CHECK(strstr(text, "\"linear\":{\"current_bytes\":12345,\"peak_bytes\":12345,\"calls\":1,\"live\":1,\"live_peak\":1}") != NULL);
+    CHECK(strstr(text,
+                 "\"linear\":{\"current_bytes\":12345,\"peak_bytes\":12345,\"calls\":1,\"live\":1,\"live_peak\":1}") !=
+          NULL);
     CHECK(strstr(text, "\"contexts\":1,") != NULL);
     if (file)
         fclose(file);
