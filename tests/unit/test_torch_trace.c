@@ -290,6 +290,14 @@ Test(torch_trace, keys_of_an_entry)
         cr_expect(r->event_count == (before < 64) && r->torch_unknown == (before >= 64), "%u", before);
         gp_recording_free(r);
     }
+    expect_shown("{device_traces: [[{action: 'alloc', addr: N, size: N, stream: N, time_us: 'x', gpuprof_bytes: N}]]}",
+                 "1000 alloc gpu0 0 0-0 stream0 -\nfrom 1000 to 1000, before 0 in 0, unknown 0\n");
+    expect_shown(
+        "{segments: [{device: N, address: N, total_size: N, is_expandable: N, blocks: [{size: N, state: "
+        "'active_allocated'}]},"
+        "{device: N, address: 4096, total_size: 512, is_expandable: N}]}",
+        "before 0 alloc gpu0 0 0-0 stream0 allocated before the/:0\nbefore 0 segment+ gpu0 1000 512-0 stream0 -\n"
+        "from 0 to 0, before 0 in 1, unknown 0\n");
     expect_shown("{device_traces: [[[], 5, {}, {action: 5}, {action: 'allo'}, {action: 'allocs'}]]}",
                  "from 1000 to 1000, before 0 in 0, unknown 6\n");
 }
