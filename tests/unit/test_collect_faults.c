@@ -299,6 +299,28 @@ Test(collect_faults, each_system_call)
     build_remove(folder);
 }
 
+/* Number 0 is a descriptor as any other. */
+Test(collect_faults, without_standard_input)
+{
+    int kept = dup(0);
+    folder = build_folder();
+    close(0);
+    for (size_t row = 0; row < GP_COUNT(rows); row++) {
+        cr_expect_eq(rows[row].act(), 0, "%s", rows[row].name);
+        cr_expect_eq(fcntl(0, F_GETFD), -1, "%s", rows[row].name);
+        for (unsigned number = 1; number < 40; number++) { /* nor after a failure */
+            call_error = EIO;
+            call_fails = number;
+            rows[row].act();
+            call_fails = 0;
+            cr_expect_eq(fcntl(0, F_GETFD), -1, "%s, call %u", rows[row].name, number);
+        }
+    }
+    if (kept >= 0)
+        dup2(kept, 0);
+    build_remove(folder);
+}
+
 static int act_memory(void *arg)
 {
     int rc = rows[*(const size_t *)arg].act();

@@ -9,12 +9,14 @@
 #include <collect/mailbox.h>
 #include <collect/peer.h>
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <lib/session.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define UP(_x) (((_x) + 4095u) & ~(uint64_t)4095u)
@@ -458,6 +460,89 @@ Test(collect_read, each_number_of_a_device_at_its_limit)
             *number = was;
         }
     gp_peer_close(&peer);
+}
+
+/* ---- numbers that are being written ------------------------------------------------------------------------------ */
+
+static unsigned odd_for, fetches, pauses; /* the first fetches meet a number that is odd, at the place below */
+static uint64_t odd_at;
+static bool is_counted;
+
+ssize_t pread(int fd, void *into, size_t bytes, off_t offset)
+{
+    static ssize_t (*real)(int, void *, size_t, off_t);
+    if (!real)
+        real = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
+    ssize_t got = real(fd, into, bytes, offset);
+    uint64_t number;
+    if (!is_counted || (uint64_t)offset > odd_at || (uint64_t)offset + bytes < odd_at + sizeof(number))
+        return got;
+    memcpy(&number, (char *)into + (odd_at - (uint64_t)offset), sizeof(number));
+    number += fetches++ < odd_for;
+    memcpy((char *)into + (odd_at - (uint64_t)offset), &number, sizeof(number));
+    return got;
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    (void)left;
+    cr_expect(time->tv_sec == 0 && time->tv_nsec == 100000);
+    pauses++;
+    return 0;
+}
+
+/* 50 attempts, with a pause before each but the first. */
+Test(collect_read, numbers_that_are_being_written)
+{
+    static const unsigned odds[] = {0, 1, 2, 48, 49, 50, 51};
+    for (size_t i = 0; i < GP_COUNT(odds); i++) {
+        is_counted = true, odd_at = offsetof(struct gp_wire_header, publish_seq);
+        odd_for = odds[i], pauses = 0;
+        memset(&process, 0, sizeof(process));
+        cr_assert_eq(load(), 0); /* which fetches the header too */
+        fetches = 0;
+        cr_assert_eq(gp_peer_read(&peer, &process), 0);
+        bool good = odds[i] < 50;
+        cr_expect_eq(process.state, good ? GP_PROCESS_STALE : GP_PROCESS_UNKNOWN, "%u", odds[i]);
+        cr_expect_eq(pauses, good ? odds[i] : 49, "%u", odds[i]);
+        cr_expect_eq(fetches, good ? odds[i] + 2 : 50, "%u: %u", odds[i], fetches);
+        gp_peer_drop(&process);
+        gp_peer_close(&peer);
+    }
+}
+
+/* The report is fetched twice in an attempt: an odd number in one of the two is enough. */
+Test(collect_read, a_report_that_is_being_written)
+{
+    static const unsigned odds[] = {0, 1, 2, 3, 4, 97, 98, 99, 100, 101};
+    for (size_t i = 0; i < GP_COUNT(odds); i++) {
+        is_counted = true, odd_at = s.header->oom_offset + offsetof(struct gp_wire_oom, seq);
+        odd_for = odds[i], pauses = fetches = 0;
+        memset(&process, 0, sizeof(process));
+        cr_assert_eq(load(), 0);
+        cr_assert_eq(gp_peer_read(&peer, &process), 0);
+        unsigned lost = (odds[i] + 1) / 2; /* attempts */
+        bool good = lost < 50;
+        cr_expect_eq(process.state, GP_PROCESS_STALE);
+        cr_expect_eq(process.oom.count, good, "%u", odds[i]);
+        cr_expect_eq(pauses, good ? lost : 49, "%u: %u", odds[i], pauses);
+        cr_expect_eq(fetches, good ? 2 * lost + 2 : 100, "%u: %u", odds[i], fetches);
+        gp_peer_drop(&process);
+        gp_peer_close(&peer);
+    }
+}
+
+/* Numbers that were never published, or in the future, have no age. */
+Test(collect_read, ages)
+{
+    s.header->publish_ns = 0;
+    take();
+    cr_expect(process.age_ns == 0 && process.state == GP_PROCESS_UNKNOWN && process.device_count == 0);
+    gp_peer_drop(&process);
+    s.header->publish_ns = gp_clock_ns() + (1ull << 40);
+    take();
+    cr_expect(process.age_ns == 0 && process.state == GP_PROCESS_STALE);
+    gp_peer_drop(&process);
 }
 
 /* ---- the mailbox ------------------------------------------------------------------------------------------------- */
