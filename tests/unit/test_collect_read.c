@@ -321,6 +321,14 @@ Test(collect_read, flags_of_the_session_and_of_devices)
         cr_expect_eq(d->name[0] != '\0', bit == 0);
         gp_peer_drop(&process);
     }
+    static const char *const names[] = {"Simulated GPU", "Simulated GPU 7", "Simulated GPV",
+                                        "Simulated GP",  "A Simulated GPU", "simulated GPU"};
+    for (size_t i = 0; i < GP_COUNT(names); i++) {
+        strcpy(s.devices[0].name, names[i]);
+        take();
+        cr_expect_eq(process.simulated, i < 2, "%s", names[i]);
+        gp_peer_drop(&process);
+    }
     s.devices[0].flags = 0;
     take();
     cr_expect(process.device_count == 2 && !process.simulated);
