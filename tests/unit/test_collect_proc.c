@@ -6,6 +6,7 @@
 #include <base/compiler.h>
 #include <collect/collect.h>
 #include <collect/extents.h>
+#include <collect/mapped.h>
 #include <collect/peer.h>
 #include <collect/procfs.h>
 #include <collect/watch.h>
@@ -201,6 +202,55 @@ Test(collect_proc, this_process)
     cr_expect_eq(proc.dir, -1);
     waitpid(child, NULL, 0);
     cr_expect_eq(gp_proc_open(&proc, child), -ESRCH);
+}
+
+static void expect_mapped(const char *proc, const struct gp_module_file *file, bool found, const char *what)
+{
+    struct stat status;
+    int before = dup(2);
+    close(before);
+    int fd = gp_mapped_open(proc, file);
+    cr_expect_eq(fd >= 0, found, "%s: %d", what, fd);
+    if (fd >= 0) {
+        cr_expect(fstat(fd, &status) == 0 && status.st_ino == file->inode, "%s", what);
+        close(fd);
+    }
+    int after = dup(2);
+    close(after);
+    cr_expect_eq(after, before, "%s: a descriptor is left open", what);
+}
+
+/* A file that the kernel does not give by its mapping is opened by its path, if it is the same one. */
+Test(collect_proc, files_that_are_mapped)
+{
+    char path[300];
+    struct stat status;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    cr_assert_gt(length, 0);
+    path[length] = '\0';
+    cr_assert_eq(stat(path, &status), 0);
+    const struct gp_module_file good = {
+        .start = 4096, .end = 8192, .path = path, .inode = status.st_ino, .device = status.st_dev};
+    for (int standard = 1; standard >= 0; standard--) { /* number 0 is a descriptor as any other */
+        int kept = standard ? -1 : dup(0);
+        if (!standard)
+            close(0);
+        struct gp_module_file other = good;
+        expect_mapped("/proc/self", &good, true, "below the root");
+        expect_mapped("/nonexistent", &good, true, "by its path");
+        other.device++;
+        expect_mapped("/proc/self", &other, true, "layered file systems disagree about the device");
+        expect_mapped("/nonexistent", &other, false, "another device");
+        other = good, other.inode++;
+        expect_mapped("/proc/self", &other, false, "another file");
+        expect_mapped("/nonexistent", &other, false, "another file");
+        other = good, other.path = "/nonexistent/file";
+        expect_mapped("/proc/self", &other, false, "no file");
+        if (kept >= 0) {
+            dup2(kept, 0);
+            close(kept);
+        }
+    }
 }
 
 /* ---- why a process cannot be read -------------------------------------------------------------------------------- */

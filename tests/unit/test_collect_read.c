@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <lib/session.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,6 +255,26 @@ Test(collect_read, headers_of_others)
     expect_load(-EPROTO, "header: total size is not the size of the file", "only a header");
     cr_assert_eq(ftruncate(s.fd, sizeof(*h) - 1), 0);
     expect_load(-EPROTO, "the file is shorter than a header", "less");
+}
+
+/* Number 0 is a descriptor as any other. */
+Test(collect_read, a_session_with_descriptor_0)
+{
+    int kept = dup(0);
+    close(0);
+    cr_assert_eq(load(), 0, "%s", problem);
+    cr_expect_eq(peer.fd, 0);
+    gp_peer_close(&peer);
+    cr_expect(peer.fd == -1 && fcntl(0, F_GETFD) == -1);
+    s.header->magic = 0;
+    cr_expect_eq(load(), -ENOENT);
+    cr_expect_eq(fcntl(0, F_GETFD), -1);
+    cr_expect_eq(gp_peer_adopt(&peer, dup(s.fd), problem), -ENOENT, "not sealed yet");
+    cr_expect_eq(fcntl(0, F_GETFD), -1);
+    if (kept >= 0) {
+        dup2(kept, 0);
+        close(kept);
+    }
 }
 
 /* ---- the numbers ------------------------------------------------------------------------------------------------- */
