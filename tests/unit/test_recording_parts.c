@@ -618,6 +618,33 @@ Test(recording_parts, memory_from_before_has_every_field)
     gp_recording_free(r);
 }
 
+/* The last row up to a time, or else the first one behind it; of equal times the last, or the first. */
+Test(recording_parts, memory_from_before_at_any_time)
+{
+    struct gp_rec_before rows[6];
+    struct gp_recording r = {.attached = GP_REC_ATTACHED_YES, .befores = rows, .before_count = 6};
+    uint64_t seed = 4;
+    for (unsigned round = 0; round < 3000; round++) {
+        for (int i = 0; i < 6; i++)
+            rows[i] = (struct gp_rec_before){
+                .time_ns = random_next(&seed) % 5 * 10,
+                .device = random_next(&seed) % 5 == 0,
+                .is = {.bytes = i, .source = random_next(&seed) % 4 ? GP_BEFORE_DRIVER : GP_BEFORE_NONE}};
+        for (uint64_t at = 0; at < 50; at += 5) {
+            int best = -1;
+            for (int late = 0; late < 2 && best < 0; late++)
+                for (int i = 0; i < 6; i++) {
+                    if (rows[i].device || rows[i].is.source == GP_BEFORE_NONE || (rows[i].time_ns > at) != late)
+                        continue;
+                    if (best < 0 ||
+                        (late ? rows[i].time_ns < rows[best].time_ns : rows[i].time_ns >= rows[best].time_ns))
+                        best = i;
+                }
+            cr_assert_eq(gp_rec_before_at(&r, 0, at).bytes, best, "round %u at %llu", round, (unsigned long long)at);
+        }
+    }
+}
+
 /* ---- a failed request, and the counts ---------------------------------------------------------------------------- */
 
 static struct gp_recording *with_oom(const struct gp_wire_oom *oom, size_t bytes)
