@@ -323,6 +323,29 @@ Test(recording_parts, modules_have_every_field)
     gp_recording_free(r);
 }
 
+/* 65 536 modules are opened; the file with one more is refused. */
+Test(recording_parts, there_is_a_last_module)
+{
+    for (unsigned more = 0; more < 2; more++) {
+        struct gp_recording *r = NULL;
+        char why[256];
+        begin();
+        for (unsigned at = 0; at < 65536 + more; at += 4096) {
+            unsigned count = at < 65536 ? 4096 : more;
+            ROWS();
+            for (unsigned i = 0; i < count; i++)
+                module_row(at + i, 1, 0, "", "", 0);
+            block(GP_BLOCK_MODULES, count);
+        }
+        cr_expect_eq(gp_recording_parse(&r, file.at, file.size, why, sizeof(why)), more ? -EFBIG : 0);
+        if (more)
+            cr_expect_str_eq(why, "more events or sites than this version opens (268435456 events)");
+        else
+            cr_expect(r->module_count == 65536 && r->damaged_blocks == 0);
+        gp_recording_free(more ? NULL : r);
+    }
+}
+
 /* A frame lies in the mapping that was there when it was recorded.  A new mapping removes those that it overlaps. */
 Test(recording_parts, frames_lie_in_the_mapping_of_their_time)
 {

@@ -47,6 +47,28 @@ static const char *text_of(const struct gp_recording *r, uint32_t offset)
     return r->strings + offset;
 }
 
+/* ---- files that may not grow ----------------------------------------------------------------------------------------- */
+
+static int lowest(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(fd);
+    return fd;
+}
+
+/* With this many bytes at most. */
+static int limited(const struct gp_recording *r, size_t bytes)
+{
+    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, limit = {bytes, RLIM_INFINITY};
+    int before = lowest();
+    new_path();
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int rc = gp_recording_write(r, path);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+    cr_expect_eq(lowest(), before, "a descriptor is left open");
+    return rc;
+}
+
 /* ---- tables of several blocks ------------------------------------------------------------------------------------ */
 
 enum {
@@ -208,6 +230,11 @@ Test(recording_save, tables_of_several_blocks, .timeout = 60)
     cr_expect(seen.blocks[GP_BLOCK_PROCESS] == 1 && seen.blocks[GP_BLOCK_END] == 1 &&
               seen.blocks[GP_BLOCK_COUNTS] == 0);
     cr_expect(seen.blocks[GP_BLOCK_OOM] == 0 && seen.blocks[GP_BLOCK_EVENTS] == 0 && seen.blocks[GP_BLOCK_INDEX] == 1);
+    signal(SIGXFSZ, SIG_IGN);
+    for (size_t megabytes = 0; megabytes < 3; megabytes += 2) { /* not even the strings fit */
+        cr_expect_eq(limited(r, megabytes << 20), -EFBIG, "%zu", megabytes);
+        unlink(path);
+    }
     gp_recording_free(r);
     gp_recording_free(copy);
 }
@@ -291,26 +318,6 @@ Test(recording_save, a_cut_recording_stays_one)
 }
 
 /* ---- files that cannot be written whole -------------------------------------------------------------------------- */
-
-static int lowest(void)
-{
-    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    close(fd);
-    return fd;
-}
-
-/* With this many bytes at most. */
-static int limited(const struct gp_recording *r, size_t bytes)
-{
-    const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, limit = {bytes, RLIM_INFINITY};
-    int before = lowest();
-    new_path();
-    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    int rc = gp_recording_write(r, path);
-    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
-    cr_expect_eq(lowest(), before, "a descriptor is left open");
-    return rc;
-}
 
 /* It says so wherever the disk is full: 0 only if everything is in the file. */
 Test(recording_save, a_file_that_is_not_whole_is_an_error, .timeout = 120)

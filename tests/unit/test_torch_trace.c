@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- a pickle from what Python prints ---------------------------------------------------------------------------- */
 
@@ -431,6 +432,21 @@ Test(torch_trace, lists_that_are_named_again)
         cr_expect_eq(again(rows[i].parts, rows[i].part_bytes, rows[i].bytes - 1), -EPROTO, "%zu", i);
         cr_expect_str_eq(why, rows[i].why, "%zu: %s", i, why);
     }
+}
+
+/* A text of 4 GiB is too long for this version; none of its bytes is looked at. */
+Test(torch_trace, a_text_that_is_too_long)
+{
+    const uint64_t length = UINT32_MAX + 1ull, bytes = length + 12;
+    struct gp_recording *r = NULL;
+    uint8_t *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED)
+        cr_skip("no address space");
+    memcpy(data, "\x80\2\x8d", 3);
+    memcpy(data + 3, &length, sizeof(length));
+    cr_expect_eq(gp_recording_parse(&r, data, bytes, why, sizeof(why)), -EFBIG);
+    cr_expect_str_eq(why, "more events or sites than this version opens (268435456 events)");
+    munmap(data, bytes);
 }
 
 /* ---- annotations ------------------------------------------------------------------------------------------------- */
