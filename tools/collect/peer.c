@@ -214,14 +214,16 @@ static uint64_t peer_device(int fd)
     return (uint64_t)about.stx_dev_major << 32 | about.stx_dev_minor;
 }
 
-/* The device of every memfd: the kernel's internal mount, the same in all namespaces. */
-static uint64_t peer_memory(void)
+/* The device of every memfd: the kernel's internal mount, the same in all namespaces.  0 or -errno: a
+ * lack of descriptors must not look like a file of another kind. */
+static int peer_memory(uint64_t *device)
 {
     int fd = memfd_create("gpuprof-compare", MFD_CLOEXEC);
-    uint64_t device = fd >= 0 ? peer_device(fd) : 0;
-    if (fd >= 0)
-        close(fd);
-    return device;
+    if (fd < 0)
+        return -errno;
+    *device = peer_device(fd);
+    close(fd);
+    return 0;
 }
 
 /* A process may give any name to a file that it serves itself (FUSE), and opening such a file would
@@ -232,9 +234,11 @@ int gp_peer_memory(int fds, const char *name)
     int held = openat(fds, name, O_PATH | O_CLOEXEC);
     if (held < 0)
         return -errno;
-    int fd = -ENOENT;
-    uint64_t device = peer_device(held);
-    if (device && device == peer_memory()) {
+    uint64_t device = peer_device(held), memory = 0;
+    int fd = device ? peer_memory(&memory) : -ENOENT;
+    if (fd == 0 && device != memory)
+        fd = -ENOENT;
+    if (fd == 0) {
         char self[32];
         snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
         /* Read-write because the mailbox is mapped through this descriptor. */

@@ -121,7 +121,10 @@ void gp_proc_close(struct gp_proc *proc)
 bool gp_proc_alive(const struct gp_proc *proc)
 {
     struct gp_proc now = {.pid = proc->pid};
-    return gp_proc_stat(proc->dir, &now) == 0 && !now.zombie && now.start_time == proc->start_time;
+    int rc = gp_proc_stat(proc->dir, &now);
+    if (rc == -EMFILE || rc == -ENFILE) /* that says nothing about the process */
+        return true;
+    return rc == 0 && !now.zombie && now.start_time == proc->start_time;
 }
 
 void gp_proc_container(const char *cgroup, char *container, size_t container_bytes)

@@ -113,7 +113,7 @@ static bool payload_map(struct gp_read *read, uint32_t module)
     if (!GP_READ_ROOM(read, read->mapped, read->mapped_room, (size_t)read->mapped_count + 1, GP_READ_MODULES))
         return false;
     if (modules[module].end <= modules[module].start)
-        return true;
+        return false; /* nothing is mapped there: the row is left out */
     uint32_t at = payload_mapped(read, modules[module].start), over = at;
     while (over < read->mapped_count && modules[read->mapped[over]].start < modules[module].end)
         over++;

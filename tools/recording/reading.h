@@ -42,7 +42,7 @@ struct gp_read {
     bool has_process, has_numbers, has_counts;
 };
 
-/* Makes room for `need` rows; new ones are zero. False: read->error is set. */
+/* Makes room for `need` rows; new ones are zero, except events. False: read->error is set. */
 bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_t need, size_t limit, size_t row_bytes);
 #define GP_READ_ROOM(_read, _array, _room, _need, _limit)                                                              \
     gp_read_room((_read), &(_array), &(_room), (_need), (_limit), sizeof(*(_array)))

@@ -7,7 +7,6 @@
 #include <record/blocks.h>
 #include <record/file.h>
 
-#include <errno.h>
 #include <stdio.h>
 
 /* A payload is written when it reaches this size; its largest row (a device) has 8 KiB. */
@@ -272,5 +271,5 @@ int gp_recording_write(const struct gp_recording *recording, const char *path)
     save_end(&save);
     gp_file_stats(save.file, &stats);
     error = gp_file_end(save.file);
-    return save.error ? save.error : stats.given_up ? -(stats.error ? stats.error : EIO) : error;
+    return save.error ? save.error : stats.given_up ? -stats.lost_error : error;
 }

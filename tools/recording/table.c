@@ -24,8 +24,8 @@ bool gp_read_room(struct gp_read *read, void *array_pointer, size_t *room, size_
         read->error = -ENOMEM;
         return false;
     }
-    /* Large arrays of events are not zeroed, so that unused pages stay untouched. */
-    if (more <= GP_READ_ROWS / 16 || row_bytes != sizeof(struct gp_rec_event))
+    /* Events are written whole; they are not zeroed, so that unused pages of large arrays stay untouched. */
+    if (row_bytes != sizeof(struct gp_rec_event))
         memset(grown + *room * row_bytes, 0, (more - *room) * row_bytes);
     *array = grown;
     *room = more;

@@ -1,0 +1,784 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_recording_parts.c: what the reader makes of each kind of block (tools/recording/payload.c, table.c, finish.c): every
+ * field, the first and the last value that it takes, and what it makes of those beyond.  Events are in
+ * test_recording_events.c.
+ */
+#include <base/compiler.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <lib/recfile.h>
+#include <recording/recording.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train_fixture.h"
+
+/* ---- making and reading ------------------------------------------------------------------------------------------ */
+
+static struct recfile file;
+static struct gp_pack *pack;
+
+static void begin(void)
+{
+    const struct gp_format_head head = recfile_head_of(321, 777);
+    free(file.at);
+    recfile_begin(&file);
+    recfile_head(&file, &head);
+    recfile_block(&file, (enum gp_format_type)999, 0, "", 0); /* sound, so that the file is accepted */
+}
+
+static void put(const uint64_t *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        gp_pack_number(pack, numbers[i]);
+}
+#define ROWS(...)                                                                                                      \
+    do {                                                                                                               \
+        pack = recfile_rows(&file);                                                                                    \
+        PUT(__VA_ARGS__);                                                                                              \
+    } while (0)
+#define PUT(...)      put((const uint64_t[]){__VA_ARGS__}, sizeof((const uint64_t[]){__VA_ARGS__}) / 8)
+#define SIGNED(_what) gp_pack_fold(_what)
+
+static void put_text(const char *text)
+{
+    gp_pack_string(pack, text, strlen(text));
+}
+
+static void block(enum gp_format_type type, uint32_t count)
+{
+    recfile_block_rows(&file, type, count);
+}
+
+static struct gp_recording *parse(void)
+{
+    struct gp_recording *r = NULL;
+    char why[256];
+    uint8_t *exact = malloc(file.size);
+    memcpy(exact, file.at, file.size);
+    int rc = gp_recording_parse(&r, exact, file.size, why, sizeof(why));
+    free(exact);
+    cr_assert_eq(rc, 0, "%s", why);
+    return r;
+}
+
+static const char *text_of(const struct gp_recording *r, uint32_t offset)
+{
+    cr_assert_lt(offset, r->string_bytes);
+    return r->strings + offset;
+}
+
+/* ---- the process ------------------------------------------------------------------------------------------------- */
+
+static void process(uint64_t source, uint64_t from_start, int64_t rank, int64_t local, int64_t world, uint64_t attached)
+{
+    begin();
+    ROWS(4711, source, 12040, from_start, 5000, 6000);
+    put_text("train");
+    put_text("train\x01 --steps");
+    put_text("");
+    put_text("caching");
+    PUT(SIGNED(rank), SIGNED(local), SIGNED(world), attached);
+}
+
+Test(recording_parts, the_process_has_every_field)
+{
+    process(GP_SOURCE_HOOKS, 1, 3, -1, 8, GP_FORMAT_ATTACHED_YES);
+    block(GP_BLOCK_PROCESS, 1);
+    struct gp_recording *r = parse();
+    cr_expect(r->pid == 4711 && r->source == GP_SOURCE_HOOKS && r->driver_version == 12040 && r->from_start);
+    cr_expect(r->begin_ns == 5000 && r->begin_unix_ns == 6000 && r->end_ns == 5000 && r->stopped_ns == 5000);
+    cr_expect_str_eq(r->comm, "train");
+    cr_expect_str_eq(r->command_line, "train? --steps");
+    cr_expect_str_eq(r->host, "");
+    cr_expect_str_eq(r->allocator, "caching");
+    cr_expect(r->has_rank && r->rank == 3 && r->local_rank == -1 && r->world_size == 8);
+    cr_expect(r->attached == GP_REC_ATTACHED_YES && r->damaged_blocks == 0 && !r->complete && !r->has_oom);
+    cr_expect(r->site_count == 1 && r->thread_count == 0 && r->device_count == 0 && !r->ended_early);
+    gp_recording_free(r);
+}
+
+Test(recording_parts, values_of_the_process_that_cannot_be)
+{
+    static const struct {
+        uint64_t source, from_start;
+        int64_t rank, local, world;
+        uint64_t attached;
+        uint32_t is_source;
+        bool is_start, has_rank;
+        int32_t is_local, is_world;
+        enum gp_rec_attached is_attached;
+    } rows[] = {
+        {GP_SOURCE_CUPTI, 0, 0, 0, 1, 1, GP_SOURCE_CUPTI, false, true, 0, 1, GP_REC_ATTACHED_NO},
+        {GP_SOURCE_HOOKS + 1, 2, -1, INT32_MAX, 1ll << 31, 3, GP_SOURCE_NONE, false, false, INT32_MAX, -1,
+         GP_REC_ATTACHED_UNKNOWN},
+        {GP_SOURCE_NONE, 1, INT32_MAX, INT64_MIN, INT64_MAX, 2, GP_SOURCE_NONE, true, true, -1, -1,
+         GP_REC_ATTACHED_YES},
+        {GP_SOURCE_NONE, 1, 1ll << 31, 1, 2, 0, GP_SOURCE_NONE, true, false, 1, 2, GP_REC_ATTACHED_UNKNOWN},
+    };
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        process(rows[i].source, rows[i].from_start, rows[i].rank, rows[i].local, rows[i].world, rows[i].attached);
+        block(GP_BLOCK_PROCESS, 1);
+        struct gp_recording *r = parse();
+        cr_expect(r->source == rows[i].is_source && r->from_start == rows[i].is_start, "%zu", i);
+        cr_expect(r->has_rank == rows[i].has_rank && r->attached == rows[i].is_attached, "%zu", i);
+        cr_expect(r->local_rank == rows[i].is_local && r->world_size == rows[i].is_world, "%zu", i);
+        gp_recording_free(r);
+    }
+}
+
+/* Without its last part it is one of an older version; cut elsewhere it is damaged, and a later one counts. */
+Test(recording_parts, a_process_that_is_cut)
+{
+    process(1, 1, 300, 300, 300, 2);
+    size_t whole = gp_pack_bytes(pack);
+    for (size_t cut = 0; cut < whole; cut++) {
+        process(1, 1, 300, 300, 300, 2);
+        pack->at = pack->start + cut;
+        block(GP_BLOCK_PROCESS, 1);
+        struct gp_recording *r = parse();
+        bool sound = cut == whole - 1 || cut == whole - 7; /* without `attached`; and without the three ranks */
+        cr_expect_eq(r->damaged_blocks, !sound, "%zu of %zu", cut, whole);
+        cr_expect_eq(r->begin_ns, sound ? 5000 : 0, "%zu", cut);
+        cr_expect(r->attached == GP_REC_ATTACHED_UNKNOWN);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- strings and frames ------------------------------------------------------------------------------------------ */
+
+static void python_frame(uint64_t function, uint64_t source, uint64_t line)
+{
+    PUT(GP_FRAME_PYTHON, function, source, line);
+}
+
+static void strings(uint64_t first, const char *bytes, size_t count)
+{
+    ROWS(first);
+    gp_pack_raw(pack, bytes, count);
+    block(GP_BLOCK_STRINGS, (uint32_t)count);
+}
+
+Test(recording_parts, strings_are_cleaned_where_they_lie)
+{
+    static const char bytes[] = "\0plain\0b\x01t\x7f\0n\xc3\xa4h\0r\xe2\x80\xaeo\0c\xc3\0x\xffy\0end";
+    static const struct {
+        uint32_t offset;
+        const char *text;
+    } rows[] = {{0, ""},
+                {1, "plain"},
+                {3, "ain"},
+                {6, ""},
+                {7, "b?t?"},
+                {12, "n\xc3\xa4h"},
+                {14, "" /* inside of a character */},
+                {15, "h"},
+                {17, "r???o"},
+                {23, "c?"},
+                {26, "x?y"},
+                {30, "end"},
+                {32, "d"},
+                {33, ""},
+                {99, ""}};
+    begin();
+    strings(0, bytes, sizeof(bytes) - 1);
+    ROWS(0);
+    for (size_t i = 0; i < GP_COUNT(rows); i++)
+        python_frame(rows[i].offset, rows[GP_COUNT(rows) - 1 - i].offset, i + 1);
+    block(GP_BLOCK_FRAMES, GP_COUNT(rows));
+    struct gp_recording *r = parse();
+    cr_assert(r->frame_count == GP_COUNT(rows) && r->damaged_blocks == 0);
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        cr_expect_str_eq(text_of(r, r->frames[i].function), rows[i].text, "%zu", i);
+        cr_expect_str_eq(text_of(r, r->frames[i].file), rows[GP_COUNT(rows) - 1 - i].text, "%zu", i);
+        cr_expect(r->frames[i].line == i + 1 && r->frames[i].pc == 0 && r->frames[i].module == GP_REC_NONE);
+    }
+    cr_expect_eq(r->string_bytes, 1 + sizeof(bytes) - 1 + 1, "no byte that belongs to none");
+    gp_recording_free(r);
+}
+
+/* Parts in any order, and one that overlaps: each byte is that of the last part that has it. */
+Test(recording_parts, strings_come_in_parts)
+{
+    begin();
+    strings(4, "def\0", 4);
+    strings(0, "\0abc", 4);
+    strings(1, "A", 1);
+    ROWS(0);
+    python_frame(1, 4, 1);
+    block(GP_BLOCK_FRAMES, 1);
+    struct gp_recording *r = parse();
+    cr_expect_str_eq(text_of(r, r->frames[0].function), "Abcdef");
+    cr_expect_str_eq(text_of(r, r->frames[0].file), "def");
+    cr_expect_eq(r->string_bytes, 1 + 8 + 1);
+    gp_recording_free(r);
+}
+
+#define GAP (1ull << 20) /* rows that damaged blocks may have lost, at a time */
+
+Test(recording_parts, strings_behind_lost_ones)
+{
+    for (unsigned more = 0; more < 2; more++) {
+        begin();
+        strings(0, "\0a", 2);
+        strings(2 + GAP + more, "b", 1);
+        ROWS(0);
+        python_frame(2 + GAP + more, 1, 1);
+        block(GP_BLOCK_FRAMES, 1);
+        struct gp_recording *r = parse();
+        cr_expect_eq(r->damaged_blocks, more);
+        cr_expect_str_eq(text_of(r, r->frames[0].function), more ? "" : "b");
+        cr_expect_str_eq(text_of(r, r->frames[0].file), "a");
+        gp_recording_free(r);
+    }
+}
+
+Test(recording_parts, frames_behind_lost_ones)
+{
+    for (unsigned more = 0; more < 2; more++) {
+        begin();
+        ROWS(0);
+        python_frame(0, 0, 7);
+        block(GP_BLOCK_FRAMES, 1);
+        ROWS(1 + GAP + more);
+        python_frame(0, 0, 8);
+        block(GP_BLOCK_FRAMES, 1);
+        ROWS(0); /* again: it replaces the row, and takes away none */
+        python_frame(0, 0, 9);
+        block(GP_BLOCK_FRAMES, 1);
+        struct gp_recording *r = parse();
+        cr_expect_eq(r->damaged_blocks, more);
+        cr_assert_eq(r->frame_count, more ? 1 : GAP + 2);
+        cr_expect_eq(r->frames[0].line, 9);
+        if (!more) {
+            cr_expect_eq(r->frames[GAP + 1].line, 8);
+            for (uint32_t i = 1; i <= GAP; i++)
+                cr_assert(r->frames[i].module == GP_REC_NONE && r->frames[i].line == 0 && r->frames[i].pc == 0);
+        }
+        gp_recording_free(r);
+    }
+}
+
+/* A block cannot have more rows than bytes. */
+Test(recording_parts, more_rows_than_bytes_are_damage)
+{
+    static const enum gp_format_type types[] = {GP_BLOCK_FRAMES, GP_BLOCK_SITES, GP_BLOCK_SITE_NUMBERS};
+    for (size_t i = 0; i < GP_COUNT(types); i++)
+        for (uint32_t rows = 1; rows < 4; rows++) {
+            begin();
+            ROWS(0, 1, 2, 3, 4, 5, 6);
+            pack->at = pack->start + 1 + rows - 1;
+            block(types[i], rows);
+            struct gp_recording *r = parse();
+            cr_expect_eq(r->damaged_blocks, 1);
+            cr_expect(r->frame_count == 0 && r->site_count == 1);
+            gp_recording_free(r);
+        }
+}
+
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
+
+#define PAGES 40u
+
+static void module_row(uint64_t start, uint64_t bytes, uint64_t offset, const char *path, const char *id,
+                       size_t id_bytes)
+{
+    PUT(start, bytes, offset);
+    put_text(path);
+    gp_pack_string(pack, id, id_bytes);
+}
+
+Test(recording_parts, modules_have_every_field)
+{
+    static const char id[] = "\x01\xab\xff\x10";
+    char longest[65] = "";
+    begin();
+    ROWS();
+    module_row(0x1000, 0x2000, 0x300, "/usr/lib/liba.so", id, 4);
+    module_row(0x3000, 0x1000, 0, "/usr/lib/libb.so", "", 0);
+    module_row(UINT64_MAX - 5, 5, 0, "/last", "abcdefghijklmnopqrstuvwxyz012345", 32);
+    module_row(0x9000, 1, 0, "/long", "abcdefghijklmnopqrstuvwxyz0123456", 33);
+    module_row(0xa000, 0, 0, "/empty", "", 0);
+    module_row(UINT64_MAX - 5, 6, 0, "/beyond", "", 0);
+    block(GP_BLOCK_MODULES, 6);
+    for (int i = 0; i < 32; i++)
+        snprintf(longest + 2 * i, 3, "%02x", "abcdefghijklmnopqrstuvwxyz012345"[i]);
+    const struct {
+        uint64_t start, end, offset;
+        const char *path, *id;
+    } rows[] = {{0x1000, 0x3000, 0x300, "/usr/lib/liba.so", "01abff10"},
+                {0x3000, 0x4000, 0, "/usr/lib/libb.so", ""},
+                {UINT64_MAX - 5, UINT64_MAX, 0, "/last", longest},
+                {0x9000, 0x9001, 0, "/long", ""}};
+    struct gp_recording *r = parse();
+    cr_assert_eq(r->module_count, GP_COUNT(rows), "%u", r->module_count);
+    cr_expect_eq(r->damaged_blocks, 0);
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        const struct gp_rec_module *m = &r->modules[i];
+        cr_expect(m->start == rows[i].start && m->end == rows[i].end && m->offset == rows[i].offset, "%zu", i);
+        cr_expect_str_eq(text_of(r, m->path), rows[i].path);
+        cr_expect_str_eq(text_of(r, m->build_id), rows[i].id);
+    }
+    gp_recording_free(r);
+}
+
+/* 65 536 modules are opened; the file with one more is refused. */
+Test(recording_parts, there_is_a_last_module)
+{
+    for (unsigned more = 0; more < 2; more++) {
+        struct gp_recording *r = NULL;
+        char why[256];
+        begin();
+        for (unsigned at = 0; at < 65536 + more; at += 4096) {
+            unsigned count = at < 65536 ? 4096 : more;
+            ROWS();
+            for (unsigned i = 0; i < count; i++)
+                module_row(at + i, 1, 0, "", "", 0);
+            block(GP_BLOCK_MODULES, count);
+        }
+        cr_expect_eq(gp_recording_parse(&r, file.at, file.size, why, sizeof(why)), more ? -EFBIG : 0);
+        if (more)
+            cr_expect_str_eq(why, "more events or sites than this version opens (268435456 events)");
+        else
+            cr_expect(r->module_count == 65536 && r->damaged_blocks == 0);
+        gp_recording_free(more ? NULL : r);
+    }
+}
+
+/* A frame lies in the mapping that was there when it was recorded.  A new mapping removes those that it overlaps. */
+Test(recording_parts, frames_lie_in_the_mapping_of_their_time)
+{
+    uint64_t seed = 9;
+    for (unsigned round = 0; round < 300; round++) {
+        uint32_t owner[PAGES], wanted[400], modules = 0, frames = 0;
+        memset(owner, 0xff, sizeof(owner));
+        begin();
+        for (unsigned step = 0; step < 12; step++) {
+            unsigned count = 1 + (unsigned)(random_next(&seed) % 4);
+            ROWS();
+            for (unsigned i = 0; i < count; i++, modules++) {
+                unsigned start = (unsigned)(random_next(&seed) % (PAGES - 1)),
+                         bytes = 1 + (unsigned)(random_next(&seed) % (PAGES - start > 9 ? 9 : PAGES - start));
+                module_row(100 + start, bytes, 0, "/x", "", 0);
+                for (unsigned page = start; page < start + bytes; page++)
+                    for (unsigned other = 0, old = owner[page]; other < PAGES && old != GP_REC_NONE; other++)
+                        owner[other] = owner[other] == old ? GP_REC_NONE : owner[other];
+                for (unsigned page = start; page < start + bytes; page++)
+                    owner[page] = modules;
+            }
+            block(GP_BLOCK_MODULES, count);
+            ROWS(frames);
+            for (unsigned i = 0; i < 30; i++) {
+                unsigned page = (unsigned)(random_next(&seed) % (PAGES + 2));
+                PUT(GP_FRAME_NATIVE, 99 + page);
+                wanted[frames++] = page >= 1 && page <= PAGES ? owner[page - 1] : GP_REC_NONE;
+            }
+            block(GP_BLOCK_FRAMES, 30);
+        }
+        struct gp_recording *r = parse();
+        cr_assert(r->module_count == modules && r->frame_count == frames && r->damaged_blocks == 0);
+        for (uint32_t i = 0; i < frames; i++)
+            cr_assert_eq(r->frames[i].module, wanted[i], "round %u, frame %u at %llu: %u instead of %u", round, i,
+                         (unsigned long long)r->frames[i].pc, r->frames[i].module, wanted[i]);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+static void frames_of(uint32_t count)
+{
+    ROWS(0);
+    for (uint32_t i = 0; i < count; i++)
+        python_frame(0, 0, i);
+    block(GP_BLOCK_FRAMES, count);
+}
+
+Test(recording_parts, sites_have_every_field)
+{
+    static const struct {
+        uint64_t first, count, kind, device, truncated;
+        struct gp_rec_site is;
+    } rows[] = {
+        {7,
+         1,
+         GP_KIND_LINEAR,
+         3,
+         1,
+         {.first_frame = 7, .frame_count = 1}}, /* the unknown one has no more than a name */
+        {2, 3, GP_KIND_LINEAR, 0, 0, {.first_frame = 2, .frame_count = 3, .kind = GP_KIND_LINEAR}},
+        {0, 200, GP_KIND_MODULE, 64, 1, {.kind = GP_KIND_MODULE, .device = 64, .truncated = true}},
+        {0, GP_SITE_FRAMES, GP_KINDS, 65, 2, {.frame_count = GP_SITE_FRAMES, .device = 255}},
+        {5, GP_SITE_FRAMES + 1, 1, 1, 1, {.kind = 1, .device = 1, .truncated = true}},
+        {140 - GP_SITE_FRAMES,
+         GP_SITE_FRAMES,
+         1,
+         1,
+         0,
+         {.first_frame = 12, .frame_count = 128, .kind = 1, .device = 1}},
+        {141 - GP_SITE_FRAMES, GP_SITE_FRAMES, 1, 1, 0, {.kind = 1, .device = 1}},
+        {140, 0, 1, 1, 0, {.first_frame = 140, .kind = 1, .device = 1}},
+        {141, 0, 1, 1, 0, {.kind = 1, .device = 1}},
+        {139, 1, 1, 1, 0, {.first_frame = 139, .frame_count = 1, .kind = 1, .device = 1}},
+        {1ull << 24, 1, 1, 1, 0, {.kind = 1, .device = 1}},
+        {(1ull << 32) + 2, 1, 1, 1, 0, {.kind = 1, .device = 1}},
+    };
+    begin();
+    frames_of(140);
+    ROWS(0);
+    for (size_t i = 0; i < GP_COUNT(rows); i++)
+        PUT(rows[i].first, rows[i].count, rows[i].kind, rows[i].device, rows[i].truncated);
+    block(GP_BLOCK_SITES, GP_COUNT(rows));
+    struct gp_recording *r = parse();
+    cr_assert(r->site_count == GP_COUNT(rows) && r->damaged_blocks == 0);
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        const struct gp_rec_site *site = &r->sites[i], *is = &rows[i].is;
+        cr_expect(site->first_frame == is->first_frame && site->frame_count == is->frame_count &&
+                      site->kind == is->kind && site->device == is->device && site->truncated == is->truncated,
+                  "%zu: %u + %u, kind %u, device %u, %d", i, site->first_frame, site->frame_count, site->kind,
+                  site->device, site->truncated);
+    }
+    gp_recording_free(r);
+}
+
+Test(recording_parts, the_unknown_site_has_one_frame_at_most)
+{
+    for (uint64_t count = 0; count < 3; count++) {
+        begin();
+        frames_of(3);
+        ROWS(0, 1, count, 1, 1, 1);
+        block(GP_BLOCK_SITES, 1);
+        struct gp_recording *r = parse();
+        cr_expect(r->sites[0].first_frame == 1 && r->sites[0].frame_count == (count == 1));
+        gp_recording_free(r);
+    }
+}
+
+static void numbers(uint64_t first, uint32_t count, int64_t from)
+{
+    ROWS(first);
+    for (uint32_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < 6; k++)
+            gp_pack_signed(pack, from + 10 * (int64_t)i + k);
+    block(GP_BLOCK_SITE_NUMBERS, count);
+}
+
+static void expect_numbers(const struct gp_rec_site *site, int64_t from)
+{
+    cr_expect(site->live_bytes == from && site->live_count == from + 1 && site->peak_bytes == from + 2 &&
+                  site->at_peak_bytes == from + 3 && site->allocated_bytes == from + 4 && site->calls == from + 5,
+              "%lld instead of %lld", (long long)site->live_bytes, (long long)from);
+}
+
+/* Numbers may come before the sites, behind a gap, and again. */
+Test(recording_parts, sites_and_their_numbers_in_any_order)
+{
+    begin();
+    frames_of(9);
+    numbers(0, 3, -1000);
+    ROWS(1);
+    for (uint64_t i = 0; i < 5; i++)
+        PUT(i, 1, 1, 0, 0);
+    block(GP_BLOCK_SITES, 5);
+    numbers(4, 2, 500);
+    numbers(4, 1, 700);
+    ROWS(1, 3, 1, 2, 0, 1); /* site 1 again: what is known of the others stays */
+    block(GP_BLOCK_SITES, 1);
+    struct gp_recording *r = parse();
+    cr_assert(r->site_count == 6 && r->damaged_blocks == 0);
+    expect_numbers(&r->sites[1], -990);
+    expect_numbers(&r->sites[2], -980);
+    cr_expect_eq(r->sites[3].calls, 0);
+    expect_numbers(&r->sites[4], 700);
+    expect_numbers(&r->sites[5], 510);
+    cr_expect(r->sites[1].first_frame == 3 && r->sites[1].kind == 2 && r->sites[1].truncated);
+    cr_expect(r->sites[5].first_frame == 4 && r->sites[5].frame_count == 1);
+    cr_expect(r->sites[0].calls == 0 && r->sites[0].live_bytes == 0);
+    gp_recording_free(r);
+}
+
+Test(recording_parts, sites_behind_lost_ones)
+{
+    for (unsigned more = 0; more < 4; more++) {
+        begin();
+        frames_of(3);
+        if (more % 2 == 0) {
+            ROWS(GAP + more / 2, 1, 2, 1, 0, 0);
+            block(GP_BLOCK_SITES, 1);
+        } else {
+            numbers(GAP + more / 2, 1, 60);
+        }
+        struct gp_recording *r = parse();
+        cr_expect_eq(r->damaged_blocks, more / 2);
+        cr_assert_eq(r->site_count, more / 2 ? 1 : GAP + 1);
+        if (more == 0)
+            cr_expect(r->sites[GAP].frame_count == 2 && r->sites[GAP - 1].frame_count == 0);
+        if (more == 1)
+            expect_numbers(&r->sites[GAP], 60);
+        gp_recording_free(r);
+    }
+}
+
+/* ---- threads, samples, devices ----------------------------------------------------------------------------------- */
+
+Test(recording_parts, threads_have_their_last_name)
+{
+    static const struct {
+        uint64_t tid;
+        const char *name;
+    } rows[] = {{7, "one"}, {8, "two"}, {7, "three"}, {9, ""}, {8, ""}, {10, "one"}};
+    begin();
+    ROWS();
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        PUT(rows[i].tid);
+        put_text(rows[i].name);
+    }
+    block(GP_BLOCK_THREADS, GP_COUNT(rows));
+    struct gp_recording *r = parse();
+    cr_assert(r->thread_count == 4 && r->damaged_blocks == 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        cr_expect_eq(r->threads[i].tid, 7 + i);
+        cr_expect_str_eq(text_of(r, r->threads[i].name), i == 0 ? "three" : i == 3 ? "one" : "");
+    }
+    cr_expect_eq(r->string_bytes, 1 + 4 + 4 + 6, "each text once");
+    gp_recording_free(r);
+}
+
+/* Of a time the lower device comes first. */
+Test(recording_parts, samples_are_in_order)
+{
+    static const uint64_t rows[][2] = {{50, 4}, {40, 64}, {40, 4}, {60, 4}, {40, 9}, {10, 64}, {50, 9}, {10, 4}};
+    static const uint64_t order[][2] = {{10, 4}, {10, 64}, {40, 4}, {40, 64}, {40, 9}, {50, 4}, {50, 9}, {60, 4}};
+    begin();
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        int64_t from = (int64_t)(rows[i][0] * 1000 + rows[i][1]);
+        ROWS(rows[i][0], rows[i][1], SIGNED(from), SIGNED(from + 1), SIGNED(-2), SIGNED(0), SIGNED(INT64_MIN),
+             SIGNED(from + 5));
+        block(GP_BLOCK_SAMPLES, 1);
+    }
+    struct gp_recording *r = parse();
+    cr_assert(r->sample_count == GP_COUNT(rows) && r->damaged_blocks == 0 && r->device_count == 3);
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        const struct gp_rec_sample *s = &r->samples[i];
+        int64_t from = (int64_t)(order[i][0] * 1000 + order[i][1]);
+        cr_expect(s->time_ns == order[i][0] && r->devices[s->device].index == order[i][1], "%zu", i);
+        cr_expect(s->allocated_bytes == from && s->reserved_bytes == from + 1 && s->active_bytes == -1 &&
+                      s->inactive_split_bytes == 0 && s->used_bytes == -1 && s->process_bytes == from + 5,
+                  "%zu", i);
+    }
+    cr_expect(r->devices[0].index == 4 && r->devices[0].ordinal == 4 && r->devices[0].total_bytes == -1);
+    cr_expect(r->devices[1].index == 64 && r->devices[1].ordinal == -1 && !r->devices[1].has_last);
+    gp_recording_free(r);
+}
+
+static struct gp_rec_device read_device(uint64_t index, int64_t ordinal, const char *name, int64_t total,
+                                        uint64_t final, size_t bytes)
+{
+    static uint8_t last[sizeof(struct gp_wire_device) + 9];
+    struct gp_wire_device *numbers = (struct gp_wire_device *)last;
+    memset(last, 7, sizeof(last));
+    memset(numbers->name, 'x', sizeof(numbers->name));
+    begin();
+    ROWS(index, SIGNED(ordinal));
+    put_text("GPU-1\n");
+    put_text(name);
+    PUT(SIGNED(total), final);
+    gp_pack_string(pack, (const char *)last, bytes);
+    block(GP_BLOCK_DEVICES, 1);
+    struct gp_recording *r = parse();
+    cr_assert(r->device_count == 1 && r->damaged_blocks == 0);
+    struct gp_rec_device device = r->devices[0];
+    gp_recording_free(r);
+    return device;
+}
+
+Test(recording_parts, devices_have_every_field)
+{
+    const size_t all = sizeof(struct gp_wire_device);
+    struct gp_rec_device d = read_device(3, 5, "Test \x02GPU", 1 << 30, 1, all);
+    cr_expect(d.index == 3 && d.ordinal == 5 && d.total_bytes == 1 << 30 && d.has_last);
+    cr_expect_str_eq(d.uuid, "GPU-1?");
+    cr_expect_str_eq(d.name, "Test ?GPU");
+    cr_expect_str_eq(d.last.name, "Test ?GPU");
+    cr_expect(d.last.num_ooms == 0x0707070707070707 && d.last.reserved_[63] == 7);
+    d = read_device(64, 5, "", 0, 2, all + 9); /* of the host; a later version's */
+    cr_expect(d.index == 64 && d.ordinal == -1 && d.total_bytes == 0 && !d.has_last && d.last.reserved_[63] == 7);
+    cr_expect_str_eq(d.last.name, "");
+    d = read_device(0, -1, "a", -1, 1, offsetof(struct gp_wire_device, stats) + 1); /* an older version's */
+    cr_expect(d.ordinal == -1 && d.total_bytes == -1 && d.has_last && d.last.total_bytes == 0x0707070707070707);
+    cr_expect(d.last.stats[0][0].current == 7 && d.last.num_ooms == 0);
+    d = read_device(0, -2, "a", INT64_MIN, 1, 0);
+    cr_expect(d.ordinal == -1 && d.total_bytes == -1 && !d.has_last && d.last.total_bytes == 0);
+    d = read_device(1, 0, "a", 1, 0, all);
+    cr_expect(d.ordinal == 0 && !d.has_last && d.last.num_ooms == 0x0707070707070707);
+}
+
+Test(recording_parts, memory_from_before_has_every_field)
+{
+    const int64_t most = INT64_MAX / 64;
+    begin();
+    ROWS(77, 2, GP_BEFORE_FRAMEWORK, SIGNED(most), SIGNED(most + 1), SIGNED(0), INT64_MAX, SIGNED(5), SIGNED(-1));
+    PUT(78, 63, GP_BEFORE_DRIVER, SIGNED(0), SIGNED(9), SIGNED(8), 1ull << 63, SIGNED(-9), SIGNED(6));
+    PUT(79, 63, GP_BEFORE_FRAMEWORK + 1, SIGNED(4), SIGNED(9), SIGNED(8), 3, SIGNED(1), SIGNED(6));
+    PUT(80, 63, GP_BEFORE_PART, SIGNED(-1), SIGNED(9), SIGNED(8), 3, SIGNED(1), SIGNED(6));
+    block(GP_BLOCK_BEFORE, 4);
+    const struct gp_rec_before rows[] = {{77, 0, {most, -1, 0, INT64_MAX, 5, -1, GP_BEFORE_FRAMEWORK, 0}},
+                                         {78, 1, {0, 9, 8, 0, -1, 6, GP_BEFORE_DRIVER, 0}},
+                                         {79, 1, {4, 9, 8, 3, 1, 6, GP_BEFORE_NONE, 0}},
+                                         {80, 1, {-1, 9, 8, 3, 1, 6, GP_BEFORE_NONE, 0}}};
+    struct gp_recording *r = parse();
+    cr_assert(r->before_count == 4 && r->damaged_blocks == 0 && r->device_count == 2);
+    cr_expect(r->devices[0].index == 2 && r->devices[1].index == 63);
+    for (int i = 0; i < 4; i++)
+        cr_expect(r->befores[i].time_ns == rows[i].time_ns && r->befores[i].device == rows[i].device &&
+                      memcmp(&r->befores[i].is, &rows[i].is, sizeof(rows[i].is)) == 0,
+                  "%d", i);
+    struct gp_wire_before_device unknown = gp_rec_before_at(r, 5, 1);
+    cr_expect(unknown.bytes == -1 && unknown.at_attach_bytes == -1 && unknown.count == -1 && unknown.freed == 0 &&
+              unknown.framework_allocated_bytes == -1 && unknown.framework_reserved_bytes == -1 &&
+              unknown.source == GP_BEFORE_NONE);
+    gp_recording_free(r);
+}
+
+/* The last row up to a time, or else the first one behind it; of equal times the last, or the first. */
+Test(recording_parts, memory_from_before_at_any_time)
+{
+    struct gp_rec_before rows[6];
+    struct gp_recording r = {.attached = GP_REC_ATTACHED_YES, .befores = rows, .before_count = 6};
+    uint64_t seed = 4;
+    for (unsigned round = 0; round < 3000; round++) {
+        for (int i = 0; i < 6; i++)
+            rows[i] = (struct gp_rec_before){
+                .time_ns = random_next(&seed) % 5 * 10,
+                .device = random_next(&seed) % 5 == 0,
+                .is = {.bytes = i, .source = random_next(&seed) % 4 ? GP_BEFORE_DRIVER : GP_BEFORE_NONE}};
+        for (uint64_t at = 0; at < 50; at += 5) {
+            int best = -1;
+            for (int late = 0; late < 2 && best < 0; late++)
+                for (int i = 0; i < 6; i++) {
+                    if (rows[i].device || rows[i].is.source == GP_BEFORE_NONE || (rows[i].time_ns > at) != late)
+                        continue;
+                    if (best < 0 ||
+                        (late ? rows[i].time_ns < rows[best].time_ns : rows[i].time_ns >= rows[best].time_ns))
+                        best = i;
+                }
+            cr_assert_eq(gp_rec_before_at(&r, 0, at).bytes, best, "round %u at %llu", round, (unsigned long long)at);
+        }
+    }
+}
+
+/* ---- a failed request, and the counts ---------------------------------------------------------------------------- */
+
+static struct gp_recording *with_oom(const struct gp_wire_oom *oom, size_t bytes)
+{
+    uint8_t longer[sizeof(*oom) + 8] = {0};
+    memcpy(longer, oom, sizeof(*oom));
+    begin();
+    ROWS();
+    gp_pack_string(pack, (const char *)longer, bytes);
+    block(GP_BLOCK_OOM, 1);
+    return parse();
+}
+
+Test(recording_parts, a_failed_request_has_every_field)
+{
+    struct gp_wire_oom oom = {
+        .count = 1, .device = 64, .asked_bytes = 5, .site = 1, .holder_count = GP_OOM_HOLDERS + 1};
+    strcpy(oom.api, "cuMem\x01");
+    memset(oom.policy, 'p', sizeof(oom.policy));
+    memset(oom.conf, 'c', sizeof(oom.conf));
+    for (uint32_t i = 0; i < GP_OOM_HOLDERS; i++)
+        oom.holders[i] =
+            (struct gp_wire_oom_holder){.block_bytes = 100 + i, .count = i, .site = i % 2, .kind = GP_KINDS - i % 2};
+    oom.rest_bytes = 77;
+    struct gp_recording *r = with_oom(&oom, sizeof(oom));
+    cr_assert(r->has_oom && r->damaged_blocks == 0);
+    cr_expect(r->oom.device == 64 && r->oom.asked_bytes == 5 && r->oom.site == 0 && r->oom.rest_bytes == 77);
+    cr_expect_str_eq(r->oom.api, "cuMem?");
+    cr_expect_eq(strnlen(r->oom.policy, 16), 15);
+    cr_expect_eq(strnlen(r->oom.conf, 128), 127);
+    cr_assert_eq(r->oom.holder_count, GP_OOM_HOLDERS);
+    for (uint32_t i = 0; i < GP_OOM_HOLDERS; i++)
+        cr_expect(r->oom.holders[i].kind == (i % 2 ? GP_KINDS - 1 : GP_KIND_NONE) && r->oom.holders[i].site == 0 &&
+                  r->oom.holders[i].block_bytes == 100 + i && r->oom.holders[i].count == i);
+    gp_recording_free(r);
+    oom.device = 65, oom.holder_count = 1, oom.count = 0;
+    r = with_oom(&oom, sizeof(oom) + 8); /* a later version's */
+    cr_expect(!r->has_oom && r->oom.device == -1 && r->oom.holder_count == 1 && r->damaged_blocks == 0);
+    gp_recording_free(r);
+    oom.device = -2, oom.count = 2;
+    r = with_oom(&oom, sizeof(oom));
+    cr_expect(r->has_oom && r->oom.device == -1);
+    gp_recording_free(r);
+    oom.device = 0;
+    r = with_oom(&oom, sizeof(oom));
+    cr_expect_eq(r->oom.device, 0);
+    gp_recording_free(r);
+    r = with_oom(&oom, sizeof(oom) - 1);
+    cr_expect(!r->has_oom && r->damaged_blocks == 1);
+    gp_recording_free(r);
+}
+
+/* More losses than this version knows, and more kinds of dropped events. */
+static void counts(enum gp_format_type type, uint64_t drops, uint64_t losts)
+{
+    ROWS(1, 2, 900, 100, 60, drops);
+    for (uint64_t i = 0; i < drops; i++)
+        PUT(1ull << i);
+    PUT(losts);
+    for (uint64_t i = 0; i < losts; i++)
+        PUT(1000 + i);
+    (void)type;
+}
+
+Test(recording_parts, counts_have_every_field)
+{
+    for (uint64_t more = 0; more < 6; more++) {
+        const uint64_t drops = GP_DROP_FILE - 1 + more, losts = GP_LOSTS - 2 + more;
+        bool ends = more % 2;
+        begin();
+        counts(GP_BLOCK_END, drops, losts);
+        PUT(ENOSPC, 850, 60);
+        block(ends ? GP_BLOCK_END : GP_BLOCK_COUNTS, 1);
+        struct gp_recording *r = parse();
+        cr_expect(r->damaged_blocks == 0 && r->complete == ends && r->end_ns == 900);
+        cr_expect(r->tried == 100 && r->delivered == 60 && r->dropped == (1ull << drops) - 1);
+        cr_expect_eq(r->unwritten, drops > GP_DROP_FILE ? 1ull << GP_DROP_FILE : 0);
+        cr_expect(r->write_error == ENOSPC && r->write_error_ns == 850);
+        for (uint64_t i = 0; i < GP_LOSTS; i++)
+            cr_expect_eq(r->lost[i], i < losts ? 1000 + i : 0);
+        gp_recording_free(r);
+    }
+}
+
+Test(recording_parts, counts_that_are_cut)
+{
+    begin();
+    counts(GP_BLOCK_END, 5, 3);
+    size_t first = gp_pack_bytes(pack);
+    PUT(4095, 8500, 60);
+    size_t whole = gp_pack_bytes(pack);
+    for (size_t cut = 0; cut <= whole; cut++) {
+        begin();
+        counts(GP_BLOCK_END, 5, 3);
+        PUT(4095, 8500, 60);
+        pack->at = pack->start + cut;
+        block(GP_BLOCK_END, 1);
+        struct gp_recording *r = parse();
+        bool sound = cut == first || cut == whole;
+        cr_expect_eq(r->damaged_blocks, !sound, "%zu", cut);
+        cr_expect_eq(r->complete, sound);
+        cr_expect_eq(r->write_error, cut == whole ? 4095 : 0);
+        cr_expect_eq(r->write_error_ns, cut == whole ? 8500 : 0);
+        cr_expect_eq(r->end_ns, sound ? 900 : 0);
+        gp_recording_free(r);
+    }
+    begin();
+    counts(GP_BLOCK_END, 0, 0);
+    PUT(4096, 1, 1);
+    block(GP_BLOCK_END, 1);
+    struct gp_recording *r = parse();
+    cr_expect(r->write_error == EIO && r->dropped == 0 && r->unwritten == 0);
+    gp_recording_free(r);
+}
