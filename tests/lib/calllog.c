@@ -99,9 +99,9 @@ static void show_contents(const char *name, const uintptr_t *arguments)
 
 /* ---- one function for each of the driver's --------------------------------------------------------------------------- */
 
-static bool skips(const char *name)
+static bool begins(const char *name, const char *with)
 {
-    return calllog.skips && strncmp(name, calllog.skips, strlen(calllog.skips)) == 0;
+    return with && strncmp(name, with, strlen(with)) == 0;
 }
 
 static uint32_t fails(const char *name)
@@ -134,7 +134,7 @@ static void call_begin(const char *name)
         uint32_t (*real)(GP_EACH_LIST(CALL_PARAM, __VA_ARGS__)) = fakedriver_function(#_name);                         \
         const uintptr_t words[] = {GP_EACH_LIST(CALL_WORD, __VA_ARGS__)};                                              \
         const char *comma = "";                                                                                        \
-        if (!skips(#_name)) {                                                                                          \
+        if (!begins(#_name, calllog.skips)) {                                                                          \
             call_begin(#_name);                                                                                        \
             GP_EACH(CALL_SHOW, __VA_ARGS__)                                                                            \
             show_contents(#_name, words);                                                                              \
@@ -144,7 +144,8 @@ static void call_begin(const char *name)
         if (result)                                                                                                    \
             return result;                                                                                             \
         fakedriver.program = true; /* the text has which calls are accounted */                                        \
-        return real ? real(GP_EACH_LIST(CALL_NAME, __VA_ARGS__)) : calllog.result;                                     \
+        bool made = real && !begins(#_name, calllog.stubs);                                                            \
+        return made ? real(GP_EACH_LIST(CALL_NAME, __VA_ARGS__)) : calllog.result;                                     \
     }
 
 /* Those that only programs call. */
