@@ -12,14 +12,25 @@
 #include "cache/policy.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"
+#include "lib/lockfree.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 void *gpuprof_preload_next(const char *name);
 void *gpuprof_preload_next(const char *name)
 {
     return calllog_function(name);
 }
+
+/* After each test, where Criterion counts a crash alone. */
+static void expect_lock_given(void)
+{
+    if (!lock_is_as_new(&gp_served_lock))
+        abort(); /* it was taken once more or less than given */
+}
+
+TestSuite(allocator_fence, .fini = expect_lock_given);
 
 #define EXPECT_CALLS(_text)                                                                                            \
     do {                                                                                                               \

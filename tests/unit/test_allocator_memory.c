@@ -16,10 +16,12 @@
 #include "cache/policy.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"
+#include "lib/lockfree.h"
 #include "source/hooks.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +34,15 @@ void *gpuprof_preload_next(const char *name)
 {
     return calllog_function(name);
 }
+
+/* After each test, where Criterion counts a crash alone. */
+static void expect_lock_given(void)
+{
+    if (!lock_is_as_new(&gp_served_lock))
+        abort(); /* it was taken once more or less than given */
+}
+
+TestSuite(allocator_memory, .fini = expect_lock_given);
 
 #define EXPECT_CALLS(_text)                                                                                            \
     do {                                                                                                               \
