@@ -28,6 +28,7 @@ struct model {
     bool watching[2];
     int64_t taken[GAUGES]; /* TAKEs without their end */
     uint64_t sum, slow, updates, gates;
+    unsigned spread; /* shards that are used now: all, by more numbers than there are, or one */
     unsigned char mutex[sizeof(pthread_mutex_t)];
 };
 
@@ -70,7 +71,8 @@ static void expect_values(const struct model *m, const struct gp_gauge_value *no
 
 static void update(struct model *m, uint64_t r)
 {
-    unsigned n = 1 + (unsigned)(r >> 8) % 3, from = (unsigned)(r >> 12) % (GAUGES - 3), shard = (unsigned)(r >> 16) % 7;
+    unsigned n = 1 + (unsigned)(r >> 8) % 3, from = (unsigned)(r >> 12) % (GAUGES - 3),
+             shard = (unsigned)(r >> 16) % m->spread;
     enum gp_counter_op op = (enum gp_counter_op)((r >> 20) % 8 < 3   ? GP_ADD
                                                  : (r >> 20) % 8 < 5 ? GP_SUB
                                                                      : GP_TAKE + (r >> 20) % 8 - 5);
@@ -125,7 +127,7 @@ static void bundled(struct model *m, unsigned bundle, enum gp_counter_op op, int
 
 static void gated(struct model *m, uint64_t r)
 {
-    struct gp_gate *gate = gp_counter_gate(m->set, (unsigned)(r >> 16) % 7);
+    struct gp_gate *gate = gp_counter_gate(m->set, (unsigned)(r >> 16) % m->spread);
     int64_t amounts[3] = {1 + (int64_t)(r >> 24) % 9, 1, 1 + (int64_t)(r >> 28) % 5};
     enum gp_counter_op op = (r >> 20) % 2 ? GP_ADD : GP_SUB;
     unsigned pair = (unsigned)(r >> 21) % 3, first = pair < 2 ? GP_BUNDLES + 2 * pair : 0, n = pair < 2 ? 2 : 3;
@@ -241,6 +243,7 @@ static void found(FILE *out, unsigned way, unsigned seed)
     memcpy(m.mutex, (const char *)m.set + GP_LINE, sizeof(m.mutex)); /* the first line is the shape */
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t r = draw(&state), what = r % 256;
+        m.spread = way == 3 && i % 2000 > 500 ? 1 : SHARDS + 2;
         if (i % (way == 3 ? 60 : 1000) == 50)
             flood(&m, way == 3 ? 400 : 2 * CALM);
         if (what < (way == 2 ? 12 : 1) && (way == 2 || (r >> 16) % 6 != 1)) /* new peaks leave no room */
