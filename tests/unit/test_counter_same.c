@@ -236,6 +236,7 @@ static void watch(struct model *m, uint64_t r)
 static void found(FILE *out, unsigned way, unsigned seed)
 {
     struct model m = {.sum = 0xcbf29ce484222325ull};
+    struct gp_gauge_value values[GAUGES];
     uint64_t state = seed * 8 + way;
     cr_assert_eq(gp_counter_new(&m.set, GAUGES, SHARDS), 0);
     for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
@@ -243,7 +244,9 @@ static void found(FILE *out, unsigned way, unsigned seed)
     memcpy(m.mutex, (const char *)m.set + GP_LINE, sizeof(m.mutex)); /* the first line is the shape */
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t r = draw(&state), what = r % 256;
-        m.spread = way == 3 && i % 2000 > 500 ? 1 : SHARDS + 2;
+        m.spread = (way == 3 || way == 0) && i % 2000 > 500 + i / 5 ? 1 : SHARDS + 2;
+        if (way == 0 && i % 50 == 0) /* each closes and opens the set: shards that are not used count these */
+            gp_counter_snapshot(m.set, values);
         if (i % (way == 3 ? 60 : 1000) == 50)
             flood(&m, way == 3 ? 400 : 2 * CALM);
         if (what < (way == 2 ? 12 : 1) && (way == 2 || (r >> 16) % 6 != 1)) /* new peaks leave no room */
