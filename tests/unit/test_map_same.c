@@ -19,6 +19,7 @@
 
 static bool counts;
 static unsigned mappings, unmappings, failing; /* the mapping with this number fails; 0: none */
+static size_t failing_bytes;                   /* so do all of this size; 0: none */
 static int64_t mapped, mapped_most;
 static uint64_t trace; /* of all calls: when, which, how many bytes */
 static uint64_t now;
@@ -32,7 +33,7 @@ static void mix(uint64_t *sum, uint64_t word)
 /* In the place of libc's. */
 void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
 {
-    if (counts && ++mappings == failing) {
+    if (counts && (++mappings == failing || bytes == failing_bytes)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -117,6 +118,15 @@ static uint64_t program(struct gp_map *map, uint64_t seed, unsigned steps, unsig
     uint64_t refused = 0;
     memset(values, 0, sizeof(values));
     live = 0;
+    for (unsigned i = 0; i < 2 * keys; i++) { /* the last in is the first out: the highest memory empties first */
+        struct gp_record record = {.key = (uint64_t)(i < keys ? i : 2 * keys - 1 - i) << 9, .space = 1};
+        now = 1u << 31 | i;
+        if (i < keys)
+            gp_map_insert(map, &record, NULL);
+        else
+            gp_map_take(map, 1, record.key, NULL);
+    }
+    cr_assert_eq(gp_map_count(map), 0);
     for (unsigned i = 0; i < steps; i++) {
         uint64_t r = draw(&seed);
         uint32_t index = (uint32_t)(r % keys), value = 1 + (uint32_t)(r >> 40);
@@ -211,5 +221,33 @@ Test(map_same, each_mapping_fails_once, .timeout = 60)
     cr_assert_gt(all, 120);
     for (failing = 1; failing <= all; failing += failing < 8 ? 1 : 1 + failing / 3)
         refusing += run(NULL, 1000000, 16000, 9000) > 0;
-    cr_expect_geq(refusing, 3);
+    cr_expect_geq(refusing, 1);
+}
+
+/* An index of 512 entries that finds no memory for a larger one is filled up to 7/8. */
+Test(map_same, an_index_that_cannot_grow_is_filled_further, .timeout = 60)
+{
+    struct gp_map *map = NULL;
+    uint64_t key = 0, refused = 0;
+    counts = true;
+    cr_assert_eq(gp_map_new(&map, 1000000), 0);
+    for (; key < 15000; key++) /* each shard has its first two blocks of records, and none of 320 */
+        cr_assert_eq(gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1, .bytes = key}, NULL), 0);
+    failing_bytes = 1024 * sizeof(uint64_t);
+    for (; key < 60000; key++)
+        refused += gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1, .bytes = key}, NULL) == -ENOSPC;
+    cr_expect_eq(gp_map_count(map), 64 * 512 / 8 * 7);
+    cr_expect_eq(refused, 60000 - gp_map_count(map));
+    for (key = 0; key < 60000; key++) {
+        struct gp_record out;
+        if (gp_map_find(map, 1, key << 9, &out) == 0)
+            cr_assert_eq(out.bytes, key);
+        else
+            refused--;
+    }
+    cr_expect_eq(refused, 0);
+    failing_bytes = 0;
+    cr_expect_eq(gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1}, NULL), 0);
+    gp_map_free(map);
+    counts = false;
 }
