@@ -183,3 +183,23 @@ Test(cache_iterate, a_visitor_can_stop_at_any_visit)
     }
     over();
 }
+
+/* More segments than one batch of addresses. */
+Test(cache_iterate, any_number_of_segments_is_visited, .timeout = 60)
+{
+    static const unsigned counts[] = {1, 511, 512, 513, 1023, 1024, 1025, 1600, 2500};
+    for (unsigned i = 0; i < GP_COUNT(counts); i++) {
+        struct gp_policy policy = *gp_policy_find("passthrough");
+        cr_assert_eq(fakedev_init(&dev, 1ull << 40, 2 * MIB), 0);
+        fakedev_stream_open(&dev, 2);
+        struct gp_cache_setup setup = {.policy = &policy, .backend = fakedev_backend(&dev)};
+        cr_assert_eq(gp_cache_new(&cache, &setup), 0);
+        for (unsigned n = 0; n < counts[i]; n++)
+            taken(4096, n + 1);
+        struct seen seen = iterated(0, 0);
+        cr_expect(!seen.gap && seen.next == seen.end);
+        cr_expect_eq(seen.segments, counts[i]);
+        cr_expect_eq(seen.live_bytes, counts[i] * 4096ull);
+        over();
+    }
+}
