@@ -17,6 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Not in sanitizer builds: the sanitizers have mappings of their own. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
 static bool counts;
 static unsigned mappings, unmappings, failing; /* the mapping with this number fails; 0: none */
 static size_t failing_bytes;                   /* so do all of this size; 0: none */
@@ -251,3 +254,5 @@ Test(map_same, an_index_that_cannot_grow_is_filled_further, .timeout = 60)
     gp_map_free(map);
     counts = false;
 }
+
+#endif
