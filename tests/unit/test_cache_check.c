@@ -243,3 +243,31 @@ Test(cache_check, numbers_are_sums_over_the_blocks)
     gp_cache_free(cache);
     fakedev_fini(&dev);
 }
+
+/* Blocks in a thread's cache die with the context like all others. */
+Test(cache_check, a_threads_blocks_are_forgotten_too)
+{
+    struct gp_cache *cache = made("caching", NULL);
+    static uint64_t addresses[4000];
+    struct gp_grant grant;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < GP_COUNT(addresses); i++)
+        addresses[i] = taken(cache, 512)->address;
+    for (unsigned i = 0; i < GP_COUNT(addresses); i++) {
+        bool is_short = gp_cache_take(cache, addresses[i], GP_FREE_ORDERED, 1, &grant);
+        cr_assert(is_short || gp_cache_release(cache, addresses[i], GP_FREE_ORDERED, 1, NULL));
+        kept += is_short;
+    }
+    cr_assert_gt(kept, 0, "no free went into the thread's cache");
+    gp_cache_forget(cache);
+    fakedev_die(&dev);
+    expect_why(cache, "");
+    for (unsigned i = 0; i < 50; i++) {
+        struct gp_block *block = taken(cache, 512);
+        cr_assert(block && fakedev_holds(&dev, block->address, block->bytes));
+    }
+    expect_why(cache, "");
+    gp_cache_free(cache);
+    cr_expect_eq(dev.faults, 0, "%s", dev.fault);
+    fakedev_fini(&dev);
+}
