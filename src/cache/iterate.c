@@ -109,7 +109,7 @@ static void iterate_rest(struct gp_iteration *iteration)
 /* Makes room for one more batch. Takes no lock. */
 static bool iterate_room(struct gp_iteration *iteration)
 {
-    uint64_t room = iteration->room ? iteration->room * 2 : 512;
+    uint64_t room = iteration->room ? iteration->room * 2 : GP_CACHE_REST;
     if (iteration->count + GP_CACHE_REST <= iteration->room)
         return true;
     void *at = iteration->room ? mremap(iteration->addresses, iteration->room * 8, room * 8, MREMAP_MAYMOVE)

@@ -106,6 +106,17 @@ static void live_move(struct cachemodel *model, const struct gp_grant *grant, in
             model->peaks[gauges[i]] = values[i];
 }
 
+/* Times never go back from one call to the next; within a call only that of the grant comes last. */
+static bool time_passes(struct cachemodel *model, uint64_t time_ns, const char *what)
+{
+    if (!model->setup.full)
+        return time_ns == 0 || cachejudge_wrong(model, "%s: a time without a clock", what);
+    if (time_ns < model->last_ns)
+        return cachejudge_wrong(model, "%s: time goes back", what);
+    model->last_ns = time_ns;
+    return true;
+}
+
 static bool block_add(struct cachemodel *model, const struct gp_request *request, const struct gp_grant *grant,
                       bool unordered)
 {
@@ -168,12 +179,17 @@ static bool step_alloc(struct cachemodel *model, const struct step *step)
              (unsigned long long)request.bytes, (unsigned long long)request.stream, (unsigned long long)request.pool,
              request.flags);
     uint64_t failed = model->dev.failed, ooms = model->listened_oom;
-    uint32_t rc = gp_cache_alloc(model->cache, &request, &grant);
+    request.tag = model->setup.full ? model->steps : 0;
+    bool is_short = model->setup.full && gp_cache_give(model->cache, &request, &grant);
+    model->short_allocs += is_short;
+    uint32_t rc = is_short ? 0 : gp_cache_alloc(model->cache, &request, &grant);
     if (rc)
         return alloc_failed(model, &request, rc, model->dev.failed != failed, ooms);
     model->troubled |= model->dev.failed != failed || model->dev.capturing;
     if (request.bytes > 1ull << 60)
         return cachejudge_wrong(model, "alloc: more than there is");
+    if (grant.tag != request.tag || !time_passes(model, grant.time_ns, "alloc"))
+        return cachejudge_wrong(model, "alloc: another tag");
     bool unordered = request.stream == GP_STREAM_ANY || kind >= 24;
     if (!block_add(model, &request, &grant, unordered))
         return true; /* the check will report it */
@@ -187,19 +203,37 @@ static bool step_alloc(struct cachemodel *model, const struct step *step)
 
 /* ---- the life of a block ----------------------------------------------------------------------------------------- */
 
+static enum gp_free_order block_order(const struct cachemodel *model, const struct cachemodel_block *block)
+{
+    bool any = block->grant.stream == GP_STREAM_ANY;
+    if (model->setup.full && (model->steps & 1) && any == block->unordered)
+        return GP_FREE_BY_STREAM;
+    if (model->setup.full && block->unordered && block->flags & GP_REQUEST_DEDICATED)
+        return GP_FREE_RETURN;
+    return block->unordered ? GP_FREE_UNORDERED : GP_FREE_ORDERED;
+}
+
 static bool block_release(struct cachemodel *model, unsigned i, unsigned shard)
 {
     struct cachemodel_block block = model->blocks[i];
     struct gp_grant given = {0};
+    enum gp_free_order order = block_order(model, &block);
+    uint64_t failed = model->dev.failed;
     fakeuse_release(&model->use, block.grant.address, block.unordered);
     memmove(&model->blocks[i], &model->blocks[i + 1], (model->count - i - 1) * sizeof model->blocks[0]);
     model->count--;
     model->frees++;
     live_move(model, &block.grant, -1);
     model->troubled |= model->dev.capturing;
-    if (!gp_cache_release(model->cache, block.grant.address, block.unordered ? GP_FREE_UNORDERED : GP_FREE_ORDERED,
-                          shard, &given))
+    bool is_short = model->setup.full && gp_cache_take(model->cache, block.grant.address, order, shard, &given);
+    model->short_frees += is_short;
+    if (!is_short && !gp_cache_release(model->cache, block.grant.address, order, shard, &given))
         return cachejudge_wrong(model, "release: does not know %#llx", (unsigned long long)block.grant.address);
+    if (!time_passes(model, given.time_ns, "release"))
+        return false;
+    if (order == GP_FREE_RETURN && !block.pool && !model->dev.capturing && model->dev.failed == failed &&
+        fakedev_holds_any(&model->dev, block.grant.address, block.grant.bytes))
+        return cachejudge_wrong(model, "release: a block of its own did not go back at once");
     if (block.orphan)
         given.stream = block.grant.stream;
     given.time_ns = block.grant.time_ns; /* each has its own */
@@ -408,6 +442,10 @@ static void listen(void *listener, const struct gp_cache_event *event)
 {
     struct cachemodel *model = listener;
     struct gp_cache_numbers numbers;
+    const uint64_t words[] = {event->type,   event->address,         event->bytes,
+                              event->stream, event->requested_bytes, event->tag};
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+        model->listened_hash = (model->listened_hash ^ words[i]) * 0x100000001b3ull;
     if (event->type == GP_CACHE_SEGMENT_ALLOC || event->type == GP_CACHE_SEGMENT_MAP)
         model->listened_bytes += (int64_t)event->bytes;
     else if (event->type == GP_CACHE_SEGMENT_FREE || event->type == GP_CACHE_SEGMENT_UNMAP)
@@ -444,6 +482,7 @@ int cachemodel_init(struct cachemodel *model, const struct cachemodel_setup *set
                                    .backend = fakedev_backend(&model->dev),
                                    .gauges = model->gauges,
                                    .limit_bytes = setup->limit_bytes,
+                                   .times = setup->full,
                                    .listener = model,
                                    .listen = listen};
     if (gp_cache_new(&model->cache, &cache) != 0)

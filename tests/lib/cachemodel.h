@@ -31,6 +31,7 @@ struct cachemodel_setup {
     bool failures;   /* operations may script failures of calls that take memory or concern fences */
     bool captures;   /* ... or start a capture */
     bool gone_live;  /* streams are destroyed while blocks of theirs are live */
+    bool full;       /* grants have times and tags, and the short calls and all orders of frees are used too */
 };
 
 struct cachemodel_block {
@@ -71,6 +72,9 @@ struct cachemodel {
     int64_t peaks[GP_GAUGES], totals[GP_GAUGES]; /* over steps; totals: allocated */
     struct cachemodel_sums sums;
     int64_t listened_bytes;
+    uint64_t listened_hash; /* of all events, without their times */
+    uint64_t last_ns;       /* full: the latest time of a grant, a free or an event */
+    uint64_t short_allocs, short_frees;
     uint64_t listened_oom, listened_retry, listened_sync, limit;
     bool troubled; /* a call failed by script or capture: exact peaks of the reserve are unknown from then on */
     uint64_t steps, allocs, ooms, frees, refused;

@@ -12,6 +12,7 @@
 #include "allocator/served.h"
 #include "base/thread.h"
 #include "lib/fakedriver.h"
+#include "lib/lockfree.h"
 #include "record/ringread.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -236,6 +237,8 @@ static bool after(const char *what, uint32_t result)
         die("%s: errno changed", what);
     if (gp_thread.inside || gp_thread.ignored || gp_thread.prompt)
         die("%s: the thread is still ours", what);
+    if (!lock_is_as_new(&gp_served_lock))
+        die("%s: a lock is taken once more or less than given", what);
     if (fakedriver.failed && is_beyond_repair(fakedriver.fails))
         end(0);
     if (fakedriver_depth() != depth || fakedriver_current() != current)

@@ -9,11 +9,22 @@
 #include "allocator/served.h"
 #include "allocator/stream.h"
 #include "base/thread.h"
+#include "lib/lockfree.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* After each test, where Criterion counts a crash alone. */
+static void expect_lock_given(void)
+{
+    if (!lock_is_as_new(&gp_served_lock))
+        abort(); /* it was taken once more or less than given */
+}
+
+TestSuite(shim, .fini = expect_lock_given);
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 

@@ -53,6 +53,7 @@ static void run_places(unsigned steps, unsigned seeds, const struct cachemodel_s
             setup.gone_live = how->gone_live;
             setup.check_every = how->check_every;
             setup.below_peak = how->below_peak;
+            setup.full = how->full;
             run(&setup, seed, steps, &model);
             allocs += model.allocs;
             frees += model.frees;
@@ -87,6 +88,14 @@ Test(cache_model, failures, .timeout = 300)
 Test(cache_model, streams_end_before_their_blocks, .timeout = 300)
 {
     run_places(1000, 4, &(struct cachemodel_setup){.gone_live = true});
+}
+
+Test(cache_model, with_times_tags_and_short_calls, .timeout = 300)
+{
+    run_places(1000, 3, &(struct cachemodel_setup){.full = true});
+    run_places(1000, 3,
+               &(struct cachemodel_setup){.full = true, .check_every = 61, .captures = true, .failures = true});
+    run_places(3000, 3, &(struct cachemodel_setup){.full = true, .below_peak = true, .check_every = 499});
 }
 
 /* Few checks, so that the counters stay open and blocks go from one thread's cache to another's

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_cache_poor.c: the caching allocator when the system has no memory for its records.  Each call of mmap fails once
+ * in turn; a request fails or is served, what lives stays as it is, the cache is sound, and at its end no byte is mapped
+ * that was not mapped before.
+ */
+#include "cache/internal.h"
+#include "lib/fakedev.h"
+#include "lib/lockfree.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MIB (1ull << 20)
+
+/* Not in sanitizer builds: the sanitizers have mappings of their own. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
+static unsigned mappings, failing; /* the mapping with this number fails; 0: none */
+static bool counts;
+static int64_t mapped;
+
+/* In the place of libc's. */
+void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+    if (counts && ++mappings == failing) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    mapped += counts ? (int64_t)bytes : 0;
+    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
+}
+
+int munmap(void *address, size_t bytes)
+{
+    mapped -= counts ? (int64_t)bytes : 0;
+    return (int)syscall(SYS_munmap, address, bytes);
+}
+
+static struct fakedev dev;
+static struct gp_grant live[20000];
+static unsigned live_count;
+
+static void sound(struct gp_cache *cache, const char *what)
+{
+    char why[192];
+    bool is_counted = counts;
+    counts = false;
+    cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s, mapping %u fails: %s", what, failing, why);
+    cr_assert(lock_is_as_new(&cache->lock) && lock_is_as_new(&cache->grow), "%s: a lock is held", what);
+    for (unsigned i = 0; i < live_count; i += 397) {
+        struct gp_grant now;
+        cr_assert(gp_cache_find(cache, live[i].address, &now) && now.address == live[i].address);
+        cr_assert(fakedev_holds(&dev, now.address, now.bytes));
+    }
+    cr_assert_eq(dev.faults, 0, "%s: %s", what, dev.fault);
+    counts = is_counted;
+}
+
+/* Returns whether it was served. */
+static bool taken(struct gp_cache *cache, uint64_t bytes, uint64_t stream, uint64_t pool)
+{
+    struct gp_request request = {.bytes = bytes, .stream = stream, .shard = 1, .pool = pool};
+    uint32_t result = gp_cache_alloc(cache, &request, &live[live_count]);
+    cr_assert(result == 0 || result == GP_BACKEND_OOM, "error %u", result);
+    live_count += result == 0;
+    return result == 0;
+}
+
+static void given(struct gp_cache *cache, unsigned i, enum gp_free_order order)
+{
+    cr_assert(gp_cache_release(cache, live[i].address, order, 1, NULL));
+    live[i] = live[--live_count];
+}
+
+/* Returns how often a request was refused. */
+static unsigned program(struct gp_cache *cache, const struct gp_policy *policy)
+{
+    unsigned refused = 0;
+    bool pool = gp_cache_pool_begin(cache, 9) == 0;
+    for (unsigned i = 0; i < 30; i++)
+        refused += !taken(cache, 512 + i * MIB / 3, i % 2 ? 2 : 7, pool && i % 5 == 0 ? 9 : 0);
+    sound(cache, "some");
+    for (unsigned i = 0; i < 20 && live_count; i++) {
+        gp_cache_record_stream(cache, live[i % live_count].address, 2 + i % 2 * 5);
+        given(cache, i % live_count, i % 3 ? GP_FREE_ORDERED : GP_FREE_UNORDERED);
+    }
+    sound(cache, "frees");
+    for (unsigned i = 0; i < (policy->own_segment_bytes ? 4500 : 300); i++)
+        refused += !taken(cache, 512, 2, 0);
+    sound(cache, "many");
+    refused += !taken(cache, 3 * MIB, 99, 0);
+    for (unsigned i = 0; i < 40; i++) {
+        if (live_count)
+            given(cache, i * 7 % live_count, GP_FREE_ORDERED);
+        refused += !taken(cache, (i + 1) * MIB / 2, 2, 0);
+    }
+    gp_cache_trim(cache, 0);
+    sound(cache, "trim");
+    gp_cache_stream_gone(cache, 7);
+    while (live_count > 20)
+        given(cache, live_count - 1, live_count % 2 ? GP_FREE_ORDERED : GP_FREE_BY_STREAM);
+    sound(cache, "the end");
+    if (pool)
+        cr_assert_eq(gp_cache_pool_release(cache, 9), 0);
+    return refused;
+}
+
+static unsigned run(const char *name, const char *conf)
+{
+    struct gp_policy policy = *gp_policy_find(name);
+    struct gp_cache *cache = NULL;
+    char why[192];
+    unsigned refused = 0;
+    if (conf)
+        cr_assert_eq(gp_policy_configure(&policy, conf, why, sizeof why), 0);
+    cr_assert_eq(fakedev_init(&dev, 4096 * MIB, 2 * MIB), 0);
+    for (unsigned i = 0; i < 3; i++)
+        fakedev_stream_open(&dev, (const uint64_t[]){2, 7, 99}[i]);
+    struct gp_cache_setup setup = {.policy = &policy, .backend = fakedev_backend(&dev)};
+    mapped = 0, mappings = 0, live_count = 0;
+    counts = true;
+    int error = gp_cache_new(&cache, &setup);
+    if (error) {
+        cr_assert_eq(error, -ENOMEM);
+    } else {
+        refused = program(cache, &policy);
+        gp_cache_free(cache);
+    }
+    counts = false;
+    char left[160];
+    cr_assert_eq(fakedev_left(&dev, true, left, sizeof left), 0, "mapping %u fails: %s", failing, left);
+    cr_assert_eq(dev.faults, 0, "mapping %u fails: %s", failing, dev.fault);
+    cr_assert_eq(mapped, 0, "mapping %u fails: %lld bytes stay mapped", failing, (long long)mapped);
+    fakedev_fini(&dev);
+    return error ? 1 : refused;
+}
+
+static const struct {
+    const char *policy, *conf;
+} ways[] = {{"caching", NULL},     {"pytorch", NULL},  {"pytorch", "expandable_segments:True"},
+            {"auto_growth", NULL}, {"prealloc", NULL}, {"passthrough", NULL}};
+
+Test(cache_poor, each_mapping_fails_once, .timeout = 120)
+{
+    for (unsigned way = 0; way < GP_COUNT(ways); way++) {
+        unsigned refusing = 0, all;
+        failing = 0;
+        cr_expect(run(ways[way].policy, ways[way].conf) == 0 || way == 4, "%s refuses with memory", ways[way].policy);
+        all = mappings;
+        for (failing = 1; failing <= all; failing++)
+            refusing += run(ways[way].policy, ways[way].conf) > 0;
+        cr_expect(all > 8 && refusing >= 2, "%s: %u of %u", ways[way].policy, refusing, all);
+    }
+}
+
+#endif

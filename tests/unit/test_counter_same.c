@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_counter_same.c: random programs on a set of counters.  The values are compared with a model that adds up; which
+ * updates take the slow path, how the gates stand after each and what the bundles have is compared with what was before
+ * (tests/golden/counter.txt; GP_GOLDEN_UPDATE=1 writes it).
+ */
+#include "base/compiler.h"
+#include "ds/counter.h"
+#include "lib/paths.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define GAUGES 8
+#define SHARDS 5
+#define STEPS  6000
+#define CALM   5000 /* values stay about as high, far below the peaks that a flood leaves */
+
+struct model {
+    struct gp_counter *set;
+    struct gp_gauge_value values[GAUGES];
+    int64_t watch[2][GAUGES];
+    bool watching[2];
+    int64_t taken[GAUGES]; /* TAKEs without their end */
+    uint64_t sum, slow, updates, gates;
+    unsigned spread; /* shards that are used now: all, by more numbers than there are, or one */
+    unsigned char mutex[sizeof(pthread_mutex_t)];
+};
+
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+static void mix(struct model *m, uint64_t word)
+{
+    m->sum = (m->sum ^ word) * 0x100000001b3ull;
+    m->sum ^= m->sum >> 29;
+}
+
+static void moved(struct model *m, unsigned g, int64_t by)
+{
+    m->values[g].current += by;
+    if (m->values[g].current > m->values[g].peak)
+        m->values[g].peak = m->values[g].current;
+    for (unsigned w = 0; w < 2; w++)
+        if (m->watching[w] && m->values[g].current > m->watch[w][g])
+            m->watch[w][g] = m->values[g].current;
+}
+
+static void expect_values(const struct model *m, const struct gp_gauge_value *now, const char *what)
+{
+    for (unsigned g = 0; g < GAUGES; g++)
+        cr_assert(now[g].current == m->values[g].current && now[g].peak == m->values[g].peak &&
+                      now[g].allocated == m->values[g].allocated && now[g].freed == m->values[g].freed,
+                  "%s: gauge %u is %lld (peak %lld, +%lld -%lld), not %lld (peak %lld, +%lld -%lld)", what, g,
+                  (long long)now[g].current, (long long)now[g].peak, (long long)now[g].allocated,
+                  (long long)now[g].freed, (long long)m->values[g].current, (long long)m->values[g].peak,
+                  (long long)m->values[g].allocated, (long long)m->values[g].freed);
+}
+
+/* ---- operations --------------------------------------------------------------------------------------------------- */
+
+static void update(struct model *m, uint64_t r)
+{
+    unsigned n = 1 + (unsigned)(r >> 8) % 3, from = (unsigned)(r >> 12) % (GAUGES - 3),
+             shard = (unsigned)(r >> 16) % m->spread;
+    enum gp_counter_op op = (enum gp_counter_op)((r >> 20) % 8 < 3   ? GP_ADD
+                                                 : (r >> 20) % 8 < 5 ? GP_SUB
+                                                                     : GP_TAKE + (r >> 20) % 8 - 5);
+    struct gp_delta deltas[3];
+    for (unsigned i = 0; i < n; i++) {
+        unsigned g = from + i;
+        int64_t amount = 1 + (int64_t)((r >> 24) % 40), have = m->values[g].current;
+        if ((op == GP_SUB || op == GP_TAKE) && have < amount)
+            op = GP_ADD;
+        if (op == GP_ADD && have > CALM)
+            op = GP_SUB;
+        if ((op == GP_TAKEN || op == GP_PUTBACK) && m->taken[g] < amount)
+            op = GP_ADD;
+        deltas[i] = (struct gp_delta){.gauge = g, .amount = amount};
+    }
+    for (unsigned i = 0; i < n && (op == GP_TAKEN || op == GP_PUTBACK); i++)
+        if (m->taken[deltas[i].gauge] < deltas[i].amount)
+            return;
+    for (unsigned i = 0; i < n && (op == GP_SUB || op == GP_TAKE); i++)
+        if (m->values[deltas[i].gauge].current < deltas[i].amount)
+            return;
+    uint64_t slow = gp_counter_slow_count(m->set);
+    if (r >> 60 == 3)
+        cr_assert_gt(gp_counter_apply_timed(m->set, shard, op, deltas, n), 0);
+    else
+        gp_counter_apply(m->set, shard, op, deltas, n);
+    m->slow += gp_counter_slow_count(m->set) - slow;
+    m->updates++;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned g = deltas[i].gauge;
+        int64_t amount = deltas[i].amount;
+        bool up = op == GP_ADD || op == GP_PUTBACK, down = op == GP_SUB || op == GP_TAKE;
+        m->values[g].allocated += op == GP_ADD ? amount : 0;
+        m->values[g].freed += op == GP_SUB || op == GP_TAKEN ? amount : 0;
+        m->taken[g] += op == GP_TAKE ? amount : op == GP_TAKEN || op == GP_PUTBACK ? -amount : 0;
+        moved(m, g, up ? amount : down ? -amount : 0);
+    }
+}
+
+/* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, and 6 with 7. */
+static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 16, 32, 64, 128};
+
+static void bundled(struct model *m, unsigned bundle, enum gp_counter_op op, int64_t amount)
+{
+    for (unsigned g = 0; g < GAUGES; g++)
+        if (bundles[bundle] >> g & 1) {
+            m->values[g].allocated += op == GP_ADD ? amount : 0;
+            m->values[g].freed += op == GP_SUB ? amount : 0;
+            moved(m, g, op == GP_ADD ? amount : -amount);
+        }
+}
+
+static void gated(struct model *m, uint64_t r)
+{
+    struct gp_gate *gate = gp_counter_gate(m->set, (unsigned)(r >> 16) % m->spread);
+    int64_t amounts[3] = {1 + (int64_t)(r >> 24) % 9, 1, 1 + (int64_t)(r >> 28) % 5};
+    enum gp_counter_op op = (r >> 20) % 2 ? GP_ADD : GP_SUB;
+    unsigned pair = (unsigned)(r >> 21) % 3, first = pair < 2 ? GP_BUNDLES + 2 * pair : 0, n = pair < 2 ? 2 : 3;
+    for (unsigned b = first; b < first + n && op == GP_SUB; b++)
+        for (unsigned g = 0; g < GAUGES; g++)
+            if (bundles[b] >> g & 1 && m->values[g].current < amounts[b - first])
+                return;
+    bool done = false;
+    if (pair < 2) {
+        done = gp_gate_pair(m->set, gate, op, pair, amounts);
+    } else if (gp_gate_hold(gate)) {
+        done = op == GP_SUB || gp_gate_add(m->set, gate, amounts);
+        if (op == GP_SUB)
+            gp_gate_sub(gate, amounts);
+        gp_gate_release(gate);
+    }
+    mix(m, done);
+    m->gates += done;
+    for (unsigned b = first; b < first + n && done; b++)
+        bundled(m, b, op, amounts[b - first]);
+}
+
+/* Every gauge rises above where it was and falls again: then there is room below the peaks. */
+static void flood(struct model *m, int64_t by)
+{
+    for (unsigned g = 0; g < GAUGES; g++) {
+        const struct gp_delta delta = {.gauge = g, .amount = by};
+        gp_counter_apply(m->set, g % SHARDS, GP_ADD, &delta, 1);
+        m->values[g].allocated += by;
+        moved(m, g, by);
+        gp_counter_apply(m->set, (g + 1) % SHARDS, GP_SUB, &delta, 1);
+        m->values[g].freed += by;
+        moved(m, g, -by);
+    }
+}
+
+static void look(struct model *m, uint64_t r)
+{
+    struct gp_gauge_value before[GAUGES], after[GAUGES];
+    uint64_t mask = (r >> 8) % 256;
+    switch ((r >> 16) % 6) {
+    case 0:
+        gp_counter_snapshot(m->set, after);
+        break;
+    case 1:
+        gp_counter_reset_peaks(m->set, mask, before, after);
+        expect_values(m, before, "before new peaks");
+        for (unsigned g = 0; g < GAUGES; g++)
+            m->values[g].peak = mask >> g & 1 ? m->values[g].current : m->values[g].peak;
+        break;
+    case 2:
+        gp_counter_reset_totals(m->set, mask, before, after);
+        expect_values(m, before, "before new totals");
+        for (unsigned g = 0; g < GAUGES; g++)
+            if (mask >> g & 1)
+                m->values[g].allocated = m->values[g].freed = 0;
+        break;
+    case 3: {
+        unsigned g = (unsigned)mask % GAUGES;
+        int64_t value = (int64_t)(r >> 24) % 300, change = value - m->values[g].current;
+        gp_counter_set(m->set, g, value);
+        m->values[g].allocated += change > 0 ? change : 0;
+        m->values[g].freed += change < 0 ? -change : 0;
+        moved(m, g, change);
+        gp_counter_snapshot(m->set, after);
+        break;
+    }
+    case 4:
+        cr_assert_eq(gp_counter_check(m->set), 0);
+        gp_counter_snapshot(m->set, after);
+        break;
+    default:
+        gp_counter_freeze(m->set);
+        for (unsigned shard = 0; shard < SHARDS; shard++)
+            mix(m, gp_counter_used(m->set, shard));
+        gp_counter_thaw(m->set);
+        gp_counter_snapshot(m->set, after);
+        break;
+    }
+    expect_values(m, after, "after");
+}
+
+static void watch(struct model *m, uint64_t r)
+{
+    unsigned w = (unsigned)(r >> 8) % 2;
+    int64_t peaks[GAUGES];
+    if (!m->watching[w]) {
+        cr_assert_eq(gp_counter_watch_read(m->set, w, peaks), -ENOENT);
+        cr_assert_eq(gp_counter_watch_begin(m->set, w), 0);
+        cr_assert_eq(gp_counter_watch_begin(m->set, w), -EBUSY);
+        m->watching[w] = true;
+        for (unsigned g = 0; g < GAUGES; g++)
+            m->watch[w][g] = m->values[g].current;
+        return;
+    }
+    bool ends = (r >> 16) % 2;
+    cr_assert_eq(ends ? gp_counter_watch_end(m->set, w, peaks) : gp_counter_watch_read(m->set, w, peaks), 0);
+    for (unsigned g = 0; g < GAUGES; g++)
+        cr_assert_eq(peaks[g], m->watch[w][g], "watch %u: gauge %u", w, g);
+    m->watching[w] = !ends;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------------ */
+
+/* way 0: mostly updates; 1: mostly gates; 2: many looks and watches; 3: little room below the peaks. */
+static void found(FILE *out, unsigned way, unsigned seed)
+{
+    struct model m = {.sum = 0xcbf29ce484222325ull};
+    struct gp_gauge_value values[GAUGES];
+    uint64_t state = seed * 8 + way;
+    cr_assert_eq(gp_counter_new(&m.set, GAUGES, SHARDS), 0);
+    for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
+        gp_counter_bundle(m.set, b, bundles[b]);
+    memcpy(m.mutex, (const char *)m.set + GP_LINE, sizeof(m.mutex)); /* the first line is the shape */
+    for (unsigned i = 0; i < STEPS; i++) {
+        uint64_t r = draw(&state), what = r % 256;
+        m.spread = (way == 3 || way == 0) && i % 2000 > 500 + i / 5 ? 1 : SHARDS + 2;
+        if (way == 0 && i % 50 == 0) /* each closes and opens the set: shards that are not used count these */
+            gp_counter_snapshot(m.set, values);
+        if (i % (way == 3 ? 60 : 1000) == 50)
+            flood(&m, way == 3 ? 400 : 2 * CALM);
+        if (what < (way == 2 ? 12 : 1) && (way == 2 || (r >> 16) % 6 != 1)) /* new peaks leave no room */
+            look(&m, r);
+        else if (way == 2 && what < 18)
+            watch(&m, r);
+        else if (what % 8 < (way == 1 ? 6 : 2))
+            gated(&m, r);
+        else
+            update(&m, r);
+        cr_assert_eq(memcmp(m.mutex, (const char *)m.set + GP_LINE, sizeof(m.mutex)), 0,
+                     "the lock is taken once more or less than given");
+        mix(&m, gp_counter_slow_count(m.set));
+        mix(&m, gp_counter_raises(m.set));
+        for (unsigned shard = 0; shard < SHARDS; shard++) {
+            const struct gp_gate *gate = gp_counter_gate(m.set, shard);
+            mix(&m, gate->state | (uint64_t)gate->idle << 8 | gate->ops << 32);
+            for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
+                mix(&m, (uint64_t)gate->bundle[b].credit);
+        }
+    }
+    cr_assert_eq(gp_counter_check(m.set), 0);
+    gp_counter_free(m.set);
+    fprintf(out, "%u.%u: %llu updates, %llu of them slow, %llu through gates, %016llx\n", way, seed,
+            (unsigned long long)m.updates, (unsigned long long)m.slow, (unsigned long long)m.gates,
+            (unsigned long long)m.sum);
+}
+
+Test(counter_same, of_random_programs)
+{
+    const char *path = path_source("tests/golden/counter.txt");
+    char *now = NULL, *line, before[1024];
+    size_t bytes = 0;
+    FILE *out = open_memstream(&now, &bytes), *file;
+    for (unsigned way = 0; way < 4; way++)
+        for (unsigned seed = 1; seed < 5; seed++)
+            found(out, way, seed);
+    fclose(out);
+    if (getenv("GP_GOLDEN_UPDATE")) {
+        cr_assert((file = fopen(path, "w")));
+        fwrite(now, 1, bytes, file);
+        fclose(file);
+    }
+    cr_assert((file = fopen(path, "r")), "%s is missing: GP_GOLDEN_UPDATE=1 writes it", path);
+    line = now;
+    while (fgets(before, sizeof(before), file)) {
+        size_t length = strcspn(line, "\n") + 1;
+        cr_expect(strncmp(line, before, length) == 0 && before[length] == '\0', "now %.*sbefore %s", (int)length, line,
+                  before);
+        line += length;
+    }
+    cr_expect_eq(*line, '\0');
+    fclose(file);
+    free(now);
+}
+
+/* ---- the check ------------------------------------------------------------------------------------------------------ */
+
+/* Some credit for each gauge in shard 1, and an open set. */
+static struct gp_counter *prepared(void)
+{
+    struct gp_counter *set;
+    cr_assert_eq(gp_counter_new(&set, GAUGES, SHARDS), 0);
+    for (unsigned b = 0; b < 2; b++)
+        gp_counter_bundle(set, b, bundles[b]);
+    for (unsigned g = 0; g < GAUGES; g++)
+        for (unsigned i = 0; i < 100; i++) {
+            const struct gp_delta delta = {.gauge = g, .amount = 100};
+            gp_counter_apply(set, 1, i % 2 ? GP_SUB : GP_ADD, &delta, 1);
+        }
+    cr_expect_eq(gp_counter_check(set), 0);
+    cr_assert_eq(gp_counter_gate(set, 1)->state, GP_GATE_OPEN);
+    return set;
+}
+
+/* In a shard, gauges have four numbers each behind the gate, of which the credit is the first. */
+Test(counter_same, the_check_names_the_gauge_that_is_wrong)
+{
+    for (int g = 0; g < GAUGES; g++)
+        for (int how = 0; how < 3; how++) {
+            struct gp_counter *set = prepared();
+            int64_t *cells = (int64_t *)(gp_counter_gate(set, 1) + 1);
+            if (how == 2)
+                cells[4 * g] = -1;
+            else
+                cells[4 * g] += how ? 5 : -5;
+            cr_expect_eq(gp_counter_check(set), -g - 1, "gauge %d, way %d", g, how);
+            gp_counter_free(set);
+        }
+    struct gp_counter *set = prepared();
+    struct gp_gate *gate = gp_counter_gate(set, 1);
+    gate->bundle[1].credit--; /* of gauge 2 */
+    ((int64_t *)(gate + 1))[4 * 2]++;
+    cr_expect_eq(gp_counter_check(set), -2 - 1, "the sum is right, but one part is negative");
+    gp_counter_free(set);
+}
+
+Test(counter_same, sizes_at_their_limits)
+{
+    struct gp_counter *set = NULL;
+    cr_expect_eq(gp_counter_new(&set, 0, 1), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, GP_GAUGES_MAX + 1, 1), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, 1, 0), -EINVAL);
+    cr_expect_eq(gp_counter_new(&set, 1, 1025), -EINVAL);
+    cr_assert_eq(gp_counter_new(&set, 1, 1), 0);
+    cr_expect_eq(gp_counter_shards(set), 1);
+    gp_counter_free(set);
+    cr_assert_eq(gp_counter_new(&set, GP_GAUGES_MAX, 1024), 0);
+    cr_expect_eq(gp_counter_shards(set), 1024);
+    const struct gp_delta delta = {.gauge = GP_GAUGES_MAX - 1, .amount = 7};
+    for (unsigned shard = 0; shard < 1024; shard++) {
+        struct gp_gate *gate = gp_counter_gate(set, shard);
+        cr_assert(gate == gp_counter_gate(set, shard + 1024) && (uintptr_t)gate % GP_LINE == 0);
+        gp_counter_apply(set, shard, GP_ADD, &delta, 1);
+        cr_assert(gp_counter_used(set, shard));
+    }
+    struct gp_gauge_value values[GP_GAUGES_MAX];
+    gp_counter_snapshot(set, values);
+    cr_expect_eq(values[GP_GAUGES_MAX - 1].current, 7 * 1024);
+    cr_expect_eq(values[GP_GAUGES_MAX - 2].current, 0);
+    cr_expect_eq(gp_counter_check(set), 0);
+    gp_counter_free(set);
+}
+
+/* Not in sanitizer builds: the sanitizers have mappings of their own. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+Test(counter_same, without_memory_there_is_no_set)
+{
+    struct gp_counter *set = NULL;
+    struct rlimit none = {1 << 20, 1 << 20};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &none), 0);
+    cr_expect_eq(gp_counter_new(&set, GP_GAUGES_MAX, 1024), -ENOMEM);
+    cr_expect_null(set);
+}
+#endif
