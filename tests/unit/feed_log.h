@@ -305,8 +305,12 @@ void gp_feed_poll_want(unsigned bits)
 
 /* ---- contexts, streams, modules ---------------------------------------------------------------------------------- */
 
+static bool feed_learns; /* contexts that were reported are known */
+static int feed_learned[64];
+
 void gp_feed_context_created(uint32_t ctx, int device)
 {
+    feed_learned[ctx % 64] = device + 1;
     feed_note("ctx %u device %d", ctx, device);
 }
 
@@ -317,12 +321,15 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
 
 void gp_feed_context_learned(uint32_t ctx, int device)
 {
+    feed_learned[ctx % 64] = device + 1;
     feed_note("learned ctx %u device %d", ctx, device);
 }
 
-/* The contexts 7 and 8 are known. */
+/* Else the contexts 7 and 8 are known. */
 int gp_feed_context_device(uint32_t ctx)
 {
+    if (feed_learns)
+        return feed_learned[ctx % 64] - 1;
     return ctx == 7 || ctx == 8 ? (int)ctx - 7 : GP_DEVICE_UNKNOWN;
 }
 

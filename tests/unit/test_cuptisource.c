@@ -42,6 +42,7 @@ static uint8_t enabled[4][GP_HOOK_IDS];
 static unsigned asked_resources;
 static int device_status, number_status;
 static uint32_t device_answer, number_answer;
+#define SILENT 4711u /* it writes no answer */
 
 static int get_version(uint32_t *version)
 {
@@ -90,14 +91,16 @@ static int enable(uint32_t on, void *subscriber, int domain, uint32_t id)
 
 static int device_of(void *context, uint32_t *device)
 {
-    *device = device_answer;
+    if (device_answer != SILENT)
+        *device = device_answer;
     return context == PTR(0xc8) ? device_status : 2;
 }
 
 static int number_of(void *context, uint32_t *number)
 {
     cr_assert_eq(context, PTR(0xc8));
-    *number = number_answer;
+    if (number_answer != SILENT)
+        *number = number_answer;
     return number_status;
 }
 
@@ -120,7 +123,8 @@ static int callback_name(int domain, uint32_t id, const char **name)
 
 static int driver_get_version(int *version)
 {
-    *version = (int)driver_version;
+    if (driver_version != 6) /* that one says nothing */
+        *version = (int)driver_version;
     return driver_version == 5 ? 1 : 0;
 }
 
@@ -416,9 +420,9 @@ Test(cuptisource, the_reason_why_there_is_no_source)
 
 Test(cuptisource, the_version_of_the_driver_is_asked_for)
 {
-    static const uint32_t versions[] = {0, 5, 12080, (uint32_t)-3, 1};
-    static const uint32_t want[] = {0, 0, 12080, 0, 1};
-    for (unsigned i = 0; i < 5; i++) {
+    static const uint32_t versions[] = {0, 5, 12080, (uint32_t)-3, 1, 6};
+    static const uint32_t want[] = {0, 0, 12080, 0, 1, 0};
+    for (unsigned i = 0; i < 6; i++) {
         driver_version = versions[i];
         start(NULL, 0);
         cr_expect_eq(asked_version, want[i], "%u", asked_version);
@@ -557,6 +561,10 @@ Test(cuptisource, callbacks_of_contexts)
     resource(3, PTR(0xc8), NULL, "stream 50 ctx 0;");
     cr_expect_eq(gp_call_ask_number(PTR(0xc8)), 0);
     resource(4, PTR(0xc8), NULL, "stream gone 50;");
+    number_status = 0;
+    number_answer = device_answer = SILENT;
+    cr_expect_eq(gp_call_ask_number(PTR(0xc8)), 0);
+    cr_expect_eq(gp_call_ask_device(PTR(0xc8), 3), 0);
 }
 
 Test(cuptisource, callbacks_of_modules_and_nodes)
