@@ -154,7 +154,8 @@ static uint32_t ask_capture(void *stream, int *status, uint64_t *id, void **grap
     *graph = PTR(0x64);
     *nodes = &node;
     *edges = NULL;
-    *count = depends;
+    if (depends) /* else it does not say how many */
+        *count = depends;
     return 0;
 }
 
@@ -487,6 +488,9 @@ Test(hookscall, captures)
     gp_wrap_cuMemAllocFromPoolAsync_ptsz(&address, 100, PTR(0xe01), stream);
     did("cuMemAllocFromPoolAsync_ptsz;current?;old;capture of 55?;"
         "node at 2000 of 100 device 4 node 0 graph 64;stream 55 captures 64;");
+    depends = 0;
+    gp_wrap_cuMemAllocAsync(&address, 100, stream);
+    did("cuMemAllocAsync;current?;capture of 55?;node at 2000 of 100 device 1 node 0 graph 64;stream 55 captures 64;");
     gp_wrap_cuMemFreeAsync(0x1000, stream);
     did("free device at 1000;cuMemFreeAsync;current?;capture of 55?;freed 70 0 stream 55;");
     gp_wrap_cuMemFreeAsync_ptsz(0x1000, stream);
