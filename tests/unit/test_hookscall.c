@@ -554,3 +554,37 @@ Test(hookscall, modules_from_files)
     unlink(path);
     cr_expect_eq(descriptors(), first, "a descriptor is left");
 }
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+/* A table has 4096 places, of which any is found from any hash; what has no room is counted, and room comes back. */
+Test(hookscall, as_many_numbers_as_there_is_room_for)
+{
+    struct gp_hooks_numbers *numbers = &gp_hooks_modules;
+    enum { PLACES = 4096 };
+    for (uint64_t handle = 1; handle <= PLACES; handle++)
+        cr_assert_eq(gp_hooks_number_new(numbers, handle * 48), handle);
+    did("");
+    cr_expect_eq(gp_hooks_number_new(numbers, 7), 0);
+    did("lost 1;");
+    cr_expect_eq(gp_hooks_number_learn(numbers, 7), 0);
+    did("lost 1;");
+    cr_expect_not(gp_hooks_number_put(numbers, 7, 3));
+    did("lost 1;");
+    cr_expect_eq(gp_hooks_number_of(numbers, 7), 0);
+    cr_expect_eq(gp_hooks_number_take(numbers, 7), 0);
+    for (uint64_t handle = 1; handle <= PLACES; handle++) {
+        cr_assert_eq(gp_hooks_number_of(numbers, handle * 48), handle);
+        cr_assert_eq(gp_hooks_number_learn(numbers, handle * 48), handle);
+        cr_assert(gp_hooks_number_put(numbers, handle * 48, (uint32_t)handle + 10000));
+    }
+    for (uint64_t handle = 1; handle <= PLACES; handle += 500) {
+        cr_assert_eq(gp_hooks_number_take(numbers, handle * 48), handle + 10000);
+        uint32_t number = gp_hooks_number_learn(numbers, handle * 48 + 1);
+        cr_assert_gt(number, PLACES);
+        cr_assert_eq(gp_hooks_number_of(numbers, handle * 48 + 1), number);
+        cr_assert_eq(gp_hooks_number_of(numbers, handle * 48), 0);
+        cr_assert_eq(gp_hooks_number_new(numbers, handle * 48), 0);
+        did("lost 1;");
+    }
+}
