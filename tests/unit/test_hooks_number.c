@@ -97,39 +97,3 @@ Test(hooks_number, readers_never_see_another_handles_number)
     }
     cr_expect_eq(wrong, 0, "%u wrong numbers", wrong);
 }
-
-/* Each thread's own handles, of which all want one place: nothing that a thread put is lost to another one. */
-static void *number_write(void *arg)
-{
-    uint64_t own = (uint64_t)(uintptr_t)arg;
-
-    for (uint32_t i = 0; i < ROUNDS / 8; i++) {
-        uint64_t handle = handles[own + READERS * (i % 8)];
-        uint32_t number =
-            i % 2 ? gp_hooks_number_new(&gp_hooks_contexts, handle) : gp_hooks_number_learn(&gp_hooks_contexts, handle);
-        if (number == 0 || gp_hooks_number_of(&gp_hooks_contexts, handle) != number ||
-            gp_hooks_number_take(&gp_hooks_contexts, handle) != number) {
-            __atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
-        }
-    }
-    return NULL;
-}
-
-Test(hooks_number, writers_never_take_one_place)
-{
-    pthread_t threads[READERS];
-    uint64_t i, handle, count = 0;
-
-    for (handle = 16; count < HANDLES; handle += 16) {
-        if ((handle * 0x9e3779b97f4a7c15ull) >> 52 == 5) { /* the table's own hash */
-            handles[count++] = handle;
-        }
-    }
-    for (i = 0; i < READERS; i++) {
-        pthread_create(&threads[i], NULL, number_write, (void *)(uintptr_t)i);
-    }
-    for (i = 0; i < READERS; i++) {
-        pthread_join(threads[i], NULL);
-    }
-    cr_expect_eq(wrong, 0, "%u wrong numbers", wrong);
-}

@@ -4,10 +4,15 @@
  * before and after it, and in which state of the thread the driver is called.  The driver and the accounts are made up and
  * write into one text.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
 #include "feed_log.h"
 #include "source/hooks_row.h"
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -556,6 +561,44 @@ Test(hookscall, modules_from_files)
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static unsigned locks, held;
+
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    static int (*real)(pthread_mutex_t *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    if ((void *)mutex == (void *)&gp_hooks_modules)
+        locks++, held++;
+    return real(mutex);
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    static int (*real)(pthread_mutex_t *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    held -= (void *)mutex == (void *)&gp_hooks_modules;
+    return real(mutex);
+}
+
+/* Whoever changes the table does so under its lock, once, and whoever reads it takes none. */
+Test(hookscall, changes_of_numbers_are_locked)
+{
+    struct gp_hooks_numbers *numbers = &gp_hooks_modules;
+    gp_hooks_number_new(numbers, 16);
+    cr_expect(locks == 1 && held == 0);
+    gp_hooks_number_put(numbers, 32, 5);
+    cr_expect(locks == 2 && held == 0);
+    gp_hooks_number_learn(numbers, 48);
+    cr_expect(locks == 3 && held == 0);
+    gp_hooks_number_learn(numbers, 48);
+    gp_hooks_number_of(numbers, 48);
+    cr_expect(locks == 3 && held == 0);
+    gp_hooks_number_take(numbers, 48);
+    cr_expect(locks == 4 && held == 0);
+}
 
 /* A table has 4096 places, of which any is found from any hash; what has no room is counted, and room comes back. */
 Test(hookscall, as_many_numbers_as_there_is_room_for)
