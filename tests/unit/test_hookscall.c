@@ -583,7 +583,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex)
     return real(mutex);
 }
 
-/* Whoever changes the table does so under its lock, once, and whoever reads it takes none. */
+/* A change of the table is made under its lock, which is taken once; reading takes none. */
 Test(hookscall, changes_of_numbers_are_locked)
 {
     struct gp_hooks_numbers *numbers = &gp_hooks_modules;

@@ -667,7 +667,7 @@ static uint64_t waited_ms(void)
     return ms;
 }
 
-Test(polltime, whoever_waits_has_a_deadline)
+Test(polltime, each_wait_has_a_deadline)
 {
     is_virtual = true;
     now_ns = start_ns;
@@ -778,7 +778,7 @@ Test(polltime, memory_from_before)
         "pointers 6 3010;range 0 at 0 of 0 device -1 context 0 counts 0 number 1;before end 0;\n5005: round;");
 }
 
-/* What cannot be asked is not, and whoever waits for it goes on. */
+/* What cannot be asked is not, and the wait for it ends. */
 Test(polltime, without_the_means_nothing_is_looked_for)
 {
     devices = 0;
