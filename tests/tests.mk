@@ -14,6 +14,8 @@ BENCHES     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/*.c))
 TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
 
 $(B)/tests/unit/% $(B)/tests/integration/%: TESTLINK = -lcriterion
+# It stands in front of libc and the driver, so its symbols must be seen.
+$(B)/tests/unit/test_hookslookup: TESTLINK = -lcriterion -rdynamic
 define testprogram
 	$(call say,TEST,$@)
 	@mkdir -p $(@D)

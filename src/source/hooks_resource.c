@@ -244,8 +244,10 @@ static void after_green_end(struct gp_hooks_call *call)
     if (device < 0)
         return;
     primary_let(device);
-    if (!primary_is_active(device))
+    if (!primary_is_active(device)) {
+        gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
         primary_ended(call, device);
+    }
 }
 
 /* ---- streams and graph nodes ------------------------------------------------------------------------------------- */

@@ -230,3 +230,201 @@ Test(cfi, a_description_that_points_elsewhere)
         cr_expect_eq(ask(&table, CODE, &rule), GP_CFI_NONE, "place %u", k);
     }
 }
+
+/* ---- encodings --------------------------------------------------------------------------------------------------- */
+
+static uint8_t large[81920];
+
+enum { ULEB = 1, U2, U4, U8, SLEB = 9, S2, S4, S8 };
+
+/* Writes the value in a format; 0: it does not fit, or there is no such format. */
+static size_t put_format(uint8_t *at, unsigned format, int64_t value)
+{
+    static const unsigned widths[16] = {[0] = 8, [U2] = 2, [U4] = 4, [U8] = 8, [S2] = 2, [S4] = 4, [S8] = 8};
+    unsigned bits = 8 * widths[format];
+    size_t used = 0;
+    if (format == ULEB || format == SLEB) {
+        if (format == ULEB && value < 0)
+            return 0;
+        for (bool more = true; more; used++) {
+            at[used] = value & 0x7f;
+            value >>= 7;
+            more = format == ULEB ? value != 0 : value != (at[used] & 0x40 ? -1 : 0);
+            at[used] |= more ? 0x80 : 0;
+        }
+        return used;
+    }
+    if (bits == 0 || (bits < 64 && format < SLEB && (value < 0 || value >> bits != 0)) ||
+        (bits < 64 && format > SLEB && (value < -(1ll << (bits - 1)) || value >= 1ll << (bits - 1))))
+        return 0;
+    memcpy(at, &value, bits / 8);
+    return bits / 8;
+}
+
+static void put_32(uint8_t *at, int64_t value)
+{
+    int32_t word = (int32_t)value;
+    memcpy(at, &word, 4);
+}
+
+/* One function of 77 bytes: the header's pointer and count, and the description's pointers, in these encodings, the rules
+ * after them.  False: an encoding cannot say it. */
+static bool one_make(struct gp_cfi_table *table, unsigned pointer, unsigned count, unsigned encoding, uint32_t from,
+                     const uint8_t *rules, size_t rule_bytes)
+{
+    uint8_t *at = large + 4, *common_at = large + 20000, *described;
+    memset(large, 0, sizeof(large));
+    memcpy(large, (uint8_t[]){1, (uint8_t)pointer, (uint8_t)count, 0x3b}, 4);
+    size_t used = put_format(at, pointer & 15, 1);
+    at += used;
+    used = used ? put_format(at, count & 15, 1) : 0;
+    if (used == 0)
+        return false;
+    at += used;
+    described = common_at + 4 + 32;
+    put_32(at, from);
+    put_32(at + 4, described - large);
+    memcpy(common_at + 4, (uint8_t[]){0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, (uint8_t)encoding, RULES}, 18);
+    put_32(common_at, 32);
+    put_32(described + 4, described + 4 - common_at);
+    uint8_t *next = described + 8;
+    int64_t base = (encoding & 0x70) == 0x10 ? next - large : (encoding & 0x70) == 0 ? -(int64_t)(uintptr_t)large : 0;
+    used = put_format(next, encoding & 15, from - base);
+    next += used;
+    if (used == 0 || (used = put_format(next, encoding & 15, 77)) == 0)
+        return false;
+    next += used;
+    *next++ = 0; /* no augmentation */
+    memcpy(next, rules, rule_bytes);
+    next += rule_bytes;
+    put_32(described, next - described - 4);
+    *table = (struct gp_cfi_table){large, large + sizeof(large), large};
+    return true;
+}
+
+static enum gp_cfi_answer ask_one(const struct gp_cfi_table *table, uint32_t offset, struct gp_cfi_rule *rule)
+{
+    return gp_cfi_find(table, (uint64_t)(uintptr_t)large + offset + 1, rule);
+}
+
+/* Every format of a pointer, relative to each base, for code before and behind the table, near and far. */
+Test(cfi, encodings_of_addresses)
+{
+    static const uint32_t places[] = {10000, 19000, 21000, 32700, 32768, 60000, 65535, 65536, 80000};
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    unsigned said = 0;
+    for (unsigned encoding = 0; encoding < 256; encoding++)
+        for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+            unsigned base = encoding & 0x70, format = encoding & 15;
+            bool is_known = (base == 0 || base == 0x10 || base == 0x30) && encoding < 0x80;
+            if (!one_make(&table, 0x1b, 3, encoding, places[i], NULL, 0))
+                continue;
+            enum gp_cfi_answer want = is_known ? GP_CFI_RULE : GP_CFI_NONE;
+            cr_assert_eq(ask_one(&table, places[i], &rule), want, "%#x at %u", encoding, places[i]);
+            cr_assert_eq(ask_one(&table, places[i] + 76, &rule), want, "%#x at %u", encoding, places[i]);
+            cr_assert_eq(ask_one(&table, places[i] + 77, &rule), GP_CFI_NONE, "%#x at %u", encoding, places[i]);
+            cr_assert_eq(ask_one(&table, places[i] - 1, &rule), GP_CFI_NONE, "%#x at %u", encoding, places[i]);
+            said |= is_known ? 1u << format : 0;
+        }
+    cr_assert_eq(said, 0x1e1f, "%#x", said);
+}
+
+/* A format that is none is not read, whatever stands there. */
+Test(cfi, formats_that_are_none)
+{
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    for (unsigned format = 5; format < 16; format++) {
+        if (format >= SLEB && format <= S8)
+            continue;
+        cr_assert(one_make(&table, 0x1b, 3, 0x38, 30000, NULL, 0) == false);
+        cr_assert(one_make(&table, 0x1b, 3, 0x3b, 30000, NULL, 0));
+        large[20000 + 16] = (uint8_t)(0x30 | format);
+        cr_expect_eq(ask_one(&table, 30000, &rule), GP_CFI_NONE, "%u", format);
+        cr_assert(one_make(&table, 0x1b, 3, 0x3b, 30000, NULL, 0));
+        large[1] = (uint8_t)(0x10 | format);
+        cr_expect_eq(ask_one(&table, 30000, &rule), GP_CFI_NONE, "%u", format);
+        cr_assert(one_make(&table, 0x1b, 3, 0x3b, 30000, NULL, 0));
+        large[2] = (uint8_t)format;
+        cr_expect_eq(ask_one(&table, 30000, &rule), GP_CFI_NONE, "%u", format);
+    }
+}
+
+Test(cfi, encodings_of_the_header)
+{
+    static const uint8_t formats[] = {0, ULEB, U2, U4, U8, SLEB, S2, S4, S8};
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    for (unsigned i = 0; i < sizeof(formats); i++)
+        for (unsigned k = 0; k < sizeof(formats); k++) {
+            cr_assert(one_make(&table, 0x10 | formats[i], formats[k], 0x1b, 30000, NULL, 0));
+            cr_assert_eq(ask_one(&table, 30000, &rule), GP_CFI_RULE, "%u %u", formats[i], formats[k]);
+            cr_assert_eq(ask_one(&table, 29999, &rule), GP_CFI_NONE, "%u %u", formats[i], formats[k]);
+            cr_assert(one_make(&table, 0x50 | formats[i], formats[k], 0x1b, 30000, NULL, 0));
+            cr_assert_eq(ask_one(&table, 30000, &rule), GP_CFI_NONE, "another base");
+        }
+    for (unsigned k = 6; k < sizeof(formats); k++) { /* a count below 0 */
+        cr_assert(one_make(&table, 0x1b, formats[k], 0x1b, 30000, NULL, 0));
+        memset(large + 8, 0xff, formats[k] == S2 ? 2 : formats[k] == S4 ? 4 : 8);
+        cr_assert_eq(ask_one(&table, 30000, &rule), GP_CFI_NONE);
+    }
+}
+
+/* ---- expressions that depend on the address ---------------------------------------------------------------------- */
+
+/* As linkers describe the entries of a PLT: CFA = sp + 8 + ((pc & 15) >= 11) * 8. */
+Test(cfi, the_expression_of_a_plt)
+{
+    static const uint8_t rules[] = {0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
+    static const uint8_t later[] = {0x0f, 11, 0x77, 8, 0x80, 0x7b, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    for (uint32_t at = 30000; at < 30077; at++) {
+        uint64_t pc = (uint64_t)(uintptr_t)large + at + 1;
+        cr_assert(one_make(&table, 0x1b, 3, 0x1b, 30000, rules, sizeof(rules)));
+        cr_assert_eq(ask_one(&table, at, &rule), GP_CFI_RULE);
+        cr_assert(rule.base == GP_CFI_SP && rule.offset == ((pc & 15) >= 11 ? 16 : 8), "%u: %d", at, rule.offset);
+        cr_assert(one_make(&table, 0x1b, 3, 0x1b, 30000, later, sizeof(later)));
+        cr_assert_eq(ask_one(&table, at, &rule), GP_CFI_RULE);
+        cr_assert(rule.offset == (((pc - 5) & 15) >= 11 ? 16 : 8), "%u: %d", at, rule.offset);
+    }
+}
+
+/* Advances of every width, at the last address before and the first behind them. */
+Test(cfi, advances)
+{
+    static const struct {
+        uint8_t rules[8];
+        size_t bytes;
+        uint32_t steps;
+    } cases[] = {
+        {{0x40 | 63, 0x0e, 32}, 3, 63},         {{0x02, 70, 0x0e, 32}, 4, 70},  {{0x03, 70, 0, 0x0e, 32}, 5, 70},
+        {{0x04, 70, 0, 0, 0, 0x0e, 32}, 7, 70}, {{0x41, 0x42, 0x0e, 32}, 4, 3},
+    };
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        cr_assert(one_make(&table, 0x1b, 3, 0x1b, 30000, cases[i].rules, cases[i].bytes));
+        for (uint32_t at = 0; at < 77; at++) {
+            cr_assert_eq(ask_one(&table, 30000 + at, &rule), GP_CFI_RULE);
+            cr_assert_eq(rule.offset, at < cases[i].steps ? 8 : 32, "case %u at %u", i, at);
+        }
+    }
+}
+
+/* A location that is set is an address in the encoding of the description. */
+Test(cfi, locations_that_are_set)
+{
+    struct gp_cfi_table table;
+    struct gp_cfi_rule rule;
+    uint8_t rules[16] = {0x01};
+    uint64_t location = (uint64_t)(uintptr_t)large + 30040;
+    memcpy(rules + 1, &location, 8);
+    memcpy(rules + 9, (uint8_t[]){0x0e, 32}, 2);
+    cr_assert(one_make(&table, 0x1b, 3, 0x00, 30000, rules, 11));
+    for (uint32_t at = 0; at < 77; at++) {
+        cr_assert_eq(ask_one(&table, 30000 + at, &rule), GP_CFI_RULE);
+        cr_assert_eq(rule.offset, at < 40 ? 8 : 32, "at %u", at);
+    }
+}

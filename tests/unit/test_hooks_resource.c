@@ -111,6 +111,19 @@ static void allocate(uint64_t handle, int device)
     gp_feed_alloc(&block);
 }
 
+/* Where libgpuprof-shim.so is not loaded, as here, no call arrives. */
+Test(hooks_resource, without_the_shim_hooks_are_no_source)
+{
+    struct gp_source_status is = {.source = GP_SOURCE_NONE};
+    for (int again = 0; again < 2; again++) {
+        cr_expect_not(gp_hooks_present());
+        cr_expect_not(gp_hooks_start(&is));
+    }
+    cr_expect_str_eq(is.detail, "libgpuprof-shim.so is not preloaded");
+    cr_expect(is.source == GP_SOURCE_NONE && !is.enabled);
+    cr_expect_null(gp_hooks_driver("cuNothing"));
+}
+
 /* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 Test(hooks_resource, contexts_come_and_go)

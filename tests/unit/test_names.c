@@ -117,3 +117,18 @@ Test(names, the_last_byte)
     cr_assert(!full && is.function == 5 && is.file == 1);
     cr_assert_eq(head.strings, 11);
 }
+
+/* The names that a code object had last are looked at before any other place: here they alone are where the index does not
+ * say, because their texts were changed behind it. */
+Test(names, the_last_names_of_a_code_object_come_first)
+{
+    start(ROOM);
+    struct gp_wire_frame before = frame(16, "abc", "defg"), is;
+    uint32_t used = head.strings;
+    strings[before.function] = 'X';
+    strings[before.file] = 'Y';
+    is = frame(16, "Xbc", "Yefg");
+    cr_assert(is.function == before.function && is.file == before.file && head.strings == used);
+    is = frame(32, "Xbc", "Yefg");
+    cr_assert(is.function != before.function && is.file != before.file && head.strings == used + 9);
+}

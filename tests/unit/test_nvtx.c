@@ -9,10 +9,15 @@
 #include "lib/nvtxattributes.h"
 #include "source/nvtx.h"
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <wchar.h>
 
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t number));
@@ -76,21 +81,27 @@ static void start(void)
 
 TestSuite(nvtx, .timeout = 120);
 
+static uint64_t event_seen, chunk_states[CHUNKS];
+
+static void event_skip(void)
+{
+    event_seen = gp_tap_events();
+    for (unsigned i = 0; i < CHUNKS; i++)
+        chunk_states[i] = chunks[i].state;
+}
+
 /* The one event that was written since the last call, or "". */
 static const char *event(void)
 {
-    static uint64_t before;
-    uint64_t now = gp_tap_events(), turn = 0;
     const char *name = "";
-    cr_assert_leq(now - before, 1);
-    for (unsigned i = 0; now > before && i < CHUNKS; i++)
-        if (GP_CHUNK_TURN(chunks[i].state) > turn && GP_CHUNK_COUNT(chunks[i].state)) {
-            turn = GP_CHUNK_TURN(chunks[i].state);
+    cr_assert_leq(gp_tap_events() - event_seen, 1);
+    for (unsigned i = 0; gp_tap_events() > event_seen && i < CHUNKS; i++)
+        if (chunks[i].state != chunk_states[i] && GP_CHUNK_COUNT(chunks[i].state)) {
             const struct gp_wire_event *last = &chunks[i].events[GP_CHUNK_COUNT(chunks[i].state) - 1];
             cr_assert_eq(last->type, GP_EVENT_MARK);
             name = last->name;
         }
-    before = now;
+    event_skip();
     return name;
 }
 
@@ -240,6 +251,104 @@ Test(nvtx, more_ranges_than_have_room)
         TEXT(core, 11, void)();
     }
     cr_assert_eq(kept, 64);
+}
+
+struct dying {
+    unsigned pushes, starts; /* ranges that it leaves open */
+    uint64_t ids[64];
+    uint32_t number, tid;
+};
+
+static void *dying_main(void *arg)
+{
+    struct dying *thread = arg;
+    for (unsigned i = 0; i < thread->pushes; i++)
+        TEXT(core, 9, const char *)("pushed");
+    for (unsigned i = 0; i < thread->starts; i++)
+        thread->ids[i] = RANGE(core, 5, const char *)("started");
+    thread->number = gp_thread.number;
+    thread->tid = gp_thread.tid;
+    return NULL;
+}
+
+/* It leaves its records, and this thread goes on at the same place of the table. */
+static void dying_run(struct dying *thread)
+{
+    pthread_t id;
+    cr_assert_eq(pthread_create(&id, NULL, dying_main, thread), 0);
+    cr_assert_eq(pthread_join(id, NULL), 0);
+    while (syscall(SYS_tgkill, getpid(), thread->tid, 0) == 0)
+        sched_yield(); /* the kernel is not done with it yet */
+    event_skip();
+    gp_thread.number = thread->number;
+    errno = 4711;
+}
+
+static unsigned kept_here(unsigned pushes)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < pushes; i++) {
+        TEXT(core, 9, const char *)("mine");
+        cr_assert_str_eq(event(), "nvtx:mine");
+    }
+    for (unsigned i = 0; i < pushes; i++) {
+        TEXT(core, 11, void)();
+        const char *name = event();
+        cr_assert(strcmp(name, "/nvtx:") == 0 || strcmp(name, "/nvtx:mine") == 0, "%s", name);
+        kept += name[6] != '\0';
+    }
+    cr_assert_eq(errno, 4711);
+    return kept;
+}
+
+/* What a thread that has ended pushed makes room, again and again; what it started can still be ended, by any thread. */
+Test(nvtx, threads_that_end_leave_room)
+{
+    struct dying first = {.pushes = 64}, second = {.pushes = 40, .starts = 24};
+    start();
+    for (unsigned i = 0; i < 3; i++) {
+        dying_run(&first);
+        cr_assert_eq(kept_here(64), 64, "round %u", i);
+    }
+    dying_run(&first);
+    uint64_t ids[64];
+    for (unsigned i = 0; i < 64; i++) { /* a record that was reclaimed belongs to no thread */
+        ids[i] = RANGE(core, 5, const char *)("mine");
+        cr_assert_str_eq(event(), "nvtx:mine");
+    }
+    for (unsigned i = 0; i < 64; i++) {
+        NOTHING(core, 7, uint64_t)(ids[i]);
+        cr_assert_str_eq(event(), "/nvtx:mine");
+        NOTHING(core, 7, uint64_t)(ids[i]);
+        cr_assert_str_eq(event(), "", "ended twice");
+    }
+    dying_run(&second);
+    cr_assert_eq(kept_here(64), 40, "started ranges stay");
+    for (unsigned i = 0; i < 24; i++) {
+        NOTHING(core, 7, uint64_t)(second.ids[i]);
+        cr_assert_str_eq(event(), "/nvtx:started");
+    }
+    cr_assert_eq(kept_here(64), 64);
+}
+
+/* Without room a started range has no name at its end; one of a thread that lives keeps its room. */
+Test(nvtx, ranges_of_living_threads_stay)
+{
+    start();
+    errno = 4711;
+    for (unsigned i = 0; i < 64; i++) {
+        TEXT(core, 9, const char *)("mine");
+        event();
+    }
+    uint64_t id = RANGE(core, 5, const char *)("more");
+    cr_assert_str_eq(event(), "nvtx:more");
+    NOTHING(core, 7, uint64_t)(id);
+    cr_assert_str_eq(event(), "/nvtx:");
+    for (unsigned i = 0; i < 64; i++) {
+        TEXT(core, 11, void)();
+        cr_assert_str_eq(event(), "/nvtx:mine");
+    }
+    cr_assert_eq(errno, 4711);
 }
 
 /* ---- the door ---------------------------------------------------------------------------------------------------- */
