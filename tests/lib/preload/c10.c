@@ -26,12 +26,14 @@ static void say(const char *text)
 
 /* The table of the class of an allocator that is PyTorch's own, and an address in this library. */
 void *c10_native_table[4];
+void c10_address(void);
 void c10_address(void)
 {
 }
 
 #ifndef LACKS_ALLOCATOR
 void *c10_allocator __asm__("_ZN3c104cuda20CUDACachingAllocator9allocatorE");
+void c10_set_allocator(void *allocator);
 void c10_set_allocator(void *allocator)
 {
     c10_allocator = allocator;
