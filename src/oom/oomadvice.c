@@ -199,7 +199,7 @@ static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
     char limit[GP_OOM_SIZE], needed[GP_OOM_SIZE];
     int64_t bytes = c->oom->reserved_bytes - oom_positive(c->oom->releasable_bytes) + c->asked;
     gp_oom_say(
-        page, "",
+        page, NULL,
         "- raise the limit: %s refused this request, not the device; it takes %s (--limit, GPUPROF_MEMORY_LIMIT)",
         gp_oom_size(limit, c->oom->limit_bytes), gp_oom_size(needed, bytes));
 }
