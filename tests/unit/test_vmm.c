@@ -527,3 +527,25 @@ Test(vmm, all_bindings_end_with_their_object)
         cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)PAGE);
     }
 }
+
+/* The numbers of objects and handles follow each other, and the devices of a team too. */
+Test(vmm, bindings_of_many_objects_places_and_devices_are_apart)
+{
+    struct gp_wire_device is;
+    uint64_t handle = 0, released = 0;
+    for (uint64_t object = 1; object <= 8; object++)
+        for (uint64_t offset = 0; offset < 8 * PAGE; offset += PAGE)
+            for (int device = 0; device < 16; device++) {
+                gp_feed_vmm_create(++handle, PAGE, 0);
+                gp_feed_vmm_bind(object, device, offset, PAGE, handle);
+                gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handle), true);
+            }
+    cr_assert_eq(lost[GP_LOST_MISSED_FREE], 0, "two have one key");
+    for (uint64_t object = 1; object <= 8; object++)
+        for (int device = 0; device < 16; device++) {
+            gp_feed_vmm_unbind(object, device, 0, 3 * PAGE);
+            cr_assert(gp_tap_device(0, &is));
+            released += 3;
+            cr_assert_eq(is.kinds[GP_KIND_VMM].live, (int64_t)(handle - released));
+        }
+}
