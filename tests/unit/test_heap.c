@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "heap_events.h"
+
 #define MIB    ((int64_t)1 << 20)
 #define CHUNKS 64u
 #define UNIT   4096ull
@@ -43,6 +45,7 @@ static void setup(void)
                                                        .wake_poller = poller_woken,
                                                        .map_limit = 1 << 20}),
                  0);
+    heard_start(chunks, CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -208,6 +211,10 @@ static void compare(const struct model models[2], bool plain, unsigned step, uns
     int64_t live = is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current;
     cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 2 * UNITS * (int64_t)UNIT);
     cr_assert_eq(has, allocated, "step %u, call %u: %lld, not %lld", step, call, (long long)has, (long long)allocated);
+    heard_read();
+    cr_assert(heard_allocated == allocated && heard_blocks == live,
+              "step %u, call %u: %lld allocated in %lld by events", step, call, (long long)heard_allocated,
+              (long long)heard_blocks);
     cr_assert(!plain || live == 2, "step %u, call %u: %lld blocks of two allocations", step, call, (long long)live);
     cr_assert_eq(lost[GP_LOST_ANNOTATION], losses, "step %u, call %u: %llu lost, not %llu", step, call,
                  (unsigned long long)lost[GP_LOST_ANNOTATION], (unsigned long long)losses);
@@ -312,6 +319,65 @@ Test(heap, a_free_that_fails_leaves_the_memory_without_heaps)
     gp_tap_framework(0, &framework, &heaps);
     cr_expect_eq(heaps.segments, 0);
     cr_expect_eq(heaps.reserved_bytes, 0);
+}
+
+static void expect_heaps(int64_t segments, int64_t blocks, int64_t allocated, const char *what)
+{
+    struct gp_wire_framework framework, heaps;
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is)); /* first: it settles the segments */
+    cr_assert(gp_tap_framework(0, &framework, &heaps));
+    cr_expect(heaps.segments == segments && heaps.blocks == blocks, "%s: %lld segments, %lld blocks", what,
+              (long long)heaps.segments, (long long)heaps.blocks);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, allocated * (int64_t)UNIT, "%s", what);
+}
+
+/* What ends with memory is what lies in it: by a free, by a new allocation at its address, or with its context. */
+Test(heap, heaps_end_with_their_memory_and_no_other)
+{
+    const uint64_t places[] = {BASE, BASE + UNITS * UNIT, BASE + 5 * UNITS * UNIT};
+    gp_feed_context_created(5, 0);
+    gp_feed_context_created(6, 0);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                                  .kind = GP_KIND_LINEAR,
+                                                  .ctx = i == 1 ? 6 : 5,
+                                                  .address = places[i],
+                                                  .bytes = UNITS * UNIT,
+                                                  .requested_bytes = UNITS * UNIT});
+            cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+            gp_feed_heap_block(places[i], places[i] + UNIT, 3 * UNIT);
+        }
+        expect_heaps(3, 3, 9, "three");
+        if (turn == 0)
+            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
+        else if (turn == 1)
+            gp_feed_context_destroyed(6, 0, true);
+        else
+            linear_alloc(places[1], UNITS * UNIT);
+        expect_heaps(2, 2, turn == 2 ? 6 + UNITS : 6, "without the one in the middle");
+        gp_feed_heap_end(places[2]);
+        expect_heaps(1, 1, turn == 2 ? 3 + 2 * UNITS : 3 + UNITS, "a heap has ended");
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[2]), true, 0);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[0]), true, 0);
+        expect_heaps(0, 0, 0, "all");
+        cr_expect_eq(lost[GP_LOST_MISSED_FREE], turn == 2);
+    }
+    /* A context takes with it segments that have lost their last heap, and what waits to become plain. */
+    for (uint32_t i = 0; i < 3; i++) {
+        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                              .kind = GP_KIND_LINEAR,
+                                              .ctx = 5,
+                                              .address = places[i],
+                                              .bytes = UNITS * UNIT,
+                                              .requested_bytes = UNITS * UNIT});
+        cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+    }
+    gp_feed_heap_end(places[0]);
+    gp_feed_context_destroyed(5, 0, true);
+    expect_heaps(0, 0, 0, "the context");
 }
 
 /* The record of the memory is taken away behind the back of its heaps. */

@@ -532,20 +532,32 @@ Test(vmm, all_bindings_end_with_their_object)
 Test(vmm, bindings_of_many_objects_places_and_devices_are_apart)
 {
     struct gp_wire_device is;
-    uint64_t handle = 0, released = 0;
+    uint64_t handle = 0, released = 0, far = 1ull << 33;
     for (uint64_t object = 1; object <= 8; object++)
-        for (uint64_t offset = 0; offset < 8 * PAGE; offset += PAGE)
+        for (uint64_t number = 0; number < 8; number++)
             for (int device = 0; device < 16; device++) {
                 gp_feed_vmm_create(++handle, PAGE, 0);
-                gp_feed_vmm_bind(object, device, offset, PAGE, handle);
+                gp_feed_vmm_bind(object, device, far + number * PAGE, PAGE, handle);
                 gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handle), true);
             }
     cr_assert_eq(lost[GP_LOST_MISSED_FREE], 0, "two have one key");
     for (uint64_t object = 1; object <= 8; object++)
         for (int device = 0; device < 16; device++) {
-            gp_feed_vmm_unbind(object, device, 0, 3 * PAGE);
+            gp_feed_vmm_unbind(object, device, far, 3 * PAGE);
             cr_assert(gp_tap_device(0, &is));
             released += 3;
             cr_assert_eq(is.kinds[GP_KIND_VMM].live, (int64_t)(handle - released));
         }
+}
+
+/* The end of an object looks for its bindings, unless nothing was ever bound. */
+Test(vmm, an_object_without_bindings_ends_without_a_walk)
+{
+    gp_feed_vmm_create(1, PAGE, 0);
+    for (uint64_t object = 5; object < 9; object++) {
+        gp_feed_vmm_object(object, 0);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), true);
+    }
+    cr_assert_eq(gp_map_walked(gp_accounts.objects), 0);
+    cr_assert_eq(gp_map_count(gp_accounts.objects), 1);
 }
