@@ -63,7 +63,7 @@ static inline void heard_one(const struct gp_wire_event *event)
         event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
     enum heard_what what = event->type < sizeof(whats) / sizeof(whats[0]) ? whats[event->type] : HEARD_NOTHING;
     struct heard *row = NULL, *idle = NULL;
-    cr_assert(what != HEARD_NOTHING && event->time_ns, "an event of type %u", event->type);
+    cr_assert(what != HEARD_NOTHING && event->time_ns && event->stream == 0, "an event of type %u", event->type);
     for (unsigned i = 0; i < HEARD_ROWS && !row; i++) {
         idle = heard[i].what == HEARD_NOTHING && !idle ? &heard[i] : idle;
         row = heard[i].what == what && heard[i].address == event->address ? &heard[i] : NULL;

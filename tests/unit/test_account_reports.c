@@ -635,6 +635,40 @@ Test(reports, batches_count_from_the_start)
     cr_expect_not(gp_tap_batch(GP_WIRE_GPUS, &batch));
 }
 
+/* A second begin, which is refused, does not restart the peaks of the first. */
+Test(reports, watches_begin_once)
+{
+    struct gp_wire_scope_value said[GP_WIRE_DEVICES];
+    struct gp_batch_device batch;
+    gp_feed_pool_create(0x90, 1, 0);
+    gp_feed_poll_pool(0x90, 1 * MIB, 0);
+    gp_tap_batch_begin();
+    cr_assert_eq(gp_tap_scope_begin(3), 0);
+    for (int64_t mib = 8; mib > 1; mib -= 3) {
+        gp_feed_poll_begin(1);
+        gp_feed_poll_pool(0x90, mib * MIB, 0);
+        gp_feed_poll_end(1);
+        gp_tap_batch_begin();
+        cr_expect_eq(gp_tap_scope_begin(3), -EBUSY);
+        cr_assert_eq(gp_tap_scope_read(3, 1, said), 0);
+        cr_expect_eq(said[0].reserved_peak_bytes, 8 * MIB);
+    }
+    cr_assert(gp_tap_batch(1, &batch));
+    cr_expect(batch.reserved_bytes == 2 * MIB && batch.reserved_high_bytes == 8 * MIB);
+    cr_assert(gp_tap_batch(1, &batch));
+    cr_expect_eq(batch.reserved_high_bytes, 2 * MIB);
+    cr_assert_eq(gp_tap_scope_end(3, said), 0);
+    cr_expect(said[1].reserved_peak_bytes == 8 * MIB && said[0].reserved_peak_bytes == 0);
+    gp_tap_batch_end();
+    gp_tap_batch_end();
+    gp_feed_poll_begin(1);
+    gp_feed_poll_pool(0x90, 9 * MIB, 0);
+    gp_feed_poll_end(1);
+    gp_tap_batch_begin();
+    cr_assert(gp_tap_batch(1, &batch));
+    cr_expect_eq(batch.reserved_high_bytes, 9 * MIB);
+}
+
 Test(reports, events_that_were_lost_count_as_attempts)
 {
     for (uint64_t i = 0; i < 10; i++)

@@ -7,6 +7,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "owner/owner.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
@@ -46,6 +47,7 @@ static void setup(void)
                                                        .map_limit = 1 << 20}),
                  0);
     heard_start(chunks, CHUNKS);
+    cr_assert_eq(gp_owner_start(), 0);
     cr_assert(gp_thread_enter());
 }
 
@@ -201,6 +203,23 @@ static void no_rest(void *arg)
     (void)arg;
 }
 
+/* All memory here is the test's: blocks of heaps, and what lies beside them, have the owner of their memory. */
+static void owners_check(const struct gp_wire_device *is, const char *what)
+{
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    const struct gp_wire_value *allocated = &is->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL];
+    const struct gp_wire_value *reserved = &is->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL];
+    cr_assert(gp_tap_owners(0, owners));
+    struct gp_wire_owner_value want = {.reserved_bytes = reserved->current,
+                                       .reserved_peak_bytes = reserved->peak,
+                                       .allocated_bytes = allocated->current,
+                                       .allocated_peak_bytes = allocated->peak,
+                                       .live = is->stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current};
+    cr_assert_eq(memcmp(&owners[1], &want, sizeof(want)), 0, "%s: the owner has %lld bytes in %lld, not %lld in %lld",
+                 what, (long long)owners[1].allocated_bytes, (long long)owners[1].live, (long long)want.allocated_bytes,
+                 (long long)want.live);
+}
+
 static void compare(const struct model models[2], bool plain, unsigned step, unsigned call)
 {
     struct gp_wire_device is;
@@ -210,6 +229,7 @@ static void compare(const struct model models[2], bool plain, unsigned step, uns
     int64_t has = is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current;
     int64_t live = is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current;
     cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 2 * UNITS * (int64_t)UNIT);
+    owners_check(&is, "a step");
     cr_assert_eq(has, allocated, "step %u, call %u: %lld, not %lld", step, call, (long long)has, (long long)allocated);
     heard_read();
     cr_assert(heard_allocated == allocated && heard_blocks == live,
@@ -378,6 +398,27 @@ Test(heap, heaps_end_with_their_memory_and_no_other)
     gp_feed_heap_end(places[0]);
     gp_feed_context_destroyed(5, 0, true);
     expect_heaps(0, 0, 0, "the context");
+}
+
+/* As by a thread that frees memory while another one begins heaps in it. */
+Test(heap, a_sweep_ends_heaps_whose_memory_is_gone)
+{
+    const uint64_t places[] = {UNIT, BASE, BASE + UNITS * UNIT};
+    for (unsigned i = 0; i < 3; i++) {
+        linear_alloc(places[i], UNITS * UNIT);
+        cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+        gp_feed_heap_block(places[i], places[i] + UNIT, 3 * UNIT);
+    }
+    gp_heap_sweep();
+    expect_heaps(3, 3, 9, "nothing is gone");
+    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[0], NULL), 0);
+    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[2], NULL), 0);
+    gp_heap_sweep();
+    expect_heaps(3, 1, 3, "two are gone");
+    gp_feed_heap_end(places[0]); /* there is none any more */
+    gp_feed_heap_block(places[1], places[1] + 4 * UNIT, UNIT);
+    expect_heaps(3, 2, 4, "the third is there");
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
 }
 
 /* The record of the memory is taken away behind the back of its heaps. */

@@ -352,8 +352,10 @@ static void expect_plain(const char *what)
 
 static void others(void)
 {
-    linear(OTHER, 12 * UNIT);
-    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, OTHER), true, 0);
+    for (uint64_t part = 1; part <= 100; part++) { /* the peak is raised a hundred times */
+        linear(OTHER, 12 * UNIT * part / 100);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, OTHER), true, 0);
+    }
     linear(OTHER, 10 * UNIT);
 }
 

@@ -175,7 +175,7 @@ static void events_read(const char *what)
     for (; got > 0; got--, event++) {
         bool comes = event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
         uint64_t at = event->address;
-        cr_assert(event->time_ns);
+        cr_assert(event->time_ns && event->stream == 0);
         if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE) {
             cr_assert(at && at < HANDLES && heard_handle[at] != comes, "%s: handle %llu", what, (unsigned long long)at);
             heard_handle[at] = comes;
