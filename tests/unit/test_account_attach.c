@@ -261,6 +261,20 @@ Test(attached, a_framework_that_had_more_than_the_driver_says)
     cr_expect_eq(framework.reserved_differs, 2, "the segment that was not seen, and the -1");
 }
 
+/* The first report is of the last block that was there. */
+Test(attached, a_framework_that_gives_back_all_it_had)
+{
+    struct gp_wire_framework framework, heaps;
+    gp_feed_framework_start("pytorch");
+    cr_assert(noted(BASE, 100, 0, 5));
+    gp_feed_before_end(true);
+    framework_reports(-5, 0, 100);
+    FRAMEWORK(GP_BEFORE_DRIVER, 100, 1, 0, 100);
+    cr_assert(gp_tap_framework(0, &framework, &heaps));
+    cr_expect(framework.allocated_differs == 0 && framework.reserved_differs == 0 && framework.blocks == 0);
+    cr_expect(framework.allocated_bytes == 0 && framework.their_reserved_bytes == 100);
+}
+
 /* ---- blocks and segments of before ------------------------------------------------------------------------------- */
 
 static void survey_block(uint64_t address, uint64_t bytes, int device)

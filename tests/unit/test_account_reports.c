@@ -669,6 +669,38 @@ Test(reports, watches_begin_once)
     cr_expect_eq(batch.reserved_high_bytes, 9 * MIB);
 }
 
+/* The polled peaks of a watch that has not begun are 0, whatever is polled, reset and read. */
+Test(reports, polled_peaks_are_those_of_their_watches)
+{
+    struct gp_wire_scope_value said[GP_WIRE_DEVICES];
+    struct gp_wire_before_after values;
+    struct gp_batch_device batch;
+    struct gp_wire_device is;
+    linear(0x1000, 3 * MIB);
+    cr_assert_eq(gp_tap_scope_begin(4), 0);
+    gp_tap_batch_begin();
+    for (int64_t turn = 1; turn < 4; turn++) {
+        gp_feed_poll_begin(0);
+        gp_feed_poll_graph(0, turn * MIB, 0, 20 * turn * MIB, 0);
+        gp_feed_poll_end(0);
+        cr_assert(gp_tap_device(0, &is) && gp_tap_batch(0, &batch));
+        cr_assert_eq(gp_tap_scope_read(4, 0, said), 0);
+        cr_assert(gp_tap_reset(0, turn == 2 ? GP_RESET_RESERVED : GP_RESET_PEAKS, &values));
+    }
+    const struct gp_polled *polled = &gp_account_of(0)->polled;
+    for (unsigned row = 0; row < 1 + GP_WATCHES_MAX; row++)
+        for (unsigned i = 0; i < GP_FOLDED; i++) {
+            bool begun = row == 0 || row == 1 + 4 || row == 1 + GP_BATCH_WATCH;
+            cr_expect_eq(polled->peaks[row][i],
+                         !begun  ? 0
+                         : i < 2 ? 63 * MIB
+                                 : 6 * MIB,
+                         "row %u, %u: %lld", row, i, (long long)polled->peaks[row][i]);
+        }
+    for (unsigned i = 0; i < GP_FOLDED; i++)
+        cr_expect_eq(polled->before[i], 3 * MIB, "%u", i);
+}
+
 Test(reports, events_that_were_lost_count_as_attempts)
 {
     for (uint64_t i = 0; i < 10; i++)

@@ -82,6 +82,7 @@ static const struct gp_wire_event *event_next(enum gp_wire_event_type type, cons
     const struct gp_wire_event *event;
     cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &event), 1, "%s: an event", what);
     cr_assert_eq(event->type, type, "%s: event %u", what, event->type);
+    cr_assert(event->tid == gp_thread.tid && event->cost == gp_thread.cost, "%s: of thread %u", what, event->tid);
     return event;
 }
 
