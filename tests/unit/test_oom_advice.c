@@ -259,7 +259,7 @@ Test(oom_advice, the_limit)
     oom.releasable_bytes = -1;
     ADVICE(BIT(LIMIT));
     oom.free_bytes = GIB - 1; /* the device would have refused it too */
-    ADVICE(BIT(OTHERS)); /* their context of 1 GiB and one byte */
+    ADVICE(BIT(OTHERS));      /* their context of 1 GiB and one byte */
     oom.releasable_bytes = 2 * GIB;
     oom.limit_bytes = 8 * GIB;
     SAYS(BIT(LIMIT), "- raise the limit: 8 GiB refused this request, not the device; it takes 9 GiB "
