@@ -421,6 +421,27 @@ Test(heap, a_sweep_ends_heaps_whose_memory_is_gone)
     cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
 }
 
+/* The memory was freed unseen, and its address is a plain allocation's: the end of the old heap leaves that alone. */
+Test(heap, an_old_heap_is_not_the_new_memory_s)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        linear_alloc(BASE, UNITS * UNIT);
+        cr_assert(gp_feed_heap_begin(BASE, UNITS * UNIT));
+        gp_feed_heap_block(BASE, BASE + UNIT, 3 * UNIT);
+        if (ended) /* and its segment waits to become plain */
+            gp_feed_heap_end(BASE);
+        struct gp_record record;
+        cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
+        record.segment = GP_SEGMENT_NONE;
+        record.refs = 1;
+        cr_assert_eq(gp_map_insert(gp_accounts.blocks, &record, NULL), 0);
+        gp_feed_heap_end(BASE);
+        expect_heaps(1 + ended, 0, 0, "its blocks have ended");
+        cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
+        cr_expect(record.segment == GP_SEGMENT_NONE && record.refs == 1);
+    }
+}
+
 /* The record of the memory is taken away behind the back of its heaps. */
 Test(heap, heaps_of_memory_that_is_gone_make_room)
 {

@@ -496,3 +496,28 @@ Test(heap_mapped, only_whole_mappings_of_the_heap_s_device_are_pieces)
     cr_expect_eq(gp_map_count(gp_accounts.objects), 0);
     cr_expect_eq(lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_ANNOTATION], 0);
 }
+
+/* The unmap of a piece was not seen: its memory is allocated in its other mapping, and the new one is a piece. */
+Test(heap_mapped, a_mapping_in_the_place_of_a_piece)
+{
+    gp_feed_vmm_create(1, 4 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 4 * UNIT, 0, 1);
+    cr_assert(gp_feed_heap_begin(BASE, 8 * UNIT));
+    gp_feed_heap_block(BASE, BASE + UNIT, UNIT);
+    gp_feed_vmm_map(BASE + (1ull << 30), 4 * UNIT, 0, 1);
+    expect_held(0, 1, 0, 1, "a piece with a second mapping");
+    gp_feed_vmm_create(2, 3 * UNIT, 0);
+    gp_feed_vmm_map(BASE + 4 * UNIT, 3 * UNIT, 0, 2); /* so that the heap stays */
+    gp_feed_vmm_create(3, 4 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 4 * UNIT, 0, 3);
+    cr_expect_eq(lost[GP_LOST_MISSED_FREE], 1);
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 4 * (int64_t)UNIT, "in the second mapping");
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 11 * (int64_t)UNIT);
+    cr_expect_eq(gp_heaps.pieces.count, 2);
+    gp_feed_heap_block(BASE, BASE, 7 * UNIT);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 11 * (int64_t)UNIT);
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
