@@ -261,6 +261,21 @@ Test(attached, a_framework_that_had_more_than_the_driver_says)
     cr_expect_eq(framework.reserved_differs, 2, "the segment that was not seen, and the -1");
 }
 
+/* A segment that it has taken since the attach is not from before. */
+Test(attached, a_framework_that_has_taken_a_segment_before_its_first_report)
+{
+    const struct gp_record segment = {.device = 0, .segment = GP_SEGMENT_FRAMEWORK, .bytes = 30};
+    gp_feed_framework_start("pytorch");
+    cr_assert(noted(BASE, 100, 0, 5));
+    gp_feed_before_end(true);
+    gp_framework_segment(&segment, GP_ADD);
+    framework_reports(5, 65, 100);
+    FRAMEWORK(GP_BEFORE_DRIVER, 100, 1, 60, 70);
+    gp_framework_segment(&segment, GP_SUB);
+    framework_reports(-5, 60, 70);
+    FRAMEWORK(GP_BEFORE_DRIVER, 100, 1, 60, 70);
+}
+
 /* The first report is of the last block that was there. */
 Test(attached, a_framework_that_gives_back_all_it_had)
 {
@@ -468,6 +483,10 @@ Test(attached, a_survey_without_memory)
     survey_say(GP_BLOCKS_DONE, NULL);
     gp_tap_before_blocks(&blocks);
     cr_expect(blocks.devices[0].count == 1 && blocks.devices[0].bytes == 10);
+    int64_t ended = mapped;
+    for (uint64_t i = 1; i < 20000; i++)
+        gp_before_block_freed(BASE + i * 512);
+    cr_expect_eq(mapped, ended, "after the survey no frees are written down");
     gp_feed_survey_stop();
     cr_expect_leq(mapped, before, "both maps are given back");
     cr_expect_lt(mapped, begun);

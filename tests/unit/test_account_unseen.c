@@ -3,10 +3,12 @@
  * test_account_unseen.c: calls about what the accounts do not know, and one that another thread makes in the middle of the
  * same call. They are counted as lost or merged, and leave nothing behind.
  */
-#include "account/account.h"
+#include "account/heaps.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,6 +24,18 @@ int clock_gettime(clockid_t clock, struct timespec *out)
     if (hook)
         hook();
     return (int)syscall(SYS_clock_gettime, clock, out);
+}
+
+static unsigned locks; /* taken so far */
+
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+    typedef int lock_fn(pthread_mutex_t * mutex);
+    static lock_fn *next;
+    if (!next)
+        next = (lock_fn *)(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_trylock");
+    locks++;
+    return next(mutex);
 }
 
 static uint64_t lost[GP_LOSTS];
@@ -125,4 +139,34 @@ Test(unseen, an_import_that_two_threads_open)
     }
     cr_expect_eq(gp_feed_ipc_close_begin(0x2000), 0);
     expect_lost(GP_LOSTS, "an import");
+}
+
+/* While a segment becomes a plain allocation, whoever takes memory out of the map waits for the events of that: it takes
+ * the lock of the heaps once, and gives it back. At other times it does not touch the lock. */
+Test(unseen, a_segment_that_settles_is_waited_for)
+{
+    unsigned taken[2][3], before;
+    for (uint32_t settling = 0; settling < 2; settling++) {
+        gp_feed_alloc(
+            &(struct gp_allocation){.space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = 0x1000, .bytes = 5});
+        gp_feed_vmm_create(7, 5, 0);
+        gp_feed_vmm_map(0x40000000, 5, 0, 7);
+        __atomic_store_n(&gp_heaps.x_settling, settling, __ATOMIC_RELAXED);
+        before = locks;
+        uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000);
+        taken[settling][0] = locks - before;
+        gp_feed_free_end(token, true, 0);
+        before = locks;
+        token = gp_feed_vmm_unmap_begin(0x40000000, 5);
+        taken[settling][1] = locks - before;
+        gp_feed_vmm_unmap_end(token, true);
+        before = locks;
+        token = gp_feed_vmm_release_begin(7);
+        taken[settling][2] = locks - before;
+        gp_feed_vmm_release_end(token, true);
+        __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELAXED);
+        gp_feed_heap_end(0x1000); /* the lock is free */
+    }
+    for (unsigned i = 0; i < 3; i++)
+        cr_expect_eq(taken[1][i], taken[0][i] + 1, "call %u: %u, then %u", i, taken[0][i], taken[1][i]);
 }

@@ -561,3 +561,34 @@ Test(vmm, an_object_without_bindings_ends_without_a_walk)
     cr_assert_eq(gp_map_walked(gp_accounts.objects), 0);
     cr_assert_eq(gp_map_count(gp_accounts.objects), 1);
 }
+
+/* A handle's number is given out again though it is mapped, and released: the old mapping has no memory then. */
+Test(vmm, a_mapping_whose_handle_is_gone)
+{
+    struct gp_wire_device is;
+    for (int ok = 0; ok < 2; ok++) {
+        for (uint64_t i = 1; i <= 8; i++) { /* so that the peaks have been raised */
+            gp_feed_vmm_create(10 + i, i * PAGE, 0);
+            gp_feed_vmm_map(BASE + (16 + i * 8) * PAGE, i * PAGE, 0, 10 + i);
+        }
+        gp_feed_vmm_create(1, PAGE, 0);
+        gp_feed_vmm_map(BASE, PAGE, 0, 1);
+        gp_feed_vmm_create(1, 2 * PAGE, 0);
+        cr_assert_eq(lost[GP_LOST_MISSED_FREE], (uint64_t)ok + 1);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(1), true);
+        for (int turn = 0; turn < 2; turn++) {
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, PAGE), ok);
+            cr_assert(gp_tap_device(0, &is));
+            cr_expect_eq(is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current, 8);
+            cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 36 * (int64_t)PAGE);
+            cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 36 * (int64_t)PAGE);
+            cr_expect_eq(gp_tap_site_bytes(0, &is), 36 * (int64_t)PAGE);
+        }
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, PAGE), true);
+        for (uint64_t i = 1; i <= 8; i++) {
+            gp_feed_vmm_release_end(gp_feed_vmm_release_begin(10 + i), true);
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + (16 + i * 8) * PAGE, i * PAGE), true);
+        }
+        cr_expect_eq(gp_map_count(gp_accounts.objects), 0);
+    }
+}
