@@ -6,6 +6,7 @@
 #include "account/heaps.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "owner/owner.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -169,4 +170,34 @@ Test(unseen, a_segment_that_settles_is_waited_for)
     }
     for (unsigned i = 0; i < 3; i++)
         cr_expect_eq(taken[1][i], taken[0][i] + 1, "call %u: %u, then %u", i, taken[0][i], taken[1][i]);
+}
+
+Test(unseen, devices)
+{
+    struct gp_wire_device is;
+    gp_account_of(1);
+    cr_expect(!gp_tap_device(0, &is) && gp_tap_device(1, &is) && !gp_tap_device(GP_WIRE_DEVICES, &is));
+}
+
+/* A handle of this process that comes back from another one is the same memory. */
+Test(unseen, an_import_of_an_own_handle)
+{
+    gp_feed_vmm_create(7, 5, 0);
+    gp_feed_vmm_import(7, 1);
+    for (int64_t left = 1; left >= 0; left--) {
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(7), true);
+        cr_expect(kind_of(GP_KIND_VMM).live == left && kind_of(GP_KIND_VMM).current_bytes == 5 * left);
+    }
+    expect_lost(GP_LOSTS, "an import");
+}
+
+Test(unseen, memory_has_the_owner_that_asked_for_it)
+{
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    cr_assert_eq(gp_owner_start(), 0);
+    gp_feed_alloc(
+        &(struct gp_allocation){.space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = 0x1000, .bytes = 5});
+    cr_assert(gp_tap_owners(0, owners));
+    cr_expect(owners[1].allocated_bytes == 5 && owners[1].reserved_bytes == 5 && owners[1].live == 1);
+    cr_expect_eq(owners[GP_OWNER_UNKNOWN].allocated_bytes, 0);
 }
