@@ -201,3 +201,19 @@ Test(unseen, memory_has_the_owner_that_asked_for_it)
     cr_expect(owners[1].allocated_bytes == 5 && owners[1].reserved_bytes == 5 && owners[1].live == 1);
     cr_expect_eq(owners[GP_OWNER_UNKNOWN].allocated_bytes, 0);
 }
+
+/* The size of an array is an estimate, and the device says that it has such. */
+Test(unseen, estimates)
+{
+    struct gp_allocation array = {
+        .space = GP_SPACE_ARRAY, .kind = GP_KIND_ARRAY, .address = 0x1000, .bytes = 5, .estimated = true};
+    struct gp_wire_device is;
+    gp_account_of(1);
+    gp_feed_alloc(&array);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.flags, GP_DEVICE_PRESENT | GP_DEVICE_ESTIMATED);
+    array.device = 1, array.address = 0x2000, array.estimated = false;
+    gp_feed_alloc(&array);
+    cr_assert(gp_tap_device(1, &is));
+    cr_expect_eq(is.flags, GP_DEVICE_PRESENT);
+}
