@@ -89,7 +89,7 @@ void gp_feed_stream_destroyed(uint64_t stream)
         return;
     if (record.refs == GP_CAPTURE_AGAIN)
         __atomic_fetch_sub(&x_recaptures, 1, __ATOMIC_RELAXED);
-    if (record.refs == GP_CAPTURE_NEW && record.link)
+    if (record.link) /* of GP_CAPTURE_NEW alone */
         gp_feed_graph_gone(record.link);
 }
 

@@ -383,9 +383,6 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     gp_vmm_move_share(&change, heap ? GP_ADD : GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
-    /* Others of the handle may have got the rest of what it added (gp_vmm_hand_on). */
-    if (mapping->kind != GP_KIND_VMM)
-        mapping->requested_bytes = mapping->bytes;
     mapping->ctx = 0;
     gp_map_insert(gp_accounts.objects, mapping, NULL);
     if (GP_UNLIKELY(heap))

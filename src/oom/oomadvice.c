@@ -98,7 +98,7 @@ static bool advice_limit(const struct gp_oom_case *c)
 /* The cap refused the request, and the device has more. */
 static bool advice_cap(const struct gp_oom_case *c)
 {
-    return c->sums->capped_bytes > 0 && c->asked > 0 && c->sums->missing_bytes > 0 &&
+    return c->sums->capped_bytes > 0 && c->sums->missing_bytes > 0 &&
            c->sums->total_bytes - c->sums->capped_bytes >= c->sums->missing_bytes;
 }
 
@@ -120,7 +120,7 @@ static bool oom_is_fragmented(const struct gp_oom_case *c)
 {
     const struct gp_wire_oom *oom = c->oom;
     int64_t room = oom_positive(c->sums->room_bytes), movable = oom_movable(oom);
-    return oom->flags & GP_OOM_CACHE && movable > 0 && oom->largest_idle_bytes < c->asked && room < c->asked &&
+    return oom->flags & GP_OOM_CACHE && oom->largest_idle_bytes < c->asked && room < c->asked &&
            movable >= c->asked - room;
 }
 
@@ -155,7 +155,7 @@ static bool advice_max_split(const struct gp_oom_case *c)
 
 static bool oom_would_do(const struct gp_oom_case *c, int64_t bytes)
 {
-    return c->asked > 0 && bytes > 0 && c->sums->missing_bytes > 0 && bytes >= c->sums->missing_bytes;
+    return c->sums->missing_bytes > 0 && bytes >= c->sums->missing_bytes;
 }
 
 static bool advice_pool(const struct gp_oom_case *c)
@@ -199,7 +199,7 @@ static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
     char limit[GP_OOM_SIZE], needed[GP_OOM_SIZE];
     int64_t bytes = c->oom->reserved_bytes - oom_positive(c->oom->releasable_bytes) + c->asked;
     gp_oom_say(
-        page, "",
+        page, NULL,
         "- raise the limit: %s refused this request, not the device; it takes %s (--limit, GPUPROF_MEMORY_LIMIT)",
         gp_oom_size(limit, c->oom->limit_bytes), gp_oom_size(needed, bytes));
 }
@@ -276,7 +276,7 @@ static void say_less(struct gp_oom_page *page, const struct gp_oom_case *c)
 {
     char missing[GP_OOM_SIZE];
     int64_t bytes = c->asked - c->sums->room_bytes - oom_positive(c->oom->releasable_bytes);
-    if (c->asked > 0 && c->sums->room_bytes >= 0 && bytes > 0)
+    if (c->sums->room_bytes >= 0 && bytes > 0)
         gp_oom_say(page, NULL, "- free %s more, or ask for less: no setting would have helped",
                    gp_oom_size(missing, bytes));
     else

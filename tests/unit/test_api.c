@@ -210,6 +210,24 @@ Test(api, names_are_cut_between_characters)
     gpuprof_scope_end(scope);
 }
 
+/* Of a longer name that was there before nothing is left. */
+Test(api, short_names_after_long_ones)
+{
+    static const char zeros[40];
+    char name[40];
+    start();
+    for (int turn = 0; turn < 3; turn++) {
+        cr_expect_eq(gpuprof_scope_end(gpuprof_scope_begin("0123456789012345678901234567890123456789")), 0);
+        int scope = gpuprof_scope_begin("b");
+        scope_name(scope % 16, name);
+        cr_expect(name[0] == 'b' && memcmp(name + 1, zeros, sizeof(name) - 1) == 0, "%.40s", name);
+        cr_expect_eq(gpuprof_scope_end(scope), 0);
+        cr_expect_eq(gpuprof_mark("0123456789012345678901234567890123456789"), 0);
+        cr_expect_eq(gpuprof_mark("m"), 0);
+        cr_expect_eq(events(GP_EVENT_MARK, "m"), turn + 1);
+    }
+}
+
 /* A thread that is already inside our code (a signal handler) gets the same answers as an
  * unprofiled process. */
 Test(api, from_inside_nothing_is_known)

@@ -82,6 +82,7 @@ static const struct gp_wire_event *event_next(enum gp_wire_event_type type, cons
     const struct gp_wire_event *event;
     cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &event), 1, "%s: an event", what);
     cr_assert_eq(event->type, type, "%s: event %u", what, event->type);
+    cr_assert(event->tid == gp_thread.tid && event->cost == gp_thread.cost, "%s: of thread %u", what, event->tid);
     return event;
 }
 
@@ -565,14 +566,81 @@ Test(pools, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
     }
 }
 
+/* ---- call sites without a reader --------------------------------------------------------------------------------- */
+
+static struct gp_wire_sites *sites_begin(void)
+{
+    uint64_t bytes = gp_site_bytes();
+    struct gp_wire_sites *sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_site_start(sites, bytes, GP_SITES_NATIVE), 0);
+    return sites;
+}
+
+static int64_t sites_hold(const struct gp_wire_sites *sites, unsigned device)
+{
+    const struct gp_wire_site *rows = (const struct gp_wire_site *)((const char *)sites + sites->rows_offset);
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < sites->rows; i++)
+        sum += rows[i].device == device && rows[i].summed ? rows[i].live_bytes : 0;
+    cr_assert_eq(sites->devices[device].live_bytes, sum);
+    return sum;
+}
+
+/* The blocks of a cache and of a framework are summed by call site whether or not someone reads the events. */
+Test(sites, hold_blocks_that_no_one_hears)
+{
+    begin(false, false);
+    cr_expect(!gp_feed_cache_wants_time() && !gp_feed_cache_wants_block(0) && gp_feed_cache_wants_block(1));
+    struct gp_wire_sites *sites = sites_begin();
+    cr_expect(gp_feed_cache_wants_time() && !gp_feed_cache_wants_block(0));
+    gp_feed_framework_start("pytorch");
+    for (int turn = 0; turn < 4; turn++) {
+        listened = turn % 2;
+        uint64_t time_ns = turn / 2 ? 5 : 0; /* without a time it is no event */
+        struct gp_feed_event event = {.type = GP_EVENT_ALLOC, .device = 1, .bytes = 40, .time_ns = time_ns};
+        event.address = 0x1000;
+        event.site = gp_event_here(1, GP_KIND_LINEAR);
+        cr_assert_neq(event.site, 0);
+        gp_feed_cache_event(&event);
+        cr_expect_eq(sites_hold(sites, 1), 40, "turn %d", turn);
+        if (turn == 3)
+            cr_expect_eq(event_next(GP_EVENT_ALLOC, "a block")->bytes, 40);
+        event_none("a block");
+        event.type = GP_EVENT_FREE;
+        gp_feed_cache_event(&event);
+        cr_expect_eq(sites_hold(sites, 1), 0, "turn %d", turn);
+        if (turn == 3)
+            cr_expect_eq(event_next(GP_EVENT_FREE, "a block")->site, event.site);
+        event_none("a block");
+        event.type = GP_EVENT_SEGMENT_ALLOC; /* is an event in any case, and its blocks are summed */
+        gp_feed_cache_event(&event);
+        cr_expect_eq(event_next(GP_EVENT_SEGMENT_ALLOC, "a segment")->kind, GP_KIND_LINEAR);
+        cr_expect_eq(sites_hold(sites, 1), 0);
+        for (int64_t bytes = 9; bytes >= -9; bytes -= 18) {
+            gp_feed_framework_block(
+                &(struct gp_framework_event){
+                    .device = 1, .address = 0x2000, .bytes = bytes, .allocated_bytes = -1, .reserved_bytes = -1},
+                3);
+            cr_expect_eq(sites_hold(sites, 1), bytes > 0 ? 9 : 0, "turn %d", turn);
+            if (listened)
+                event_next(bytes > 0 ? GP_EVENT_ALLOC : GP_EVENT_FREE, "a framework's block");
+            event_none("a framework's block");
+        }
+    }
+    cr_expect_eq(sites_hold(sites, 0), 0);
+    listened = 1;
+    gp_feed_cache_event(&(struct gp_feed_event){.type = GP_EVENT_SEGMENT_FREE, .device = -1, .stream = 6});
+    const struct gp_wire_event *event = event_next(GP_EVENT_SEGMENT_FREE, "of no device");
+    cr_expect(event->device == 255 && event->stream == 6 && event->time_ns);
+    cr_expect(gp_feed_cache_wants_block(0), "the event");
+}
+
 /* What is another process's is no row of a call site. */
 Test(imports, have_no_call_site)
 {
     static const struct import import = {.address = 0x5000000000ull, .device = 1};
     begin(false, true);
-    uint64_t bytes = gp_site_bytes();
-    struct gp_wire_sites *sites = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_site_start(sites, bytes, GP_SITES_NATIVE), 0);
+    sites_begin();
     gp_feed_ipc_open(import.address, import.device, 0);
     cr_expect_eq(event_next(GP_EVENT_ALLOC, "an import")->site, 0);
     gp_feed_pool_import_pointer(0x6000000000ull, 1);

@@ -7,11 +7,14 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "owner/owner.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "heap_events.h"
 
 #define MIB    ((int64_t)1 << 20)
 #define CHUNKS 64u
@@ -43,6 +46,8 @@ static void setup(void)
                                                        .wake_poller = poller_woken,
                                                        .map_limit = 1 << 20}),
                  0);
+    heard_start(chunks, CHUNKS);
+    cr_assert_eq(gp_owner_start(), 0);
     cr_assert(gp_thread_enter());
 }
 
@@ -198,6 +203,23 @@ static void no_rest(void *arg)
     (void)arg;
 }
 
+/* All memory here is the test's: blocks of heaps, and what lies beside them, have the owner of their memory. */
+static void owners_check(const struct gp_wire_device *is, const char *what)
+{
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    const struct gp_wire_value *allocated = &is->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL];
+    const struct gp_wire_value *reserved = &is->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL];
+    cr_assert(gp_tap_owners(0, owners));
+    struct gp_wire_owner_value want = {.reserved_bytes = reserved->current,
+                                       .reserved_peak_bytes = reserved->peak,
+                                       .allocated_bytes = allocated->current,
+                                       .allocated_peak_bytes = allocated->peak,
+                                       .live = is->stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current};
+    cr_assert_eq(memcmp(&owners[1], &want, sizeof(want)), 0, "%s: the owner has %lld bytes in %lld, not %lld in %lld",
+                 what, (long long)owners[1].allocated_bytes, (long long)owners[1].live, (long long)want.allocated_bytes,
+                 (long long)want.live);
+}
+
 static void compare(const struct model models[2], bool plain, unsigned step, unsigned call)
 {
     struct gp_wire_device is;
@@ -207,7 +229,12 @@ static void compare(const struct model models[2], bool plain, unsigned step, uns
     int64_t has = is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current;
     int64_t live = is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current;
     cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 2 * UNITS * (int64_t)UNIT);
+    owners_check(&is, "a step");
     cr_assert_eq(has, allocated, "step %u, call %u: %lld, not %lld", step, call, (long long)has, (long long)allocated);
+    heard_read();
+    cr_assert(heard_allocated == allocated && heard_blocks == live,
+              "step %u, call %u: %lld allocated in %lld by events", step, call, (long long)heard_allocated,
+              (long long)heard_blocks);
     cr_assert(!plain || live == 2, "step %u, call %u: %lld blocks of two allocations", step, call, (long long)live);
     cr_assert_eq(lost[GP_LOST_ANNOTATION], losses, "step %u, call %u: %llu lost, not %llu", step, call,
                  (unsigned long long)lost[GP_LOST_ANNOTATION], (unsigned long long)losses);
@@ -312,6 +339,107 @@ Test(heap, a_free_that_fails_leaves_the_memory_without_heaps)
     gp_tap_framework(0, &framework, &heaps);
     cr_expect_eq(heaps.segments, 0);
     cr_expect_eq(heaps.reserved_bytes, 0);
+}
+
+static void expect_heaps(int64_t segments, int64_t blocks, int64_t allocated, const char *what)
+{
+    struct gp_wire_framework framework, heaps;
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is)); /* first: it settles the segments */
+    cr_assert(gp_tap_framework(0, &framework, &heaps));
+    cr_expect(heaps.segments == segments && heaps.blocks == blocks, "%s: %lld segments, %lld blocks", what,
+              (long long)heaps.segments, (long long)heaps.blocks);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, allocated * (int64_t)UNIT, "%s", what);
+}
+
+/* What ends with memory is what lies in it: by a free, by a new allocation at its address, or with its context. */
+Test(heap, heaps_end_with_their_memory_and_no_other)
+{
+    const uint64_t places[] = {BASE, BASE + UNITS * UNIT, BASE + 5 * UNITS * UNIT};
+    gp_feed_context_created(5, 0);
+    gp_feed_context_created(6, 0);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                                  .kind = GP_KIND_LINEAR,
+                                                  .ctx = i == 1 ? 6 : 5,
+                                                  .address = places[i],
+                                                  .bytes = UNITS * UNIT,
+                                                  .requested_bytes = UNITS * UNIT});
+            cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+            gp_feed_heap_block(places[i], places[i] + UNIT, 3 * UNIT);
+        }
+        expect_heaps(3, 3, 9, "three");
+        if (turn == 0)
+            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
+        else if (turn == 1)
+            gp_feed_context_destroyed(6, 0, true);
+        else
+            linear_alloc(places[1], UNITS * UNIT);
+        expect_heaps(2, 2, turn == 2 ? 6 + UNITS : 6, "without the one in the middle");
+        gp_feed_heap_end(places[2]);
+        expect_heaps(1, 1, turn == 2 ? 3 + 2 * UNITS : 3 + UNITS, "a heap has ended");
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[2]), true, 0);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[0]), true, 0);
+        expect_heaps(0, 0, 0, "all");
+        cr_expect_eq(lost[GP_LOST_MISSED_FREE], turn == 2);
+    }
+    /* A context takes with it segments that have lost their last heap, and what waits to become plain. */
+    for (uint32_t i = 0; i < 3; i++) {
+        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                              .kind = GP_KIND_LINEAR,
+                                              .ctx = 5,
+                                              .address = places[i],
+                                              .bytes = UNITS * UNIT,
+                                              .requested_bytes = UNITS * UNIT});
+        cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+    }
+    gp_feed_heap_end(places[0]);
+    gp_feed_context_destroyed(5, 0, true);
+    expect_heaps(0, 0, 0, "the context");
+}
+
+/* As by a thread that frees memory while another one begins heaps in it. */
+Test(heap, a_sweep_ends_heaps_whose_memory_is_gone)
+{
+    const uint64_t places[] = {UNIT, BASE, BASE + UNITS * UNIT};
+    for (unsigned i = 0; i < 3; i++) {
+        linear_alloc(places[i], UNITS * UNIT);
+        cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
+        gp_feed_heap_block(places[i], places[i] + UNIT, 3 * UNIT);
+    }
+    gp_heap_sweep();
+    expect_heaps(3, 3, 9, "nothing is gone");
+    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[0], NULL), 0);
+    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[2], NULL), 0);
+    gp_heap_sweep();
+    expect_heaps(3, 1, 3, "two are gone");
+    gp_feed_heap_end(places[0]); /* there is none any more */
+    gp_feed_heap_block(places[1], places[1] + 4 * UNIT, UNIT);
+    expect_heaps(3, 2, 4, "the third is there");
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* The memory was freed unseen, and its address is a plain allocation's: the end of the old heap leaves that alone. */
+Test(heap, an_old_heap_is_not_the_new_memory_s)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        linear_alloc(BASE, UNITS * UNIT);
+        cr_assert(gp_feed_heap_begin(BASE, UNITS * UNIT));
+        gp_feed_heap_block(BASE, BASE + UNIT, 3 * UNIT);
+        if (ended) /* and its segment waits to become plain */
+            gp_feed_heap_end(BASE);
+        struct gp_record record;
+        cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
+        record.segment = GP_SEGMENT_NONE;
+        record.refs = 1;
+        cr_assert_eq(gp_map_insert(gp_accounts.blocks, &record, NULL), 0);
+        gp_feed_heap_end(BASE);
+        expect_heaps(1 + ended, 0, 0, "its blocks have ended");
+        cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
+        cr_expect(record.segment == GP_SEGMENT_NONE && record.refs == 1);
+    }
 }
 
 /* The record of the memory is taken away behind the back of its heaps. */

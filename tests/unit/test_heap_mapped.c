@@ -3,13 +3,15 @@
  * test_heap_mapped.c: heaps of sub-allocators over mapped memory. A model of pages that are mapped and unmapped below
  * heaps and blocks is compared with the accounts after each of thousands of random calls.
  */
-#include "account/account.h"
+#include "account/heaps.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "heap_events.h"
 
 #define CHUNKS 64u
 #define UNIT   4096ull
@@ -42,6 +44,7 @@ static void setup(void)
                                                        .wake_poller = poller_woken,
                                                        .map_limit = 1 << 20}),
                  0);
+    heard_start(chunks, CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -231,6 +234,29 @@ static void step(uint64_t random)
     }
 }
 
+static void visit(void *arg, const struct gp_tap_block *block)
+{
+    *(int64_t *)arg += block->segment ? 0 : (int64_t)block->bytes;
+}
+
+static void no_rest(void *arg)
+{
+    (void)arg;
+}
+
+/* The words that spare other calls the lock. */
+static void hints_check(unsigned at)
+{
+    unsigned heaps = 0, pieces = 0;
+    for (unsigned i = 0; i < UNITS; i++)
+        heaps += model.heaps[i].count > 0;
+    for (unsigned page = 0; page < PAGES; page++)
+        pieces += model.joined[page];
+    cr_assert_eq(gp_heaps.x_mapped, heaps, "step %u: %u heaps, not %u", at, gp_heaps.x_mapped, heaps);
+    cr_assert(gp_heaps.heaps.count == heaps && gp_heaps.pieces.count == pieces, "step %u", at);
+    cr_assert(gp_heaps.x_left == 0 && gp_heaps.left.count == 0 && gp_heaps.x_settling == 0, "step %u", at);
+}
+
 static void compare(unsigned at)
 {
     struct gp_wire_device is;
@@ -252,6 +278,16 @@ static void compare(unsigned at)
     cr_assert_eq(has, reserved * (int64_t)UNIT, "step %u: %lld units reserved, not %lld", at,
                  (long long)(has / (int64_t)UNIT), (long long)reserved);
     cr_assert_eq(gp_tap_site_bytes(0, &is), allocated * (int64_t)UNIT, "step %u: in sites", at);
+    heard_read();
+    cr_assert_eq(heard_allocated, allocated * (int64_t)UNIT, "step %u: %lld allocated in events", at,
+                 (long long)heard_allocated);
+    cr_assert_eq(heard_reserved, reserved * (int64_t)UNIT, "step %u: %lld reserved in events", at,
+                 (long long)heard_reserved);
+    int64_t walked = 0;
+    if (at % 16 == 0)
+        gp_tap_blocks(GP_TAP_EVERY, &walked, visit, no_rest);
+    cr_assert(at % 16 || walked == allocated * (int64_t)UNIT, "step %u: a walk finds %lld", at, (long long)walked);
+    hints_check(at);
     if (gp_tap_framework(0, &framework, &heaps))
         cr_assert_eq(heaps.segments, segments, "step %u: %lld segments, not %lld", at, (long long)heaps.segments,
                      (long long)segments);
@@ -272,4 +308,216 @@ Test(heap_mapped, every_call_counts_and_no_other_does)
         settle();
         compare(at);
     }
+}
+
+/* ---- peaks ------------------------------------------------------------------------------------------------------- */
+
+#define OTHER (BASE + (1ull << 36)) /* memory beside it, which stays */
+
+static int64_t peak_of(enum gp_wire_stat stat)
+{
+    struct gp_wire_device is;
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    cr_assert(gp_tap_device(0, &is) && gp_tap_owners(0, owners));
+    int64_t peak = is.stats[stat][GP_POOL_ALL].peak;
+    if (stat == GP_STAT_ALLOCATED_BYTES)
+        cr_expect_eq(owners[0].allocated_peak_bytes, peak, "the owner's");
+    cr_expect_eq(is.stats[stat][GP_POOL_SMALL].peak, peak, "the small pool's");
+    return peak;
+}
+
+static void linear(uint64_t address, uint64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .requested_bytes = bytes});
+}
+
+/* Memory that turns out to be a segment was never allocated: the peaks are the 12 units of before. Beside
+ * it lie 10 units, so with it as a plain allocation of 24 units the peak is 34. */
+static void expect_segment(const char *what)
+{
+    cr_expect_eq(peak_of(GP_STAT_ALLOCATED_BYTES), 12 * (int64_t)UNIT, "%s: %lld units", what,
+                 (long long)(peak_of(GP_STAT_ALLOCATED_BYTES) / (int64_t)UNIT));
+    cr_expect_eq(peak_of(GP_STAT_REQUESTED_BYTES), 12 * (int64_t)UNIT, "%s", what);
+}
+
+static void expect_plain(const char *what)
+{
+    cr_expect_eq(peak_of(GP_STAT_ALLOCATED_BYTES), 34 * (int64_t)UNIT, "%s: %lld units", what,
+                 (long long)(peak_of(GP_STAT_ALLOCATED_BYTES) / (int64_t)UNIT));
+}
+
+static void others(void)
+{
+    for (uint64_t part = 1; part <= 100; part++) { /* the peak is raised a hundred times */
+        linear(OTHER, 12 * UNIT * part / 100);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, OTHER), true, 0);
+    }
+    linear(OTHER, 10 * UNIT);
+}
+
+Test(heap_mapped, an_allocation_that_is_a_segment_leaves_the_peaks)
+{
+    others();
+    linear(BASE, 24 * UNIT);
+    expect_plain("a new one");
+    for (int turn = 0; turn < 3; turn++) {
+        cr_assert(gp_feed_heap_begin(BASE, 24 * UNIT));
+        expect_segment("a heap");
+        if (turn == 0) {
+            gp_feed_heap_end(BASE);
+            gp_heap_settle();
+        } else
+            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, BASE), false, 0);
+        expect_plain("after its heap, or after a free that failed");
+    }
+    cr_assert(gp_feed_heap_begin(BASE, 23 * UNIT));
+    expect_plain("a part of it was allocated indeed");
+}
+
+Test(heap_mapped, a_mapping_that_is_a_segment_leaves_the_peaks)
+{
+    others();
+    gp_feed_vmm_create(1, 24 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 24 * UNIT, 0, 1);
+    expect_plain("a new one");
+    for (int turn = 0; turn < 3; turn++) {
+        cr_assert(gp_feed_heap_begin(BASE, 24 * UNIT));
+        expect_segment("a heap");
+        if (turn == 0) {
+            gp_feed_heap_end(BASE);
+            gp_heap_settle();
+        } else
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, 24 * UNIT), false);
+        expect_plain("after its heap, or after an unmap that failed");
+    }
+    cr_assert(gp_feed_heap_begin(BASE, 24 * UNIT));
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, 24 * UNIT), true);
+    cr_assert_not(gp_feed_heap_begin(BASE, 24 * UNIT), "nothing is mapped");
+    gp_feed_vmm_map(BASE, 24 * UNIT, 0, 1);
+    cr_assert(gp_feed_heap_begin(BASE + UNIT, 23 * UNIT));
+    expect_plain("a part of it was allocated indeed");
+}
+
+/* A mapping below a heap was a segment from the start. */
+Test(heap_mapped, a_mapping_below_a_heap_is_in_no_peak)
+{
+    others();
+    gp_feed_vmm_create(1, UNIT, 0);
+    gp_feed_vmm_map(BASE, UNIT, 0, 1);
+    cr_assert(gp_feed_heap_begin(BASE, 25 * UNIT));
+    gp_feed_vmm_create(2, 24 * UNIT, 0);
+    gp_feed_vmm_map(BASE + UNIT, 24 * UNIT, 0, 2);
+    expect_segment("both");
+    gp_feed_heap_block(BASE, BASE + UNIT, 24 * UNIT);
+    expect_plain("its blocks count");
+}
+
+/* ---- mappings that are no pieces --------------------------------------------------------------------------------- */
+
+static int64_t unmapped; /* units of handles without a mapping on the device */
+
+static void expect_held(unsigned device, int64_t allocated, int64_t imported, int64_t segments, const char *what)
+{
+    struct gp_wire_device is;
+    struct gp_wire_framework framework, heaps;
+    cr_assert(gp_tap_device(device, &is));
+    gp_tap_framework(device, &framework, &heaps);
+    int64_t has = is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current;
+    cr_expect_eq(has, allocated * (int64_t)UNIT, "%s: device %u: %lld units", what, device,
+                 (long long)(has / (int64_t)UNIT));
+    cr_expect_eq(is.kinds[GP_KIND_IMPORTED].current_bytes, imported * (int64_t)UNIT, "%s: device %u", what, device);
+    const struct gp_account *account = gp_accounts.x_devices[device];
+    cr_expect_eq(account->heaps.x_segments, segments, "%s: device %u: %lld segments", what, device,
+                 (long long)account->heaps.x_segments);
+    cr_expect_eq(gp_tap_site_bytes(device, &is), has + unmapped * (int64_t)UNIT, "%s: device %u: in sites", what,
+                 device);
+    heard_read();
+}
+
+/* Memory of another process, of another device, in several mappings or mapped in part, and of a framework. */
+Test(heap_mapped, only_whole_mappings_of_the_heap_s_device_are_pieces)
+{
+    gp_account_of(1);
+    gp_feed_vmm_create(1, UNIT, 0);
+    gp_feed_vmm_map(BASE, UNIT, 0, 1);
+    gp_feed_vmm_create(2, 2 * UNIT, 1);
+    gp_feed_vmm_map(BASE + UNIT, 2 * UNIT, 0, 2); /* before the heap */
+    cr_assert(gp_feed_heap_begin(BASE, 60 * UNIT));
+    expect_held(0, 0, 0, 1, "a heap");
+    expect_held(1, 2, 0, 0, "a heap");
+    gp_feed_vmm_create(3, 4 * UNIT, 1);
+    gp_feed_vmm_map(BASE + 3 * UNIT, 4 * UNIT, 0, 3); /* below it */
+    expect_held(1, 6, 0, 0, "below it, on another device");
+    gp_feed_vmm_import(4, 0);
+    gp_feed_vmm_map(BASE + 7 * UNIT, 3 * UNIT, 0, 4);
+    expect_held(0, 0, 3, 1, "another process's");
+    gp_feed_vmm_create(5, 8 * UNIT, 0);
+    gp_feed_vmm_map(BASE + 10 * UNIT, 4 * UNIT, 0, 5);
+    unmapped = 4;
+    expect_held(0, 4, 3, 1, "the half of a handle");
+    unmapped = 0;
+    gp_feed_vmm_map(BASE + 14 * UNIT, 8 * UNIT, 0, 5);
+    expect_held(0, 8, 3, 1, "all of it again");
+    gp_feed_vmm_create(6, 5 * UNIT, 0);
+    gp_feed_vmm_map(BASE + (1ull << 30), 5 * UNIT, 0, 6); /* elsewhere */
+    gp_feed_vmm_map(BASE + 22 * UNIT, 5 * UNIT, 0, 6);
+    expect_held(0, 13, 3, 1, "it has another mapping");
+    gp_feed_vmm_create(7, UNIT, GP_DEVICE_UNKNOWN);
+    gp_feed_vmm_map(BASE + 27 * UNIT, UNIT, 0, 7);
+    expect_held(0, 13, 3, 1, "on an unknown device");
+    gp_feed_vmm_create(8, 6 * UNIT, 0);
+    gp_feed_vmm_map(BASE + 28 * UNIT, 6 * UNIT, 0, 8);
+    expect_held(0, 13, 3, 2, "a piece");
+    gp_feed_vmm_map(BASE + (2ull << 30), 6 * UNIT, 0, 8);
+    expect_held(0, 13, 3, 2, "a second mapping of a piece adds nothing");
+    /* The piece is unmapped: its memory is allocated in the other mapping. */
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + 28 * UNIT, 6 * UNIT), true);
+    expect_held(0, 19, 3, 1, "it has one mapping");
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + (2ull << 30), 6 * UNIT), true);
+    unmapped = 6;
+    expect_held(0, 13, 3, 1, "and none");
+    gp_feed_heap_end(BASE);
+    gp_heap_settle();
+    expect_held(0, 14, 3, 0, "without the heap");
+    unmapped = 0;
+    expect_held(1, 6, 0, 0, "without the heap");
+    for (uint64_t handle = 1; handle < 9; handle++)
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handle), true);
+    for (uint64_t unit = 0; unit < 40; unit++)
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + unit * UNIT, UNIT), true);
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + (1ull << 30), UNIT), true);
+    expect_held(0, 0, 0, 0, "nothing");
+    expect_held(1, 0, 0, 0, "nothing");
+    cr_expect(heard_allocated == 0 && heard_reserved == 0);
+    cr_expect_eq(gp_map_count(gp_accounts.objects), 0);
+    cr_expect_eq(lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* The unmap of a piece was not seen: its memory is allocated in its other mapping, and the new one is a piece. */
+Test(heap_mapped, a_mapping_in_the_place_of_a_piece)
+{
+    gp_feed_vmm_create(1, 4 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 4 * UNIT, 0, 1);
+    cr_assert(gp_feed_heap_begin(BASE, 8 * UNIT));
+    gp_feed_heap_block(BASE, BASE + UNIT, UNIT);
+    gp_feed_vmm_map(BASE + (1ull << 30), 4 * UNIT, 0, 1);
+    expect_held(0, 1, 0, 1, "a piece with a second mapping");
+    gp_feed_vmm_create(2, 3 * UNIT, 0);
+    gp_feed_vmm_map(BASE + 4 * UNIT, 3 * UNIT, 0, 2); /* so that the heap stays */
+    gp_feed_vmm_create(3, 4 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 4 * UNIT, 0, 3);
+    cr_expect_eq(lost[GP_LOST_MISSED_FREE], 1);
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 4 * (int64_t)UNIT, "in the second mapping");
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 11 * (int64_t)UNIT);
+    cr_expect_eq(gp_heaps.pieces.count, 2);
+    gp_feed_heap_block(BASE, BASE, 7 * UNIT);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 11 * (int64_t)UNIT);
+    cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
 }

@@ -175,7 +175,7 @@ static void events_read(const char *what)
     for (; got > 0; got--, event++) {
         bool comes = event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_MAP;
         uint64_t at = event->address;
-        cr_assert(event->time_ns);
+        cr_assert(event->time_ns && event->stream == 0);
         if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE) {
             cr_assert(at && at < HANDLES && heard_handle[at] != comes, "%s: handle %llu", what, (unsigned long long)at);
             heard_handle[at] = comes;
@@ -525,5 +525,70 @@ Test(vmm, all_bindings_end_with_their_object)
         cr_assert(gp_tap_device(0, &is));
         cr_assert_eq(is.kinds[GP_KIND_VMM].live, 1, "%u bindings", counts[i]);
         cr_assert_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)PAGE);
+    }
+}
+
+/* The numbers of objects and handles follow each other, and the devices of a team too. */
+Test(vmm, bindings_of_many_objects_places_and_devices_are_apart)
+{
+    struct gp_wire_device is;
+    uint64_t handle = 0, released = 0, far = 1ull << 33;
+    for (uint64_t object = 1; object <= 8; object++)
+        for (uint64_t number = 0; number < 8; number++)
+            for (int device = 0; device < 16; device++) {
+                gp_feed_vmm_create(++handle, PAGE, 0);
+                gp_feed_vmm_bind(object, device, far + number * PAGE, PAGE, handle);
+                gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handle), true);
+            }
+    cr_assert_eq(lost[GP_LOST_MISSED_FREE], 0, "two have one key");
+    for (uint64_t object = 1; object <= 8; object++)
+        for (int device = 0; device < 16; device++) {
+            gp_feed_vmm_unbind(object, device, far, 3 * PAGE);
+            cr_assert(gp_tap_device(0, &is));
+            released += 3;
+            cr_assert_eq(is.kinds[GP_KIND_VMM].live, (int64_t)(handle - released));
+        }
+}
+
+/* The end of an object looks for its bindings, unless nothing was ever bound. */
+Test(vmm, an_object_without_bindings_ends_without_a_walk)
+{
+    gp_feed_vmm_create(1, PAGE, 0);
+    for (uint64_t object = 5; object < 9; object++) {
+        gp_feed_vmm_object(object, 0);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), true);
+    }
+    cr_assert_eq(gp_map_walked(gp_accounts.objects), 0);
+    cr_assert_eq(gp_map_count(gp_accounts.objects), 1);
+}
+
+/* A handle's number is given out again though it is mapped, and released: the old mapping has no memory then. */
+Test(vmm, a_mapping_whose_handle_is_gone)
+{
+    struct gp_wire_device is;
+    for (int ok = 0; ok < 2; ok++) {
+        for (uint64_t i = 1; i <= 8; i++) { /* so that the peaks have been raised */
+            gp_feed_vmm_create(10 + i, i * PAGE, 0);
+            gp_feed_vmm_map(BASE + (16 + i * 8) * PAGE, i * PAGE, 0, 10 + i);
+        }
+        gp_feed_vmm_create(1, PAGE, 0);
+        gp_feed_vmm_map(BASE, PAGE, 0, 1);
+        gp_feed_vmm_create(1, 2 * PAGE, 0);
+        cr_assert_eq(lost[GP_LOST_MISSED_FREE], (uint64_t)ok + 1);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(1), true);
+        for (int turn = 0; turn < 2; turn++) {
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, PAGE), ok);
+            cr_assert(gp_tap_device(0, &is));
+            cr_expect_eq(is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current, 8);
+            cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 36 * (int64_t)PAGE);
+            cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 36 * (int64_t)PAGE);
+            cr_expect_eq(gp_tap_site_bytes(0, &is), 36 * (int64_t)PAGE);
+        }
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, PAGE), true);
+        for (uint64_t i = 1; i <= 8; i++) {
+            gp_feed_vmm_release_end(gp_feed_vmm_release_begin(10 + i), true);
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE + (16 + i * 8) * PAGE, i * PAGE), true);
+        }
+        cr_expect_eq(gp_map_count(gp_accounts.objects), 0);
     }
 }
