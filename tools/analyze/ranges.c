@@ -58,7 +58,10 @@ int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recordin
             ranges->ranges[kept++] = ranges->ranges[i];
     }
     ranges->count = kept;
-    return gp_bits_init(&ranges->live, kept);
+    int rc = gp_bits_init(&ranges->live, kept);
+    if (rc)
+        gp_ranges_fini(ranges);
+    return rc;
 }
 
 void gp_ranges_fini(struct gp_ranges *ranges)
