@@ -286,8 +286,10 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
     uint32_t bounds = 0, site = 0;
     for (int pass = 0; pass < 2; pass++) { /* counts, then fills */
         size_t count = 0;
-        if (!keys_init(&keys, recording))
-            break;
+        if (!keys_init(&keys, recording)) {
+            free(steps);
+            return NULL;
+        }
         for (size_t i = 0; i < recording->event_count; i++) {
             const struct gp_rec_event *event = &recording->events[i];
             bool here = false;
@@ -303,8 +305,6 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
         if (!steps && !(steps = steps_new(count)))
             return NULL;
     }
-    if (!steps)
-        return NULL;
     steps->source = GP_STEPS_PERIOD;
     if (site && site < recording->site_count && recording->sites[site].frame_count) {
         const struct gp_rec_frame *frame = &recording->frames[recording->sites[site].first_frame];
