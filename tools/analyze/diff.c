@@ -19,7 +19,9 @@ static int diff_compare(const void *one, const void *other)
     right = (int64_t)((uint64_t)b->live_bytes[1] - (uint64_t)b->live_bytes[0]);
     if (left != right)
         return left < right ? 1 : -1;
-    return a->site[0] != b->site[0] ? (a->site[0] < b->site[0] ? -1 : 1) : a->site[1] < b->site[1] ? -1 : 1;
+    if (a->site[0] != b->site[0])
+        return a->site[0] < b->site[0] ? -1 : 1;
+    return a->site[1] < b->site[1] ? -1 : a->site[1] > b->site[1];
 }
 
 /* For site i: [2i] its bytes at the peak of the device, [2i + 1] its live bytes at the end. */
