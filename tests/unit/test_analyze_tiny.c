@@ -4,16 +4,18 @@
  * tests/golden/analyze_tiny.txt.  test_analyze_naive.c says which of them are right; this test notices each one that
  * moves, also those for which there is no simple model.  GP_GOLDEN_UPDATE=1 writes the file.
  */
+#include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/history.h>
 #include <analyze/phases.h>
 #include <analyze/report.h>
+#include <cache/policy.h>
 
 #include "sheet.h"
 #include "strict_sort.h"
 #include "tiny_fixture.h"
 
-#define RECORDINGS 300u
+#define RECORDINGS 400u
 #define DEVICES    3u
 
 /* One recording, and what several analyses need. */
@@ -413,6 +415,67 @@ static void sheet_diff(struct sheet *sheet, const struct tiny_case *tiny)
     gp_recording_free(other);
 }
 
+/* ---- requests of a device ------------------------------------------------------------------------------------------ */
+
+/* caches: with them too, which take a while to make. */
+static void put_replays(struct sheet *sheet, const struct gp_fit_trace *trace, bool caches)
+{
+    static const char *const policies[] = {"off", "caching", "pytorch", "auto_growth"};
+    const uint64_t sizes[] = {0, trace->load_bytes, trace->load_bytes + GP_FIT_PAGE, (uint64_t)GIB};
+    for (unsigned i = 0; i < (caches ? 16 : 4); i++) {
+        const struct gp_fit_setup setup = {
+            .policy = gp_policy_find(policies[i / 4]), .yields = i & 1, .downward = i >> 1 & 1};
+        struct gp_fit_end end;
+        cr_assert_eq(gp_fit_play(trace, &setup, sizes[i % 4], &end), 0);
+        SHEET_NUMBERS(sheet, (int64_t)end.failed, (int64_t)end.peak, (int64_t)end.used);
+    }
+    struct gp_fit_sizes fit;
+    const struct gp_fit_setup off = {0};
+    SHEET_NUMBERS(sheet, gp_fit_find(trace, &off, &fit), (int64_t)fit.enough_bytes, (int64_t)fit.smallest_bytes,
+                  (int64_t)fit.fails_bytes, (int64_t)fit.step_bytes, (int64_t)fit.spare_bytes, fit.replays);
+}
+
+static void sheet_fit(struct sheet *sheet, const struct tiny_case *tiny)
+{
+    for (unsigned i = 0; i < 2 * DEVICES; i++) {
+        struct gp_fit_trace *trace = gp_fit_trace_new(tiny->flow, i / 2, i % 2);
+        uint64_t context = 0;
+        SHEET_NUMBERS(sheet, trace->device, trace->requests, trace->growable, trace->slots, (int64_t)trace->most_bytes,
+                      (int64_t)trace->load_bytes, (int64_t)trace->reserved_bytes, (int64_t)trace->count,
+                      gp_fit_context_find(tiny->recording, i / 2, &context), (int64_t)context);
+        for (size_t k = 0; k < trace->count; k++) {
+            const struct gp_fit_op *op = &trace->ops[k];
+            SHEET_NUMBERS(sheet, op->bytes, op->stream, op->kind, op->pages, op->shard, op->slot, op->event);
+        }
+        if (i < 4)
+            put_replays(sheet, trace, tiny->number % 20 < 2);
+        sheet_line(sheet);
+        gp_fit_trace_free(trace);
+    }
+}
+
+static void sheet_judge(struct sheet *sheet, const struct tiny_case *tiny)
+{
+    static const struct gp_fit_question questions[] = {
+        {.gpu_bytes = 8 * MIB, .tenants = 1, .context_bytes = 0, .allocator = "off"},
+        {.gpu_bytes = 30 * MIB, .tenants = 2, .context_bytes = 3 * MIB, .allocator = "off"},
+        {.gpu_bytes = GIB, .tenants = 1, .context_bytes = -1, .allocator = "off"}};
+    for (unsigned i = 0; i < 3; i++) {
+        struct gp_fit_result is;
+        sheet_number(sheet, gp_fit_judge(tiny->flow, tiny->number % 2, &questions[i], &is));
+        cr_assert_eq(gp_fit_judge_held(tiny->flow, &is), 0);
+        SHEET_NUMBERS(sheet, is.device, is.requests, is.context, (int64_t)is.context_bytes,
+                      (int64_t)is.unexplained_bytes, (int64_t)is.spare_bytes, (int64_t)is.requested_bytes,
+                      (int64_t)is.failed_requests, is.count, is.event, (int64_t)is.fails_ns, (int64_t)is.asked_bytes,
+                      (int64_t)is.free_bytes, is.held->bytes);
+        for (uint32_t k = 0; k < is.count; k++)
+            SHEET_NUMBERS(sheet, is.rows[k].fits, (int64_t)is.rows[k].peak_bytes, (int64_t)is.rows[k].smallest_bytes,
+                          (int64_t)is.rows[k].step_bytes, is.rows[k].replays);
+        sheet_line(sheet);
+        gp_fit_result_fini(&is);
+    }
+}
+
 /* ---- the report ---------------------------------------------------------------------------------------------------- */
 
 static void put_report(struct sheet *sheet, const struct gp_report *report)
@@ -476,6 +539,7 @@ static const struct {
                 {"series", sheet_series},   {"fragmentation", sheet_fragmentation},
                 {"history", sheet_history}, {"uses", sheet_uses},
                 {"cut", sheet_cut},         {"diff", sheet_diff},
+                {"fit", sheet_fit},         {"judge", sheet_judge},
                 {"report", sheet_report}};
 #define ANALYSES (sizeof(analyses) / sizeof(analyses[0]))
 
