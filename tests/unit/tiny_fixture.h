@@ -23,6 +23,7 @@ struct tiny {
     uint64_t seed, now, unit;
     uint32_t sites[6], site_count;
     struct gp_rec_event live[3][TINY_SLOTS]; /* type 0: free */
+    bool mapped[3][TINY_SLOTS];              /* at two addresses */
     bool segments[2][2], any_segments, losses;
     uint64_t kept; /* addresses of blocks that stay */
 };
@@ -87,7 +88,8 @@ static void tiny_alloc(struct tiny *tiny, unsigned device, unsigned slot, uint64
                                  .site = site};
     tiny_put(tiny, event);
     tiny->live[device][slot] = event;
-    if (kind == GP_KIND_VMM && tiny_draw(tiny, 2)) { /* and its mapping, at two addresses */
+    tiny->mapped[device][slot] = kind == GP_KIND_VMM && tiny_draw(tiny, 2);
+    if (tiny->mapped[device][slot]) {
         for (unsigned i = 0; i < 2; i++)
             tiny_put(tiny, (struct gp_rec_event){.type = GP_EVENT_SEGMENT_MAP,
                                                  .kind = GP_KIND_VMM,
@@ -105,12 +107,14 @@ static void tiny_free(struct tiny *tiny, unsigned device, unsigned slot)
     event.type = event.type == GP_EVENT_SEGMENT_ALLOC ? GP_EVENT_SEGMENT_FREE : GP_EVENT_FREE;
     if (tiny->losses && !tiny_draw(tiny, 6)) /* a damaged file */
         event.site = 0, event.bytes += 512;
-    if (event.type == GP_EVENT_SEGMENT_FREE && tiny_draw(tiny, 2))
+    for (unsigned i = 0; i < 2 && tiny->mapped[device][slot] && (!tiny->losses || tiny_draw(tiny, 8)); i++)
         tiny_put(tiny, (struct gp_rec_event){.type = GP_EVENT_SEGMENT_UNMAP,
                                              .kind = GP_KIND_VMM,
                                              .device = (uint8_t)device,
-                                             .address = 0x500000000000ull + slot * TINY_ROOM,
-                                             .bytes = event.bytes});
+                                             .address = 0x500000000000ull + slot * TINY_ROOM + i * 64 * MIB,
+                                             .bytes = tiny->live[device][slot].bytes,
+                                             .unused = (uint32_t)(i ? 0 : tiny->live[device][slot].bytes),
+                                             .site = tiny->live[device][slot].site});
     tiny_put(tiny, event);
     tiny->live[device][slot].type = 0;
 }
