@@ -8,6 +8,7 @@
 #include <analyze/ranks.h>
 #include <analyze/uses.h>
 
+#include "checked_memory.h"
 #include "sheet.h"
 #include "strict_sort.h"
 #include "train_fixture.h"

@@ -7,6 +7,7 @@
 #include <analyze/history.h>
 #include <math.h>
 
+#include "checked_memory.h"
 #include "tiny_fixture.h"
 
 #define RECORDINGS 200u
@@ -235,9 +236,11 @@ static bool is_whole(const struct gp_recording *recording)
         uint32_t peer = recording->peer[i];
         bool start = event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
                      event->type == GP_EVENT_SEGMENT_MAP;
-        /* Each type of an end follows that of its start. */
+        /* Each type of an end follows that of its start. A part does not know which other mapping has the bytes that an
+         * end leaves. */
         if (start && peer != GP_REC_NONE &&
-            (recording->events[peer].type != event->type + 1 || recording->events[peer].bytes != event->bytes))
+            (recording->events[peer].type != event->type + 1 || recording->events[peer].bytes != event->bytes ||
+             recording->events[peer].unused != event->unused))
             return false;
     }
     return true;

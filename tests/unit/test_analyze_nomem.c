@@ -12,7 +12,7 @@
 #include <cache/policy.h>
 #include <errno.h>
 
-#include "nomem.h"
+#include "checked_memory.h"
 #include "tiny_fixture.h"
 
 struct nomem_case {
@@ -258,14 +258,14 @@ static long fail_each(const struct nomem_case *is, const struct nomem_analysis *
 {
     cr_assert(analysis->find(is), "%s", analysis->name); /* what is made once is there from now on */
     for (long number = 0;; number++) {
-        long before = nomem_held;
-        nomem_failed = false;
-        nomem_after = number;
+        long before = memory_held;
+        memory_failed = false;
+        memory_after = number;
         bool found = analysis->find(is);
-        nomem_after = -1;
-        cr_expect_eq(nomem_held, before, "%s, allocation %ld: %ld blocks more", analysis->name, number,
-                     nomem_held - before);
-        if (!nomem_failed) {
+        memory_after = -1;
+        cr_expect_eq(memory_held, before, "%s, allocation %ld: %ld blocks more", analysis->name, number,
+                     memory_held - before);
+        if (!memory_failed) {
             cr_expect(found, "%s", analysis->name);
             return number;
         }
@@ -277,7 +277,7 @@ Test(nomem, each_allocation_of_each_analysis_fails, .timeout = 120)
 {
     static const unsigned numbers[] = {2, 14, 33, 47, 58, 61, 90};
     long count = 0;
-    for (unsigned i = 0; NOMEM_WORKS && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (unsigned i = 0; MEMORY_CHECKED && i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct nomem_case is = {.recording = tiny_make(numbers[i])};
         is.flow = gp_flow_new(is.recording);
         is.steps = gp_steps_find(is.recording);
@@ -288,26 +288,26 @@ Test(nomem, each_allocation_of_each_analysis_fails, .timeout = 120)
         gp_flow_free(is.flow);
         gp_recording_free(is.recording);
     }
-    cr_expect(!NOMEM_WORKS || count > 500, "%ld", count);
+    cr_expect(!MEMORY_CHECKED || count > 500, "%ld", count);
 }
 
 /* A part is made of a recording itself: without memory it is still one that can be freed. */
 Test(nomem, each_allocation_of_a_cut_fails, .timeout = 60)
 {
-    for (unsigned number = 0; NOMEM_WORKS && number < 20; number++) {
+    for (unsigned number = 0; MEMORY_CHECKED && number < 20; number++) {
         int rc = -ENOMEM;
         for (long at = 0; rc; at++) {
-            long before = nomem_held;
+            long before = memory_held;
             struct gp_recording *part = tiny_make(number);
             uint64_t span = part->end_ns - part->begin_ns;
-            nomem_after = at;
-            nomem_failed = false;
+            memory_after = at;
+            memory_failed = false;
             rc = gp_recording_cut(part, part->begin_ns + span / 3, part->begin_ns + span / 2);
-            nomem_after = -1;
-            cr_assert_eq(rc, nomem_failed ? -ENOMEM : 0, "recording %u, allocation %ld", number, at);
+            memory_after = -1;
+            cr_assert_eq(rc, memory_failed ? -ENOMEM : 0, "recording %u, allocation %ld", number, at);
             gp_recording_free(part);
-            cr_expect_eq(nomem_held, before, "recording %u, allocation %ld: %ld blocks more", number, at,
-                         nomem_held - before);
+            cr_expect_eq(memory_held, before, "recording %u, allocation %ld: %ld blocks more", number, at,
+                         memory_held - before);
         }
     }
 }

@@ -11,6 +11,7 @@
 #include <analyze/report.h>
 #include <cache/policy.h>
 
+#include "checked_memory.h"
 #include "sheet.h"
 #include "strict_sort.h"
 #include "tiny_fixture.h"
@@ -448,7 +449,7 @@ static void sheet_fit(struct sheet *sheet, const struct tiny_case *tiny)
             SHEET_NUMBERS(sheet, op->bytes, op->stream, op->kind, op->pages, op->shard, op->slot, op->event);
         }
         if (i < 4)
-            put_replays(sheet, trace, tiny->number % 20 < 2);
+            put_replays(sheet, trace, tiny->number % 40 < 3);
         sheet_line(sheet);
         gp_fit_trace_free(trace);
     }
@@ -459,8 +460,15 @@ static void sheet_judge(struct sheet *sheet, const struct tiny_case *tiny)
     static const struct gp_fit_question questions[] = {
         {.gpu_bytes = 8 * MIB, .tenants = 1, .context_bytes = 0, .allocator = "off"},
         {.gpu_bytes = 30 * MIB, .tenants = 2, .context_bytes = 3 * MIB, .allocator = "off"},
-        {.gpu_bytes = GIB, .tenants = 1, .context_bytes = -1, .allocator = "off"}};
-    for (unsigned i = 0; i < 3; i++) {
+        {.gpu_bytes = GIB, .tenants = 1, .context_bytes = -1, .allocator = "off"},
+        {.gpu_bytes = 40 * MIB, .tenants = 1, .context_bytes = 0},
+        {.gpu_bytes = 600 * MIB, .tenants = 2, .context_bytes = -1, .all = true},
+        {.gpu_bytes = 20 * MIB,
+         .tenants = 1,
+         .context_bytes = 0,
+         .allocator = "pytorch",
+         .conf = "max_split_size_mb:20"}};
+    for (unsigned i = 0; i < (tiny->number % 100 < 2 ? 6 : tiny->number % 40 < 3 ? 4 : 3); i++) {
         struct gp_fit_result is;
         sheet_number(sheet, gp_fit_judge(tiny->flow, tiny->number % 2, &questions[i], &is));
         cr_assert_eq(gp_fit_judge_held(tiny->flow, &is), 0);
@@ -468,9 +476,12 @@ static void sheet_judge(struct sheet *sheet, const struct tiny_case *tiny)
                       (int64_t)is.unexplained_bytes, (int64_t)is.spare_bytes, (int64_t)is.requested_bytes,
                       (int64_t)is.failed_requests, is.count, is.event, (int64_t)is.fails_ns, (int64_t)is.asked_bytes,
                       (int64_t)is.free_bytes, is.held->bytes);
-        for (uint32_t k = 0; k < is.count; k++)
+        for (uint32_t k = 0; k < is.count; k++) {
             SHEET_NUMBERS(sheet, is.rows[k].fits, (int64_t)is.rows[k].peak_bytes, (int64_t)is.rows[k].smallest_bytes,
                           (int64_t)is.rows[k].step_bytes, is.rows[k].replays);
+            sheet_word(sheet, is.rows[k].allocator);
+            sheet_word(sheet, is.rows[k].conf);
+        }
         sheet_line(sheet);
         gp_fit_result_fini(&is);
     }

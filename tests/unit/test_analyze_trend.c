@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checked_memory.h"
+
 TestSuite(trend, .timeout = 60);
 
 #define MOST 40u

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tiny_fixture.h: many small recordings whose times, addresses and sizes come from few values, so that equal times, equal
- * sums and blocks that touch occur all the time.  Half of them are random, half repeat a step. */
+ * sums and blocks that touch occur all the time.  Half of them are random, a quarter
+ * repeats a step, and a quarter holds more and more. */
 #ifndef GP_TEST_UNIT_TINY_FIXTURE_H
 #define GP_TEST_UNIT_TINY_FIXTURE_H
 
@@ -122,15 +123,15 @@ static void tiny_free(struct tiny *tiny, unsigned device, unsigned slot)
 static void tiny_sample(struct tiny *tiny)
 {
     for (uint32_t device = 0; device < TINY_GPUS; device++)
-        recmake_sample(tiny->make,
-                       &(struct gp_rec_sample){.time_ns = tiny->now,
-                                               .device = device,
-                                               .allocated_bytes = MIB,
-                                               .reserved_bytes = (int64_t)(tiny_draw(tiny, 6)) * 4 * MIB - 1,
-                                               .active_bytes = -1,
-                                               .inactive_split_bytes = -1,
-                                               .used_bytes = (int64_t)(tiny_draw(tiny, 5)) * 16 * MIB - 1,
-                                               .process_bytes = (int64_t)(tiny_draw(tiny, 4)) * 16 * MIB - 1});
+        recmake_sample(tiny->make, &(struct gp_rec_sample){
+                                       .time_ns = tiny->now,
+                                       .device = device,
+                                       .allocated_bytes = MIB,
+                                       .reserved_bytes = (int64_t)(tiny_draw(tiny, 6)) * 4 * MIB - 1,
+                                       .active_bytes = -1,
+                                       .inactive_split_bytes = -1,
+                                       .used_bytes = tiny_draw(tiny, 3) ? (int64_t)tiny_draw(tiny, 5) * 16 * MIB : -1,
+                                       .process_bytes = (int64_t)(tiny_draw(tiny, 4)) * 16 * MIB - 1});
 }
 
 static void tiny_mark(struct tiny *tiny, const char *name)
@@ -226,6 +227,45 @@ static void tiny_steps(struct tiny *tiny, unsigned steps)
     }
 }
 
+/* Sites that hold more with nearly every step, and give some of it back. */
+static void tiny_growth(struct tiny *tiny, unsigned steps)
+{
+    static const uint64_t sizes[] = {512, 512, 513, 1024, MIB, 3 * MIB};
+    unsigned often = 5 + tiny_draw(tiny, 5), back = tiny_draw(tiny, 4), replaces = !tiny_draw(tiny, 4);
+    struct gp_rec_event kept[3][64];
+    unsigned count[3] = {0}, kinds = 1 + tiny_draw(tiny, 3);
+    for (unsigned step = 0; step < steps; step++) {
+        tiny->now += (1 + !tiny_draw(tiny, 4)) * tiny->unit;
+        tiny_mark(tiny, "step");
+        for (unsigned i = 0; i < kinds; i++) {
+            tiny->now += tiny_draw(tiny, 2) * tiny->unit;
+            bool gives = count[i] && (replaces || tiny_draw(tiny, 9) < back);
+            if (tiny_draw(tiny, 10) < often) {
+                struct gp_rec_event event = {.type = GP_EVENT_ALLOC,
+                                             .kind = i == 2 ? GP_KIND_PITCHED : GP_KIND_LINEAR,
+                                             .device = (uint8_t)(i == 1),
+                                             .address = tiny->kept += TINY_ROOM,
+                                             .bytes = replaces ? (step + 1) * 512 : sizes[tiny_draw(tiny, 6)],
+                                             .site = tiny->sites[i % tiny->site_count]};
+                tiny_put(tiny, event);
+                kept[i][count[i]++] = event;
+            }
+            if (gives) {
+                struct gp_rec_event event = kept[i][0];
+                event.type = GP_EVENT_FREE;
+                tiny_put(tiny, event);
+                memmove(&kept[i][0], &kept[i][1], --count[i] * sizeof(event));
+            }
+        }
+        tiny_act(tiny, 0, TINY_SHARED + step % 2, 2048, tiny->sites[0]);
+        if (!tiny_draw(tiny, 4))
+            tiny_sample(tiny);
+    }
+    tiny->now += tiny->unit;
+    if (tiny_draw(tiny, 2))
+        tiny_mark(tiny, "step");
+}
+
 /* What came first is the baseline, or was there and is only seen when it ends. */
 static void tiny_late(struct tiny *tiny, struct gp_recording *recording, size_t count)
 {
@@ -287,6 +327,8 @@ static struct gp_recording *tiny_make(unsigned number)
     uint64_t begin = tiny.now;
     if (number % 2)
         tiny_random(&tiny, 4 + tiny_draw(&tiny, 40));
+    else if (number % 4)
+        tiny_growth(&tiny, 3 + tiny_draw(&tiny, 27));
     else
         tiny_steps(&tiny, 1 + tiny_draw(&tiny, 13));
     if (tiny_draw(&tiny, 2))
