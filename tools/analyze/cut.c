@@ -2,6 +2,7 @@
  * cut.c: reduces a recording to a part of its time; see analyze.h.  What was live at the start of
  * the part becomes the baseline, as if recording had started there. */
 #include <analyze/flow.h>
+#include <common/order.h>
 #include <common/parse.h>
 
 #include <errno.h>
@@ -20,7 +21,7 @@ struct gp_cut {
 static int cut_compare(const void *one, const void *other)
 {
     const struct gp_rec_event *a = one, *b = other;
-    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+    return GP_ORDER(a->time_ns, b->time_ns);
 }
 
 /* Replays the changes before from_ns. */
