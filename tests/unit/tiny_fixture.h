@@ -301,6 +301,48 @@ static void tiny_befores(struct tiny *tiny, struct gp_recording *recording)
             .is = {.bytes = (int64_t)tiny_draw(tiny, 3) * 8 * MIB - 1, .source = tiny_draw(tiny, 3)}};
 }
 
+/* What no program makes: numbers just beyond their tables, types that are none, ends of the address space. */
+static void tiny_damage(struct tiny *tiny, struct gp_recording *recording)
+{
+    for (size_t i = 0; i < recording->event_count; i++) {
+        struct gp_rec_event *event = &recording->events[i];
+        if (event->type == GP_EVENT_MARK)
+            event->bytes += tiny_draw(tiny, 9) ? 0 : recording->string_bytes;
+        if (event->type == GP_EVENT_MARK || tiny_draw(tiny, 5))
+            continue;
+        switch (tiny_draw(tiny, 9)) {
+        case 0:
+            event->site = recording->site_count - tiny_draw(tiny, 2);
+            break;
+        case 1:
+            event->device = (uint8_t)(recording->device_count - tiny_draw(tiny, 2));
+            break;
+        case 2:
+            event->kind = (GP_KINDS - tiny_draw(tiny, 2)) & 15;
+            break;
+        case 3:
+            event->type = tiny_draw(tiny, GP_EVENT_TYPES) & 15;
+            event->bytes = event->type == GP_EVENT_MARK ? 0 : event->bytes;
+            break;
+        case 4:
+            event->address = UINT64_MAX - tiny_draw(tiny, 4) * 512;
+            break;
+        case 5:
+            event->bytes = 1ull << (31 + tiny_draw(tiny, 3));
+            break;
+        case 6:
+            event->unused = UINT32_MAX;
+            break;
+        default:
+            event->address = tiny_address(tiny_draw(tiny, TINY_SLOTS)) + tiny_draw(tiny, 3) * 512;
+        }
+    }
+    memset(recording->peer, 0, (recording->event_count + 1) * sizeof(*recording->peer));
+    cr_assert_eq(gp_recording_match(recording), 0);
+}
+
+#define TINY_DAMAGED 10000u /* from this number on */
+
 /* The recording of this number: always the same. */
 static struct gp_recording *tiny_make(unsigned number)
 {
@@ -345,6 +387,8 @@ static struct gp_recording *tiny_make(unsigned number)
     recording->streams[1] = 1 + tiny_draw(&tiny, 2);
     recording->streams[2] = tiny_draw(&tiny, 2) ? UINT64_MAX : 77;
     recording->from_start = tiny_draw(&tiny, 2);
+    if (number >= TINY_DAMAGED)
+        tiny_damage(&tiny, recording);
     if (!tiny_draw(&tiny, 3))
         tiny_late(&tiny, recording, tiny_draw(&tiny, (unsigned)recording->event_count));
     tiny_befores(&tiny, recording);
