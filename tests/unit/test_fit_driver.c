@@ -218,3 +218,80 @@ Test(fit_driver, large_requests_have_pages_of_their_own)
         gp_fit_device_fini(&device);
     }
 }
+
+/* ---- replays ------------------------------------------------------------------------------------------------------- */
+
+/* A request of one page each, all of which stay. */
+static struct gp_fit_trace *pages_taken(const struct gp_recording *recording, size_t count)
+{
+    struct gp_fit_trace *trace = calloc(1, sizeof(*trace));
+    trace->recording = recording;
+    trace->ops = calloc(count + 1, sizeof(*trace->ops));
+    trace->count = trace->slots = (uint32_t)count;
+    trace->load_bytes = count * PAGE;
+    for (size_t i = 0; i < count; i++)
+        trace->ops[i] =
+            (struct gp_fit_op){.bytes = PAGE, .kind = GP_FIT_TAKE, .slot = (uint32_t)i, .event = (uint32_t)i};
+    return trace;
+}
+
+/* Replays look at each other after 4096 operations each. */
+Test(fit_driver, replays_of_any_length_end_where_memory_does)
+{
+    static const size_t counts[] = {0, 1, 4095, 4096, 4097, 8191, 8192, 8193};
+    struct gp_recording *recording = recmake_done(recmake_new(GIB));
+    const struct gp_fit_setup off = {0};
+    for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        struct gp_fit_trace *trace = pages_taken(recording, counts[c]);
+        struct gp_fit_sizes fit;
+        cr_assert_eq(gp_fit_find(trace, &off, &fit), 0);
+        cr_assert(fit.enough_bytes == counts[c] * PAGE && fit.smallest_bytes == fit.enough_bytes && fit.replays == 1);
+        cr_assert(fit.step_bytes == PAGE && !fit.spare_bytes);
+        cr_assert_eq(fit.fails_bytes, counts[c] > 1 ? (counts[c] - 1) * PAGE : 0);
+        for (unsigned k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+            for (unsigned less = 0; less < 2; less++) {
+                size_t pages = counts[k] < counts[c] ? counts[k] : counts[c];
+                size_t right = less && pages && pages == counts[k] ? pages - 1 : pages;
+                struct gp_fit_end end;
+                bool fits;
+                cr_assert_eq(gp_fit_play(trace, &off, counts[k] * PAGE - (counts[k] ? less : 0), &end), 0);
+                cr_assert(end.failed == right && end.used == right * PAGE && end.peak == right * PAGE,
+                          "%zu operations on %zu pages: %zu, not %zu", counts[c], counts[k], end.failed, right);
+                uint64_t peak;
+                cr_assert_eq(gp_fit_fits(trace, &off, counts[k] * PAGE - (counts[k] ? less : 0), &fits, &peak, &fit),
+                             0);
+                cr_assert(fits == (right == counts[c]) && peak == right * PAGE);
+            }
+        cr_assert_eq(fit.replays, 17);
+        gp_fit_trace_free(trace);
+    }
+    gp_recording_free(recording);
+}
+
+/* What NVML reports beyond the reserved bytes, at most; 256 MiB without a report. */
+Test(fit_driver, contexts_of_samples)
+{
+    static const struct {
+        int64_t process, reserved;
+        uint32_t device;
+    } samples[] = {{-1, 5, 0}, {5, -1, 0}, {900, 0, 1}, {7, 7, 0}, {8, 7, 0}, {11, 7, 0}, {10, 7, 0}, {0, 100, 0}};
+    static const uint64_t most[] = {0, 0, 0, 0, 1, 4, 4, 4};
+    for (unsigned count = 0; count <= 8; count++) {
+        struct recmake *make = recmake_new(GIB);
+        recmake_device(make, 1, GIB);
+        for (unsigned i = 0; i < count; i++)
+            recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1000 * MS + i,
+                                                         .device = samples[i].device,
+                                                         .process_bytes = samples[i].process,
+                                                         .reserved_bytes = samples[i].reserved});
+        struct gp_recording *recording = recmake_done(make);
+        uint64_t bytes = 4711;
+        enum gp_fit_context context = gp_fit_context_find(recording, 0, &bytes);
+        cr_expect_eq(context, count < 4 ? GP_FIT_ASSUMED : GP_FIT_MEASURED, "%u samples", count);
+        cr_expect_eq(bytes, count < 4 ? 256ull << 20 : most[count - 1], "%u samples: %llu", count,
+                     (unsigned long long)bytes);
+        cr_expect_eq(gp_fit_context_find(recording, 1, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
+        cr_expect_eq(bytes, count < 3 ? 256ull << 20 : 900);
+        gp_recording_free(recording);
+    }
+}
