@@ -206,6 +206,7 @@ Test(names, that_are_durations)
         struct gp_steps *steps = NULL;
         cr_expect_eq(gp_steps_choose(recording, cases[c].text, &steps), cases[c].rc, "%s", cases[c].text);
         cr_expect(!steps || steps->count == cases[c].count, "%s: %u steps", cases[c].text, steps->count);
+        cr_expect(!steps || steps->count || !steps->length_ns, "no steps have no length");
         for (unsigned i = 0; steps && i <= steps->count; i++)
             cr_assert_eq(steps->bounds_ns[i],
                          recording->begin_ns + (cases[c].count == 1000000 ? 11 * i

@@ -122,7 +122,8 @@ static void tiny_free(struct tiny *tiny, unsigned device, unsigned slot)
 
 static void tiny_sample(struct tiny *tiny)
 {
-    for (uint32_t device = 0; device < TINY_GPUS; device++)
+    uint32_t devices = tiny_draw(tiny, 3) ? TINY_GPUS : 1;
+    for (uint32_t device = 0; device < devices; device++)
         recmake_sample(tiny->make, &(struct gp_rec_sample){
                                        .time_ns = tiny->now,
                                        .device = device,
