@@ -244,7 +244,7 @@ static bool forecast_growth(const struct gp_forecast *forecast, struct gp_foreca
 static double forecast_seconds(const struct gp_forecast *forecast, const struct gp_forecast_result *result)
 {
     int64_t stays = forecast->before.low;
-    for (uint32_t i = forecast->count > 4 ? forecast->count - 4 : 0; i < forecast->count; i++)
+    for (uint32_t i = forecast->count - 4; i < forecast->count; i++) /* what grows has five points or more */
         GP_LOWER(stays, forecast->points[i].low);
     double left = (double)result->headroom_bytes + (double)forecast->before.last - (double)stays;
     left -= (double)result->step_bytes;
