@@ -295,3 +295,63 @@ Test(fit_driver, contexts_of_samples)
         gp_recording_free(recording);
     }
 }
+
+/* ---- judgements ---------------------------------------------------------------------------------------------------- */
+
+/* Two blocks of two pages each, the second one of which stays, then one of five pages: seven are the most. */
+static struct gp_recording *three_blocks(void)
+{
+    struct recmake *make = recmake_new(GIB);
+    for (unsigned i = 0; i < 2; i++) {
+        recmake_at(make, (1010 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB + i * 64 * MIB, 3 * MIB, 0);
+    }
+    recmake_at(make, 1020 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, GIB);
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1020 * MS, .type = GP_EVENT_OOM, .bytes = GIB});
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1020 * MS, .type = GP_EVENT_OOM, .bytes = GIB, .device = 1});
+    recmake_at(make, 1030 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 2 * GIB, 10 * MIB, 0);
+    recmake_device(make, 1, GIB);
+    return recmake_done(make);
+}
+
+/* A size is enough if the share of each program has room for its context and for seven pages. */
+Test(fit_driver, judges_around_the_size_that_is_enough)
+{
+    struct gp_recording *recording = three_blocks();
+    struct gp_flow *flow = gp_flow_new(recording);
+    for (uint32_t tenants = 1; tenants <= 3; tenants++)
+        for (uint64_t context = 0; context < 2 * PAGE; context += 700000)
+            for (int by = -1; by <= 1; by++) {
+                uint64_t enough = (7 * PAGE + context) * tenants;
+                const struct gp_fit_question question = {.gpu_bytes = enough + (uint64_t)(by * (int)tenants),
+                                                         .tenants = tenants,
+                                                         .context_bytes = (int64_t)context,
+                                                         .allocator = "off"};
+                struct gp_fit_result is;
+                cr_assert_eq(gp_fit_judge(flow, 0, &question, &is), 0);
+                cr_assert_eq(gp_fit_judge_held(flow, &is), 0);
+                cr_assert(is.count == 1 && is.failed_requests == 1 && is.context == GP_FIT_GIVEN);
+                cr_assert(is.requested_bytes == 13 * MIB && is.requests == GP_FIT_OF_DRIVER && !is.unexplained_bytes);
+                cr_assert_eq(is.rows[0].fits, by >= 0, "%u tenants, %llu bytes", tenants, (unsigned long long)context);
+                cr_assert(is.rows[0].smallest_bytes == enough && is.rows[0].peak_bytes == enough);
+                cr_assert(is.rows[0].step_bytes == PAGE * tenants && is.rows[0].replays == 1);
+                if (by >= 0) {
+                    cr_assert(is.held->bytes == 13 * MIB && is.event == GP_REC_NONE && !is.asked_bytes);
+                } else {
+                    cr_assert(is.asked_bytes == 10 * MIB && is.free_bytes == 5 * PAGE - 1 && is.fails_ns == 1030 * MS);
+                    cr_assert(is.held->bytes == 3 * MIB && recording->events[is.event].bytes == 10 * MIB);
+                }
+                gp_fit_result_fini(&is);
+            }
+    /* Not even the context fits: nothing was asked for. */
+    struct gp_fit_result is;
+    const struct gp_fit_question small = {.gpu_bytes = 1000, .tenants = 1, .context_bytes = 1000, .allocator = "off"};
+    cr_assert_eq(gp_fit_judge(flow, 0, &small, &is), 0);
+    cr_assert(!is.rows[0].fits && !is.asked_bytes && !is.free_bytes && is.event == GP_REC_NONE);
+    cr_assert(is.fails_ns == recording->begin_ns);
+    gp_fit_result_fini(&is);
+    gp_flow_free(flow);
+    gp_recording_free(recording);
+}
