@@ -26,6 +26,7 @@
 #include <write/ranks.h>
 #include <write/reportformat.h>
 
+#include "checked_memory.h"
 #include "train_fixture.h"
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
@@ -704,44 +705,6 @@ Test(golden, analyses_of_made_up_programs, .timeout = 120)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static long held; /* blocks that this program holds */
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which have an allocator of their own */
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *block, size_t bytes);
-void __libc_free(void *block);
-
-static void *counted(void *block)
-{
-    __atomic_fetch_add(&held, block != NULL, __ATOMIC_RELAXED);
-    return block;
-}
-
-void *malloc(size_t bytes)
-{
-    return counted(__libc_malloc(bytes));
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    return counted(__libc_calloc(count, bytes));
-}
-
-void *realloc(void *block, size_t bytes)
-{
-    void *again = __libc_realloc(block, bytes);
-    __atomic_fetch_add(&held, (block == NULL) - (again == NULL), __ATOMIC_RELAXED);
-    return again;
-}
-
-void free(void *block)
-{
-    __atomic_fetch_sub(&held, block != NULL, __ATOMIC_RELAXED);
-    __libc_free(block);
-}
-#endif
-
 /* Whatever the analyses take they give back: the same twice holds no block more. */
 Test(golden, analyses_give_their_memory_back, .timeout = 120)
 {
@@ -767,7 +730,7 @@ Test(golden, analyses_give_their_memory_back, .timeout = 120)
         stretches(&golden, last);
         gp_recording_free(last);
         free(golden.text);
-        before[round] = held;
+        before[round] = memory_held;
     }
     cr_expect_eq(before[2], before[1], "%ld blocks more", before[2] - before[1]);
     build_remove(folder);

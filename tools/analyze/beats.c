@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * beats.c: see beats.h. */
 #include <analyze/beats.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ void gp_beats_group(struct gp_beats *beats)
 static int beats_compare(const void *one, const void *other)
 {
     uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    return a < b ? -1 : a > b;
+    return GP_ORDER(a, b);
 }
 
 double gp_beats_even(const uint32_t *positions, size_t count)
@@ -167,8 +168,8 @@ static int rhythm_compare(const void *one, const void *other)
 {
     const struct gp_rhythm *a = one, *b = other;
     if (a->row->count != b->row->count)
-        return a->row->count < b->row->count ? 1 : -1;
-    return a->row->extra < b->row->extra ? -1 : a->row->extra > b->row->extra;
+        return GP_ORDER(b->row->count, a->row->count);
+    return GP_ORDER(a->row->extra, b->row->extra);
 }
 
 /* Measures the stretches between the occurrences in the middle. */
@@ -187,8 +188,8 @@ static void rhythm_measure(struct gp_rhythm *rhythm, const uint32_t *positions, 
         double sum = 0;
         curve->stamps++;
         for (size_t i = from; i < to; i++) {
-            low = curve->level[i] < low ? curve->level[i] : low;
-            high = curve->level[i] > high ? curve->level[i] : high;
+            GP_LOWER(low, curve->level[i]);
+            GP_RAISE(high, curve->level[i]);
             sum += (double)curve->level[i];
             sites += curve->symbol[i] && curve->stamp[curve->symbol[i]] != curve->stamps;
             curve->stamp[curve->symbol[i]] = curve->stamps;
@@ -231,7 +232,7 @@ static const struct gp_rhythm *rhythm_first(const struct gp_rhythm *list, size_t
     const struct gp_rhythm *best = NULL;
     double even = 0, most = 0;
     for (size_t i = 0; i < count; i++)
-        even = list[i].even > even ? list[i].even : even;
+        GP_RAISE(even, list[i].even);
     for (size_t i = 0; i < count; i++) {
         if (list[i].even >= even * GP_BEAT_SAME && (double)list[i].row->count > most)
             most = (double)list[i].row->count;
@@ -268,8 +269,8 @@ static const struct gp_tally_row *rhythms_choose(const struct gp_rhythm *list, s
     for (size_t i = 0; i < count; i++) {
         if (list[i].drift > GP_BEAT_DRIFT)
             continue;
-        swing = list[i].swing > swing ? list[i].swing : swing;
-        sites = list[i].sites > sites ? list[i].sites : sites;
+        GP_RAISE(swing, list[i].swing);
+        GP_RAISE(sites, list[i].sites);
         low = !any || list[i].low < low ? list[i].low : low;
         any = true;
     }

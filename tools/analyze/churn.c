@@ -2,6 +2,7 @@
  * churn.c: finds blocks that are allocated and freed within one step; see analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -25,10 +26,10 @@ static int churn_compare(const void *one, const void *other)
 {
     const struct gp_churn_site *a = one, *b = other;
     if (a->pairs != b->pairs)
-        return a->pairs < b->pairs ? 1 : -1;
+        return GP_ORDER(b->pairs, a->pairs);
     if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    return a->site < b->site ? -1 : a->site > b->site;
+        return GP_ORDER(b->bytes, a->bytes);
+    return GP_ORDER(a->site, b->site);
 }
 
 /* Duration of an event's driver call, ns; 0 unknown. */

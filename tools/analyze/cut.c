@@ -2,6 +2,7 @@
  * cut.c: reduces a recording to a part of its time; see analyze.h.  What was live at the start of
  * the part becomes the baseline, as if recording had started there. */
 #include <analyze/flow.h>
+#include <common/order.h>
 #include <common/parse.h>
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 struct gp_cut {
     struct gp_recording *recording;
-    uint64_t from_ns;
+    uint64_t from_ns, to_ns;
     struct gp_bits live; /* items by id */
     struct gp_ranges ranges;
     struct gp_rec_event *baseline;
@@ -20,7 +21,7 @@ struct gp_cut {
 static int cut_compare(const void *one, const void *other)
 {
     const struct gp_rec_event *a = one, *b = other;
-    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+    return GP_ORDER(a->time_ns, b->time_ns);
 }
 
 /* Replays the changes before from_ns. */
@@ -30,17 +31,33 @@ static void cut_replay(struct gp_cut *cut, const struct gp_flow *flow)
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns < cut->from_ns)) {
-        /* An item that is known only from its end stays so: that event is still there. */
+        /* An item that is known only from its end stays so if that event is still there. Of a range it
+         * is left out in each case: its place among the others is unknown. */
         bool known = change.event != GP_REC_NONE || change.id >= recording->event_count;
-        if (!known)
+        bool range = gp_ranges_takes(change.item);
+        if (!known && (range || change.item->time_ns <= cut->to_ns))
             continue;
-        if (gp_ranges_takes(change.item))
+        if (range)
             gp_ranges_apply(&cut->ranges, change.item);
         else if (change.add)
             gp_bits_add(&cut->live, change.id);
         else
             gp_bits_remove(&cut->live, change.id);
     }
+}
+
+/* The item as the event that started it. */
+static struct gp_rec_event cut_start(const struct gp_recording *recording, uint32_t id)
+{
+    struct gp_rec_event event =
+        id < recording->event_count ? recording->events[id] : recording->baseline[id - recording->event_count];
+    if (event.type != GP_EVENT_FREE && event.type != GP_EVENT_SEGMENT_FREE && event.type != GP_EVENT_SEGMENT_UNMAP)
+        return event;
+    event.type = event.type == GP_EVENT_FREE           ? GP_EVENT_ALLOC
+                 : event.type == GP_EVENT_SEGMENT_FREE ? GP_EVENT_SEGMENT_ALLOC
+                                                       : GP_EVENT_SEGMENT_MAP;
+    event.time_ns = recording->begin_ns;
+    return event;
 }
 
 static bool cut_baseline(struct gp_cut *cut)
@@ -64,8 +81,7 @@ static bool cut_baseline(struct gp_cut *cut)
                                   .device = range->device};
     }
     for (uint32_t id = gp_bits_next(&cut->live, 0); id != GP_BITS_NONE; id = gp_bits_next(&cut->live, id + 1))
-        cut->baseline[cut->count++] =
-            id < recording->event_count ? recording->events[id] : recording->baseline[id - recording->event_count];
+        cut->baseline[cut->count++] = cut_start(recording, id);
     qsort(cut->baseline, cut->count, sizeof(*cut->baseline), cut_compare);
     return true;
 }
@@ -120,7 +136,7 @@ int gp_recording_moment(const struct gp_recording *recording, const char *text, 
 
 int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns)
 {
-    struct gp_cut cut = {.recording = recording, .from_ns = from_ns};
+    struct gp_cut cut = {.recording = recording, .from_ns = from_ns, .to_ns = to_ns};
     struct gp_flow *flow = gp_flow_new(recording);
     bool ok = flow && gp_ranges_init(&cut.ranges, recording) == 0;
     if (ok && gp_bits_init(&cut.live, (uint32_t)(recording->event_count + recording->baseline_count + 1)) == 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * diff.c: compares two recordings of one program by call site; see analyze.h. */
 #include <analyze/flow.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -14,12 +15,14 @@ static int diff_compare(const void *one, const void *other)
     const struct gp_diff_row *a = one, *b = other;
     int64_t left = diff_change(a), right = diff_change(b);
     if (left != right)
-        return left < right ? 1 : -1;
+        return GP_ORDER(right, left);
     left = (int64_t)((uint64_t)a->live_bytes[1] - (uint64_t)a->live_bytes[0]);
     right = (int64_t)((uint64_t)b->live_bytes[1] - (uint64_t)b->live_bytes[0]);
     if (left != right)
-        return left < right ? 1 : -1;
-    return a->site[0] != b->site[0] ? (a->site[0] < b->site[0] ? -1 : 1) : a->site[1] < b->site[1] ? -1 : 1;
+        return GP_ORDER(right, left);
+    if (a->site[0] != b->site[0])
+        return GP_ORDER(a->site[0], b->site[0]);
+    return GP_ORDER(a->site[1], b->site[1]);
 }
 
 /* For site i: [2i] its bytes at the peak of the device, [2i + 1] its live bytes at the end. */

@@ -4,6 +4,7 @@
  * their order: within a group the sites of one recording are matched with those of the other in
  * order, so that the lines of all move by the same number if possible. */
 #include <analyze/analyze.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static int place_lines(const struct gp_diff_site *a, const struct gp_diff_site *
 {
     for (uint32_t i = a->line_count; i-- > 0;) { /* outermost first: the order in the program */
         if (a->lines[i] != b->lines[i])
-            return a->lines[i] < b->lines[i] ? -1 : 1;
+            return GP_ORDER(a->lines[i], b->lines[i]);
     }
     return 0;
 }
@@ -30,7 +31,7 @@ static int place_lines(const struct gp_diff_site *a, const struct gp_diff_site *
 static int place_group(const struct gp_diff_place *a, const struct gp_diff_place *b)
 {
     if (a->site->line_count != b->site->line_count)
-        return a->site->line_count < b->site->line_count ? -1 : 1;
+        return GP_ORDER(a->site->line_count, b->site->line_count);
     return strcmp(a->site->stack, b->site->stack);
 }
 

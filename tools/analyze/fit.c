@@ -2,6 +2,7 @@
  * fit.c: replays the requests of a recording at other sizes of the device, and searches for the
  * smallest one; see fit.h.  Called by the command `fit`. */
 #include <analyze/fit.h>
+#include <common/order.h>
 
 #include <cache/cache.h>
 #include <cache/policy.h>
@@ -292,7 +293,7 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
         if (sample->device != device || sample->process_bytes < 0 || sample->reserved_bytes < 0)
             continue;
         int64_t rest = sample->process_bytes - sample->reserved_bytes;
-        most = rest > most ? rest : most;
+        GP_RAISE(most, rest);
     }
     *bytes = most >= 0 ? (uint64_t)most : GP_FIT_CONTEXT_BYTES;
     return most >= 0 ? GP_FIT_MEASURED : GP_FIT_ASSUMED;

@@ -5,6 +5,7 @@
 
 #include <cache/cache.h>
 #include <common/hash.h>
+#include <common/order.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,7 +58,7 @@ static unsigned small_run(const struct gp_fit_small *page, unsigned steps, unsig
         end = small_next(page, start, true);
         if (end - start >= steps)
             return start;
-        *longest = end - start > *longest ? end - start : *longest;
+        GP_RAISE(*longest, end - start);
     }
     return GP_FIT_STEPS;
 }
@@ -76,7 +77,7 @@ static bool device_charge(struct gp_fit_device *device, uint64_t bytes)
     if (bytes > device->size - device->used)
         return false;
     device->used += bytes;
-    device->peak = device->used > device->peak ? device->used : device->peak;
+    GP_RAISE(device->peak, device->used);
     return true;
 }
 
@@ -163,7 +164,7 @@ static void small_give(struct gp_fit_device *device, uint64_t place, unsigned st
     small_mark(small, start, steps, false);
     if (!small->used) {
         device->used -= GP_FIT_PAGE;
-        device->small_empty = page < device->small_empty ? page : device->small_empty;
+        GP_LOWER(device->small_empty, page);
         small_bound(device, page, 0);
         return;
     }

@@ -4,6 +4,7 @@
 #include <analyze/fit.h>
 
 #include <common/hash.h>
+#include <common/order.h>
 #include <stdlib.h>
 
 #define GP_FIT_MOST    ((1ull << 40) - 1) /* of one request: the field's width */
@@ -190,7 +191,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
     if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)
         op->pages = build_pages(b, change->item, change->add);
     build_load(b, bytes, change->add);
-    trace->most_bytes = bytes > trace->most_bytes ? bytes : trace->most_bytes;
+    GP_RAISE(trace->most_bytes, bytes);
     if (!change->add && !segment) {
         b->idle[b->idle_count++] = slot;
         b->slot_of[change->id] = GP_REC_NONE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * flow.c: see flow.h. */
 #include <analyze/flow.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -114,7 +115,7 @@ static uint8_t flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, cons
 static int flow_compare_ghosts(const void *one, const void *other)
 {
     const struct gp_flow_ghost *a = one, *b = other;
-    return a->at < b->at ? -1 : a->at > b->at;
+    return GP_ORDER(a->at, b->at);
 }
 
 static bool flow_is_ghost(const struct gp_flow *flow, size_t i)

@@ -4,6 +4,7 @@
 #include <analyze/flow.h>
 
 #include <common/hash.h>
+#include <common/order.h>
 #include <stdlib.h>
 
 struct forecast_walk {
@@ -21,8 +22,8 @@ static void walk_level(struct forecast_walk *walk, int64_t level)
 {
     struct gp_forecast_sample *sample = &walk->sample;
     sample->last = level;
-    sample->low = level < sample->low ? level : sample->low;
-    sample->high = level > sample->high ? level : sample->high;
+    GP_LOWER(sample->low, level);
+    GP_RAISE(sample->high, level);
 }
 
 /* Ends the steps that end before time_ns. */
@@ -96,7 +97,7 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
             walk_take(&to, gp_flow_bytes(&change));
         to.sample.frees += change.event != GP_REC_NONE && !change.add;
         walk_level(&to, level.allocated);
-        run->peak_bytes = level.allocated > run->peak_bytes ? level.allocated : run->peak_bytes;
+        GP_RAISE(run->peak_bytes, level.allocated);
     }
     gp_hash_free(&to.sizes);
     if (to.failed) {

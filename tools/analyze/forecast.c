@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * forecast.c: see forecast.h. */
 #include <analyze/forecast.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ void gp_forecast_begin(struct gp_forecast *forecast, enum gp_forecast_kind kind)
 static void point_merge(struct gp_forecast_point *into, const struct gp_forecast_point *more)
 {
     into->time_ns = more->time_ns;
-    into->low = more->low < into->low ? more->low : into->low;
-    into->high = more->high > into->high ? more->high : into->high;
+    GP_LOWER(into->low, more->low);
+    GP_RAISE(into->high, more->high);
     into->last = more->last;
     into->allocs += more->allocs;
     into->frees += more->frees;
@@ -100,7 +101,7 @@ void gp_forecast_feed(struct gp_forecast *forecast, const struct gp_forecast_sam
         .taken_bytes = forecast_since(forecast->before.taken_bytes, sample->taken_bytes),
         .fresh_bytes = forecast_since(forecast->before.fresh_bytes, sample->fresh_bytes),
     };
-    forecast->high = sample->high > forecast->high ? sample->high : forecast->high;
+    GP_RAISE(forecast->high, sample->high);
     forecast->before = *sample;
     if (forecast->open == 0)
         forecast->points[forecast->count] = point;
@@ -134,7 +135,7 @@ static bool work_alike(const struct gp_forecast *forecast, double work, double o
 static int work_compare(const void *one, const void *other)
 {
     double a = *(const double *)one, b = *(const double *)other;
-    return a < b ? -1 : a > b;
+    return GP_ORDER(a, b);
 }
 
 static double work_median(const struct gp_forecast *forecast, uint32_t first)
@@ -243,8 +244,8 @@ static bool forecast_growth(const struct gp_forecast *forecast, struct gp_foreca
 static double forecast_seconds(const struct gp_forecast *forecast, const struct gp_forecast_result *result)
 {
     int64_t stays = forecast->before.low;
-    for (uint32_t i = forecast->count > 4 ? forecast->count - 4 : 0; i < forecast->count; i++)
-        stays = forecast->points[i].low < stays ? forecast->points[i].low : stays;
+    for (uint32_t i = forecast->count - 4; i < forecast->count; i++) /* what grows has five points or more */
+        GP_LOWER(stays, forecast->points[i].low);
     double left = (double)result->headroom_bytes + (double)forecast->before.last - (double)stays;
     left -= (double)result->step_bytes;
     double seconds = left > 0 ? left / result->bytes_per_second : 0;

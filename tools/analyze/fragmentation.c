@@ -5,6 +5,7 @@
  */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ struct gp_fragment_free {
 static int fragment_compare(const void *one, const void *other)
 {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
+    return GP_ORDER(a, b);
 }
 
 static bool fragment_wants(const struct gp_flow_change *change, uint32_t device)
@@ -94,7 +95,7 @@ static void fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from, ui
     if (to <= from)
         return;
     free_bytes->bytes += to - from;
-    free_bytes->largest = to - from > free_bytes->largest ? to - from : free_bytes->largest;
+    GP_RAISE(free_bytes->largest, to - from);
 }
 
 /* Adds the free memory in [start, end).  *next: the first live block that may be there. */
@@ -105,7 +106,7 @@ static void fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t star
     while (*next != GP_BITS_NONE && blocks->starts[*next] < end) {
         if (blocks->starts[*next] >= start) {
             fragment_hole(out, at, blocks->starts[*next]);
-            at = blocks->ends[*next] > at ? blocks->ends[*next] : at;
+            GP_RAISE(at, blocks->ends[*next]);
         }
         *next = gp_bits_next(&blocks->live, *next + 1);
     }

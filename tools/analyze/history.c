@@ -2,6 +2,7 @@
  * history.c: the blocks of a device and the parts of its memory at many moments; see history.h. */
 #include <analyze/history.h>
 #include <analyze/tally.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,12 +43,12 @@ static int life_earlier(const void *one, const void *other)
 {
     const struct gp_life *a = one, *b = other;
     if (a->from_ns != b->from_ns)
-        return a->from_ns < b->from_ns ? -1 : 1;
+        return GP_ORDER(a->from_ns, b->from_ns);
     if (a->to_ns != b->to_ns)
-        return a->to_ns < b->to_ns ? -1 : 1;
+        return GP_ORDER(a->to_ns, b->to_ns);
     if (a->bytes != b->bytes)
-        return a->bytes > b->bytes ? -1 : 1;
-    return a->site < b->site ? -1 : a->site > b->site;
+        return GP_ORDER(b->bytes, a->bytes);
+    return GP_ORDER(a->site, b->site);
 }
 
 /* The lives are a heap with the least one first, which the next larger one replaces. */
@@ -218,7 +219,7 @@ static bool history_moment(struct gp_history_maker *maker, uint64_t time_ns)
     for (size_t i = 0; ok && i < maker->dirty_count; i++) {
         struct gp_tally_row *row = &maker->tally.rows[maker->dirty[i]];
         int64_t *most = &maker->most[maker->dirty[i]];
-        *most = row->bytes > *most ? row->bytes : *most;
+        GP_RAISE(*most, row->bytes);
         if (row->more)
             ok = history_cell(history, row);
     }
@@ -266,8 +267,8 @@ static int history_more(const void *one, const void *other)
 {
     const struct gp_history_rank *a = one, *b = other;
     if (a->most != b->most)
-        return a->most < b->most ? 1 : -1;
-    return a->row < b->row ? -1 : a->row > b->row;
+        return GP_ORDER(b->most, a->most);
+    return GP_ORDER(a->row, b->row);
 }
 
 static bool history_choose(struct gp_history_maker *maker)

@@ -2,6 +2,7 @@
  * holders.c: which call sites keep segments of a cache that are partly free; see analyze.h. */
 #include <analyze/analyze.h>
 #include <analyze/tally.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -9,10 +10,10 @@ static int holder_compare(const void *one, const void *other)
 {
     const struct gp_holder *a = one, *b = other;
     if (a->free_bytes != b->free_bytes)
-        return a->free_bytes < b->free_bytes ? 1 : -1;
+        return GP_ORDER(b->free_bytes, a->free_bytes);
     if (a->live_bytes != b->live_bytes)
-        return a->live_bytes < b->live_bytes ? 1 : -1;
-    return a->site < b->site ? -1 : a->site > b->site;
+        return GP_ORDER(b->live_bytes, a->live_bytes);
+    return GP_ORDER(a->site, b->site);
 }
 
 /* Adds the blocks of one segment.  A row's `extra` is its last segment + 1, `more` its free bytes. */

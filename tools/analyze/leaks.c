@@ -9,6 +9,7 @@
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 #include <analyze/trend.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +101,8 @@ static int leak_compare_growth(const void *one, const void *other)
     const struct gp_tally_row *b = *(const struct gp_tally_row *const *)other;
     int64_t left = leak_growth(a), right = leak_growth(b);
     if (left != right)
-        return left < right ? 1 : -1;
-    return a->key < b->key ? -1 : a->key > b->key;
+        return GP_ORDER(right, left);
+    return GP_ORDER(a->key, b->key);
 }
 
 /* Chooses the rows that grew most; their `extra` becomes the index of the curve + 1. */
@@ -211,8 +212,8 @@ static int leak_compare(const void *one, const void *other)
 {
     const struct gp_leak *a = one, *b = other;
     if (a->bytes_per_step != b->bytes_per_step)
-        return a->bytes_per_step < b->bytes_per_step ? 1 : -1;
-    return a->site < b->site ? -1 : a->site > b->site;
+        return GP_ORDER(b->bytes_per_step, a->bytes_per_step);
+    return GP_ORDER(a->site, b->site);
 }
 
 /* Fills in from when to when the curve grows, and how fast. */

@@ -3,6 +3,7 @@
  * analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +36,10 @@ static int peak_compare(const void *one, const void *other)
 {
     const struct gp_peak_part *a = one, *b = other;
     if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
+        return GP_ORDER(b->bytes, a->bytes);
     if (a->site != b->site)
-        return a->site < b->site ? -1 : 1;
-    return a->kind < b->kind ? -1 : a->kind > b->kind;
+        return GP_ORDER(a->site, b->site);
+    return GP_ORDER(a->kind, b->kind);
 }
 
 static struct gp_peak *peak_make(const struct gp_tally *tally, uint32_t device, uint64_t time_ns, uint32_t event)

@@ -3,6 +3,7 @@
  * finds the peak of each occurrence, the second what each call site held at three moments of the
  * occurrences that are shown. */
 #include <analyze/phases.h>
+#include <common/order.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,7 +293,7 @@ static void sum_runs(struct gp_phases_work *w)
 static int moment_order(const void *one, const void *other)
 {
     const struct gp_phase_moment *a = one, *b = other;
-    return a->event < b->event ? -1 : a->event > b->event;
+    return GP_ORDER(a->event, b->event);
 }
 
 static void walk_sites(struct gp_phases_work *w, const struct gp_phase_moment *moments, size_t count)
@@ -325,10 +326,10 @@ static int part_order(const void *one, const void *other)
 {
     const struct gp_phase_part *a = one, *b = other;
     if (a->added_bytes != b->added_bytes)
-        return a->added_bytes < b->added_bytes ? 1 : -1;
+        return GP_ORDER(b->added_bytes, a->added_bytes);
     if (a->left_bytes != b->left_bytes)
-        return a->left_bytes < b->left_bytes ? 1 : -1;
-    return a->site < b->site ? -1 : a->site > b->site;
+        return GP_ORDER(b->left_bytes, a->left_bytes);
+    return GP_ORDER(a->site, b->site);
 }
 
 static bool row_parts(struct gp_phases_work *w, uint32_t row)

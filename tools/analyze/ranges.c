@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranges.c: see ranges.h. */
 #include <analyze/ranges.h>
+#include <common/order.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static int ranges_compare(const void *one, const void *other)
 {
     const struct gp_range *a = one, *b = other;
     if (a->device != b->device)
-        return a->device < b->device ? -1 : 1;
-    return a->start < b->start ? -1 : a->start > b->start;
+        return GP_ORDER(a->device, b->device);
+    return GP_ORDER(a->start, b->start);
 }
 
 int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recording)
@@ -58,7 +59,10 @@ int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recordin
             ranges->ranges[kept++] = ranges->ranges[i];
     }
     ranges->count = kept;
-    return gp_bits_init(&ranges->live, kept);
+    int rc = gp_bits_init(&ranges->live, kept);
+    if (rc)
+        gp_ranges_fini(ranges);
+    return rc;
 }
 
 void gp_ranges_fini(struct gp_ranges *ranges)

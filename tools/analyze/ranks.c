@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: see ranks.h. */
 #include <analyze/ranks.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +15,16 @@ static int ranks_order(const void *one, const void *other)
     if ((a->ooms > 0) != (b->ooms > 0))
         return a->ooms > 0 ? -1 : 1;
     if (a->by_headroom && a->headroom_bytes != b->headroom_bytes)
-        return a->headroom_bytes < b->headroom_bytes ? -1 : 1;
+        return GP_ORDER(a->headroom_bytes, b->headroom_bytes);
     if (a->peak_bytes != b->peak_bytes)
-        return a->peak_bytes > b->peak_bytes ? -1 : 1;
-    return a->number < b->number ? -1 : a->number > b->number;
+        return GP_ORDER(b->peak_bytes, a->peak_bytes);
+    return GP_ORDER(a->number, b->number);
 }
 
 static int ranks_number_order(const void *one, const void *other)
 {
     const int64_t *a = one, *b = other;
-    return *a < *b ? -1 : *a > *b;
+    return GP_ORDER(*a, *b);
 }
 
 /* Of an even number the lower one of the two in the middle: a value that a rank really has.  Sorts. */
@@ -54,14 +55,14 @@ static void ranks_align(struct gp_ranks *all)
     for (uint32_t i = 0; i < all->count; i++) {
         struct gp_job_rank *rank = &all->ranks[i];
         rank->shift_ns = all->clock == GP_CLOCK_WALL ? rank->begin_unix_ns - rank->begin_ns : 0;
-        begin = rank->begin_ns + rank->shift_ns < begin ? rank->begin_ns + rank->shift_ns : begin;
+        GP_LOWER(begin, rank->begin_ns + rank->shift_ns);
     }
     all->begin_unix_ns = UINT64_MAX;
     for (uint32_t i = 0; i < all->count; i++) {
         struct gp_job_rank *rank = &all->ranks[i];
         rank->shift_ns -= begin;
-        end = rank->end_ns + rank->shift_ns > end ? rank->end_ns + rank->shift_ns : end;
-        all->begin_unix_ns = rank->begin_unix_ns < all->begin_unix_ns ? rank->begin_unix_ns : all->begin_unix_ns;
+        GP_RAISE(end, rank->end_ns + rank->shift_ns);
+        GP_LOWER(all->begin_unix_ns, rank->begin_unix_ns);
     }
     all->length_ns = end;
 }
@@ -89,7 +90,7 @@ int64_t gp_ranks_at(const struct gp_ranks *all, const struct gp_job_rank *rank, 
     }
     int64_t most = low ? series->points[low - 1].last : 0;
     for (; low < series->count && series->points[low].time_ns + rank->shift_ns < until; low++)
-        most = series->points[low].high > most ? series->points[low].high : most;
+        GP_RAISE(most, series->points[low].high);
     return most;
 }
 
@@ -145,7 +146,7 @@ static int ranks_row_order(const void *one, const void *other)
 {
     const struct gp_rank_row *a = one, *b = other;
     int64_t left = a->worst_bytes - a->median_bytes, right = b->worst_bytes - b->median_bytes;
-    return left != right ? (left > right ? -1 : 1) : strcmp(a->name, b->name);
+    return left != right ? GP_ORDER(right, left) : strcmp(a->name, b->name);
 }
 
 struct gp_ranks_cursor { /* the sites of one rank that are not in a row yet */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * report.c: runs the analyses that a command needs; see report.h. */
 #include <analyze/report.h>
+#include <common/order.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -199,7 +200,7 @@ static bool report_sites(struct gp_report *report)
         site->kind = change.item->kind;
         site->live_bytes = (int64_t)((uint64_t)site->live_bytes + (change.add ? bytes : -bytes));
         site->live_count += change.add ? 1 : -1;
-        site->peak_bytes = site->live_bytes > site->peak_bytes ? site->live_bytes : site->peak_bytes;
+        GP_RAISE(site->peak_bytes, site->live_bytes);
         site->allocated_bytes = (int64_t)((uint64_t)site->allocated_bytes + (change.add ? bytes : 0));
         site->calls += change.add;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * segments.c: makes the map of a device's memory at one moment; see analyze.h. */
 #include <analyze/flow.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +27,15 @@ static bool map_alive(const struct gp_flow *flow, const struct gp_flow_change *c
 static int map_compare_blocks(const void *one, const void *other)
 {
     const struct gp_map_block *a = one, *b = other;
-    return a->address < b->address ? -1 : a->address > b->address;
+    return GP_ORDER(a->address, b->address);
 }
 
 static int map_compare_segments(const void *one, const void *other)
 {
     const struct gp_map_segment *a = one, *b = other;
     if (a->address != b->address)
-        return a->address < b->address ? -1 : 1;
-    return a->cached < b->cached ? -1 : a->cached > b->cached;
+        return GP_ORDER(a->address, b->address);
+    return GP_ORDER(a->cached, b->cached);
 }
 
 /* Collects the blocks that are live at the moment: those of caches from the front, the others from

@@ -3,6 +3,7 @@
  * time is divided into equal stretches, each with its lowest and its highest value, so that a plot
  * shows every peak. */
 #include <analyze/flow.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 
@@ -36,8 +37,8 @@ static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t 
         at = begin + (at - begin) / maker->width * maker->width;
     if (last && last->time_ns == at) {
         /* The value at the start of a stretch counts, except one that lasted no time. */
-        last->low = value < last->low ? value : last->low;
-        last->high = value > last->high ? value : last->high;
+        GP_LOWER(last->low, value);
+        GP_RAISE(last->high, value);
         last->last = value;
         return;
     }
@@ -91,8 +92,8 @@ struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t 
         range = series->points[low++];
     for (uint32_t i = low; i < series->count && series->points[i].time_ns < until_ns; i++) {
         const struct gp_series_point *point = &series->points[i];
-        range.low = point->low < range.low ? point->low : range.low;
-        range.high = point->high > range.high ? point->high : range.high;
+        GP_LOWER(range.low, point->low);
+        GP_RAISE(range.high, point->high);
         range.last = point->last;
     }
     range.time_ns = from_ns;

@@ -2,6 +2,7 @@
  * siteowner.c: the owner of the memory of a call site, from the modules of its stack; see analyze.h.
  * The rules are those of the library (src/owner). */
 #include <analyze/analyze.h>
+#include <common/order.h>
 
 #include <owner/known.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ static int siteowner_order(const void *one, const void *other)
 {
     const struct gp_peak_owner *a = one, *b = other;
     if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
+        return GP_ORDER(b->bytes, a->bytes);
     return strcmp(a->owner, b->owner);
 }
 

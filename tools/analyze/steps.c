@@ -6,6 +6,7 @@
  * that compiles takes a hundred times as long as the others but has as many events.
  */
 #include <analyze/beats.h>
+#include <common/order.h>
 #include <common/parse.h>
 
 #include <errno.h>
@@ -66,7 +67,7 @@ static const struct gp_tally_row *beats_frequent(const struct gp_beats *beats, c
     const struct gp_tally_row *best = NULL;
     double most = 0;
     for (size_t i = 0; i < beats->kinds.count; i++)
-        most = evens[i] > most ? evens[i] : most;
+        GP_RAISE(most, evens[i]);
     for (size_t i = 0; most >= least && i < beats->kinds.count; i++) {
         if (evens[i] >= most * GP_BEAT_ABOUT && (!best || beats->kinds.rows[i].count > best->count))
             best = &beats->kinds.rows[i];
@@ -286,8 +287,10 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
     uint32_t bounds = 0, site = 0;
     for (int pass = 0; pass < 2; pass++) { /* counts, then fills */
         size_t count = 0;
-        if (!keys_init(&keys, recording))
-            break;
+        if (!keys_init(&keys, recording)) {
+            free(steps);
+            return NULL;
+        }
         for (size_t i = 0; i < recording->event_count; i++) {
             const struct gp_rec_event *event = &recording->events[i];
             bool here = false;
@@ -303,8 +306,6 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
         if (!steps && !(steps = steps_new(count)))
             return NULL;
     }
-    if (!steps)
-        return NULL;
     steps->source = GP_STEPS_PERIOD;
     if (site && site < recording->site_count && recording->sites[site].frame_count) {
         const struct gp_rec_frame *frame = &recording->frames[recording->sites[site].first_frame];
@@ -376,7 +377,7 @@ static struct gp_steps *steps_time(const struct gp_recording *recording)
 static int steps_compare(const void *one, const void *other)
 {
     uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
+    return GP_ORDER(a, b);
 }
 
 /* Fills in how long a step is: the median, because a first step that compiles takes long.  False:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * trend.c: see trend.h. */
 #include <analyze/trend.h>
+#include <common/order.h>
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static double trend_stillness(const struct gp_trend_steps *steps, uint32_t count
 static int trend_compare(const void *one, const void *other)
 {
     double a = *(const double *)one, b = *(const double *)other;
-    return a < b ? -1 : a > b;
+    return GP_ORDER(a, b);
 }
 
 static double trend_median(double *values, size_t count)

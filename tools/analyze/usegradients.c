@@ -3,6 +3,7 @@
  * usegradients.c: finds the moments of a recording at which the gradients of all weights are live.
  */
 #include <analyze/usework.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static void mark_gradients(struct uses_work *w)
         uint32_t count = w->backward || size->count < size->weights ? size->count : size->weights;
         for (uint32_t k = 0; k < count; k++)
             w->uses->rule[size->live[k]] = w->backward ? RULE_GRADIENTS_THREAD : RULE_GRADIENTS_SIZE;
-        size->gradients = count > size->gradients ? count : size->gradients;
+        GP_RAISE(size->gradients, count);
     }
     w->moments++;
 }

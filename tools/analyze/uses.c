@@ -5,6 +5,7 @@
  * (usegradients.c), the third decides (userules.c), the fourth sums up.
  */
 #include <analyze/usework.h>
+#include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ static void walk_sums(struct uses_work *w)
         struct gp_use_row *row = &uses->rows[rule];
         held[rule] = (int64_t)((uint64_t)held[rule] + bytes);
         row->count += change.add;
-        row->peak_bytes = held[rule] > row->peak_bytes ? held[rule] : row->peak_bytes;
+        GP_RAISE(row->peak_bytes, held[rule]);
         if (!summed)
             continue;
         level = (int64_t)((uint64_t)level + bytes);

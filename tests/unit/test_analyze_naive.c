@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_analyze_naive.c: the analyses of hundreds of small recordings against sums over all blocks that are live at a moment,
+ * taken from the events and their pairs without a walk, and against each other.
+ */
+#include <analyze/flow.h>
+#include <analyze/history.h>
+#include <math.h>
+
+#include "checked_memory.h"
+#include "tiny_fixture.h"
+
+#define RECORDINGS 200u
+
+TestSuite(naive, .timeout = 120);
+
+static bool summed(uint8_t kind)
+{
+    return kind == GP_KIND_LINEAR || kind == GP_KIND_PITCHED || kind == GP_KIND_ARRAY || kind == GP_KIND_POOL ||
+           kind == GP_KIND_PINNED || kind == GP_KIND_REGISTERED;
+}
+
+/* Some memory from one moment until another.  Both are times of events; UINT64_MAX: to the end. */
+struct span {
+    uint64_t from, to, bytes, off; /* off: what its end takes off */
+    const struct gp_rec_event *item;
+    uint32_t id;
+};
+
+static uint64_t end_of(const struct gp_recording *recording, uint32_t id, uint32_t *end)
+{
+    *end = GP_REC_NONE;
+    for (uint32_t i = 0; i < recording->event_count && id >= recording->event_count; i++)
+        if (recording->peer[i] == id)
+            *end = i;
+    if (id < recording->event_count)
+        *end = recording->peer[id];
+    return *end == GP_REC_NONE ? UINT64_MAX : recording->events[*end].time_ns;
+}
+
+/* All that counts as allocated on the device, in the order of its starts. */
+static unsigned spans_of(const struct gp_recording *recording, uint32_t device, struct span *spans)
+{
+    unsigned count = 0;
+    bool was_there = !recording->from_start && recording->attached != GP_REC_ATTACHED_YES;
+    size_t all = recording->baseline_count + recording->event_count;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < all; i++) {
+            bool early = i < recording->baseline_count;
+            uint32_t at = (uint32_t)(i - recording->baseline_count), end,
+                     id = early ? (uint32_t)(recording->event_count + i) : at;
+            const struct gp_rec_event *event = early ? &recording->baseline[i] : &recording->events[at];
+            bool map = event->type == GP_EVENT_SEGMENT_MAP && event->kind == GP_KIND_VMM;
+            bool start = (event->type == GP_EVENT_ALLOC && summed(event->kind)) || map;
+            bool unmap = event->type == GP_EVENT_SEGMENT_UNMAP && event->kind == GP_KIND_VMM;
+            bool only_end = !early && ((event->type == GP_EVENT_FREE && summed(event->kind)) || unmap) &&
+                            recording->peer[at] == GP_REC_NONE && was_there;
+            if (event->device != device || (pass ? early || !start : !(early && start) && !only_end))
+                continue;
+            struct span *span = &spans[count++];
+            *span = (struct span){.from = start && !early ? event->time_ns : 0, .item = event, .id = id};
+            span->bytes = map || unmap ? event->bytes - event->unused : event->bytes;
+            span->to = only_end ? event->time_ns : end_of(recording, id, &end);
+            span->off = span->bytes;
+            if (!only_end && map && end != GP_REC_NONE && recording->events[end].type == GP_EVENT_SEGMENT_UNMAP)
+                span->off = recording->events[end].bytes - recording->events[end].unused;
+        }
+    return count;
+}
+
+static int64_t live_at(const struct span *spans, unsigned count, uint64_t time_ns, uint32_t site, int64_t *blocks)
+{
+    int64_t sum = 0;
+    *blocks = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (site != GP_REC_NONE && spans[i].item->site != site)
+            continue;
+        sum += spans[i].from <= time_ns ? (int64_t)spans[i].bytes : 0;
+        sum -= spans[i].to <= time_ns ? (int64_t)spans[i].off : 0;
+        *blocks += (spans[i].from <= time_ns) - (spans[i].to <= time_ns);
+    }
+    return sum;
+}
+
+static void peak_compared(const struct gp_recording *recording, const struct span *spans, unsigned count,
+                          uint32_t device, uint64_t time_ns)
+{
+    int64_t blocks, bytes = live_at(spans, count, time_ns, GP_REC_NONE, &blocks), sum = 0, parts = 0;
+    struct gp_peak *peak = gp_peak_find(recording, device, time_ns);
+    cr_assert_eq(peak->bytes, bytes, "%lld, not %lld", (long long)peak->bytes, (long long)bytes);
+    cr_assert_eq(peak->time_ns, time_ns);
+    for (uint32_t i = 0; i < peak->count; i++) {
+        sum += peak->parts[i].bytes;
+        parts += peak->parts[i].count;
+        cr_assert(!i || peak->parts[i - 1].bytes >= peak->parts[i].bytes);
+    }
+    cr_assert(sum == bytes && parts == blocks, "%lld blocks, not %lld", (long long)parts, (long long)blocks);
+    for (uint32_t site = 0; site < recording->site_count; site++) {
+        int64_t of_site = live_at(spans, count, time_ns, site, &blocks);
+        for (uint32_t i = 0; i < peak->count; i++)
+            of_site -= peak->parts[i].site == site ? peak->parts[i].bytes : 0;
+        cr_assert_eq(of_site, 0, "site %u", site);
+    }
+    free(peak);
+}
+
+/* Of changes at one moment only the last sum is seen in between. */
+static int64_t highest(const struct gp_recording *recording, const struct span *spans, unsigned count, int64_t *end)
+{
+    int64_t most = 0, blocks;
+    *end = 0;
+    for (size_t i = 0; i <= recording->event_count; i++) {
+        uint64_t at = i ? recording->events[i - 1].time_ns : recording->begin_ns - 1;
+        *end = live_at(spans, count, at, GP_REC_NONE, &blocks);
+        most = *end > most ? *end : most;
+    }
+    return most;
+}
+
+static void series_compared(const struct gp_recording *recording, const struct span *spans, unsigned count,
+                            uint32_t device, int64_t most)
+{
+    int64_t blocks, high = INT64_MIN, coarse = INT64_MIN;
+    struct gp_series *series = gp_series_allocated(recording, device, GP_KIND_NONE, 1000);
+    for (uint32_t i = 0; i < series->count; i++) {
+        const struct gp_series_point *point = &series->points[i];
+        int64_t right = live_at(spans, count, point->time_ns, GP_REC_NONE, &blocks);
+        cr_assert_eq(point->last, right, "point %u: %lld, not %lld", i, (long long)point->last, (long long)right);
+        cr_assert(point->low <= point->last && point->last <= point->high);
+        cr_assert(!i || point->time_ns > series->points[i - 1].time_ns);
+        high = point->high > high ? point->high : high;
+    }
+    cr_assert_geq(high, most);
+    free(series);
+    series = gp_series_allocated(recording, device, GP_KIND_NONE, 5);
+    for (uint32_t i = 0; i < series->count; i++)
+        coarse = series->points[i].high > coarse ? series->points[i].high : coarse;
+    cr_assert_eq(coarse, high, "a coarse series hides the peak: %lld of %lld", (long long)coarse, (long long)high);
+    free(series);
+    struct gp_peak *peak = gp_peak_find(recording, device, 0);
+    cr_assert_geq(peak->bytes, most);
+    cr_assert_leq(peak->bytes, high > 0 ? high : 0);
+    free(peak);
+}
+
+static void sizes_compared(const struct gp_recording *recording, uint32_t device, const struct span *spans,
+                           unsigned count)
+{
+    struct gp_sizes *sizes = gp_sizes_find(recording, device);
+    for (unsigned i = 0; i < count; i++) {
+        const struct gp_rec_event *item = spans[i].item;
+        if (!item->bytes || item->kind == GP_KIND_VMM)
+            continue;
+        unsigned class = 0;
+        while (item->bytes >> (class + 1))
+            class ++;
+        sizes->count[class]--;
+        sizes->bytes[class] -= item->bytes;
+        sizes->live_count[class] -= spans[i].to == UINT64_MAX;
+        sizes->live_bytes[class] -= spans[i].to == UINT64_MAX ? item->bytes : 0;
+    }
+    /* What is left is memory that counts as none. */
+    size_t all = recording->event_count + recording->baseline_count;
+    uint64_t other = 0, left = 0;
+    for (size_t i = 0; i < all; i++) {
+        const struct gp_rec_event *event =
+            i < recording->event_count ? &recording->events[i] : &recording->baseline[i - recording->event_count];
+        bool start = event->type == GP_EVENT_ALLOC
+                         ? !summed(event->kind)
+                         : event->type == GP_EVENT_SEGMENT_ALLOC && event->kind == GP_KIND_VMM;
+        other += event->device == device && start ? event->bytes : 0;
+    }
+    for (unsigned i = 0; i < 64; i++)
+        left += sizes->bytes[i];
+    if (recording->from_start)
+        cr_assert_eq(left, other, "%llu bytes of other kinds, not %llu", (unsigned long long)left,
+                     (unsigned long long)other);
+    free(sizes);
+}
+
+Test(naive, sums_of_every_moment)
+{
+    static struct span spans[400];
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        for (uint32_t device = 0; device < 3; device++) {
+            unsigned count = spans_of(recording, device, spans);
+            for (size_t i = 0; i < recording->event_count; i++)
+                for (unsigned by = 0; by < 2; by++)
+                    peak_compared(recording, spans, count, device, recording->events[i].time_ns + by);
+            int64_t end, most = highest(recording, spans, count, &end);
+            series_compared(recording, spans, count, device, most);
+            sizes_compared(recording, device, spans, count);
+        }
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- a part of a recording has what the whole one has then ----------------------------------------------------------- */
+
+static void part_compared(const struct gp_recording *whole, unsigned number, uint64_t from, uint64_t to)
+{
+    struct gp_recording *part = tiny_make(number);
+    cr_assert_eq(gp_recording_cut(part, from, to), 0);
+    cr_assert(part->begin_ns == from && part->end_ns == to && part->part_of_ns == whole->end_ns - whole->begin_ns &&
+              part->part_from_ns == from - whole->begin_ns);
+    for (size_t i = 0; i < part->event_count; i++)
+        cr_assert(part->events[i].time_ns >= from && part->events[i].time_ns <= to);
+    for (uint32_t device = 0; device < 3; device++)
+        for (size_t i = 0; i < part->event_count; i++) {
+            struct gp_peak *one = gp_peak_find(whole, device, part->events[i].time_ns),
+                           *other = gp_peak_find(part, device, part->events[i].time_ns);
+            cr_assert(one->bytes == other->bytes && one->count == other->count,
+                      "recording %u from %llu: %lld bytes, not %lld", number,
+                      (unsigned long long)(from - whole->begin_ns), (long long)other->bytes, (long long)one->bytes);
+            for (uint32_t k = 0; k < one->count; k++)
+                cr_assert(one->parts[k].bytes == other->parts[k].bytes &&
+                              one->parts[k].count == other->parts[k].count &&
+                              one->parts[k].site == other->parts[k].site,
+                          "recording %u from %llu device %u event %zu: site %u has %lld bytes in %lld blocks, not site "
+                          "%u %lld in %lld",
+                          number, (unsigned long long)(from - whole->begin_ns), device, i, other->parts[k].site,
+                          (long long)other->parts[k].bytes, (long long)other->parts[k].count, one->parts[k].site,
+                          (long long)one->parts[k].bytes, (long long)one->parts[k].count);
+            free(one);
+            free(other);
+        }
+    gp_recording_free(part);
+}
+
+/* Nothing is lost: what has started ends with an end of its own. */
+static bool is_whole(const struct gp_recording *recording)
+{
+    for (size_t i = 0; i < recording->event_count; i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        uint32_t peer = recording->peer[i];
+        bool start = event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
+                     event->type == GP_EVENT_SEGMENT_MAP;
+        /* Each type of an end follows that of its start. A part does not know which other mapping has the bytes that an
+         * end leaves. */
+        if (start && peer != GP_REC_NONE &&
+            (recording->events[peer].type != event->type + 1 || recording->events[peer].bytes != event->bytes ||
+             recording->events[peer].unused != event->unused))
+            return false;
+    }
+    return true;
+}
+
+Test(naive, parts_are_parts)
+{
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *whole = tiny_make(number);
+        if (!is_whole(whole)) {
+            gp_recording_free(whole);
+            continue;
+        }
+        uint64_t span = whole->end_ns - whole->begin_ns;
+        for (unsigned i = 0; i < 4; i++)
+            part_compared(whole, number, whole->begin_ns + span * i / 4, whole->end_ns - span / 5 * (i % 2));
+        gp_recording_free(whole);
+    }
+}
+
+/* ---- blocks within a step ------------------------------------------------------------------------------------------- */
+
+/* The step of a time; -1: none. */
+static int step_of(const struct gp_steps *steps, uint64_t time_ns)
+{
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (time_ns >= steps->bounds_ns[i] &&
+            (time_ns < steps->bounds_ns[i + 1] || (i + 1 == steps->count && time_ns == steps->bounds_ns[i + 1])))
+            return (int)i;
+    return -1;
+}
+
+Test(naive, churn_is_what_comes_and_goes_in_a_step)
+{
+    static struct span spans[400];
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        struct gp_steps *steps = gp_steps_find(recording);
+        struct gp_churn *churn = gp_churn_find(recording, steps);
+        uint64_t pairs[8] = {0}, bytes[8] = {0}, lives[8] = {0};
+        for (uint32_t device = 0; device < 3; device++) {
+            unsigned count = spans_of(recording, device, spans);
+            for (unsigned i = 0; i < count; i++) {
+                const struct gp_rec_event *item = spans[i].item;
+                if (item->type != GP_EVENT_ALLOC || item->kind == GP_KIND_VMM ||
+                    spans[i].id >= recording->event_count || spans[i].to == UINT64_MAX ||
+                    step_of(steps, spans[i].from) < 0 || step_of(steps, spans[i].from) != step_of(steps, spans[i].to))
+                    continue;
+                pairs[item->site]++;
+                bytes[item->site] += item->bytes;
+                lives[item->site] += spans[i].to - spans[i].from;
+            }
+        }
+        uint64_t all = 0, seen = 0;
+        for (uint32_t i = 0; i < churn->count; i++) {
+            const struct gp_churn_site *row = &churn->sites[i];
+            cr_assert_geq(row->pairs, pairs[row->site], "recording %u, site %u", number, row->site);
+            all += row->pairs;
+            if (row->pairs != pairs[row->site]) /* also of memory that is not summed */
+                continue;
+            seen++;
+            cr_assert(row->bytes == bytes[row->site] && row->mean_life_ns == lives[row->site] / row->pairs);
+        }
+        cr_assert_eq(all, churn->pairs);
+        cr_assert(!churn->steps || fabs(churn->pairs_per_step - (double)all / churn->steps) < 1e-9);
+        cr_assert_leq(2 * all, churn->allocations + churn->frees);
+        (void)seen;
+        free(churn);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- blocks of a history, and a map ---------------------------------------------------------------------------------- */
+
+Test(naive, histories_and_maps)
+{
+    static struct span spans[400];
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        struct gp_flow *flow = gp_flow_new(recording);
+        for (uint32_t device = 0; device < 3; device++) {
+            const struct gp_history_limits all = {1000, 0, 0, 0}, none = {0, 3, 4, 2};
+            unsigned count = spans_of(recording, device, spans);
+            struct gp_past *past = gp_flow_history(flow, device, &all), *few = gp_flow_history(flow, device, &none);
+            cr_assert(past->blocks == count && past->life_count == count && past->complete && !past->moment_count);
+            uint64_t held = 0, blocks = 0;
+            for (unsigned i = 0; i < count; i++)
+                held += spans[i].bytes, blocks += past->lives[i].bytes;
+            cr_assert_eq(held, blocks);
+            cr_assert(few->life_count == (count < 3 ? count : 3) && few->complete == !count);
+            int64_t live, end = live_at(spans, count, UINT64_MAX - 1, GP_REC_NONE, &live);
+            if (few->moment_count)
+                cr_assert(few->moments[few->moment_count - 1].bytes == end &&
+                          few->moments[few->moment_count - 1].count == live);
+            gp_history_free(past);
+            gp_history_free(few);
+            struct gp_segments *map = gp_flow_segments(flow, device, 0);
+            for (uint32_t i = 0; i < map->segment_count; i++) { /* blocks fill a segment without a gap */
+                const struct gp_map_segment *segment = &map->segments[i];
+                uint64_t at = segment->address;
+                for (uint32_t k = 0; k < segment->block_count; k++) {
+                    const struct gp_map_block *block = &map->blocks[segment->first_block + k];
+                    cr_assert_eq(block->address, at);
+                    at += block->bytes;
+                }
+                cr_assert_eq(at, segment->address + segment->bytes);
+            }
+            free(map);
+        }
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}

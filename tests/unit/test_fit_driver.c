@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_fit_driver.c: the driver that a replay gives to a cache: its addresses, its memory, its refusals; and the model of pages
+ * that small requests share, against one flag for each 512 bytes.
+ */
+#include <analyze/fit.h>
+#include <cache/cache.h>
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checked_memory.h"
+#include "train_fixture.h"
+
+#define PAGE GP_FIT_PAGE
+
+TestSuite(fit_driver, .timeout = 60);
+
+/* ---- addresses ----------------------------------------------------------------------------------------------------- */
+
+Test(fit_driver, hands_out_addresses_one_after_the_other)
+{
+    static const uint64_t sizes[] = {PAGE, 3 * PAGE, PAGE + 1, 2 * PAGE - 1, 2 * PAGE, 1, 512, PAGE - 1};
+    for (unsigned downward = 0; downward < 2; downward++) {
+        struct gp_fit_device device = {.size = 64 * PAGE, .downward = downward};
+        struct gp_backend backend;
+        struct gp_fit_driver *driver = gp_fit_driver_new(&device, &backend);
+        uint64_t next = downward ? 1ull << 47 : 1ull << 32, pages = 0;
+        cr_assert_eq(backend.page_bytes, PAGE);
+        for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            uint64_t bytes = (sizes[i] + PAGE - 1) / PAGE * PAGE, address = 0, free_bytes, total;
+            next -= downward ? bytes : 0;
+            cr_assert_eq(backend.allocate(backend.self, sizes[i], &address), 0);
+            cr_assert_eq(address, next, "%u: %llx", i, (unsigned long long)address);
+            next += downward ? 0 : bytes;
+            pages += sizes[i] > MIB ? bytes / PAGE : i == 5; /* the small ones share a page */
+            pages += sizes[i] == PAGE - 1 && sizes[i] <= MIB;
+            cr_assert_eq(backend.memory(backend.self, &free_bytes, &total), 0);
+            cr_assert(total == 64 * PAGE && free_bytes == (64 - pages) * PAGE, "%u: %llu pages", i,
+                      (unsigned long long)((total - free_bytes) / PAGE));
+        }
+        gp_fit_driver_free(driver);
+        gp_fit_device_fini(&device);
+    }
+}
+
+/* The addresses that were freed last are used first, by requests of as many pages. */
+Test(fit_driver, uses_addresses_again)
+{
+    struct gp_fit_device device = {.size = 64 * PAGE};
+    struct gp_backend backend;
+    struct gp_fit_driver *driver = gp_fit_driver_new(&device, &backend);
+    uint64_t two[4], one, again;
+    for (unsigned i = 0; i < 4; i++)
+        cr_assert_eq(backend.allocate(backend.self, 2 * PAGE, &two[i]), 0);
+    for (unsigned i = 0; i < 3; i++)
+        cr_assert_eq(backend.free(backend.self, two[i]), 0);
+    cr_assert_eq(device.used, 2 * PAGE);
+    cr_assert_eq(backend.allocate(backend.self, PAGE, &one), 0);
+    cr_assert_eq(one, two[3] + 2 * PAGE, "another size has other addresses");
+    for (unsigned i = 3; i-- > 0;) {
+        cr_assert_eq(backend.allocate(backend.self, 2 * PAGE - i, &again), 0);
+        cr_assert_eq(again, two[i]);
+    }
+    cr_assert_eq(backend.allocate(backend.self, 2 * PAGE, &again), 0);
+    cr_assert_eq(again, one + PAGE);
+    cr_assert_eq(device.used, 11 * PAGE);
+    gp_fit_driver_free(driver);
+    gp_fit_device_fini(&device);
+}
+
+/* Reservations of addresses take no memory, and each kind of end frees what its start took. */
+Test(fit_driver, reserves_and_refuses)
+{
+    struct gp_fit_device device = {.size = 4 * PAGE};
+    struct gp_backend backend;
+    struct gp_fit_driver *driver = gp_fit_driver_new(&device, &backend);
+    uint64_t range, handle, more = 77, fence = 0;
+    cr_assert_eq(backend.reserve(backend.self, 1000 * PAGE, &range), 0);
+    cr_assert_eq(device.used, 0);
+    cr_assert_eq(backend.create(backend.self, 3 * PAGE, &handle), 0);
+    cr_assert(handle == range + 1000 * PAGE && device.used == 3 * PAGE);
+    cr_assert_eq(backend.map(backend.self, range, 3 * PAGE, &handle, NULL, 1), 0);
+    cr_assert_eq(backend.allocate(backend.self, PAGE + 1, &more), GP_BACKEND_OOM);
+    cr_assert(more == 77 && device.used == 3 * PAGE && device.peak == 3 * PAGE);
+    cr_assert_eq(backend.allocate(backend.self, PAGE, &more), 0, "what is left is enough");
+    cr_assert_eq(backend.free(backend.self, more), 0);
+    cr_assert_eq(backend.free(backend.self, more), GP_BACKEND_INVALID, "it is free already");
+    cr_assert_eq(backend.free(backend.self, 4711), GP_BACKEND_INVALID);
+    cr_assert_eq(backend.unreserve(backend.self, 4711, PAGE), GP_BACKEND_INVALID);
+    cr_assert_eq(backend.unmap(backend.self, range, 3 * PAGE), 0);
+    cr_assert_eq(backend.destroy(backend.self, handle), 0);
+    cr_assert_eq(device.used, 0);
+    cr_assert_eq(backend.unreserve(backend.self, range, 1000 * PAGE), 0);
+    cr_assert_eq(backend.unreserve(backend.self, range, 1000 * PAGE), GP_BACKEND_INVALID);
+    cr_assert_eq(device.used, 0);
+    cr_assert(device.peak == 4 * PAGE);
+    cr_assert(backend.record(backend.self, NULL, 0, &fence) == 0 && fence);
+    cr_assert(backend.query(backend.self, fence) == 0 && backend.wait(backend.self, fence) == 0);
+    gp_fit_driver_free(driver);
+    gp_fit_driver_free(NULL);
+    gp_fit_device_fini(&device);
+}
+
+/* ---- pages that are shared ----------------------------------------------------------------------------------------- */
+
+#define STEPS 4096u
+#define PAGES 20u
+#define LIVE  400u
+
+static char flags[PAGES][STEPS];
+
+static bool is_empty(unsigned page)
+{
+    return !memchr(flags[page], 1, STEPS);
+}
+
+/* The first run of free steps in the page; STEPS: there is none. */
+static unsigned run_in(unsigned page, unsigned steps)
+{
+    unsigned length = 0;
+    for (unsigned at = 0; at < STEPS; at++) {
+        length = flags[page][at] ? 0 : length + 1;
+        if (length == steps)
+            return at + 1 - steps;
+    }
+    return STEPS;
+}
+
+/* The first page with something in it and room, or the last one; then the first empty page. */
+static uint64_t place_in(unsigned steps, bool downward)
+{
+    for (unsigned i = 0; i < PAGES; i++) {
+        unsigned page = downward ? PAGES - 1 - i : i;
+        if (!is_empty(page) && run_in(page, steps) < STEPS)
+            return (uint64_t)page * STEPS + run_in(page, steps);
+    }
+    for (unsigned page = 0; page < PAGES; page++)
+        if (is_empty(page))
+            return (uint64_t)page * STEPS;
+    return UINT64_MAX;
+}
+
+static unsigned pages_used(void)
+{
+    unsigned used = 0;
+    for (unsigned page = 0; page < PAGES; page++)
+        used += !is_empty(page);
+    return used;
+}
+
+static void shared(uint64_t seed, unsigned pages, bool downward)
+{
+    static const unsigned sizes[] = {1, 2, 63, 64, 65, 127, 128, 129, 700, 2047, 2048, 1900};
+    struct gp_fit_device device = {.size = pages * PAGE, .downward = downward};
+    struct {
+        uint64_t place;
+        unsigned steps;
+    } live[LIVE];
+    unsigned count = 0, most = 0;
+    memset(flags, 0, sizeof(flags));
+    for (unsigned i = 0; i < 1200; i++) {
+        unsigned steps = sizes[random_next(&seed) % (i / 100 % 2 ? 12 : 6)];
+        if (count == LIVE || (count && random_next(&seed) % 100 < (i / 200 % 2 ? 60 : 40))) {
+            unsigned at = (unsigned)(random_next(&seed) % count);
+            gp_fit_device_give(&device, live[at].steps * 512ull - random_next(&seed) % 512, live[at].place);
+            memset(&flags[live[at].place / STEPS][live[at].place % STEPS], 0, live[at].steps);
+            live[at] = live[--count];
+        } else {
+            uint64_t place, right = place_in(steps, downward);
+            bool fits = right != UINT64_MAX && (!is_empty((unsigned)(right / STEPS)) || pages_used() < pages);
+            bool taken = gp_fit_device_take(&device, steps * 512ull - random_next(&seed) % 512, &place);
+            cr_assert_eq(taken, fits, "%u steps, event %u", steps, i);
+            if (!taken)
+                continue;
+            cr_assert_eq(place, right, "%u steps, event %u: %llu, not %llu", steps, i, (unsigned long long)place,
+                         (unsigned long long)right);
+            memset(&flags[place / STEPS][place % STEPS], 1, steps);
+            live[count].place = place;
+            live[count++].steps = steps;
+        }
+        unsigned used = pages_used();
+        most = used > most ? used : most;
+        cr_assert(device.used == used * PAGE && device.peak == most * PAGE, "event %u: %llu, not %u pages", i,
+                  (unsigned long long)(device.used / PAGE), used);
+    }
+    gp_fit_device_fini(&device);
+    cr_assert(device.size == pages * PAGE && !device.used && !device.peak && !device.small && !device.runs);
+}
+
+Test(fit_driver, small_requests_share_pages)
+{
+    static const unsigned pages[] = {1, 2, 15, 16, 17, 19};
+    for (unsigned i = 0; i < 6; i++)
+        for (unsigned downward = 0; downward < 2; downward++)
+            shared(4711 + i, pages[i], downward);
+}
+
+/* From 1 MiB on a request has pages of its own; one of nothing has none. */
+Test(fit_driver, large_requests_have_pages_of_their_own)
+{
+    static const struct {
+        uint64_t bytes, used;
+        bool whole;
+    } cases[] = {{0, 0, true},       {1, PAGE, false},           {MIB - 1, PAGE, false},
+                 {MIB, PAGE, false}, {MIB + 1, PAGE, true},      {PAGE - 1, PAGE, true},
+                 {PAGE, PAGE, true}, {PAGE + 1, 2 * PAGE, true}, {4 * PAGE, 4 * PAGE, true}};
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct gp_fit_device device = {.size = 4 * PAGE};
+        uint64_t place = 4711, other;
+        cr_assert(gp_fit_device_take(&device, cases[i].bytes, &place));
+        cr_expect_eq(device.used, cases[i].used, "%u", i);
+        cr_expect_eq(place == GP_FIT_WHOLE, cases[i].whole, "%u", i);
+        cr_expect_eq(gp_fit_device_take(&device, 4 * PAGE - cases[i].used + 1, &other), false);
+        cr_expect_eq(device.used, cases[i].used, "what was refused counts");
+        gp_fit_device_give(&device, cases[i].bytes, place);
+        cr_expect(device.used == 0 && device.peak == cases[i].used);
+        gp_fit_device_fini(&device);
+    }
+}
+
+/* ---- replays ------------------------------------------------------------------------------------------------------- */
+
+/* A request of one page each, all of which stay. */
+static struct gp_fit_trace *pages_taken(const struct gp_recording *recording, size_t count)
+{
+    struct gp_fit_trace *trace = calloc(1, sizeof(*trace));
+    trace->recording = recording;
+    trace->ops = calloc(count + 1, sizeof(*trace->ops));
+    trace->count = trace->slots = (uint32_t)count;
+    trace->load_bytes = count * PAGE;
+    for (size_t i = 0; i < count; i++)
+        trace->ops[i] =
+            (struct gp_fit_op){.bytes = PAGE, .kind = GP_FIT_TAKE, .slot = (uint32_t)i, .event = (uint32_t)i};
+    return trace;
+}
+
+/* Replays look at each other after 4096 operations each. */
+Test(fit_driver, replays_of_any_length_end_where_memory_does)
+{
+    static const size_t counts[] = {0, 1, 4095, 4096, 4097, 8191, 8192, 8193};
+    struct gp_recording *recording = recmake_done(recmake_new(GIB));
+    const struct gp_fit_setup off = {0};
+    for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+        struct gp_fit_trace *trace = pages_taken(recording, counts[c]);
+        struct gp_fit_sizes fit;
+        cr_assert_eq(gp_fit_find(trace, &off, &fit), 0);
+        cr_assert(fit.enough_bytes == counts[c] * PAGE && fit.smallest_bytes == fit.enough_bytes && fit.replays == 1);
+        cr_assert(fit.step_bytes == PAGE && !fit.spare_bytes);
+        cr_assert_eq(fit.fails_bytes, counts[c] > 1 ? (counts[c] - 1) * PAGE : 0);
+        for (unsigned k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+            for (unsigned less = 0; less < 2; less++) {
+                size_t pages = counts[k] < counts[c] ? counts[k] : counts[c];
+                size_t right = less && pages && pages == counts[k] ? pages - 1 : pages;
+                struct gp_fit_end end;
+                bool fits;
+                cr_assert_eq(gp_fit_play(trace, &off, counts[k] * PAGE - (counts[k] ? less : 0), &end), 0);
+                cr_assert(end.failed == right && end.used == right * PAGE && end.peak == right * PAGE,
+                          "%zu operations on %zu pages: %zu, not %zu", counts[c], counts[k], end.failed, right);
+                uint64_t peak;
+                cr_assert_eq(gp_fit_fits(trace, &off, counts[k] * PAGE - (counts[k] ? less : 0), &fits, &peak, &fit),
+                             0);
+                cr_assert(fits == (right == counts[c]) && peak == right * PAGE);
+            }
+        cr_assert_eq(fit.replays, 17);
+        gp_fit_trace_free(trace);
+    }
+    gp_recording_free(recording);
+}
+
+/* What NVML reports beyond the reserved bytes, at most; 256 MiB without a report. */
+Test(fit_driver, contexts_of_samples)
+{
+    static const struct {
+        int64_t process, reserved;
+        uint32_t device;
+    } samples[] = {{-1, 5, 0}, {5, -1, 0}, {900, 0, 1}, {7, 7, 0}, {8, 7, 0}, {11, 7, 0}, {10, 7, 0}, {0, 100, 0}};
+    static const uint64_t most[] = {0, 0, 0, 0, 1, 4, 4, 4};
+    for (unsigned count = 0; count <= 8; count++) {
+        struct recmake *make = recmake_new(GIB);
+        recmake_device(make, 1, GIB);
+        for (unsigned i = 0; i < count; i++)
+            recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1000 * MS + i,
+                                                         .device = samples[i].device,
+                                                         .process_bytes = samples[i].process,
+                                                         .reserved_bytes = samples[i].reserved});
+        struct gp_recording *recording = recmake_done(make);
+        uint64_t bytes = 4711;
+        enum gp_fit_context context = gp_fit_context_find(recording, 0, &bytes);
+        cr_expect_eq(context, count < 4 ? GP_FIT_ASSUMED : GP_FIT_MEASURED, "%u samples", count);
+        cr_expect_eq(bytes, count < 4 ? 256ull << 20 : most[count - 1], "%u samples: %llu", count,
+                     (unsigned long long)bytes);
+        cr_expect_eq(gp_fit_context_find(recording, 1, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
+        cr_expect_eq(bytes, count < 3 ? 256ull << 20 : 900);
+        gp_recording_free(recording);
+    }
+}
+
+/* ---- judgements ---------------------------------------------------------------------------------------------------- */
+
+/* Two blocks of two pages each, the second one of which stays, then one of five pages: seven are the most. */
+static struct gp_recording *three_blocks(void)
+{
+    struct recmake *make = recmake_new(GIB);
+    for (unsigned i = 0; i < 2; i++) {
+        recmake_at(make, (1010 + i) * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB + i * 64 * MIB, 3 * MIB, 0);
+    }
+    recmake_at(make, 1020 * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, GIB);
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1020 * MS, .type = GP_EVENT_OOM, .bytes = GIB});
+    recmake_event(make, &(struct gp_rec_event){.time_ns = 1020 * MS, .type = GP_EVENT_OOM, .bytes = GIB, .device = 1});
+    recmake_at(make, 1030 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 2 * GIB, 10 * MIB, 0);
+    recmake_device(make, 1, GIB);
+    return recmake_done(make);
+}
+
+/* A size is enough if the share of each program has room for its context and for seven pages. */
+Test(fit_driver, judges_around_the_size_that_is_enough)
+{
+    struct gp_recording *recording = three_blocks();
+    struct gp_flow *flow = gp_flow_new(recording);
+    for (uint32_t tenants = 1; tenants <= 3; tenants++)
+        for (uint64_t context = 0; context < 2 * PAGE; context += 700000)
+            for (int by = -1; by <= 1; by++) {
+                uint64_t enough = (7 * PAGE + context) * tenants;
+                const struct gp_fit_question question = {.gpu_bytes = enough + (uint64_t)(by * (int)tenants),
+                                                         .tenants = tenants,
+                                                         .context_bytes = (int64_t)context,
+                                                         .allocator = "off"};
+                struct gp_fit_result is;
+                cr_assert_eq(gp_fit_judge(flow, 0, &question, &is), 0);
+                cr_assert_eq(gp_fit_judge_held(flow, &is), 0);
+                cr_assert(is.count == 1 && is.failed_requests == 1 && is.context == GP_FIT_GIVEN);
+                cr_assert(is.requested_bytes == 13 * MIB && is.requests == GP_FIT_OF_DRIVER && !is.unexplained_bytes);
+                cr_assert_eq(is.rows[0].fits, by >= 0, "%u tenants, %llu bytes", tenants, (unsigned long long)context);
+                cr_assert(is.rows[0].smallest_bytes == enough && is.rows[0].peak_bytes == enough);
+                cr_assert(is.rows[0].step_bytes == PAGE * tenants && is.rows[0].replays == 1);
+                if (by >= 0) {
+                    cr_assert(is.held->bytes == 13 * MIB && is.event == GP_REC_NONE && !is.asked_bytes);
+                } else {
+                    cr_assert(is.asked_bytes == 10 * MIB && is.free_bytes == 5 * PAGE - 1 && is.fails_ns == 1030 * MS);
+                    cr_assert(is.held->bytes == 3 * MIB && recording->events[is.event].bytes == 10 * MIB);
+                }
+                gp_fit_result_fini(&is);
+            }
+    /* Not even the context fits: nothing was asked for. */
+    struct gp_fit_result is;
+    const struct gp_fit_question small = {.gpu_bytes = 1000, .tenants = 1, .context_bytes = 1000, .allocator = "off"};
+    cr_assert_eq(gp_fit_judge(flow, 0, &small, &is), 0);
+    cr_assert(!is.rows[0].fits && !is.asked_bytes && !is.free_bytes && is.event == GP_REC_NONE);
+    cr_assert(is.fails_ns == recording->begin_ns);
+    gp_fit_result_fini(&is);
+    gp_flow_free(flow);
+    gp_recording_free(recording);
+}
