@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * lockcheck.c: ends a test in which the code under test gives back a lock that no one holds, or waits for one that the
- * same thread holds. It is linked into every test program, where its functions come before the C library's.
+ * lockcheck.c: ends a test in which the code under test gives back a lock that no thread holds, or waits for one that the
+ * same thread holds. It is linked into every test program, where its functions come before the C library's, and weak, for a test
+ * that has its own.
  *
  * Only mutexes among the program's own variables are looked at. A normal mutex of glibc has the thread that holds it in
  * __owner; the check reads it before it is given back.
@@ -33,7 +34,7 @@ static void say(const char *text, size_t length)
 }
 #define SAY(_text) say(_text, sizeof(_text) - 1)
 
-int pthread_mutex_lock(pthread_mutex_t *mutex)
+__attribute__((weak)) int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     static mutex_fn *next;
     if (!next)
@@ -45,13 +46,13 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
     return next(mutex);
 }
 
-int pthread_mutex_unlock(pthread_mutex_t *mutex)
+__attribute__((weak)) int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     static mutex_fn *next;
     if (!next)
         next = (mutex_fn *)(uintptr_t)dlsym(RTLD_NEXT, "pthread_mutex_unlock");
     if (is_watched(mutex) && mutex->__data.__owner == 0) {
-        SAY("a lock is given back that no one holds\n");
+        SAY("a lock is given back that no thread holds\n");
         abort();
     }
     return next(mutex);

@@ -186,7 +186,7 @@ class Source:
             (self.word(index - 2) == "*" and self.text[self.tokens[index - 2].end] != " "))
 
     def in_room(self, index):
-        """True in the arguments of calloc and its like: more memory than asked for shows in nothing."""
+        """True in the arguments of calloc and its like: only sanitizers see that a table is off by one."""
         while index > 0 and self.word(index) not in (";", "{", "}"):
             if self.word(index) == "(" and self.word(index - 1) in ("malloc", "calloc", "realloc"):
                 return True
@@ -201,8 +201,9 @@ class Source:
             return
         value = int(match.group(1), 0) if match.group(1)[:2].lower() == "0x" else int(match.group(1), 10)
         show = hex if match.group(1)[:2].lower() == "0x" else str
-        if not self.in_room(index):
-            self.add(index, index, show(value + 1) + match.group(2), "constant")
+        if self.in_room(index):
+            return
+        self.add(index, index, show(value + 1) + match.group(2), "constant")
         if value > 0:
             self.add(index, index, show(value - 1) + match.group(2), "constant")
 
