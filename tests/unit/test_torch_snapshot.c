@@ -22,6 +22,7 @@ TestSuite(torch_snapshot, .timeout = 60);
 
 static char notes[4096];
 static bool is_late, is_reported, begins, is_whole, has_python;
+static bool moves_on; /* another thread changes the state first */
 static const char *lacks, *has_too;
 static uint32_t state;
 static int worker_error, workers;
@@ -53,7 +54,7 @@ uint32_t gp_feed_survey_state(void)
 
 bool gp_feed_survey_say(uint32_t from, uint32_t to, const char *text)
 {
-    if (from != state)
+    if (from != state || moves_on)
         return false;
     state = to;
     note("%u%s%s\n", to, text ? " " : "", text ? text : "");
@@ -236,6 +237,14 @@ Test(torch_snapshot, without_pytorch)
     cr_expect_eq(snapshot(text), GP_SNAPSHOT_FAILED);
     cr_expect_str_eq(text, "PyTorch's snapshot failed: no attribute");
     cr_expect_eq(fakepython_raised(), FAKEPYTHON_NONE);
+    static const char *const steps[] = {"PyObject_Str", "PyUnicode_AsUTF8"};
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) { /* the text of the exception cannot be had */
+        fakepython.fail = 5 + i;
+        fakepython.fail_with = FAKEPYTHON_EXCEPTION;
+        cr_expect_eq(snapshot(text), GP_SNAPSHOT_FAILED);
+        cr_expect_str_eq(text, "PyTorch's snapshot failed: an exception", "%s", steps[i]);
+        cr_expect_eq(fakepython_raised(), FAKEPYTHON_NONE, "%s", steps[i]);
+    }
     put_number(cuda, "_initialized", 0);
     cr_expect_eq(snapshot(text), GP_SNAPSHOT_ABSENT);
     cr_expect_str_eq(text, "PyTorch has not used CUDA yet");
@@ -366,7 +375,10 @@ Test(torch_snapshot, a_request_is_answered)
     is_late = false;
     expect_request(-ENODATA, "", false);
     cr_expect_eq(workers, 0);
-    is_late = true;
+    is_late = moves_on = true;
+    expect_request(0, "", false);
+    cr_expect_eq(workers, 0);
+    moves_on = false;
     expect_request(0, "1\n", true);
     expect_request(0, "", true); /* it is under way */
     cr_expect_eq(workers, 1);
