@@ -534,6 +534,51 @@ Test(inject, a_start_that_waits_for_the_end_of_cuinit, .init = enter)
     cr_expect_not_null(strstr(notes, "publish"));
 }
 
+static uint32_t x_waiting, x_through;
+
+static void *initialize(void *arg)
+{
+    __atomic_store_n(&x_waiting, 1, __ATOMIC_SEQ_CST);
+    InitializeInjection();
+    __atomic_store_n(&x_through, 1, __ATOMIC_SEQ_CST);
+    return arg;
+}
+
+static pthread_t other_cuinit;
+
+/* In the middle of the start: another thread comes, and this one again. */
+static void come_twice(void)
+{
+    cr_assert_eq(pthread_create(&other_cuinit, NULL, initialize, NULL), 0);
+    while (!__atomic_load_n(&x_waiting, __ATOMIC_SEQ_CST))
+        sched_yield();
+    uint64_t begin = gp_clock_ns();
+    InitializeInjection(); /* our own start may call cuInit */
+    cr_expect_lt(gp_clock_ns() - begin, 4 * 1000000000ull);
+    cr_expect(!gp_inject_claim());
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(4);
+        InitializeInjection(); /* nobody goes on there */
+        _exit(7);
+    }
+    waitpid(child, &status, 0);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "%x", status);
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    cr_expect(!__atomic_load_n(&x_through, __ATOMIC_SEQ_CST), "it waits");
+}
+
+/* A thread that comes while another one starts waits for the end of that start. */
+Test(inject, a_start_of_another_thread_is_waited_for, .init = enter)
+{
+    in_nvtx = come_twice;
+    InitializeInjection();
+    pthread_join(other_cuinit, NULL);
+    cr_expect_eq(x_through, 1);
+    cr_expect_null(strstr(strstr(notes, "session") + 1, "session"), "there is one start");
+}
+
 /* In a forked child the attach of the parent is over. */
 Test(inject, an_attach_in_a_child, .init = enter)
 {
