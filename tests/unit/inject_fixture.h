@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * inject_fixture.h: for test_inject.c: a stand-in for each stage of the library, which notes its call and may fail.
+ * inject_fixture.h: for test_inject_init.c and test_inject_attach.c: a stand-in for each stage of the library, which notes its call and may fail.
  */
 #ifndef GP_TEST_UNIT_INJECT_FIXTURE_H
 #define GP_TEST_UNIT_INJECT_FIXTURE_H
@@ -505,5 +505,32 @@ void *dlopen(const char *name, int flags)
         *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
     return real(name, flags);
 }
+
+/* ---- */
+
+#define MEMORY "Cannot allocate memory"
+
+static inline void enter(void)
+{
+    notes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cupti_status = (struct gp_source_status){GP_SOURCE_CUPTI, 22, 33, "the path of CUPTI"};
+    hooks_status = (struct gp_source_status){GP_SOURCE_HOOKS, 0, 44, "the hooks"};
+    for (char **name = environ; *name;) /* no settings */
+        if (strncmp(*name, "GPUPROF_", 8) == 0) {
+            char key[128];
+            snprintf(key, sizeof(key), "%.*s", (int)strcspn(*name, "="), *name);
+            unsetenv(key);
+            name = environ;
+        } else {
+            name++;
+        }
+    setenv("GPUPROF_LOG", "off", 1);
+}
+
+#define EXPECT_NOTES(_text)                                                                                            \
+    do {                                                                                                               \
+        cr_expect_str_eq(notes, _text, "%s", notes);                                                                   \
+        notes[0] = '\0';                                                                                               \
+    } while (0)
 
 #endif

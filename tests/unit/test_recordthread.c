@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_record_thread.c: the recorder's thread (src/inject/recordthread.c), whose sleep and clock are the test's: which file
+ * test_recordthread.c: the recorder's thread (src/inject/recordthread.c), whose sleep and clock are the test's: which file
  * it opens, how long it pauses, what the session says, and how the program ends it, also when the disk hangs. The recorder
  * itself is a stand-in.
  */
@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(record_thread, .timeout = 60);
+TestSuite(recordthread, .timeout = 60);
 
 #define MS     1000000ull
 #define SECOND (1000 * MS)
@@ -254,7 +254,7 @@ static void pauses_then_hang(unsigned at, uint64_t pause_ns)
         gp_record_stop(false);
 }
 
-Test(record_thread, pauses_follow_the_events)
+Test(recordthread, pauses_follow_the_events)
 {
     script = pauses_then_hang;
     cr_expect_eq(start("a.gpuprof"), 0);
@@ -281,7 +281,7 @@ static void device_known(unsigned at, uint64_t pause_ns)
     }
 }
 
-Test(record_thread, a_device_is_known)
+Test(recordthread, a_device_is_known)
 {
     script = device_known;
     cr_expect_eq(start("a.gpuprof"), 0);
@@ -312,7 +312,7 @@ static void stop_and_hang(unsigned at, uint64_t pause_ns)
 
 /* After a second the program goes on; what the ring and the counters say is not in the file is lost. The thread's own
  * numbers replace that. */
-Test(record_thread, a_disk_that_hangs)
+Test(recordthread, a_disk_that_hangs)
 {
     session.header.lost[GP_LOST_RING] = 3;
     session.chunks[0].state = GP_CHUNK_STATE(5, 0, 63);
@@ -335,7 +335,7 @@ static void stop_now(unsigned at, uint64_t pause_ns)
     gp_record_stop(false);
 }
 
-Test(record_thread, an_end_that_fails)
+Test(recordthread, an_end_that_fails)
 {
     script = stop_now;
     end_error = -EIO;
@@ -354,7 +354,7 @@ static void die(unsigned at, uint64_t pause_ns)
     stop_now(at, pause_ns);
 }
 
-Test(record_thread, a_file_that_is_given_up)
+Test(recordthread, a_file_that_is_given_up)
 {
     script = die;
     cr_expect_eq(start("a.gpuprof"), 0);
@@ -373,7 +373,7 @@ static void stop_in_child(unsigned at, uint64_t pause_ns)
     stop_now(at, pause_ns);
 }
 
-Test(record_thread, a_child_ends_nothing)
+Test(recordthread, a_child_ends_nothing)
 {
     gp_record_stop(false); /* nothing was started */
     script = stop_in_child;
@@ -390,7 +390,7 @@ static void wait_for_file(unsigned at, uint64_t pause_ns)
 }
 
 /* A file that cannot be opened in two seconds does not hold the program up. */
-Test(record_thread, a_file_system_that_hangs)
+Test(recordthread, a_file_system_that_hangs)
 {
     later = true;
     script = wait_for_file;
@@ -406,7 +406,7 @@ Test(record_thread, a_file_system_that_hangs)
     says(GP_RECORD_DONE, 0);
 }
 
-Test(record_thread, reasons_for_no_recording)
+Test(recordthread, reasons_for_no_recording)
 {
     static const struct {
         int error;
@@ -446,7 +446,7 @@ Test(record_thread, reasons_for_no_recording)
     says(GP_RECORD_FAILED, EINVAL);
 }
 
-Test(record_thread, names_have_the_rank)
+Test(recordthread, names_have_the_rank)
 {
     setenv("RANK", "3", 1);
     setenv("LOCAL_RANK", "1", 1);
@@ -458,7 +458,7 @@ Test(record_thread, names_have_the_rank)
 }
 
 /* The file is there already: it is replaced if it is a recording of an earlier run, else this one gets another name. */
-Test(record_thread, a_file_that_is_there)
+Test(recordthread, a_file_that_is_there)
 {
     static const struct {
         uint64_t begin_unix_ns;
@@ -500,7 +500,7 @@ Test(record_thread, a_file_that_is_there)
 }
 
 /* An older kernel: the table of descriptors is made private and emptied one by one. */
-Test(record_thread, an_older_kernel)
+Test(recordthread, an_older_kernel)
 {
     struct rlimit limit;
     char want[128];
@@ -522,7 +522,7 @@ Test(record_thread, an_older_kernel)
 }
 
 /* The session is copied word by word. */
-Test(record_thread, copies_of_the_session)
+Test(recordthread, copies_of_the_session)
 {
     uint64_t words[3] = {0, 0, 77};
     script = stop_now;
