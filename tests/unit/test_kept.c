@@ -39,8 +39,15 @@ int munmap(void *at, size_t bytes)
     return (int)syscall(SYS_munmap, at, bytes);
 }
 
+/* Whole pages that were given back, and calls with others. */
+static size_t pages_given, pages_wrong;
+GP_KEEP(pages_given);
+GP_KEEP(pages_wrong);
+
 int madvise(void *at, size_t bytes, int advice)
 {
+    pages_wrong += (uintptr_t)at % 4096 || bytes % 4096 || bytes > 1 << 30 || advice != MADV_DONTNEED;
+    pages_given += bytes / 4096;
     return madvise_fails ? -1 : (int)syscall(SYS_madvise, at, bytes, advice);
 }
 
@@ -138,6 +145,8 @@ static int restored(bool locked)
             return 130;
         if (differs(with))
             return differs(with);
+        if (pages_wrong || pages_given < 2u * (unsigned)with) /* of `much` and `more` at least */
+            return 132;
         unsigned char there;
         if (syscall(SYS_mincore, own, 4096ul, &there) == 0) /* the mapping has ended */
             return 131;

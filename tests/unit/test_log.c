@@ -1,16 +1,41 @@
 /* SPDX-License-Identifier: MIT
  * The library's log in a program that closes its descriptors, and whose pipes lose their readers. */
+#define _GNU_SOURCE
 #include "base/log.h"
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static bool fstat_fails;
+
+/* The library asks the kernel itself (base/glibc.h). */
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long a[6];
+    va_list args;
+    va_start(args, number);
+    for (unsigned i = 0; i < 6; i++)
+        a[i] = va_arg(args, long);
+    va_end(args);
+    if (fstat_fails && number == SYS_fstat) {
+        errno = EIO;
+        return -1;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 static char log_folder[64];
 
@@ -271,6 +296,12 @@ Test(log, descriptors)
     limit.rlim_cur = 200;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
     cr_expect_lt(gp_log_open(GP_LOG_INFO, path), 0);
+    cr_expect_eq(log_descriptors(), before);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
+    fstat_fails = true;
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, path), -EIO);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), -EIO);
+    fstat_fails = false;
     cr_expect_eq(log_descriptors(), before);
     cr_expect_eq(gp_log_open(GP_LOG_INFO, "/nonexistent/file"), -ENOENT);
     cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
