@@ -69,9 +69,14 @@ void recimage_new(void)
                                     .rows = 1};
 }
 
+const char *recimage_folder(void)
+{
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
 struct gp_recorder_setup recimage_setup(void)
 {
-    strcpy(image_proc, "/tmp/gpuprof-test-image-XXXXXX");
+    snprintf(image_proc, sizeof(image_proc), "%s/gpuprof-test-image-XXXXXX", recimage_folder());
     if (!mkdtemp(image_proc))
         abort();
     return (struct gp_recorder_setup){.copy = image_copy,

@@ -36,6 +36,8 @@ extern void (*recimage_copied)(uint64_t offset);
 /* Empties the image, and gives it a sound header: pid 77, session 00 01 .. 0f, a start at 5 s, one row of sites without a
  * name. header.chunk_count may be lowered before the first event. */
 void recimage_new(void);
+/* Where files are made: in memory, if that can be had, because hundreds are made and removed. */
+const char *recimage_folder(void);
 /* A setup for gp_recorder_new whose `proc` is a new empty folder. */
 struct gp_recorder_setup recimage_setup(void);
 /* Writes a file of that folder; "task/7/comm" makes its folders. */

@@ -70,7 +70,7 @@ static char test_path[64];
 
 static inline int test_file(void)
 {
-    strcpy(test_path, "/tmp/gpuprof-test-recorder-XXXXXX");
+    snprintf(test_path, sizeof(test_path), "%s/gpuprof-test-recorder-XXXXXX", recimage_folder());
     int fd = mkstemp(test_path);
     cr_assert_geq(fd, 0);
     return fd;

@@ -4,6 +4,7 @@
  * their forms (src/framework/torch.c). The slots, the accounts and the owners are stand-ins.
  */
 #include "account/feed.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "framework/framework.h"
 #include "framework/slot.h"
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 TestSuite(torch_reports, .timeout = 30);
 
@@ -225,4 +227,43 @@ Test(torch_reports, when_blocks_are_counted)
     gp_framework_stop();
     gp_framework_stop();
     EXPECT("restore\nrestore\n");
+}
+
+/* What became of it is logged once, when the slots are found. */
+static void logged(uint32_t is_refused, const char *uncached, const char *want)
+{
+    char path[] = "/tmp/gpuprof-test-reports-XXXXXX", line[512] = "";
+    close(mkstemp(path));
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    gp_framework_start();
+    slots[1] = 1;
+    refused[1] = is_refused;
+    if (uncached)
+        setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached, 1);
+    for (unsigned i = 0; i < 3; i++)
+        on_change();
+    gp_log_close();
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(fgets(line, sizeof(line), file));
+    cr_expect_str_eq(strchr(line, ':') + 2, want);
+    cr_expect_null(fgets(line, sizeof(line), file), "once");
+    fclose(file);
+    unlink(path);
+}
+
+Test(torch_reports, counted_blocks_are_logged)
+{
+    logged(0, NULL, "info: PyTorch's allocator: its blocks are counted\n");
+}
+
+Test(torch_reports, calls_that_cannot_be_changed_are_logged)
+{
+    logged(1, NULL, "warning: PyTorch's allocator: its calls cannot be changed: only its segments are counted\n");
+}
+
+Test(torch_reports, a_missing_cache_is_logged)
+{
+    logged(0, "1",
+           "warning: PyTorch's allocator: PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own\n");
 }

@@ -214,6 +214,20 @@ Test(torch_snapshot, every_form)
         }
 }
 
+/* A snapshot without segments, and a segment without blocks, are whole. */
+Test(torch_snapshot, empty_lists)
+{
+    char text[GP_SNAPSHOT_TEXT];
+    cr_assert_eq(gp_life_start(), 0);
+    segment(prepare(true), 2, 0x100, false);
+    cr_expect_eq(snapshot(text), GP_SNAPSHOT_ALL);
+    cr_expect_str_eq(notes, WHOLE "segment 2 100+200000 on 52\n", "%s", notes);
+    prepare(true);
+    fakepython.snapshot = fakepython_list();
+    cr_expect_eq(snapshot(text), GP_SNAPSHOT_ALL);
+    cr_expect_str_eq(notes, "");
+}
+
 Test(torch_snapshot, without_pytorch)
 {
     static const char *const lacking[] = {"torch._C", "torch.cuda"};
