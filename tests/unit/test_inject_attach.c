@@ -192,6 +192,7 @@ Test(inject_attach, an_attach_in_a_child, .init = enter)
     int status;
     attach();
     gpuprof_attach_state.state = GP_ATTACH_STRANDED;
+    workers = 1; /* of the parent */
     notes[0] = '\0';
     pid_t child = fork();
     if (child == 0) {

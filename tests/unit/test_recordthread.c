@@ -281,10 +281,20 @@ static void device_known(unsigned at, uint64_t pause_ns)
     }
 }
 
+static unsigned open_files(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 1000; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
 Test(recordthread, a_device_is_known)
 {
+    unsigned files = open_files();
     script = device_known;
     cr_expect_eq(start("a.gpuprof"), 0);
+    cr_expect_eq(open_files(), files + 3, "of its own, for standard input, output and error");
     cr_expect(appeared == 1 && published == 1);
     EXPECT_NOTES(PRIVATE "open a.gpuprof 0\nend 2\n");
 }
