@@ -172,6 +172,17 @@ Test(kept, variables_are_put_back)
     }
 }
 
+/* Here too, so that it is known which lines this test reaches: the child cannot tell. */
+Test(kept, variables_are_saved)
+{
+    cr_expect(!gp_kept_saved());
+    cr_expect(gp_kept_save());
+    cr_expect(gp_kept_saved());
+    long long before = mapped;
+    cr_expect(gp_kept_save());
+    cr_expect_eq(mapped, before, "once");
+}
+
 static int unsaved(bool arg)
 {
     (void)arg;
