@@ -153,9 +153,8 @@ static int ringread_reserve(struct gp_ringread *reader, size_t more)
     size_t need = reader->given + reader->held + more;
     if (need <= reader->room)
         return 0;
+    /* Twice the room is enough: what is added at a time is a chunk's events. */
     size_t room = reader->room ? reader->room * 2 : 16 * GP_RING_EVENTS;
-    while (room < need)
-        room *= 2;
     struct gp_wire_event *events = ringread_map(room * GP_RINGREAD_ROW);
     if (!events)
         return -ENOMEM;

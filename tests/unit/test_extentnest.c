@@ -3,12 +3,18 @@
  * test_extentnest.c: segments and blocks in any order come out as a list in which each segment is followed by its blocks and
  * by the idle memory between them, against a plain model on some hundred bytes of two devices.
  */
+#define _GNU_SOURCE /* mremap */
 #include "account/tap.h"
 #include "session/extentnest.h"
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define BYTES 256u
 #define MOST  65536u
@@ -185,4 +191,72 @@ Test(extentnest, nothing_and_many)
     cr_assert_eq(rests, 5000 + 9000);
     for (unsigned i = 1; i < out_count; i++)
         cr_assert_geq(out[i].address, out[i - 1].address);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static unsigned maps, fail_map; /* the number of the mapping that fails; 0: none */
+static long long mapped;
+
+void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+    maps++;
+    if (fail_map && --fail_map == 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    mapped += (long long)bytes;
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
+}
+
+void *mremap(void *at, size_t old_bytes, size_t bytes, int flags, ...)
+{
+    maps++;
+    if (fail_map && --fail_map == 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    mapped += (long long)bytes - (long long)old_bytes;
+    return (void *)syscall(SYS_mremap, at, old_bytes, bytes, flags);
+}
+
+int munmap(void *at, size_t bytes)
+{
+    mapped -= (long long)bytes;
+    return (int)syscall(SYS_munmap, at, bytes);
+}
+
+/* A segment for each third block, so that both lists grow. */
+static uint64_t fill(struct gp_nest *nest, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (i % GP_TAP_REST == 0)
+            gp_nest_rest(nest);
+        gp_nest_add(nest, &(struct gp_wire_extent){.what = i % 3 ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
+                                                   .address = 0x100000 - i / 3 * 64 + i % 3 * 8,
+                                                   .bytes = i % 3 ? 8 : 64});
+    }
+    return nest->missed;
+}
+
+/* Any mapping fails: what finds no place is counted, at most those up to the next try, and nothing stays mapped. */
+Test(extentnest, without_memory)
+{
+    const unsigned count = 15000;
+    unsigned total = 1;
+    for (unsigned n = 0; n <= total; n++) {
+        struct gp_nest nest = {0};
+        mapped = maps = out_count = rests = 0;
+        fail_map = n;
+        uint64_t missed = fill(&nest, count);
+        cr_expect_eq(nest.segments.count + nest.blocks.count + missed, count);
+        cr_expect_leq(missed, n ? GP_TAP_REST : 0);
+        gp_nest_end(&nest, &rests, see, rest);
+        total = n ? total : maps;
+        cr_expect_eq(mapped, 0, "mapping %u: %lld", n, mapped);
+        cr_expect(n != 0 || out_count == count + 2 * 5000, "%u", out_count);
+        cr_expect(nest.segments.items == NULL && nest.blocks.items == NULL && nest.segments.count == 0);
+        fail_map = 0;
+    }
+    cr_expect_geq(total, 6);
 }

@@ -1,16 +1,41 @@
 /* SPDX-License-Identifier: MIT
  * The library's log in a program that closes its descriptors, and whose pipes lose their readers. */
+#define _GNU_SOURCE
 #include "base/log.h"
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static bool fstat_fails;
+
+/* The library asks the kernel itself (base/glibc.h). */
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long a[6];
+    va_list args;
+    va_start(args, number);
+    for (unsigned i = 0; i < 6; i++)
+        a[i] = va_arg(args, long);
+    va_end(args);
+    if (fstat_fails && number == SYS_fstat) {
+        errno = EIO;
+        return -1;
+    }
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 static char log_folder[64];
 
@@ -184,4 +209,118 @@ Test(log, works_with_few_descriptors)
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &(struct rlimit){100, 100}), 0);
     gp_log(GP_LOG_INFO, "one");
     cr_expect_gt(log_bytes("first"), 0);
+}
+
+/* ---- what a line has --------------------------------------------------------------------------------------------- */
+
+static char logged[2048];
+
+static const char *log_read(const char *name)
+{
+    int fd = open(log_path(name), O_RDONLY);
+    ssize_t got = read(fd, logged, sizeof(logged) - 1);
+    close(fd);
+    logged[got > 0 ? got : 0] = '\0';
+    return logged;
+}
+
+/* Each level lets through itself and what is more important. */
+Test(log, levels)
+{
+    char path[128], want[2048] = "";
+    static const char *const words[] = {"", "error", "warning", "info", "debug"};
+    snprintf(path, sizeof(path), "%s", log_path("first"));
+    for (int limit = GP_LOG_OFF; limit <= GP_LOG_DEBUG; limit++) {
+        cr_assert_eq(gp_log_open((enum gp_log_level)limit, path), 0);
+        for (int level = GP_LOG_ERROR; level <= GP_LOG_DEBUG; level++) {
+            gp_log((enum gp_log_level)level, "limit %d of %s", limit, "this");
+            if (level <= limit)
+                snprintf(want + strlen(want), sizeof(want) - strlen(want), "gpuprof[%d]: %s: limit %d of this\n",
+                         (int)getpid(), words[level], limit);
+        }
+        gp_log_close();
+        gp_log(GP_LOG_ERROR, "closed");
+    }
+    cr_expect_str_eq(log_read("first"), want);
+}
+
+/* A line is cut at 511 bytes, and its end is a newline. */
+Test(log, long_lines)
+{
+    char text[700], path[128], want[64];
+    snprintf(path, sizeof(path), "%s", log_path("first"));
+    size_t prefix = (size_t)snprintf(want, sizeof(want), "gpuprof[%d]: error: ", (int)getpid());
+    for (size_t length = 480; length < 600; length++) {
+        unlink(path);
+        cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+        memset(text, 'a', length);
+        text[length] = '\0';
+        gp_log(GP_LOG_ERROR, "%s", text);
+        gp_log_close();
+        size_t used = prefix + length + 1, bytes = strlen(log_read("first"));
+        cr_expect_eq(bytes, used < 511 ? used : 511, "%zu: %zu", length, bytes);
+        cr_expect_eq(logged[bytes - 1], '\n');
+        cr_expect_eq(strspn(logged + prefix, "a"), bytes - prefix - 1);
+    }
+}
+
+static unsigned log_descriptors(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 1000; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* No descriptor is left behind, and a file of the program's in the place of ours stays open. */
+Test(log, descriptors)
+{
+    char path[128];
+    struct rlimit limit;
+    snprintf(path, sizeof(path), "%s", log_path("first"));
+    unsigned before = log_descriptors();
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    cr_expect_eq(log_descriptors(), before + 1);
+    cr_expect_eq(fcntl(200, F_GETFD), FD_CLOEXEC);
+    gp_log(GP_LOG_INFO, "a line");
+    cr_expect_eq(log_descriptors(), before + 1);
+    gp_log_close();
+    cr_expect_eq(log_descriptors(), before);
+    gp_log_close();
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    cr_assert_eq(dup2(0, 200), 200);
+    gp_log_close();
+    cr_expect_eq(fcntl(200, F_GETFD), 0);
+    close(200);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 200;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_expect_lt(gp_log_open(GP_LOG_INFO, path), 0);
+    cr_expect_eq(log_descriptors(), before);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
+    fstat_fails = true;
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, path), -EIO);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), -EIO);
+    fstat_fails = false;
+    cr_expect_eq(log_descriptors(), before);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, "/nonexistent/file"), -ENOENT);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), 0);
+    gp_log_close();
+    cr_expect_geq(fcntl(2, F_GETFD), 0, "standard error is the program's");
+}
+
+/* The log is a new file that others cannot read, and not what a link leads to. */
+Test(log, files)
+{
+    struct stat status;
+    char path[128], link[128];
+    snprintf(path, sizeof(path), "%s", log_path("first"));
+    umask(0);
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    cr_assert_eq(stat(path, &status), 0);
+    cr_expect_eq(status.st_mode & 07777, 0600);
+    gp_log_close();
+    snprintf(link, sizeof(link), "%s", log_path("second"));
+    cr_assert_eq(symlink(path, link), 0);
+    cr_expect_eq(gp_log_open(GP_LOG_INFO, link), -ELOOP);
 }

@@ -105,6 +105,9 @@ Test(option, sizes)
     }
     IS("GPUPROF_MEMORY_LIMIT=922337203685477580", .limit_bytes = 922337203685477580ull);
     IS("GPUPROF_MEMORY_LIMIT=1234567890", .limit_bytes = 1234567890);
+    IS("GPUPROF_MEMORY_LIMIT=9223372036854775799", .limit_bytes = 9223372036854775799ull);
+    read_text("GPUPROF_MEMORY_LIMIT=9223372036854775800");
+    cr_expect_str_eq(complaint, "GPUPROF_MEMORY_LIMIT=9223372036854775800 is out of range");
 }
 
 Test(option, times)
@@ -112,6 +115,14 @@ Test(option, times)
     IS("GPUPROF_RECORD_SINCE=0", .record_since_ns = 0);
     IS("GPUPROF_RECORD_SINCE=1795397589123456789", .record_since_ns = 1795397589123456789ull);
     IS("GPUPROF_RECORD_SINCE=9", .record_since_ns = 9);
+    IS("GPUPROF_RECORD_SINCE=18446744073709551599", .record_since_ns = 18446744073709551599ull);
+    static const char *const bad[] = {"18446744073709551600", "x", "5 ", "5:", "-1", "/"};
+    for (unsigned i = 0; i < GP_COUNT(bad); i++) { /* the last digit of the largest number is not read */
+        char setting[64];
+        snprintf(setting, sizeof(setting), "GPUPROF_RECORD_SINCE=%s", bad[i]);
+        read_text(setting);
+        cr_expect_not_null(strstr(complaint, "must be a number of nanoseconds"), "%s", setting);
+    }
 }
 
 Test(option, what_is_said_of_a_value_that_does_not_fit)

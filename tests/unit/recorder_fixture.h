@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * recorder_fixture.h: for the tests of the recorder: a clock that the test sets, writes and mappings that fail, a file and
+ * what it has.
+ */
+#ifndef GP_TEST_UNIT_RECORDER_FIXTURE_H
+#define GP_TEST_UNIT_RECORDER_FIXTURE_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <lib/recdump.h>
+#include <lib/recimage.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS     1000000ull
+#define SECOND (1000 * MS)
+#define WALL   (1700000000 * SECOND + 123456789)
+
+/* ---- the clock, and calls that fail ------------------------------------------------------------------------------ */
+
+static uint64_t test_now;         /* 0: the real clock */
+static unsigned test_write_fails; /* the number of the write that fails; 0: none */
+static int test_write_error;
+static unsigned test_maps_fail; /* the same of mmap */
+static unsigned test_writes;
+static long long test_mapped; /* bytes */
+
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    if (!test_now)
+        return (int)syscall(SYS_clock_gettime, clock, out);
+    uint64_t ns = clock == CLOCK_REALTIME ? WALL + test_now : test_now;
+    *out = (struct timespec){(time_t)(ns / SECOND), (long)(ns % SECOND)};
+    return 0;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    test_writes++;
+    if (test_write_fails && --test_write_fails == 0) {
+        errno = test_write_error;
+        return -1;
+    }
+    return syscall(SYS_write, fd, bytes, count);
+}
+
+void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+    if (test_maps_fail && --test_maps_fail == 0) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    test_mapped += (long long)bytes;
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
+}
+
+int munmap(void *at, size_t bytes)
+{
+    test_mapped -= (long long)bytes;
+    return (int)syscall(SYS_munmap, at, bytes);
+}
+
+static char test_path[64];
+
+static inline int test_file(void)
+{
+    snprintf(test_path, sizeof(test_path), "%s/gpuprof-test-recorder-XXXXXX", recimage_folder());
+    int fd = mkstemp(test_path);
+    cr_assert_geq(fd, 0);
+    return fd;
+}
+
+static inline struct gp_recorder *test_begin(const struct gp_recorder_setup *setup)
+{
+    struct gp_recorder *r = NULL;
+    cr_assert_eq(gp_recorder_new(&r, test_file(), setup), 0);
+    return r;
+}
+
+static inline struct gp_recorder_stats test_end(struct gp_recorder *r, enum gp_format_why why)
+{
+    struct gp_recorder_stats stats;
+    cr_assert_eq(gp_recorder_end(r, why, &stats), 0);
+    return stats;
+}
+
+/* The text is that of the file's blocks with these names; the file goes away. */
+#define EXPECT(_word, _text)                                                                                           \
+    do {                                                                                                               \
+        char *is_ = recdump_of(test_path, _word);                                                                      \
+        cr_expect_str_eq(is_, _text, "%s", is_);                                                                       \
+        free(is_);                                                                                                     \
+    } while (0)
+
+static inline void test_done(void)
+{
+    char *all = recdump(test_path);
+    cr_expect_null(strstr(all, " bad") ? all : strstr(all, "bad ") == all ? all : NULL, "%s", all);
+    free(all);
+    unlink(test_path);
+    recimage_end();
+    test_now = 0;
+}
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_inject_init.c: the start and the end of the library, and a fork (src/inject/init.c). Every stage is a stand-in here
+ * that notes its call, and may fail; the order of the calls and what the session then says are compared.
+ */
+#define _GNU_SOURCE
+#include "inject_fixture.h"
+
+TestSuite(inject_init, .timeout = 60);
+
+#define OPEN(_sites, _wide)                                                                                            \
+    "bytes=4096,sites=" _sites ",wide=" _wide " session opener __pthread_get_minstack=1 sizes atfork "
+
+/* Without any setting. */
+Test(inject_init, a_plain_start, .init = enter)
+{
+    errno = 77;
+    cr_expect_eq(InitializeInjection(), 1);
+    cr_expect_eq(errno, 77);
+    EXPECT_NOTES(
+        "save " OPEN("0", "0") "ring feed owners framework *event12 nvtx poll timed0 cupti -,-,0 allocator drain "
+                               "*publish opener_stop ");
+    cr_expect(gp_inject_is_ready() && gp_life_on() && !gp_thread.inside && gp_thread.life);
+    cr_expect(header.source == GP_SOURCE_CUPTI && header.cupti_version == 22 && header.enabled_callbacks == 33);
+    cr_expect_str_eq(header.source_detail, "the path of CUPTI");
+    cr_expect_str_eq(header.allocator, "some");
+    cr_expect(!header.trouble[0] && !header.options[0] && !header.flags && !before.attached);
+    cr_expect(feed.late == false && feed.map_limit == 1ull << 24 && feed.listened == &gp_session_listened);
+    cr_expect(feed.armed == &gpuprof_batch_semaphore && feed.lost == header.lost);
+    cr_expect_eq(gp_thread_nested, &header.lost[GP_LOST_NESTED]);
+    cr_expect_eq(InitializeInjection(), 1);
+    EXPECT_NOTES(""); /* once */
+    gp_thread.starts_later = 0;
+    fork_begin();
+    fork_end();
+    fork_child();
+    EXPECT_NOTES("extents_begin loader_begin loader_end extents_end forget ");
+    cr_expect_not(gp_inject_claim() == false, "the start is over");
+}
+
+Test(inject_init, all_settings, .init = enter)
+{
+    setenv("GPUPROF_RECORD", "a.gpuprof", 1);
+    setenv("GPUPROF_RECORD_SINCE", "1234", 1);
+    setenv("GPUPROF_ALLOCATOR", "caching", 1);
+    setenv("GPUPROF_ALLOC_CONF", "key:1", 1);
+    setenv("GPUPROF_MEMORY_LIMIT", "1KiB", 1);
+    setenv("GPUPROF_SOURCE", "hooks", 1);
+    InitializeInjection();
+    EXPECT_NOTES("save " OPEN("1", "1") "listen_always ring feed owners framework modes3 sites show *event12 nvtx poll "
+                                        "hooks caching,key:1,1024 allocator drain record *publish opener_stop ");
+    cr_expect_str_eq(recorded.path, "a.gpuprof");
+    cr_expect(recorded.since_unix_ns == 1234 && recorded.publish == gp_session_publish &&
+              recorded.appeared == gp_poll_wake && recorded.header == &header);
+    cr_expect(gp_call_timed && header.source == GP_SOURCE_HOOKS);
+    cr_expect_str_eq(header.source_detail, "the hooks");
+}
+
+static void start_with(const char *name, const char *value)
+{
+    setenv(name, value, 1);
+    InitializeInjection();
+}
+
+Test(inject_init, a_recording_without_stacks, .init = enter)
+{
+    setenv("GPUPROF_RECORD", "a.gpuprof", 1);
+    start_with("GPUPROF_STACKS", "off");
+    cr_expect_not_null(strstr(notes, "sites=0,wide=1"));
+    cr_expect_null(strstr(notes, "modes"));
+    cr_expect_not_null(strstr(notes, "timed1 "));
+}
+
+Test(inject_init, stacks_without_a_recording, .init = enter)
+{
+    start_with("GPUPROF_STACKS", "python");
+    cr_expect_not_null(strstr(notes, "sites=1,wide=0"));
+    cr_expect_not_null(strstr(notes, "modes2 sites show "));
+    cr_expect_null(strstr(notes, "listen_always"));
+}
+
+Test(inject_init, a_ring_that_is_always_written, .init = enter)
+{
+    start_with("GPUPROF_RING", "always");
+    cr_expect_not_null(strstr(notes, "listen_always ring"));
+}
+
+Test(inject_init, a_wrong_setting_is_told, .init = enter)
+{
+    start_with("GPUPROF_SOURCE", "magic");
+    cr_expect_str_eq(header.options, "GPUPROF_SOURCE=magic must be auto, cupti or hooks");
+}
+
+Test(inject_init, a_wrong_allocator_is_told, .init = enter)
+{
+    failing = "allocator";
+    InitializeInjection();
+    cr_expect_str_eq(header.options, "its policy is unknown");
+    cr_expect_str_eq(header.allocator, "some");
+    cr_expect(gp_inject_is_ready());
+}
+
+Test(inject_init, without_a_gpu, .init = enter)
+{
+    is_certain = true;
+    InitializeInjection();
+    EXPECT_NOTES("save opener_stop ");
+    cr_expect(!gp_inject_is_ready() && !gp_life_on());
+}
+
+/* ---- stages that fail -------------------------------------------------------------------------------------------- */
+
+/* What the session says then, and the last stages. */
+static void fails(const char *name, bool ready, const char *trouble, const char *end)
+{
+    failing = name;
+    InitializeInjection();
+    cr_expect_eq(gp_inject_is_ready(), ready, "%s", name);
+    cr_expect_eq(gp_life_on(), ready, "%s", name);
+    cr_expect_str_eq(header.trouble, trouble);
+    cr_expect_eq(header.flags, ready || !trouble[0] ? 0 : GP_SESSION_DISABLED);
+    const char *tail = strlen(notes) > strlen(end) ? notes + strlen(notes) - strlen(end) : notes;
+    cr_expect_str_eq(tail, end, "%s: %s", name, notes);
+}
+
+Test(inject_init, no_session, .init = enter)
+{
+    fails("session", false, "", "session opener_stop ");
+}
+
+Test(inject_init, no_loader, .init = enter)
+{
+    char text[128];
+    snprintf(text, sizeof(text), "a thread that loads a library holds the loader's lock: does it call cuInit?: %s",
+             strerror(EDEADLK));
+    fails("opener", false, text, "opener mute opener_stop ");
+}
+
+Test(inject_init, no_ring, .init = enter)
+{
+    fails("ring", false, "no accounts: " MEMORY, "ring mute opener_stop ");
+}
+
+Test(inject_init, no_accounts, .init = enter)
+{
+    fails("feed", false, "no accounts: " MEMORY, "feed mute opener_stop ");
+}
+
+Test(inject_init, no_owners, .init = enter)
+{
+    fails("owners", true, "", "owners *event12 nvtx poll timed0 cupti -,-,0 allocator drain *publish opener_stop ");
+}
+
+Test(inject_init, no_poller, .init = enter)
+{
+    fails("poll", true, "", "poll timed0 cupti -,-,0 allocator drain *publish opener_stop ");
+}
+
+Test(inject_init, no_drain_thread, .init = enter)
+{
+    fails("drain", true, "no thread to answer viewers: " MEMORY, "drain listen_always mute *publish opener_stop ");
+}
+
+Test(inject_init, no_stacks, .init = enter)
+{
+    setenv("GPUPROF_STACKS", "all", 1);
+    fails("sites", true, "no stacks: " MEMORY,
+          "modes3 sites *event12 nvtx poll timed0 cupti -,-,0 allocator drain "
+          "*publish opener_stop ");
+}
+
+Test(inject_init, no_recording, .init = enter)
+{
+    setenv("GPUPROF_RECORD", "x.gpuprof", 1);
+    fails("record", true, "GPUPROF_RECORD: x.gpuprof: the reason", "record *publish opener_stop ");
+}
+
+/* ---- the source -------------------------------------------------------------------------------------------------- */
+
+static void source_is(uint32_t source, const char *detail)
+{
+    InitializeInjection();
+    cr_expect_eq(header.source, source);
+    cr_expect_str_eq(header.source_detail, detail);
+}
+
+Test(inject_init, hooks_stand_in_for_cupti, .init = enter)
+{
+    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
+    hooks_are_there = true;
+    source_is(GP_SOURCE_HOOKS, "driver hooks (another tool has it)");
+    cr_expect(header.cupti_version == 22 && header.enabled_callbacks == 44);
+}
+
+Test(inject_init, hooks_do_not_stand_in_if_cupti_was_wanted, .init = enter)
+{
+    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
+    hooks_are_there = true;
+    setenv("GPUPROF_SOURCE", "cupti", 1);
+    source_is(GP_SOURCE_NONE, "another tool has it");
+    cr_expect_null(strstr(notes, "hooks"));
+}
+
+Test(inject_init, without_hooks_there_is_no_source, .init = enter)
+{
+    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
+    source_is(GP_SOURCE_NONE, "another tool has it");
+    cr_expect(gp_inject_is_ready());
+}
+
+Test(inject_init, hooks_are_not_asked_beside_cupti, .init = enter)
+{
+    hooks_are_there = true;
+    source_is(GP_SOURCE_CUPTI, "the path of CUPTI");
+    cr_expect_null(strstr(notes, "hooks"));
+}
+
+Test(inject_init, a_loader_that_is_stuck, .init = enter)
+{
+    is_stuck = hooks_are_there = true;
+    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "whatever"};
+    source_is(GP_SOURCE_NONE, "a thread that loads a library did not let us load CUPTI: does it call cuInit?");
+    cr_expect(!strstr(notes, "allocator") && !strstr(notes, "hooks"));
+}
+
+/* ---- stacks while the program runs ------------------------------------------------------------------------------- */
+
+Test(inject_init, stacks_are_switched, .init = enter)
+{
+    uint32_t was = 99;
+    InitializeInjection();
+    notes[0] = '\0';
+    gp_site_modes = 2;
+    cr_expect_eq(hooks.stacks(4, &was), -EINVAL);
+    cr_expect_eq(was, 2);
+    is_sourced = false;
+    cr_expect_eq(hooks.stacks(3, &was), -ENODATA);
+    is_sourced = true;
+    cr_expect_eq(hooks.stacks(0, &was), 0);
+    EXPECT_NOTES("");
+    sites_are_there = false;
+    cr_expect_eq(hooks.stacks(3, &was), -ENOSPC);
+    sites_are_there = true;
+    failing = "switch";
+    cr_expect_eq(hooks.stacks(1, &was), -ENOMEM);
+    EXPECT_NOTES("to1 switch ");
+    failing = NULL;
+    cr_expect_eq(hooks.stacks(3, &was), 0);
+    cr_expect_eq(hooks.stacks(0, &was), 0);
+    EXPECT_NOTES("to3 switch show to0 switch ");
+    cr_expect(hooks.yield == gp_cupti_yield && hooks.event == gp_feed_event && hooks.gone == gp_cupti_gone &&
+              hooks.poll_now == gp_poll_now && hooks.settle == gp_site_settle && hooks.blocks == gp_framework_survey);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void expect_end(bool starts, bool inside, bool ends, const char *text)
+{
+    int status;
+    if (starts)
+        InitializeInjection();
+    notes[0] = '\0';
+    pid_t child = fork();
+    if (child == 0) {
+        if (gp_life_start() != 0 || !gp_life_on())
+            _exit(99);
+        if (inside && !gp_thread_enter())
+            _exit(98);
+        if (ends)
+            gp_life_end();
+        exit(5);
+    }
+    waitpid(child, &status, 0);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 5, "%x", status);
+    const char *at = strstr(notes, inside ? "*allocator_stop *poll_stop "
+                                          : "allocator_stop poll_stop "); /* the handler of exit; forks are noted too */
+    cr_expect_eq(at != NULL, starts && !ends, "%s", notes);
+    at = strstr(notes, "event13");
+    cr_expect_str_eq(at ? at - 1 : "", text, "%s", notes);
+}
+
+Test(inject_init, the_end_of_the_program, .init = enter)
+{
+    expect_end(true, false, false, "*event13 detached0 *record_stop *close *batch *allocator_stop ");
+}
+
+Test(inject_init, an_end_inside_our_own_code, .init = enter)
+{
+    expect_end(true, true, false, "");
+}
+
+Test(inject_init, an_end_after_the_library_was_switched_off, .init = enter)
+{
+    expect_end(true, false, true, "");
+}
+
+Test(inject_init, an_end_without_a_start, .init = enter)
+{
+    expect_end(false, false, false, "");
+}
+
+/* ---- several at once ------------------------------------------------------------------------------------------- */
+
+static void *claim(void *arg)
+{
+    return gp_inject_claim() ? arg : NULL;
+}
+
+/* The first cuInit of another thread, and the start of an attach, exclude each other. */
+Test(inject_init, one_start_at_a_time, .init = enter)
+{
+    cr_expect(gp_inject_claim());
+    EXPECT_NOTES("");
+    InitializeInjection(); /* no start of its own: the attach has it */
+    EXPECT_NOTES("");
+    pthread_t thread;
+    void *result;
+    cr_assert_eq(pthread_create(&thread, NULL, claim, notes), 0);
+    pthread_join(thread, &result);
+    cr_expect_eq(result, notes);
+}
+
+Test(inject_init, a_start_that_waits_for_the_end_of_cuinit, .init = enter)
+{
+    gp_thread.starts_later = 1;
+    cr_expect_eq(InitializeInjection(), 1);
+    EXPECT_NOTES("");
+    gp_thread.starts_later = 0;
+    InitializeInjection();
+    cr_expect_not_null(strstr(notes, "publish"));
+}
+
+static uint32_t x_waiting, x_through;
+
+static void *initialize(void *arg)
+{
+    __atomic_store_n(&x_waiting, 1, __ATOMIC_SEQ_CST);
+    InitializeInjection();
+    __atomic_store_n(&x_through, 1, __ATOMIC_SEQ_CST);
+    return arg;
+}
+
+static pthread_t other_cuinit;
+
+/* In the middle of the start: another thread comes, and this one again. */
+static void come_twice(void)
+{
+    cr_assert_eq(pthread_create(&other_cuinit, NULL, initialize, NULL), 0);
+    while (!__atomic_load_n(&x_waiting, __ATOMIC_SEQ_CST))
+        sched_yield();
+    uint64_t begin = gp_clock_ns();
+    InitializeInjection(); /* our own start may call cuInit */
+    cr_expect_lt(gp_clock_ns() - begin, 4 * 1000000000ull);
+    cr_expect(!gp_inject_claim());
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(4);
+        InitializeInjection(); /* nobody goes on there */
+        _exit(7);
+    }
+    waitpid(child, &status, 0);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "%x", status);
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    cr_expect(!__atomic_load_n(&x_through, __ATOMIC_SEQ_CST), "it waits");
+}
+
+/* A thread that comes while another one starts waits for the end of that start. */
+Test(inject_init, a_start_of_another_thread_is_waited_for, .init = enter)
+{
+    in_nvtx = come_twice;
+    InitializeInjection();
+    pthread_join(other_cuinit, NULL);
+    cr_expect_eq(x_through, 1);
+    cr_expect_null(strstr(strstr(notes, "session") + 1, "session"), "there is one start");
+}

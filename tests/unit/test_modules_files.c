@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_modules_files.c: which lines of maps are modules, up to the limits of the tables, and which files are opened for
+ * their build IDs (src/record/modules.c), with files that were replaced, pipes, and system calls that fail.
+ */
+#define _GNU_SOURCE
+#include "record/modules.h"
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+/* ---- system calls ------------------------------------------------------------------------------------------------ */
+
+static bool maps_fail, no_thread_self;
+static long long mapped;
+static int read_error;
+static unsigned reads;
+static size_t read_most;
+
+void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+{
+    if (maps_fail) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    mapped += (long long)bytes;
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
+}
+
+int munmap(void *at, size_t bytes)
+{
+    mapped -= (long long)bytes;
+    return (int)syscall(SYS_munmap, at, bytes);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    int mode = flags & O_CREAT ? va_arg(args, int) : 0;
+    va_end(args);
+    if (no_thread_self && strncmp(path, "/proc/thread-self/", 18) == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+ssize_t read(int fd, void *into, size_t bytes)
+{
+    if (read_error && ++reads == 2) {
+        errno = read_error;
+        return -1;
+    }
+    return syscall(SYS_read, fd, into, read_most && bytes > read_most ? read_most : bytes);
+}
+
+static unsigned open_files(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 1000; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* ---- a process --------------------------------------------------------------------------------------------------- */
+
+static char proc[64];
+
+static void enter(void)
+{
+    char path[128];
+    strcpy(proc, "/tmp/gpuprof-test-files-XXXXXX");
+    cr_assert(mkdtemp(proc));
+    snprintf(path, sizeof(path), "%s/root", proc);
+    cr_assert_eq(mkdir(path, 0700), 0);
+}
+
+static int removed(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status, (void)type, (void)walk;
+    return remove(path);
+}
+
+static void leave(void)
+{
+    nftw(proc, removed, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(modules_files, .init = enter, .fini = leave, .timeout = 60);
+
+static void maps(const char *text, size_t bytes)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/maps", proc);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    cr_assert_eq(write(fd, text, bytes), (ssize_t)bytes);
+    close(fd);
+}
+
+static struct gp_module_file last;
+static char last_path[256];
+
+static int no_file(const char *of, const struct gp_module_file *file)
+{
+    cr_expect_str_eq(of, proc);
+    last = *file;
+    snprintf(last_path, sizeof(last_path), "%s", file->path);
+    return -ENOENT;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+#define GOOD "1000-3000 r-xp 00002000 08:11 77 "
+
+Test(modules_files, lines_that_are_modules)
+{
+    static const struct {
+        const char *line;
+        const char *path; /* NULL: it is none */
+    } lines[] = {{GOOD "/a\n", "/a"},
+                 {GOOD "        /with  blanks \n", "/with  blanks "},
+                 {GOOD "\n", ""},
+                 {"1000-3000 r-xp 00002000 08:11 77\n", ""},
+                 {GOOD "[vdso]\n", "[vdso]"},
+                 {"1000-3000 rw-p 00002000 08:11 77 /a\n", NULL},
+                 {"1000-3000 x--p 00002000 08:11 77 /a\n", NULL},
+                 {"1000-1000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"3000-1000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"1000-1001 r-xp 00002000 08:11 77 /a\n", "/a"},
+                 {"-3000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"1000 3000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"10g0-3000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"10:0-3000 r-xp 00002000 08:11 77 /a\n", NULL},
+                 {"1000-3000 r-x\n", NULL},
+                 {"1000-3000 r-xp\n", NULL},
+                 {"1000-3000\n", NULL},
+                 {"1000-3000 r-xp 2000\n", NULL},
+                 {"1000-3000 r-xp 2000 08\n", NULL},
+                 {"1000-3000 r-xp 2000 08:\n", NULL},
+                 {"1000-3000 r-xp 2000 08:11\n", NULL},
+                 {"1000-3000 r-xp 2000 08:11 7f\n", NULL},
+                 {"1000-3000 r-xp 2000 0811 77 /a\n", NULL},
+                 {"\n", NULL},
+                 {"1000-3000 r-xp 00002000 08:11 77 /a", NULL}}; /* not ended */
+    for (unsigned i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        struct gp_modules modules;
+        maps(lines[i].line, strlen(lines[i].line));
+        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_expect_eq(modules.count, lines[i].path != NULL, "%s", lines[i].line);
+        if (modules.count && lines[i].path) {
+            cr_expect_str_eq(modules.rows[0].path, lines[i].path);
+            cr_expect(modules.rows[0].start == 0x1000 && modules.rows[0].offset == 0x2000 && !modules.truncated);
+        }
+        gp_modules_free(&modules);
+        cr_expect(!modules.rows && !modules.count && !modules.paths);
+    }
+    struct gp_modules modules;
+    maps(GOOD "/a\n", strlen(GOOD "/a\n"));
+    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_expect(last.inode == 77 && last.device == makedev(8, 0x11) && last.start == 0x1000 && last.end == 0x3000);
+    cr_expect_str_eq(last_path, "/a");
+    gp_modules_free(&modules);
+}
+
+/* Parts of one file have one path, and only the first is opened; addresses rise. */
+Test(modules_files, parts_of_a_file)
+{
+    static const char text[] = "1000-2000 r-xp 0 08:11 77 /a\n2000-3000 r-xp 1000 08:11 77 /a\n"
+                               "3000-4000 r-xp 0 08:11 78 [heap]\n4000-5000 r-xp 0 08:11 78 [heap]\n"
+                               "4fff-6000 r-xp 0 08:11 78 /late\n7000-8000 r-xp 0 08:11 78 /b\n";
+    struct gp_modules modules;
+    maps(text, sizeof(text) - 1);
+    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_expect_eq(modules.count, 5);
+    cr_expect(modules.truncated, "a mapping that begins in another one");
+    cr_expect_eq(modules.rows[0].path, modules.rows[1].path);
+    cr_expect_eq(modules.rows[1].offset, 0x1000);
+    cr_expect_neq(modules.rows[2].path, modules.rows[3].path);
+    cr_expect_str_eq(modules.rows[4].path, "/b");
+    cr_expect_eq(modules.path_bytes, 3 + 7 + 7 + 3);
+    gp_modules_free(&modules);
+}
+
+/* 4096 modules and a megabyte of paths. */
+Test(modules_files, tables_that_are_full)
+{
+    static char text[6 << 20];
+    struct gp_modules modules;
+    for (unsigned extra = 0; extra < 2; extra++) {
+        size_t used = 0;
+        for (unsigned i = 0; i < GP_MODULES_MOST + extra; i++)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%x-%x r-xp 0 08:11 77 /%u\n", 0x1000 * i,
+                                     0x1000 * i + 5, i);
+        maps(text, used);
+        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_expect_eq(modules.count, GP_MODULES_MOST);
+        cr_expect_eq(modules.truncated, extra);
+        gp_modules_free(&modules);
+    }
+    for (unsigned more = 0; more < 2; more++) { /* 256 paths of 4096 bytes with their NULs; and one byte more */
+        size_t used = 0;
+        for (unsigned i = 0; i < 256; i++) {
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%x-%x r-xp 0 08:11 77 /%03u", 0x1000 * i,
+                                     0x1000 * i + 5, i);
+            size_t letters = 4095 - 4 + (more && i == 255);
+            memset(text + used, 'p', letters);
+            used += letters;
+            text[used++] = '\n';
+        }
+        maps(text, used);
+        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_expect_eq(modules.count, 256 - more);
+        cr_expect_eq(modules.truncated, more);
+        cr_expect_eq(modules.path_bytes, (256 - more) * 4096);
+        gp_modules_free(&modules);
+    }
+}
+
+/* A line longer than any of the kernel's is damage; shorter ones may come in pieces. */
+Test(modules_files, long_lines_and_short_reads)
+{
+    static char text[30000];
+    struct gp_modules modules;
+    for (unsigned way = 0; way < 3; way++) {
+        size_t prefix = (size_t)sprintf(text, GOOD "/");
+        size_t length = (20 << 10) - 1 - (way < 2); /* the buffer has place for a line and a NUL */
+        memset(text + prefix, 'q', length - prefix);
+        text[length] = '\n';
+        strcpy(text + length + 1, "8000-9000 r-xp 0 08:11 77 /b\n");
+        maps(text, length + 1 + strlen(text + length + 1));
+        read_most = way == 1 ? 7 : 0;
+        cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+        cr_expect_eq(modules.count, way < 2 ? 2 : 0, "way %u: %u", way, modules.count);
+        cr_expect_eq(modules.truncated, way == 2);
+        gp_modules_free(&modules);
+    }
+    read_most = 10;
+    maps(GOOD "/a\n", strlen(GOOD "/a\n"));
+    read_error = EINTR;
+    reads = 0;
+    cr_assert_eq(gp_modules_read_by(&modules, proc, no_file), 0);
+    cr_expect_eq(modules.count, 1);
+    gp_modules_free(&modules);
+}
+
+/* Without maps, memory or a read that succeeds there are no modules, and nothing is left behind. */
+Test(modules_files, what_fails)
+{
+    struct gp_modules modules;
+    unsigned files = open_files();
+    cr_expect_eq(gp_modules_read(&modules, proc), -ENOENT);
+    maps(GOOD "/a\n", strlen(GOOD "/a\n"));
+    maps_fail = true;
+    cr_expect_eq(gp_modules_read(&modules, proc), -ENOMEM);
+    maps_fail = false;
+    long long before = mapped;
+    read_error = EIO;
+    read_most = 10;
+    reads = 0;
+    cr_expect_eq(gp_modules_read(&modules, proc), -EIO);
+    cr_expect(!modules.rows && !modules.count);
+    cr_expect_eq(mapped, before);
+    cr_expect_eq(open_files(), files);
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    Elf64_Ehdr elf;
+    Elf64_Phdr header;
+    Elf64_Nhdr note;
+    char name[4];
+    uint8_t id[8];
+} image;
+
+/* The bytes of the build ID that is found. */
+static unsigned id_of(uint64_t inode, const char *path)
+{
+    char line[256];
+    struct gp_modules modules;
+    unsigned files = open_files();
+    snprintf(line, sizeof(line), "1000-2000 r-xp 0 08:11 %lu %s\n2000-3000 r-xp 0 08:11 %lu %s\n", inode, path, inode,
+             path);
+    maps(line, strlen(line));
+    cr_assert_eq(gp_modules_read(&modules, proc), 0);
+    cr_assert_eq(modules.count, 2);
+    unsigned bytes = modules.rows[0].build_id_bytes;
+    cr_expect_eq(modules.rows[1].build_id_bytes, path[0] == '/' ? bytes : 0, "the same file");
+    cr_expect_arr_eq(modules.rows[1].build_id, modules.rows[0].build_id, 32);
+    cr_expect(bytes == 0 || memcmp(modules.rows[0].build_id, image.id, bytes) == 0);
+    gp_modules_free(&modules);
+    cr_expect_eq(open_files(), files, "%s", path);
+    return bytes;
+}
+
+/* The file that is mapped is the one of that inode in the process's own root; another one, a pipe or none has no ID. */
+Test(modules_files, files_of_the_process)
+{
+    char path[128];
+    struct stat status;
+    memcpy(image.elf.e_ident, ELFMAG, SELFMAG);
+    image.elf.e_ident[EI_CLASS] = ELFCLASS64;
+    image.elf.e_ident[EI_DATA] = ELFDATA2LSB;
+    image.elf.e_phentsize = sizeof(Elf64_Phdr);
+    image.elf.e_phnum = 1;
+    image.elf.e_phoff = sizeof(image.elf);
+    image.header =
+        (Elf64_Phdr){.p_type = PT_NOTE, .p_offset = sizeof(image.elf) + sizeof(image.header), .p_filesz = 24};
+    image.note = (Elf64_Nhdr){4, 8, NT_GNU_BUILD_ID};
+    memcpy(image.name, "GNU", 4);
+    memcpy(image.id, "abcdefgh", 8);
+    snprintf(path, sizeof(path), "%s/root/lib.so", proc);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    cr_assert_eq(write(fd, &image, sizeof(image)), (ssize_t)sizeof(image));
+    close(fd);
+    cr_assert_eq(stat(path, &status), 0);
+    cr_expect_eq(id_of(status.st_ino, "/lib.so"), 8);
+    no_thread_self = true; /* before Linux 3.17 */
+    cr_expect_eq(id_of(status.st_ino, "/lib.so"), 8);
+    no_thread_self = false;
+    cr_expect_eq(id_of(status.st_ino + 1, "/lib.so"), 0, "it was replaced");
+    cr_expect_eq(id_of(status.st_ino, "/other.so"), 0);
+    cr_expect_eq(id_of(status.st_ino, "lib.so"), 0, "no path");
+    snprintf(path, sizeof(path), "%s/root/fifo", proc);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_assert_eq(stat(path, &status), 0);
+    cr_expect_eq(id_of(status.st_ino, "/fifo"), 0);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_torch_reports.c: what PyTorch's allocator reports goes to the accounts and on to PyTorch's own functions, in each of
+ * their forms (src/framework/torch.c). The slots, the accounts and the owners are stand-ins.
+ */
+#include "account/feed.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "framework/framework.h"
+#include "framework/slot.h"
+#include "owner/owner.h"
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+TestSuite(torch_reports, .timeout = 30);
+
+static char notes[2048];
+
+static void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void note(const char *format, ...)
+{
+    size_t used = strlen(notes);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(notes + used, sizeof(notes) - used, format, args);
+    va_end(args);
+}
+
+static struct gp_slot_import *imports;
+static unsigned import_count;
+static bool looks = true;
+static uint32_t slots[8], refused[8], early[8];
+static bool (*on_change)(void);
+
+bool gp_slots_replace(struct gp_slot_import *given, unsigned count)
+{
+    imports = given;
+    import_count = count;
+    for (unsigned i = 0; i < count; i++) {
+        given[i].slots = slots[i];
+        given[i].refused = refused[i];
+        given[i].early = early[i];
+    }
+    return looks;
+}
+
+bool gp_slots_restore(struct gp_slot_import *given, unsigned count)
+{
+    cr_expect(given == imports && count == import_count);
+    note("restore\n");
+    return true;
+}
+
+void gp_owner_on_change(bool (*changed)(void))
+{
+    on_change = changed;
+}
+
+uint8_t gp_owner_named(const char *name, const char *library)
+{
+    note("owner %s %s\n", name, library);
+    return 9;
+}
+
+void gp_owner_segments_of(const char *library)
+{
+    note("segments %s\n", library ? library : "-");
+}
+
+void gp_feed_framework_start(const char *name)
+{
+    note("start %s\n", name);
+}
+
+void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner)
+{
+    cr_expect(gp_thread.inside);
+    errno = 5;
+    note("block %d %lx %ld %ld %ld of %u\n", event->device, event->address, event->bytes, event->allocated_bytes,
+         event->reserved_bytes, owner);
+}
+
+void gp_feed_framework_oom(const char *api, int device, uint64_t bytes)
+{
+    cr_expect(gp_thread.inside);
+    errno = 5;
+    note("oom %s %d %lu\n", api, device, bytes);
+}
+
+/* ---- PyTorch's functions ----------------------------------------------------------------------------------------- */
+
+struct device {
+    int8_t type, index;
+};
+
+static void their_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct device device)
+{
+    cr_expect(!gp_thread.inside && errno == 77);
+    note("their %p %ld %lu %lu on %d.%d\n", pointer, bytes, allocated, reserved, device.type, device.index);
+}
+
+static void their_old_report(void *pointer, int64_t bytes, struct device device)
+{
+    cr_expect(!gp_thread.inside && errno == 77);
+    note("their %p %ld on %d.%d\n", pointer, bytes, device.type, device.index);
+}
+
+static void their_oom(int64_t bytes, uint64_t allocated, uint64_t reserved, struct device device)
+{
+    cr_expect(!gp_thread.inside && errno == 77);
+    note("their %ld %lu %lu on %d.%d\n", bytes, allocated, reserved, device.type, device.index);
+}
+
+#define EXPECT(_text)                                                                                                  \
+    do {                                                                                                               \
+        cr_expect_str_eq(notes, _text, "%s", notes);                                                                   \
+        notes[0] = '\0';                                                                                               \
+    } while (0)
+
+static void begin(void)
+{
+    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    cr_assert_eq(gp_life_start(), 0);
+    slots[0] = 1;
+    gp_framework_start();
+    EXPECT("owner pytorch libc10_cuda.so\nstart pytorch\nsegments libc10_cuda\n");
+    cr_assert_eq(import_count, 5);
+}
+
+/* Names of both ages lead to the same functions of PyTorch's. */
+Test(torch_reports, reports_go_on)
+{
+    begin();
+    void (*report)(void *, int64_t, uint64_t, uint64_t, struct device);
+    void (*oom)(int64_t, uint64_t, uint64_t, struct device);
+    for (unsigned age = 0; age < 2; age++) {
+        for (unsigned i = 0; i < 5; i++)
+            imports[i].x_original = NULL;
+        imports[age].x_original = (void *)their_report;
+        imports[3 + age].x_original = (void *)their_oom;
+        *(void **)&report = imports[age].replacement;
+        *(void **)&oom = imports[3 + age].replacement;
+        errno = 77;
+        report((void *)0x5000, 512, 1024, 4096, (struct device){1, 3});
+        EXPECT("block 3 5000 512 1024 4096 of 9\ntheir 0x5000 512 1024 4096 on 1.3\n");
+        report((void *)0x5000, -512, 512, 4096, (struct device){0, 3});
+        EXPECT("their 0x5000 -512 512 4096 on 0.3\n");
+        oom(100, 200, 300, (struct device){1, 2});
+        EXPECT("oom PyTorch's allocator 2 100\ntheir 100 200 300 on 1.2\n");
+        oom(100, 200, 300, (struct device){2, 2});
+        EXPECT("their 100 200 300 on 2.2\n");
+    }
+    gp_life_leave();
+    errno = 77;
+    report((void *)0x5000, 512, 1024, 4096, (struct device){1, 3});
+    oom(100, 200, 300, (struct device){1, 2});
+    EXPECT("their 0x5000 512 1024 4096 on 1.3\ntheir 100 200 300 on 1.2\n");
+}
+
+/* The oldest form has no totals. */
+Test(torch_reports, old_reports_go_on)
+{
+    void (*report)(void *, int64_t, struct device);
+    begin();
+    imports[2].x_original = (void *)their_old_report;
+    *(void **)&report = imports[2].replacement;
+    errno = 77;
+    report((void *)0x6000, 512, (struct device){1, 0});
+    EXPECT("block 0 6000 512 -1 -1 of 9\ntheir 0x6000 512 on 1.0\n");
+}
+
+Test(torch_reports, names_of_the_functions)
+{
+    static const char *const names[] = {
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+        "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
+        "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"};
+    begin();
+    for (unsigned i = 0; i < 5; i++) {
+        cr_expect_str_eq(imports[i].name, names[i]);
+        cr_expect_str_eq(imports[i].definer, "libc10.so");
+        cr_expect_str_eq(imports[i].importer, "libc10_cuda");
+    }
+    cr_expect_eq(imports[0].replacement, imports[1].replacement);
+    cr_expect_eq(imports[3].replacement, imports[4].replacement);
+}
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+/* Blocks are counted if their reports are found, all of them can be led here, and there is a cache. */
+Test(torch_reports, when_blocks_are_counted)
+{
+    cr_assert_eq(gp_life_start(), 0);
+    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    gp_framework_start();
+    EXPECT("owner pytorch libc10_cuda.so\nsegments -\n"); /* nothing is loaded */
+    for (unsigned i = 0; i < 5; i++) {
+        memset(slots, 0, sizeof(slots));
+        memset(refused, 0, sizeof(refused));
+        slots[i] = 1;
+        cr_expect(on_change());
+        EXPECT(i < 3 ? "start pytorch\nsegments libc10_cuda\n" : "segments -\n");
+        refused[(i + 2) % 5] = 1;
+        cr_expect(on_change());
+        EXPECT("segments -\n");
+    }
+    memset(refused, 0, sizeof(refused));
+    slots[0] = early[4] = 1;
+    cr_expect(!on_change(), "it must be looked at again");
+    EXPECT("start pytorch\nsegments libc10_cuda\n");
+    early[4] = 0;
+    setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "0", 1);
+    cr_expect(on_change());
+    EXPECT("segments -\n");
+    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    looks = false;
+    cr_expect(!on_change());
+    EXPECT("");
+    looks = true;
+    cr_expect(on_change(), "the lock is free");
+    EXPECT("start pytorch\nsegments libc10_cuda\n");
+    gp_framework_stop();
+    gp_framework_stop();
+    EXPECT("restore\nrestore\n");
+}
+
+/* What became of it is logged once, when the slots are found. */
+static void logged(uint32_t is_refused, const char *uncached, const char *want)
+{
+    char path[] = "/tmp/gpuprof-test-reports-XXXXXX", line[512] = "";
+    close(mkstemp(path));
+    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    gp_framework_start();
+    slots[1] = 1;
+    refused[1] = is_refused;
+    if (uncached)
+        setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached, 1);
+    for (unsigned i = 0; i < 3; i++)
+        on_change();
+    gp_log_close();
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(fgets(line, sizeof(line), file));
+    cr_expect_str_eq(strchr(line, ':') + 2, want);
+    cr_expect_null(fgets(line, sizeof(line), file), "once");
+    fclose(file);
+    unlink(path);
+}
+
+Test(torch_reports, counted_blocks_are_logged)
+{
+    logged(0, NULL, "info: PyTorch's allocator: its blocks are counted\n");
+}
+
+Test(torch_reports, calls_that_cannot_be_changed_are_logged)
+{
+    logged(1, NULL, "warning: PyTorch's allocator: its calls cannot be changed: only its segments are counted\n");
+}
+
+Test(torch_reports, a_missing_cache_is_logged)
+{
+    logged(0, "1",
+           "warning: PyTorch's allocator: PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own\n");
+}
