@@ -8,6 +8,7 @@
 #include "lib/fakedev.h"
 #include "lib/lockfree.h"
 
+#include "lib/sanitized.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -17,8 +18,9 @@
 
 #define MIB (1ull << 20)
 
-/* Not in sanitizer builds: the sanitizers have mappings of their own. */
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if GP_TEST_SANITIZED /* they have mappings of their own */
+GP_TEST_UNSANITIZED_ONLY(cache_poor)
+#else
 
 static unsigned mappings, failing; /* the mapping with this number fails; 0: none */
 static bool counts;

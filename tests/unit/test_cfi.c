@@ -295,7 +295,8 @@ static bool one_make(struct gp_cfi_table *table, unsigned pointer, unsigned coun
         return false;
     next += used;
     *next++ = 0; /* no augmentation */
-    memcpy(next, rules, rule_bytes);
+    if (rule_bytes)
+        memcpy(next, rules, rule_bytes);
     next += rule_bytes;
     put_32(described, next - described - 4);
     *table = (struct gp_cfi_table){large, large + sizeof(large), large};

@@ -4,6 +4,12 @@
  * The driver has a function for every row but one; this program stands for libgpuprof-shim.so: it defines the function by
  * which that library is known, and dlsym and cuInit in front of libc and the driver.
  */
+#include "lib/sanitized.h"
+
+#if GP_TEST_SANITIZED
+GP_TEST_UNSANITIZED_ONLY(hookslookup)
+#else
+
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dlvsym */
 #endif
@@ -15,8 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PTR(_number) ((void *)(uintptr_t)(_number))
-#define LACKS        "cuGreenCtxCreate"
+#define PTR(_number)                       ((void *)(uintptr_t)(_number))
+#define LACKS                              "cuGreenCtxCreate"
 
 static unsigned asked_next, asked_current;
 static void *next_answer;
@@ -251,3 +257,5 @@ Test(hookslookup, calls_arrive_where_the_shim_is_in_front)
     cr_expect(gp_hooks_present());
     quiet("present");
 }
+
+#endif

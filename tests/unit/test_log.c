@@ -2,6 +2,7 @@
  * The library's log in a program that closes its descriptors, and whose pipes lose their readers. */
 #define _GNU_SOURCE
 #include "base/log.h"
+#include "lib/sanitized.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -298,10 +299,12 @@ Test(log, descriptors)
     cr_expect_lt(gp_log_open(GP_LOG_INFO, path), 0);
     cr_expect_eq(log_descriptors(), before);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
-    fstat_fails = true;
-    cr_expect_eq(gp_log_open(GP_LOG_INFO, path), -EIO);
-    cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), -EIO);
-    fstat_fails = false;
+    if (!GP_TEST_SANITIZED) { /* with sanitizers the library calls the C library */
+        fstat_fails = true;
+        cr_expect_eq(gp_log_open(GP_LOG_INFO, path), -EIO);
+        cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), -EIO);
+        fstat_fails = false;
+    }
     cr_expect_eq(log_descriptors(), before);
     cr_expect_eq(gp_log_open(GP_LOG_INFO, "/nonexistent/file"), -ENOENT);
     cr_expect_eq(gp_log_open(GP_LOG_INFO, NULL), 0);

@@ -8,6 +8,7 @@
 #include "ds/map.h"
 #include "lib/paths.h"
 
+#include "lib/sanitized.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Not in sanitizer builds: the sanitizers have mappings of their own. */
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if GP_TEST_SANITIZED /* they have mappings of their own */
+GP_TEST_UNSANITIZED_ONLY(map_same)
+#else
 
 static bool counts;
 static unsigned mappings, unmappings, failing; /* the mapping with this number fails; 0: none */

@@ -4,6 +4,12 @@
  * stopped.  Its thread's function runs in the test's own thread, with a clock that only its waits move, between which things
  * happen as the test has planned.  The driver and the accounts are made up; every call is written into one text.
  */
+#include "lib/sanitized.h"
+
+#if GP_TEST_SANITIZED
+GP_TEST_UNSANITIZED_ONLY(polltime)
+#else
+
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -21,8 +27,8 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-#define MS      ((uint64_t)1000000)
-#define PTR(_n) ((void *)(uintptr_t)(_n))
+#define MS        ((uint64_t)1000000)
+#define PTR(_n)   ((void *)(uintptr_t)(_n))
 
 /* libc's own, of any version. */
 static void *libcs(const char *name)
@@ -772,7 +778,7 @@ Test(polltime, memory_from_before)
     at(5000, scan_in_vain);
     at(6000, gp_poll_end);
     begin();
-#define RANGE "pointers 6 3010;range 1 at 3000 of 300 device 3 context c3 counts "
+#define RANGE     "pointers 6 3010;range 1 at 3000 of 300 device 3 context c3 counts "
     run("\n0: round;version 0 0;mode 2 0;" RANGE "1 number 1;before end 1;\n1005: round;\n2000: round;" RANGE
         "0 number 1;before end 1;\n3005: round;" RANGE "0 number 1;before end 1;\n4005: round;"
         "pointers 6 3010;range 0 at 0 of 0 device -1 context 0 counts 0 number 1;before end 0;\n5005: round;");
@@ -788,3 +794,5 @@ Test(polltime, without_the_means_nothing_is_looked_for)
     begin();
     run("\n0: round;version 0 0;\n1000: round;");
 }
+
+#endif

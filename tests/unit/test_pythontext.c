@@ -188,7 +188,8 @@ static uint32_t line_of(uint32_t version, uint32_t first, const uint8_t *bytes, 
         uint64_t size = count;
         memset(object, 0, sizeof(object));
         memcpy((char *)object + python.at.bytes_size, &size, 8);
-        memcpy((char *)object + python.at.bytes_data, bytes, count);
+        if (count)
+            memcpy((char *)object + python.at.bytes_data, bytes, count);
         lines[copied] = gp_python_line(&way, (uint64_t)(uintptr_t)object, first, offset);
     }
     cr_assert_eq(lines[0], lines[1]);
