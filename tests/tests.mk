@@ -11,7 +11,9 @@ INTEGRATION := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/integration/te
 TORTURE     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/torture/*.c))
 PROGRAMS    := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/programs/*.c))
 BENCHES     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/*.c))
-TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/lib/*.c))
+TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/lib/lockcheck.c,$(wildcard tests/lib/*.c)))
+# Unit tests alone: it makes a lock slower, which a bench must not be.
+LOCKCHECK   := $(B)/obj/tests/lib/lockcheck.o
 
 $(B)/tests/unit/% $(B)/tests/integration/%: TESTLINK = -lcriterion
 # It stands in front of libc and the driver, so its symbols must be seen.
@@ -23,7 +25,7 @@ define testprogram
 endef
 # These run the command itself.
 $(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)
-$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
+$(B)/tests/unit/%: $(B)/obj/tests/unit/%.o $(LOCKCHECK) $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
 $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)

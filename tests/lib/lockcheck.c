@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * lockcheck.c: ends a test in which the code under test gives back a lock that no thread holds, or waits for one that the
- * same thread holds. It is linked into every test program, where its functions come before the C library's, and weak, for a test
- * that has its own.
+ * same thread holds. It is linked into every unit test, where its functions come before the C library's. They are weak, for a
+ * test that has its own.
  *
  * Only mutexes among the program's own variables are looked at. A normal mutex of glibc has the thread that holds it in
  * __owner; the check reads it before it is given back.

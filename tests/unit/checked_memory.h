@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static long memory_held;                /* blocks */
-static __thread long memory_after = -1; /* this thread's call after so many more fails; -1: none does */
-static __thread bool memory_failed;     /* it did */
+static __attribute__((unused)) long memory_held; /* blocks */
+static __attribute__((unused)) __thread long memory_after =
+    -1; /* this thread's call after so many more fails; -1: none does */
+static __attribute__((unused)) __thread bool memory_failed; /* it did */
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MEMORY_CHECKED 1
