@@ -230,15 +230,15 @@ Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
     heard.pid = (uint32_t)spawn.pid;
     cr_assert_eq(listen_arm(&listen, library), 0);
     listen_for(&listen, 100);
-    cr_expect_eq(heard.batches, 0, "nobody asked it");
+    cr_expect_eq(heard.batches, 0, "it was not asked");
     snprintf(number, sizeof(number), "%d", (int)spawn.pid);
     cr_assert_eq(spawn_command(&result, "stat", "--json", "-p", number, NULL), 0);
     spawn_result_free(&result);
     ring_buffer__poll(listen.ring, 0); /* before the answer came, not a little later */
     cr_expect_geq(heard.batches, 1);
     cr_expect_eq(heard.device.allocated_bytes, MIB);
-    cr_expect_eq(heard.device.allocated_high_bytes, MIB, "what it had before somebody listened is not told");
-    cr_expect_eq(heard.events, 0, "events of before somebody listened");
+    cr_expect_eq(heard.device.allocated_high_bytes, MIB, "what it had before a listener came is not told");
+    cr_expect_eq(heard.events, 0, "events of before a listener came");
     cr_expect_eq(heard.lost, 0);
     /* The listener goes and comes again: the numbers are right. */
     cr_assert_eq(spawn_step(&spawn), 0);
@@ -523,9 +523,10 @@ static void flood_and_count(const struct flood *flood)
     cr_expect_eq(count.gaps, 0);
     cr_expect_eq(count.events + count.lost, gp_tap_events(), "%llu carried, %llu lost, %llu made",
                  (unsigned long long)count.events, (unsigned long long)count.lost, (unsigned long long)gp_tap_events());
-    /* Threads of the program enter the kernel where a burst begins, and nowhere else. */
-    cr_expect_leq(host_session.mailbox->doorbell, 5, "%u rings for %llu events", host_session.mailbox->doorbell,
-                  (unsigned long long)gp_tap_events());
+    /* Threads of the program enter the kernel where a burst begins, and nowhere else.  On a loaded machine one flood is
+     * several bursts, and a viewer of another test may ring; a ring for each chunk would be one for 500 events. */
+    cr_expect_leq(host_session.mailbox->doorbell, 5 + gp_tap_events() / 100000, "%u rings for %llu events",
+                  host_session.mailbox->doorbell, (unsigned long long)gp_tap_events());
     flood_lost = count.lost;
     listen_close(&listen);
 }

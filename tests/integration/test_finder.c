@@ -85,7 +85,7 @@ static struct gp_finder *finder_start(void)
 static bool finder_is(struct gp_finder *finder, pid_t stalled_at, unsigned least)
 {
     struct gp_finder_count count = {.at = -1};
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 3000; i++) {
         count = gp_finder_count(finder);
         if (!count.hangs_ns == !stalled_at && count.at == stalled_at && count.libraries.armed >= least)
             return true;

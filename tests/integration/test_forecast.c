@@ -96,12 +96,13 @@ Test(forecast, a_recorded_leak_grows)
     build_remove(folder);
 }
 
-/* A running program: one look knows the headroom, and twelve seconds the end and the line. */
+/* A running program: one look knows the headroom, and twelve seconds the end and the line; on a loaded machine, in which
+ * the command gets little time, twice as long. */
 Test(forecast, a_running_leak_has_an_end)
 {
     char number[16], program[300];
     const char *bin = strstr(path_command(), "/bin/");
-    const char *argv[] = {program, "--seconds", "40", "--pace", "10", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
+    const char *argv[] = {program, "--seconds", "60", "--pace", "10", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .sim = "devices=1,memory=2GiB"};
     struct spawn spawn;
     struct spawn_result result;
@@ -126,16 +127,19 @@ Test(forecast, a_running_leak_has_an_end)
     cr_assert(json_is_integer(json_object_get(forecast, "headroom_bytes")));
     cr_expect_str_eq(json_string_value(json_object_get(forecast, "verdict")), "short");
     cr_expect(json_is_null(json_object_get(forecast, "seconds_to_oom")));
-    json_decref(top);
-    spawn_command(&result, "stat", "--json", "--watch=14", "-p", number, NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    top = answer(&result);
-    const json_t *process = json_array_get(json_object_get(top, "processes"), 0);
-    forecast = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "forecast");
+    const char *site = NULL;
+    for (int tries = 0; tries < 2 && !site; tries++) {
+        json_decref(top);
+        spawn_command(&result, "stat", "--json", "--watch=14", "-p", number, NULL);
+        cr_assert_eq(result.status, 0, "%s", result.err);
+        top = answer(&result);
+        const json_t *process = json_array_get(json_object_get(top, "processes"), 0);
+        forecast = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "forecast");
+        site = json_string_value(json_object_get(forecast, "site"));
+    }
     cr_expect_str_eq(json_string_value(json_object_get(forecast, "verdict")), "grows");
     cr_expect_gt(json_real_value(json_object_get(forecast, "seconds_to_oom")), 1);
     cr_expect_str_eq(json_string_value(json_object_get(forecast, "owner")), "program");
-    const char *site = json_string_value(json_object_get(forecast, "site"));
     cr_expect(site && strncmp(site, "remember_metrics", 16) == 0, "%s", site ? site : "(none)");
     json_decref(top);
     spawn_kill(&spawn, 9);
