@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/testpoint.h"
 #include "base/thread.h"
+#include "torture/yield.h"
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ void gp_testpoint(const char *name)
 {
     (void)name;
     if (attach_next() % 8 == 0)
-        sched_yield();
+        torture_yield();
     else if (attach_next() % 64 == 0)
         usleep(attach_next() % 3000); /* longer than the pause in which stores settle */
 }

@@ -21,7 +21,7 @@ static void torture_heard(const struct gp_batch *batch, uint64_t bytes);
 
 #include "base/compiler.h"
 #include "ds/ring.h"
-#include <sched.h>
+#include "torture/yield.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -81,7 +81,7 @@ void gp_testpoint(const char *name)
     if (name[0] == 'b' && random >> (is_rare ? 31 : 28) == 0)
         usleep(random >> 12 & (is_rare ? 0xfff : 0x1fff));
     else if (random >> 22 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 /* ---- the listener ------------------------------------------------------------------------------------------------ */

@@ -19,8 +19,8 @@
 #include "cache/cache.h"
 #include "cache/policy.h"
 #include "lib/fakedev.h"
+#include "torture/yield.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ void gp_testpoint(const char *name)
 {
     (void)name;
     if (oracle_random && oracle_draw(16) == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static void tally_wrong(struct batch *batch, const char *what, uint64_t address, uint64_t word)

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 
 #include "base/clock.h"
 #include "ds/counter.h"
+#include "torture/yield.h"
 
 /* Gauge 0 counts 7 per unit, gauge 1 one per unit: no snapshot may ever show another ratio.  Gauges 2 and 3 take one of
  * two kinds each; gauge 4 is set to absolute values. */
@@ -94,7 +94,7 @@ void gp_testpoint(const char *name)
         oracle_entry = NULL;
     }
     if (oracle_random && oracle_next(&oracle_random) % 32 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static unsigned oracle_deltas(struct gp_delta out[3], unsigned units, unsigned which)
@@ -244,7 +244,7 @@ static void worker_live(struct worker *self, unsigned until)
             worker_release(self, &self->made);
         if (self->made == before) {
             idle++;
-            sched_yield();
+            torture_yield();
         }
     }
 }

@@ -21,11 +21,11 @@
 #include "framework/c10.h"
 #include "site/native.h"
 #include "site/stack.h"
+#include "torture/yield.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -66,7 +66,7 @@ void gp_testpoint(const char *name)
     if ((strcmp(name, "owner.entry") == 0 || strcmp(name, "owner.fresh") == 0) && oracle_random() % 16 == 0)
         usleep(50);
     else if (oracle_random() % 64 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static void oracle_count(uint64_t *what)
@@ -243,7 +243,7 @@ static void *oracle_restore(void *arg)
             gp_slots_replace(&import, 1);
         gp_lock_give(&lock);
         for (unsigned i = 0; i < oracle_random() % 8; i++)
-            sched_yield();
+            torture_yield();
     }
     return arg;
 }

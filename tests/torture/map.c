@@ -13,9 +13,9 @@
 #include "ds/map.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"
+#include "torture/yield.h"
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ void gp_testpoint(const char *name)
     if (!state)
         state = torture_seed ^ (uint64_t)(uintptr_t)&state;
     if (torture_random(&state) % 256 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static void torture_expect(struct torture *t, bool right, const char *what)

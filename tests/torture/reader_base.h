@@ -12,9 +12,9 @@
 
 #include "base/testpoint.h"
 #include "record/ringread.h"
+#include "torture/yield.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -50,7 +50,7 @@ void gp_testpoint(const char *name)
 {
     (void)name;
     if (reader_random() % 32 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 /* ---- what the product's files stand on ----------------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ static void *reader_write(void *arg)
     for (uint32_t round = 0; !__atomic_load_n(&x_stop, __ATOMIC_RELAXED);) {
         uint32_t go = __atomic_load_n(&x_go, __ATOMIC_ACQUIRE);
         if (go % 2 == 0 || go == round) {
-            sched_yield();
+            torture_yield();
             continue;
         }
         round = go;
@@ -162,7 +162,7 @@ static void *reader_write(void *arg)
 static void reader_await(uint32_t *x_count)
 {
     while (__atomic_load_n(x_count, __ATOMIC_ACQUIRE) != WRITERS)
-        sched_yield();
+        torture_yield();
     __atomic_store_n(x_count, 0, __ATOMIC_RELAXED);
 }
 
@@ -175,14 +175,14 @@ static void reader_round(void)
     __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
     reader_await(&x_begun);
     for (uint64_t i = reader_random() % 64; i > 0; i--)
-        sched_yield();
+        torture_yield();
     __atomic_store_n(&x_listened, 1, __ATOMIC_RELEASE); /* as listen_begin */
     if (gp_ringread_new(&reader, reader_copy, chunks, CHUNKS, GP_RINGREAD_NOW) != 0)
         exit(1);
     uint64_t begin = gp_clock_ns();
     reader_walk(begin);
     for (uint64_t i = reader_random() % 16; i > 0; i--)
-        sched_yield();
+        torture_yield();
     __atomic_fetch_add(&x_go, 1, __ATOMIC_RELEASE);
     reader_await(&x_resting);
     ssize_t count = gp_ringread_poll(reader, UINT64_MAX, &events);
@@ -228,7 +228,7 @@ static inline int reader_main(const char *name, int argc, char **argv)
 
 static inline int reader_mutant_main(const char *name, int argc, char **argv)
 {
-    uint64_t seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
+    uint64_t seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 60; /* it ends when caught */
     unsigned rounds = reader_rounds(gp_clock_ns() + seconds * 1000000000ull, 1, true);
     printf("%s: %s in round %u\n%u passed, %u failed\n", name, reader_wrong ? "caught" : "not caught", rounds,
            reader_wrong != 0, !reader_wrong);

@@ -14,8 +14,8 @@
 #include "base/compiler.h"
 #include "base/testpoint.h"
 #include "record/ringread.h"
+#include "torture/yield.h"
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ void gp_testpoint(const char *name)
     if (!state)
         state = torture_seed ^ (uint64_t)(uintptr_t)&state;
     if (torture_random(&state) % 1024 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 /* ---- writers ----------------------------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ static int torture_copy(void *arg, void *into, size_t bytes, uint64_t offset)
         reader->look_offset = offset;
     }
     if (torture_random(&reader->random) % 4 == 0)
-        sched_yield();
+        torture_yield();
     return 0;
 }
 

@@ -17,9 +17,9 @@
 #include "site/python.h"
 #include "site/site.h"
 #include "site/stack.h"
+#include "torture/yield.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +168,7 @@ void gp_testpoint(const char *name)
             oracle_sum(oracle_device);
     }
     if (oracle_random(&oracle_random_state) % 256 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static void worker_call(struct worker *self, int d, uint32_t site, int64_t bytes)
@@ -226,7 +226,7 @@ static void *viewer_main(void *argument)
             continue;
         looks[d][look_count[d]++] = (struct look){seq, (uint32_t)(row - oracle_rows), bytes};
         if (oracle_random(&random) % 64 == 0)
-            sched_yield();
+            torture_yield();
     }
     return NULL;
 }

@@ -18,9 +18,9 @@
 #include "site/python.h"
 #include "site/site.h"
 #include "site/stack.h"
+#include "torture/yield.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +87,7 @@ void gp_testpoint(const char *name)
 {
     (void)name;
     if (switch_state && switch_random() % 64 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 /* ---- workers ----------------------------------------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ void gp_testpoint(const char *name)
 static void switch_pause(void)
 {
     if (switch_random() % 8 == 0)
-        sched_yield();
+        torture_yield();
 }
 
 static void switch_free(struct switch_block *block)
