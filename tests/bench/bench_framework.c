@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench_framework.c: what an event of a framework's allocator costs while nobody listens, and while somebody reads the
+ * bench_framework.c: what an event of a framework's allocator costs while no viewer listens, and while one reads the
  * events ("read"): a block handed out and taken back, through torch.c over the stand-in for libc10, with few and with
  * many live blocks; the stand-in's own cost; and what the owner of a driver allocation costs.
  *

@@ -273,7 +273,7 @@ Test(api, scopes_nest_and_are_shared_with_the_command_line)
     spawn_result_free(&result);
 }
 
-/* ---- nobody profiles ----------------------------------------------------------------------------------------- */
+/* ---- without a profiler -------------------------------------------------------------------------------------- */
 
 #define API_NOBODY                                                                                                     \
     "active 0, devices 0\n"                                                                                            \

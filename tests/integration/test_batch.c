@@ -260,7 +260,7 @@ Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
     listen_close(&listen);
 }
 
-Test(batch, who_is_idle_is_not_woken)
+Test(batch, an_idle_viewer_is_not_woken)
 {
     struct listen listen;
     struct heard heard;
@@ -276,7 +276,7 @@ Test(batch, who_is_idle_is_not_woken)
     usleep(100000);
     before = drain_wakes(spawn.pid);
     cr_assert_eq(spawn_step(&spawn), 0);
-    cr_expect_eq(drain_wakes(spawn.pid), before, "nobody listens, and an event woke the thread");
+    cr_expect_eq(drain_wakes(spawn.pid), before, "no viewer listens, and an event woke the thread");
     cr_assert_eq(listen_arm(&listen, library), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
     listen_for(&listen, 500);
@@ -621,7 +621,7 @@ Test(batch, nobodys_time_is_nobodys)
     listen_for(&listen, 20);
     cr_expect_eq(heard.events, 20);
     cr_expect_eq(heard.lost, 0, "%llu lost", (unsigned long long)heard.lost);
-    cr_expect_eq(heard.high, MIB, "%lld: the peak of a time when nobody listened", (long long)heard.high);
+    cr_expect_eq(heard.high, MIB, "%lld: the peak of a time without a listener", (long long)heard.high);
     cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
     listen_close(&listen);
 }

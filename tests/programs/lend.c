@@ -151,7 +151,7 @@ static void limits(void)
     REPORT("fraction of 2", do_gpuprof_set_memory_fraction(2, 0));
     CHECK(do_gpuprof_set_memory_fraction(0, 0));
     REPORT("no bytes", do_gpuprof_alloc(&block, 0, 0, one));
-    REPORT("nobody's block", do_gpuprof_free(&block));
+    REPORT("a block of no pool", do_gpuprof_free(&block));
     REPORT("nothing", do_gpuprof_free(NULL));
     REPORT("no such device", do_gpuprof_alloc(&block, 1, 99, one));
 }
@@ -192,7 +192,7 @@ static void captured(uint64_t pool)
     CHECK(do_gpuprof_end_pool(pool, 0));
     CHECK(cuGraphInstantiate(&run, graph, 0));
     outside = take(5 * MIB, one);
-    printf("memory of the graph is given to nobody else: %d\n", outside != inside);
+    printf("memory of the graph is given to no other: %d\n", outside != inside);
     pattern_fill(outside, 5 * MIB, 32, one);
     CHECK(cuGraphLaunch(run, one));
     wrong = pattern_wrong(outside, 5 * MIB, 32, one) + pattern_wrong(inside, 5 * MIB, 31, one);

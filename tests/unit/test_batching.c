@@ -51,7 +51,7 @@ static void row(unsigned index, int64_t allocated_high, int64_t reserved_high, b
                                  .reserved_high_bytes = reserved_high};
 }
 
-/* A session with a small ring and one device; nobody listens. */
+/* A session with a small ring and one device; no viewer listens. */
 static void begin(void)
 {
     struct gp_session_hooks hooks = test_hooks();
@@ -83,7 +83,7 @@ Test(batching, nobody_listens)
     begin();
     cr_expect_eq(gp_batch_work(), FOREVER);
     events(10);
-    cr_expect_eq(test_session.mailbox->doorbell, 1); /* the events were noted, and nobody was there */
+    cr_expect_eq(test_session.mailbox->doorbell, 1); /* the events were noted, and no viewer was there */
     cr_expect_eq(gp_batch_work(), FOREVER);
     gp_batch_tell();
     cr_expect_null(test_batch);
@@ -244,7 +244,7 @@ Test(batching, events_that_are_lost)
     listeners(1);
     events(10);
     gp_batch_work();
-    EXPECT_BATCH(1, 10, 0, 0); /* those from before are nobody's */
+    EXPECT_BATCH(1, 10, 0, 0); /* those from before are in no batch */
     test_now += MS;
     events(ROOM + 60);
     gp_batch_work();

@@ -270,7 +270,7 @@ static void block_event(int index, struct block *block, int64_t bytes)
     framework->failing = false;
     model_compare(framework, &event);
     if (!listened) {
-        event_none("nobody listens");
+        event_none("no viewer listens");
         return;
     }
     const struct gp_wire_event *is = event_next(bytes > 0 ? GP_EVENT_ALLOC : GP_EVENT_FREE, "a block");

@@ -25,7 +25,7 @@ Test(hooks_number, a_handle_that_comes_again_gets_another_number)
     cr_expect_eq(gp_hooks_number_of(numbers, 0x1000), 0);
     second = gp_hooks_number_new(numbers, 0x1000);
     cr_expect_gt(second, first);
-    cr_expect_gt(gp_hooks_number_new(numbers, 0x1000), second, "a new object at a handle whose end nobody saw");
+    cr_expect_gt(gp_hooks_number_new(numbers, 0x1000), second, "a new object at a handle whose end was not seen");
     cr_expect(gp_hooks_number_put(numbers, 0x1000, first));
     cr_expect_eq(gp_hooks_number_of(numbers, 0x1000), first);
     cr_expect_eq(gp_hooks_number_learn(numbers, 0), 0, "no handle");

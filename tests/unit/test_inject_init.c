@@ -356,7 +356,7 @@ static void come_twice(void)
     pid_t child = fork();
     if (child == 0) {
         alarm(4);
-        InitializeInjection(); /* nobody goes on there */
+        InitializeInjection(); /* no thread goes on there */
         _exit(7);
     }
     waitpid(child, &status, 0);

@@ -164,7 +164,7 @@ Test(publish, sources_of_events)
 {
     struct gp_session_hooks hooks = {0};
     test_open(&hooks);
-    gp_session_poll(); /* nobody polls */
+    gp_session_poll(); /* no viewer polls */
     gp_session_publish();
     static const struct {
         uint32_t source, flags;

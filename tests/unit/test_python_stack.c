@@ -416,7 +416,7 @@ Test(python_stack, kept_texts)
     cr_assert_null(gp_python_note());
     unsigned kept = 0;
     for (unsigned i = 0; i < 200000; i++) {
-        int length = snprintf(name, sizeof name, "a name that nobody else has %u", i);
+        int length = snprintf(name, sizeof name, "a name that no other has %u", i);
         const char *got = gp_python_keep(name, (uint32_t)length);
         if (!got)
             break;

@@ -325,7 +325,7 @@ Test(slot, slots_that_are_not_relocated)
     objects[1].slots[1] = size;
     cr_expect(gp_slots_replace(&import, 1));
     cr_expect(objects[1].slots[1] == OURS && import.early == 0);
-    objects[1].slots[1] = size - 1; /* the time begins anew */
+    objects[1].slots[1] = size - 1; /* the time begins again */
     cr_expect(gp_slots_replace(&import, 1));
     cr_expect_eq(import.early, 1);
 }

@@ -507,7 +507,7 @@ Test(torch_snapshot, exceptions_of_the_program)
     expect_request(0, "1\n", true);
     fakepython.said =
         "a text that is longer than the row of the session, which has place for 159 bytes of it; the rest is "
-        "cut off, because nobody would read so much of it: abcdefghijklmnopqrstuvwxyz";
+        "cut off, because no reader wants so much of it: abcdefghijklmnopqrstuvwxyz";
     fakepython.fail = 4;
     fakepython.fail_with = FAKEPYTHON_EXCEPTION;
     cr_expect_eq(fakepython.pending(NULL), 0);

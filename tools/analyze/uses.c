@@ -72,7 +72,7 @@ static void count_block(struct uses_work *w, const struct gp_flow_change *change
  * size may fall by what the allocator grants in excess. */
 static void count_chain(struct uses_work *w, const struct gp_flow_change *change)
 {
-    const struct gp_rec_event *events = w->recording->events, *old = change->item, *new = NULL;
+    const struct gp_rec_event *events = w->recording->events, *old = change->item, *made = NULL;
     if (change->event == GP_REC_NONE || old->device != w->uses->device || !(change->what & GP_FLOW_SUMMED))
         return;
     if (change->add) {
@@ -80,13 +80,13 @@ static void count_chain(struct uses_work *w, const struct gp_flow_change *change
         return;
     }
     if (w->newest < w->recording->event_count)
-        new = &events[w->newest];
-    if (!new || w->newest == change->id || new->thread != events[change->event].thread)
+        made = &events[w->newest];
+    if (!made || w->newest == change->id || made->thread != events[change->event].thread)
         return;
     uint8_t length = w->chain[change->id];
-    bool larger = new->bytes > old->bytes &&new->bytes - old->bytes <= old->bytes / 4 + USE_CHAIN_STEP;
-    bool about = length >= USE_CHAIN && new->bytes <= old->bytes && old->bytes - new->bytes <= USE_ROUNDING;
-    if (larger || about || (length && new->bytes == old->bytes))
+    bool larger = made->bytes > old->bytes && made->bytes - old->bytes <= old->bytes / 4 + USE_CHAIN_STEP;
+    bool about = length >= USE_CHAIN && made->bytes <= old->bytes && old->bytes - made->bytes <= USE_ROUNDING;
+    if (larger || about || (length && made->bytes == old->bytes))
         w->chain[w->newest] = (uint8_t)(length + (larger && length < UINT8_MAX));
     w->newest = GP_REC_NONE;
 }
