@@ -275,7 +275,7 @@ Test(api, scopes_nest_and_are_shared_with_the_command_line)
 
 /* ---- without a profiler -------------------------------------------------------------------------------------- */
 
-#define API_NOBODY                                                                                                     \
+#define API_ALONE                                                                                                      \
     "active 0, devices 0\n"                                                                                            \
     "numbers: allocated -1 peak -1, reserved -1 peak -1\n"                                                             \
     "resets -1 -1 -1 -1 -1\n"                                                                                          \
@@ -296,19 +296,19 @@ Test(api, harmless_where_nothing_is_injected)
     const char *env[] = {library, NULL};
 
     snprintf(library, sizeof(library), "GPUPROF_TEST_LIBRARY=%s", path_library());
-    api_run("api_harmless", NULL, (struct spawn_options){.env = env}, API_NOBODY);
+    api_run("api_harmless", NULL, (struct spawn_options){.env = env}, API_ALONE);
 }
 
 Test(api, harmless_where_the_library_switched_itself_off)
 {
     struct spawn_options options = {.want_library = true, .want_seccomp_memfd = true};
 
-    api_run("api_harmless", NULL, options, API_NOBODY);
+    api_run("api_harmless", NULL, options, API_ALONE);
 }
 
 Test(api, harmless_in_a_forked_child)
 {
-    api_injected("api_harmless", "fork", API_NOBODY);
+    api_injected("api_harmless", "fork", API_ALONE);
 }
 
 /* Viewers are not answered there; the program still is. */

@@ -589,7 +589,7 @@ static bool host_watched(void)
 
 /* Events without a listener are not lost, and their peaks are not for the next listener; a sleeping
  * thread checks by itself for listeners that went. */
-Test(batch, nobodys_time_is_nobodys)
+Test(batch, time_without_a_listener_is_not_told)
 {
     static const uint8_t uuid[16] = {1, 2, 3};
     struct listen listen;

@@ -479,7 +479,7 @@ static int reader_saw(const struct reader *reader, long long bytes)
 
 /* Without a reader a block is no event; with one each is, also while the reader is stopped for longer than the process
  * waits before it looks for readers; and after a reader that was killed none is. */
-Test(framework, blocks_are_events_while_somebody_reads)
+Test(framework, blocks_are_events_while_a_viewer_reads)
 {
     struct framework_held held;
     struct reader reader;

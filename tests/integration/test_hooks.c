@@ -189,7 +189,7 @@ Test(hooks, are_there_with_the_injection_too)
 }
 
 /* Hooks requested without the shim in front: no source, and the reason. */
-Test(hooks, say_so_when_nobody_is_in_front)
+Test(hooks, say_so_when_the_shim_is_not_in_front)
 {
     char setting[512];
     const char *env[] = {setting, "LD_PRELOAD", NULL};

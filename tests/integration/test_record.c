@@ -294,7 +294,7 @@ Test(record, the_file_is_its_owners_and_the_second_process_takes_another, .init 
 }
 
 /* RLIMIT_FSIZE simulates a full disk; SIGXFSZ would kill the program. */
-Test(record, a_full_disk_is_counted_and_reaches_nobody, .init = test_begin, .fini = test_end, .timeout = 60)
+Test(record, a_full_disk_is_counted_and_stops_no_program, .init = test_begin, .fini = test_end, .timeout = 60)
 {
     char path[96], why[160];
     snprintf(path, sizeof(path), "%s/full", test_folder);

@@ -200,7 +200,7 @@ class Patch(Case):
         self.assertEqual((cuda.memory.__dict__, cuda.__dict__), before)
         gpuprof.unpatch()
 
-    def test_somebody_else_s_replacement_stays(self):
+    def test_another_library_s_replacement_stays(self):
         gpuprof.patch()
 
         def theirs(device=None):

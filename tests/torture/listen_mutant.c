@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * listen_mutant.c: the negative control of tests/torture/listen.c: whether somebody reads is looked at before the cache
+ * listen_mutant.c: the negative control of tests/torture/listen.c: whether a viewer reads is looked at before the cache
  * has changed, and not after. Passes only if the oracle catches it.
  */
 #include "torture/reader_mutant.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * reader_mutant.c: the negative control of tests/torture/reader.c: whether somebody reads is looked at before the block
+ * reader_mutant.c: the negative control of tests/torture/reader.c: whether a viewer reads is looked at before the block
  * enters or leaves the map, and not after. Passes only if the oracle catches it.
  */
 #include "torture/reader_mutant.h"

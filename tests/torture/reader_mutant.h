@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * reader_mutant.h: for the negative controls of the tortures of readers: whether somebody reads is what a thread saw at
+ * reader_mutant.h: for the negative controls of the tortures of readers: whether a viewer reads is what a thread saw at
  * its last mutant_look, which a control calls before the change. Include it before the oracle.
  */
 #ifndef GP_TEST_TORTURE_READER_MUTANT_H

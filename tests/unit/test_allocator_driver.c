@@ -364,7 +364,7 @@ static void captured(void)
     drop("free", block, gp_wrap_cuMemFree_v2);
 }
 
-/* Idle memory goes back when somebody else needs it. */
+/* Idle memory goes back when another caller needs it. */
 static void crowded(void)
 {
     uint64_t address = 0;

@@ -78,7 +78,7 @@ static void listeners(uint16_t count)
         cr_expect(test_batch->device_count == 0 && test_batch->event_count == 0);                                      \
     } while (0)
 
-Test(batching, nobody_listens)
+Test(batching, without_a_listener)
 {
     begin();
     cr_expect_eq(gp_batch_work(), FOREVER);
@@ -135,7 +135,7 @@ Test(batching, from_an_event_to_silence)
     cr_expect_eq(gp_batch_work(), 10 * SECOND);
     EXPECT_BATCH(3, 0, 0, 0); /* one more round */
     test_now += 10 * SECOND;
-    cr_expect_eq(gp_batch_work(), 10 * SECOND, "it looks whether somebody listens");
+    cr_expect_eq(gp_batch_work(), 10 * SECOND, "it looks whether a viewer listens");
     cr_expect_eq(test_batch->seq, 3);
     event_at(test_now);
     cr_expect(test_wakes == 2 && test_session.mailbox->doorbell == bell + 2);

@@ -270,7 +270,7 @@ Test(cli, silent_and_damaged_processes)
 Test(cli, choice_without_pids)
 {
     if (geteuid() != 0 || access("/proc/1/fd", R_OK) != 0)
-        cr_skip("needs root to become somebody else");
+        cr_skip("needs root to become another user");
     if (!binary[0])
         find_binary();
     struct result probe = run_as(USER_A, "--version");

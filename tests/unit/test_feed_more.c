@@ -509,7 +509,7 @@ static void do_answers(void)
     }
 }
 
-Test(imports, count_once_and_are_nobody_s_allocation)
+Test(imports, count_once_and_are_no_allocation)
 {
     begin(false, true);
     cr_assert_eq(gp_feed_ipc_close_begin(0x1234), 0, "never opened");

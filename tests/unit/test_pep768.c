@@ -12,7 +12,7 @@
 
 enum { MAIN = 4711, PATH_BYTES = 128, THREAD_BYTES = 512, INTERPRETER_BYTES = 256 };
 
-/* _PyRuntime, an interpreter of somebody's, and the first one with its main thread. */
+/* _PyRuntime, an interpreter of the program's, and the first one with its main thread. */
 struct made {
     uint64_t words[95], finalizing, head;
     struct {

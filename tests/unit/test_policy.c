@@ -264,7 +264,7 @@ static const char *const test_wrong[][2] = {
     {"pinned_num_register_threads:0", "at least 1"},
     {"expandable_segments_reserve_by_class:[a:1", "does not end"},
     {"max_split_size:64", "unknown key 'max_split_size'"},
-    {"aVeryLongKeyThatNobodyEverDefinedAndThatGoesOnAndOnForMoreThanSixtyFourLetters:1", "too long"},
+    {"aVeryLongKeyThatNoVersionEverDefinedAndThatGoesOnAndOnForMoreThanSixtyFourLetters:1", "too long"},
     {",max_split_size_mb:64", "a key is missing"},
     {":", "a key is missing"},
     {"max_split_size_mb:64,,expandable_segments:True", "a key is missing"},

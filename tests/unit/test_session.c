@@ -310,7 +310,7 @@ Test(session, publications_are_never_torn, .timeout = 60)
     gp_test_session_free(&s);
 }
 
-/* ---- somebody changes the session while it is read ------------------------------------------------------------ */
+/* ---- another process changes the session while it is read ----------------------------------------------------- */
 
 struct mutator {
     struct gp_test_session *s;

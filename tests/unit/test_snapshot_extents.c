@@ -278,7 +278,7 @@ Test(pieces, a_file_with_the_right_name_is_not_opened_unless_it_is_a_memfd)
         cr_expect(!(event.mask & IN_OPEN), "it was opened");
 }
 
-Test(pieces, nobody_is_no_process)
+Test(pieces, no_process_has_no_pieces)
 {
     struct gp_extents pieces;
     cr_expect_eq(gp_extents_take(getpid(), &pieces, 0, NULL, 0), -ESRCH);

@@ -128,7 +128,7 @@ Test(thread, a_new_life_forgets)
     cr_expect_eq(gp_thread.life, 1, "not 0");
 }
 
-Test(thread, nobody_enters_twice)
+Test(thread, no_thread_enters_twice)
 {
     uint64_t nested = 0;
     cr_assert_eq(gp_life_start(), 0);
