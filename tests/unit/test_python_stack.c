@@ -419,7 +419,7 @@ Test(python_stack, kept_texts)
         int length = snprintf(name, sizeof name, "a name that no other has %u", i);
         const char *got = gp_python_keep(name, (uint32_t)length);
         if (!got)
-            break;
+            continue; /* the places of its hash are taken, or the arena is full: at the end it is */
         cr_assert_eq(memcmp(got, name, (size_t)length), 0);
         kept++;
     }
