@@ -90,7 +90,9 @@ static bool place_claim(struct gp_thread_place *place, uint32_t tid)
         return false;
     if (!__atomic_compare_exchange_n(&place->x_tid, &owner, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return false;
-    __atomic_store_n(&place->x_inside, 0, __ATOMIC_RELAXED);
+    /* [out.B] acquire and release: what the owner before did inside; pairs with [out.R] and [out.A], which sees that owner's
+     * leave or ours. An exchange, because a store would end what [out.R] of that owner releases. */
+    __atomic_exchange_n(&place->x_inside, 0, __ATOMIC_ACQ_REL);
     return true;
 }
 
@@ -121,10 +123,14 @@ bool gp_thread_all_out(uint64_t deadline_ns)
         gp_pause(1000);
     for (uint32_t i = 0; i < __atomic_load_n(&x_places_used, __ATOMIC_SEQ_CST); i++) {
         struct gp_thread_place *place = &thread_life.x_places[i];
-        /* [out.A] acquire: what the thread did inside; pairs with [out.R]. */
+        /* [out.A] acquire: what the thread did inside; pairs with [out.R], and with [out.B] of a new owner. */
         for (unsigned round = 0; __atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE); round++) {
-            if (place_is_dead(__atomic_load_n(&place->x_tid, __ATOMIC_RELAXED)))
-                break; /* cancelled in the middle, or its place has a new owner */
+            GP_TESTPOINT("thread.seen");
+            if (place_is_dead(__atomic_load_n(&place->x_tid, __ATOMIC_RELAXED))) {
+                /* Cancelled in the middle, or it has left and ended since; or its place has a new owner. [out.A] again. */
+                (void)__atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE);
+                break;
+            }
             if (gp_clock_ns() >= deadline_ns)
                 return false;
             gp_pause(round);
@@ -226,7 +232,7 @@ void gp_thread_enrol(void)
 
 static inline void thread_out(struct gp_thread *me)
 {
-    /* [out.R] release: what this thread did; pairs with [out.A]. */
+    /* [out.R] release: what this thread did; pairs with [out.A] and [out.B]. */
     __atomic_store_n(&thread_place(me)->x_inside, 0, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     me->entry &= ~GP_ENTRY_INSIDE; /* the whole word: the next entry reads it, and waits for a store of a part */
