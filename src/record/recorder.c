@@ -54,6 +54,7 @@ struct gp_recorder {
     uint64_t gpus;                     /* one bit for each GPU that an event named */
     char comm[64], command_line[4096]; /* as last seen: a process that has ended has none */
     bool baseline, process_written, began;
+    bool modules_due;                      /* a frame was in no known module since the last read */
     bool lost_told;                        /* a block of counts has the reason of lost events */
     uint8_t device_flags[GP_WIRE_DEVICES]; /* as last written */
     struct gp_wire_before before;
@@ -278,21 +279,25 @@ static void recorder_modules(struct gp_recorder *r)
     r->modules = now;
 }
 
-/* Reads the maps if a frame is in no known module, at most once a second: a pc that is in no module
- * (code made at run time) must not cause a read for every stack. */
-static void recorder_known(struct gp_recorder *r, uint32_t count)
+/* Reads the maps after a frame that is in no known module, at most once a second: a pc that is in no module (code made at
+ * run time) must not cause a read for every stack. The last write reads them too: a library may have been loaded since. */
+static void recorder_look(struct gp_recorder *r, bool last)
 {
     uint64_t now = gp_clock_ns();
-    if (r->modules_ns && now - r->modules_ns < GP_RECORDER_SECOND)
+    if (!r->modules_due || (!last && r->modules_ns && now - r->modules_ns < GP_RECORDER_SECOND))
         return;
-    for (uint32_t i = 0; i < count; i++) {
+    r->modules_due = false;
+    r->modules_ns = now;
+    recorder_modules(r);
+}
+
+static void recorder_known(struct gp_recorder *r, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && !r->modules_due; i++) {
         const struct gp_wire_frame *frame = &r->buffer.frame[i];
-        if (frame->type != GP_FRAME_NATIVE || gp_modules_find(&r->modules, frame->pc))
-            continue;
-        recorder_modules(r);
-        r->modules_ns = now;
-        return;
+        r->modules_due = frame->type == GP_FRAME_NATIVE && !gp_modules_find(&r->modules, frame->pc);
     }
+    recorder_look(r, false);
 }
 
 static bool recorder_frames(struct gp_recorder *r, const struct gp_wire_sites *sites)
@@ -576,6 +581,7 @@ static void recorder_second(struct gp_recorder *r, uint64_t now, bool last)
     if (!r->setup.in_file) /* else the process is gone, and the file has what it was */
         recorder_process(r);
     recorder_sites(r);
+    recorder_look(r, last);
     if (!r->setup.in_file)
         recorder_threads(r);
     recorder_oom(r);

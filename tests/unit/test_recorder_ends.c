@@ -192,7 +192,8 @@ static int test_open(const char *proc, const struct gp_module_file *file)
 #define LINE_C "5000-6000 r-xp 00002000 08:01 79 /lib/c.so\n"
 #define LINE_D "5000-7000 r-xp 00002000 08:01 79 /lib/c.so\n"
 
-/* The maps are read when a frame is in no known module, at most once a second, and what is new of them is written. */
+/* The maps are read after a frame that is in no known module, at most once a second and at the end, and what is new of them
+ * is written. */
 Test(recorder_ends, modules_of_frames)
 {
     static const struct {
@@ -203,12 +204,12 @@ Test(recorder_ends, modules_of_frames)
         {0x2fff, 2 * SECOND, LINE_A, "MODULES x1 | 4096 8192 0 \"/lib/a.so\" \"\"\n"},
         {0x1000, 2 * SECOND, LINE_A LINE_B, ""}, /* it is known */
         {0x5000, SECOND - 1, LINE_A LINE_B, "MODULES x1 | 20480 4096 8192 \"/lib/b.so\" \"\"\n"},
-        {0x9000, 1, LINE_A LINE_C, ""}, /* too early */
-        {0x9000, 2 * SECOND, LINE_A LINE_C, "MODULES x1 | 20480 4096 8192 \"/lib/c.so\" \"\"\n"},
+        {0x9000, 1, LINE_A LINE_C, ""},                                                      /* too early */
+        {0, 2 * SECOND, LINE_A LINE_C, "MODULES x1 | 20480 4096 8192 \"/lib/c.so\" \"\"\n"}, /* for the frame before */
         {0x6800, 2 * SECOND, LINE_A LINE_D, "MODULES x1 | 20480 8192 8192 \"/lib/c.so\" \"\"\n"},
         {0xa000, 2 * SECOND, LINE_A LINE_D, ""},
-        {0xa000, 2 * SECOND, "0800-3000 r-xp 00000000 08:01 77 /lib/a.so\n",
-         "MODULES x1 | 2048 10240 0 \"/lib/a.so\" \"\"\n"},
+        {0xa000, 1, "0800-3000 r-xp 00000000 08:01 77 /lib/a.so\n", "MODULES x1 | 2048 10240 0 \"/lib/a.so\" \"\"\n"},
+        {0x5100, 0, LINE_A LINE_B, ""}, /* too early; the end looks */
     };
     static char want[1024];
     recimage_new();
@@ -231,5 +232,9 @@ Test(recorder_ends, modules_of_frames)
     }
     cr_expect_gt(test_opened, 4);
     test_end(r, GP_END_PROCESS);
+    strcat(want, "MODULES x2 | 4096 8192 0 \"/lib/a.so\" \"\" | 20480 4096 8192 \"/lib/b.so\" \"\"\n");
+    char *is = recdump_of(test_path, "MODULES");
+    cr_expect_str_eq(is, want, "the end: %s", is);
+    free(is);
     test_done();
 }

@@ -346,12 +346,13 @@ Test(recording_parts, there_is_a_last_module)
     }
 }
 
-/* A frame lies in the mapping that was there when it was recorded.  A new mapping removes those that it overlaps. */
+/* A frame lies in the mapping that was there when it was recorded; if there was none, in the next one there.  A new mapping
+ * removes those that it overlaps. */
 Test(recording_parts, frames_lie_in_the_mapping_of_their_time)
 {
     uint64_t seed = 9;
     for (unsigned round = 0; round < 300; round++) {
-        uint32_t owner[PAGES], wanted[400], modules = 0, frames = 0;
+        uint32_t owner[PAGES], wanted[400], pages[400], modules = 0, frames = 0, late = 0;
         memset(owner, 0xff, sizeof(owner));
         begin();
         for (unsigned step = 0; step < 12; step++) {
@@ -368,10 +369,14 @@ Test(recording_parts, frames_lie_in_the_mapping_of_their_time)
                     owner[page] = modules;
             }
             block(GP_BLOCK_MODULES, count);
+            for (; late < frames; late++)
+                if (wanted[late] == GP_REC_NONE && pages[late] >= 1 && pages[late] <= PAGES)
+                    wanted[late] = owner[pages[late] - 1];
             ROWS(frames);
             for (unsigned i = 0; i < 30; i++) {
                 unsigned page = (unsigned)(random_next(&seed) % (PAGES + 2));
                 PUT(GP_FRAME_NATIVE, 99 + page);
+                pages[frames] = page;
                 wanted[frames++] = page >= 1 && page <= PAGES ? owner[page - 1] : GP_REC_NONE;
             }
             block(GP_BLOCK_FRAMES, 30);

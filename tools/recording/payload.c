@@ -209,6 +209,17 @@ static uint32_t payload_hex(struct gp_read *read, struct gp_unpack *in)
     return gp_read_string(read, hex, 2 * bytes);
 }
 
+/* The recorder reads the maps at most once a second, so these modules may be for frames that it wrote since the last ones. */
+static void payload_late_frames(struct gp_read *read)
+{
+    struct gp_recording *r = read->recording;
+    for (; read->late_frames < r->frame_count; read->late_frames++) {
+        struct gp_rec_frame *frame = &r->frames[read->late_frames];
+        if (frame->pc && frame->module == GP_REC_NONE)
+            frame->module = payload_module_of(read, frame->pc);
+    }
+}
+
 static bool payload_modules(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     struct gp_recording *r = read->recording;
@@ -225,6 +236,7 @@ static bool payload_modules(struct gp_read *read, struct gp_unpack *in, uint32_t
         if (!in->bad && payload_map(read, r->module_count))
             r->module_count++;
     }
+    payload_late_frames(read);
     return !in->bad;
 }
 

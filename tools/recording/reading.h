@@ -38,6 +38,7 @@ struct gp_read {
     uint32_t *mapped; /* indexes of modules, by address */
     uint32_t mapped_count;
     size_t mapped_room;
+    uint32_t late_frames;                         /* those from this one on were written after the last modules */
     uint32_t comm, command_line, host, allocator; /* offsets in strings */
     bool has_process, has_numbers, has_counts;
 };
