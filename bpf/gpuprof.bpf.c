@@ -452,15 +452,13 @@ static __always_inline int64_t clamp(int64_t value, int64_t low, int64_t high, u
 }
 
 /* The increase since the last absolute count: never negative, and bounded. */
-static __always_inline int64_t rise(int64_t *last, int64_t to, uint32_t *clamped)
+static __always_inline int64_t rise(int64_t last, int64_t to, uint32_t *clamped)
 {
-    int64_t by = clamp(to, *last, *last + (1ll << 40), clamped) - *last;
-    *last += by;
-    return by;
+    return clamp(to, last, last + (1ll << 40), clamped) - last;
 }
 
-/* Clamps the numbers of a claim and stores its counters in the process's row. */
-static __always_inline uint32_t claim_make(struct claim *claim, struct gp_map_process *row)
+/* Clamps the numbers of a claim and turns its counters into increments. */
+static __always_inline uint32_t claim_make(struct claim *claim, const struct gp_map_process *row)
 {
     struct gp_batch_device *said = &claim->said;
     uint32_t clamped = 0;
@@ -475,9 +473,9 @@ static __always_inline uint32_t claim_make(struct claim *claim, struct gp_map_pr
     said->allocated_high_bytes = clamp(said->allocated_high_bytes, said->allocated_bytes, limit, &clamped);
     said->reserved_bytes = clamp(said->reserved_bytes, 0, limit, &clamped);
     said->reserved_high_bytes = clamp(said->reserved_high_bytes, said->reserved_bytes, limit, &clamped);
-    said->calls = rise(&row->calls, said->calls, &clamped);
-    said->frees = rise(&row->frees, said->frees, &clamped);
-    said->failures = rise(&row->failures, said->failures, &clamped);
+    said->calls = rise(row->calls, said->calls, &clamped);
+    said->frees = rise(row->frees, said->frees, &clamped);
+    said->failures = rise(row->failures, said->failures, &clamped);
     claim->allocated_was = row->allocated_bytes;
     claim->reserved_was = row->reserved_bytes;
     return clamped;
@@ -496,6 +494,10 @@ static __always_inline void row_move(struct gp_map_process *row, const struct cl
     row->allocated_bytes = to->said.allocated_bytes;
     row->reserved_bytes = to->said.reserved_bytes;
     row->total_bytes = to->said.total_bytes;
+    /* After the sums, so that those include every call that a reader finds here. */
+    row->calls += to->said.calls;
+    row->frees += to->said.frees;
+    row->failures += to->said.failures;
 }
 
 /* Creates a row; NULL if the table or the container's share is full. */
