@@ -125,7 +125,7 @@ static void cycles(const char *what, int count, bool same_files)
     }
     files_of(target.spawn.pid, after, sizeof(after));
     if (same_files)
-        cr_expect_str_eq(before, after, "%s", what);
+        cr_expect_str_eq(before, after, "%s: before\n%safter\n%s", what, before, after);
     target_end(&target, what);
     qsort(pauses, (size_t)count, sizeof(*pauses), compare_doubles);
     if (count >= 20)
@@ -514,7 +514,7 @@ static void refused(pid_t pid, int status, const char *why)
     int got = command("attach", pid, text, sizeof(text));
     cr_expect(got == status && strstr(text, why), "%d, not %d with '%s': %s", got, status, why, text);
     files_of(pid, after, sizeof(after));
-    cr_expect_str_eq(before, after);
+    cr_expect_str_eq(before, after, "before\n%safter\n%s", before, after);
 }
 
 Test(attach, refuses_a_stopped_program, .timeout = 60)
