@@ -569,7 +569,7 @@ int main(int argc, char **argv)
     snprintf(ready, sizeof(ready), "%s/ready", argv[2]);
     target_prepare(kind->name, argv[2]);
     /* Without a descriptor: the test that waits for the file compares the descriptors before and after an attach. */
-    if (mknod(ready, S_IFREG | 0600, 0) != 0) {
+    if (mknod(ready, S_IFREG | 0600, 0) != 0 && errno != EEXIST) {
         fprintf(stderr, "%s: %s\n", ready, strerror(errno));
         return 1;
     }
