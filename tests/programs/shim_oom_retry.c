@@ -32,7 +32,7 @@ static void round_of(size_t bytes, size_t large, CUstream stream)
 
     printf("%zu KiB: full %d\n", bytes / KIB, full);
     for (i = 0; i < count; i += 7) { /* work that no one waits for */
-        CHECK(cuMemsetD8Async(blocks[i], 1, bytes, stream));
+        CHECK(cuMemsetD8Async(blocks[i], 1, 64 * KIB, stream));
     }
     for (i = 0; i < count; i++) {
         CHECK(cuMemFree(blocks[i]));
