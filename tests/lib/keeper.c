@@ -73,10 +73,16 @@ static void keeper_wait(int fd, pid_t pid, const char *file)
 
 void keeper_start(const char *file)
 {
-    int ends[2];
+    int ends[2], shared[2];
+    char byte;
     pid_t pid = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0)
         return;
+    if (pipe2(shared, O_CLOEXEC) != 0) {
+        close(ends[0]);
+        close(ends[1]);
+        return;
+    }
     /* Not a child of the test, which may wait for any child. */
     pid_t between = fork();
     if (between == 0) {
@@ -87,4 +93,10 @@ void keeper_start(const char *file)
     while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR) {
     }
     close(ends[0]); /* the other end is closed when the test ends */
+    /* Until the keeper has closed its copies, no descriptor that the test closes is really closed: a
+     * BPF link stays attached. */
+    close(shared[1]);
+    while (read(shared[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    close(shared[0]);
 }
