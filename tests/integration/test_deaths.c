@@ -13,6 +13,7 @@
 #include "lib/kid.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"
+#include "lib/reusepid.h"
 #include "loaderabi.h"
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
@@ -28,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -202,15 +202,6 @@ static void end(void)
 TestSuite(deaths, .init = begin, .fini = end, .timeout = 300);
 TestSuite(deaths_few_containers, .init = begin_few_containers, .fini = end, .timeout = 300);
 
-/* Cases of this program run side by side. Where one of them sets pids back, the pid of an ended
- * process is soon another one's, whose exec removes the rows that the fallback should have found.
- * LOCK_EX: this case sets pids back; LOCK_SH: it cannot bear that. Held until the case ends. */
-static void pids_lock(int how)
-{
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    cr_assert(fd >= 0 && flock(fd, how) == 0, "%s", strerror(errno));
-}
-
 /* ---- the agent's loop -------------------------------------------------------------------------------------------- */
 
 /* Waits for the descriptor and calls turns, as the agent does; true as soon as `is` holds. */
@@ -348,7 +339,6 @@ Test(deaths, sums_are_corrected_without_the_tracepoint)
 /* The process ends before it is tracked: the next scan finds a pid without a process. */
 Test(deaths, a_short_process_is_found_by_the_next_scan)
 {
-    pids_lock(LOCK_SH);
     tracepoint_off();
     struct kid *kid = kid_start();
     fire(kid, MIB);
@@ -405,8 +395,7 @@ Test(deaths, a_chain_of_a_thousand_execs)
 static bool kid_again(pid_t pid, struct kid **kid)
 {
     for (int i = 0; i < 30; i++) {
-        FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
-        if (!file || fprintf(file, "%d", pid - 1) < 0 || fclose(file))
+        if (!reusepid_next(pid))
             skip("a pid cannot be chosen");
         *kid = kid_start();
         if ((*kid)->pid == pid)
@@ -422,7 +411,6 @@ static bool kid_again(pid_t pid, struct kid **kid)
  * order the sums end with exactly the living. */
 static void reuse(bool has_tracepoint, int times)
 {
-    pids_lock(LOCK_EX);
     if (!has_tracepoint)
         tracepoint_off();
     struct kid *kid = kid_start();
@@ -531,7 +519,6 @@ static bool is_table_empty(const void *unused)
 Test(deaths, a_thousand_processes_cost_little)
 {
     enum { ALL = 1000, LOOKS = 20 };
-    pids_lock(LOCK_SH);
     tracepoint_off();
     rows_of_sleepers(ALL);
     long before = rss_kib();
