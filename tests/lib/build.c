@@ -7,9 +7,9 @@
 #endif
 #include "lib/build.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,21 +67,17 @@ int build_copy(const char *from, const char *to)
     return error;
 }
 
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    remove(path);
+    return 0;
+}
+
 void build_remove(char *folder)
 {
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    char path[512];
-
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-            unlink(path);
-        }
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    rmdir(folder);
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     free(folder);
 }

@@ -259,8 +259,8 @@ static void need(const char *program)
 Test(cli_help, the_man_page_has_no_warnings, .fini = clean)
 {
     char *output;
-    const char *path = file("gpuprof.1", manpage());
     need("groff");
+    const char *path = file("gpuprof.1", manpage());
     cr_expect_eq(shell(&output, "groff -ww -man -Tutf8 %s%s 2>&1 >/dev/null", path, ""), 0);
     cr_expect_str_empty(output, "%s", output);
     free(output);
@@ -269,8 +269,8 @@ Test(cli_help, the_man_page_has_no_warnings, .fini = clean)
 Test(cli_help, the_zsh_script_is_valid, .fini = clean)
 {
     char *output;
-    const char *path = file("_gpuprof", script(ZSH));
     need("zsh");
+    const char *path = file("_gpuprof", script(ZSH));
     cr_expect_eq(shell(&output, "zsh -n %s%s 2>&1", path, ""), 0, "%s", output);
     free(output);
 }
@@ -278,8 +278,8 @@ Test(cli_help, the_zsh_script_is_valid, .fini = clean)
 Test(cli_help, the_fish_script_is_valid, .fini = clean)
 {
     char *output;
-    const char *path = file("gpuprof.fish", script(FISH));
     need("fish");
+    const char *path = file("gpuprof.fish", script(FISH));
     cr_expect_eq(shell(&output, "fish --no-config -n %s%s 2>&1", path, ""), 0, "%s", output);
     free(output);
 }
