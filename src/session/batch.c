@@ -435,6 +435,8 @@ void gp_batch_last(void)
     if (!gp_batching.ended && batch_armed())
         batch_round(GP_BATCH_LAST);
     gp_batching.ended = true;
+    if (gp_batching.listening)
+        batch_close(); /* the next life begins without the address of the reader */
     gp_lock_give(&batch_lock);
 }
 
