@@ -12,10 +12,11 @@ int main(int argc, char **argv)
     unsigned passed = 0, failed = 0;
     printf("switch: seed %llu\n", (unsigned long long)seed);
     do {
-        if (switch_fork(seed++))
-            failed++;
-        else
-            passed++;
+        unsigned wrong = switch_fork(seed++);
+        if (wrong)
+            printf("switch: seed %llu: %u wrong\n", (unsigned long long)seed - 1, wrong);
+        failed += wrong != 0;
+        passed += wrong == 0;
     } while (gp_clock_ns() < end);
     printf("%u passed, %u failed\n", passed, failed);
     return failed != 0;

@@ -210,7 +210,10 @@ static unsigned switch_round(uint64_t seed)
         abort();
     if (seed % 2 && gp_site_start(switch_head, gp_site_bytes(), GP_SITES_NATIVE) != 0)
         abort();
-    switch_run(seed, true);
+    /* Beside a load the workers may not have run at all, and "before stacks" is made for a device with memory. */
+    do
+        switch_run(seed, true);
+    while (!switch_total[0] || !switch_total[1]);
     switch_rows = (struct gp_wire_site *)((char *)switch_head + switch_head->rows_offset);
     switch_settle();
     wrong += switch_judge();
@@ -221,7 +224,7 @@ static unsigned switch_round(uint64_t seed)
     return wrong + switch_judge();
 }
 
-/* The errors of one round, at most 255. */
+/* The errors of one round, at most 200; 255: its process did not come to the end. */
 static unsigned switch_fork(uint64_t seed)
 {
     int status = 0;
@@ -231,8 +234,10 @@ static unsigned switch_fork(uint64_t seed)
         unsigned wrong = switch_round(seed);
         _exit(wrong < 200 ? (int)wrong : 200);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) {
+        printf("switch: process %d ended with status %#x\n", (int)child, (unsigned)status);
         return 255;
+    }
     return (unsigned)WEXITSTATUS(status);
 }
 
