@@ -103,7 +103,7 @@ Test(agent_hostile, a_full_ring_loses_events_and_no_byte, .init = begin_small_ri
     struct kid *kid = walk_with(groups[0], 4 * MIB);
     usleep(300000); /* the program is idle: all its batches have been fired */
     cr_assert(agent_meta(&place, &before) == 0);
-    kill(agent.pid, SIGSTOP);
+    cr_assert(spawn_stop(agent.pid) == 0);
     long long answer = kid_tell(kid, "c 5000 %lld", 2 * MIB);
     kill(agent.pid, SIGCONT);
     cr_assert(eq(i64, answer, 0));

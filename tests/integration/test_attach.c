@@ -521,8 +521,7 @@ Test(attach, refuses_a_stopped_program, .timeout = 60)
 {
     struct target target;
     target_start(&target, "poll");
-    kill(target.spawn.pid, SIGSTOP);
-    usleep(50000);
+    cr_assert_eq(spawn_stop(target.spawn.pid), 0);
     refused(target.spawn.pid, 1, "it is stopped");
     kill(target.spawn.pid, SIGCONT);
     target_end(&target, "poll");

@@ -171,7 +171,7 @@ Test(query, idle_processes_are_in_the_tables_within_a_second)
     sleep(2); /* their drain threads have been idle for long */
     arm();
     cr_assert(lt(dbl, until_counted(1, 1500), 0.0), "a program fired without a query, so the test proves nothing");
-    kill(stopped, SIGSTOP);
+    cr_assert(spawn_stop(stopped) == 0);
     cr_assert(gp_querier_open(&querier) == 0);
     uint64_t from = gp_clock_ns();
     for (int i = 0; i < PROGRAMS; i++)
@@ -199,11 +199,9 @@ Test(query, idle_processes_are_in_the_tables_within_a_second)
 
 Test(query, one_that_continues_after_a_while_is_asked_again)
 {
-    int status;
     struct spawn *program = program_start();
     /* Stopped before the probe is there: its thread is still awake and would speak without being asked. */
-    kill(program->pid, SIGSTOP);
-    cr_assert(waitpid(program->pid, &status, WUNTRACED) == program->pid && WIFSTOPPED(status));
+    cr_assert(spawn_stop(program->pid) == 0);
     arm();
     cr_assert(gp_querier_open(&querier) == 0);
     gp_querier_add(querier, program->pid);

@@ -292,7 +292,7 @@ Test(snapshot, a_process_that_does_not_answer_is_not_waited_for)
 
     work_begin();
     program_start(&spawn);
-    kill(spawn.pid, SIGSTOP);
+    cr_assert_eq(spawn_stop(spawn.pid), 0);
     cr_expect_eq(snapshot(spawn.pid, NULL, file, "does not answer"), 1);
     cr_expect_eq(work_files(), 0, "half a file was left");
     kill(spawn.pid, SIGCONT);

@@ -255,6 +255,12 @@ void spawn_kill(struct spawn *spawn, int signal)
     }
 }
 
+int spawn_stop(pid_t child)
+{
+    siginfo_t info;
+    return kill(child, SIGSTOP) == 0 && waitid(P_PID, (id_t)child, &info, WSTOPPED) == 0 ? 0 : -errno;
+}
+
 static char *spawn_collect(int fd, size_t *len_out)
 {
     off_t len = lseek(fd, 0, SEEK_END);

@@ -56,6 +56,9 @@ int spawn_step(struct spawn *spawn);
 /* Releases held processes, waits for the exit (kills at the deadline), and collects the output. */
 void spawn_finish(struct spawn *spawn, struct spawn_result *result);
 void spawn_kill(struct spawn *spawn, int signal);
+/* Stops a child of the caller with SIGSTOP, and waits until it is stopped: before that its threads may go on, and do go on
+ * beside a load. 0 or -errno. */
+int spawn_stop(pid_t child);
 void spawn_result_free(struct spawn_result *result);
 
 /* Starts and finishes a program that is not held. */

@@ -12,6 +12,7 @@
 #include <collect/procfs.h>
 #include <collect/watch.h>
 #include <lib/session.h>
+#include <lib/spawn.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -88,8 +89,7 @@ Test(collect, stopped_process_is_stale)
 {
     pid_t pid = start((struct gp_test_process_options){0});
     struct gp_system *system;
-    kill(pid, SIGSTOP);
-    waitpid(pid, NULL, WUNTRACED);
+    cr_assert_eq(spawn_stop(pid), 0);
     uint64_t before = gp_clock_ns();
     struct gp_process *p = collect(pid, true, 100000000, &system);
     uint64_t took = gp_clock_ns() - before;
@@ -109,8 +109,7 @@ Test(collect, stopped_processes_cost_one_deadline)
     pid_t pids[5];
     for (int i = 0; i < 5; i++) {
         pids[i] = start((struct gp_test_process_options){0});
-        kill(pids[i], SIGSTOP);
-        waitpid(pids[i], NULL, WUNTRACED);
+        cr_assert_eq(spawn_stop(pids[i]), 0);
     }
     struct gp_collect_options options = {.pids = pids, .pid_count = 5, .exact = true, .deadline_ns = 200000000};
     struct gp_system *system;
