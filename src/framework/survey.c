@@ -23,6 +23,7 @@
 #include "framework/framework.h"
 #include "site/pythonapi.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Used outside the library, in a call that may end in another life. */
@@ -95,8 +96,7 @@ static void survey_done(enum gp_snapshot_end end, const char *text, uint64_t too
         text = "there is no memory for a list of its blocks";
     else if (end == GP_SNAPSHOT_RAISED)
         text = "the program was interrupted meanwhile";
-    memset(survey_text, 0, sizeof(survey_text));
-    memcpy(survey_text, text, strnlen(text, sizeof(survey_text) - 1));
+    snprintf(survey_text, sizeof(survey_text), "%s", text);
     gp_feed_survey_say(GP_BLOCKS_RUNNING, all || end != GP_SNAPSHOT_ALL ? states[end] : GP_BLOCKS_FAILED,
                        survey_text[0] ? survey_text : NULL);
 }
