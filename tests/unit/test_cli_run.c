@@ -8,6 +8,9 @@
 #include <elf.h>
 #include <sys/mman.h>
 
+/* Long enough for a command that shares its processor with ten programs to find the session. */
+#define PROFILED_MS "400"
+
 /* `run` and `trace` start this test program itself: with GP_TEST_PROFILED=MS it owns a session
  * for MS milliseconds. */
 __attribute__((constructor)) static void be_profiled(void)
@@ -162,7 +165,7 @@ Test(cli, run_passes_the_status_on)
 
 Test(cli, run_with_summary)
 {
-    setenv("GP_TEST_PROFILED", "50", 1);
+    setenv("GP_TEST_PROFILED", PROFILED_MS, 1);
     struct result r = run("run --library=@ --summary @");
     cr_assert(strstr(r.out, "PyTorch CUDA memory summary"), "%s%s", r.out, r.err);
     expect(r, 7, "5120 KiB", NULL);
@@ -232,7 +235,7 @@ static int count_lines(const char *text, const char *word)
 
 Test(cli, trace_of_a_program)
 {
-    setenv("GP_TEST_PROFILED", "100", 1);
+    setenv("GP_TEST_PROFILED", PROFILED_MS, 1);
     struct result r = run("trace --library=@ -- @");
     cr_assert_eq(count_lines(r.out, "alloc("), 50, "%s%s", r.out, r.err);
     cr_assert_eq(count_lines(r.out, "free("), 50);
