@@ -19,7 +19,7 @@
 #define SCREEN_BYTES 65536
 #define WAIT_NS      10000000000ull /* long enough for a loaded machine; a wait ends as soon as the text appears */
 
-static char socket_name[64];
+static char socket_path[64];
 static char screen[SCREEN_BYTES];
 static pid_t watched[2];
 
@@ -30,7 +30,7 @@ static int tmux(const char *format, ...)
     va_start(args, format);
     vsnprintf(arguments, sizeof(arguments), format, args);
     va_end(args);
-    snprintf(command, sizeof(command), "tmux -L %s -f /dev/null %s 2>/dev/null", socket_name, arguments);
+    snprintf(command, sizeof(command), "tmux -S %s -f /dev/null %s 2>/dev/null", socket_path, arguments);
     FILE *pipe = popen(command, "r");
     cr_assert_not_null(pipe);
     size_t got = fread(screen, 1, sizeof(screen) - 1, pipe);
@@ -61,7 +61,7 @@ static void start(void)
 {
     if (system("command -v tmux >/dev/null 2>&1") != 0)
         cr_skip_test("tmux is not installed");
-    snprintf(socket_name, sizeof(socket_name), "gpuprof-test-%d", (int)getpid());
+    snprintf(socket_path, sizeof(socket_path), "/tmp/gpuprof-test-tmux-%d", (int)getpid());
     for (int i = 0; i < 2; i++) {
         struct gp_test_process_options options = {.devices = 2, .comm = i ? "train" : "serve"};
         watched[i] = gp_test_process_start(&options);
@@ -73,9 +73,10 @@ static void start(void)
 
 static void finish(void)
 {
-    if (!socket_name[0])
+    if (!socket_path[0])
         return;
     tmux("kill-server");
+    unlink(socket_path); /* tmux leaves it */
     for (int i = 0; i < 2; i++) {
         if (watched[i] > 0)
             gp_test_process_stop(watched[i]);
