@@ -21,6 +21,11 @@
  *                                      later one) when it loads `state` again.
  *      [ring.R3] the swap, release     pairs with [ring.A3] a load of `state`, acquire: a thread
  *                                      that sees the new turn sees its written_before.
+ *      [ring.F]  a chunk's last        pairs with [ring.H] the reader's loads after the clock: a
+ *                commit, full barrier  reader that sees the thread's next event, which is in another
+ *                                      chunk, with a time before its horizon, has seen this one.
+ *                                      Otherwise the commit may still wait in the processor when the
+ *                                      thread reads the clock for the next event.
  */
 #include "ds/ring.h"
 #include "base/compiler.h"
@@ -140,7 +145,13 @@ int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const str
         GP_TESTPOINT("ring.word");
     }
     cursor->used++;
-    __atomic_store_n(&chunk->state, GP_CHUNK_STATE(cursor->turn, 0, cursor->used), __ATOMIC_RELEASE); /* [ring.R1] */
+    uint64_t idle = GP_CHUNK_STATE(cursor->turn, 0, cursor->used);
+#ifndef GP_RING_MUTANT_LATE /* tests/torture/inorder_mutant.c */
+    if (GP_UNLIKELY(cursor->used == GP_RING_EVENTS))
+        __atomic_exchange_n(&chunk->state, idle, __ATOMIC_SEQ_CST); /* [ring.F] [ring.R1] */
+    else
+#endif
+        __atomic_store_n(&chunk->state, idle, __ATOMIC_RELEASE); /* [ring.R1] */
     GP_TESTPOINT("ring.committed");
     return 0;
 }

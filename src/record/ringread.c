@@ -10,6 +10,7 @@
  *
  *      [ring.A1] the first load                  pairs with [ring.R1] the commit
  *      [ring.A2] the copy, [ring.A3] the second  pairs with [ring.R2] event words and [ring.R3] the swap
+ *      [ring.H] every load after the horizon     pairs with [ring.F] the last commit of a chunk
  *
  * Between two preads the kernel provides the order: it takes and drops a reference on the page,
  * which is a barrier on every machine that it supports.
