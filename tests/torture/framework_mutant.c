@@ -34,18 +34,18 @@ int main(int argc, char **argv)
         return part();
     uint64_t end = gp_clock_ns() + (argc > 1 ? strtoull(argv[1], NULL, 0) : 60) * 1000000000ull;
     unsigned parts = 0;
-    int status = 0;
-    pid_t pid;
+    int status;
+    bool ended, caught;
     do {
-        pid = fork();
+        pid_t pid = fork();
         if (pid == 0) {
             execl("/proc/self/exe", argv[0], "part", (char *)NULL);
             _exit(2);
         }
         parts++;
-    } while (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 1 &&
-             gp_clock_ns() < end);
-    bool caught = parts && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        ended = pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status);
+        caught = ended && WEXITSTATUS(status) == 0;
+    } while (ended && WEXITSTATUS(status) == 1 && gp_clock_ns() < end);
     printf("framework_mutant: %s in part %u\n%u passed, %u failed\n", caught ? "caught" : "not caught", parts, caught,
            !caught);
     return !caught;
