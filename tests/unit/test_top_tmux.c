@@ -259,25 +259,38 @@ Test(top, goes_from_processes_to_call_sites_and_back)
     gp_test_process_stop(pid);
 }
 
-/* Presses a button of the mouse at the place of a text on the screen.  The bytes are those that a
- * terminal of type "screen" sends. */
-static void press(int button, const char *text)
+/* Finds a text on the screen; the upper left cell is 1, 1, as in the bytes of a mouse. */
+static void find(const char *text, int *y, int *x)
 {
     see(text, true);
     const char *at = strstr(screen, text), *line = screen;
-    int y = 1;
+    *y = 1;
     for (const char *p = screen; p < at; p++) {
         if (*p == '\n') {
             line = p + 1;
-            y++;
+            ++*y;
         }
     }
-    unsigned place[] = {(unsigned)(32 + at - line + 1), (unsigned)(32 + y)};
+    *x = (int)(at - line) + 1;
+}
+
+/* The bytes that a terminal of type "screen" sends: after a mark the button, column and line, each
+ * with 32 added.  Button 3 stands for the release of any other. */
+static void button(int number, int y, int x)
+{
     char command[64];
-    snprintf(command, sizeof(command), "-H 1b 5b 4d %x %x %x", 32u + (unsigned)button, place[0], place[1]);
+    snprintf(command, sizeof(command), "-H 1b 5b 4d %x %x %x", 32u + (unsigned)number, 32u + (unsigned)x,
+             32u + (unsigned)y);
     type(command);
-    snprintf(command, sizeof(command), "-H 1b 5b 4d 23 %x %x", place[0], place[1]); /* and lets it go */
-    type(command);
+}
+
+/* Presses a button at the place of a text, and lets it go. */
+static void press(int number, const char *text)
+{
+    int y, x;
+    find(text, &y, &x);
+    button(number, y, x);
+    button(3, y, x);
 }
 
 Test(top, follows_the_mouse)
@@ -290,7 +303,6 @@ Test(top, follows_the_mouse)
     see("Sort by", false);
     press(0, "R-PEAK");
     see("sorted by R-PEAK", true);
-    snprintf(row, sizeof(row), "\n   %d", (int)watched[0] > (int)watched[1] ? (int)watched[0] : (int)watched[1]);
     snprintf(row, sizeof(row), "%d ", (int)watched[1]);
     snprintf(selected, sizeof(selected), "-- %d train", (int)watched[1]);
     type("Home");
@@ -305,6 +317,68 @@ Test(top, follows_the_mouse)
     restored("rc=0");
     tmux("display-message -p -t top '#{mouse_any_flag}'");
     cr_assert_str_eq(screen, "0\n");
+}
+
+/* Clears the screen, of which top learns nothing, gives it a new size, and waits until top draws it
+ * again.  No key is involved. */
+static void is_alive(void)
+{
+    static int width = 100;
+    width ^= 1;
+    cr_assert_eq(tmux("send-keys -t top -R"), 0);
+    cr_assert_eq(tmux("resize-window -t top -x %d -y 30", width), 0);
+    see("F10Quit", true);
+}
+
+/* The release comes after the press had its effect, or together with it; of the two other buttons
+ * neither means anything. */
+Test(top, goes_on_while_and_after_a_button_is_pressed)
+{
+    int y, x;
+    char command[64];
+    run_top("LC_ALL=C", "-d 0.2");
+    is_alive();
+    for (int number = 1; number <= 2; number++) {
+        find("PID", &y, &x);
+        button(number, y, x);
+        is_alive();
+        button(3, y, x);
+        is_alive();
+    }
+    find("PID", &y, &x);
+    button(0, y, x);
+    see("sorted by PID", true);
+    is_alive();
+    button(3, y, x);
+    is_alive();
+    find("PEAK", &y, &x);
+    snprintf(command, sizeof(command), "-H 1b 5b 4d 20 %x %x 1b 5b 4d 23 %x %x", 32u + (unsigned)x, 32u + (unsigned)y,
+             32u + (unsigned)x, 32u + (unsigned)y);
+    type(command);
+    see("sorted by PEAK", true);
+    is_alive();
+    type("q");
+    restored("rc=0");
+}
+
+/* In the other form, the button, column and line are decimal, and a small m is the release. */
+Test(top, goes_on_after_buttons_that_only_some_mice_have)
+{
+    int y, x;
+    char command[64];
+    run_top("LC_ALL=C TERM=xterm-256color", "-d 0.2");
+    is_alive();
+    static const int buttons[] = {66, 128, 129}; /* the wheel to the side, back, forward */
+    for (size_t i = 0; i < GP_COUNT(buttons); i++) {
+        for (const char *end = "Mm"; *end; end++) {
+            find("PID", &y, &x);
+            snprintf(command, sizeof(command), "-l '\033[<%d;%d;%d%c'", buttons[i], x, y, *end);
+            type(command);
+            is_alive();
+        }
+    }
+    type("q");
+    restored("rc=0");
 }
 
 static pid_t crowd[60];

@@ -145,6 +145,19 @@ static void term_guard(void)
         sigaction(numbers[i], &action, NULL);
 }
 
+/* All presses and releases are asked for, although few have a meaning here: get_wch() reads on past
+ * an event that is not in the mask, nodelay() or not, and so would wait for the next key.  A press is
+ * reported at once: ncurses does not wait for a second one.  With Shift, the terminal's own selection
+ * still works. */
+static void term_mouse_on(void)
+{
+    mmask_t mask = 0;
+    for (int button = 1; button <= 5; button++)
+        mask |= NCURSES_MOUSE_MASK(button, NCURSES_BUTTON_PRESSED | NCURSES_BUTTON_RELEASED);
+    mousemask(mask, NULL);
+    mouseinterval(0);
+}
+
 int gp_term_open(void)
 {
     const char *no_color = getenv("NO_COLOR");
@@ -165,10 +178,7 @@ int gp_term_open(void)
     nodelay(stdscr, TRUE);
     scrollok(stdscr, FALSE);
     curs_set(0);
-    /* A press is reported at once: ncurses does not wait for a second one.  With Shift, the
-     * terminal's own selection still works. */
-    mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
-    mouseinterval(0);
+    term_mouse_on();
     term_monochrome();
     if (has_colors() && !(no_color && no_color[0]))
         term_colours();
@@ -238,18 +248,29 @@ void gp_term_show(const struct gp_grid *grid, bool repaint)
     refresh();
 }
 
+static int term_button(mmask_t state)
+{
+    if (state & BUTTON4_PRESSED)
+        return GP_KEY_WHEEL_UP;
+    if (state & BUTTON5_PRESSED)
+        return GP_KEY_WHEEL_DOWN;
+    return state & BUTTON1_PRESSED ? GP_KEY_CLICK : GP_KEY_RESIZE;
+}
+
+/* One KEY_MOUSE stands for all events that were there together; getmouse() returns the newest first.
+ * Of these, the newest that has a meaning counts. */
 static int term_mouse(void)
 {
     MEVENT event;
-    if (getmouse(&event) != OK)
-        return GP_KEY_RESIZE;
-    gp_term.click_y = event.y;
-    gp_term.click_x = event.x;
-    if (event.bstate & BUTTON4_PRESSED)
-        return GP_KEY_WHEEL_UP;
-    if (event.bstate & BUTTON5_PRESSED)
-        return GP_KEY_WHEEL_DOWN;
-    return event.bstate & BUTTON1_PRESSED ? GP_KEY_CLICK : GP_KEY_RESIZE;
+    int key = GP_KEY_RESIZE;
+    while (getmouse(&event) == OK) {
+        if (key != GP_KEY_RESIZE)
+            continue;
+        key = term_button(event.bstate);
+        gp_term.click_y = event.y;
+        gp_term.click_x = event.x;
+    }
+    return key;
 }
 
 void gp_term_click(int *y, int *x)
