@@ -19,13 +19,14 @@ int main(int argc, char **argv)
     printf("inorder_mutant: what the sanitizer does at each store takes longer than the store waits\n");
     return 77;
 #endif
-    if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+    cpu_set_t processors = inorder_processors();
+    if (CPU_COUNT(&processors) < 2) {
         printf("inorder_mutant: one processor sees its own stores in order\n");
         return 77;
     }
     uint64_t begin = gp_clock_ns(), seconds = argc > 1 ? strtoull(argv[1], NULL, 0) : 20;
     /* It ends as soon as it is caught, which takes some 10 ms on two processors. */
-    struct inorder_tally tally = inorder_run(begin + (seconds < 30 ? 30 : seconds) * 1000000000ull);
+    struct inorder_tally tally = inorder_run(begin + (seconds < 60 ? 60 : seconds) * 1000000000ull);
     printf("inorder_mutant: %s after %llu polls\n%d passed, %d failed\n", tally.wrong ? "caught" : "not caught",
            (unsigned long long)tally.polls, tally.wrong != 0, tally.wrong == 0);
     return tally.wrong == 0;

@@ -11,6 +11,7 @@
 #include "base/testpoint.h"
 #include "ds/ring.h"
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,8 +45,32 @@ static int inorder_copy(void *arg, void *into, size_t bytes, uint64_t offset)
     return 0;
 }
 
+static cpu_set_t inorder_processors(void)
+{
+    cpu_set_t all;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0)
+        exit(2);
+    return all;
+}
+
+/* Binds the calling thread to the last or the first of its processors: two threads on one processor
+ * see each other's stores in order, and on a loaded machine they may stay there. */
+static void inorder_bind(bool is_last)
+{
+    cpu_set_t all = inorder_processors(), one;
+    int chosen = -1;
+    for (int cpu = 0; cpu < CPU_SETSIZE && (chosen < 0 || is_last); cpu++)
+        if (CPU_ISSET(cpu, &all))
+            chosen = cpu;
+    CPU_ZERO(&one);
+    CPU_SET(chosen, &one);
+    if (sched_setaffinity(0, sizeof(one), &one) != 0)
+        exit(2);
+}
+
 static void *inorder_write(void *arg)
 {
+    inorder_bind(true);
     struct gp_ring *ring = arg;
     struct gp_ring_cursor cursor = {0};
     for (uint64_t number = 1; !__atomic_load_n(&x_inorder_stop, __ATOMIC_RELAXED); number++) {
@@ -68,6 +93,7 @@ static struct inorder_tally inorder_run(uint64_t end_ns)
         gp_ringread_new(&reader, inorder_copy, NULL, INORDER_CHUNKS, GP_RINGREAD_OLDEST) != 0)
         exit(2);
     pthread_create(&writer, NULL, inorder_write, &ring);
+    inorder_bind(false);
     while (!tally.wrong && (now = gp_clock_ns()) < end_ns) {
         ssize_t count = gp_ringread_poll(reader, now, &events);
         for (ssize_t i = 0; i < count; i++) {
