@@ -232,6 +232,15 @@ Test(query, no_process_is_asked_twice)
     cr_assert(eq(u32, gp_querier_count(querier).waiting, 0));
 }
 
+static void turn_until(struct gp_deaths *deaths, uint64_t processes)
+{
+    for (uint64_t until = gp_clock_ns() + 5000 * MS; gp_clock_ns() < until; usleep(1000)) {
+        gp_deaths_turn(deaths);
+        if (gp_deaths_count(deaths).processes == processes)
+            return;
+    }
+}
+
 /* Tracepoint and fallback together with the real library; test_deaths.c detaches the tracepoint. */
 Test(query, a_queried_and_killed_process_leaves_the_sums)
 {
@@ -245,12 +254,10 @@ Test(query, a_queried_and_killed_process_leaves_the_sums)
     gp_querier_add(querier, spawned[1].pid);
     cr_assert(ge(dbl, until_counted(2, 3000), 0.0));
     gp_deaths_second(deaths);
-    for (uint64_t until = gp_clock_ns() + 100 * MS; gp_clock_ns() < until; usleep(1000))
-        gp_deaths_turn(deaths);
+    turn_until(deaths, 2);
     cr_assert(eq(u64, gp_deaths_count(deaths).processes, 2));
     programs_end();
-    for (uint64_t until = gp_clock_ns() + 100 * MS; gp_clock_ns() < until; usleep(1000))
-        gp_deaths_turn(deaths);
+    turn_until(deaths, 0);
     struct gp_deaths_count count = gp_deaths_count(deaths);
     gp_deaths_close(deaths);
     cr_assert(eq(u64, count.processes, 0));
