@@ -200,6 +200,7 @@ Test(batch, numbers_and_peaks_between_batches_are_exact)
     for (unsigned step = 0; step < 4; step++) {
         LISTEN_UNTIL(&listen, heard.device.calls > step && heard.device.frees >= step &&
                                   heard.device.flags & GP_DEVICE_IDENTIFIED);
+        listen_for(&listen, 300); /* what else there is */
         /* A block that came and went: only the high-water knows of it. */
         cr_expect_eq(heard.device.allocated_bytes, MIB, "step %u: %lld", step, (long long)heard.device.allocated_bytes);
         cr_expect_eq(heard.high, peaks[step] * MIB, "step %u: high %lld", step, (long long)heard.high);
@@ -257,6 +258,7 @@ Test(batch, an_idle_process_says_where_it_stands_when_it_is_asked)
     cr_assert_eq(listen_arm(&listen, library), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
     LISTEN_UNTIL(&listen, heard.device.frees >= 3 && heard.types[GP_EVENT_ALLOC] + heard.lost >= 3);
+    listen_for(&listen, 200);
     cr_expect_eq(heard.device.calls, 4);
     cr_expect_eq(heard.device.frees, 3);
     cr_expect_eq(heard.high, 9 * MIB);
@@ -737,6 +739,7 @@ Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
     heard.high = 0;
     gp_feed_event(GP_EVENT_MARK, "once");
     LISTEN_UNTIL(&listen, heard.types[GP_EVENT_MARK]);
+    listen_for(&listen, 50);
     cr_expect_eq(heard.high, MIB, "and once it has a name, only once: %lld", (long long)heard.high);
     gp_thread_leave();
     cr_expect_eq(heard.wrong, 0, "wrong in %x", heard.why);
@@ -769,6 +772,7 @@ Test(batch, resets_do_not_show)
     }
     gp_thread_leave();
     LISTEN_UNTIL(&listen, heard.device.calls >= 10 && heard.device.frees >= 5);
+    listen_for(&listen, 300);
     cr_expect_eq(heard.device.calls, 10);
     cr_expect_eq(heard.device.frees, 5);
     cr_expect_eq(heard.device.allocated_bytes, 5 * MIB);
