@@ -70,7 +70,8 @@ struct gp_ringread {
     void *late_arg;
     bool is_late;
     bool is_begun; /* set after the first scan: a chunk first seen later is new as a whole */
-    size_t bytes;  /* of this struct */
+    bool is_polled;
+    size_t bytes; /* of this struct */
     int fd;
     uint64_t fd_offset;
     struct gp_wire_chunk copied;
@@ -314,6 +315,20 @@ static int ringread_scan(struct gp_ringread *reader, bool last)
     return rc;
 }
 
+/* While the first poll visits the chunks, writers can overtake it: the turns before theirs are gone,
+ * and turns older than those were read. What was read of a thread would have a gap, so the reader
+ * starts behind the last turn that can be gone. */
+static void ringread_start_behind(struct gp_ringread *reader)
+{
+    uint64_t gone = reader->newest > reader->chunk_count ? reader->newest - reader->chunk_count : 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < reader->held; i++)
+        if (reader->events[i].seq >= gone * GP_RING_EVENTS)
+            reader->events[kept++] = reader->events[i];
+    reader->stats.before += reader->held - kept;
+    reader->held = kept;
+}
+
 static int ringread_make(struct gp_ringread **out, gp_ringread_fn copy, uint32_t chunk_count,
                          enum gp_ringread_start start)
 {
@@ -394,6 +409,9 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     int rc = ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
+    if (!reader->is_polled)
+        ringread_start_behind(reader);
+    reader->is_polled = true;
     if (reader->is_late) { /* these would not be written in time either */
         reader->stats.left += reader->held;
         reader->held = 0;

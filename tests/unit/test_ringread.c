@@ -118,6 +118,43 @@ Test(ringread, from_now_on_has_no_gap_while_a_thread_changes_its_chunk)
     gp_test_close(t);
 }
 
+/* The thread overtakes the reader while it visits the third chunk. */
+static int overtakes(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    struct test_session *t = arg;
+    static bool done;
+    if (offset == 2 * sizeof(struct gp_wire_chunk) && !done) {
+        done = true;
+        gp_test_write(t, 5 * GP_RING_EVENTS);
+    }
+    memcpy(into, (const char *)t->chunks + offset, bytes);
+    return 0;
+}
+
+/* Turns 10 to 17 are in the ring. The second chunk is read with turn 10; then 11 to 14 are
+ * overwritten. */
+Test(ringread, from_the_oldest_has_no_gap_where_a_thread_overtakes_the_reader)
+{
+    struct test_session *t = gp_test_session(8);
+    const struct gp_wire_event *events;
+    struct gp_ringread *reader;
+    uint64_t next = 14 * GP_RING_EVENTS;
+    gp_test_write(t, 16 * GP_RING_EVENTS + 1);
+    cr_assert_eq(gp_ringread_new(&reader, overtakes, t, 8, GP_RINGREAD_OLDEST), 0);
+    for (int poll = 0; poll < 3; poll++) {
+        ssize_t count = gp_ringread_poll(reader, t->time_ns - 1, &events);
+        cr_assert_eq(count, poll == 0 ? 2 * GP_RING_EVENTS + 1 : poll == 1 ? 5 * GP_RING_EVENTS + 1 : 1, "%zd", count);
+        for (ssize_t i = 0; i < count; i++)
+            cr_expect_eq(events[i].seq, next++);
+        if (poll > 0)
+            gp_test_balance(t, reader);
+        gp_test_write(t, 1);
+    }
+    cr_expect_eq(gp_test_stats(reader).before, 14 * GP_RING_EVENTS);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
 Test(ringread, arguments)
 {
     struct test_session *t = gp_test_session(4);
