@@ -196,3 +196,23 @@ Test(who, failed_request)
     cr_expect(strstr(result.err, "  holder (who.c:"), "%s", result.err);
     spawn_result_free(&result);
 }
+
+/* A program that fails some milliseconds after its start: `run` may look for its call sites before
+ * there are any, and again when it has ended. Python's frames are read at the end too. Each of twenty
+ * programs that had a page must have them in it; a program that was not seen at all has no page. */
+Test(who, failed_request_soon_after_the_start, .timeout = 120)
+{
+    struct spawn_result result;
+    int pages = 0;
+    for (int i = 0; i < 20; i++) {
+        spawn_command(&result, "run", "--sim=memory=2GiB", "--stacks=python", "--", "python3",
+                      path_source("examples/train.py"), "--batch", "40", NULL);
+        int status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
+        cr_assert(status == 1 || status == 127, "%s\n%s", spawn_status_text(&result), result.err);
+        const char *page = strstr(result.err, "gpuprof: Out of memory on device 0");
+        pages += page != NULL || status == 127; /* no Python here */
+        cr_expect(!page || strstr(page, "Adam.__init__ (train.py:"), "program %d: %s", i, page);
+        spawn_result_free(&result);
+    }
+    cr_expect_gt(pages, 0);
+}

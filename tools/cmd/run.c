@@ -198,6 +198,18 @@ static void run_source(struct gp_watch *watch, struct gp_run_source *source)
     }
 }
 
+/* How long to wait for the next look. first_ns: in the first seconds, else 0. A program that fails
+ * some milliseconds after cuInit must have its call sites read before. */
+static uint64_t run_pause(const struct gp_watch *watch, const struct gp_run_sites *sites, uint64_t first_ns)
+{
+    if (!watch->count)
+        return first_ns ? first_ns : GP_LOOK_NS;
+    for (int i = 0; first_ns && i < watch->count; i++)
+        if (!sites->tried[i])
+            return GP_LOOK_CALM_NS;
+    return GP_LOOK_DEEP_NS;
+}
+
 static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
 {
     struct gp_run_source source = {0};
@@ -210,10 +222,10 @@ static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_
         run_sites_look(sites, watch, now);
         if (deep)
             deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
-        uint64_t pause = watch->count ? GP_LOOK_DEEP_NS : now - begin < GP_LOOK_FIRST_NS ? first_ns : GP_LOOK_NS;
-        gp_child_wait(child, pause);
+        gp_child_wait(child, run_pause(watch, sites, now - begin < GP_LOOK_FIRST_NS ? first_ns : 0));
     }
     run_source(watch, &source);
+    run_sites_look(sites, watch, gp_clock_ns()); /* Python's frames are still there */
 }
 
 static void run_summary(struct gp_watch *watch)
