@@ -409,7 +409,7 @@ ssize_t gp_ringread_poll(struct gp_ringread *reader, uint64_t horizon_ns, const 
     int rc = ringread_scan(reader, horizon_ns == UINT64_MAX);
     if (rc < 0)
         return rc;
-    if (!reader->is_polled)
+    if (reader->start == GP_RINGREAD_OLDEST && !reader->is_polled)
         ringread_start_behind(reader);
     reader->is_polled = true;
     if (reader->is_late) { /* these would not be written in time either */

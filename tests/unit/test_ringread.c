@@ -118,13 +118,14 @@ Test(ringread, from_now_on_has_no_gap_while_a_thread_changes_its_chunk)
     gp_test_close(t);
 }
 
-/* The thread overtakes the reader while it visits the third chunk. */
+/* Once it is set, the thread overtakes the reader while that visits the third chunk. */
+static bool is_overtaking;
+
 static int overtakes(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     struct test_session *t = arg;
-    static bool done;
-    if (offset == 2 * sizeof(struct gp_wire_chunk) && !done) {
-        done = true;
+    if (offset == 2 * sizeof(struct gp_wire_chunk) && is_overtaking) {
+        is_overtaking = false;
         gp_test_write(t, 5 * GP_RING_EVENTS);
     }
     memcpy(into, (const char *)t->chunks + offset, bytes);
@@ -138,12 +139,14 @@ Test(ringread, from_the_oldest_has_no_gap_where_a_thread_overtakes_the_reader)
     struct test_session *t = gp_test_session(8);
     const struct gp_wire_event *events;
     struct gp_ringread *reader;
+    const ssize_t counts[] = {2 * GP_RING_EVENTS + 1, 5 * GP_RING_EVENTS + 1, 1};
     uint64_t next = 14 * GP_RING_EVENTS;
     gp_test_write(t, 16 * GP_RING_EVENTS + 1);
     cr_assert_eq(gp_ringread_new(&reader, overtakes, t, 8, GP_RINGREAD_OLDEST), 0);
+    is_overtaking = true;
     for (int poll = 0; poll < 3; poll++) {
         ssize_t count = gp_ringread_poll(reader, t->time_ns - 1, &events);
-        cr_assert_eq(count, poll == 0 ? 2 * GP_RING_EVENTS + 1 : poll == 1 ? 5 * GP_RING_EVENTS + 1 : 1, "%zd", count);
+        cr_assert_eq(count, counts[poll], "%zd", count);
         for (ssize_t i = 0; i < count; i++)
             cr_expect_eq(events[i].seq, next++);
         if (poll > 0)
@@ -151,6 +154,25 @@ Test(ringread, from_the_oldest_has_no_gap_where_a_thread_overtakes_the_reader)
         gp_test_write(t, 1);
     }
     cr_expect_eq(gp_test_stats(reader).before, 14 * GP_RING_EVENTS);
+    gp_ringread_free(reader);
+    gp_test_close(t);
+}
+
+/* A reader that starts now counts what it missed, and keeps what it read before that. */
+Test(ringread, from_now_on_what_a_thread_overtakes_is_missed_and_not_from_before)
+{
+    struct test_session *t = gp_test_session(8);
+    const struct gp_wire_event *events;
+    struct gp_ringread *reader;
+    gp_test_write(t, 8 * GP_RING_EVENTS + 1);
+    cr_assert_eq(gp_ringread_new(&reader, overtakes, t, 8, GP_RINGREAD_NOW), 0);
+    gp_test_write(t, 8 * GP_RING_EVENTS);
+    is_overtaking = true;
+    for (int poll = 0; poll < 2; poll++)
+        cr_assert_gt(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
+    cr_expect_eq(gp_test_stats(reader).before, 8 * GP_RING_EVENTS + 1);
+    cr_expect_gt(gp_test_stats(reader).overwritten, 0);
+    gp_test_balance(t, reader);
     gp_ringread_free(reader);
     gp_test_close(t);
 }
