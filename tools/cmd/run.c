@@ -182,13 +182,13 @@ static void run_source(struct gp_watch *watch, struct gp_run_source *source)
 {
     const char *chosen = getenv("GPUPROF_SOURCE");
     bool is_hooks_chosen = chosen && strcmp(chosen, "hooks") == 0;
-    while (!source->said && source->looked < watch->count) {
+    while (source->looked < watch->count) {
         struct gp_watched *watched = watch->watched[source->looked];
         const struct gp_process *p = &watched->process;
         if (gp_watch_read(watched) != 0 || (p->state == GP_PROCESS_UNKNOWN && !p->disabled))
             return; /* its start is not over */
         source->looked++;
-        if (p->state == GP_PROCESS_DAMAGED || p->disabled)
+        if (source->said || p->state == GP_PROCESS_DAMAGED || p->disabled)
             continue;
         source->said = p->source == GP_SOURCE_NONE || (p->source == GP_SOURCE_HOOKS && !is_hooks_chosen);
         if (source->said && p->source == GP_SOURCE_HOOKS)
@@ -198,16 +198,14 @@ static void run_source(struct gp_watch *watch, struct gp_run_source *source)
     }
 }
 
-/* How long to wait for the next look. first_ns: in the first seconds, else 0. A program that fails
- * some milliseconds after cuInit must have its call sites read before. */
-static uint64_t run_pause(const struct gp_watch *watch, const struct gp_run_sites *sites, uint64_t first_ns)
+/* How long to wait for the next look. A program that fails some milliseconds after cuInit must have
+ * its call sites read before: they are there when its start is over. */
+static uint64_t run_pause(const struct gp_watch *watch, const struct gp_run_source *source, bool is_first,
+                          uint64_t first_ns)
 {
     if (!watch->count)
-        return first_ns ? first_ns : GP_LOOK_NS;
-    for (int i = 0; first_ns && i < watch->count; i++)
-        if (!sites->tried[i])
-            return GP_LOOK_CALM_NS;
-    return GP_LOOK_DEEP_NS;
+        return is_first ? first_ns : GP_LOOK_NS;
+    return is_first && source->looked < watch->count ? GP_LOOK_CALM_NS : GP_LOOK_DEEP_NS;
 }
 
 static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
@@ -216,13 +214,13 @@ static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_
     uint64_t begin = gp_clock_ns(), deep_at = 0;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
-        bool deep = now >= deep_at;
+        bool deep = now >= deep_at, is_first = now - begin < GP_LOOK_FIRST_NS;
         gp_watch_look(watch, child->pid, deep);
         run_source(watch, &source);
         run_sites_look(sites, watch, now);
         if (deep)
-            deep_at = now + (now - begin < GP_LOOK_FIRST_NS ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
-        gp_child_wait(child, run_pause(watch, sites, now - begin < GP_LOOK_FIRST_NS ? first_ns : 0));
+            deep_at = now + (is_first ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
+        gp_child_wait(child, run_pause(watch, &source, is_first, first_ns));
     }
     run_source(watch, &source);
     run_sites_look(sites, watch, gp_clock_ns()); /* Python's frames are still there */
