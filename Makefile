@@ -253,11 +253,11 @@ demo: needs-build ## build, then watch a simulated training run live
 	$(again) all
 	$(Q)examples/demo.sh $(B)
 
-check: needs-check ## build and run the tests of every command and promise (5 minutes); ends with "N passed, N failed, N skipped"
+check: needs-check ## build and run the tests of every command and promise (10 minutes with the build); what CI runs; ends with "N passed, N failed, N skipped"
 	$(again) all unit integration programs testtools torture
 	$(Q)tests/check
 
-check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prometheus and the model (45 minutes); what CI runs
+check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prometheus and the model (45 minutes); for releases
 	$(again) all unit integration programs testtools torture benches
 	$(again) MODE=asan unit fuzz
 	$(again) MODE=tsan torture
