@@ -26,9 +26,9 @@ static void sim_fork_child(void)
     sim_ledger_forget();
 }
 
-/* As the driver does: a missing library or symbol causes no error and no message.  Before that it
- * opens the program itself, with other threads waiting for this cuInit (seen in 525 to 555): a
- * constructor that calls cuInit meanwhile waits for ever. */
+/* As the driver does: a missing library or symbol causes no error and no message, and the library's
+ * names do not become global.  Before that it opens the program itself, with other threads waiting
+ * for this cuInit (seen in 525 to 555): a constructor that calls cuInit meanwhile waits for ever. */
 static void sim_inject(void)
 {
     void *program = dlopen(NULL, RTLD_LAZY);
@@ -37,7 +37,7 @@ static void sim_inject(void)
     const char *path = secure_getenv("CUDA_INJECTION64_PATH");
     if (!path || !*path)
         return;
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen(path, RTLD_NOW);
     if (!library)
         return;
     int (*initialize)(void) = (int (*)(void))dlsym(library, "InitializeInjection");
