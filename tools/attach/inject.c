@@ -31,7 +31,8 @@
 #define GP_INJECT_CALL_NS  10000000000ull
 #define GP_INJECT_CLEAN_NS 2000000000ull
 #define GP_INJECT_SEAL_NS  3000000000ull
-#define GP_INJECT_SPIN_NS  200000000ull /* how long the borrowed thread waits to be taken back */
+#define GP_INJECT_STOP_NS  1000000000ull /* longer than the look for a thread, which may end in between */
+#define GP_INJECT_SPIN_NS  200000000ull  /* how long the borrowed thread waits to be taken back */
 #if defined(__x86_64__)
 #define GP_INJECT_RELAX() __builtin_ia32_pause()
 #else
@@ -62,6 +63,8 @@ struct inject {
     struct gp_attach *attach;
     const struct gp_facts *facts;
     struct gp_unwind *unwind;
+    struct gp_stacks *stacks;
+    int pidfd; /* -1: this kernel has none */
     uint64_t symbols[INJECT_SYMBOLS], entry;
     struct gp_seize_code code;
     uint32_t spins;           /* rounds of the borrowed thread's wait */
@@ -102,8 +105,7 @@ static enum gp_attach_outcome inject_symbols(struct inject *inject)
     inject->code = (struct gp_seize_code){
         .enter = gp_remote_code(pid, &facts->libc, inject_enter, sizeof(inject_enter)),
         .back = gp_remote_code(pid, &facts->libc, inject_back, sizeof(inject_back)),
-        .stack_start = facts->stack_start,
-        .stack_end = facts->stack_end,
+        .stacks = inject->stacks,
     };
     if (inject->code.enter && inject->code.back)
         return GP_ATTACH_DONE;
@@ -150,12 +152,13 @@ static enum gp_attach_outcome inject_prepare(struct inject *inject)
         gp_attach_why(inject->attach, "mount one there", "there is no /proc in its file system");
         return GP_ATTACH_REFUSED;
     }
+    inject->stacks = gp_stacks_new(inject->facts->pid);
     enum gp_attach_outcome outcome = inject_symbols(inject);
     if (outcome != GP_ATTACH_DONE)
         return inject_is_there(inject) ? outcome : inject_gone(inject);
     inject->spins = inject_spins();
     inject->unwind = gp_unwind_new(inject->facts->pid);
-    if (inject->unwind)
+    if (inject->unwind && inject->stacks)
         return GP_ATTACH_DONE;
     gp_attach_why(inject->attach, "", "the stacks of its threads cannot be read");
     return GP_ATTACH_REFUSED;
@@ -369,8 +372,10 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
         return false;
     }
     rc = gp_seized_save(seized, &inject->code);
-    if (rc == -ENOSPC) {
-        snprintf(inject->last, sizeof(inject->last), "thread %d: its stack has no room", (int)tid);
+    if (rc == -ENOSPC || rc == -EXDEV) {
+        snprintf(inject->last, sizeof(inject->last), "thread %d: %s", (int)tid,
+                 rc == -ENOSPC ? "its stack has no room"
+                               : "it runs on the stack of a fibre, or on one without a guard page");
         gp_seized_release(seized);
         return false;
     }
@@ -407,6 +412,7 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
             enum inject_rank rank = inject_look(attach->pid, tids[i]);
             if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
                 continue; /* not yet, or tried already */
+            gp_stacks_look(inject->stacks);
             inject_hurry(true);
             bool end = inject_try(inject, tids[i], deadline, &outcome);
             inject_hurry(false);
@@ -565,5 +571,6 @@ enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct g
     if (outcome == GP_ATTACH_DONE)
         outcome = inject_find(&inject);
     gp_unwind_free(inject.unwind);
+    gp_stacks_free(inject.stacks);
     return outcome == GP_ATTACH_DONE ? inject_watch(&inject) : outcome;
 }

@@ -5,6 +5,7 @@
  *   facts.c    what /proc tells about the process, and the refusals that follow from it
  *   remote.c   reads and writes its memory; finds functions in the libraries that it has mapped
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
+ *   stack.c    where a thread's own stack ends
  *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
  *   stub.c     that piece of code
  *   inject.c   the way in by ptrace, with the former
@@ -75,14 +76,30 @@ void gp_unwind_free(struct gp_unwind *unwind);
 /* Whether a stopped thread may start a thread.  False: `why` says what it is doing. */
 bool gp_unwind_allows(struct gp_unwind *unwind, pid_t tid, char *why, size_t why_bytes);
 
+/* ---- stack.c ----------------------------------------------------------------------------------------------------- */
+
+struct gp_stacks;
+/* NULL: out of memory. */
+struct gp_stacks *gp_stacks_new(pid_t pid);
+void gp_stacks_free(struct gp_stacks *stacks);
+/* Reads where the process may have stacks, unless it did so within a tenth of a second.  Before a
+ * thread is stopped: it takes milliseconds in a large process. */
+void gp_stacks_look(struct gp_stacks *stacks);
+/* The lowest address that belongs to the stack of a stopped thread, from its stack and thread
+ * pointers; 0: it does not run on its own stack, or that has no guard page at its end. */
+uint64_t gp_stack_low(const struct gp_stacks *stacks, pid_t tid, uint64_t sp, uint64_t thread_pointer);
+
 /* ---- seize.c ----------------------------------------------------------------------------------------------------- */
 
 struct gp_seized;
 
-struct gp_seize_code {               /* in the C library of the process */
-    uint64_t enter;                  /* an instruction that enters the kernel, and one that returns behind it */
-    uint64_t back;                   /* the end of a signal handler: rt_sigreturn */
-    uint64_t stack_start, stack_end; /* where the main thread's stack is */
+/* What the C library sends to each thread in setuid and its kin (SIGSETXID). */
+#define GP_SETXID_SIGNAL 33
+
+struct gp_seize_code { /* in the C library of the process */
+    uint64_t enter;    /* an instruction that enters the kernel, and one that returns behind it */
+    uint64_t back;     /* the end of a signal handler: rt_sigreturn */
+    struct gp_stacks *stacks;
 };
 
 /* 0 or -errno. -ESRCH: it has ended; -ETIMEDOUT: it does not stop, and stops no more once this
@@ -93,7 +110,8 @@ long gp_seized_syscall(const struct gp_seized *seized);
 /* Whether its user code is at a place where it may be led away from. */
 bool gp_seized_may_leave(const struct gp_seized *seized);
 /* Saves everything, and writes a frame below the thread's stack with which it gets back by itself if
- * this process dies.  0 or -errno; -ENOSPC: there is no room for it. */
+ * this process dies.  0 or -errno; -ENOSPC: there is no room for it; -EXDEV: the stack is not known
+ * to be the thread's own. */
 int gp_seized_save(struct gp_seized *seized, const struct gp_seize_code *code);
 /* The frame's address: a thread whose stack pointer is this, and which returns, gets back. */
 uint64_t gp_seized_frame(const struct gp_seized *seized);
@@ -107,6 +125,8 @@ int gp_seized_run(struct gp_seized *seized, uint64_t region, uint64_t region_byt
                   uint64_t deadline_ns);
 /* Stops it again, for more calls.  0 or -errno. */
 int gp_seized_halt(struct gp_seized *seized);
+/* Lets go of a thread that still runs what it was led to.  It gets back by itself at its end. */
+void gp_seized_leave(struct gp_seized *seized);
 /* Puts the thread back and lets it go.  How long it was stopped, in nanoseconds. */
 uint64_t gp_seized_release(struct gp_seized *seized);
 

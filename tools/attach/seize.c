@@ -53,6 +53,8 @@ struct gp_seized {
     bool is_blocked;
     uint64_t mask, frame, enter;
     uint64_t region, region_end; /* where it runs on its own; 0 nowhere */
+    size_t below_bytes;          /* what was at `frame`; 0: that is as it was */
+    uint8_t below[GP_SEIZE_EXTENDED + 1024];
     size_t extended_bytes;
     uint8_t extended[GP_SEIZE_EXTENDED] __attribute__((aligned(64)));
 };
@@ -247,16 +249,19 @@ static void seize_fill(const struct gp_seized *seized, const struct gp_seize_cod
     frame->rax = lost ? (uint64_t)-EINTR : r->orig_rax;
 }
 
-/* Whether the thread may use the memory from `at` on as its stack: it can be read, or is what the main
- * thread's stack grows into. Stacks of Go's are cut out of its heap, which begins there, and are too
- * small. */
-static bool seize_has_room(const struct gp_seized *seized, const struct gp_seize_code *code, uint64_t at)
+/* Keeps the bytes that the frame overwrites.  Only a part of the thread's own stack is overwritten: below the stack of a
+ * fibre may lie data that other threads use at this moment. */
+static int seize_keep(struct gp_seized *seized, const struct gp_seize_code *code)
 {
-    char bytes[GP_SEIZE_EXTENDED + 1024];
-    uint64_t rsp = seized->saved.rsp;
-    if (rsp >= 0xc000000000ull && rsp < 0x10000000000ull)
-        return false;
-    return gp_remote_peek(seized->pid, bytes, rsp - at, at) == 0 || (rsp >= code->stack_start && rsp < code->stack_end);
+    uint64_t low = gp_stack_low(code->stacks, seized->tid, seized->saved.rsp, seized->saved.fs_base);
+    size_t bytes = seized->saved.rsp - 128 - seized->frame;
+    if (!low)
+        return -EXDEV;
+    if (seized->frame < low || bytes > sizeof(seized->below) ||
+        gp_remote_read(seized->pid, seized->below, bytes, seized->frame) != 0)
+        return -ENOSPC;
+    seized->below_bytes = bytes;
+    return 0;
 }
 
 static int seize_frame(struct gp_seized *seized, const struct gp_seize_code *code)
@@ -280,9 +285,9 @@ static int seize_frame(struct gp_seized *seized, const struct gp_seize_code *cod
     frame.fpstate = (seized->saved.rsp - 128 - seized->extended_bytes - 4) & ~63ull;
     /* What the frame's return leaves is aligned as behind a call. */
     seized->frame = ((frame.fpstate - sizeof(frame)) & ~15ull) - 8;
-    if (!seize_has_room(seized, code, seized->frame))
-        return -ENOSPC;
-    int rc = gp_remote_write(seized->pid, &frame, sizeof(frame), seized->frame);
+    int rc = seize_keep(seized, code);
+    if (!rc)
+        rc = gp_remote_write(seized->pid, &frame, sizeof(frame), seized->frame);
     return rc ? rc : gp_remote_write(seized->pid, area, seized->extended_bytes + 4, frame.fpstate);
 }
 
@@ -453,8 +458,10 @@ int gp_seized_halt(struct gp_seized *seized)
         ptrace(PTRACE_CONT, seized->tid, NULL, NULL);
     }
     seized->runs = rc != 0;
-    if (!rc && seized->region && seize_is_back(seized))
+    if (!rc && seized->region && seize_is_back(seized)) {
         seized->is_away = false;
+        seized->below_bytes = 0; /* it may use them again */
+    }
     return rc;
 }
 
@@ -482,18 +489,32 @@ static int seize_restore(struct gp_seized *seized)
     return rc;
 }
 
-uint64_t gp_seized_release(struct gp_seized *seized)
+static void seize_send_later(const struct gp_seized *seized)
 {
-    if (!seized->gone && seized->is_away)
-        seize_restore(seized);
-    if (!seized->gone)
-        ptrace(PTRACE_DETACH, seized->tid, NULL, NULL);
     for (int signal = 1; seized->later >> signal; signal++)
         if (seized->later >> signal & 1)
             syscall(SYS_tgkill, seized->pid, seized->tid, signal);
+}
+
+uint64_t gp_seized_release(struct gp_seized *seized)
+{
+    int rc = !seized->gone && seized->is_away ? seize_restore(seized) : 0;
+    if (!seized->gone && !rc && seized->below_bytes) /* last: until then the thread may need the frame */
+        gp_remote_write(seized->pid, seized->below, seized->below_bytes, seized->frame);
+    if (!seized->gone)
+        ptrace(PTRACE_DETACH, seized->tid, NULL, NULL);
+    seize_send_later(seized);
     uint64_t pause = gp_clock_ns() - seized->begin_ns;
     free(seized);
     return pause;
+}
+
+void gp_seized_leave(struct gp_seized *seized)
+{
+    if (gp_seized_halt(seized) == 0)
+        ptrace(PTRACE_DETACH, seized->tid, NULL, NULL);
+    seize_send_later(seized);
+    free(seized);
 }
 
 #else
@@ -552,6 +573,11 @@ uint64_t gp_seized_release(struct gp_seized *seized)
 {
     (void)seized;
     return 0;
+}
+
+void gp_seized_leave(struct gp_seized *seized)
+{
+    (void)seized;
 }
 
 #endif
