@@ -244,6 +244,24 @@ static int inject_threads(pid_t pid, pid_t *tids)
     return count;
 }
 
+/* A thread inside setuid or one of its kin holds a lock that the start of a thread needs, until all threads have handled
+ * its signal.  The thread that has not; 0: none. */
+static pid_t inject_setxid(pid_t pid, const pid_t *tids, int count)
+{
+    char path[64], text[4096];
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tids[i]);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+            close(fd);
+        text[got > 0 ? got : 0] = '\0';
+        if (gp_facts_number(text, "SigPnd", 16, 0) >> (GP_SETXID_SIGNAL - 1) & 1)
+            return tids[i];
+    }
+    return 0;
+}
+
 /* ---- in the borrowed thread -------------------------------------------------------------------------------------- */
 
 static int inject_fill(struct inject *inject, struct gp_seized *seized)
@@ -343,7 +361,7 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
     struct gp_attach *attach = inject->attach;
     struct gp_seized *seized;
     *outcome = GP_ATTACH_DONE;
-    int rc = gp_seize(&seized, attach->pid, tid, deadline_ns);
+    int rc = gp_seize(&seized, attach->pid, tid, deadline_ns + GP_INJECT_STOP_NS);
     attach->stops++;
     if (rc == -EPERM) {
         gp_facts_denied(inject->facts, attach, EPERM);
@@ -382,9 +400,11 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
     if (!rc)
         rc = inject_start(inject, seized);
     if (rc == -ETIMEDOUT) {
-        gp_attach_why(attach, "", "thread %d is still busy starting a thread; it goes back by itself", (int)tid);
+        gp_seized_leave(seized);
+        gp_attach_why(attach, "",
+                      "thread %d waits for a lock to start a thread, and goes back by itself once it has it", (int)tid);
         *outcome = GP_ATTACH_LATE;
-        return true; /* not released: it runs */
+        return true;
     }
     attach->thread = tid;
     attach->pause_ns = gp_seized_release(seized);
@@ -412,6 +432,12 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
             enum inject_rank rank = inject_look(attach->pid, tids[i]);
             if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
                 continue; /* not yet, or tried already */
+            pid_t busy = inject_setxid(attach->pid, tids, count);
+            if (busy) {
+                snprintf(inject->last, sizeof(inject->last),
+                         "a thread is inside setuid() or the like, and waits for thread %d", (int)busy);
+                break;
+            }
             gp_stacks_look(inject->stacks);
             inject_hurry(true);
             bool end = inject_try(inject, tids[i], deadline, &outcome);

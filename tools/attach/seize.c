@@ -42,15 +42,18 @@
 /* SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV and SIGSYS stay allowed: if the thread causes one itself, the
  * kernel would take the program's handler away if it were blocked. */
 #define GP_SEIZE_BLOCKED (~0x400004d8ull)
+/* In pthread_create it handles GP_SETXID_SIGNAL: setuid and its kin hold a lock that pthread_create needs until each
+ * thread has.  glibc ignores one that another process sent, so it must not be taken away and sent again. */
+#define GP_SEIZE_BLOCKED_RUN (GP_SEIZE_BLOCKED & ~(1ull << (GP_SETXID_SIGNAL - 1)))
 
 struct gp_seized {
     pid_t pid, tid;
     uint64_t begin_ns;
     struct user_regs_struct at_stop, saved; /* saved: what the thread gets back */
     bool gone, runs;
-    uint64_t later; /* signals that another process or thread sent meanwhile; they are sent again */
-    bool is_away;   /* its registers are ours, and is_blocked: its signal mask too */
-    bool is_blocked;
+    uint64_t later;   /* signals that another process or thread sent meanwhile; they are sent again */
+    bool is_away;     /* its registers are ours */
+    uint64_t blocked; /* and its signal mask; 0: that is its own */
     uint64_t mask, frame, enter;
     uint64_t region, region_end; /* where it runs on its own; 0 nowhere */
     size_t below_bytes;          /* what was at `frame`; 0: that is as it was */
@@ -341,15 +344,14 @@ static int seize_next(struct gp_seized *seized, uint64_t deadline_ns)
 }
 
 /* Leads the thread away.  Its signals are blocked next, so that none is handled on our stack. */
-static int seize_lead(struct gp_seized *seized, const struct user_regs_struct *regs)
+static int seize_lead(struct gp_seized *seized, const struct user_regs_struct *regs, uint64_t blocked)
 {
-    uint64_t all = GP_SEIZE_BLOCKED;
     if (ptrace(PTRACE_SETREGS, seized->tid, NULL, regs) != 0)
         return -errno;
     seized->is_away = true;
-    if (!seized->is_blocked && ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(all), &all) != 0)
+    if (seized->blocked != blocked && ptrace(PTRACE_SETSIGMASK, seized->tid, (void *)sizeof(blocked), &blocked) != 0)
         return -errno;
-    seized->is_blocked = true;
+    seized->blocked = blocked;
     return 0;
 }
 
@@ -370,7 +372,7 @@ long gp_seized_call(struct gp_seized *seized, long number, const uint64_t argume
     regs.r10 = arguments[3];
     regs.r8 = arguments[4];
     regs.r9 = arguments[5];
-    int rc = seize_lead(seized, &regs);
+    int rc = seize_lead(seized, &regs, GP_SEIZE_BLOCKED);
     if (!rc)
         rc = seize_next(seized, deadline);
     if (!rc)
@@ -392,9 +394,11 @@ static int seize_glance(struct gp_seized *seized)
         return -ESRCH;
     }
     seized->runs = false;
-    if (!seize_event(status) && !seize_postpone(seized, WSTOPSIG(status)))
+    uintptr_t signal = seize_event(status) ? 0 : (uintptr_t)WSTOPSIG(status);
+    if (signal && signal != GP_SETXID_SIGNAL && !seize_postpone(seized, (int)signal))
         return -EFAULT;
-    seized->runs = ptrace(PTRACE_CONT, seized->tid, NULL, NULL) == 0;
+    signal = signal == GP_SETXID_SIGNAL ? signal : 0;
+    seized->runs = ptrace(PTRACE_CONT, seized->tid, NULL, (void *)signal) == 0;
     return seized->runs ? 0 : -ESRCH;
 }
 
@@ -413,7 +417,7 @@ int gp_seized_run(struct gp_seized *seized, uint64_t region, uint64_t region_byt
     regs.rax = 0;
     regs.orig_rax = ~0ull;
     regs.eflags &= ~0x400ull; /* the direction flag is clear in a function call */
-    int lead = seize_lead(seized, &regs);
+    int lead = seize_lead(seized, &regs, GP_SEIZE_BLOCKED_RUN);
     if (lead)
         return lead;
     if (ptrace(PTRACE_CONT, seized->tid, NULL, NULL) != 0)

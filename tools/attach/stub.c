@@ -64,6 +64,13 @@ __asm__(".pushsection .rodata\n"
         "    mov 0x60(%rbx), %rdi\n"
         "    call *0x10(%rbx)\n" /* pthread_detach */
         "1:  mov %r13d, (%r12)\n"
+        "    push $-1\n"      /* no handler runs from now on, so the thread can be taken back */
+        "    mov $14, %eax\n" /* rt_sigprocmask(SIG_SETMASK); the kernel keeps SIGKILL and SIGSTOP out */
+        "    mov $2, %edi\n"
+        "    mov %rsp, %rsi\n"
+        "    xor %edx, %edx\n"
+        "    mov $8, %r10d\n"
+        "    syscall\n"
         "    mov %r14d, 0x68(%rbx)\n" /* this command sees it and takes the thread back */
         "    mov 0xd08(%rbx), %r15d\n"
         "2:  pause\n" /* a sleep would overwrite what the kernel keeps of the interrupted one */

@@ -90,6 +90,25 @@ static const char *const unwind_names[] = {
     "clone",
     "__clone",
     "__register_atfork",
+    /* These hold the lock of the list of stacks while they wait for each thread. */
+    "setuid",
+    "setgid",
+    "seteuid",
+    "setegid",
+    "setreuid",
+    "setregid",
+    "setresuid",
+    "setresgid",
+    "setgroups",
+    "initgroups",
+    "__setuid",
+    "__setgid",
+    "__setreuid",
+    "__setregid",
+    "__setresuid",
+    "__setresgid",
+    "__nptl_setxid",
+    "pthread_setattr_default_np",
 };
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
