@@ -19,8 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -174,11 +176,49 @@ enum inject_rank {
     INJECT_NEVER,
 };
 
-static enum inject_rank inject_rank_of(long number, const unsigned long long *arguments)
+/* For how many bytes a read of this socket or terminal waits: it returns for a stop with what it has. Another descriptor for
+ * the same file is the only way to ask. */
+static int inject_least(const struct inject *inject, int fd, bool is_socket)
+{
+    struct termios terminal;
+    int least = 2, mine = inject->pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, inject->pidfd, fd, 0);
+    socklen_t bytes = sizeof(least);
+    if (mine < 0)
+        return least; /* unknown */
+    if (is_socket)
+        getsockopt(mine, SOL_SOCKET, SO_RCVLOWAT, &least, &bytes);
+    else if (tcgetattr(mine, &terminal) != 0 || terminal.c_lflag & ICANON)
+        least = 1;
+    else
+        least = terminal.c_cc[VMIN];
+    close(mine);
+    return least;
+}
+
+static enum inject_rank inject_rank_read(const struct inject *inject, int fd)
+{
+    struct statx about;
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)inject->attach->pid, fd);
+    /* Asks no server of a file system, which could keep this command waiting. */
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &about) != 0)
+        return INJECT_NEVER;
+    bool is_socket = S_ISSOCK(about.stx_mode);
+    if (!is_socket && !S_ISCHR(about.stx_mode))
+        return INJECT_SLEEPS;
+    return inject_least(inject, fd, is_socket) > 1 ? INJECT_NEVER : INJECT_SLEEPS;
+}
+
+static enum inject_rank inject_rank_of(const struct inject *inject, long number, const unsigned long long *arguments)
 {
     switch (number) {
 #if defined(__x86_64__)
     case SYS_read:
+        return inject_rank_read(inject, (int)arguments[0]);
+    case SYS_recvfrom:
+        return arguments[3] & MSG_WAITALL ? INJECT_NEVER : inject_rank_read(inject, (int)arguments[0]);
+    case SYS_recvmsg:
+        return arguments[2] & MSG_WAITALL ? INJECT_NEVER : inject_rank_read(inject, (int)arguments[0]);
     case SYS_poll:
     case SYS_ppoll:
     case SYS_select:
@@ -188,8 +228,6 @@ static enum inject_rank inject_rank_of(long number, const unsigned long long *ar
     case SYS_clock_nanosleep:
     case SYS_accept:
     case SYS_accept4:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
     case SYS_wait4:
     case SYS_waitid:
     case SYS_futex:
@@ -206,17 +244,17 @@ static enum inject_rank inject_rank_of(long number, const unsigned long long *ar
         return INJECT_WAITS;
 #endif
     default:
-        (void)arguments;
+        (void)inject, (void)arguments;
         return INJECT_NEVER;
     }
 }
 
-static enum inject_rank inject_look(pid_t pid, pid_t tid)
+static enum inject_rank inject_look(const struct inject *inject, pid_t tid)
 {
     char path[64], text[256];
     unsigned long long arguments[6] = {0};
     long number;
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)inject->attach->pid, (int)tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     if (fd >= 0)
@@ -227,7 +265,7 @@ static enum inject_rank inject_look(pid_t pid, pid_t tid)
     if (sscanf(text, "%ld %llx %llx %llx %llx %llx %llx", &number, &arguments[0], &arguments[1], &arguments[2],
                &arguments[3], &arguments[4], &arguments[5]) != 7)
         return INJECT_NEVER;
-    return inject_rank_of(number, arguments);
+    return inject_rank_of(inject, number, arguments);
 }
 
 static int inject_threads(pid_t pid, pid_t *tids)
@@ -429,7 +467,7 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
                                 : gp_clock_ns() - begin > GP_INJECT_BUSY_NS ? INJECT_RUNS
                                                                             : INJECT_TIMEOUT;
         for (int i = 0; i < count; i++) {
-            enum inject_rank rank = inject_look(attach->pid, tids[i]);
+            enum inject_rank rank = inject_look(inject, tids[i]);
             if (rank > most || (round <= (int)INJECT_TIMEOUT && rank < most))
                 continue; /* not yet, or tried already */
             pid_t busy = inject_setxid(attach->pid, tids, count);
@@ -593,9 +631,12 @@ static enum gp_attach_outcome inject_watch(struct inject *inject)
 enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct gp_facts *facts)
 {
     struct inject inject = {.attach = attach, .facts = facts};
+    inject.pidfd = (int)syscall(SYS_pidfd_open, attach->pid, 0);
     enum gp_attach_outcome outcome = inject_prepare(&inject);
     if (outcome == GP_ATTACH_DONE)
         outcome = inject_find(&inject);
+    if (inject.pidfd >= 0)
+        close(inject.pidfd);
     gp_unwind_free(inject.unwind);
     gp_stacks_free(inject.stacks);
     return outcome == GP_ATTACH_DONE ? inject_watch(&inject) : outcome;
