@@ -153,6 +153,9 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
+$(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += -fsanitize=thread
+$(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += -static-libtsan
+$(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: tests/programs/attach_target.c
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
 # Makes the pages that tests/web opens in a browser.
@@ -165,7 +168,7 @@ $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += $(NO_RED_ZONE)
 # The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h, and no
 # stand-ins for PyTorch (tests/framework).
 ifdef ROOT
-ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c,$(wildcard tests/programs/*.c)))
+ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c %/attach_tsan.c %/attach_tsan_static.c,$(wildcard tests/programs/*.c)))
 .PHONY: root-programs
 root-programs: $(ROOT_PROGRAMS)
 ROOT_LIB := $(ROOT)/usr/lib/$(TARGET)

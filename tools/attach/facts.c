@@ -180,10 +180,14 @@ static void facts_keep(struct gp_attach_map *map, uint64_t start, const char *pa
     strcpy(map->path, path);
 }
 
-static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
+static void facts_map(struct gp_facts *facts, uint64_t start, const char *path, const char *program)
 {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
+    if (strcmp(path, program) == 0)
+        facts_keep(&facts->program, start, path);
+    if (strncmp(base, "libtsan.so", 10) == 0 || strncmp(base, "libclang_rt.tsan", 16) == 0)
+        facts_keep(&facts->sanitizer, start, path);
     if (strncmp(base, "ld-musl-", 8) == 0)
         facts_keep(&facts->musl, start, path);
     else if (strncmp(base, "ld-linux", 8) == 0 || facts_is(base, "ld.so.1", "ld-2."))
@@ -206,8 +210,11 @@ static void facts_map(struct gp_facts *facts, uint64_t start, const char *path)
 
 int gp_facts_maps(struct gp_facts *facts)
 {
-    char path[64], *line = NULL;
+    char path[64], program[sizeof(facts->program.path)], *line = NULL;
     size_t room = 0;
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
+    ssize_t got = readlink(path, program, sizeof(program) - 1);
+    program[got > 0 ? got : 0] = '\0';
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)facts->pid);
     FILE *file = fopen(path, "re");
     if (!file)
@@ -220,15 +227,19 @@ int gp_facts_maps(struct gp_facts *facts)
             continue;
         facts->maps_bytes += end - start;
         if (line[at] == '/' && offset == 0)
-            facts_map(facts, start, line + at);
-        if (strcmp(line + at, "[stack]") == 0) {
-            facts->stack_start = start;
-            facts->stack_end = end;
-        }
+            facts_map(facts, start, line + at, program);
     }
     free(line);
     fclose(file);
     return 0;
+}
+
+/* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that it did not see start. */
+static bool facts_own_threads(const struct gp_facts *facts)
+{
+    const char *name = "pthread_create";
+    uint64_t at = 0;
+    return facts->sanitizer.path[0] || (gp_remote_symbols(facts->pid, &facts->program, &name, &at, 1) == 0 && at);
 }
 
 static int facts_class(pid_t pid, unsigned char *class, uint16_t *machine)
@@ -264,6 +275,13 @@ static enum gp_attach_outcome facts_program(struct gp_facts *facts, struct gp_at
                       "it is statically linked: it has no loader that could load a library");
     else if (!facts->cuda.path[0])
         gp_attach_why(attach, "", "it does not use CUDA: libcuda.so.1 is not loaded there");
+    else if (facts_own_threads(facts))
+        gp_attach_why(attach, "start it with 'gpuprof run'",
+                      facts->sanitizer.path[0]
+                          ? "it is built with -fsanitize=thread, and ThreadSanitizer ends a program "
+                            "with a thread that it did not see start"
+                          : "it has a pthread_create of its own (a sanitizer's, for example), and "
+                            "may not survive a thread that it did not see start");
     else if (facts->seccomp == 1)
         gp_attach_why(attach, "", "seccomp's strict mode forbids it to load anything");
     else

@@ -33,9 +33,8 @@ struct gp_facts {
     pid_t tgid, tracer, threads;
     unsigned uid, euid, suid;
     int seccomp;
-    struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl, libpython, python;
+    struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl, libpython, python, program, sanitizer;
     uint64_t maps_bytes;
-    uint64_t stack_start, stack_end; /* of the main thread */
 };
 
 /* GP_ATTACH_DONE: nothing speaks against it.  Else why and hint are filled in.  Touches nothing. */
