@@ -292,6 +292,9 @@ static void look_at(struct gp_attacher *attacher, pid_t pid)
     const struct attacher_group *group = group_of(attacher, dir, pid);
     if (group && group->is_chosen && identity_read(dir, &one) && !tried_before(attacher, &one)) {
         maps_read(dir, &has_cuda, &has_ours);
+        pid_t parent;
+        if (has_cuda && gp_proc_is_borrower(pid, &parent))
+            has_cuda = has_ours = false; /* a child of vfork, in its parent's memory: not yet */
         if ((has_cuda || has_ours) && tried_has_room(attacher)) {
             attacher->tried[attacher->tried_count++] = one;
             if (!has_ours && fstatat(dir, "stat", &about, 0) == 0)

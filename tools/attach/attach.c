@@ -8,7 +8,6 @@
 enum gp_attach_outcome gp_attach(struct gp_attach *attach)
 {
     struct gp_facts facts;
-    gp_remote_hold(attach->pid); /* facts.c says why this is not allowed, if it is not */
     enum gp_attach_outcome outcome = gp_facts_read(&facts, attach);
     if (outcome == GP_ATTACH_DONE && !gp_attach_python(attach, &facts, &outcome))
         outcome = gp_attach_inject(attach, &facts);

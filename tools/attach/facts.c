@@ -4,6 +4,7 @@
  * inject.c and cmd/attach.c.  Everything here only reads; the process does not notice.
  */
 #include <attach/internal.h>
+#include <collect/procfs.h>
 
 #include <elf.h>
 #include <errno.h>
@@ -300,5 +301,15 @@ enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *a
         gp_attach_why(attach, "continue it ('kill -CONT PID'), and try again", "it is stopped");
         outcome = GP_ATTACH_REFUSED;
     }
-    return outcome == GP_ATTACH_DONE ? facts_program(facts, attach) : outcome;
+    pid_t parent;
+    if (outcome == GP_ATTACH_DONE && gp_proc_is_borrower(attach->pid, &parent)) {
+        gp_attach_why(attach, "try again once it runs a program of its own",
+                      "it uses the memory of its parent, process %d (a child of vfork)", (int)parent);
+        outcome = GP_ATTACH_REFUSED;
+    }
+    if (outcome != GP_ATTACH_DONE)
+        return outcome;
+    /* Not before: the memory of a child of vfork would be its parent's also after the child's exec. */
+    gp_remote_hold(attach->pid);
+    return facts_program(facts, attach);
 }

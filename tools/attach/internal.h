@@ -37,7 +37,8 @@ struct gp_facts {
     uint64_t maps_bytes;
 };
 
-/* GP_ATTACH_DONE: nothing speaks against it.  Else why and hint are filled in.  Touches nothing. */
+/* GP_ATTACH_DONE: nothing speaks against it, and gp_remote_hold was called.  Else why and hint are filled in.
+ * Touches nothing. */
 enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *attach);
 /* Only where the libraries are mapped.  0 or -errno. */
 int gp_facts_maps(struct gp_facts *facts);

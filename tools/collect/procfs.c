@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/kcmp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes)
@@ -57,6 +59,44 @@ int gp_proc_stat(int dir, struct gp_proc *proc)
     proc->ppid = (pid_t)ppid;
     proc->start_time = start;
     return 0;
+}
+
+/* Whether a thread of the process cannot be interrupted, as in vfork. */
+static bool proc_is_waiting(int dir)
+{
+    char text[1024], path[300];
+    bool is_waiting = false;
+    int fd = openat(dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *entry; tasks && !is_waiting && (entry = readdir(tasks));) {
+        snprintf(path, sizeof(path), "task/%s/stat", entry->d_name);
+        const char *at =
+            entry->d_name[0] != '.' && gp_proc_read(dir, path, text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+        is_waiting = at && at[1] == ' ' && at[2] == 'D';
+    }
+    if (tasks)
+        closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
+    return is_waiting;
+}
+
+bool gp_proc_is_borrower(pid_t pid, pid_t *parent)
+{
+    struct gp_proc proc, above;
+    if (gp_proc_open(&proc, pid) != 0)
+        return false;
+    *parent = proc.ppid;
+    gp_proc_close(&proc);
+    if (*parent <= 0)
+        return false;
+    long order = syscall(SYS_kcmp, pid, *parent, KCMP_VM, 0, 0);
+    if (order >= 0 || errno == ESRCH || gp_proc_open(&above, *parent) != 0)
+        return order == 0;
+    /* A kernel without kcmp, or no right to ask. */
+    bool is_waiting = proc_is_waiting(above.dir);
+    gp_proc_close(&above);
+    return is_waiting;
 }
 
 static int proc_status(int dir, struct gp_proc *proc)

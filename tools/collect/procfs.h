@@ -43,6 +43,10 @@ void gp_proc_container(const char *cgroup, char *container, size_t container_byt
  * -errno. */
 ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes);
 
+/* Whether the process uses the memory of its parent: a child of vfork that has not executed a program
+ * yet, or one of clone with CLONE_VM. Doubt counts as yes. *parent: its pid, else undefined. */
+bool gp_proc_is_borrower(pid_t pid, pid_t *parent);
+
 /* Calls each(pid, context) for every pid in /proc until it returns non-zero, and returns that
  * value. 0 or -errno. */
 int gp_proc_each(int (*each)(pid_t pid, void *context), void *context);
