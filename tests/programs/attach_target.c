@@ -32,6 +32,7 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <ucontext.h>
 
@@ -470,26 +471,52 @@ static void target_threads(void)
     }
 }
 
+#include "hostile.h"
+
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static const struct target_kind {
     const char *name;
     void (*once)(void);
 } target_kinds[] = {
-    {"nanosleep", do_nanosleep}, {"clock_nanosleep", do_clock_nanosleep},
-    {"poll", do_poll},           {"ppoll", do_ppoll},
-    {"select", do_select},       {"epoll_timed", do_epoll_timed},
-    {"futex", do_futex},         {"sigtimedwait", do_sigtimedwait},
-    {"read", do_read},           {"recv", do_recv},
-    {"epoll", do_epoll},         {"accept", do_accept},
-    {"wait", do_wait},           {"malloc", do_malloc},
-    {"dlopen", do_dlopen},       {"cuda", do_cuda},
-    {"compute", do_compute},     {"signals", do_compute},
-    {"fork", do_fork},           {"threads", NULL},
-    {"short", do_nanosleep},     {"long", do_long},
-    {"trap_map", do_trap_map},   {"trap_file", do_trap_file},
-    {"exec", do_exec},           {"graph", do_graph},
+    {"nanosleep", do_nanosleep},
+    {"clock_nanosleep", do_clock_nanosleep},
+    {"poll", do_poll},
+    {"ppoll", do_ppoll},
+    {"select", do_select},
+    {"epoll_timed", do_epoll_timed},
+    {"futex", do_futex},
+    {"sigtimedwait", do_sigtimedwait},
+    {"read", do_read},
+    {"recv", do_recv},
+    {"epoll", do_epoll},
+    {"accept", do_accept},
+    {"wait", do_wait},
+    {"malloc", do_malloc},
+    {"dlopen", do_dlopen},
+    {"cuda", do_cuda},
+    {"compute", do_compute},
+    {"signals", do_compute},
+    {"fork", do_fork},
+    {"threads", NULL},
+    {"short", do_nanosleep},
+    {"long", do_long},
+    {"trap_map", do_trap_map},
+    {"trap_file", do_trap_file},
+    {"exec", do_exec},
+    {"graph", do_graph},
     {"capture", do_capture},
+    {"setxid", do_setxid},
+    {"setxid_often", do_setxid_often},
+    {"fibre", do_fibre},
+    {"fibres", do_fibre},
+    {"advised", do_fibre},
+    {"below", do_below},
+    {"vfork", do_vfork},
+    {"vfork_often", do_vfork_often},
+    {"waitall", do_waitall},
+    {"lowat", do_many},
+    {"terminal", do_many},
 };
 
 static void target_prepare(const char *name, const char *folder)
@@ -568,6 +595,7 @@ int main(int argc, char **argv)
     snprintf(target_stop, sizeof(target_stop), "%s/stop", argv[2]);
     snprintf(ready, sizeof(ready), "%s/ready", argv[2]);
     target_prepare(kind->name, argv[2]);
+    hostile_prepare(kind->name);
     /* Without a descriptor: the test that waits for the file compares the descriptors before and after an attach. */
     if (mknod(ready, S_IFREG | 0600, 0) != 0 && errno != EEXIST) {
         fprintf(stderr, "%s: %s\n", ready, strerror(errno));

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hostile.h: states of a program in which a thread must not be borrowed. Part of attach_target.c.
+ *
+ * A kind with a second thread, which sleeps in poll, can be attached to through that one.
+ */
+#ifndef GP_TEST_PROGRAMS_HOSTILE_H
+#define GP_TEST_PROGRAMS_HOSTILE_H
+
+#define HOSTILE_SETXID 33 /* glibc's signal for setuid and its kin */
+
+static volatile int hostile_ready;
+
+static int hostile_is_over(void)
+{
+    return access(target_stop, F_OK) == 0;
+}
+
+static void *hostile_idle(void *arg)
+{
+    (void)arg;
+    while (!hostile_is_over()) {
+        do_poll();
+    }
+    return NULL;
+}
+
+static pthread_t hostile_start(void *(*function)(void *))
+{
+    pthread_t thread;
+
+    CHECK(pthread_create(&thread, NULL, function, NULL));
+    return thread;
+}
+
+static void hostile_wait_for(volatile int *what)
+{
+    while (*what == 0) {
+        usleep(1000);
+    }
+}
+
+/* ---- setuid and its kin ------------------------------------------------------------------------------------------ */
+
+static pthread_t hostile_deaf, hostile_setter;
+
+/* Does not handle the signal until the end, so that setuid waits. */
+static void *hostile_no_signal(void *arg)
+{
+    uint64_t set = 1ull << (HOSTILE_SETXID - 1);
+
+    (void)arg;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, sizeof(set));
+    hostile_ready = 1;
+    while (!hostile_is_over()) {
+        usleep(5000);
+    }
+    syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof(set));
+    return NULL;
+}
+
+static void *hostile_setuid(void *arg)
+{
+    (void)arg;
+    CHECK(setuid(getuid()));
+    return NULL;
+}
+
+static void hostile_setxid(void)
+{
+    hostile_deaf = hostile_start(hostile_no_signal);
+    hostile_wait_for(&hostile_ready);
+    hostile_setter = hostile_start(hostile_setuid);
+    usleep(100000); /* the other threads have handled the signal */
+}
+
+static void do_setxid(void)
+{
+    do_poll();
+    if (hostile_is_over()) {
+        CHECK(pthread_join(hostile_deaf, NULL));
+        CHECK(pthread_join(hostile_setter, NULL));
+    }
+}
+
+/* Each call interrupts the other threads, which make theirs again. */
+static void *hostile_pause(void *arg)
+{
+    struct timespec time = {0, 3000000};
+
+    (void)arg;
+    while (!hostile_is_over()) {
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+    }
+    return NULL;
+}
+
+static void do_setxid_often(void)
+{
+    static pthread_t threads[4];
+
+    for (int i = 0; threads[i] == 0 && i < 4; i++) {
+        threads[i] = hostile_start(hostile_pause);
+    }
+    CHECK(setuid(getuid()));
+    CHECK(setgid(getgid()));
+    usleep(200);
+    for (int i = 0; hostile_is_over() && threads[i] != 0 && i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL));
+    }
+}
+
+/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+
+#define HOSTILE_DATA  16384 /* below the fibre's stack */
+#define HOSTILE_STACK 8192
+#define HOSTILE_LEFT  1200
+
+static ucontext_t hostile_context, hostile_main;
+static unsigned char *hostile_memory;
+
+static void hostile_sleep(void)
+{
+    struct timespec time = {0, TARGET_MS * 1000000};
+
+    syscall(SYS_nanosleep, &time, NULL);
+}
+
+static int hostile_is_intact(const volatile unsigned char *data, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        if (data[i] != (unsigned char)(i * 7)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void hostile_fill(volatile unsigned char *data, int bytes)
+{
+    for (int i = 0; i < bytes; i++) {
+        data[i] = (unsigned char)(i * 7);
+    }
+}
+
+/* Uses up the fibre's stack, and stays there until the end. */
+static void hostile_fibre(void)
+{
+    volatile unsigned char here;
+    volatile unsigned char used[HOSTILE_STACK - HOSTILE_LEFT - 256];
+    int wrong = 0;
+
+    used[0] = 0;
+    (void)here;
+    while (!hostile_is_over()) {
+        hostile_sleep();
+        wrong += !hostile_is_intact(hostile_memory, HOSTILE_DATA);
+    }
+    used[0] = (unsigned char)(wrong != 0);
+    hostile_memory[HOSTILE_DATA] = used[0];
+    setcontext(&hostile_main);
+}
+
+static void do_fibre(void)
+{
+    static volatile int is_back;
+
+    hostile_memory =
+        mmap(NULL, HOSTILE_DATA + HOSTILE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    hostile_fill(hostile_memory, HOSTILE_DATA);
+    hostile_sleep(); /* the loader looks each function up at its first call, and would take more than is left */
+    getcontext(&hostile_main);
+    if (is_back) {
+        target_expect(hostile_memory[HOSTILE_DATA] == 0, "data below a fibre's stack", 0);
+        return;
+    }
+    is_back = 1;
+    getcontext(&hostile_context);
+    hostile_context.uc_stack.ss_sp = hostile_memory + HOSTILE_DATA;
+    hostile_context.uc_stack.ss_size = HOSTILE_STACK;
+    makecontext(&hostile_context, hostile_fibre, 0);
+    setcontext(&hostile_context);
+}
+
+/* A thread on a stack whose guard page is no mapping of its own, as newer C libraries make it. */
+static void hostile_advised(void)
+{
+    const size_t page = 4096, bytes = 64 * page;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *guard = memory + 8 * page;
+
+    if (madvise(guard, page, 102 /* MADV_GUARD_INSTALL */) != 0) {
+        CHECK(mprotect(guard, page, PROT_NONE));
+    }
+    CHECK(pthread_attr_init(&attributes));
+    CHECK(pthread_attr_setstack(&attributes, guard + page, bytes - 9 * page));
+    CHECK(pthread_create(&thread, &attributes, hostile_idle, NULL));
+}
+
+/* Below the 128 bytes that a function may use, memory belongs to nothing, and yet it is as it was. */
+static void do_below(void)
+{
+    unsigned char *sp = __builtin_frame_address(0);
+    struct timespec time = {0, TARGET_MS * 1000000};
+    const int bytes = 12288;
+
+#if defined(__x86_64__)
+    __asm__("mov %%rsp, %0" : "=r"(sp));
+    hostile_fill(sp - 512 - bytes, bytes);
+    long number = SYS_nanosleep;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(&time), "S"(0) : "rcx", "r11", "memory");
+    target_expect(hostile_is_intact(sp - 512 - bytes, bytes), "bytes below the stack", 0);
+#else
+    (void)sp, (void)bytes;
+    nanosleep(&time, NULL);
+#endif
+}
+
+/* ---- vfork ------------------------------------------------------------------------------------------------------- */
+
+/* The child uses this process's memory until the end; its pid is in the file `child`. */
+static void do_vfork(void)
+{
+    static char path[600], number[16];
+
+    if (hostile_is_over()) {
+        return;
+    }
+    snprintf(path, sizeof(path), "%.*s/child", (int)(strlen(target_stop) - strlen("/stop")), target_stop);
+    pid_t child = vfork();
+    if (child == 0) {
+        int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
+        int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        ssize_t wrote = write(fd, number, (size_t)length);
+        close(fd);
+        while (wrote > 0 && !hostile_is_over()) {
+            hostile_sleep();
+        }
+        _exit(wrote > 0 ? 0 : 1);
+    }
+    int status = -1;
+    target_expect(waitpid(child, &status, 0) == child && status == 0, "vfork", status);
+}
+
+static void do_vfork_often(void)
+{
+    int status = -1;
+    pid_t child = vfork();
+
+    if (child == 0) {
+        hostile_sleep();
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    target_expect(waitpid(child, &status, 0) == child && status == 0, "vfork", status);
+}
+
+/* ---- reads that wait for more than one byte ---------------------------------------------------------------------- */
+
+#define HOSTILE_MANY 8
+
+static void do_waitall(void)
+{
+    char bytes[HOSTILE_MANY];
+    ssize_t got = recv(target_fds[0], bytes, sizeof(bytes), MSG_WAITALL);
+
+    target_expect(got == HOSTILE_MANY, "recv with MSG_WAITALL", got);
+}
+
+static void do_many(void)
+{
+    char bytes[HOSTILE_MANY];
+    ssize_t got = read(target_fds[0], bytes, sizeof(bytes));
+
+    target_expect(got == HOSTILE_MANY, "read", got);
+}
+
+/* target_fds: what is read, and what another process writes a byte to now and then. */
+static void hostile_reads(const char *name)
+{
+    int many = HOSTILE_MANY;
+    struct termios raw;
+
+    if (strcmp(name, "terminal") == 0) {
+        target_fds[1] = posix_openpt(O_RDWR | O_NOCTTY);
+        CHECK(grantpt(target_fds[1]) != 0 || unlockpt(target_fds[1]) != 0);
+        target_fds[0] = open(ptsname(target_fds[1]), O_RDWR | O_NOCTTY);
+        CHECK(tcgetattr(target_fds[0], &raw));
+        cfmakeraw(&raw);
+        raw.c_cc[VMIN] = HOSTILE_MANY;
+        raw.c_cc[VTIME] = 0;
+        CHECK(tcsetattr(target_fds[0], TCSANOW, &raw));
+    } else {
+        CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, target_fds));
+    }
+    if (strcmp(name, "lowat") == 0) {
+        CHECK(setsockopt(target_fds[0], SOL_SOCKET, SO_RCVLOWAT, &many, sizeof(many)));
+    }
+    target_writer();
+}
+
+static void hostile_prepare(const char *name)
+{
+    if (strcmp(name, "setxid") == 0) {
+        hostile_setxid();
+    }
+    if (strcmp(name, "advised") == 0) {
+        hostile_advised();
+    }
+    if (strcmp(name, "waitall") == 0 || strcmp(name, "lowat") == 0 || strcmp(name, "terminal") == 0) {
+        hostile_reads(name);
+        hostile_start(hostile_idle);
+    }
+    if (strcmp(name, "vfork") == 0 || strcmp(name, "vfork_often") == 0 || strcmp(name, "fibres") == 0) {
+        hostile_start(hostile_idle);
+    }
+}
+
+#endif
