@@ -9,6 +9,7 @@
 #include <lib/ledger.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -408,6 +409,8 @@ Test(attach, refuses_a_traced_program, .timeout = 60)
     if (ptrace(PTRACE_SEIZE, target.spawn.pid, NULL, NULL) != 0)
         cr_skip("this machine does not let the test trace");
     refused(target.spawn.pid, 1, "it is traced by test_attach");
+    prctl(PR_SET_NAME, "\033[2J\033]0;x\007"); /* a name that a terminal would act on */
+    refused(target.spawn.pid, 1, "it is traced by ?[2J?]0;x? (process");
     ptrace(PTRACE_INTERRUPT, target.spawn.pid, NULL, NULL);
     waitpid(target.spawn.pid, NULL, __WALL);
     ptrace(PTRACE_DETACH, target.spawn.pid, NULL, NULL);

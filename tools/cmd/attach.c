@@ -224,7 +224,7 @@ static int attach_refused(const struct gp_attach *attach, enum gp_attach_outcome
     gp_error("attach", "pid %d: %s%s", (int)attach->pid,
              outcome == GP_ATTACH_REFUSED || outcome == GP_ATTACH_IMPOSSIBLE ? "cannot attach: " : "", attach->why);
     if (attach->hint[0])
-        fprintf(stderr, "gpuprof: attach: %s\n", attach->hint);
+        gp_error("attach", "%s", attach->hint);
     switch (outcome) {
     case GP_ATTACH_GONE:
         return GP_EXIT_NO_PROCESS;

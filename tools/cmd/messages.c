@@ -2,16 +2,20 @@
  *
  * messages.c: prints the errors of all commands on stderr, so that they look the same; see cmd.h.
  */
+#include <base/text.h>
 #include <cmd/cmd.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+/* A message may name a file, a library or a thread of another process: none of its bytes may act on
+ * the terminal. */
 static void message(const char *command, const char *format, va_list args)
 {
-    char text[1024];
-    vsnprintf(text, sizeof(text), format, args);
+    char raw[1024], text[1024];
+    vsnprintf(raw, sizeof(raw), format, args);
+    gp_text_clean(text, sizeof(text), raw, sizeof(raw));
     fflush(stdout);
     if (command)
         fprintf(stderr, "gpuprof: %s: %s\n", command, text);

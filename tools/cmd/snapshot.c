@@ -96,7 +96,7 @@ static void snapshot_notes(const struct gp_symbols *symbols)
 {
     const char *note;
     for (uint32_t i = 0; symbols && (note = gp_symbols_note(symbols, i)); i++)
-        fprintf(stderr, "gpuprof: snapshot: %s\n", note);
+        gp_error("snapshot", "%s", note);
 }
 
 /* ---- a running process ------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  *
  * agentlog.c: see agentlog.h.
  */
+#include <base/text.h>
 #include <common/agentlog.h>
 
 #include <errno.h>
@@ -62,7 +63,7 @@ static void log_write(const char *line, size_t length)
 
 void gp_agent_log(enum gp_agentlog_level level, const char *format, ...)
 {
-    char line[GP_LOG_LINE];
+    char line[GP_LOG_LINE], raw[GP_LOG_LINE];
     if (level > log_level)
         return;
     int keep = errno;
@@ -70,11 +71,11 @@ void gp_agent_log(enum gp_agentlog_level level, const char *format, ...)
                         : snprintf(line, sizeof(line), "gpuprof: agent: ");
     va_list args;
     va_start(args, format);
-    int more = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, format, args);
+    if (vsnprintf(raw, sizeof(raw), format, args) < 0)
+        raw[0] = '\0';
     va_end(args);
-    size_t length = (size_t)n + (more < 0 ? 0 : (size_t)more);
-    if (length > sizeof(line) - 2)
-        length = sizeof(line) - 2;
+    gp_text_clean(line + n, sizeof(line) - (size_t)n - 1, raw, sizeof(raw));
+    size_t length = strlen(line);
     line[length++] = '\n';
     log_write(line, length);
     errno = keep;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * agentlog.h: the agent's log. Each event is one line on stderr: "gpuprof: agent: ...", or "<N>..."
- * with the journal's priorities if stderr is the journal (JOURNAL_STREAM). The caller makes names
- * that come from processes printable.
+ * with the journal's priorities if stderr is the journal (JOURNAL_STREAM). What is not printable, as in
+ * names that come from processes, becomes '?'.
  */
 #ifndef GP_COMMON_AGENTLOG_H
 #define GP_COMMON_AGENTLOG_H
