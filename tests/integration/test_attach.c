@@ -9,6 +9,7 @@
 #include <lib/ledger.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -330,29 +331,97 @@ Test(attach, may_be_slow, .timeout = 120)
     target_end(&target, "read");
 }
 
-/* One of them attaches, and the others wait for it. */
-Test(attach, may_be_called_twice_at_the_same_time, .timeout = 120)
+/* How many copies of the library a process has mapped. */
+static int copies_in(pid_t pid)
 {
-    struct target target;
-    char number[16], text[1024];
-    target_start(&target, "read");
-    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    char path[64], line[4200];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file))
+        count += strstr(line, " 00000000 ") && strstr(line, "gpuprof/libgpuprof.so");
+    if (file)
+        fclose(file);
+    return count;
+}
+
+/* In a mount of /proc of its own, as in another container, where this machine allows it. */
+static void attach_elsewhere(const char *number)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "mount -t proc proc /proc; exec %s attach -q %s", path_command(), number);
+    execl("/usr/bin/unshare", "unshare", "--mount", "sh", "-c", line, (char *)NULL);
+    _exit(99);
+}
+
+/* One of them attaches, and the others wait for it. */
+Test(attach, may_be_called_twice_at_the_same_time, .timeout = 240)
+{
+    bool elsewhere = getuid() == 0 && system("unshare --mount mount -t proc proc /proc 2>/dev/null") == 0;
     for (int round = 0; round < (test_is_full() ? 30 : 4); round++) {
+        struct target target;
+        char number[16], text[1024];
         pid_t commands[3];
-        int status = -1;
+        target_start(&target, "read");
+        snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
         for (int i = 0; i < 3; i++) {
             commands[i] = fork();
             if (commands[i] == 0) {
+                if (elsewhere && i > 0)
+                    attach_elsewhere(number);
                 execl(path_command(), "gpuprof", "attach", "-q", number, (char *)NULL);
                 _exit(99);
             }
         }
         for (int i = 0; i < 3; i++) {
+            int status = -1;
             waitpid(commands[i], &status, 0);
             cr_expect_eq(status, 0, "%d, command %d: %x", round, i, status);
         }
+        cr_expect_eq(copies_in(target.spawn.pid), 1, "round %d: %d copies", round, copies_in(target.spawn.pid));
         cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+        target_end(&target, "read");
     }
+}
+
+/* Locks the files of the process that the user may open, and says how many of these were its memory. */
+static void lock_all(pid_t pid, int out)
+{
+    static const char *const names[] = {"status", "stat", "maps", "cmdline", "mem", ""};
+    char path[64], memory = '0';
+    if (setgid(65534) != 0 || setuid(65534) != 0)
+        _exit(1);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
+        int fd = open(path, O_RDONLY);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && strcmp(names[i], "mem") == 0)
+            memory = '1';
+    }
+    if (write(out, &memory, 1) == 1)
+        for (;;)
+            pause();
+    _exit(1);
+}
+
+Test(attach, cannot_be_blocked_by_another_user, .timeout = 60)
+{
+    struct target target;
+    char text[1024], memory = '?';
+    int ends[2];
+    if (getuid() != 0)
+        cr_skip("needs root");
+    target_start(&target, "read");
+    cr_assert_eq(pipe(ends), 0);
+    pid_t other = fork();
+    if (other == 0)
+        lock_all(target.spawn.pid, ends[1]);
+    cr_assert_eq(read(ends[0], &memory, 1), 1);
+    cr_expect_eq(memory, '0', "another user could open its memory");
+    int status = command("attach", target.spawn.pid, text, sizeof(text));
+    cr_expect_eq(status, 0, "%d: %s", status, text);
+    cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
     target_end(&target, "read");
 }
 

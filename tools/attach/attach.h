@@ -42,6 +42,11 @@ struct gp_attach {
     char hint[GP_ATTACH_WHY]; /* what would help; "" unknown */
 };
 
+/* One attach to a process at a time: takes the lock, for which it waits so long. It ends when the
+ * descriptor is closed, or with this command. A descriptor; -ETIMEDOUT: another command has it; another
+ * -errno: there is no lock, and gp_attach tells why. */
+int gp_attach_lock(pid_t pid, uint64_t wait_ns);
+
 /* Needs SIGCHLD blocked in the calling thread, which is the only one that waits for children. */
 enum gp_attach_outcome gp_attach(struct gp_attach *attach);
 

@@ -3,6 +3,7 @@
  * internal.h: the parts of tools/attach.
  *
  *   facts.c    what /proc tells about the process, and the refusals that follow from it
+ *   lock.c     one attach to a process at a time
  *   remote.c   reads and writes its memory; finds functions in the libraries that it has mapped
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
  *   stack.c    where a thread's own stack ends

@@ -7,12 +7,10 @@
 
 #include <base/clock.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,29 +68,6 @@ static int attach_library(const struct gp_attach_options *o, char *path, size_t 
         return GP_EXIT_OK;
     gp_error("attach", "%s: the library of the profiler is missing", path);
     return GP_EXIT_USAGE;
-}
-
-/* One attach to a process at a time: two would load two copies of the library. The lock is on a file of
- * the process's, and ends with this command. A descriptor; -ETIMEDOUT; another -errno: there is no lock. */
-static int attach_lock(pid_t pid)
-{
-    const struct timespec pause = {0, 20000000};
-    uint64_t deadline = gp_clock_ns() + GP_ATTACH_START_NS;
-    char path[40];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        int error = errno;
-        if (error == EWOULDBLOCK && gp_clock_ns() < deadline) {
-            nanosleep(&pause, NULL);
-            continue;
-        }
-        close(fd);
-        return error == EWOULDBLOCK ? -ETIMEDOUT : -error;
-    }
-    return fd;
 }
 
 /* ---- PyTorch's blocks from before -------------------------------------------------------------------------------- */
@@ -362,9 +337,13 @@ static int attach_go(const struct gp_attach_options *o, int *lock)
 static int attach_run(void *options)
 {
     const struct gp_attach_options *o = options;
-    int lock = attach_lock(o->target.pids[0]), rc;
+    int lock = gp_attach_lock(o->target.pids[0], GP_ATTACH_START_NS), rc;
     if (lock == -ETIMEDOUT) {
         gp_error("attach", "pid %d: cannot attach: another 'gpuprof attach' is at work there", (int)o->target.pids[0]);
+        return GP_EXIT_FAILED;
+    }
+    if (lock < 0 && lock != -ENOENT && lock != -ESRCH && lock != -EACCES && lock != -EPERM) {
+        gp_error("attach", "pid %d: cannot attach: its lock: %s", (int)o->target.pids[0], strerror(-lock));
         return GP_EXIT_FAILED;
     }
     rc = attach_go(o, &lock);

@@ -108,19 +108,34 @@ int gp_foreign_reopen(int held)
     return file < 0 ? -errno : file;
 }
 
+/* 0: it may be used; -EACCES: root must not; -errno. */
+static int foreign_look(int held, int proc, struct statx *about)
+{
+    /* DONT_SYNC: the kernel does not ask a FUSE server, so the server cannot block this call. */
+    if (statx(held, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, about) != 0)
+        return -errno;
+    uint64_t mount = about->stx_mask & STATX_MNT_ID ? about->stx_mnt_id : 0;
+    uint64_t device = makedev(about->stx_dev_major, about->stx_dev_minor);
+    return geteuid() == 0 && gp_foreign_is_served(mount, device, proc) == 1 ? -EACCES : 0;
+}
+
 /* Files of procfs and sysfs are regular too, but reading them may have effects. */
 static bool foreign_is_plain(int held, int proc)
 {
     struct statx about;
     struct statfs fs;
-    /* DONT_SYNC: the kernel does not ask a FUSE server, so the server cannot block this call. */
-    if (statx(held, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, &about) != 0 ||
-        !S_ISREG(about.stx_mode) || about.stx_size < FOREIGN_LEAST)
-        return false;
-    uint64_t mount = about.stx_mask & STATX_MNT_ID ? about.stx_mnt_id : 0;
-    if (geteuid() == 0 && gp_foreign_is_served(mount, makedev(about.stx_dev_major, about.stx_dev_minor), proc) == 1)
-        return false;
-    return fstatfs(held, &fs) == 0 && fs.f_type != SYSFS_MAGIC;
+    return foreign_look(held, proc, &about) == 0 && S_ISREG(about.stx_mode) && about.stx_size >= FOREIGN_LEAST &&
+           fstatfs(held, &fs) == 0 && fs.f_type != SYSFS_MAGIC;
+}
+
+int gp_foreign_folder(int at, const char *name, int proc)
+{
+    struct statx about;
+    int held = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int rc = held < 0 ? -errno : foreign_look(held, proc, &about);
+    if (held >= 0 && rc)
+        close(held);
+    return rc ? rc : held;
 }
 
 /* Closes the held descriptor. */

@@ -25,6 +25,11 @@ int gp_foreign_hold(int root, const char *path, bool cached);
  * them; -ESRCH: the process has ended; -errno. */
 int gp_foreign_is_served(uint64_t mount, uint64_t device, int proc);
 
+/* Holds (O_PATH) the directory with that name in the directory `at`; a link is not followed. proc: as
+ * above. -ENOTDIR: a link, or no directory; -EACCES: a process serves it, and root must not use it. A
+ * descriptor or -errno. */
+int gp_foreign_folder(int at, const char *name, int proc);
+
 /* Opens a held file, which is known to be regular, for reading. A descriptor or -errno. */
 int gp_foreign_reopen(int held);
 
