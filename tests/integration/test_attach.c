@@ -425,6 +425,23 @@ Test(attach, cannot_be_blocked_by_another_user, .timeout = 60)
     target_end(&target, "read");
 }
 
+/* With so few descriptors for the command it fails, but does not say that the process has ended. */
+Test(attach, tells_its_own_limits_from_the_end_of_the_process, .timeout = 120)
+{
+    struct target target;
+    target_start(&target, "poll");
+    for (int limit = 3; limit < 16; limit++) {
+        char line[256];
+        snprintf(line, sizeof(line), "exec prlimit --nofile=%d %s attach -q %d 3>&- 4>&- 5>&- 6>&- 2>/dev/null", limit,
+                 path_command(), (int)target.spawn.pid);
+        int status = system(line), code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        if (code == 0)
+            break;
+        cr_expect(code == 1 || code == 127, "%d descriptors: %d", limit, code); /* 127: the loader of the command */
+    }
+    target_end(&target, "poll");
+}
+
 /* A first attach leaves a thread that sleeps for long in restart_syscall. */
 Test(attach, borrows_a_long_sleep_again, .timeout = 120)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * facts.c: what /proc tells about a process, and the refusals that follow from it.  Called by
- * inject.c and cmd/attach.c.  Everything here only reads; the process does not notice.
+ * attach.c.  Everything here only reads; the process does not notice.
  */
 #include <attach/internal.h>
 #include <collect/procfs.h>
@@ -67,16 +67,27 @@ static void facts_comm(pid_t pid, char *comm, size_t bytes)
     comm[strcspn(comm, "\n")] = '\0';
 }
 
+/* A file in /proc/PID could not be read: only these two errors mean that the process has ended. */
+static enum gp_attach_outcome facts_unread(struct gp_attach *attach, int error)
+{
+    if (error == ENOENT || error == ESRCH) {
+        gp_attach_why(attach, "", "no such process");
+        return GP_ATTACH_GONE;
+    }
+    gp_attach_why(attach, error == EMFILE ? "raise 'ulimit -n'" : "", "/proc/%d cannot be read: %s", (int)attach->pid,
+                  strerror(error));
+    return GP_ATTACH_REFUSED;
+}
+
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
 static enum gp_attach_outcome facts_status(struct gp_facts *facts, struct gp_attach *attach)
 {
     char path[64], text[4096];
     snprintf(path, sizeof(path), "/proc/%d/status", (int)facts->pid);
-    if (facts_text(path, text, sizeof(text)) <= 0) {
-        gp_attach_why(attach, "", "no such process");
-        return GP_ATTACH_GONE;
-    }
+    ssize_t got = facts_text(path, text, sizeof(text));
+    if (got <= 0)
+        return facts_unread(attach, got ? (int)-got : ESRCH);
     const char *state = strstr(text, "\nState:\t"), *uids = strstr(text, "\nUid:\t");
     facts->state = state ? state[8] : '?';
     if (!uids || sscanf(uids, "\nUid:\t%u\t%u\t%u", &facts->uid, &facts->euid, &facts->suid) != 3)
@@ -158,10 +169,8 @@ static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_att
         close(fd);
         return GP_ATTACH_DONE;
     }
-    if (error == ENOENT || error == ESRCH) {
-        gp_attach_why(attach, "", "no such process");
-        return GP_ATTACH_GONE;
-    }
+    if (error != EACCES && error != EPERM)
+        return facts_unread(attach, error);
     gp_facts_denied(facts, attach, error);
     return GP_ATTACH_REFUSED;
 }
@@ -230,9 +239,10 @@ int gp_facts_maps(struct gp_facts *facts)
         if (line[at] == '/' && offset == 0)
             facts_map(facts, start, line + at, program);
     }
+    int rc = ferror(file) ? -errno : 0;
     free(line);
     fclose(file);
-    return 0;
+    return rc;
 }
 
 /* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that it did not see start. */
@@ -243,31 +253,20 @@ static bool facts_own_threads(const struct gp_facts *facts)
     return facts->sanitizer.path[0] || (gp_remote_symbols(facts->pid, &facts->program, &name, &at, 1) == 0 && at);
 }
 
-static int facts_class(pid_t pid, unsigned char *class, uint16_t *machine)
+/* Asks the loader in its memory: the program's file may be one that the process itself may not read. */
+static bool facts_is_32_bit(const struct gp_facts *facts)
 {
-    char path[64];
-    Elf64_Ehdr header;
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, &header, sizeof(header));
-    if (fd >= 0)
-        close(fd);
-    if (got < (ssize_t)sizeof(Elf32_Ehdr) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return -ENOEXEC;
-    *class = header.e_ident[EI_CLASS];
-    *machine = header.e_machine;
-    return 0;
+    unsigned char ident[EI_NIDENT];
+    return facts->loader.path[0] && gp_remote_read(facts->pid, ident, sizeof(ident), facts->loader.start) == 0 &&
+           memcmp(ident, ELFMAG, SELFMAG) == 0 && ident[EI_CLASS] != ELFCLASS64;
 }
 
 static enum gp_attach_outcome facts_program(struct gp_facts *facts, struct gp_attach *attach)
 {
-    unsigned char class = ELFCLASS64;
-    uint16_t machine = 0;
-    if (gp_facts_maps(facts) != 0) {
-        gp_attach_why(attach, "", "no such process");
-        return GP_ATTACH_GONE;
-    }
-    if (facts_class(facts->pid, &class, &machine) == 0 && class != ELFCLASS64)
+    int rc = gp_facts_maps(facts);
+    if (rc)
+        return facts_unread(attach, -rc);
+    if (facts_is_32_bit(facts))
         gp_attach_why(attach, "", "it is a 32-bit program, and the library is for 64-bit ones");
     else if (facts->musl.path[0])
         gp_attach_why(attach, "", "its C library is musl, and libgpuprof.so needs glibc");

@@ -268,17 +268,19 @@ static enum inject_rank inject_look(const struct inject *inject, pid_t tid)
     return inject_rank_of(inject, number, arguments);
 }
 
+/* How many; 0: the process has ended; -errno. */
 static int inject_threads(pid_t pid, pid_t *tids)
 {
     char path[64];
     int count = 0;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     DIR *folder = opendir(path);
-    for (const struct dirent *entry; folder && count < GP_INJECT_THREADS && (entry = readdir(folder));)
+    if (!folder)
+        return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+    for (const struct dirent *entry; count < GP_INJECT_THREADS && (entry = readdir(folder));)
         if (entry->d_name[0] != '.')
             tids[count++] = (pid_t)atoi(entry->d_name);
-    if (folder)
-        closedir(folder);
+    closedir(folder);
     return count;
 }
 
@@ -485,7 +487,9 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
                 return outcome;
             }
         }
-        if (!count || gp_clock_ns() >= deadline) {
+        if (count < 0)
+            snprintf(inject->last, sizeof(inject->last), "its threads cannot be listed: %s", strerror(-count));
+        if (count <= 0 || gp_clock_ns() >= deadline) {
             gp_attach_why(attach, count ? "try again later" : "",
                           count ? "no thread could be borrowed: %s" : "it ended%.0s", inject->last);
             free(tids);

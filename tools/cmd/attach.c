@@ -111,6 +111,7 @@ static void attach_blocks_tell(const struct gp_attach_options *o, pid_t pid, con
 static int attach_blocks_look(const struct gp_attach_options *o, pid_t pid, struct gp_wire_slot *slot, bool last)
 {
     struct gp_watch watch = {0};
+    char why[256];
     int rc = GP_EXIT_NO_PROCESS;
     *slot = (struct gp_wire_slot){.command = GP_COMMAND_SNAPSHOT, .device = -1};
     gp_request(pid, slot, 0); /* else the numbers are those of the last answer */
@@ -122,7 +123,8 @@ static int attach_blocks_look(const struct gp_attach_options *o, pid_t pid, stru
         if (!rc)
             attach_blocks_tell(o, pid, process);
     } else {
-        gp_error("attach", "pid %d: it has ended", (int)pid);
+        gp_explain_pid(pid, why, sizeof(why));
+        gp_error("attach", "pid %d: %s", (int)pid, why[0] ? why : "its session cannot be read");
     }
     gp_watch_free(&watch);
     return rc;
@@ -174,10 +176,12 @@ static int attach_wait(pid_t pid)
     struct gp_wire_attach_state state;
     for (;;) {
         int rc = gp_attach_state(pid, &state);
-        if (rc) {
+        if (rc && rc != -EMFILE && rc != -ENFILE && rc != -ENOMEM) {
             gp_error("attach", "pid %d: it ended (%s)", (int)pid, strerror(-rc));
             return GP_EXIT_NO_PROCESS;
         }
+        if (rc)
+            state = (struct gp_wire_attach_state){.state = GP_ATTACH_STARTING}; /* look again */
         if (state.state == GP_ATTACH_IN)
             return GP_EXIT_OK;
         if (state.state != GP_ATTACH_STARTING) {
@@ -256,7 +260,8 @@ static bool attach_stay(pid_t pid, int64_t seconds, const sigset_t *set)
     while (gp_clock_ns() < end_ns) {
         if (sigtimedwait(set, NULL, &pause) > 0)
             return true;
-        if (gp_explain_pid(pid, why, sizeof(why)) != GP_PID_OK)
+        enum gp_pid_problem problem = gp_explain_pid(pid, why, sizeof(why));
+        if (problem == GP_PID_DEAD || problem == GP_PID_NOT_PROFILED)
             return false;
     }
     return true;

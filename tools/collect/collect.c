@@ -253,6 +253,10 @@ static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const 
         snprintf(why, n, "no such process");
         return GP_PID_DEAD;
     }
+    if (found == -EMFILE || found == -ENFILE || found == -ENOMEM) {
+        snprintf(why, n, "it cannot be looked at: %s", strerror(-found));
+        return GP_PID_DENIED;
+    }
     if (found == -EPROTO)
         snprintf(why, n, "damaged session: %s", problem);
     else
@@ -267,6 +271,10 @@ enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes)
     char problem[GP_PROBLEM_BYTES];
     why[0] = '\0';
     int rc = gp_proc_open(&proc, pid);
+    if (rc && rc != -ESRCH && rc != -ENOENT) { /* out of descriptors, for example: it may be alive */
+        snprintf(why, why_bytes, "it cannot be looked at: %s", strerror(-rc));
+        return GP_PID_DENIED;
+    }
     if (rc) {
         snprintf(why, why_bytes, "no such process");
         return GP_PID_DEAD;
