@@ -53,7 +53,7 @@ scenario() { # TITLE WHAT WANTED COMMAND...: two attaches must each say WANTED
         return
     fi
     pid=$job
-    pid=$(cat "/proc/$job/task/$job/children") # of unshare -f, or of a program that forks
+    [ "$what" = forks ] || pid=$(cat "/proc/$job/task/$job/children") # of unshare -f, or of a program that forks once
     pid=${pid% }
     pid=${pid:-$job}
     for _ in 1 2; do
@@ -79,11 +79,24 @@ asked='its Python loaded the library in'
 scenario "busy" busy "$asked"
 scenario "a child" forked "$asked"
 scenario "another user" other "$asked"
+scenario "forks while it is asked" forks "$asked"
 if unshare -m -p -f --mount-proc true 2>/dev/null; then
     # shellcheck disable=SC2016 # the inner shell expands it
     scenario "namespaces with a /tmp of its own" busy "$asked" unshare -m -p -f --mount-proc \
         bash -c 'here=$PWD && exec 9<"$here" && mount -t tmpfs none /tmp && mkdir -p "$here" &&
             mount -c --bind /proc/self/fd/9 "$here" && cd "$here" && exec "$@" 9<&-' inner
+    # Another user could put its own script in the place of ours.
+    # shellcheck disable=SC2016
+    scenario "a /tmp that others may write to" busy 'borrowed: other users may replace files in its /tmp' unshare -m -p -f --mount-proc \
+        bash -c 'here=$PWD && exec 9<"$here" && mount -t tmpfs -o mode=0777 none /tmp && mkdir -p "$here" &&
+            mount -c --bind /proc/self/fd/9 "$here" && cd "$here" && exec "$@" 9<&-' inner
+    # A /tmp that leads to a folder which only root may write to: no file of ours may appear there.
+    mkdir "$work.root" && chmod 755 "$work.root"
+    # shellcheck disable=SC2016
+    scenario "a /tmp that is a folder of root's" other 'borrowed: its /tmp cannot be used: Permission denied' unshare -m -p -f --mount-proc \
+        bash -c 'here=$PWD root=$1 && shift && exec 9<"$here" && mount --bind "$root" /tmp && mkdir -p "$here" &&
+            mount -c --bind /proc/self/fd/9 "$here" && cd "$here" && exec "$@" 9<&-' inner "$work.root"
+    rm -rf "$work.root"
 else
     echo "skipped: namespaces"
 fi

@@ -2,12 +2,14 @@
 #
 # A Python that uses the GPU while gpuprof is attached to it: for tests/real/python314.sh.
 #
-#   python314_target.py busy|asleep|bare|other|forked FOLDER
+#   python314_target.py busy|asleep|bare|other|forked|forks FOLDER
 #
 # Makes FOLDER/ready, and runs until there is FOLDER/stop.  busy: its main thread runs Python.  asleep: it
 # waits in one system call, and another thread does the work.  bare: busy without the module ctypes, which the
 # script of gpuprof needs.  other: busy as another user.
-# forked: busy in a child.  With FOLDER/block it allocates 3 MiB once more.
+# forked: busy in a child.  forks: its main thread is nearly always inside fork: it waits before the fork, where
+# a request meets it, and after it, so that the child, which runs Python too, is first.
+# With FOLDER/block it allocates 3 MiB once more.
 # Its last line names the calls that failed.
 import ctypes, os, sys, threading, time
 
@@ -28,11 +30,33 @@ def allocate(size):
     return pointer
 
 
+def fork():
+    child = ctypes.PyDLL(None).fork()  # not os.fork, in whose child Python forgets requests
+    if not child:
+        for _ in range(1000):
+            pass
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        failed.append("a child")
+
+
+def tick(pipe):
+    if not os.fork():
+        try:
+            while True:
+                time.sleep(0.02)
+                os.write(pipe, b"x")
+        except OSError:
+            os._exit(0)
+
+
 def work():
     call("cuCtxSetCurrent", context)
     blocks = 0
     while not os.path.exists(folder + "/stop"):
         call("cuMemFree_v2", allocate(1 << 20))
+        if what == "forks":
+            fork()
         if not blocks and os.path.exists(folder + "/block"):
             allocate(3 << 20)
             blocks = 1
@@ -42,6 +66,12 @@ def work():
 
 if what == "forked" and os.fork():
     os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+if what == "forks":
+    reader, writer = os.pipe()
+    tick(writer)
+    os.close(writer)
+    os.dup2(reader, 0)
+    os.close(reader)
 context = ctypes.c_void_p()
 if what == "other":
     os.setuid(65534)
@@ -49,6 +79,9 @@ call("cuInit", 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
 call("cuCtxSetCurrent", context)
 allocate(5 << 20)
+if what == "forks":
+    libc = ctypes.CDLL(None)
+    libc.__register_atfork(libc.getchar, libc.getchar, None, None)
 if what != "asleep":
     if what == "bare":
         sys.modules["ctypes"] = None

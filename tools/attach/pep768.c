@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * pep768.c: the way into Python 3.14: its interpreter is asked (PEP 768) to run a script at its next
- * safe point, and the script loads the library.  Called by attach.c before ptrace is used.
+ * pep768.c: the way into Python 3.14: its interpreter is asked (PEP 768) to run a script at its
+ * next safe point, and the script loads the library.  Called by attach.c before ptrace is used.
  *
- * The script lies in the process's /tmp.  Who removes it first decides: the script, and then it goes
- * on; or this command, and then a script that was already read does nothing.
+ * The script and a copy of the library lie in the process's /tmp.  What runs there is what lies
+ * there, so no other user may be able to replace a file, and the files are made and removed with
+ * the rights of the process.
+ *
+ * The side that removes the copy of the library decides: the script, and then it goes on; or this
+ * command, and then a script that was already read does nothing.  The script stays until it has
+ * run: Python takes the request out of the memory of a child that it forks, but not if a library of
+ * the program's called fork.  Such a child reads the script too, and sees that it is not the one.
  */
 #include <attach/internal.h>
+#include <common/asuser.h>
+#include <common/foreign.h>
 
 #include <base/clock.h>
+#include <base/text.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -170,18 +179,21 @@ int gp_pep768_request(pid_t pid, const struct gp_pep768 *place, const char *path
 /* ---- files in the process's /tmp --------------------------------------------------------------------------------- */
 
 static const char pep768_script[] =
-    "def attach(script, library, result, entry, settings):\n"
+    "def attach(pid, script, library, result, entry, settings):\n"
     "    import os, time\n"
+    "    if os.getpid() != pid:\n"
+    "        return\n"
     "    begin, library_fd, result_fd, memory_fd, said = time.monotonic_ns(), -1, -1, -1, 'error unknown'\n"
     "    try:\n"
-    "        os.unlink(script)\n"
+    "        library_fd = os.open(library, os.O_RDONLY | os.O_CLOEXEC)\n"
+    "        os.unlink(library)\n"
     "    except OSError:\n"
+    "        if library_fd >= 0:\n"
+    "            os.close(library_fd)\n"
     "        return\n"
     "    try:\n"
     "        result_fd = os.open(result, os.O_WRONLY | os.O_CLOEXEC)\n"
-    "        library_fd = os.open(library, os.O_RDONLY | os.O_CLOEXEC)\n"
     "        os.unlink(result)\n"
-    "        os.unlink(library)\n"
     "        import ctypes, fcntl\n"
     "        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)\n"
     "        if entry:\n"
@@ -205,6 +217,10 @@ static const char pep768_script[] =
     "        for fd in (memory_fd, library_fd):\n"
     "            if fd >= 0:\n"
     "                os.close(fd)\n"
+    "        try:\n"
+    "            os.unlink(script)\n"
+    "        except OSError:\n"
+    "            pass\n"
     "        if result_fd >= 0:\n"
     "            os.write(result_fd, b'%d %s\\n' % (time.monotonic_ns() - begin, said.encode()))\n"
     "            os.close(result_fd)\n";
@@ -213,29 +229,61 @@ enum { FILE_SCRIPT, FILE_LIBRARY, FILE_RESULT, FILES };
 
 struct pep768 {
     struct gp_attach *attach;
-    const struct gp_facts *facts;
     struct gp_pep768 place;
     uint64_t entry; /* gpuprof_attach, if it is there already */
-    int folder, fds[FILES];
+    pid_t number;   /* of the process in its own namespace */
+    int proc, folder, fds[FILES];
     char names[FILES][64];
 };
 
-/* Only a file that this command made is given to the process's user. */
+/* Whether another user than root and the process's may replace a file in the directory. */
+static bool pep768_is_shared(int folder, uid_t user)
+{
+    struct stat status;
+    if (fstat(folder, &status) != 0 || (status.st_uid != 0 && status.st_uid != user))
+        return true;
+    return status.st_mode & (S_IWGRP | S_IWOTH) && !(status.st_mode & S_ISVTX);
+}
+
 static int pep768_file(struct pep768 *p, int which, const char *ending)
 {
-    uint64_t now = gp_clock_ns();
-    struct stat folder;
-    if (fstat(p->folder, &folder) != 0)
-        return -errno;
     snprintf(p->names[which], sizeof(p->names[which]), "gpuprof-attach-%d-%llx%s", (int)getpid(),
-             (unsigned long long)now, ending);
-    int fd = openat(p->folder, p->names[which], O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        p->names[which][0] = '\0';
-        return -errno;
+             (unsigned long long)gp_clock_ns(), ending);
+    p->fds[which] = openat(p->folder, p->names[which], O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (p->fds[which] >= 0)
+        return 0;
+    p->names[which][0] = '\0';
+    return -errno;
+}
+
+/* With the rights of the process.  A link would be followed in our file system, so none may be
+ * there. */
+static int pep768_make(struct pep768 *p, int root, uid_t user)
+{
+    p->folder = gp_foreign_folder(root, "tmp", p->proc);
+    if (p->folder < 0)
+        return p->folder;
+    if (pep768_is_shared(root, user) || pep768_is_shared(p->folder, user))
+        return -EXDEV;
+    int rc = pep768_file(p, FILE_SCRIPT, ".py");
+    if (!rc)
+        rc = pep768_file(p, FILE_LIBRARY, ".so");
+    return rc ? rc : pep768_file(p, FILE_RESULT, ".txt");
+}
+
+/* Removes files with the rights of the process.  True: the first one was there. */
+static bool pep768_unlink(struct pep768 *p, int first, int end)
+{
+    struct gp_asuser as;
+    bool was_there = false;
+    if (gp_asuser_begin(&as, p->proc) != 0)
+        return false;
+    for (int i = first; i < end; i++) {
+        bool removed = p->names[i][0] && unlinkat(p->folder, p->names[i], 0) == 0;
+        was_there |= removed && i == first;
     }
-    p->fds[which] = fd;
-    return geteuid() == p->facts->euid || fchown(fd, p->facts->euid, (gid_t)-1) == 0 ? 0 : -errno;
+    gp_asuser_end(&as);
+    return was_there;
 }
 
 static int pep768_write_script(const struct pep768 *p)
@@ -248,8 +296,9 @@ static int pep768_write_script(const struct pep768 *p)
             close(copy);
         return rc;
     }
-    fprintf(file, "%s\nattach('/tmp/%s', '/tmp/%s', '/tmp/%s', %llu, bytes.fromhex('", pep768_script,
-            p->names[FILE_SCRIPT], p->names[FILE_LIBRARY], p->names[FILE_RESULT], (unsigned long long)p->entry);
+    fprintf(file, "%s\nattach(%d, '/tmp/%s', '/tmp/%s', '/tmp/%s', %llu, bytes.fromhex('", pep768_script,
+            (int)p->number, p->names[FILE_SCRIPT], p->names[FILE_LIBRARY], p->names[FILE_RESULT],
+            (unsigned long long)p->entry);
     for (const char *at = p->attach->settings; *at; at++)
         fprintf(file, "%02x", (unsigned char)*at);
     fprintf(file, "'))\n");
@@ -259,15 +308,17 @@ static int pep768_write_script(const struct pep768 *p)
 
 static int pep768_files(struct pep768 *p)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/root/tmp", (int)p->attach->pid);
-    /* A link there would be followed in our file system. */
-    p->folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int rc = p->folder < 0 ? -errno : pep768_file(p, FILE_SCRIPT, ".py");
-    if (!rc)
-        rc = pep768_file(p, FILE_LIBRARY, ".so");
-    if (!rc)
-        rc = pep768_file(p, FILE_RESULT, ".txt");
+    struct gp_asuser as;
+    int root = p->proc < 0 ? p->proc : openat(p->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = root < 0 ? -errno : gp_asuser_begin(&as, p->proc);
+    if (!rc) {
+        rc = pep768_make(p, root, as.uid);
+        gp_asuser_end(&as);
+    }
+    if (root >= 0)
+        close(root);
+    if (rc == -EXDEV)
+        return pep768_no(&p->place, rc, "other users may replace files in its /tmp (it needs the sticky bit)");
     if (!rc && !p->entry)
         rc = gp_attach_copy(p->attach->library, p->fds[FILE_LIBRARY]);
     if (!rc)
@@ -277,14 +328,15 @@ static int pep768_files(struct pep768 *p)
 
 static void pep768_clean(struct pep768 *p)
 {
-    for (int i = 0; i < FILES; i++) {
-        if (p->names[i][0])
-            unlinkat(p->folder, p->names[i], 0);
+    if (p->folder >= 0) {
+        pep768_unlink(p, FILE_SCRIPT, FILES);
+        close(p->folder);
+    }
+    for (int i = 0; i < FILES; i++)
         if (p->fds[i] >= 0)
             close(p->fds[i]);
-    }
-    if (p->folder >= 0)
-        close(p->folder);
+    if (p->proc >= 0)
+        close(p->proc);
 }
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
@@ -292,7 +344,7 @@ static void pep768_clean(struct pep768 *p)
 static bool pep768_started(const struct pep768 *p)
 {
     struct stat status;
-    return fstat(p->fds[FILE_SCRIPT], &status) == 0 && status.st_nlink == 0;
+    return fstat(p->fds[FILE_LIBRARY], &status) == 0 && status.st_nlink == 0;
 }
 
 static bool pep768_await(const struct pep768 *p, uint64_t wait_ns)
@@ -318,7 +370,7 @@ static bool pep768_withdraw(struct pep768 *p)
     /* The interpreter may have taken it just before: it would complain about a missing file. */
     if (!rc && pep768_await(p, GP_PEP768_TAKEN_NS))
         return false;
-    return unlinkat(p->folder, p->names[FILE_SCRIPT], 0) == 0;
+    return pep768_unlink(p, FILE_LIBRARY, FILE_LIBRARY + 1);
 }
 
 static enum gp_attach_outcome pep768_result(struct pep768 *p, bool *entered)
@@ -347,8 +399,6 @@ static enum gp_attach_outcome pep768_result(struct pep768 *p, bool *entered)
         nanosleep(&pause, NULL);
     }
     text[strcspn(text, "\n")] = '\0';
-    for (char *c = text; *c; c++) /* the process wrote it, and a terminal may show it */
-        *c = *c >= ' ' && *c <= '~' ? *c : '?';
     *entered = sscanf(text, "%llu returned %d", &took, &attach->returned) == 2;
     if (!*entered && sscanf(text, "%*u error %n", &at) >= 0)
         pep768_no(&p->place, 0, "the script failed there: %.200s", text + at);
@@ -395,23 +445,29 @@ static pid_t pep768_main_thread(pid_t pid)
 bool gp_attach_python(struct gp_attach *attach, const struct gp_facts *facts, enum gp_attach_outcome *outcome)
 {
     static const char *const runtime_name = "_PyRuntime", *const entry_name = "gpuprof_attach";
-    struct pep768 p = {.attach = attach, .facts = facts, .folder = -1, .fds = {-1, -1, -1}};
+    struct pep768 p = {.attach = attach, .proc = -1, .folder = -1, .fds = {-1, -1, -1}};
+    char folder[32];
     uint64_t runtime = 0;
     gp_remote_symbols(attach->pid, &facts->libpython, &runtime_name, &runtime, 1);
     gp_remote_symbols(attach->pid, &facts->python, &runtime_name, &runtime, 1);
     if (!runtime)
         return false;
-    int rc = gp_pep768_find(attach->pid, runtime, pep768_main_thread(attach->pid), &p.place);
+    p.number = pep768_main_thread(attach->pid);
+    int rc = gp_pep768_find(attach->pid, runtime, p.number, &p.place);
     if (!rc && facts->profiler.path[0] &&
         (gp_remote_symbols(attach->pid, &facts->profiler, &entry_name, &p.entry, 1) != 0 || !p.entry))
         return false; /* an older library: the other way says so */
     bool done = false;
+    snprintf(folder, sizeof(folder), "/proc/%d", (int)attach->pid);
+    if (!rc)
+        p.proc = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (!rc && pep768_files(&p) == 0)
         done = pep768_ask(&p, outcome);
     pep768_clean(&p);
     attach->by_python = done;
     attach->was_loaded = done && p.entry;
     if (!done)
-        snprintf(attach->note, sizeof(attach->note), "%s", p.place.why);
+        gp_text_clean(attach->note, sizeof(attach->note), p.place.why,
+                      sizeof(p.place.why)); /* part of it is its text */
     return done;
 }
