@@ -425,6 +425,43 @@ Test(attach, cannot_be_blocked_by_another_user, .timeout = 60)
     target_end(&target, "read");
 }
 
+/* Field 22 of its line in /proc. */
+static unsigned long long started_at(pid_t pid)
+{
+    char path[64], line[1024] = "";
+    unsigned long long start = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    const char *at = file && fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    if (at)
+        start = strtoull(at, NULL, 10);
+    if (file)
+        fclose(file);
+    return start;
+}
+
+/* A script or an agent that chose a process by its number does not get another one that has it by now. */
+Test(attach, knows_a_process_by_the_time_of_its_start, .timeout = 60)
+{
+    struct target target;
+    char number[16], option[64];
+    target_start(&target, "poll");
+    unsigned long long start = started_at(target.spawn.pid);
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    for (int late = 1; late >= 0; late--) {
+        struct spawn_result result;
+        snprintf(option, sizeof(option), "--started=%llu", start - (unsigned)late);
+        spawn_command(&result, "attach", option, number, NULL);
+        cr_expect_eq(WEXITSTATUS(result.status), late ? 3 : 0, "%s: %s%s", option, result.out, result.err);
+        cr_expect(!late || strstr(result.err, "its number is another one's"), "%s", result.err);
+        cr_expect_eq(copies_in(target.spawn.pid), !late);
+        spawn_result_free(&result);
+    }
+    target_end(&target, "poll");
+}
+
 /* With so few descriptors for the command it fails, but does not say that the process has ended. */
 Test(attach, tells_its_own_limits_from_the_end_of_the_process, .timeout = 120)
 {

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
@@ -182,15 +183,17 @@ static void maps_read(int dir, bool *has_cuda, bool *has_ours)
 
 /* ---- the attach -------------------------------------------------------------------------------------------------- */
 
-/* Starts the command, with its output in a pipe.  Its pid, or -errno. */
-static pid_t command_start(const struct gp_attacher *attacher, pid_t pid, int *output)
+/* Starts the command, with its output in a pipe. By the time that it runs, the number may be another process's, in
+ * another container: the command is told when the process started. Its pid, or -errno. */
+static pid_t command_start(const struct gp_attacher *attacher, const struct attacher_tried *one, int *output)
 {
-    char number[16], library[4160] = "";
+    char number[16], started[40], library[4160] = "";
     int ends[2], error;
-    snprintf(number, sizeof(number), "%d", (int)pid);
+    snprintf(number, sizeof(number), "%d", (int)one->pid);
+    snprintf(started, sizeof(started), "--started=%" PRIu64, one->start);
     if (attacher->options.library)
         snprintf(library, sizeof(library), "--library=%s", attacher->options.library);
-    char *argv[] = {"gpuprof", "attach", number, library[0] ? library : NULL, NULL};
+    char *argv[] = {"gpuprof", "attach", started, number, library[0] ? library : NULL, NULL};
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -errno;
     posix_spawn_file_actions_t actions;
@@ -245,11 +248,11 @@ static int command_finish(pid_t child, int output, char *line, size_t bytes)
     return got > 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
-static void attach_one(struct gp_attacher *attacher, pid_t pid, const char *name)
+static void attach_one(struct gp_attacher *attacher, const struct attacher_tried *one, const char *name)
 {
     char line[400] = "";
     int output, status;
-    pid_t child = command_start(attacher, pid, &output);
+    pid_t child = command_start(attacher, one, &output);
     if (child < 0) {
         gp_agent_log(GP_AGENTLOG_WARNING, "cannot run 'gpuprof attach': %s", strerror(-(int)child));
         return;
@@ -260,7 +263,7 @@ static void attach_one(struct gp_attacher *attacher, pid_t pid, const char *name
     if (status == 0)
         gp_agent_log(GP_AGENTLOG_NOTICE, "in %s: %s", name, line);
     else
-        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)pid,
+        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)one->pid,
                      status < 0 ? "'gpuprof attach' did not end" : line);
     /* relaxed: a number for the metrics, by which nothing else is read */
     __atomic_add_fetch(status == 0 ? &attacher->count.attached : &attacher->count.refused, 1, __ATOMIC_RELAXED);
@@ -298,7 +301,7 @@ static void look_at(struct gp_attacher *attacher, pid_t pid)
         if ((has_cuda || has_ours) && tried_has_room(attacher)) {
             attacher->tried[attacher->tried_count++] = one;
             if (!has_ours && fstatat(dir, "stat", &about, 0) == 0)
-                attach_one(attacher, pid, group->name);
+                attach_one(attacher, &one, group->name);
         }
     }
     close(dir);

@@ -26,6 +26,7 @@ enum gp_attach_outcome {
 
 struct gp_attach {
     pid_t pid;
+    uint64_t started;     /* if not 0: only the process that started then, in clock ticks since the boot */
     const char *library;  /* file to load */
     const char *settings; /* lines of NAME=VALUE */
     uint64_t find_ns;     /* how long to look for a thread that may be borrowed */

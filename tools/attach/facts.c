@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -289,6 +290,23 @@ static enum gp_attach_outcome facts_program(struct gp_facts *facts, struct gp_at
     return GP_ATTACH_REFUSED;
 }
 
+/* A number is used again. Once the memory is held, a process that started then is the one whose memory that is. */
+static enum gp_attach_outcome facts_started(struct gp_attach *attach)
+{
+    struct gp_proc proc;
+    int rc = attach->started ? gp_proc_open(&proc, attach->pid) : 0;
+    if (rc)
+        return facts_unread(attach, -rc);
+    if (!attach->started)
+        return GP_ATTACH_DONE;
+    gp_proc_close(&proc);
+    if (proc.start_time == attach->started)
+        return GP_ATTACH_DONE;
+    gp_attach_why(attach, "", "the process that started at %" PRIu64 " has ended, and its number is another one's",
+                  attach->started);
+    return GP_ATTACH_GONE;
+}
+
 enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *attach)
 {
     *facts = (struct gp_facts){.pid = attach->pid};
@@ -310,5 +328,6 @@ enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *a
         return outcome;
     /* Not before: the memory of a child of vfork would be its parent's also after the child's exec. */
     gp_remote_hold(attach->pid);
-    return facts_program(facts, attach);
+    outcome = facts_started(attach);
+    return outcome == GP_ATTACH_DONE ? facts_program(facts, attach) : outcome;
 }

@@ -25,6 +25,7 @@ struct gp_attach_options {
     struct gp_target target;
     const char *stacks, *record, *library;
     int64_t seconds; /* 0: no end */
+    int64_t started; /* 0: any time */
     bool quiet, blocks;
 };
 
@@ -294,6 +295,7 @@ static int attach_go(const struct gp_attach_options *o, int *lock)
 {
     char library[4096], settings[GP_ATTACH_SETTINGS];
     struct gp_attach attach = {.pid = o->target.pids[0],
+                               .started = (uint64_t)o->started,
                                .library = library,
                                .settings = settings,
                                .find_ns = GP_ATTACH_FIND_NS,
@@ -369,6 +371,9 @@ static const struct gp_command_option attach_options[] = {
             "ask PyTorch for the blocks that it has already: a function runs on Python's main thread"),
     GP_OPTION(struct gp_attach_options, library, 0, "library", "FILE", GP_ARG_FILE,
               "load this libgpuprof.so instead of the installed one"),
+    GP_OPTION(struct gp_attach_options, started, 0, "started", "TICKS", GP_ARG_NUMBER,
+              "only if the process started then: field 22 of /proc/PID/stat; its PID may be used again", .low = 1,
+              .high = INT64_MAX),
     GP_FLAG(struct gp_attach_options, quiet, 'q', "quiet", "print no line unless something is wrong"),
     {0}};
 
@@ -379,7 +384,8 @@ const struct gp_command_spec gp_command_attach = {
     .name = "attach",
     .summary = "profile a process that runs already",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--blocks] [--library=FILE] [-q] PID"),
+    .usage = GP_LIST(
+        "[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--blocks] [--library=FILE] [--started=TICKS] [-q] PID"),
     .about = GP_LIST(
         "Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
         "'leaks' and other commands see it as any other process. One thread is stopped for about a millisecond; it "
