@@ -100,6 +100,7 @@ Test(foreign, a_name_stays_in_its_root_and_only_a_regular_file_is_opened)
     shell("mkdir -p root/lib && printf '%%-100s' inside >root/lib/file && printf '%%-100s' outside >file");
     shell("ln -s /lib/file root/absolute && ln -s ../../../lib/file root/dots && ln -s %s/file root/out", folder);
     shell("mkfifo pipe root/pipe && ln -s %s/pipe root/outpipe && printf x >root/short", folder);
+    shell("cat /proc/self/status >status"); /* the folder stands for /proc/PID of this process */
     watch_open("pipe");
     watch_open("root/pipe");
     char root[512];
@@ -118,6 +119,23 @@ Test(foreign, a_name_stays_in_its_root_and_only_a_regular_file_is_opened)
     cr_expect_eq(gp_foreign_open("", "relative"), -ENOENT);
     cr_expect_str_eq(first_word("", in("file")), "outside");
     expect_unopened();
+}
+
+/* A name of a process leads root to nothing that the process itself may not read. */
+Test(foreign, a_file_is_opened_with_the_rights_of_the_process)
+{
+    if (getuid() != 0)
+        cr_skip("needs root");
+    shell("mkdir -p root/mine root/closed && printf '%%-100s' secret >root/secret && printf '%%-100s' open >root/open");
+    shell("cp root/open root/mine/file && cp root/open root/closed/file && chown -R 64001 root/mine");
+    shell("chmod 755 root && chmod 600 root/secret root/mine/file && chmod 644 root/open && chmod 700 root/closed");
+    shell("printf 'Name:\\tx\\nUid:\\t0\\t0\\t0\\t64001\\nGid:\\t0\\t0\\t0\\t64001\\nGroups:\\t\\n' >status");
+    char root[512];
+    snprintf(root, sizeof(root), "%s", in("root"));
+    cr_expect_eq(gp_foreign_open(root, "/secret"), -EACCES);
+    cr_expect_eq(gp_foreign_open(root, "/closed/file"), -EACCES);
+    cr_expect_str_eq(first_word(root, "/open"), "open");
+    cr_expect_str_eq(first_word(root, "/mine/file"), "open");
 }
 
 /* ---- a process in a chroot --------------------------------------------------------------------------------------- */

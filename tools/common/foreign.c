@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * foreign.c: see foreign.h. */
 #define _GNU_SOURCE /* O_PATH, statx */
+#include <common/asuser.h>
 #include <common/foreign.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -146,6 +148,27 @@ static int foreign_read(int held, int proc)
     return fd;
 }
 
+/* Finds the file and opens it with the rights of the process `proc`. In between it is looked at with
+ * ours: the process may not be allowed to read its own mounts. */
+static int foreign_open_as(int proc, int top, const char *path)
+{
+    struct gp_asuser as;
+    int held = gp_asuser_begin(&as, proc);
+    if (held)
+        return held;
+    held = gp_foreign_hold(top, path, false);
+    gp_asuser_end(&as);
+    if (held < 0)
+        return held;
+    int fd = foreign_is_plain(held, proc) ? gp_asuser_begin(&as, proc) : -ENOEXEC;
+    if (!fd) {
+        fd = gp_foreign_reopen(held);
+        gp_asuser_end(&as);
+    }
+    close(held);
+    return fd;
+}
+
 int gp_foreign_open(const char *root, const char *path)
 {
     if (path[0] != '/')
@@ -154,19 +177,18 @@ int gp_foreign_open(const char *root, const char *path)
         int held = open(path, O_PATH | O_CLOEXEC);
         return held < 0 ? -errno : foreign_read(held, AT_FDCWD);
     }
-    int top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (top < 0)
-        return -errno;
-    char proc[64];
-    snprintf(proc, sizeof(proc), "%.50s", root);
-    char *slash = strrchr(proc, '/');
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s", root);
+    char *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
-    int dir = open(proc, O_PATH | O_DIRECTORY | O_CLOEXEC), held = gp_foreign_hold(top, path, false);
-    int fd = held < 0 ? held : foreign_read(held, dir < 0 ? AT_FDCWD : dir);
-    if (dir >= 0)
-        close(dir);
-    close(top);
+    int proc = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int top = proc < 0 ? -errno : openat(proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = proc < 0 ? top : top < 0 ? -errno : foreign_open_as(proc, top, path);
+    if (top >= 0)
+        close(top);
+    if (proc >= 0)
+        close(proc);
     return fd;
 }
 

@@ -25,16 +25,18 @@ int gp_foreign_hold(int root, const char *path, bool cached);
  * them; -ESRCH: the process has ended; -errno. */
 int gp_foreign_is_served(uint64_t mount, uint64_t device, int proc);
 
-/* Holds (O_PATH) the directory with that name in the directory `at`; a link is not followed. proc: as
- * above. -ENOTDIR: a link, or no directory; -EACCES: a process serves it, and root must not use it. A
- * descriptor or -errno. */
+/* Holds (O_PATH) the directory with that name in the directory `at`; a link is not followed. proc:
+ * as above. -ENOTDIR: a link, or no directory; -EACCES: a process serves it, and root must not use
+ * it. A descriptor or -errno. */
 int gp_foreign_folder(int at, const char *name, int proc);
 
 /* Opens a held file, which is known to be regular, for reading. A descriptor or -errno. */
 int gp_foreign_reopen(int held);
 
-/* The file with that path, for reading. root: "", or "/proc/PID/root". -ENOEXEC: it is not a regular
- * file with contents, or root must not read it. A descriptor or -errno. */
+/* The file with that path, for reading. root: "", or "/proc/PID/root"; then it is opened with the
+ * rights of that process, and not at all by a thread that has more rights and cannot give them up
+ * (-EPERM: it needs CAP_SETUID and CAP_SETGID). -ENOEXEC: it is not a regular file with contents, or
+ * root must not read it. A descriptor or -errno. */
 int gp_foreign_open(const char *root, const char *path);
 
 /* The file that a process maps at [start, end), for reading, if the kernel gives it that path. proc:
