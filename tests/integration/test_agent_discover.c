@@ -142,6 +142,60 @@ Test(agent_discover, logs_a_refused_attach_once, .init = begin_alone)
     free(words);
 }
 
+static void enter_group(int group, pid_t pid)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/cgroup.procs", place.groups[group].path);
+    FILE *file = fopen(path, "we");
+    cr_assert(file && fprintf(file, "%d", (int)pid) > 0 && fclose(file) == 0, "%s: %s", path, strerror(errno));
+}
+
+/* The pid that a program wrote to the file `child` of its folder. */
+static pid_t child_in(const char *folder)
+{
+    char path[96];
+    int child = 0;
+    snprintf(path, sizeof path, "%s/child", folder);
+    for (int i = 0; child == 0 && i < 1000; i++, usleep(10000)) {
+        FILE *file = fopen(path, "re");
+        if (file && fscanf(file, "%d", &child) != 1)
+            child = 0;
+        if (file)
+            fclose(file);
+    }
+    return child;
+}
+
+/* A child of vfork maps what its parent maps, and only the child's container is chosen. */
+Test(agent_discover, leaves_a_child_of_vfork_alone, .init = begin_alone)
+{
+    char pattern[200], folder[] = "/tmp/gpuprof-test-XXXXXX";
+    struct spawn program;
+    struct spawn_result result;
+    cr_assert(mkdtemp(folder) != NULL);
+    const char *argv[] = {path_program("attach_target"), "vfork", folder, NULL};
+    cr_assert(spawn_start(&program, &(struct spawn_options){.argv = argv}) == 0);
+    pid_t child = child_in(folder);
+    cr_assert(child > 0);
+    enter_group(groups[0], child);
+    snprintf(pattern, sizeof pattern, "/*%s", strrchr(place.groups[groups[0]].path, '/') + 1);
+    start_agent(
+        &(struct agent_options){.want_discover = true, .more = (const char *[]){"--attach-containers", pattern, NULL}});
+    usleep(12000000); /* two looks */
+    char *words = agent_words(&agent);
+    cr_assert(strstr(words, "ttached to") == NULL, "%s", words);
+    cr_assert(maps_library(program.pid) == false);
+    free(words);
+    char command[96];
+    snprintf(command, sizeof command, "touch %s/stop", folder);
+    cr_assert(system(command) == 0);
+    spawn_finish(&program, &result);
+    cr_assert(result.status == 0, "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert(system(command) == 0);
+}
+
 Test(agent_discover, attaching_needs_a_capability_and_discovery, .init = begin_alone)
 {
 #define THREE "-all,+bpf,+perfmon,+dac_read_search"

@@ -122,5 +122,5 @@ Test(attach_hostile, survives_setuid_vfork_and_fibres, .timeout = 1200)
 {
     static const char *const kinds[] = {"setxid_often", "vfork_often", "fibres", "below"};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        strain(kinds[i], test_is_full() ? 100 : 3);
+        strain(kinds[i], test_is_full() ? 50 : 3);
 }
