@@ -33,6 +33,7 @@
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <gpuprof/gpuprof.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,8 @@
 /* A callback takes microseconds, and at most 50 ms if it waits for the driver. */
 #define GP_LEAVE_OUT_NS 1000000000ull
 /* The poller may be inside a driver call, the recorder has had its second. */
-#define GP_LEAVE_END_NS 1000000000ull
+#define GP_LEAVE_END_NS           1000000000ull
+#define GP_ATTACH_NOT_INITIALIZED 3 /* CUDA_ERROR_NOT_INITIALIZED */
 
 extern struct gp_wire_attach_state gpuprof_attach_state;
 GP_EXPORT struct gp_wire_attach_state gpuprof_attach_state;
@@ -139,6 +141,41 @@ static void attach_clear(void)
     gp_feed_survey_stop();
 }
 
+/* The parent of a process, and where its first stack began: a fork keeps that, and an exec draws it again.  0: unknown. */
+static unsigned long long attach_stack(const char *process, int *parent)
+{
+    char path[32], text[1024];
+    unsigned long long stack = 0;
+    snprintf(path, sizeof(path), "/proc/%s/stat", process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *at = strrchr(text, ')'); /* fields 4 and 28 */
+    return at && sscanf(at + 1,
+                        " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %*d %*u "
+                        "%*u %*u %llu",
+                        parent, &stack) == 2
+               ? stack
+               : 0;
+}
+
+/* Whether CUDA may be unusable here: a child of fork has the driver of its parent, which works no more if the parent had
+ * initialised it, and CUPTI would start in it with the parent's state. The driver answers alike if it was not
+ * initialised yet, so then the child must do that first. */
+static bool attach_is_forked(void *driver)
+{
+    char process[16];
+    int device, parent = 0, above;
+    uint32_t (*get)(int *) = (uint32_t(*)(int *))(uintptr_t)dlsym(driver, "cuCtxGetDevice");
+    if (!get || get(&device) != GP_ATTACH_NOT_INITIALIZED)
+        return false;
+    unsigned long long stack = attach_stack("self", &parent);
+    snprintf(process, sizeof(process), "%d", parent);
+    return stack && stack == attach_stack(process, &above);
+}
+
 static void *attach_main(void *arg)
 {
     (void)arg;
@@ -153,8 +190,11 @@ static void *attach_main(void *arg)
         attach_say(GP_ATTACH_OUT, -ENOMEM, "no memory for a copy of the library's variables");
         return NULL;
     }
-    if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) {
-        attach_say(GP_ATTACH_OUT, -ENODEV, "libcuda.so.1 is not loaded: the program does not use CUDA, or not yet");
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!driver || attach_is_forked(driver)) {
+        attach_say(GP_ATTACH_OUT, driver ? -EAGAIN : -ENODEV,
+                   driver ? "it is a child of fork that has not initialised CUDA itself, and cannot if its parent had"
+                          : "libcuda.so.1 is not loaded: the program does not use CUDA, or not yet");
         return NULL;
     }
     gp_inject_start(attach_settings);

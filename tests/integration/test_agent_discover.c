@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "integration/agentcase.h"
 #include "lib/elsewhere.h"
+#include <fcntl.h>
 
 static void begin_alone(void)
 {
@@ -166,34 +167,73 @@ static pid_t child_in(const char *folder)
     return child;
 }
 
-/* A child of vfork maps what its parent maps, and only the child's container is chosen. */
-Test(agent_discover, leaves_a_child_of_vfork_alone, .init = begin_alone)
+/* A program that forks, the child in a container, and the agent for that. */
+static pid_t begin_forked(struct spawn *program, const char *what, const char *folder)
 {
-    char pattern[200], folder[] = "/tmp/gpuprof-test-XXXXXX";
-    struct spawn program;
-    struct spawn_result result;
-    cr_assert(mkdtemp(folder) != NULL);
-    const char *argv[] = {path_program("attach_target"), "vfork", folder, NULL};
-    cr_assert(spawn_start(&program, &(struct spawn_options){.argv = argv}) == 0);
+    char pattern[200];
+    const char *argv[] = {path_program("attach_target"), what, folder, NULL};
+    cr_assert(spawn_start(program, &(struct spawn_options){.argv = argv}) == 0);
     pid_t child = child_in(folder);
     cr_assert(child > 0);
     enter_group(groups[0], child);
     snprintf(pattern, sizeof pattern, "/*%s", strrchr(place.groups[groups[0]].path, '/') + 1);
     start_agent(
         &(struct agent_options){.want_discover = true, .more = (const char *[]){"--attach-containers", pattern, NULL}});
+    return child;
+}
+
+static void make_file(const char *folder, const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    cr_assert(fd >= 0 && close(fd) == 0);
+}
+
+static void end_forked(struct spawn *program, const char *folder)
+{
+    static const char *const names[] = {"ready", "stop", "child", "init"};
+    struct spawn_result result;
+    char path[96];
+    make_file(folder, "stop");
+    spawn_finish(program, &result);
+    cr_assert(result.status == 0, "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+/* A child of vfork maps what its parent maps, and only the child's container is chosen. */
+Test(agent_discover, leaves_a_child_of_vfork_alone, .init = begin_alone)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX";
+    struct spawn program;
+    cr_assert(mkdtemp(folder) != NULL);
+    begin_forked(&program, "vfork", folder);
     usleep(12000000); /* two looks */
     char *words = agent_words(&agent);
     cr_assert(strstr(words, "ttached to") == NULL, "%s", words);
     cr_assert(maps_library(program.pid) == false);
     free(words);
-    char command[96];
-    snprintf(command, sizeof command, "touch %s/stop", folder);
-    cr_assert(system(command) == 0);
-    spawn_finish(&program, &result);
-    cr_assert(result.status == 0, "%s%s", result.out, result.err);
-    spawn_result_free(&result);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert(system(command) == 0);
+    end_forked(&program, folder);
+}
+
+/* A service that loads libraries and then forks: its workers initialise CUDA later. */
+Test(agent_discover, tries_a_child_of_fork_again, .init = begin_alone)
+{
+    char text[96], folder[] = "/tmp/gpuprof-test-XXXXXX";
+    struct spawn program;
+    cr_assert(mkdtemp(folder) != NULL);
+    pid_t child = begin_forked(&program, "forked_early", folder);
+    snprintf(text, sizeof text, "not attached to process %d: ", (int)child);
+    wait_for_words(text);
+    make_file(folder, "init");
+    snprintf(text, sizeof text, ": Attached to %d ", (int)child);
+    wait_for_words(text);
+    end_forked(&program, folder);
 }
 
 Test(agent_discover, attaching_needs_a_capability_and_discovery, .init = begin_alone)

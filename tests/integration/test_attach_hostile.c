@@ -35,7 +35,8 @@ Test(attach_hostile, puts_the_bytes_below_a_stack_back, .timeout = 120)
     cycles("below", 2, true);
 }
 
-static pid_t vfork_child(const struct target *target)
+/* The pid that the target wrote. */
+static pid_t child_in_file(const struct target *target)
 {
     char path[96];
     int child = 0;
@@ -57,10 +58,25 @@ Test(attach_hostile, refuses_a_child_of_vfork_and_not_its_parent, .timeout = 120
     struct target target;
     char text[1024];
     target_start(&target, "vfork");
-    refused(vfork_child(&target), 1, "it uses the memory of its parent");
+    refused(child_in_file(&target), 1, "it uses the memory of its parent");
     cr_expect_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
     cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
     target_end(&target, "vfork");
+}
+
+/* CUDA is not usable there, and CUPTI must not start in it. */
+Test(attach_hostile, does_not_start_in_a_child_of_fork, .timeout = 120)
+{
+    struct target target;
+    char text[1024];
+    target_start(&target, "forked");
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(command("attach", child_in_file(&target), text, sizeof(text)), 75, "%s", text);
+        cr_expect(strstr(text, "it is a child of fork that has not initialised CUDA itself"), "%s", text);
+    }
+    cr_expect_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "forked");
 }
 
 Test(attach_hostile, cuts_no_read_short, .timeout = 120)
@@ -120,7 +136,10 @@ static void strain(const char *what, int rounds)
 
 Test(attach_hostile, survives_setuid_vfork_and_fibres, .timeout = 1200)
 {
-    static const char *const kinds[] = {"setxid_often", "vfork_often", "fibres", "below"};
+    static const struct {
+        const char *what;
+        int rounds; /* a target runs for a minute at most */
+    } kinds[] = {{"setxid_often", 20}, {"vfork_often", 60}, {"fibres", 60}, {"below", 60}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        strain(kinds[i], test_is_full() ? 50 : 3);
+        strain(kinds[i].what, test_is_full() ? kinds[i].rounds : 3);
 }

@@ -514,6 +514,8 @@ static const struct target_kind {
     {"below", do_below},
     {"vfork", do_vfork},
     {"vfork_often", do_vfork_often},
+    {"forked", do_forked},
+    {"forked_early", do_poll},
     {"waitall", do_waitall},
     {"lowat", do_many},
     {"terminal", do_many},
@@ -590,9 +592,12 @@ int main(int argc, char **argv)
         return 2;
     }
     target_arguments = argv;
+    snprintf(target_stop, sizeof(target_stop), "%s/stop", argv[2]);
+    if (strcmp(kind->name, "forked_early") == 0) {
+        hostile_fork_early();
+    }
     program_start();
     program_alloc(MIB);
-    snprintf(target_stop, sizeof(target_stop), "%s/stop", argv[2]);
     snprintf(ready, sizeof(ready), "%s/ready", argv[2]);
     target_prepare(kind->name, argv[2]);
     hostile_prepare(kind->name);

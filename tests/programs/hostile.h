@@ -220,25 +220,77 @@ static void do_below(void)
 
 /* ---- vfork ------------------------------------------------------------------------------------------------------- */
 
-/* The child uses this process's memory until the end; its pid is in the file `child`. */
-static void do_vfork(void)
+static void hostile_file(char *path, size_t bytes, const char *name)
 {
-    static char path[600], number[16];
+    snprintf(path, bytes, "%.*s/%s", (int)(strlen(target_stop) - strlen("/stop")), target_stop, name);
+}
+
+/* Of a child: writes its pid to the file `child`. */
+static int hostile_write_pid(void)
+{
+    char path[600], number[16];
+
+    hostile_file(path, sizeof(path), "child");
+    int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    ssize_t wrote = write(fd, number, (size_t)length);
+    close(fd);
+    return wrote > 0;
+}
+
+/* Stays until the end. */
+static void hostile_child(void)
+{
+    int is_written = hostile_write_pid();
+
+    while (is_written && !hostile_is_over()) {
+        hostile_sleep();
+    }
+    _exit(is_written ? 0 : 1);
+}
+
+/* Goes on in a child of a process that has not initialised CUDA, once there is a file `init`. */
+static void hostile_fork_early(void)
+{
+    char path[600];
+    int status = -1;
+    pid_t child = fork();
+
+    if (child != 0) {
+        waitpid(child, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    hostile_write_pid();
+    hostile_file(path, sizeof(path), "init");
+    while (access(path, F_OK) != 0 && !hostile_is_over()) {
+        usleep(20000);
+    }
+}
+
+/* As a worker of PyTorch's DataLoader: CUDA was initialised before. */
+static void do_forked(void)
+{
+    int status = -1;
 
     if (hostile_is_over()) {
         return;
     }
-    snprintf(path, sizeof(path), "%.*s/child", (int)(strlen(target_stop) - strlen("/stop")), target_stop);
+    pid_t child = fork();
+    if (child == 0) {
+        hostile_child();
+    }
+    target_expect(waitpid(child, &status, 0) == child && status == 0, "fork", status);
+}
+
+/* The child uses this process's memory until the end. */
+static void do_vfork(void)
+{
+    if (hostile_is_over()) {
+        return;
+    }
     pid_t child = vfork();
     if (child == 0) {
-        int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
-        int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-        ssize_t wrote = write(fd, number, (size_t)length);
-        close(fd);
-        while (wrote > 0 && !hostile_is_over()) {
-            hostile_sleep();
-        }
-        _exit(wrote > 0 ? 0 : 1);
+        hostile_child();
     }
     int status = -1;
     target_expect(waitpid(child, &status, 0) == child && status == 0, "vfork", status);

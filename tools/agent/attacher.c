@@ -38,12 +38,14 @@
 #define ATTACHER_NAMES_NS (60 * ATTACHER_SECOND) /* a runtime may write a container's name late */
 #define ATTACHER_GROUPS   1024u
 #define ATTACHER_TRIED    8192u
-#define ATTACHER_GONE     3 /* exit status of the command: the process has ended */
+#define ATTACHER_GONE     3  /* exit status of the command: the process has ended */
+#define ATTACHER_LATER    75 /* the same: it may be attached to later */
 
 struct attacher_tried {
     pid_t pid;
     uint64_t start, stack; /* exec gives the process another stack */
     uint32_t look;
+    uint32_t again, wait; /* if it was not ready: the look from which it is tried again, and how many were left out */
 };
 
 struct attacher_group { /* a text of /proc/PID/cgroup, and whether the pattern matches */
@@ -136,16 +138,17 @@ static bool identity_read(int dir, struct attacher_tried *out)
     return true;
 }
 
-static bool tried_before(struct gp_attacher *attacher, const struct attacher_tried *one)
+/* NULL: it was not met before. */
+static struct attacher_tried *tried_find(struct gp_attacher *attacher, const struct attacher_tried *one)
 {
     for (uint32_t i = 0; i < attacher->tried_count; i++) {
         struct attacher_tried *tried = &attacher->tried[i];
         if (tried->pid != one->pid || tried->start != one->start || tried->stack != one->stack)
             continue;
         tried->look = attacher->look;
-        return true;
+        return tried;
     }
-    return false;
+    return NULL;
 }
 
 /* After a whole look, what it did not meet has ended or executed another program. */
@@ -248,22 +251,25 @@ static int command_finish(pid_t child, int output, char *line, size_t bytes)
     return got > 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
-static void attach_one(struct gp_attacher *attacher, const struct attacher_tried *one, const char *name)
+static void attach_one(struct gp_attacher *attacher, struct attacher_tried *tried, const char *name)
 {
+    bool is_first = !tried->wait;
     char line[400] = "";
     int output, status;
-    pid_t child = command_start(attacher, one, &output);
+    pid_t child = command_start(attacher, tried, &output);
     if (child < 0) {
         gp_agent_log(GP_AGENTLOG_WARNING, "cannot run 'gpuprof attach': %s", strerror(-(int)child));
         return;
     }
     status = command_finish(child, output, line, sizeof(line));
-    if (status == ATTACHER_GONE)
+    tried->wait = status == ATTACHER_LATER ? 2 * tried->wait + is_first : 0;
+    tried->again = attacher->look + tried->wait;
+    if (status == ATTACHER_GONE || (status == ATTACHER_LATER && !is_first))
         return;
     if (status == 0)
         gp_agent_log(GP_AGENTLOG_NOTICE, "in %s: %s", name, line);
     else
-        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)one->pid,
+        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)tried->pid,
                      status < 0 ? "'gpuprof attach' did not end" : line);
     /* relaxed: a number for the metrics, by which nothing else is read */
     __atomic_add_fetch(status == 0 ? &attacher->count.attached : &attacher->count.refused, 1, __ATOMIC_RELAXED);
@@ -293,16 +299,21 @@ static void look_at(struct gp_attacher *attacher, pid_t pid)
     if (dir < 0)
         return;
     const struct attacher_group *group = group_of(attacher, dir, pid);
-    if (group && group->is_chosen && identity_read(dir, &one) && !tried_before(attacher, &one)) {
+    struct attacher_tried *tried = NULL;
+    bool is_wanted = group && group->is_chosen && identity_read(dir, &one);
+    if (is_wanted && (tried = tried_find(attacher, &one)))
+        is_wanted = tried->wait && attacher->look >= tried->again;
+    if (is_wanted) {
         maps_read(dir, &has_cuda, &has_ours);
         pid_t parent;
         if (has_cuda && gp_proc_is_borrower(pid, &parent))
             has_cuda = has_ours = false; /* a child of vfork, in its parent's memory: not yet */
-        if ((has_cuda || has_ours) && tried_has_room(attacher)) {
-            attacher->tried[attacher->tried_count++] = one;
-            if (!has_ours && fstatat(dir, "stat", &about, 0) == 0)
-                attach_one(attacher, &one, group->name);
+        if (!tried && (has_cuda || has_ours) && tried_has_room(attacher)) {
+            tried = &attacher->tried[attacher->tried_count++];
+            *tried = one;
         }
+        if (tried && (tried->wait || !has_ours) && fstatat(dir, "stat", &about, 0) == 0)
+            attach_one(attacher, tried, group->name);
     }
     close(dir);
 }

@@ -188,7 +188,7 @@ static int attach_wait(pid_t pid)
         if (state.state != GP_ATTACH_STARTING) {
             gp_error("attach", "pid %d: the library did not start and has left again: %s%s%s", (int)pid, state.text,
                      state.text[0] && state.error ? ": " : "", state.error ? strerror(-state.error) : "");
-            return GP_EXIT_FAILED;
+            return state.error == -EAGAIN ? GP_EXIT_TIMEOUT : GP_EXIT_FAILED;
         }
         if (gp_clock_ns() >= deadline) {
             gp_error("attach", "pid %d: the library is still starting: 'gpuprof stat -p %d' shows when it is there",
@@ -399,8 +399,9 @@ const struct gp_command_spec gp_command_attach = {
         "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
         "attach, it says why, and the process is as it was."),
     .details = GP_LIST("The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
-                       "process, 77 if this machine's processor is not supported, 2 if the usage is wrong or the "
-                       "library is missing, else 1. With --duration, --record or --stacks, a process that was "
+                       "process, 75 if it is a child of fork that has not initialised CUDA yet, 77 if this machine's "
+                       "processor is not supported, 2 if the usage is wrong or the library is missing, else 1. With "
+                       "--duration, --record or --stacks, a process that was "
                        "profiled already is refused, with status 1.",
                        "The variables GPUPROF_STACKS, GPUPROF_SOURCE, GPUPROF_RING and GPUPROF_LOG of the command "
                        "are settings of the library, as with 'gpuprof run'."),
