@@ -153,8 +153,8 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
-$(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += -fsanitize=thread
-$(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += -static-libtsan
+$(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-fsanitize=thread)
+$(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-static-libtsan)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: tests/programs/attach_target.c
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
