@@ -186,8 +186,8 @@ static int attach_wait(pid_t pid)
         if (state.state == GP_ATTACH_IN)
             return GP_EXIT_OK;
         if (state.state != GP_ATTACH_STARTING) {
-            gp_error("attach", "pid %d: the library did not start and has left again: %s%s%s", (int)pid, state.text,
-                     state.text[0] && state.error ? ": " : "", state.error ? strerror(-state.error) : "");
+            gp_error("attach", "pid %d: the library did not start and has left again: %s", (int)pid,
+                     state.text[0] ? state.text : strerror(-state.error));
             return state.error == -EAGAIN ? GP_EXIT_TIMEOUT : GP_EXIT_FAILED;
         }
         if (gp_clock_ns() >= deadline) {
