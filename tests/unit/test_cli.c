@@ -99,6 +99,7 @@ static const struct {
     {"run --frob true", 2, "--frob"},
     {"run --library=/nonexistent/libgpuprof.so true", 2, "No such file"},
     {"run --library=/tmp true", 2, "not a file"},
+    {"report /nonexistent/\033[31mred", 1, "report: /nonexistent/?[31mred: No such file"},
     {"run --stacks=some true", 2, "must be off, native, python or all"},
     {"run --allocator=cachign true", 2, "did you mean 'caching'"},
     {"run --allocator=best true", 2, "must be caching, pytorch, auto_growth, prealloc, passthrough or off"},
