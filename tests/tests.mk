@@ -110,7 +110,8 @@ $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/acc
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
 $(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
-$(B)/fuzzers/trace: $(foreach f,build torch textread rmm open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a
+$(B)/fuzzers/trace: $(foreach f,build textread open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)

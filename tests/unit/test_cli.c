@@ -31,7 +31,7 @@ static const struct {
     {"peak x --older 1", 2, "--older"},
     {"peak", 2, "no recording given"},
     {"fit x", 2, "--gpu is needed"},
-    {"churn /dev/null", 1, "/dev/null: not a "},
+    {"churn /dev/null", 1, "/dev/null: the file is empty"},
     {"fragmentation --garbage", 2, "--garbage"},
     {"reconcile x --json=1", 2, "takes no value"},
     {"diff x", 2, "two recordings"},

@@ -288,7 +288,7 @@ Test(torch_file, refusals)
             "cos\nsystem\n(X\x02\0\0\0idtR.",
             25, "nothing was executed");
     refused("\x80\x04}.", 4, "no 'device_traces'");
-    refused("\x80\x04}", 3, "not a recording");
+    refused("\x80\x04}", 3, "ends without");
     refused("\x80\x04}(", 4, "ends without");
     struct maker *make = make_new();
     entry(make, "alloc", 0x10000000, -1, 5);

@@ -222,7 +222,7 @@ Test(torch_trace, frees_of_what_was_there_before)
                  "{action: 'free_requested', addr: 0x1000, size: 0, time_us: 11},"
                  "{action: 'alloc', addr: 0x1000, size: 513, time_us: 12},"
                  "{action: 'free_requested', addr: 0x3000, size: 5, time_us: 12}]]}",
-                 "before 3000 alloc gpu0 1000 1024-424 stream0 allocated before the/:0\n"
+                 "before 3000 alloc gpu0 1000 1024-424 stream5 allocated before the/:0\n"
                  "before 3000 alloc gpu1 3000 512-507 stream0 allocated before the/:0\n"
                  "3000 alloc gpu1 1000 0-0 stream0 - >2\n"
                  "10000 free gpu0 1000 1024-424 stream5 allocated before the/:0 >5\n"
@@ -230,6 +230,56 @@ Test(torch_trace, frees_of_what_was_there_before)
                  "12000 alloc gpu1 1000 1024-511 stream0 -\n"
                  "12000 free gpu1 3000 512-507 stream0 allocated before the/:0 >6\n"
                  "from 3000 to 12000, before 1536 in 2, unknown 0\n");
+}
+
+/* Recorded with skip_actions=["free_requested"]: each block ends at free_completed, also one from before the trace. */
+Test(torch_trace, frees_that_are_completed_only)
+{
+    expect_shown("{device_traces: [[{action: 'free_completed', addr: 0x3000, size: 512, stream: 0, time_us: 9},"
+                 "{action: 'alloc', addr: 0x1000, size: 512, stream: 0, time_us: 10},"
+                 "{action: 'free_completed', addr: 0x1000, size: 512, stream: 0, time_us: 11},"
+                 "{action: 'alloc', addr: 0x2000, size: 512, stream: 0, time_us: 12}]]}",
+                 "before 9000 alloc gpu0 3000 512-0 stream0 allocated before the/:0\n"
+                 "9000 free gpu0 3000 512-0 stream0 allocated before the/:0 >4\n"
+                 "10000 alloc gpu0 1000 512-0 stream0 - >2\n"
+                 "11000 free gpu0 1000 512-0 stream0 - >1\n"
+                 "12000 alloc gpu0 2000 512-0 stream0 -\n"
+                 "from 9000 to 12000, before 512 in 1, unknown 0\n");
+}
+
+/* Versions up to 2.0 keep a live block's stack in its history. */
+Test(torch_trace, stacks_in_the_history_of_a_block)
+{
+    expect_shown("{device_traces: [[]], segments: [{device: 0, address: 0x1000, total_size: 512, stream: 0, blocks: ["
+                 "{size: 512, requested_size: 500, state: 'active_allocated', history: [{real_size: 500, addr: 0x1000,"
+                 "frames: [{name: 'f', filename: 'a.py', line: 7}]}]}]}]}",
+                 "before 0 alloc gpu0 1000 512-12 stream0 f/a.py:7\n"
+                 "before 0 segment+ gpu0 1000 512-0 stream0 -\n"
+                 "from 0 to 0, before 0 in 0, unknown 0\n");
+}
+
+/* What the program says about a block is its outermost frame; an annotation is a mark. */
+Test(torch_trace, metadata_of_the_user)
+{
+    expect_shown("{device_traces: [[{action: 'alloc', addr: 0x1000, size: 512, stream: 0, time_us: 10,"
+                 "frames: [{name: 'f', filename: 'a.py', line: 7}], user_metadata: 'layer 1'},"
+                 "{action: 'alloc', addr: 0x2000, size: 512, stream: 0, time_us: 11, user_metadata: 'layer 1'},"
+                 "{action: 'annotate', addr: 0x2000, size: 512, stream: 0, time_us: 12, user_metadata: 'now'}]]}",
+                 "10000 alloc gpu0 1000 512-0 stream0 f/a.py:7<layer 1/:0\n"
+                 "11000 alloc gpu0 2000 512-0 stream0 layer 1/:0\n"
+                 "12000 mark now\n"
+                 "from 10000 to 12000, before 0 in 0, unknown 0\n");
+}
+
+Test(torch_trace, pinned_memory)
+{
+    expect_shown(
+        "{device_traces: [[]], host_traces: [{action: 'alloc', addr: 0x1000, size: 700, stream: 0, time_us: 5}],"
+        "host_segments: [{device: 0, address: 0x1000, total_size: 1024, stream: 0, blocks: ["
+        "{address: 0x1000, size: 1024, requested_size: 700, state: 'active_allocated'}]}]}",
+        "before 5000 segment+ ? gpu64 1000 1024-0 stream0 -\n"
+        "5000 alloc ? gpu64 1000 1024-324 stream0 -\n"
+        "from 5000 to 5000, before 0 in 0, unknown 0\n");
 }
 
 /* Without times each entry counts as a microsecond; a clock that is set back stands still. */

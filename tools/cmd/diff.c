@@ -235,8 +235,9 @@ static const struct gp_command_option diff_options[] = {
     {0}};
 
 static const struct gp_command_option diff_operands[] = {
-    GP_OPERAND(struct gp_load_options, files[0], "BEFORE", GP_ARG_RECORDING, "the recording to compare with"),
-    GP_OPERAND(struct gp_load_options, files[1], "AFTER", GP_ARG_RECORDING, "the recording of the changed program"),
+    GP_OPERAND(struct gp_load_options, files[0], "BEFORE", GP_ARG_RECORDING,
+               "the file to compare with: " GP_LOAD_READS),
+    GP_OPERAND(struct gp_load_options, files[1], "AFTER", GP_ARG_RECORDING, "the file of the changed program"),
     GP_OPERAND(struct gp_load_options, more, "FILES", GP_ARG_RECORDINGS,
                "with the two above: the recordings of all ranks before, and those of all ranks after"),
     {0}};

@@ -160,7 +160,7 @@ static const struct gp_command_option export_options[] = {
     {0}};
 
 static const struct gp_command_option export_operands[] = {
-    GP_OPERAND(struct gp_export_options, file, "FILE", GP_ARG_RECORDING, "a recording"), {0}};
+    GP_OPERAND(struct gp_export_options, file, "FILE", GP_ARG_RECORDING, GP_LOAD_READS), {0}};
 
 const struct gp_command_spec gp_command_export = {
     .name = "export",

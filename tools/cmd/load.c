@@ -21,9 +21,7 @@
 #define GP_LOAD_SECONDS 10
 
 const struct gp_command_option gp_load_operand[] = {
-    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING,
-               "a recording of 'gpuprof record' or 'gpuprof run --record'"),
-    {0}};
+    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING, GP_LOAD_READS), {0}};
 
 int gp_load_check(void *options)
 {
@@ -130,12 +128,7 @@ static int load_live(struct gp_recording **recording, const struct gp_load_optio
 
 int gp_load_refused(const char *command, const char *path, int rc, const char *why)
 {
-    struct stat there;
-    bool empty = stat(path, &there) == 0 && S_ISREG(there.st_mode) && there.st_size == 0;
-    const char *way = rc == -EPROTO && strstr(why, "not a recording")
-                          ? ": 'gpuprof record' and 'gpuprof run --record' make them"
-                          : "";
-    gp_error(command, "%s: %s%s", path, empty ? "the file is empty" : why[0] ? why : strerror(-rc), way);
+    gp_error(command, "%s: %s", path, why[0] ? why : strerror(-rc));
     return GP_EXIT_FAILED;
 }
 

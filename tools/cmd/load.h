@@ -34,6 +34,11 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     struct gp_load_part part;
 };
 
+/* What a command reads, for its help. */
+#define GP_LOAD_READS                                                                                                  \
+    "a recording of 'gpuprof record' or 'gpuprof run --record', a memory snapshot of PyTorch (pickle, JSON, "          \
+    "memory_viz's page) or a log of RMM (CSV), each also as .gz; '-' is standard input"
+
 #define GP_LOAD_USAGE_LIVE GP_LIST("(FILE | -p PID [--duration=SECS]) [--json]")
 #define GP_LOAD_OPTION_PID                                                                                             \
     GP_OPTION_PID(struct gp_load_options, "record this running process for some seconds; ^C ends that early")

@@ -2,7 +2,7 @@
  * replay.c: `gpuprof replay`: runs a trace of allocations on the simulated GPU, with one
  * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/replay does
  * the work. */
-#include <cmd/cmd.h>
+#include <cmd/load.h>
 #include <replay/generate.h>
 #include <replay/isolate.h>
 #include <write/write.h>
@@ -260,10 +260,8 @@ static const struct gp_command_option replay_options[] = {
     {0}};
 
 static const struct gp_command_option replay_operands[] = {
-    GP_OPERAND(
-        struct gp_replay_options, trace, "TRACE", GP_ARG_FILE,
-        "a recording, a trace of 'gpuprof generate', an RMM log (CSV), a PyTorch snapshot (pickle), 'generate:NAME', "
-        "or '-' for standard input"),
+    GP_OPERAND(struct gp_replay_options, trace, "TRACE", GP_ARG_FILE,
+               "a trace of 'gpuprof generate', 'generate:NAME', or " GP_LOAD_READS),
     {0}};
 
 const struct gp_command_spec gp_command_replay = {

@@ -116,8 +116,7 @@ static const struct gp_command_option report_options[] = {
     {0}};
 
 static const struct gp_command_option report_operands[] = {
-    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING,
-               "a recording of 'gpuprof record' or 'gpuprof run --record', or a memory snapshot of PyTorch"),
+    GP_OPERAND(struct gp_load_options, files[0], "FILE", GP_ARG_RECORDING, GP_LOAD_READS),
     GP_OPERAND(struct gp_load_options, more, "FILES", GP_ARG_RECORDINGS,
                "the recordings of the other ranks of the job: the report then compares them"),
     {0}};

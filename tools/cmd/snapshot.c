@@ -279,7 +279,7 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     struct gp_snapshot_counts counts;
     struct gp_output out;
     char why[256] = "";
-    gp_progress_begin(o->file);
+    gp_progress_begin("reading");
     int rc = gp_recording_open(&recording, o->file, why, sizeof(why), gp_progress_listener, NULL);
     gp_progress_end();
     if (rc)
@@ -331,7 +331,7 @@ static const struct gp_command_option snapshot_options[] = {
 
 static const struct gp_command_option snapshot_operands[] = {
     GP_OPERAND(struct gp_snapshot_options, file, "FILE", GP_ARG_RECORDING,
-               "a recording: its memory at the end, and all its events"),
+               "its memory at the end, and all its events: " GP_LOAD_READS),
     {0}};
 
 const struct gp_command_spec gp_command_snapshot = {

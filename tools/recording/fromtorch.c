@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * fromtorch.c: makes a recording of a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot,
- * gpuprof snapshot); see torch.h and docs/snapshot.md.  The file is as untrusted as a recording.
+ * gpuprof snapshot), a pickle or JSON; see torch.h and docs/snapshot.md.  The file is as untrusted
+ * as a recording.
+ *
+ * Bounds: entries, blocks, segments and annotations are together at most one for GP_TORCH_LEAST bytes
+ * of the file, each looked at for a constant number of keys; lists of frames are named as often as
+ * entries, and read once.
  *
  * A trace holds the last entries only.  Memory that was there before it is the baseline: what the
  * trace frees without an allocation, and what is there at the end and never changes.  An entry has
@@ -31,6 +36,7 @@ enum gp_torch_action {
     GP_TORCH_SEGMENT_UNMAP,
     GP_TORCH_OOM,
     GP_TORCH_SNAPSHOT,
+    GP_TORCH_ANNOTATE,
     GP_TORCH_ACTIONS
 };
 
@@ -45,6 +51,7 @@ static const char *const action_names[GP_TORCH_ACTIONS] = {
     [GP_TORCH_SEGMENT_UNMAP] = "segment_unmap",
     [GP_TORCH_OOM] = "oom",
     [GP_TORCH_SNAPSHOT] = "snapshot",
+    [GP_TORCH_ANNOTATE] = "annotate",
 };
 
 struct gp_torch_entry { /* of a trace */
@@ -52,24 +59,26 @@ struct gp_torch_entry { /* of a trace */
     uint64_t address, stream;
     int64_t bytes, time_us;
     int64_t granted; /* in our own snapshots, where it is not the rounded size; 0: not known */
-    const struct gp_pickle *frames;
+    const struct gp_pickle *frames, *label;
 };
 
 struct gp_torch {
     struct gp_read *read;
     struct gp_torch_sites sites;
     char *why;
-    size_t why_bytes, entries_left, span_room[GP_WIRE_GPUS], span_count[GP_WIRE_GPUS];
-    struct gp_torch_span *spans[GP_WIRE_GPUS];
+    size_t why_bytes, entries_left, span_room[GP_WIRE_DEVICES], span_count[GP_WIRE_DEVICES];
+    struct gp_torch_span *spans[GP_WIRE_DEVICES];
     struct gp_hash live; /* a block's address -> the event + 1 or the block of the baseline, see torch_event */
     uint32_t before;     /* the site of memory from before the trace; 0: not made yet */
     uint64_t first_us;   /* the lowest time */
     bool splits;         /* blocks are cut as PyTorch does with its default settings */
+    bool json;
+    bool completed; /* the trace has no free_requested: it was recorded without, and free_completed frees */
 };
 
 static int torch_refuse(struct gp_torch *torch, const char *why)
 {
-    snprintf(torch->why, torch->why_bytes, "a pickle of PyTorch, but %s", why);
+    snprintf(torch->why, torch->why_bytes, "a %s of PyTorch, but %s", torch->json ? "JSON snapshot" : "pickle", why);
     return -EPROTO;
 }
 
@@ -106,6 +115,8 @@ static struct gp_torch_entry torch_entry(const struct gp_pickle *from, int64_t t
             entry.granted = gp_pickle_number(value, 0);
         else if (gp_pickle_is(key, "frames"))
             entry.frames = value;
+        else if (gp_pickle_is(key, "user_metadata"))
+            entry.label = value;
     }
     return entry;
 }
@@ -114,6 +125,13 @@ static bool torch_sane(const struct gp_torch_entry *entry)
 {
     return entry->bytes >= 0 && (uint64_t)entry->bytes <= GP_READ_ALLOCATION_LIMIT &&
            entry->address <= UINT64_MAX - GP_READ_ALLOCATION_LIMIT;
+}
+
+static uint8_t torch_kind(const struct gp_torch *torch, uint8_t device)
+{
+    const struct gp_recording *r = torch->read->recording;
+    bool host = device < r->device_count && r->devices[device].index == GP_WIRE_HOST;
+    return host ? GP_KIND_PINNED : GP_KIND_LINEAR;
 }
 
 static struct gp_rec_event *torch_add(struct gp_torch *torch, bool baseline, uint8_t type, uint8_t device)
@@ -125,7 +143,7 @@ static struct gp_rec_event *torch_add(struct gp_torch *torch, bool baseline, uin
     if (!room)
         return NULL;
     struct gp_rec_event *event = baseline ? &r->baseline[r->baseline_count++] : &r->events[r->event_count++];
-    *event = (struct gp_rec_event){.type = type, .kind = GP_KIND_LINEAR, .device = device};
+    *event = (struct gp_rec_event){.type = type, .kind = torch_kind(torch, device), .device = device};
     return event;
 }
 
@@ -198,21 +216,21 @@ static void torch_alloc(struct gp_torch *torch, const struct gp_torch_entry *ent
     event->time_ns = (uint64_t)entry->time_us * 1000;
     event->address = entry->address;
     event->stream = gp_read_stream(torch->read, entry->stream);
-    event->site = gp_torch_site(torch->read, &torch->sites, entry->frames);
-    torch_size(event, entry->bytes, entry->granted);
+    event->site = gp_torch_site(torch->read, &torch->sites, entry->frames, entry->label);
+    torch_size(event, entry->bytes, event->kind == GP_KIND_PINNED ? entry->bytes : entry->granted);
     torch_keep(torch, torch_key(device, entry->address), torch_number(torch->read->recording, false));
 }
 
-/* The program frees a block at free_requested.  A trace that begins between the two entries has only
- * free_completed: that block was not allocated any more. */
+/* The program frees a block at free_requested, and free_completed then finds it gone.  A trace that
+ * begins between the two entries has only free_completed: that block was not allocated any more.
+ * With skip_actions a trace may have only one of the two for every block: it ends the block. */
 static void torch_free(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
 {
     uint64_t key = torch_key(device, entry->address);
     uint32_t number = GP_TORCH_GONE;
     bool known = gp_hash_get(&torch->live, key, &number);
-    if (entry->action == GP_TORCH_FREE_COMPLETED) {
-        if (!known)
-            torch_keep(torch, key, GP_TORCH_GONE);
+    if (entry->action == GP_TORCH_FREE_COMPLETED && !known && !torch->completed) {
+        torch_keep(torch, key, GP_TORCH_GONE);
         return;
     }
     if (!known) {
@@ -220,6 +238,7 @@ static void torch_free(struct gp_torch *torch, const struct gp_torch_entry *entr
         if (!before)
             return;
         torch_was_before(torch, before);
+        before->stream = gp_read_stream(torch->read, entry->stream);
         number = torch_number(torch->read->recording, true);
     }
     struct gp_rec_event *event = number == GP_TORCH_GONE ? NULL : torch_add(torch, false, GP_EVENT_FREE, device);
@@ -276,8 +295,18 @@ static void torch_other(struct gp_torch *torch, const struct gp_torch_entry *ent
     event->time_ns = (uint64_t)entry->time_us * 1000;
     event->bytes = oom ? (uint64_t)entry->bytes : 0;
     event->stream = gp_read_stream(torch->read, entry->stream);
-    event->site = oom ? gp_torch_site(torch->read, &torch->sites, entry->frames) : 0;
+    event->site = oom ? gp_torch_site(torch->read, &torch->sites, entry->frames, entry->label) : 0;
     event->kind = oom ? GP_KIND_LINEAR : GP_KIND_NONE;
+}
+
+static void torch_mark(struct gp_torch *torch, const char *name, size_t length, int64_t time_us)
+{
+    struct gp_rec_event *event = torch_add(torch, false, GP_EVENT_MARK, GP_REC_NO_DEVICE);
+    if (!event)
+        return;
+    event->kind = GP_KIND_NONE;
+    event->time_ns = (uint64_t)time_us * 1000;
+    event->bytes = gp_read_string(torch->read, name, length);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
@@ -302,6 +331,10 @@ static void torch_take(struct gp_torch *torch, const struct gp_torch_entry *entr
     case GP_TORCH_SNAPSHOT:
         torch_other(torch, entry, device);
         break;
+    case GP_TORCH_ANNOTATE:
+        if (entry->label && entry->label->type == GP_PICKLE_TEXT)
+            torch_mark(torch, entry->label->text, entry->label->length, entry->time_us);
+        break;
     default:
         torch->read->recording->torch_unknown++;
     }
@@ -317,6 +350,9 @@ static int torch_trace(struct gp_torch *torch, const struct gp_pickle *trace, ui
     if (count > torch->entries_left)
         return torch_refuse(torch, "it names one list of entries many times");
     torch->entries_left -= count;
+    torch->completed = true;
+    for (uint32_t i = 0; i < count && torch->completed; i++)
+        torch->completed = !gp_pickle_is(gp_pickle_get(gp_pickle_at(trace, i), "action"), "free_requested");
     uint8_t device = gp_read_device(read, gpu);
     for (uint32_t i = 0; i < count && !read->error; i++) {
         /* Entries of versions before 2.1 have no times: each then counts as a microsecond.  The order
@@ -340,22 +376,27 @@ static int torch_trace(struct gp_torch *torch, const struct gp_pickle *trace, ui
 
 /* A block that is live at the end: now its true size is known, and its call site if the trace does
  * not have its allocation. */
-static void torch_live_block(struct gp_torch *torch, const struct gp_pickle *block, uint8_t device, uint64_t address,
-                             int64_t bytes)
+static void torch_live_block(struct gp_torch *torch, const struct gp_pickle *block, uint8_t device,
+                             const struct gp_torch_entry *at)
 {
     uint32_t number;
-    bool known = gp_hash_get(&torch->live, torch_key(device, address), &number);
-    int64_t asked = gp_pickle_number(gp_pickle_get(block, "requested_size"), bytes);
+    bool known = gp_hash_get(&torch->live, torch_key(device, at->address), &number);
+    int64_t asked = gp_pickle_number(gp_pickle_get(block, "requested_size"), at->bytes);
     if (known && number == GP_TORCH_GONE)
         return;
     struct gp_rec_event *event =
-        known ? torch_event(torch, number) : torch_baseline(torch, device, address, asked, bytes);
+        known ? torch_event(torch, number) : torch_baseline(torch, device, at->address, asked, at->bytes);
     if (!event)
         return;
-    torch_size(event, asked < 0 ? 0 : asked, bytes);
+    torch_size(event, asked < 0 ? 0 : asked, at->bytes);
     if (known)
         return;
-    event->site = gp_torch_site(torch->read, &torch->sites, gp_pickle_get(block, "frames"));
+    event->stream = gp_read_stream(torch->read, at->stream);
+    /* Versions up to 2.0 keep the stack in the block's history, the last allocation first. */
+    const struct gp_pickle *last = gp_pickle_at(gp_pickle_get(block, "history"), 0);
+    const struct gp_pickle *frames = gp_pickle_get(block, "frames");
+    event->site = gp_torch_site(torch->read, &torch->sites, frames || !last ? frames : gp_pickle_get(last, "frames"),
+                                gp_pickle_get(block, "user_metadata"));
     if (!event->site)
         torch_was_before(torch, event);
 }
@@ -372,17 +413,20 @@ static int torch_blocks(struct gp_torch *torch, const struct gp_pickle *segment,
         int64_t bytes = gp_pickle_number(gp_pickle_get(block, "size"), 0);
         /* Blocks of older snapshots have no address: they follow each other. */
         const struct gp_torch_entry at = {
-            .bytes = bytes, .address = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address)};
+            .bytes = bytes,
+            .stream = (uint64_t)gp_pickle_number(gp_pickle_get(segment, "stream"), 0),
+            .address = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address)};
         if (!torch_sane(&at))
             return torch_refuse(torch, "it has a block with an impossible size or address");
         address = at.address + (uint64_t)bytes;
         if (gp_pickle_is(gp_pickle_get(block, "state"), "active_allocated"))
-            torch_live_block(torch, block, device, at.address, bytes);
+            torch_live_block(torch, block, device, &at);
     }
     return torch->read->error;
 }
 
-static int torch_segments(struct gp_torch *torch, const struct gp_pickle *segments)
+/* host: of pinned memory, whatever device they name. */
+static int torch_segments(struct gp_torch *torch, const struct gp_pickle *segments, bool host)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < gp_pickle_count(segments); i++) {
@@ -395,7 +439,7 @@ static int torch_segments(struct gp_torch *torch, const struct gp_pickle *segmen
         if (!torch_sane(&at) || !torch->entries_left)
             return torch_refuse(torch, "it has a segment with an impossible size or address");
         torch->entries_left--;
-        uint8_t device = gp_read_device(torch->read, (uint32_t)gpu);
+        uint8_t device = gp_read_device(torch->read, host ? GP_WIRE_HOST : (uint32_t)gpu);
         torch_span(
             torch, device,
             (struct gp_torch_span){.start = at.address,
@@ -431,12 +475,7 @@ static void torch_note(struct gp_torch *torch, const struct gp_pickle *note, con
         return;
     int length = snprintf(name, sizeof(name), "%s%.*s", ends ? "/" : "", (int)(text->length < 500 ? text->length : 500),
                           text->text);
-    struct gp_rec_event *event = torch_add(torch, false, GP_EVENT_MARK, GP_REC_NO_DEVICE);
-    if (!event)
-        return;
-    event->kind = GP_KIND_NONE;
-    event->time_ns = (uint64_t)time_us * 1000;
-    event->bytes = gp_read_string(torch->read, name, (size_t)length);
+    torch_mark(torch, name, (size_t)length, time_us);
     if ((uint64_t)time_us < torch->first_us)
         torch->first_us = (uint64_t)time_us;
 }
@@ -474,7 +513,18 @@ static bool torch_splits(const struct gp_pickle *settings)
     return gp_pickle_number(gp_pickle_get(settings, "max_split_size"), -1) <= 0;
 }
 
-static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root)
+/* Pinned memory, since 2.9: the traces are one list of entries, or a list of such lists. */
+static int torch_host(struct gp_torch *torch, const struct gp_pickle *root)
+{
+    const struct gp_pickle *traces = gp_pickle_get(root, "host_traces"), *first = gp_pickle_at(traces, 0);
+    bool lists = first && first->type == GP_PICKLE_LIST;
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < (lists ? gp_pickle_count(traces) : 1); i++)
+        rc = torch_trace(torch, lists ? gp_pickle_at(traces, i) : traces, GP_WIRE_HOST);
+    return rc ? rc : torch_segments(torch, gp_pickle_get(root, "host_segments"), true);
+}
+
+static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root, const struct gp_pickle *segments)
 {
     struct gp_read *read = torch->read;
     struct gp_recording *r = read->recording;
@@ -482,11 +532,6 @@ static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root)
     const struct gp_pickle *settings = gp_pickle_get(root, "allocator_settings");
     const struct gp_pickle *ours = gp_pickle_get(settings, "gpuprof_allocator");
     int rc = 0;
-    if (!traces && !gp_pickle_get(root, "segments")) {
-        snprintf(torch->why, torch->why_bytes,
-                 "a pickle, but no memory snapshot of PyTorch: it has no 'device_traces'");
-        return -EPROTO;
-    }
     if (gp_pickle_count(traces) > GP_WIRE_GPUS)
         return torch_refuse(torch, "it has traces of too many devices");
     if (ours && ours->type == GP_PICKLE_TEXT)
@@ -499,7 +544,9 @@ static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root)
     for (uint32_t d = 0; !rc && d < gp_pickle_count(traces); d++)
         rc = torch_trace(torch, gp_pickle_at(traces, d), d);
     if (!rc)
-        rc = torch_segments(torch, gp_pickle_get(root, "segments"));
+        rc = torch_segments(torch, segments, false);
+    if (!rc)
+        rc = torch_host(torch, root);
     return rc ? rc : torch_notes(torch, gp_pickle_get(root, "external_annotations"));
 }
 
@@ -509,9 +556,13 @@ static int torch_finish(struct gp_torch *torch)
     struct gp_recording *r = read->recording;
     uint64_t first_ns = torch->first_us == UINT64_MAX ? 0 : torch->first_us * 1000;
     int rc = 0;
-    for (uint32_t gpu = 0; gpu < GP_WIRE_GPUS && !rc; gpu++)
-        if (torch->span_count[gpu])
-            rc = gp_torch_start(read, torch->spans[gpu], torch->span_count[gpu], gp_read_device(read, gpu), first_ns);
+    for (uint32_t gpu = 0; gpu < GP_WIRE_DEVICES && !rc; gpu++) {
+        if (!torch->span_count[gpu])
+            continue;
+        uint8_t device = gp_read_device(read, gpu);
+        const struct gp_rec_event like = {.time_ns = first_ns, .kind = torch_kind(torch, device), .device = device};
+        rc = gp_torch_start(read, torch->spans[gpu], torch->span_count[gpu], &like);
+    }
     for (uint32_t gpu = 0; gpu < GP_WIRE_GPUS && !rc && torch->splits; gpu++)
         if (torch->span_count[gpu] && torch_fixed(torch, gpu))
             rc = gp_torch_split(read, torch->spans[gpu], torch->span_count[gpu], gp_read_device(read, gpu));
@@ -528,34 +579,49 @@ static int torch_finish(struct gp_torch *torch)
     return rc ? rc : read->error;
 }
 
-bool gp_read_is_pickle(const uint8_t *head, size_t bytes)
+/* What torch.cuda.memory_snapshot() returns is the list of segments alone. */
+static bool torch_is_segments(const struct gp_pickle *root)
 {
-    return bytes >= 3 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5;
+    const struct gp_pickle *first = gp_pickle_at(root, 0);
+    return gp_pickle_get(first, "total_size") != NULL;
 }
 
-int gp_read_torch(struct gp_read *read, const uint8_t *data, size_t bytes, char *why, size_t why_bytes)
+static int torch_root(struct gp_torch *torch, const struct gp_pickle *root)
+{
+    bool segments = torch_is_segments(root);
+    if (segments || gp_pickle_get(root, "device_traces") || gp_pickle_get(root, "segments"))
+        return torch_tables(torch, root, segments ? root : gp_pickle_get(root, "segments"));
+    snprintf(torch->why, torch->why_bytes, "%s, but no memory snapshot of PyTorch: it has no 'device_traces'",
+             !torch->json                         ? "a pickle"
+             : gp_pickle_get(root, "traceEvents") ? "a trace of events, of Kineto or Chrome, which is not read"
+                                                  : "JSON");
+    return -EPROTO;
+}
+
+int gp_read_torch(struct gp_read *read, const struct gp_input *from, char *why, size_t why_bytes)
 {
     struct gp_pickle_file file;
     struct gp_torch torch = {.read = read,
                              .why = why,
                              .why_bytes = why_bytes,
-                             .entries_left = bytes / GP_TORCH_LEAST,
-                             .first_us = UINT64_MAX};
-    int rc = gp_pickle_read(&file, data, bytes);
+                             .entries_left = from->bytes / GP_TORCH_LEAST,
+                             .first_us = UINT64_MAX,
+                             .json = from->format == GP_INPUT_JSON};
+    int rc = (torch.json ? gp_json_read : gp_pickle_read)(&file, from->data, from->bytes);
     if (rc == -EINVAL) {
-        snprintf(why, why_bytes, "a pickle, but at byte %zu: %s", file.position, file.why);
+        snprintf(why, why_bytes, "%s, but at byte %zu: %s", torch.json ? "JSON" : "a pickle", file.position, file.why);
         rc = -EPROTO;
     } else if (rc == -E2BIG) {
         rc = -EFBIG;
     } else if (!rc) {
-        rc = torch_tables(&torch, &file.root);
+        rc = torch_root(&torch, &file.root);
     }
     gp_pickle_free(&file); /* the texts that are still needed were copied */
     if (!rc)
         rc = torch_finish(&torch);
     gp_torch_sites_free(&torch.sites);
     gp_hash_free(&torch.live);
-    for (uint32_t i = 0; i < GP_WIRE_GPUS; i++)
+    for (uint32_t i = 0; i < GP_WIRE_DEVICES; i++)
         free(torch.spans[i]);
     return rc;
 }

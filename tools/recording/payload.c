@@ -26,11 +26,11 @@ static void payload_text(struct gp_unpack *in, char *to, size_t to_bytes)
 
 /* Reads and checks the number of the first row of `count`. Rows lost with damaged blocks stay
  * zero. */
-static bool payload_first(struct gp_read *read, struct gp_unpack *in, uint32_t count, uint32_t have, uint32_t *first)
+static bool payload_first(struct gp_read *read, struct gp_unpack *in, uint32_t count, uint32_t *first)
 {
     uint64_t number = gp_unpack_number(in);
-    if (in->bad || read->error || number > (uint64_t)have + GP_READ_GAP || count > gp_unpack_left(in) ||
-        number + count > GP_READ_ROWS)
+    if (in->bad || read->error || count > gp_unpack_left(in) || number > GP_READ_ROWS - count ||
+        number + count > GP_READ_TABLE(read->file_bytes))
         return false;
     *first = (uint32_t)number;
     return true;
@@ -75,7 +75,7 @@ static bool payload_process(struct gp_read *read, struct gp_unpack *in)
 static bool payload_strings(struct gp_read *read, struct gp_unpack *in)
 {
     uint64_t first = gp_unpack_number(in), bytes = gp_unpack_left(in);
-    if (in->bad || first > read->site_string_bytes + GP_READ_GAP ||
+    if (in->bad || first > GP_READ_UNPACKED(read->file_bytes) ||
         !GP_READ_ROOM(read, read->site_strings, read->site_strings_room, first + bytes + 1, GP_READ_STRINGS))
         return false;
     memcpy(read->site_strings + first, gp_unpack_raw(in, bytes), bytes);
@@ -127,7 +127,7 @@ static bool payload_frames(struct gp_read *read, struct gp_unpack *in, uint32_t 
 {
     struct gp_recording *r = read->recording;
     uint32_t first, last = GP_REC_NONE;
-    if (!payload_first(read, in, count, r->frame_count, &first) ||
+    if (!payload_first(read, in, count, &first) ||
         !GP_READ_ROOM(read, r->frames, read->frames_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     for (; r->frame_count < first; r->frame_count++)
@@ -155,7 +155,7 @@ static bool payload_sites(struct gp_read *read, struct gp_unpack *in, uint32_t c
 {
     struct gp_recording *r = read->recording;
     uint32_t first;
-    if (!payload_first(read, in, count, r->site_count, &first) ||
+    if (!payload_first(read, in, count, &first) ||
         !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     for (uint32_t i = first; i < first + count; i++) {
@@ -179,7 +179,7 @@ static bool payload_site_numbers(struct gp_read *read, struct gp_unpack *in, uin
 {
     struct gp_recording *r = read->recording;
     uint32_t first;
-    if (!payload_first(read, in, count, r->site_count, &first) ||
+    if (!payload_first(read, in, count, &first) ||
         !GP_READ_ROOM(read, r->sites, read->sites_room, (size_t)first + count, GP_READ_ROWS))
         return false;
     if (first + count > r->site_count)

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * read.c: finds the blocks of a recording, in a file or in memory; see recording.h and
- * docs/format.md.
+ * read.c: opens a file of any format that input.h knows, and finds the blocks of a recording, in a
+ * file or in memory; see recording.h and docs/format.md.
+ *
+ * Bounds of a recording: a block is unpacked once, and its rows and bytes are counted before they are
+ * decoded: at most GP_READ_PACKED and GP_READ_UNPACKED in all.  A byte of a real file holds a fifth
+ * of an event, so work and memory follow from the size of the file, however well it is packed.  Damage
+ * is searched through at most as often as reader_exhausted says.
  */
+#include <recording/input.h>
 #include <recording/torch.h>
 
 #include <record/crc.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -27,8 +31,10 @@ struct gp_reader {
     uint64_t at;
     uint8_t *stored, *payload; /* a block as stored, and unpacked */
     ZSTD_DCtx *zstd;
-    uint64_t sound;  /* number of sound blocks */
-    uint64_t wasted; /* bytes whose checksum was wrong */
+    uint64_t sound;          /* number of sound blocks */
+    uint64_t rows, unpacked; /* of these, and their bytes */
+    bool dense;              /* more rows or bytes than a file of its size ever has */
+    uint64_t wasted;         /* bytes whose checksum was wrong */
 };
 
 static int source_read(const struct gp_source *source, void *into, size_t bytes, uint64_t offset)
@@ -144,6 +150,13 @@ static int reader_seek(struct gp_reader *reader)
 static int reader_take(struct gp_reader *reader, const struct gp_format_block *block)
 {
     struct gp_read *read = &reader->read;
+    reader->rows += block->count;
+    reader->unpacked += block->bytes;
+    if (reader->rows > GP_READ_PACKED(reader->source.size) ||
+        reader->unpacked > GP_READ_UNPACKED(reader->source.size)) {
+        reader->dense = true;
+        return -EPROTO;
+    }
     bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
     bool good = events ? gp_read_events(read, block, reader->payload) : gp_read_payload(read, block, reader->payload);
     if (read->error)
@@ -184,40 +197,6 @@ static int reader_blocks(struct gp_reader *reader, gp_rec_progress_fn *progress,
     if (damage)
         reader->read.recording->damaged_blocks--;
     return 0;
-}
-
-/* ---- a snapshot of PyTorch --------------------------------------------------------------------------------------- */
-
-/* The largest known ones have 1 GB.  The reader needs the whole file, and four times as much. */
-#define GP_READER_PICKLE (8ull << 30)
-
-static bool reader_is_pickle(const struct gp_source *source)
-{
-    uint8_t head[4];
-    return source->size >= sizeof(head) && source_read(source, head, sizeof(head), 0) == 0 &&
-           gp_read_is_pickle(head, sizeof(head));
-}
-
-static int reader_pickle(struct gp_reader *reader, char *why, size_t why_bytes, gp_rec_progress_fn *progress, void *arg)
-{
-    const struct gp_source *source = &reader->source;
-    uint8_t *copy = NULL;
-    int error = source->size > GP_READER_PICKLE ? -EFBIG : 0;
-    if (!error && !source->bytes) {
-        copy = malloc(source->size);
-        error = copy ? 0 : -ENOMEM;
-        for (uint64_t at = 0; !error && at < source->size; at += GP_FORMAT_BLOCK_BYTES) {
-            uint64_t left = source->size - at;
-            error = source_read(source, copy + at, left < GP_FORMAT_BLOCK_BYTES ? left : GP_FORMAT_BLOCK_BYTES, at);
-            if (progress)
-                progress(arg, (unsigned)(at * 300 / source->size));
-        }
-    }
-    if (!error)
-        error = gp_read_torch(&reader->read, copy ? copy : source->bytes, source->size, why, why_bytes);
-    free(copy);
-    reader->sound = !error;
-    return error;
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
@@ -265,24 +244,57 @@ static void reader_end(struct gp_reader *reader)
     gp_hash_free(&reader->read.streams);
 }
 
+static int reader_recording(struct gp_reader *reader, char *why, size_t why_bytes, gp_rec_progress_fn *progress,
+                            void *arg)
+{
+    reader->read.file_bytes = reader->source.size;
+    int error = reader_head(reader, why, why_bytes);
+    if (!error)
+        error = reader_blocks(reader, progress, arg);
+    if (reader->dense)
+        snprintf(why, why_bytes, "its blocks have more rows than a recording of its size ever has");
+    if (!error && !reader->sound) {
+        snprintf(why, why_bytes, "it has no readable block: it was cut at its start, or damaged");
+        error = -EPROTO;
+    }
+    return error;
+}
+
+/* The whole file, or the bytes that were inside a compressed one. */
+static int reader_format(struct gp_reader *reader, struct gp_input *file, char *why, size_t why_bytes,
+                         gp_rec_progress_fn *progress, void *arg)
+{
+    const struct gp_source *source = &reader->source;
+    int error = source->bytes ? gp_input_unwrap(file, source->bytes, source->size, why, why_bytes) : 0;
+    if (error)
+        return error;
+    switch (source->bytes ? file->format : GP_INPUT_RECORDING) {
+    case GP_INPUT_PICKLE:
+    case GP_INPUT_JSON:
+        return gp_read_torch(&reader->read, file, why, why_bytes);
+    case GP_INPUT_RMM:
+        return gp_read_rmm(&reader->read, file, why, why_bytes);
+    case GP_INPUT_RECORDING:
+        if (source->bytes)
+            reader->source = (struct gp_source){.fd = -1, .bytes = file->data, .size = file->bytes};
+        return reader_recording(reader, why, why_bytes, progress, arg);
+    default:
+        snprintf(why, why_bytes, "a trace of allocations without times: only 'gpuprof replay' reads it");
+        return -EPROTO;
+    }
+}
+
 static int reader_run(struct gp_recording **out, const struct gp_source *source, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg)
 {
     struct gp_reader reader = {.source = *source};
+    struct gp_input file = {0};
     if (why_bytes)
         why[0] = '\0';
     int error = reader_begin(&reader);
-    if (!error && reader_is_pickle(source)) {
-        error = reader_pickle(&reader, why, why_bytes, progress, arg);
-    } else if (!error) {
-        error = reader_head(&reader, why, why_bytes);
-        if (!error)
-            error = reader_blocks(&reader, progress, arg);
-    }
-    if (!error && !reader.sound) {
-        snprintf(why, why_bytes, "it has no readable block: it was cut at its start, or damaged");
-        error = -EPROTO;
-    }
+    if (!error)
+        error = reader_format(&reader, &file, why, why_bytes, progress, arg);
+    gp_input_free(&file);
     if (!error)
         error = gp_read_finish(&reader.read);
     if (error)
@@ -299,21 +311,32 @@ int gp_recording_parse(struct gp_recording **out, const void *bytes, size_t size
     return reader_run(out, &source, why, why_bytes, NULL, NULL);
 }
 
+/* Recordings in files are read block by block, everything else as a whole. */
+static bool reader_in_place(const struct gp_source *source)
+{
+    uint8_t head[sizeof(struct gp_format_head)];
+    size_t bytes = source->size < sizeof(head) ? (size_t)source->size : sizeof(head);
+    return source_read(source, head, bytes, 0) == 0 && gp_input_format(head, bytes) == GP_INPUT_RECORDING;
+}
+
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg)
 {
-    struct stat status;
-    struct gp_source source = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-    int error = source.fd < 0 || fstat(source.fd, &status) != 0 ? -errno : 0;
-    if (!error && !S_ISREG(status.st_mode))
-        error = S_ISDIR(status.st_mode) ? -EISDIR : -ESPIPE;
-    if (error) {
-        snprintf(why, why_bytes, "%s", error == -ESPIPE ? "not a file" : strerror(-error));
-    } else {
-        source.size = (uint64_t)status.st_size;
-        error = reader_run(out, &source, why, why_bytes, progress, arg);
+    int64_t size;
+    struct gp_source source = {.fd = gp_input_open(path, &size)};
+    uint8_t *data = NULL;
+    size_t bytes;
+    int error = source.fd < 0 ? source.fd : 0;
+    source.size = size > 0 ? (uint64_t)size : 0;
+    why[0] = '\0';
+    if (!error && !(size > 0 && reader_in_place(&source))) {
+        error = gp_input_slurp(source.fd, size, &data, &bytes, why, why_bytes, progress, arg);
+        if (!error)
+            source = (struct gp_source){.fd = source.fd, .bytes = data, .size = bytes};
     }
+    error = error ? reader_explain(error, why, why_bytes) : reader_run(out, &source, why, why_bytes, progress, arg);
     if (source.fd >= 0)
         close(source.fd);
+    free(data);
     return error;
 }

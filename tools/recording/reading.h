@@ -13,11 +13,15 @@
 
 /* Limits, so that a few hostile bytes cannot request much memory. Events: 10 GiB of them. The site
  * tables are far smaller in the process itself. */
-#define GP_READ_EVENTS           (1u << 28)
-#define GP_READ_ROWS             (1u << 24) /* sites, frames, threads, samples */
-#define GP_READ_MODULES          (1u << 16)
-#define GP_READ_STRINGS          (1u << 28)
-#define GP_READ_GAP              (1u << 20)   /* rows that damaged blocks may have lost, at a time */
+#define GP_READ_EVENTS  (1u << 28)
+#define GP_READ_ROWS    (1u << 24) /* sites, frames, threads, samples */
+#define GP_READ_MODULES (1u << 16)
+#define GP_READ_STRINGS (1u << 28)
+/* In a file of so many bytes: rows of all blocks; bytes of these when they are unpacked; and rows of a
+ * table of sites or frames, those that damaged blocks lost included. */
+#define GP_READ_PACKED(_bytes)   ((1ull << 19) + (_bytes))
+#define GP_READ_UNPACKED(_bytes) ((16ull << 20) + 32ull * (_bytes))
+#define GP_READ_TABLE(_bytes)    ((1ull << 17) + (_bytes) / 2)
 #define GP_READ_ALLOCATION_LIMIT (1ull << 50) /* largest allocation: a petabyte */
 
 struct gp_read_work; /* events.c: the block that is being decoded; from malloc */
@@ -40,6 +44,7 @@ struct gp_read {
     size_t mapped_room;
     uint32_t late_frames;                         /* those from this one on were written after the last modules */
     uint32_t comm, command_line, host, allocator; /* offsets in strings */
+    uint64_t file_bytes;
     bool has_process, has_numbers, has_counts;
 };
 

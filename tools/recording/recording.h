@@ -118,6 +118,7 @@ struct gp_recording {
     /* A snapshot of PyTorch: its trace began while memory was allocated.  Of these blocks only the
      * sizes are known: not when, nor where they were allocated. */
     bool from_torch;
+    bool from_rmm; /* a log of RMM: every free names its stream */
     uint64_t before_blocks, before_bytes;
     uint64_t torch_unknown; /* entries with actions that this version does not know */
 
@@ -170,9 +171,9 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
     return event->bytes - event->unused;
 }
 
-/* read.c. Opens, checks and loads a recording, or a memory snapshot of PyTorch (fromtorch.c). 0; -errno of the file; -EPROTO with the problem in
- * `why` (not a recording, of a newer version, no sound block). A cut file is not an error: see
- * complete. progress: may be NULL; gets parts per 1000. */
+/* read.c. Opens, checks and loads a file of any format that input.h knows; "-" is standard input. 0;
+ * -errno of the file; -EPROTO with the problem in `why` (not a recording, of a newer version, no
+ * sound block). A cut file is not an error: see complete. progress: may be NULL; gets parts per 1000. */
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);
 int gp_recording_open(struct gp_recording **out, const char *path, char *why, size_t why_bytes,
                       gp_rec_progress_fn *progress, void *arg);

@@ -7,6 +7,7 @@
 #ifndef GP_RECORDING_TORCH_H
 #define GP_RECORDING_TORCH_H
 
+#include <recording/input.h>
 #include <recording/reading.h>
 #include <recording/unpickle.h>
 
@@ -33,23 +34,25 @@ struct gp_torch_span { /* segments in a range of addresses change, or are there 
 };
 #define GP_TORCH_AT_END UINT32_MAX
 
-/* torchsites.c.  The site of this list of frames; 0 without frames or after an error (read->error). */
-uint32_t gp_torch_site(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_pickle *frames);
+/* torchsites.c.  The site of this list of frames; the label, which may be NULL, becomes the outermost
+ * one.  0 without frames and label, or after an error (read->error). */
+uint32_t gp_torch_site(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_pickle *frames,
+                       const struct gp_pickle *label);
 /* A site with one frame of this name. */
 uint32_t gp_torch_site_named(struct gp_read *read, struct gp_torch_sites *sites, const char *name);
 void gp_torch_sites_free(struct gp_torch_sites *sites);
 
 /* torchstart.c.  Adds to the baseline the segments of the device that were there before the trace.
- * Sorts the spans.  0 or -ENOMEM, -EFBIG. */
-int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t count, uint8_t device, uint64_t time_ns);
+ * Sorts the spans.  like: the time, kind and device of these events.  0 or -ENOMEM, -EFBIG. */
+int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t count, const struct gp_rec_event *like);
 
 /* torchsplit.c.  Corrects the sizes of the blocks that the device's trace allocates.  The events of each
  * device are still in their order.  0 or -ENOMEM. */
 int gp_torch_split(struct gp_read *read, const struct gp_torch_span *spans, size_t count, uint8_t device);
 
-/* fromtorch.c.  Fills the recording from a pickle.  0, -errno; -EPROTO with why. */
-int gp_read_torch(struct gp_read *read, const uint8_t *data, size_t bytes, char *why, size_t why_bytes);
-/* Whether the first bytes are those of a pickle. */
-bool gp_read_is_pickle(const uint8_t *head, size_t bytes);
+/* fromtorch.c.  Fills the recording from a pickle or JSON.  0, -errno; -EPROTO with why. */
+int gp_read_torch(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
+/* fromrmm.c.  The same from a log of RMM. */
+int gp_read_rmm(struct gp_read *read, const struct gp_input *file, char *why, size_t why_bytes);
 
 #endif

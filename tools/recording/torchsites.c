@@ -147,24 +147,32 @@ static bool sites_room(struct gp_read *read, struct gp_torch_sites *sites, uint3
                         2 * (size_t)GP_READ_ROWS);
 }
 
-uint32_t gp_torch_site(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_pickle *frames)
+uint32_t gp_torch_site(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_pickle *frames,
+                       const struct gp_pickle *label)
 {
     uint32_t count = gp_pickle_count(frames), kept = 0;
-    bool added;
-    if (!count || read->error)
+    bool added, labelled = label && label->type == GP_PICKLE_TEXT && label->length;
+    if ((!count && !labelled) || read->error)
         return 0;
-    uint32_t *known = gp_hash_add(&sites->by_list, sites_place(frames->items), NULL, NULL, 0, &added);
+    uint64_t place = count ? sites_place(frames->items) : 0;
+    uint32_t length = labelled && label->length < GP_TORCH_TEXT ? label->length : labelled ? GP_TORCH_TEXT - 1 : 0;
+    uint64_t hash = labelled ? place ^ gp_hash_of_bytes(label->text, length) : place;
+    uint32_t *known = gp_hash_add(&sites->by_list, hash, NULL, NULL, 0, &added);
     if (known && !added)
         return *known;
     count = count < GP_TORCH_FRAMES ? count : GP_TORCH_FRAMES;
     if (!known)
         read->error = -ENOMEM;
-    if (!known || !sites_room(read, sites, count))
+    if (!known || !sites_room(read, sites, count + 1))
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_pickle *frame = gp_pickle_at(frames, i);
         if (frame->type == GP_PICKLE_DICT)
             sites->stacks[read->recording->frame_count + kept++] = sites_frame(read, sites, frame);
+    }
+    if (labelled) {
+        struct gp_torch_frame frame = {.function = sites_text(read, sites, label->text, length)};
+        sites->stacks[read->recording->frame_count + kept++] = sites_frame_number(read, sites, frame);
     }
     uint32_t site = kept && !read->error ? sites_stack(read, sites, kept) : 0;
     if (site && gp_pickle_count(frames) > count)

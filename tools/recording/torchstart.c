@@ -62,9 +62,8 @@ static bool start_add(struct gp_read *read, const struct gp_torch_span *span, ui
     return true;
 }
 
-int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t count, uint8_t device, uint64_t time_ns)
+int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t count, const struct gp_rec_event *like)
 {
-    const struct gp_rec_event like = {.time_ns = time_ns, .kind = GP_KIND_LINEAR, .device = device};
     struct gp_torch_heap heap = {.at = malloc((count + 1) * sizeof(*heap.at))};
     const struct gp_torch_span *run = NULL; /* what the run that began at run_start is part of */
     uint64_t at = 0, run_start = 0;
@@ -81,7 +80,7 @@ int gp_torch_start(struct gp_read *read, struct gp_torch_span *spans, size_t cou
             heap_pop(&heap);
         const struct gp_torch_span *top = heap.count && heap.at[0]->there ? heap.at[0] : NULL;
         if (run && run != top)
-            ok = start_add(read, run, run_start, at, &like);
+            ok = start_add(read, run, run_start, at, like);
         if (run != top)
             run_start = at;
         run = top;

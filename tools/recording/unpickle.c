@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * unpickle.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
  * unpickle.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
- * two dozen of them. */
+ * two dozen of them.
+ *
+ * Bounds: each byte is looked at once and each value is moved a constant number of times, because a
+ * mark knows the mark below it.  All arrays together take at most GP_PICKLE_MEMORY. */
 #include <recording/unpickle.h>
 
 #include <base/compiler.h>
@@ -12,13 +15,13 @@
 /* A snapshot of 1 GB has about 60 M values; the deepest nesting is a frame in an entry in a list. */
 #define GP_PICKLE_STACK (1u << 26)
 #define GP_PICKLE_MEMO  (1u << 26)
-#define GP_PICKLE_ITEMS (1u << 26)
 
 struct gp_machine {
     const uint8_t *at, *begin, *end;
     struct gp_pickle_file *file;
     struct gp_pickle *stack, *memo;
     uint32_t depth, stack_room, memo_room, memo_next;
+    uint32_t marked; /* values up to the topmost mark; 0: no mark.  A mark's number is this value below it */
     bool done;
 };
 
@@ -30,7 +33,7 @@ static int machine_refuse(struct gp_machine *m, const char *why)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static int values_room(struct gp_pickle **values, uint32_t *room, uint32_t wanted, uint32_t limit)
+static int values_room(struct gp_machine *m, struct gp_pickle **values, uint32_t *room, uint32_t wanted, uint32_t limit)
 {
     if (wanted <= *room)
         return 0;
@@ -39,6 +42,9 @@ static int values_room(struct gp_pickle **values, uint32_t *room, uint32_t wante
     uint32_t more = *room ? *room : 8;
     while (more < wanted)
         more *= 2;
+    int rc = gp_pickle_take(m->file, (uint64_t)(more - *room) * sizeof(**values));
+    if (rc)
+        return rc;
     struct gp_pickle *bigger = realloc(*values, more * sizeof(bigger[0]));
     if (!bigger)
         return -ENOMEM;
@@ -50,36 +56,10 @@ static int values_room(struct gp_pickle **values, uint32_t *room, uint32_t wante
 
 static int machine_push(struct gp_machine *m, struct gp_pickle value)
 {
-    int rc = values_room(&m->stack, &m->stack_room, m->depth + 1, GP_PICKLE_STACK);
+    int rc = values_room(m, &m->stack, &m->stack_room, m->depth + 1, GP_PICKLE_STACK);
     if (!rc)
         m->stack[m->depth++] = value;
     return rc;
-}
-
-static int machine_container(struct gp_machine *m, enum gp_pickle_type type, struct gp_pickle *value)
-{
-    struct gp_pickle_items *items = calloc(1, sizeof(*items));
-    if (!items)
-        return -ENOMEM;
-    items->next = m->file->all;
-    m->file->all = items;
-    *value = (struct gp_pickle){.type = (uint8_t)type, .items = items};
-    return 0;
-}
-
-static int items_append(struct gp_pickle_items *items, const struct gp_pickle *values, uint32_t count)
-{
-    if (count > GP_PICKLE_ITEMS - items->count)
-        return -E2BIG;
-    /* Most containers get all they ever have at once: a million dictionaries with no room to spare. */
-    if (!items->at && count && (items->at = malloc(count * sizeof(items->at[0]))))
-        items->room = count;
-    int rc = values_room(&items->at, &items->room, items->count + count, GP_PICKLE_ITEMS);
-    if (rc || count == 0)
-        return rc;
-    memcpy(items->at + items->count, values, count * sizeof(values[0]));
-    items->count += count;
-    return 0;
 }
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
@@ -163,22 +143,29 @@ static int machine_decimal(struct gp_machine *m)
 /* Index of the first value above the topmost mark; -1 none. */
 static int64_t machine_mark(const struct gp_machine *m)
 {
-    for (uint32_t i = m->depth; i > 0; i--) {
-        if (m->stack[i - 1].type == GP_PICKLE_MARK)
-            return i;
-    }
-    return -1;
+    return m->marked ? (int64_t)m->marked : -1;
 }
 
+/* Whether there are so many values, and no mark among them. */
 static bool machine_plain(const struct gp_machine *m, uint32_t count)
 {
-    if (m->depth < count)
-        return false;
-    for (uint32_t i = m->depth - count; i < m->depth; i++) {
-        if (m->stack[i].type == GP_PICKLE_MARK)
-            return false;
-    }
-    return true;
+    return m->depth >= count && m->depth - count >= m->marked;
+}
+
+/* Drops the values from this one on, which is at most one mark. */
+static void machine_drop(struct gp_machine *m, uint32_t depth)
+{
+    if (m->marked > depth)
+        m->marked = (uint32_t)m->stack[m->marked - 1].number;
+    m->depth = depth;
+}
+
+static int machine_push_mark(struct gp_machine *m)
+{
+    int rc = machine_push(m, (struct gp_pickle){.type = GP_PICKLE_MARK, .number = m->marked});
+    if (!rc)
+        m->marked = m->depth;
+    return rc;
 }
 
 /* Appends the topmost `count` values to the container below them (and below the mark, if one lies
@@ -190,8 +177,8 @@ static int machine_append(struct gp_machine *m, enum gp_pickle_type type, uint32
     struct gp_pickle *container = &m->stack[m->depth - count - marks - 1];
     if (container->type != type || (type == GP_PICKLE_DICT && count % 2))
         return machine_refuse(m, "a container of another kind");
-    int rc = items_append(container->items, &m->stack[m->depth - count], count);
-    m->depth -= count + marks;
+    int rc = gp_pickle_append(m->file, container, &m->stack[m->depth - count], count);
+    machine_drop(m, m->depth - count - marks);
     return rc;
 }
 
@@ -207,12 +194,12 @@ static int machine_make(struct gp_machine *m, enum gp_pickle_type type, uint32_t
     struct gp_pickle value;
     if (m->depth < count + marks || !machine_plain(m, count) || (type == GP_PICKLE_DICT && count % 2))
         return machine_refuse(m, "too few values for a container");
-    int rc = machine_container(m, type, &value);
+    int rc = gp_pickle_container(m->file, type, &value);
     if (!rc)
-        rc = items_append(value.items, &m->stack[m->depth - count], count);
+        rc = gp_pickle_append(m->file, &value, &m->stack[m->depth - count], count);
     if (rc)
         return rc;
-    m->depth -= count + marks;
+    machine_drop(m, m->depth - count - marks);
     return machine_push(m, value);
 }
 
@@ -226,10 +213,10 @@ static int machine_put(struct gp_machine *m, uint64_t index)
 {
     if (!machine_plain(m, 1))
         return machine_refuse(m, "no value to remember");
-    /* Writers number their memo in order, so a gap of millions is an attack on memory. */
-    if (index > (uint64_t)m->memo_next + 65536)
+    /* Writers number their memo in order, one number for each value that they wrote. */
+    if (index > (uint64_t)(m->at - m->begin) + 65536)
         return machine_refuse(m, "a memo number out of order");
-    int rc = values_room(&m->memo, &m->memo_room, (uint32_t)index + 1, GP_PICKLE_MEMO);
+    int rc = values_room(m, &m->memo, &m->memo_room, (uint32_t)index + 1, GP_PICKLE_MEMO);
     if (rc)
         return rc;
     m->memo[index] = m->stack[m->depth - 1];
@@ -253,7 +240,7 @@ static int machine_pop(struct gp_machine *m, bool to_mark)
     int64_t first = machine_mark(m);
     if (m->depth == 0 || (to_mark && first < 0))
         return machine_refuse(m, "no value to drop");
-    m->depth = to_mark ? (uint32_t)first - 1 : m->depth - 1;
+    machine_drop(m, to_mark ? (uint32_t)first - 1 : m->depth - 1);
     return 0;
 }
 
@@ -288,9 +275,15 @@ static int machine_copy_top(struct gp_machine *m)
 
 static int machine_float(struct gp_machine *m)
 {
-    if (!machine_bytes(m, 8))
+    const uint8_t *at = machine_bytes(m, 8);
+    uint64_t bits = 0;
+    if (!at)
         return machine_short(m);
-    return machine_constant(m, GP_PICKLE_FLOAT, 0); /* no reader needs a float */
+    for (unsigned i = 0; i < 8; i++) /* the highest byte first */
+        bits = bits << 8 | at[i];
+    struct gp_pickle value = {.type = GP_PICKLE_FLOAT};
+    memcpy(&value.real, &bits, sizeof(value.real));
+    return machine_push(m, value);
 }
 
 static int machine_atom(struct gp_machine *m, uint8_t opcode)
@@ -335,7 +328,7 @@ static int machine_structure(struct gp_machine *m, uint8_t opcode)
 {
     switch (opcode) {
     case '(':
-        return machine_constant(m, GP_PICKLE_MARK, 0);
+        return machine_push_mark(m);
     case '}':
         return machine_make(m, GP_PICKLE_DICT, 0, 0);
     case ']': /* EMPTY_LIST, EMPTY_TUPLE */
@@ -408,7 +401,7 @@ int gp_pickle_read(struct gp_pickle_file *file, const uint8_t *data, size_t byte
 {
     struct gp_machine m = {.at = data, .begin = data, .end = data + bytes, .file = file};
     int rc = 0;
-    memset(file, 0, sizeof(*file));
+    gp_pickle_begin(file, bytes);
     while (!rc && !m.done) {
         file->position = (size_t)(m.at - m.begin);
         if (m.at == m.end) {
@@ -425,49 +418,4 @@ int gp_pickle_read(struct gp_pickle_file *file, const uint8_t *data, size_t byte
     free(m.stack);
     free(m.memo);
     return rc;
-}
-
-void gp_pickle_free(struct gp_pickle_file *file)
-{
-    while (file->all) {
-        struct gp_pickle_items *next = file->all->next;
-        free(file->all->at);
-        free(file->all);
-        file->all = next;
-    }
-}
-
-/* ---- reading the values ------------------------------------------------------------------------------------------ */
-
-bool gp_pickle_is(const struct gp_pickle *value, const char *text)
-{
-    return value && value->type == GP_PICKLE_TEXT && value->length == strlen(text) &&
-           memcmp(value->text, text, value->length) == 0;
-}
-
-const struct gp_pickle *gp_pickle_get(const struct gp_pickle *dict, const char *key)
-{
-    /* Dictionaries of a snapshot have a dozen keys.  A hostile one may be large and appear in every
-     * place of a list. */
-    uint32_t count = dict && dict->type == GP_PICKLE_DICT ? dict->items->count : 0;
-    for (uint32_t i = 0; i + 1 < count && i < 2 * 256; i += 2) {
-        if (gp_pickle_is(&dict->items->at[i], key))
-            return &dict->items->at[i + 1];
-    }
-    return NULL;
-}
-
-int64_t gp_pickle_number(const struct gp_pickle *value, int64_t otherwise)
-{
-    return value && (value->type == GP_PICKLE_INT || value->type == GP_PICKLE_BOOL) ? value->number : otherwise;
-}
-
-uint32_t gp_pickle_count(const struct gp_pickle *list)
-{
-    return list && list->type == GP_PICKLE_LIST ? list->items->count : 0;
-}
-
-const struct gp_pickle *gp_pickle_at(const struct gp_pickle *list, uint32_t index)
-{
-    return index < gp_pickle_count(list) ? &list->items->at[index] : NULL;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * fromrecording.c: turns our own recordings into traces.  Called through the table in open.c, and
- * by tests for a recording that is in memory.
+ * fromrecording.c: turns recordings, and what is read as one (snapshots, logs of RMM), into traces.
+ * Called by open.c, and by tests for a recording that is in memory.
  *
  * A trace takes the allocations that a caching allocator could have served instead of the driver:
  * linear, pitched and pool memory.  Other requests (host memory, arrays, physical memory, segments,
  * contexts) are left out and counted, and so are frees of blocks that the recording did not see
  * allocated. */
-#include <record/format.h>
 #include <recording/recording.h>
 #include <replay/trace.h>
 
@@ -65,9 +64,9 @@ static int import_free(const struct gp_import *import, size_t index)
     }
     int rc = import_stream(import, event, &stream);
     /* Only a stream-ordered free names a stream; any other waits for the device. */
+    bool ordered = event->kind == GP_KIND_POOL || import->recording->from_rmm;
     if (!rc)
-        rc =
-            gp_replay_free(import->b, name, event->kind == GP_KIND_POOL ? stream : GP_REPLAY_ANY, import_thread(event));
+        rc = gp_replay_free(import->b, name, ordered ? stream : GP_REPLAY_ANY, import_thread(event));
     import->b->trace->left_out += rc == -ENOENT; /* its allocation was left out */
     return rc == -ENOENT ? 0 : rc;
 }
@@ -99,6 +98,9 @@ static int import_event(const struct gp_import *import, size_t index)
         return import_free(import, index);
     case GP_EVENT_MARK:
         return import_mark(import, event);
+    case GP_EVENT_OOM:
+        import->b->trace->left_out++;
+        return gp_replay_mark(import->b, "oom", 3, import_thread(event));
     default:
         import->b->trace->left_out++;
         return 0;
@@ -133,24 +135,18 @@ int gp_replay_import(struct gp_replay_builder *b, const struct gp_recording *rec
     return rc;
 }
 
-static int recording_trace(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
+int gp_replay_recording(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
 {
     struct gp_recording *recording;
-    char why[160] = "";
-    int rc = gp_recording_parse(&recording, data, bytes, why, sizeof(why));
-    if (rc) {
-        gp_replay_say(&b->problem, "%s", why[0] ? why : strerror(-rc));
+    int rc = gp_recording_parse(&recording, data, bytes, b->problem.text, sizeof(b->problem.text));
+    if (rc)
         return rc;
-    }
     rc = gp_replay_import(b, recording);
+    b->trace->format = recording->from_torch ? "PyTorch snapshot"
+                       : recording->from_rmm ? "RMM log"
+                                             : "gpuprof recording";
     b->trace->left_out += recording->dropped + recording->damaged_blocks; /* at least one event each */
+    b->trace->left_out += recording->torch_unknown;
     gp_recording_free(recording);
     return rc;
 }
-
-static bool recording_knows(const uint8_t *data, size_t bytes)
-{
-    return bytes >= sizeof(GP_RECORD_MAGIC) - 1 && memcmp(data, GP_RECORD_MAGIC, sizeof(GP_RECORD_MAGIC) - 1) == 0;
-}
-
-const struct gp_replay_reader gp_replay_recording = {"gpuprof recording", recording_knows, recording_trace};

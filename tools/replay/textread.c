@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * textread.c: reads and writes the text form of a trace, `gpuprof.trace/1`, one operation per line
- * (docs/traces.md). Called through the table in open.c and by `gpuprof generate`. */
+ * (docs/traces.md). Called by open.c and by `gpuprof generate`.
+ *
+ * Bounds: each byte is looked at a constant number of times; a line becomes at most one operation,
+ * and there are at most GP_REPLAY_OPS of them. */
 #include "trace.h"
+#include <recording/input.h>
 
 #include <base/compiler.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define GP_TEXT_VERSION "gpuprof.trace/1"
+#define GP_TEXT_VERSION GP_INPUT_TRACE_NAME
 /* The longest operation is below 80 characters; a mark's name may be that of a source line. */
 #define GP_TEXT_LINE 1024
 
@@ -156,7 +160,7 @@ static int text_operation(struct gp_replay_builder *b, struct gp_text_line line)
     return text_apply(b, row, &values);
 }
 
-static int text_read(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
+int gp_replay_text(struct gp_replay_builder *b, const uint8_t *data, size_t bytes)
 {
     const char *at = (const char *)data, *end = at + bytes;
     int rc = 0;
@@ -176,15 +180,6 @@ static int text_read(struct gp_replay_builder *b, const uint8_t *data, size_t by
     }
     return rc;
 }
-
-static bool text_knows(const uint8_t *data, size_t bytes)
-{
-    size_t length = strlen(GP_TEXT_VERSION);
-    return bytes >= length && memcmp(data, GP_TEXT_VERSION, length) == 0 &&
-           (bytes == length || data[length] == '\n' || data[length] == '\r' || data[length] == ' ');
-}
-
-const struct gp_replay_reader gp_replay_text = {GP_TEXT_VERSION, text_knows, text_read};
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

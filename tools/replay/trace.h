@@ -97,14 +97,10 @@ int gp_replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *threa
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* A reader of one format, found by the content of the file.  A new format is a new row of the table
- * in open.c. */
-struct gp_replay_reader {
-    const char *name;
-    bool (*knows)(const uint8_t *data, size_t bytes);
-    int (*read)(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
-};
-extern const struct gp_replay_reader gp_replay_text, gp_replay_rmm, gp_replay_torch, gp_replay_recording;
+/* The reader of the text form (textread.c), and that of everything that is read as a recording
+ * (fromrecording.c).  0, -errno with the problem in the builder. */
+int gp_replay_text(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
+int gp_replay_recording(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
 
 /* Appends a recording that is in memory (fromrecording.c).  0 or -errno with the problem in the
  * builder. */
