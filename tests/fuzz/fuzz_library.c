@@ -8,6 +8,7 @@
  *   four ways and cut off there.  Prints "N inputs".
  */
 #include <find/library.h>
+#include <fuzz/limits.h>
 
 #include <stdint.h>
 #include <stdio.h>
@@ -34,13 +35,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gp_library_id id;
     struct gp_bpf_probe probe;
-    int fd = file_with(data, size), error = gp_library_id_read(fd, &id);
+    int fd = file_with(data, size);
+    limits_begin();
+    int error = gp_library_id_read(fd, &id);
     if (error > 0 || (error ? id.bytes != 0 : !id.bytes || id.bytes > GP_LIBRARY_ID))
         abort();
     if (!error && !memmem(data, size, id.id, id.bytes))
         abort();
     ids += !error;
     error = gp_bpf_probe_find(fd, &probe);
+    limits_end(data, size);
     if (error > 0 || (!error && !probe.offset))
         abort();
     probes += !error;

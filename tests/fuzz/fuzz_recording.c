@@ -4,13 +4,14 @@
  * an accepted recording keeps every promise of recording.h.  An input is one of
  *
  *      a recording       read as it is, and again with all checksums corrected, since they reject other changes
- *      a pickle          a snapshot of PyTorch, read as it is
+ *      any other file    that is read as a recording: a snapshot of PyTorch, a log of RMM; also compressed
  *      'B' blocks        from which a recording is built: type, rows (2 bytes), length (2 bytes), payload; so that changes
  *                        reach the payloads, which are packed in real recordings
  *
  * With -DGP_FUZZ_REPLAY it runs the files named as arguments, each with every third byte changed in four ways and cut
  * there (of pickles every byte, of recordings every 29th: their blocks are larger).  Prints "N inputs".
  */
+#include <fuzz/limits.h>
 #include <record/crc.h>
 #include <record/format.h>
 #include <recording/recording.h>
@@ -108,7 +109,9 @@ static void parse(const uint8_t *data, size_t size)
 {
     struct gp_recording *recording = NULL;
     char why[256];
+    limits_begin();
     int rc = gp_recording_parse(&recording, data, size, why, sizeof(why));
+    limits_end(data, size);
     if (rc) {
         promise(rc < 0 && rc != -ENOMEM && why[0] && memchr(why, '\0', sizeof(why)));
         refused++;

@@ -12,6 +12,7 @@
  */
 #include <collect/mailbox.h>
 #include <collect/peer.h>
+#include <fuzz/limits.h>
 #include <lib/session.h>
 #include <record/ringread.h>
 #include <write/write.h>
@@ -157,10 +158,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_begin();
     if (size == 0)
         return 0;
+    limits_begin();
     if (data[0] & 1)
         fuzz_file(data + 1, size - 1);
     else
         fuzz_patches(data + 1, size - 1);
+    limits_end((const uint8_t *)good.map, good.bytes);
     return 0;
 }
 

@@ -7,6 +7,7 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
  * ways and cut at every length.  Prints "N inputs".
  */
+#include <fuzz/limits.h>
 #include <replay/trace.h>
 
 #include <stdint.h>
@@ -75,7 +76,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
-    if (gp_replay_read(&trace, data, size, &problem) != 0) {
+    limits_begin();
+    int rc = gp_replay_read(&trace, data, size, &problem);
+    limits_end(data, size);
+    if (rc) {
         promise(problem.text[0] && !trace.ops && trace.count == 0);
         refused++;
         return 0;
