@@ -54,6 +54,19 @@ static int64_t number(const json_t *object, const char *path)
     return json_integer_value(at(object, path));
 }
 
+/* A program that called cuInit and used no device, or a recording that was cut before its first device. */
+Test(report, document_without_a_device)
+{
+    struct recmake *make = recmake_new(GIB);
+    struct gp_recording *r = recmake_done(make);
+    r->device_count = 0;
+    json_t *document = document_of(r);
+    cr_assert_eq(json_array_size(at(document, "devices")), 0);
+    cr_assert(json_is_null(at(document, "sites/0/device")));
+    json_decref(document);
+    gp_recording_free(r);
+}
+
 Test(report, document_has_every_field_and_adds_up)
 {
     static const char *const fields[] = {"schema",

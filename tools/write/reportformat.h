@@ -26,7 +26,7 @@ json_t *gp_report_fragmentation_json(const struct gp_report *report);
 json_t *gp_report_reconcile_json(const struct gp_report *report);
 
 /* Parts that the documents of single analyses and the whole document share. */
-json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host" */
+json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host"; null: there is none */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
 /* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */

@@ -14,6 +14,8 @@
 
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device)
 {
+    if (device >= report->recording->device_count)
+        return json_null();
     const struct gp_rec_device *row = &report->recording->devices[device];
     if (row->index == GP_WIRE_HOST)
         return json_string("host");
