@@ -135,6 +135,35 @@ assert len(truth) > 1 or found["graphs"], found
 ' "$work/out" 2>>"$work/out" && pass "uses: $1" || fail "uses: $1" "$work/out"
 }
 
+# Programs that keep nothing have no suspects, and of those that leak a line of theirs is named: in PyTorch's snapshots, and
+# in recordings of a few of them.
+rhythms() {
+    local net name wrong=0
+    mkdir "$work/rhythms"
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim -- \
+        tests/real/inside "$root" python3 tests/real/torch/rhythms.py "$work/rhythms" >"$work/out" 2>&1 </dev/null
+    for name in chain-forward blocks-step1 stages-infer20 chain-losses blocks-exceptions stages-cache chain-hooks; do
+        net=${name%-*}
+        PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim \
+            --record="$work/rhythms/$name.gpuprof" -- tests/real/inside "$root" python3 tests/real/torch/rhythms.py "$net" \
+            "${name#*-}" >>"$work/out" 2>&1 </dev/null
+    done
+    for name in "$work"/rhythms/*; do
+        "$build/bin/gpuprof" leaks --json "$name" 2>>"$work/out" | python3 -c '
+import json, re, sys
+suspects = json.load(sys.stdin)["suspects"]
+leaks = re.search("-(losses|cache|exceptions|hooks|keys)", sys.argv[1])
+assert bool(suspects) == bool(leaks), (sys.argv[1], suspects[:1])
+assert not leaks or any(frame["file"].endswith("nets.py") for frame in suspects[0]["frames"] if frame["file"]), suspects[0]
+' "$name" 2>>"$work/out" || wrong=$((wrong + 1))
+    done
+    local count
+    count=$(find "$work/rhythms" -type f | wc -l)
+    if [ "$wrong" = 0 ] && [ "$count" -gt 90 ]; then pass "leaks: $count snapshots and recordings"; else
+        fail "leaks: wrong in $wrong of $count" "$work/out"
+    fi
+}
+
 # gpuprof comes late and leaves again, three times.
 attached() { # what, environment
     if env "$2" GPUPROF_TORCH_ROOT="$root" python3 tests/real/torch_attach.py "$build" >"$work/attached" 2>&1; then
@@ -159,13 +188,14 @@ else
     imports
     for file in tests/real/torch/*.py; do
         name=$(basename "$file" .py)
-        case $name in common | outside | alike | uses) ;; *) script "$name" cupti ;; esac
+        case $name in common | outside | alike | uses | nets | rhythms) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
     forecast steady
     forecast grows --leak
     forecast "not periodic" --lengths
     for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
+    rhythms
     attached "segments" A=
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     blocks "segments" A=

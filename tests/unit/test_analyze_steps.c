@@ -252,7 +252,8 @@ Test(steps, have_bounds_that_only_rise)
 
 /* ---- leaks without steps ----------------------------------------------------------------------------------------- */
 
-/* Nothing repeats: what speaks for a leak is how long it grows, how fast, and that nothing is freed. */
+/* Nothing repeats: what speaks for a leak is how long it grows, how fast, and that nothing is freed.
+ * Other memory that comes and goes shows that the program is not loading. */
 Test(leaks, without_steps_have_evidence)
 {
     for (unsigned every = 0; every <= 4; every += 4) { /* one of so many blocks is freed; 0: none */
@@ -263,6 +264,8 @@ Test(leaks, without_steps_have_evidence)
             recmake_alloc(make, 0, GP_KIND_LINEAR, (i + 1ull) * 0x1000000, MIB, keeps);
             if (every && i % every == 0)
                 recmake_free(make, 0, GP_KIND_LINEAR, (i + 1ull) * 0x1000000);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, i + 1, 300 * MIB, site(make, "uses", i));
+            recmake_free(make, 0, GP_KIND_LINEAR, i + 1);
         }
         struct gp_recording *recording = recmake_done(make);
         struct gp_steps *steps = gp_steps_find(recording);

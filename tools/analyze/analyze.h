@@ -41,17 +41,19 @@ struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint3
 struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns);
 
 /* Steps of the program, from the first of these that repeats evenly: marks of one name, NVTX ranges
- * (marks whose name starts with "nvtx:"), the period of the allocations.  Otherwise equal stretches
+ * (marks whose name starts with "nvtx:"), the calls of a net, the period of the allocations.  Otherwise equal stretches
  * of time; see docs/analyses.md. */
 enum gp_step_source {
     GP_STEPS_MARKS,
     GP_STEPS_NVTX,
-    GP_STEPS_PERIOD,
+    GP_STEPS_PERIOD, /* and calls of a net */
     GP_STEPS_TIME,
     GP_STEPS_GIVEN /* stretches of a length that the user gave */
 };
 struct gp_steps {
     enum gp_step_source source;
+    bool told;   /* by the program or the user; else its memory must show that they are steps (gp_flow_returns) */
+    bool inside; /* of one call of a net, or of its backward pass */
     char name[40];
     uint64_t length_ns; /* of a step: the median */
     uint32_t count;     /* bounds: count + 1 */

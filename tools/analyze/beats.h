@@ -50,6 +50,15 @@ void gp_beat_curve_fini(struct gp_beat_curve *curve);
 const struct gp_tally_row *gp_beats_step(const struct gp_beats *beats, const double *even, struct gp_beat_curve *curve,
                                          bool *ok);
 
+/* The Python frames of a call site that are outside of every net (torch.nn.Module). */
+struct gp_net_call {
+    uint64_t key;  /* identifies them with their lines; 0: there are none */
+    uint32_t line; /* the innermost of them: its index in the site's frames */
+    bool net;      /* the site is inside a net, which that frame calls */
+};
+/* calls.c. One for each site; freed with free(). NULL: out of memory. */
+struct gp_net_call *gp_calls_find(const struct gp_recording *recording);
+
 /* Identifies the code that allocates: its call site; without stacks, the kind of the block and the
  * power of two of its size. */
 uint64_t gp_beat_symbol(const struct gp_rec_event *event);

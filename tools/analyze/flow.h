@@ -113,6 +113,11 @@ struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t devic
 void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
 int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
+/* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a step
+ * differs less from what is held at its end than half of how far it moves in between.  A layer of one forward pass keeps its activations, and a
+ * program that loads its weights keeps all: neither returns.  warm: steps to leave out. */
+bool gp_flow_returns(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm);
+
 /* The analyses of analyze.h on an existing flow. */
 struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device, enum gp_wire_kind kind,
                                     uint32_t points);

@@ -109,7 +109,8 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     struct gp_forecast_room room =
         walk_room(flow->recording, device, gp_polled_reserved(&polled, &level), level.allocated);
     gp_forecast_find(&to.forecast, &room, &run->now);
-    if (steps->source == GP_STEPS_TIME) { /* no rhythm was found */
+    /* No rhythm was found, or one that memory does not follow. */
+    if (steps->source == GP_STEPS_TIME || (!steps->told && !gp_flow_returns(flow, steps, 1))) {
         run->early = (struct gp_forecast_result){.peak_bytes = -1, .step_bytes = -1, .seconds_to_oom = -1};
         int64_t headroom = run->now.headroom_bytes;
         run->now = run->early;

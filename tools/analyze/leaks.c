@@ -295,13 +295,13 @@ static struct gp_leaks *leak_result(const struct gp_leak_search *search)
     return leaks;
 }
 
-static struct gp_leaks *leak_none(const struct gp_steps *steps)
+static struct gp_leaks *leak_none(const struct gp_steps *steps, const char *why)
 {
     struct gp_leaks *leaks = calloc(1, sizeof(*leaks));
     if (leaks) {
         leaks->steps = steps->count;
         leaks->source = steps->source;
-        leaks->why = "fewer than 4 steps: a leak cannot be distinguished from a program that is starting";
+        leaks->why = why;
     }
     return leaks;
 }
@@ -322,7 +322,7 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
 {
     uint64_t end = flow->recording->end_ns;
     if (steps->count < GP_LEAK_STEPS)
-        return leak_none(steps);
+        return leak_none(steps, "fewer than 4 steps: a leak cannot be distinguished from a program that is starting");
     struct gp_leak_search search = {
         .flow = flow,
         .steps = steps,
@@ -334,6 +334,10 @@ struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps
     };
     search.warm = search.points >= 10 ? search.points / 10 : 1;
     search.warm_ns = leak_time(&search, search.warm);
+    if (!steps->told && !gp_flow_returns(flow, steps, search.warm))
+        return leak_none(steps,
+                         "it cannot be known: what repeats keeps most of its memory, as the layers of one forward "
+                         "pass or the loading of weights do. Name the steps (--step, marks or NVTX ranges)");
     struct gp_leaks *leaks = NULL;
     if (leak_init(&search) && leak_totals(&search) && leak_choose(&search) && leak_draw(&search))
         leaks = leak_result(&search);

@@ -152,6 +152,14 @@ static void steps_name(struct gp_steps *steps, const char *name)
     steps->name[n] = '\0';
 }
 
+/* Names that programs give to their steps.  "batch_norm" is none. */
+static bool steps_telling(const char *name)
+{
+    size_t length = steps_length(name);
+    return strcasestr(name, "step") || strcasestr(name, "iter") ||
+           (length >= 5 && strncasecmp(name + length - 5, "batch", 5) == 0);
+}
+
 static struct gp_steps *steps_of_mark(const struct gp_recording *recording, uint64_t key, size_t count, bool nvtx)
 {
     struct gp_steps *steps = steps_new(count);
@@ -163,19 +171,12 @@ static struct gp_steps *steps_of_mark(const struct gp_recording *recording, uint
         const char *name = steps_mark(recording, i);
         if (!steps_begins(name, nvtx) || steps_key(name) != key)
             continue;
+        steps->told |= steps_telling(name);
         if (bounds == 0)
             steps_name(steps, nvtx ? name + 5 : name);
         steps_bound(steps, &bounds, recording->events[i].time_ns);
     }
     return steps;
-}
-
-/* Names that programs give to their steps.  "batch_norm" is none. */
-static bool steps_telling(const char *name)
-{
-    size_t length = steps_length(name);
-    return strcasestr(name, "step") || strcasestr(name, "iter") ||
-           (length >= 5 && strncasecmp(name + length - 5, "batch", 5) == 0);
 }
 
 /* Leaves only beats whose names tell that they are steps, if there are any. */
@@ -238,6 +239,101 @@ static bool steps_marks(const struct gp_recording *recording, bool nvtx, bool fe
         if (ok && best)
             ok = (*out = steps_of_mark(recording, best->key, (size_t)best->count, nvtx)) != NULL;
     }
+    free(evens);
+    gp_beats_fini(&beats);
+    return ok;
+}
+
+/* ---- calls of a net ---------------------------------------------------------------------------------------------- */
+
+/* A net was called again if its thread allocated elsewhere since the last call: in a loop over the
+ * layers of one forward pass, all allocations are inside the one call. */
+struct gp_call_walk {
+    const struct gp_recording *recording;
+    struct gp_net_call *calls; /* of each site */
+    uint64_t *before;          /* of each thread: the key of its last allocation */
+};
+
+static bool calls_init(struct gp_call_walk *walk, const struct gp_recording *recording)
+{
+    *walk = (struct gp_call_walk){.recording = recording, .calls = gp_calls_find(recording)};
+    walk->before = calloc(recording->thread_count + 1ul, sizeof(*walk->before));
+    return walk->calls && walk->before;
+}
+
+static void calls_fini(struct gp_call_walk *walk)
+{
+    free(walk->calls);
+    free(walk->before);
+}
+
+/* The call that begins with this event; NULL: none does.  Call it for each event in turn. */
+static const struct gp_net_call *calls_begin(struct gp_call_walk *walk, const struct gp_rec_event *event)
+{
+    const struct gp_net_call *call = event->type == GP_EVENT_ALLOC ? &walk->calls[event->site] : NULL;
+    uint32_t threads = walk->recording->thread_count;
+    if (!call || !call->key)
+        return NULL;
+    uint64_t *before = &walk->before[event->thread < threads ? event->thread : threads];
+    bool begins = call->net && *before && *before != call->key;
+    *before = call->key;
+    return begins ? call : NULL;
+}
+
+static bool steps_of_call(const struct gp_recording *recording, const struct gp_tally_row *row, struct gp_steps **out)
+{
+    struct gp_call_walk walk;
+    uint32_t bounds = 0;
+    struct gp_steps *steps = steps_new((size_t)row->count);
+    bool ok = calls_init(&walk, recording) && steps;
+    for (size_t i = 0; ok && i < recording->event_count; i++) {
+        const struct gp_net_call *call = calls_begin(&walk, &recording->events[i]);
+        if (!call || call->key != row->key)
+            continue;
+        const struct gp_rec_site *site = &recording->sites[recording->events[i].site];
+        if (bounds == 0)
+            steps_name(steps, recording->strings + recording->frames[site->first_frame + call->line].function);
+        steps_bound(steps, &bounds, recording->events[i].time_ns);
+    }
+    calls_fini(&walk);
+    if (!ok) {
+        free(steps);
+        return false;
+    }
+    steps->source = GP_STEPS_PERIOD;
+    steps->told = true;
+    *out = steps;
+    return true;
+}
+
+/* The first event of the window in which the period is searched. */
+static size_t steps_window(const struct gp_recording *recording)
+{
+    size_t begin = recording->event_count, occurrences = 0;
+    while (begin > 0 && occurrences + GP_BEAT_KEYS <= GP_BEAT_WINDOW) {
+        const struct gp_rec_event *event = &recording->events[--begin];
+        occurrences += event->type != GP_EVENT_ALLOC ? 0 : event->site ? 2 : GP_BEAT_KEYS;
+    }
+    return begin;
+}
+
+/* *out stays NULL if no net is called again and again.  False: out of memory. */
+static bool steps_calls(const struct gp_recording *recording, struct gp_steps **out)
+{
+    struct gp_call_walk walk;
+    struct gp_beats beats;
+    size_t begin = steps_window(recording);
+    bool ok = gp_beats_init(&beats, recording->event_count - begin);
+    ok = calls_init(&walk, recording) && ok;
+    for (size_t i = begin; ok && i < recording->event_count; i++) {
+        const struct gp_net_call *call = calls_begin(&walk, &recording->events[i]);
+        if (call)
+            ok = gp_beats_put(&beats, call->key, (uint32_t)i, true);
+    }
+    calls_fini(&walk);
+    double *evens = ok ? beats_evens(&beats, false, recording->event_count - begin) : NULL;
+    const struct gp_tally_row *best = evens ? beats_frequent(&beats, evens, GP_BEAT_EVEN) : NULL;
+    ok = evens && (!best || steps_of_call(recording, best, out));
     free(evens);
     gp_beats_fini(&beats);
     return ok;
@@ -307,22 +403,22 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
             return NULL;
     }
     steps->source = GP_STEPS_PERIOD;
+    struct gp_net_call *calls = gp_calls_find(recording);
+    if (!calls) {
+        free(steps);
+        return NULL;
+    }
+    /* If the net were called several times, steps_calls would have found that. Its backward pass runs
+     * on a thread without Python. */
+    steps->inside = calls[site].net;
+    for (uint32_t i = 0; !calls[site].key && i < recording->site_count; i++)
+        steps->inside |= calls[i].net;
+    free(calls);
     if (site && site < recording->site_count && recording->sites[site].frame_count) {
         const struct gp_rec_frame *frame = &recording->frames[recording->sites[site].first_frame];
         steps_name(steps, recording->strings + frame->function);
     }
     return steps;
-}
-
-/* The first event of the window in which the period is searched. */
-static size_t steps_window(const struct gp_recording *recording)
-{
-    size_t begin = recording->event_count, occurrences = 0;
-    while (begin > 0 && occurrences + GP_BEAT_KEYS <= GP_BEAT_WINDOW) {
-        const struct gp_rec_event *event = &recording->events[--begin];
-        occurrences += event->type != GP_EVENT_ALLOC ? 0 : event->site ? 2 : GP_BEAT_KEYS;
-    }
-    return begin;
 }
 
 static bool steps_occurrences(const struct gp_recording *recording, size_t begin, struct gp_beats *beats)
@@ -435,6 +531,7 @@ static struct gp_steps *steps_long(const struct gp_recording *recording, uint64_
     if (!steps)
         return NULL;
     steps->source = GP_STEPS_GIVEN;
+    steps->told = true;
     steps->count = count;
     for (uint32_t i = 0; i <= count; i++)
         steps->bounds_ns[i] = recording->begin_ns + length_ns * i;
@@ -477,6 +574,7 @@ int gp_steps_choose(const struct gp_recording *recording, const char *text, stru
         if (!(steps = steps_new(count)))
             return -ENOMEM;
         steps->source = nvtx ? GP_STEPS_NVTX : GP_STEPS_MARKS;
+        steps->told = true;
         steps_name(steps, text);
         steps_named(recording, text, nvtx, exact, steps);
     }
@@ -498,6 +596,8 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording)
     bool ok = steps_marks(recording, false, false, &steps);
     if (ok && !steps)
         ok = steps_marks(recording, true, false, &steps);
+    if (ok && !steps)
+        ok = steps_calls(recording, &steps);
     if (ok && !steps)
         ok = steps_period(recording, &steps);
     if (ok && !steps)

@@ -360,10 +360,9 @@ static json_t *report_ooms(const struct gp_report *report)
     for (size_t i = 0; i < r->event_count && json_array_size(list) < GP_MOST_MARKS; i++) {
         if (r->events[i].type != GP_EVENT_OOM)
             continue;
-        json_t *row =
-            json_pack("{s:I,s:o,s:I,s:I}", "time_ns", gp_report_since(report, r->events[i].time_ns), "device",
-                      gp_report_device_name(report, r->events[i].device),
-                      "requested_bytes", (json_int_t)r->events[i].bytes, "site", (json_int_t)r->events[i].site);
+        json_t *row = json_pack("{s:I,s:o,s:I,s:I}", "time_ns", gp_report_since(report, r->events[i].time_ns), "device",
+                                gp_report_device_name(report, r->events[i].device), "requested_bytes",
+                                (json_int_t)r->events[i].bytes, "site", (json_int_t)r->events[i].site);
         if (row)
             report_place(report, row, r->events[i].site);
         json_array_append_new(list, row);
