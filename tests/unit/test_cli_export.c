@@ -282,6 +282,26 @@ Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
     json_decref(top);
 }
 
+/* Every command takes a log of RMM, also from standard input and compressed; it says what it is. */
+Test(export_command, a_log_of_rmm_is_a_recording)
+{
+    FILE *log = fopen(in("log"), "w");
+    fputs("Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00.1,allocate,0x10,512,0\n1,10:00:00.2,free,0x10,512,0\n",
+          log);
+    fclose(log);
+    json_t *top = expect_json(run("report --json %s", in("log")), "gpuprof.report/1");
+    cr_expect_str_eq(json_string_value(json_object_get(json_object_get(top, "recording"), "format")), "rmm");
+    json_decref(top);
+    expect(run("report %s", in("log")), 0, "a log of RMM has no stacks", NULL);
+    expect(run("report %s", in("log")), 0, "RMM log\n100 ms, 2 events", NULL);
+    expect(run("peak %s", in("log")), 0, "512 B", NULL);
+    expect(run("leaks %s", in("log")), 0, NULL, NULL);
+    expect(run("diff %s %s", in("log"), in("log")), 0, NULL, NULL);
+    expect(run("export --format=csv %s", in("log")), 0, "512", NULL);
+    expect(run("snapshot %s -o %s", in("log"), in("out")), 0, NULL, NULL);
+    expect(run("report %s", in("out")), 0, "PyTorch snapshot", NULL);
+}
+
 /* Pairs of an allocation and a free have five entries in a trace. */
 Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
 {

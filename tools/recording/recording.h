@@ -160,6 +160,12 @@ struct gp_recording {
     uint64_t lost[GP_LOSTS];
 };
 
+/* What the file was: "gpuprof", "pytorch" or "rmm". */
+static inline const char *gp_rec_format(bool from_torch, bool from_rmm)
+{
+    return from_torch ? "pytorch" : from_rmm ? "rmm" : "gpuprof";
+}
+
 /* Events that are missing between begin_ns and end_ns. */
 static inline uint64_t gp_rec_missing(const struct gp_recording *recording)
 {

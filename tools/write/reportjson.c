@@ -85,7 +85,7 @@ static json_t *report_recording(const struct gp_report *report)
                      (json_int_t)r->damaged_blocks, "lost", report_lost(r), "stacks", r->site_count > 1, "write_error",
                      report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
                      report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size), "format",
-                     r->from_torch ? "pytorch" : "gpuprof", "before_blocks", (json_int_t)r->before_blocks,
+                     gp_rec_format(r->from_torch, r->from_rmm), "before_blocks", (json_int_t)r->before_blocks,
                      "before_bytes", (json_int_t)r->before_bytes, "part", report_part(r), "attached",
                      r->attached ? json_boolean(r->attached == GP_REC_ATTACHED_YES) : json_null());
 }

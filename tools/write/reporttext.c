@@ -135,6 +135,8 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
                 "%sthe snapshot has no stacks, so call sites have no names: see 'context' and 'stacks' of "
                 "torch.cuda.memory._record_memory_history%s\n",
                 note, off);
+    else if (nameless && r->from_rmm)
+        fprintf(page->out, "%sa log of RMM has no stacks, so call sites have no names%s\n", note, off);
     else if (nameless)
         fprintf(page->out,
                 "%srecorded without stacks, so call sites have no names: start the program with 'gpuprof run "
@@ -588,7 +590,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
                                    : "(unknown program)",
                 gp_page_width(page));
     fprintf(page->out, "\n%s", gp_page_on(page, GP_DIM));
-    if (!r->from_torch) /* it does not say whose it is */
+    if (!r->from_torch && !r->from_rmm) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
