@@ -6,6 +6,9 @@
 #include "lib/build.h"
 #include <cmd/cmd.h>
 #include <elf.h>
+#include <fcntl.h>
+#include <record/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 
 /* Long enough for a command that shares its processor with ten programs to find the session. */
@@ -51,6 +54,30 @@ Test(cli, run_sets_the_environment)
     expect(run("run --library=@ -- @"), 2, NULL, "already");
     unsetenv("CUDA_INJECTION64_PATH");
     expect(run("run --library=@ --stacks=off --allocator=off @"), 7, NULL, NULL);
+}
+
+/* A recording that another process writes, or has just made, does not keep a program from running:
+ * its own gets the second name. */
+Test(cli, run_beside_another_recording)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[64], line[200];
+    find_binary();
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/x.gpuprof", folder);
+    snprintf(line, sizeof(line), "run --library=@ --record=%s -- @", path);
+    setenv("GP_TEST_PROFILED", "0", 1);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cr_assert(fd >= 0);
+    expect(run("%s", line), 7, NULL, NULL);
+    cr_assert_eq(access(path, F_OK), 0, "the empty file that another process made is gone");
+    cr_assert_eq(write(fd, GP_RECORD_MAGIC, 8), 8);
+    cr_assert_eq(flock(fd, LOCK_EX), 0);
+    expect(run("%s", line), 7, NULL, NULL);
+    cr_assert_eq(access(path, F_OK), 0, "the recording that another process writes is gone");
+    close(fd);
+    expect(run("%s", line), 7, NULL, NULL); /* an old one is replaced */
+    cr_assert_neq(access(path, F_OK), 0);
+    cr_assert_eq(rmdir(folder), 0, "a file was left behind");
 }
 
 Test(cli, run_on_the_simulated_gpu)

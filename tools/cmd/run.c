@@ -36,7 +36,8 @@ struct gp_run_options {
     bool summary;
 };
 
-/* Removes an older recording; any other file of that name was not written by gpuprof and stays. */
+/* Removes an older recording; any other file of that name was not written by gpuprof and stays. One
+ * that a process is writing, or has just made, stays too: the program then gets the second name. */
 static int run_clear(const char *path)
 {
     char magic[sizeof(GP_RECORD_MAGIC) - 1];
@@ -44,18 +45,18 @@ static int run_clear(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return GP_EXIT_OK;
-    bool ours = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+    bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    bool empty = regular && status.st_size == 0;
+    bool ours = regular && !empty && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
                 memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
     bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    if (ours && !busy && unlink(path) == 0)
+    if (busy || empty || (ours && (unlink(path) == 0 || errno == ENOENT))) /* another `run` was faster */
         return GP_EXIT_OK;
     gp_error("run",
-             busy   ? "--record=%s: another process is writing this recording: choose another name"
-             : ours ? "--record=%s: cannot replace the old recording"
-                    : "--record=%s: exists and is not a recording: choose another name",
+             ours ? "--record=%s: cannot replace the old recording"
+                  : "--record=%s: exists and is not a recording: choose another name",
              path);
     return GP_EXIT_FAILED;
 }
@@ -66,13 +67,16 @@ static const char *run_variable(void *arg, const char *name)
     return getenv(name);
 }
 
-/* Makes a file of this name and reserves the space that a recording begins with, so that a folder
- * or disk that cannot take it is reported before the program runs.  0 or -errno. */
-static int run_try(const char *path)
+/* Makes a file beside the recording and reserves the space that a recording begins with, so that a
+ * folder or disk that cannot take it is reported before the program runs.  Under the recording's own
+ * name, another `run` would take it for somebody's file.  0 or -errno. */
+static int run_try(const char *record)
 {
+    char path[2 * 4096 + 16];
+    snprintf(path, sizeof(path), "%s.%u", record, (unsigned)getpid());
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600), error = 0;
     if (fd < 0)
-        return errno == EEXIST ? 0 : -errno; /* another process of a distributed program was faster */
+        return errno == EEXIST ? 0 : -errno;
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, GP_FILE_BEGIN_BYTES) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
         error = -errno;
     if (!error && write(fd, GP_RECORD_MAGIC, 1) != 1)
