@@ -92,9 +92,10 @@ Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
     } sites[] = {
         {{"/usr/lib/libcuda.so.1", "/opt/x/libcudart.so.12", "/x/libc10_cuda.so", "/usr/bin/python3.13"}, "pytorch"},
         {{"/x/libgpuprof.so", "/usr/lib/libcuda.so.550.1", "/x/libnccl.so.2.20", "/x/libtorch_cuda.so"}, "nccl"},
-        {{"/x/libcuda.so.1", "/opt/a/libmyengine.so.4.1", "/usr/bin/serve"}, "libmyengine.so"},
-        {{"/x/libcuda.so.1", "", "/usr/bin/serve", "/lib/libc.so.6"}, "program"},
+        {{"/x/libcuda.so.1", "/opt/a/libmyengine.so.4.1", "/usr/bin/python3.13"}, "libmyengine.so"},
+        {{"/x/libcuda.so.1", "", "/usr/bin/python3.13", "/lib/libc.so.6"}, "program"},
         {{"/x/libcuda.so.1", "/lib/libc.so.6"}, "unknown"},
+        {{"/x/libcuda.so.1", "/x/llama-addon.node", "/usr/bin/python3.13"}, "llama-addon.node"},
         {{"/x/libcuda.so.1", "/x/site-packages/cupy/cuda/memory.cpython-311-x86_64-linux-gnu.so"}, "cupy"},
         {{"/x/libcuda.so.1", "/x/a_library_with_a_very_long_name_indeed.so.1"}, "a_library_with_a_very_l"},
     };
@@ -124,7 +125,7 @@ Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
     cr_assert_eq(bytes, peak->bytes);
     cr_assert_eq(count, GP_COUNT(sites) + 1);
     cr_assert_str_eq(owners->rows[1].owner, "cupy");
-    cr_assert_eq(owners->count, 7, "the two unknown ones are one");
+    cr_assert_eq(owners->count, 8, "the two unknown ones are one");
     free(owners);
     free(peak);
     gp_recording_free(recording);

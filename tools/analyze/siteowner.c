@@ -9,15 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The path of a recorded module does not tell whether it is the program; a shared object's name has
- * ".so" in it. */
-static const char *siteowner_module(const char *path)
+/* The path of a module does not tell whether it is the program: a shared object may have a name
+ * without ".so" (Node's add-ons). Linux maps the program below the objects that it loads. */
+static const char *siteowner_program(const struct gp_recording *recording)
 {
-    const char *owner = gp_known_owner(path);
-    return owner && !*owner && !strstr(gp_known_base(path), ".so") ? "program" : owner;
+    const char *program = "";
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t i = 0; i < recording->module_count; i++) {
+        const struct gp_rec_module *module = &recording->modules[i];
+        const char *path = recording->strings + module->path;
+        if (module->start >= lowest || *path != '/' || strstr(gp_known_base(path), ".so"))
+            continue;
+        lowest = module->start;
+        program = path;
+    }
+    return program;
 }
 
-void gp_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER])
+static void siteowner_find(const struct gp_recording *recording, const char *program, uint32_t site,
+                           char owner[GP_SITE_OWNER])
 {
     snprintf(owner, GP_SITE_OWNER, "unknown");
     if (site == 0 || site >= recording->site_count)
@@ -28,15 +38,22 @@ void gp_site_owner(const struct gp_recording *recording, uint32_t site, char own
         if (frame->module >= recording->module_count) /* Python, or code that no file has */
             continue;
         const char *path = recording->strings + recording->modules[frame->module].path;
-        const char *known = siteowner_module(path);
+        const char *known = gp_known_owner(path);
         if (!known)
             continue;
+        if (!*known && strcmp(path, program) == 0)
+            known = "program";
         if (*known)
             snprintf(owner, GP_SITE_OWNER, "%s", known);
         else
             gp_known_name(gp_known_base(path), owner, GP_SITE_OWNER);
         return;
     }
+}
+
+void gp_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER])
+{
+    siteowner_find(recording, siteowner_program(recording), site, owner);
 }
 
 static int siteowner_order(const void *one, const void *other)
@@ -50,10 +67,11 @@ static int siteowner_order(const void *one, const void *other)
 struct gp_peak_owners *gp_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak)
 {
     struct gp_peak_owners *owners = calloc(1, sizeof(*owners) + peak->count * sizeof(struct gp_peak_owner));
+    const char *program = siteowner_program(recording);
     for (uint32_t i = 0; owners && i < peak->count; i++) {
         char owner[GP_SITE_OWNER];
         uint32_t at = 0;
-        gp_site_owner(recording, peak->parts[i].site, owner);
+        siteowner_find(recording, program, peak->parts[i].site, owner);
         while (at < owners->count && strcmp(owners->rows[at].owner, owner) != 0)
             at++;
         if (at == owners->count)
