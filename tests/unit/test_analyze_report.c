@@ -67,6 +67,28 @@ Test(report, document_without_a_device)
     gp_recording_free(r);
 }
 
+/* Without allocations there is no stack that the recording lacks. */
+Test(report, notes_missing_stacks_only_of_allocations)
+{
+    for (int allocates = 0; allocates < 2; allocates++) {
+        struct recmake *make = recmake_new(GIB);
+        char *text = NULL;
+        size_t size = 0;
+        recmake_at(make, 1000 * MS);
+        recmake_mark(make, "start");
+        if (allocates)
+            recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+        struct gp_recording *r = recmake_done(make);
+        struct gp_report report = {.recording = r};
+        struct gp_text_page page = {.out = open_memstream(&text, &size)};
+        gp_page_warnings(&page, &report);
+        fclose(page.out);
+        cr_expect_eq(strstr(text, "without stacks") != NULL, allocates, "%s", text);
+        free(text);
+        gp_recording_free(r);
+    }
+}
+
 Test(report, document_has_every_field_and_adds_up)
 {
     static const char *const fields[] = {"schema",

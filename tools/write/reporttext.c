@@ -110,6 +110,14 @@ static void page_before(const struct gp_text_page *page, const struct gp_report 
                 r->torch_unknown, gp_page_on(page, GP_OFF));
 }
 
+static bool page_allocates(const struct gp_recording *r)
+{
+    bool is = r->baseline_count > 0;
+    for (size_t i = 0; !is && i < r->event_count; i++)
+        is = r->events[i].type == GP_EVENT_ALLOC;
+    return is;
+}
+
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
@@ -129,7 +137,7 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
                 "missing looks live%s\n",
                 note, gp_rec_missing(r), r->tried, off);
     page_before(page, report, note);
-    bool nameless = r->site_count <= 1 && r->event_count + r->baseline_count > 0;
+    bool nameless = r->site_count <= 1 && page_allocates(r);
     if (nameless && r->from_torch)
         fprintf(page->out,
                 "%sthe snapshot has no stacks, so call sites have no names: see 'context' and 'stacks' of "
