@@ -367,3 +367,30 @@ Test(forecast, lines_for_people)
         cr_expect_lt(strlen(line), GP_FORECAST_TEXT - 1, "%s", line);
     }
 }
+
+/* What the program frees when it ends is no room for it. */
+Test(forecast_run, headroom_is_that_of_the_last_step)
+{
+    struct recmake *make = recmake_new(2 * GIB);
+    uint64_t at = 1000;
+    recmake_at(make, at * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 500 * MIB, 0);
+    for (unsigned i = 0; i <= 8; i++) {
+        recmake_at(make, (at += 20) * MS);
+        recmake_mark(make, "step");
+        if (i == 8)
+            break;
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 4 * GIB, 1000 * MIB, 0);
+        recmake_at(make, (at += 20) * MS);
+        recmake_free(make, 0, GP_KIND_LINEAR, 4 * GIB);
+    }
+    recmake_at(make, (at += 20) * MS);
+    recmake_free(make, 0, GP_KIND_LINEAR, GIB);
+    struct gp_recording *recording = recmake_done(make);
+    struct gp_steps *steps = gp_steps_find(recording);
+    struct gp_forecast_run *run = gp_forecast_run_find(recording, steps, 0);
+    cr_assert_eq(run->now.headroom_bytes, 2 * GIB - 500 * MIB, "%lld", (long long)run->now.headroom_bytes);
+    free(run);
+    free(steps);
+    gp_recording_free(recording);
+}

@@ -52,14 +52,15 @@ static void walk_take(struct forecast_walk *walk, uint64_t bytes)
         sample->fresh_bytes = (int64_t)(((uint64_t)sample->fresh_bytes + bytes) & INT64_MAX);
 }
 
-/* What can be allocated at the end of the recording. */
-static struct gp_forecast_room walk_room(const struct gp_recording *recording, uint32_t device, int64_t reserved,
-                                         int64_t allocated)
+/* What can be allocated at time_ns, of memory that the process has not allocated. */
+static struct gp_forecast_room walk_room(const struct gp_recording *recording, uint32_t device, uint64_t time_ns,
+                                         int64_t reserved, int64_t allocated)
 {
     int64_t total = recording->devices[device].total_bytes, used = -1, held = reserved;
-    int64_t before = gp_rec_before_at(recording, device, recording->end_ns).bytes;
+    int64_t before = gp_rec_before_at(recording, device, time_ns).bytes;
     for (size_t i = 0; i < recording->sample_count; i++) {
-        if (recording->samples[i].device == device && recording->samples[i].used_bytes >= 0)
+        if (recording->samples[i].device == device && recording->samples[i].time_ns <= time_ns &&
+            recording->samples[i].used_bytes >= 0)
             used = recording->samples[i].used_bytes;
     }
     if (before > 0 && __builtin_add_overflow(reserved, before, &held))
@@ -80,11 +81,22 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     struct gp_level level = {0};
     struct gp_flow_polled polled = gp_polled_begin(flow, device);
     struct forecast_walk to = {.recording = flow->recording, .steps = steps, .run = run};
+    struct gp_forecast_room room = {-1, -1, -1};
+    const uint64_t last_ns = steps->bounds_ns[steps->count]; /* programs clean up after it */
+    bool ended = false;
     if (!run)
         return NULL;
     gp_forecast_begin(&to.forecast, steps->source == GP_STEPS_GIVEN ? GP_FORECAST_MOMENTS : GP_FORECAST_STEPS);
     gp_forecast_find(&to.forecast, NULL, &run->early);
-    while (gp_flow_next(&walk, &change)) {
+    for (bool more = true; more;) {
+        more = gp_flow_next(&walk, &change);
+        if (!ended && (!more || (change.event != GP_REC_NONE && change.time_ns > last_ns))) {
+            gp_polled_advance(&polled, last_ns, &level);
+            room = walk_room(flow->recording, device, last_ns, gp_polled_reserved(&polled, &level), level.allocated);
+            ended = true;
+        }
+        if (!more)
+            break;
         if (change.event != GP_REC_NONE)
             walk_bounds(&to, change.time_ns);
         if (change.item->device != device)
@@ -105,9 +117,6 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
         return NULL;
     }
     walk_bounds(&to, UINT64_MAX);
-    gp_polled_advance(&polled, flow->recording->end_ns, &level);
-    struct gp_forecast_room room =
-        walk_room(flow->recording, device, gp_polled_reserved(&polled, &level), level.allocated);
     gp_forecast_find(&to.forecast, &room, &run->now);
     /* No rhythm was found, or one that memory does not follow. */
     if (steps->source == GP_STEPS_TIME || (!steps->told && !gp_flow_returns(flow, steps, 1))) {
