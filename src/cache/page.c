@@ -39,6 +39,12 @@ static uint64_t page_unit(const struct gp_cache *cache, bool small)
     return page_round(cache, most ? most : 1);
 }
 
+static uint64_t page_step(const struct gp_cache *cache, bool small, uint64_t bytes)
+{
+    uint64_t unit = page_unit(cache, small);
+    return cache->policy.whole_pages ? (bytes + unit - 1) / unit * unit : page_round(cache, bytes);
+}
+
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 /* The range is 9/8 of the device's memory, as in PyTorch, so that fragmentation of the addresses is
@@ -198,7 +204,7 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     struct gp_block *before = page_is_idle(hole->before) ? hole->before : NULL;
     struct gp_block *after = NULL;
     uint64_t have = before ? before->bytes : 0;
-    uint64_t need = page_round(cache, bytes - have);
+    uint64_t need = page_step(cache, heap->small, bytes - have);
     if (need > hole->bytes) {
         need = hole->bytes; /* the idle memory after the hole supplies the rest */
         after = hole->after;
