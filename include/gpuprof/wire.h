@@ -7,7 +7,7 @@
  * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
  * that the header gives:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | owners | cupti | before | blocks | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | its framework | owners | cupti | before | blocks | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
  * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
@@ -241,6 +241,13 @@ struct gp_wire_blocks {
 #define GP_OOM_PENDING 4u /* the driver has not been queried yet */
 #define GP_OOM_PARTIAL 8u /* too many sizes to keep apart: part of a group may be in the rest */
 
+/* What is tried in replays of a framework's requests, as bits of `helps` and `fails`. */
+enum gp_wire_oom_try {
+    GP_OOM_TRY_EXPANDABLE, /* expandable_segments:True */
+    GP_OOM_TRY_SPLIT,      /* max_split_size_mb, as in split_bytes */
+    GP_OOM_TRY_FRACTION,   /* GP_OOM_REFUSED: no such limit; GP_OOM_BESIDE: a limit that leaves the request's bytes */
+};
+
 struct gp_wire_oom_holder { /* live blocks of one kind and size */
     uint64_t block_bytes;
     uint64_t count;
@@ -280,6 +287,26 @@ struct gp_wire_oom {
     uint32_t site; /* call-site id of the failed request; 0 unknown */
     struct gp_wire_oom_holder holders[GP_OOM_HOLDERS];
     int64_t rest_bytes, rest_count;
+};
+
+#define GP_OOM_FRAMEWORK 1u  /* each of its blocks is known: all numbers here, and the idle numbers in gp_wire_oom */
+#define GP_OOM_REFUSED   2u  /* the framework refused by a limit of its own, and did not ask the driver */
+#define GP_OOM_KEPT      4u  /* it gave up without giving idle memory back, as for a request of a private pool */
+#define GP_OOM_NO_POOLS  8u  /* it has made no private pools (CUDA graphs, MemPools); else this is not known */
+#define GP_OOM_BESIDE    16u /* the request was not the framework's own */
+#define GP_OOM_REPLAYED  32u /* a replay of its requests gave what it held: `helps` and `fails` hold */
+
+/* The report's part about the allocator of a framework on the device; then `policy` and `conf` of gp_wire_oom are its
+ * own, although GP_OOM_CACHE is not set. Written and read under the seq of gp_wire_oom, which it follows. */
+struct gp_wire_oom_framework {
+    uint32_t flags; /* GP_OOM_FRAMEWORK .. GP_OOM_REPLAYED; 0: no framework is known there */
+    /* A bit per try with which the same requests would all have been served, and with which not; in neither: not
+     * known. */
+    uint32_t helps, fails;
+    uint32_t pad_;
+    int64_t segment_bytes, blocks; /* of its segments; its live blocks */
+    int64_t private_bytes;         /* idle segments that are known to be of private pools */
+    int64_t split_bytes;           /* of GP_OOM_TRY_SPLIT, if it helps */
 };
 
 /* ---- the source of events --------------------------------------------------------------------------------------- */
@@ -398,7 +425,10 @@ struct gp_wire_header {
     /* One struct gp_wire_blocks.  Older libraries have 0 in both. */
     uint64_t blocks_offset;
     uint32_t blocks_bytes, pad6_;
-    uint8_t reserved_[32];
+    /* One struct gp_wire_oom_framework.  Older libraries have 0 in both. */
+    uint64_t oom_framework_offset;
+    uint32_t oom_framework_bytes, pad7_;
+    uint8_t reserved_[16];
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };
@@ -700,6 +730,7 @@ _Static_assert(sizeof(struct gp_wire_failure) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_event) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_oom_holder) == 24, "wire");
 _Static_assert(sizeof(struct gp_wire_oom) % 8 == 0, "wire");
+_Static_assert(sizeof(struct gp_wire_oom_framework) == 48, "wire");
 _Static_assert(sizeof(struct gp_wire_frame) == 16, "wire");
 _Static_assert(sizeof(struct gp_wire_site) == 128, "wire");
 _Static_assert(sizeof(struct gp_wire_extent) == 64, "wire");

@@ -11,6 +11,7 @@
 #include "owner/owner.h"
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
 
@@ -135,13 +136,20 @@ void gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
         gp_counter_retract(account->owners, gp_thread.number, (uint32_t)(raises >> 32), deltas, count);
 }
 
+bool gp_account_is_divisible(enum gp_wire_kind kind)
+{
+    return kind == GP_KIND_LINEAR || kind == GP_KIND_VMM;
+}
+
 void gp_account_own(struct gp_record *record)
 {
     struct gp_owner owner = gp_owner_here();
     record->owner = owner.row;
     /* Memory that a framework can divide into blocks. */
-    if (owner.segment && (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_VMM))
+    if (owner.segment && gp_account_is_divisible(record->kind)) {
         record->segment = GP_SEGMENT_FRAMEWORK;
+        record->flags = __atomic_load_n(&gp_accounts.x_captures, __ATOMIC_RELAXED) ? GP_FLAG_PRIVATE : 0;
+    }
 }
 
 static unsigned account_parts(const struct gp_record *record)
@@ -267,6 +275,14 @@ int gp_feed_start(const struct gp_feed_setup *setup)
 
 void gp_feed_end(void)
 {
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+        struct gp_account *account = gp_accounts.x_devices[i];
+        if (!account || !account->framework.history)
+            continue;
+        munmap(account->framework.history, GP_HISTORY_MOST * sizeof(uint64_t));
+        account->framework.history = NULL;
+        account->framework.history_broken = true;
+    }
     if (gp_accounts.blocks)
         gp_map_free(gp_accounts.blocks);
     if (gp_accounts.objects)

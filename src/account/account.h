@@ -22,6 +22,13 @@
 /* gp_record.segment */
 enum { GP_SEGMENT_NONE, GP_SEGMENT_FRAMEWORK, GP_SEGMENT_HEAP };
 
+/* The history of a framework on a device: 8 bytes an event, 2 MiB of addresses. Programs that run out of memory while
+ * they load a model, or in their first steps, have fewer events. With more, nothing is replayed. */
+#define GP_HISTORY_MOST (1u << 18)
+
+/* gp_record.flags of a segment: it is known to be of a private pool (frameworkoom.c). */
+#define GP_FLAG_PRIVATE 1u
+
 struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
 };
@@ -36,12 +43,17 @@ struct gp_framework {
     int64_t x_their_allocated_bytes, x_their_reserved_bytes;
     int64_t x_before_allocated_bytes, x_before_reserved_bytes; /* attached late: the part that is not ours */
     /* Written by any thread, in driver calls that the framework makes. */
-    int64_t x_segments, x_segment_bytes;
+    int64_t x_segments, x_segment_bytes, x_segment_peak;
     uint64_t x_retries, x_ooms;
-    uint8_t owner;    /* of its blocks; from the first event on, under the framework's lock */
-    uint64_t context; /* of the last failure, and its number; under the framework's lock */
-    uint32_t ctx;
-    uint32_t x_failing; /* the last driver allocation of a segment failed, and no block came since */
+    uint8_t owner;      /* of its blocks; from the first event on, under the framework's lock */
+    uint64_t x_context; /* a context of the device, and its number (frameworkretry.c) */
+    uint32_t x_ctx;
+    uint32_t x_failing;   /* driver allocations of a segment that failed since the last block */
+    uint32_t x_gave_back; /* it freed a segment since the last block */
+    /* Of its requests, in order (feed.h). Under the framework's lock. */
+    uint64_t *history;
+    uint32_t x_history_count, history_allocs;
+    bool history_broken; /* it lacks some */
 };
 
 struct gp_account {             /* one device, or the host */
@@ -71,7 +83,8 @@ struct gp_accounts {
     struct gp_map *objects;                        /* the rest: few */
     struct gp_feed_setup setup;
     struct gp_lock lock;
-    uint32_t x_scopes; /* a bit per watch under way: scopes, GP_BATCH_WATCH */
+    uint32_t x_captures; /* streams that are being captured (context.c) */
+    uint32_t x_scopes;   /* a bit per watch under way: scopes, GP_BATCH_WATCH */
 };
 
 extern struct gp_accounts gp_accounts;
@@ -93,14 +106,42 @@ void gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
 uint64_t gp_account_raises(int device);
 /* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
 void gp_account_own(struct gp_record *record);
-/* An out-of-memory error: counted, among the events, and reported. */
-void gp_event_oom(const char *api, uint64_t requested_bytes, int device);
+/* An out-of-memory error: counted, among the events, and reported. failures: as for gp_framework_oom_facts. */
+void gp_event_oom(const char *api, uint64_t requested_bytes, int device, int failures);
 /* frameworkretry.c: of the framework that reports its blocks; NULL: none does. */
 const char *gp_framework_name(void);
 /* A driver allocation of that device failed. True: a framework made it for a segment. */
-bool gp_framework_failed(int device);
-/* True: the failure was such a one; its context is kept, for the report if the framework gives up. */
+bool gp_framework_failed(int device, enum gp_wire_kind kind);
+/* Memory of this kind can be a segment of a framework. */
+bool gp_account_is_divisible(enum gp_wire_kind kind);
+/* True: the failure was such a one; its context may be asked, for the report if the framework gives up. */
 bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
+/* A context of the device, and its number; 0: none is known. */
+uint32_t gp_framework_context(const struct gp_framework *framework, uint64_t *context);
+/* That context is about to be destroyed, and the framework's memory with it. */
+void gp_framework_context_gone(uint32_t ctx, int device);
+/* frameworkidle.c: the segments of a framework on a device, and what its blocks leave of them. */
+struct gp_framework_idle {
+    uint64_t segment_bytes, blocks, idle_bytes, pieces, largest_bytes, pinning_blocks;
+    uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); of these, of pools */
+    uint64_t strange_blocks;             /* in no segment */
+};
+/* Calls whole for each linear segment without a block. False: not known now, or the last walk was too costly to
+ * repeat so soon. Under the framework's lock of the device, or its blocks may change meanwhile. */
+bool gp_framework_idle(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes));
+/* frameworkoom.c. Under the framework's lock of the device: */
+void gp_framework_history_begin(struct gp_framework *framework);
+uint32_t gp_framework_history_alloc(struct gp_framework *framework, uint64_t bytes); /* returns its number; 0: none */
+void gp_framework_history_free(struct gp_framework *framework, uint32_t number);
+/* It frees a segment. */
+void gp_framework_gave_back(struct gp_framework *framework);
+/* After that, with the blocks as they were then. */
+void gp_framework_look_at_survivors(struct gp_framework *framework, int device);
+/* Any thread. failures: the driver allocations for this request that failed; -1: it is not the framework's. */
+void gp_framework_oom_facts(struct gp_wire_oom *report, struct gp_wire_oom_framework *out, int failures);
+/* False: nothing can be replayed. On the thread whose request failed. */
+bool gp_framework_replay_begin(const struct gp_wire_oom *report, const struct gp_wire_oom_framework *part,
+                               struct gp_feed_replay *out);
 /* framework.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
 /* before.c. True: the address was from before the attach. After the driver has freed it. */
@@ -186,7 +227,7 @@ uint32_t gp_event_site_of(const struct gp_record *record);
 
 /* oomfacts.c: keeps the facts of a failed request; tells it that a context is about to be
  * destroyed. */
-void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site);
+void gp_oom_capture(const char *api, uint64_t asked_bytes, int device, uint32_t site, int failures);
 void gp_oom_context_gone(uint32_t ctx);
 
 /* A frame keeps the record that begin removed from the map, until the matching end. Its

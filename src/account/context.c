@@ -38,6 +38,7 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     if (ctx == 0)
         return;
     gp_oom_context_gone(ctx);
+    gp_framework_context_gone(ctx, device < 0 ? gp_feed_context_device(ctx) : device);
     gp_heap_context_gone(ctx); /* blocks end before their segments */
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
@@ -89,6 +90,8 @@ void gp_feed_stream_destroyed(uint64_t stream)
         return;
     if (record.refs == GP_CAPTURE_AGAIN)
         __atomic_fetch_sub(&x_recaptures, 1, __ATOMIC_RELAXED);
+    if (record.refs)
+        __atomic_fetch_sub(&gp_accounts.x_captures, 1, __ATOMIC_RELAXED);
     if (record.link) /* of GP_CAPTURE_NEW alone */
         gp_feed_graph_gone(record.link);
 }
@@ -118,10 +121,13 @@ static bool stream_set_capture(struct gp_record *record, void *arg)
 
 static bool stream_switch_capture(uint64_t stream, struct gp_capture_record *capture)
 {
-    uint32_t again = capture->refs == GP_CAPTURE_AGAIN;
+    uint32_t again = capture->refs == GP_CAPTURE_AGAIN, any = capture->refs != 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, capture) != 0)
         return false;
     again -= capture->refs == GP_CAPTURE_AGAIN;
+    any -= capture->refs != 0;
+    if (any)
+        __atomic_fetch_add(&gp_accounts.x_captures, any, __ATOMIC_RELAXED);
     if (again)
         __atomic_fetch_add(&x_recaptures, again, __ATOMIC_RELAXED);
     return true;

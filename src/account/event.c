@@ -176,7 +176,7 @@ static void failure_count(const char *api, uint32_t error)
     gp_feed_lost(GP_LOST_FAILURE);
 }
 
-GP_COLD void gp_event_oom(const char *api, uint64_t requested_bytes, int device)
+GP_COLD void gp_event_oom(const char *api, uint64_t requested_bytes, int device, int failures)
 {
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     /* The kind that was asked for is not known here; it only keeps rows of sites apart. */
@@ -189,12 +189,12 @@ GP_COLD void gp_event_oom(const char *api, uint64_t requested_bytes, int device)
     event.requested_bytes = requested_bytes;
     event.site = site;
     gp_event_write(&event);
-    gp_oom_capture(api, GP_ERROR_OUT_OF_MEMORY, requested_bytes, device, site);
+    gp_oom_capture(api, requested_bytes, device, site, failures);
 }
 
-void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
+void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device, enum gp_wire_kind kind)
 {
     failure_count(api, error);
-    if (error == GP_ERROR_OUT_OF_MEMORY && !gp_framework_failed(device))
-        gp_event_oom(api, requested_bytes, device);
+    if (error == GP_ERROR_OUT_OF_MEMORY && !gp_framework_failed(device, kind))
+        gp_event_oom(api, requested_bytes, device, -1);
 }

@@ -103,13 +103,15 @@ void gp_feed_survey_stop(void); /* with gp_feed_end */
 /* A call failed with the driver's error; requested bytes for an out-of-memory error; device as
  * above. */
 /* No report is made for a framework's segment: the framework will ask again, or report that it gives
- * up. */
-void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device);
+ * up. kind: of the memory that was asked for; GP_KIND_NONE: unknown, or none was. */
+void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device, enum gp_wire_kind kind);
 #define GP_ERROR_OUT_OF_MEMORY 2u /* CUDA_ERROR_OUT_OF_MEMORY */
 /* Call it right after gp_feed_failed with GP_ERROR_OUT_OF_MEMORY, on the same thread, outside our
  * cache, whether or not a report was made. It passes on the current context, in which the driver can
  * be asked for its free bytes, and waits at most 5 ms for the poller's answer. */
 void gp_feed_oom_context(uint32_t ctx, uint64_t context);
+/* A call asked for memory of this device in this context, and got it. */
+void gp_feed_context_used(int device, uint32_t ctx, uint64_t context);
 /* Occurrences that are counted but not decoded. */
 void gp_feed_lost(enum gp_wire_lost cause);
 
@@ -130,6 +132,38 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
 void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes);
 /* From now on blocks are reported, and a failed driver allocation of a segment is not the end. */
 void gp_feed_framework_start(const char *name);
+/* How its allocator is set up. */
+struct gp_framework_conf {
+    char text[128];          /* PYTORCH_CUDA_ALLOC_CONF; "": not set */
+    uint64_t (*pools)(void); /* private pools that it has made; NULL: not known */
+};
+/* Before its first block. */
+void gp_feed_framework_conf(const struct gp_framework_conf *conf);
+
+/* What a framework's allocator was asked for on one device, from its first block on, and the state that this led to.
+ * Each word is one event: its kind in the low 2 bits. */
+enum gp_history_kind {
+    GP_HISTORY_ALLOC, /* bytes of the block */
+    GP_HISTORY_FREE,  /* number of the alloc, from 0 */
+    GP_HISTORY_TRIM,  /* it emptied its cache */
+};
+struct gp_feed_replay {
+    const uint64_t *history;
+    uint32_t count, allocs;
+    uint32_t flags;          /* GP_OOM_* of the report */
+    uint64_t asked_bytes;    /* by the request that failed, which is not in the history */
+    uint64_t reserved_bytes; /* in its segments after that */
+    uint64_t peak_bytes;     /* the most that was in them */
+    uint64_t free_bytes;     /* of the device then */
+    uint64_t others_bytes;   /* of the process on the device, beside its segments */
+    const char *conf;        /* as in gp_framework_conf */
+    bool agrees;             /* out: the replay led to the same state; the next three hold */
+    uint32_t helps, fails;   /* as in gp_wire_oom */
+    uint64_t split_bytes;
+};
+/* Replays a report's history with other settings. The poller calls it, once a report. */
+typedef void gp_feed_replay_fn(struct gp_feed_replay *replay);
+void gp_feed_oom_replayer(gp_feed_replay_fn *replay);
 
 /* ---- heaps of sub-allocators ------------------------------------------------------------------------------------ */
 
@@ -333,8 +367,10 @@ void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes);
  * unknown). */
 bool gp_feed_poll_oom_enter(uint64_t *context);
 void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes);
+/* Replays the history of the newest report, once, if it has no more events than this. */
+void gp_feed_poll_oom_replay(uint32_t most);
 /* The newest report, returned once, for the log. */
-bool gp_feed_poll_oom_report(struct gp_wire_oom *out);
+bool gp_feed_poll_oom_report(struct gp_wire_oom *out, struct gp_wire_oom_framework *framework);
 
 /* What must be polled, as bits; cleared by reading. A callback that makes the word non-zero
  * calls the waker. */
@@ -353,9 +389,10 @@ uint64_t gp_feed_devices(void);
 
 struct gp_feed_setup {
     struct gp_ring *ring;
-    uint64_t *lost;                   /* GP_LOSTS words in the session */
-    struct gp_wire_failure *failures; /* GP_WIRE_FAILURES rows in the session */
-    struct gp_wire_oom *oom;          /* in the session; NULL: reports are not kept */
+    uint64_t *lost;                              /* GP_LOSTS words in the session */
+    struct gp_wire_failure *failures;            /* GP_WIRE_FAILURES rows in the session */
+    struct gp_wire_oom *oom;                     /* in the session; NULL: reports are not kept */
+    struct gp_wire_oom_framework *oom_framework; /* in the session; NULL: not there */
     void (*wake_poller)(void);
     bool (*poll_now)(uint64_t timeout_ns); /* polls everything; false: it did not finish in time */
     uint64_t map_limit;                    /* most live blocks that the pointer map may hold */

@@ -34,7 +34,14 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
         return;
     struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
     __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&of->x_segment_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
+    int64_t bytes = sign * (int64_t)segment->bytes;
+    bytes += __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
+    if (of != &account->framework)
+        return;
+    if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
+        __atomic_store_n(&of->x_segment_peak, bytes, __ATOMIC_RELAXED);
+    if (sign < 0)
+        gp_framework_gave_back(of);
 }
 
 /* Blocks that were there before the first report: their number is not known. */
@@ -50,6 +57,8 @@ static GP_COLD void framework_first(struct gp_account *account, const struct gp_
         word_add(&framework->x_before_reserved_bytes, reserved > 0 ? reserved : 0);
         return;
     }
+    if (before == 0)
+        gp_framework_history_begin(framework);
     if (event->allocated_bytes < 0 || before <= 0)
         return;
     struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = before, .class_bytes = INT64_MAX, .owner = owner};
@@ -124,6 +133,7 @@ static int framework_alloc(struct gp_account *account, const struct gp_framework
                               .bytes = (uint64_t)event->bytes,
                               .requested_bytes = (uint64_t)event->bytes,
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
+                              .refs = gp_framework_history_alloc(&account->framework, (uint64_t)event->bytes),
                           };
     record.time_ns = framework_move(account, GP_ADD, event->bytes, owner);
     int status = gp_map_insert(gp_accounts.blocks, &record, &old);
@@ -152,6 +162,7 @@ static int framework_free(struct gp_account *account, const struct gp_framework_
 {
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
+    gp_framework_history_free(&account->framework, known ? record.refs : 0);
     uint64_t time_ns = known ? framework_move(account, GP_SUB, -event->bytes, record.owner)
                              : framework_free_unknown(event, owner, &record);
     record.bytes = record.requested_bytes = (uint64_t)-event->bytes;
@@ -178,6 +189,11 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
     count_add(&framework->x_events);
     if (GP_UNLIKELY(gp_accounts.setup.late))
         framework_late(event);
+    /* A block that is freed now was in its segment when the cache was emptied, and one that is made now is in a
+     * segment that may be new. */
+    bool gave_back = __atomic_load_n(&framework->x_gave_back, __ATOMIC_RELAXED);
+    if (GP_UNLIKELY(gave_back) && event->bytes < 0)
+        gp_framework_look_at_survivors(framework, event->device);
     int blocks = event->bytes > 0 ? framework_alloc(account, event, owner) : framework_free(account, event, owner);
     bool before = GP_UNLIKELY(gp_accounts.setup.late) && event->bytes < 0 && !blocks;
     word_add(before ? &framework->x_before_allocated_bytes : &framework->x_allocated_bytes, event->bytes);
@@ -185,6 +201,8 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
     framework_compare(framework, event);
     if (GP_UNLIKELY(gp_accounts.setup.late) && event->allocated_bytes >= 0)
         gp_before_block_compare(event->device, framework->x_before_allocated_bytes);
+    if (GP_UNLIKELY(gave_back) && event->bytes > 0)
+        gp_framework_look_at_survivors(framework, event->device);
     if (GP_UNLIKELY(__atomic_load_n(&framework->x_failing, __ATOMIC_RELAXED)))
         __atomic_store_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
 }
@@ -196,12 +214,14 @@ void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes
         return;
     struct gp_framework *framework = &account->framework;
     /* It also retries where its own limit, and not the driver, refuses the memory. */
-    if (!__atomic_exchange_n(&framework->x_failing, 0, __ATOMIC_RELAXED))
+    uint32_t failures = __atomic_exchange_n(&framework->x_failing, 0, __ATOMIC_RELAXED);
+    if (!failures)
         __atomic_fetch_add(&framework->x_retries, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&framework->x_ooms, 1, __ATOMIC_RELAXED);
-    gp_event_oom(api, requested_bytes, device);
-    gp_feed_oom_context(framework->ctx, framework->context);
-    framework->ctx = 0;
+    gp_event_oom(api, requested_bytes, device, (int)failures);
+    uint64_t context;
+    uint32_t ctx = gp_framework_context(framework, &context);
+    gp_feed_oom_context(ctx, context);
 }
 
 static int64_t word(const int64_t *at)

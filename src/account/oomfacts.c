@@ -21,11 +21,13 @@
 
 static struct {
     struct gp_wire_oom report; /* the report in the session */
-    uint32_t ctx;              /* to be queried; 0: none */
+    struct gp_wire_oom_framework framework;
+    uint32_t ctx; /* to be queried; 0: none */
     uint64_t context;
-    uint64_t logged;   /* count of the last report that was passed to the log */
-    uint32_t x_asking; /* the poller is inside the driver with this context; written under the lock */
-} gp_oom;              /* under gp_accounts.lock */
+    uint64_t logged;              /* count of the last report that was passed to the log */
+    struct gp_feed_replay replay; /* history NULL: none */
+    uint32_t x_asking;            /* the poller is inside the driver with this context; written under the lock */
+} gp_oom;                         /* under gp_accounts.lock */
 
 /* Under the lock.  Readers copy between two equal even values of seq. */
 static void oom_publish(void)
@@ -39,6 +41,8 @@ static void oom_publish(void)
     __atomic_exchange_n(&wire->seq, seq + 1, __ATOMIC_SEQ_CST);
     memcpy((char *)wire + sizeof(wire->seq), (const char *)&gp_oom.report + sizeof(wire->seq),
            sizeof(*wire) - sizeof(wire->seq));
+    if (gp_accounts.setup.oom_framework)
+        *gp_accounts.setup.oom_framework = gp_oom.framework;
     gp_oom.report.seq = seq + 2;
     /* [oom.R] release: the words; pairs with the reader's second load. */
     __atomic_store_n(&wire->seq, seq + 2, __ATOMIC_RELEASE);
@@ -91,11 +95,11 @@ static void oom_keep_holders(struct gp_wire_oom *report)
     memcpy(report->holders, last->holders, sizeof(report->holders));
 }
 
-GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site)
+GP_COLD void gp_oom_capture(const char *api, uint64_t asked_bytes, int device, uint32_t site, int failures)
 {
     struct gp_wire_oom report = {
         .time_ns = gp_clock_ns(),
-        .error = error,
+        .error = GP_ERROR_OUT_OF_MEMORY,
         .device = device < 0 || device >= (int)GP_WIRE_DEVICES ? -1 : device,
         .tid = gp_thread.tid,
         .asked_bytes = asked_bytes,
@@ -110,15 +114,22 @@ GP_COLD void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_byte
         .idle_pieces = -1,
         .pinning_blocks = -1,
     };
+    struct gp_wire_oom_framework framework = {
+        .segment_bytes = -1, .blocks = -1, .private_bytes = -1, .split_bytes = -1};
+    struct gp_feed_replay replay = {.history = NULL};
     strncpy(report.api, api, sizeof(report.api) - 1);
     oom_gauges(&report);
     bool listed = gp_oom_holders(&report);
+    gp_framework_oom_facts(&report, &framework, failures);
+    gp_framework_replay_begin(&report, &framework, &replay);
     gp_lock_take(&gp_accounts.lock);
     if (!listed)
         oom_keep_holders(&report);
     report.seq = gp_oom.report.seq;
     report.count = gp_oom.report.count + 1;
     gp_oom.report = report;
+    gp_oom.framework = framework;
+    gp_oom.replay = replay;
     gp_oom.ctx = 0;
     oom_publish();
     gp_lock_give(&gp_accounts.lock);
@@ -166,7 +177,10 @@ GP_COLD void gp_feed_oom_cache(int device, const struct gp_feed_oom *facts)
     gp_lock_take(&gp_accounts.lock);
     struct gp_wire_oom *report = &gp_oom.report;
     if (oom_is_mine() && report->device == device) {
+        /* The numbers of a framework's allocator give way to those of the one that was asked. */
+        gp_oom.framework.flags = 0;
         report->flags |= GP_OOM_CACHE | (facts->free_bytes >= 0 ? GP_OOM_DRIVER : 0);
+        gp_oom.replay.history = NULL;
         report->stream = facts->stream;
         report->driver_ns = facts->free_bytes >= 0 ? gp_clock_ns() : 0;
         report->free_bytes = facts->free_bytes;
@@ -234,12 +248,46 @@ void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes)
     gp_lock_give(&gp_accounts.lock);
 }
 
-bool gp_feed_poll_oom_report(struct gp_wire_oom *out)
+static gp_feed_replay_fn *x_replayer;
+
+void gp_feed_oom_replayer(gp_feed_replay_fn *replay)
+{
+    __atomic_store_n(&x_replayer, replay, __ATOMIC_RELEASE); /* [replayer.R] pairs with [replayer.A] */
+}
+
+void gp_feed_poll_oom_replay(uint32_t most)
+{
+    /* [replayer.A] pairs with [replayer.R] */
+    gp_feed_replay_fn *replayer = __atomic_load_n(&x_replayer, __ATOMIC_ACQUIRE);
+    gp_lock_take(&gp_accounts.lock);
+    struct gp_feed_replay replay = gp_oom.replay;
+    uint64_t count = gp_oom.report.count;
+    bool ready = replay.history && replay.count <= most && replayer && gp_oom.report.flags & GP_OOM_DRIVER;
+    replay.free_bytes = ready ? (uint64_t)gp_oom.report.free_bytes : 0;
+    if (ready)
+        gp_oom.replay.history = NULL;
+    gp_lock_give(&gp_accounts.lock);
+    if (!ready)
+        return;
+    replayer(&replay);
+    gp_lock_take(&gp_accounts.lock);
+    if (replay.agrees && gp_oom.report.count == count) {
+        gp_oom.framework.flags |= GP_OOM_REPLAYED;
+        gp_oom.framework.helps = replay.helps;
+        gp_oom.framework.fails = replay.fails;
+        gp_oom.framework.split_bytes = oom_number(replay.split_bytes);
+        oom_publish();
+    }
+    gp_lock_give(&gp_accounts.lock);
+}
+
+bool gp_feed_poll_oom_report(struct gp_wire_oom *out, struct gp_wire_oom_framework *framework)
 {
     gp_lock_take(&gp_accounts.lock);
     bool fresh = gp_oom.report.count != gp_oom.logged;
     gp_oom.logged = gp_oom.report.count;
     *out = gp_oom.report;
+    *framework = gp_oom.framework;
     gp_lock_give(&gp_accounts.lock);
     return fresh;
 }

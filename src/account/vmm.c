@@ -223,6 +223,7 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         .owner = change.after.owner,
         /* Another mapping of a heap's memory is no segment. */
         .segment = change.after.segment == GP_SEGMENT_HEAP && !change.turned ? GP_SEGMENT_NONE : change.after.segment,
+        .flags = change.after.flags,
     };
     gp_vmm_raises(&mapping);
     vmm_place(&mapping);

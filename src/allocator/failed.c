@@ -4,6 +4,7 @@
 #include "account/feed.h"
 #include "allocator/allocator.h"
 #include "allocator/driver.h"
+#include "allocator/replay.h"
 #include "cache/policy.h"
 
 static const char *failed_conf;
@@ -37,6 +38,7 @@ void gp_failed_setup(const char *conf)
 {
     failed_conf = conf;
     gp_feed_oom_walker(failed_blocks);
+    gp_feed_oom_replayer(gp_replay);
 }
 
 /* The cache has just given back all it could, so the driver's free bytes now are those that the request met. */
@@ -68,7 +70,7 @@ static void failed_facts(struct gp_served_context *served, uint64_t stream)
 void gp_failed_report(struct gp_served_context *served, const char *api, uint32_t error, uint64_t bytes,
                       uint64_t stream)
 {
-    gp_feed_failed(api, error, bytes, served->device);
+    gp_feed_failed(api, error, bytes, served->device, GP_KIND_LINEAR);
     if (error == GP_ERROR_OUT_OF_MEMORY)
         failed_facts(served, stream);
 }

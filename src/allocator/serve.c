@@ -203,7 +203,7 @@ static uint32_t serve_probe(void)
 static void serve_failed(const char *api, uint32_t result, int device)
 {
     if (gp_life_on())
-        gp_feed_failed(api, result, 0, device);
+        gp_feed_failed(api, result, 0, device, GP_KIND_NONE);
 }
 
 /* True: the call is answered by *result.  An address in memory of the cache never reaches the driver, even if the call is

@@ -24,6 +24,7 @@
 #include "owner/owner.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* c10::Device: two bytes by value, in the low half of an integer register. */
 struct torch_device {
@@ -40,7 +41,16 @@ static old_report_fn old_report;
 static oom_fn out_of_memory;
 
 /* Names by version: unsigned totals since 2.x, signed since 1.10 (the same registers), none since 1.6. */
-enum { TORCH_REPORT, TORCH_REPORT_SIGNED, TORCH_REPORT_OLD, TORCH_OOM, TORCH_OOM_SIGNED, TORCH_IMPORTS };
+enum {
+    TORCH_REPORT,
+    TORCH_REPORT_SIGNED,
+    TORCH_REPORT_OLD,
+    TORCH_OOM,
+    TORCH_OOM_SIGNED,
+    TORCH_POOLS,
+    TORCH_GRAPH_POOLS,
+    TORCH_IMPORTS
+};
 #define TORCH_IMPORT(_name, _function)                                                                                 \
     {                                                                                                                  \
         .name = "_ZN3c10" _name, .replacement = (void *)(_function), .definer = "libc10.so", .importer = "libc10_cuda" \
@@ -51,6 +61,9 @@ static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_REPORT_OLD] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlNS_6DeviceE", old_report),
     [TORCH_OOM] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElmmNS_6DeviceE", out_of_memory),
     [TORCH_OOM_SIGNED] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElllNS_6DeviceE", out_of_memory),
+    /* Since 2.5: numbers of the next MemPool and of the next graph's pool, each from 1. They are only looked up. */
+    [TORCH_POOLS] = {.name = "_ZN3c104cuda7MemPool4uid_E", .definer = "libc10_cuda", .importer = "(none)"},
+    [TORCH_GRAPH_POOLS] = {.name = "_ZN3c104cuda7MemPool5uuid_E", .definer = "libc10_cuda", .importer = "(none)"},
 };
 
 /* A thread that has just left `torch_block` goes on to the original. */
@@ -112,6 +125,24 @@ static bool torch_uncached(void)
     return getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") != NULL;
 }
 
+static uint64_t torch_pools(void)
+{
+    const uint64_t *one = __atomic_load_n(&imports[TORCH_POOLS].x_original, __ATOMIC_RELAXED);
+    const uint64_t *other = __atomic_load_n(&imports[TORCH_GRAPH_POOLS].x_original, __ATOMIC_RELAXED);
+    /* Not known if the library is gone. */
+    return one && other ? __atomic_load_n(one, __ATOMIC_RELAXED) - 1 + __atomic_load_n(other, __ATOMIC_RELAXED) - 1 : 1;
+}
+
+/* PyTorch reads the variable when its library is loaded; the newer name counts if the older one is not set. */
+static void torch_conf(void)
+{
+    const char *text = getenv("PYTORCH_CUDA_ALLOC_CONF");
+    struct gp_framework_conf conf = {.pools = torch_pools};
+    text = text ? text : getenv("PYTORCH_ALLOC_CONF");
+    strncpy(conf.text, text ? text : "", sizeof(conf.text) - 1);
+    gp_feed_framework_conf(&conf);
+}
+
 /* False: slots must be looked at again at the next allocation. */
 static bool torch_find(void)
 {
@@ -130,6 +161,8 @@ static bool torch_find(void)
         early += imports[i].early;
     }
     bool seen = slots && !refused && !torch_uncached();
+    if (seen && !told)
+        torch_conf();
     if (seen)
         gp_feed_framework_start("pytorch");
     gp_owner_segments_of(seen ? "libc10_cuda" : NULL);

@@ -101,6 +101,7 @@ static int inject_accounts(void)
         .lost = header->lost,
         .failures = gp_inject_session.failures,
         .oom = gp_inject_session.oom,
+        .oom_framework = gp_inject_session.oom_framework,
         .wake_poller = gp_poll_wake,
         .poll_now = gp_poll_now,
         .map_limit = GP_MAP_LIMIT,

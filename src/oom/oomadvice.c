@@ -31,11 +31,6 @@ static bool oom_has_limit(const struct gp_wire_oom *oom)
     return oom->flags & GP_OOM_CACHE && oom->limit_bytes > 0;
 }
 
-static int64_t oom_asked(const struct gp_wire_oom *oom)
-{
-    return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* the sums stay in range */
-}
-
 /* In a cgroup with a limit, a driver of CUDA 13.4 answers cuMemGetInfo with the limit, as under MPS.
  * Elsewhere that total and the device's may differ by what the driver keeps: less than a 64th. */
 static bool oom_is_capped(int64_t told, int64_t device)
@@ -56,7 +51,10 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
         out->capped_bytes = oom->total_bytes;
     if (driver) {
         out->room_bytes = oom->free_bytes;
-        out->missing_bytes = oom_positive(oom_asked(oom) - oom->free_bytes - oom_positive(oom->releasable_bytes));
+        /* Only our own cache gives its idle memory to whoever asks. */
+        const struct gp_wire_oom_framework *framework = gp_oom_framework_of(facts);
+        int64_t gives = framework->flags & GP_OOM_FRAMEWORK ? 0 : oom_positive(oom->releasable_bytes);
+        out->missing_bytes = oom_positive(gp_oom_needed(oom, framework) - oom->free_bytes - gives);
     }
     if (oom_has_limit(oom)) {
         int64_t left = oom_positive(oom->limit_bytes - oom_positive(oom->reserved_bytes));
@@ -74,12 +72,6 @@ void gp_oom_sum(struct gp_oom_sums *out, const struct gp_oom_facts *facts)
 }
 
 /* ---- conditions ----------------------------------------------------------------------------------------------- */
-
-struct gp_oom_case {
-    const struct gp_wire_oom *oom;
-    const struct gp_oom_sums *sums;
-    int64_t asked;
-};
 
 static bool advice_too_large(const struct gp_oom_case *c)
 {
@@ -176,7 +168,7 @@ static bool advice_others(const struct gp_oom_case *c)
 
 static bool advice_again(const struct gp_oom_case *c)
 {
-    return c->asked > 0 && c->sums->missing_bytes == 0;
+    return c->asked > 0 && c->sums->missing_bytes == 0 && !(c->framework->flags & GP_OOM_REFUSED);
 }
 
 static bool advice_less(const struct gp_oom_case *c)
@@ -187,15 +179,17 @@ static bool advice_less(const struct gp_oom_case *c)
 
 /* ---- words ---------------------------------------------------------------------------------------------------- */
 
-static void say_too_large(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_too_large(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char asked[GP_OOM_SIZE], total[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- ask for less: %s is more than the whole device has (%s)", gp_oom_size(asked, c->asked),
                gp_oom_size(total, c->sums->total_bytes));
 }
 
-static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char limit[GP_OOM_SIZE], needed[GP_OOM_SIZE];
     int64_t bytes = c->oom->reserved_bytes - oom_positive(c->oom->releasable_bytes) + c->asked;
     gp_oom_say(
@@ -204,8 +198,9 @@ static void say_limit(struct gp_oom_page *page, const struct gp_oom_case *c)
         gp_oom_size(limit, c->oom->limit_bytes), gp_oom_size(needed, bytes));
 }
 
-static void say_cap(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_cap(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char cap[GP_OOM_SIZE], total[GP_OOM_SIZE], needed[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- raise the cgroup's limit (dmem.max, nvidia-smi, NVIDIA_GPU_MEMORY_LIMIT) or MPS's: the driver lets "
@@ -214,8 +209,9 @@ static void say_cap(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(needed, c->sums->capped_bytes + c->sums->missing_bytes));
 }
 
-static void say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char movable[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- --alloc-conf=expandable_segments:True (or GPUPROF_ALLOC_CONF): whole pages of idle memory, %s "
@@ -223,8 +219,9 @@ static void say_expandable(struct gp_oom_page *page, const struct gp_oom_case *c
                gp_oom_size(movable, oom_movable(c->oom)));
 }
 
-static void say_caching(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_caching(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char movable[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- --allocator=caching --alloc-conf=expandable_segments:True: whole pages of idle memory, %s at "
@@ -232,31 +229,35 @@ static void say_caching(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(movable, oom_movable(c->oom)));
 }
 
-static void say_max_split(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_max_split(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     gp_oom_say(page, NULL,
                "- --alloc-conf=max_split_size_mb:%lld: larger blocks stay whole for requests like this one, "
                "where small ones took from them",
                (long long)(oom_split_bytes(c) >> 20));
 }
 
-static void say_pool(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_pool(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char idle[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- trim the memory pools (cuMemPoolTrimTo, or a lower release threshold): %s would come back",
                gp_oom_size(idle, c->sums->pool_idle_bytes));
 }
 
-static void say_graph(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_graph(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char idle[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- trim the graphs' memory (cuDeviceGraphMemTrim): %s would come back",
                gp_oom_size(idle, c->sums->graph_idle_bytes));
 }
 
-static void say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_others(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char others[GP_OOM_SIZE], missing[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- stop or move other processes %s%s: they hold %s%s, and %s is missing",
                c->sums->capped_bytes ? "under this limit" : "on this device",
@@ -264,43 +265,64 @@ static void say_others(struct gp_oom_page *page, const struct gp_oom_case *c)
                gp_oom_size(others, c->sums->other_bytes), gp_oom_size(missing, c->sums->missing_bytes));
 }
 
-static void say_again(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_again(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char room[GP_OOM_SIZE];
     gp_oom_say(page, NULL,
                "- try again: right after the failure %s was free, as if another program had just given memory back",
                gp_oom_size(room, c->oom->free_bytes));
 }
 
-static void say_less(struct gp_oom_page *page, const struct gp_oom_case *c)
+static void say_less(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
+    (void)sure;
     char missing[GP_OOM_SIZE];
-    int64_t bytes = c->asked - c->sums->room_bytes - oom_positive(c->oom->releasable_bytes);
+    bool limited = c->framework->flags & GP_OOM_REFUSED;
+    int64_t gives = c->framework->flags & GP_OOM_FRAMEWORK ? 0 : oom_positive(c->oom->releasable_bytes);
+    int64_t bytes = limited ? 0 : gp_oom_needed(c->oom, c->framework) - c->sums->room_bytes - gives;
+    const char *settings = gp_oom_framework_settings(c);
     if (c->sums->room_bytes >= 0 && bytes > 0)
-        gp_oom_say(page, NULL, "- free %s more, or ask for less: no setting would have helped",
-                   gp_oom_size(missing, bytes));
+        gp_oom_say(page, NULL, "- free %s more, or ask for less%s%s", gp_oom_size(missing, bytes),
+                   *settings ? ": " : "", settings);
     else
-        gp_oom_say(page, NULL, "- free more, or ask for less: no setting is known that would have helped");
+        gp_oom_say(page, NULL, "- free more, or ask for less%s",
+                   limited ? "" : ": no setting is known that would have helped");
 }
 
 static const struct {
     const char *name;
-    bool alone; /* advice after it adds nothing */
-    bool last;  /* only if no advice before it applied */
-    bool (*applies)(const struct gp_oom_case *c);
-    void (*say)(struct gp_oom_page *page, const struct gp_oom_case *c);
+    bool alone;                                                /* advice after it adds nothing */
+    bool last;                                                 /* only if no advice before it helps */
+    bool (*applies)(const struct gp_oom_case *c);              /* it helps, or it does not */
+    enum gp_oom_answer (*answer)(const struct gp_oom_case *c); /* the same where it may not be known */
+    void (*say)(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure);
 } gp_advices[GP_ADVICES] = {
-    [GP_ADVICE_TOO_LARGE] = {"ask_for_less_than_the_device", true, false, advice_too_large, say_too_large},
-    [GP_ADVICE_LIMIT] = {"raise_limit", false, false, advice_limit, say_limit},
-    [GP_ADVICE_CAP] = {"raise_driver_limit", false, false, advice_cap, say_cap},
-    [GP_ADVICE_EXPANDABLE] = {"expandable_segments", false, false, advice_expandable, say_expandable},
-    [GP_ADVICE_CACHING] = {"allocator_caching", false, false, advice_caching, say_caching},
-    [GP_ADVICE_MAX_SPLIT] = {"max_split_size", false, false, advice_max_split, say_max_split},
-    [GP_ADVICE_POOL] = {"trim_pools", false, false, advice_pool, say_pool},
-    [GP_ADVICE_GRAPH] = {"trim_graphs", false, false, advice_graph, say_graph},
-    [GP_ADVICE_OTHERS] = {"other_processes", false, false, advice_others, say_others},
-    [GP_ADVICE_AGAIN] = {"try_again", false, true, advice_again, say_again},
-    [GP_ADVICE_LESS] = {"free_or_ask_for_less", false, true, advice_less, say_less},
+    [GP_ADVICE_TOO_LARGE] = {.name = "ask_for_less_than_the_device",
+                             .alone = true,
+                             .applies = advice_too_large,
+                             .say = say_too_large},
+    [GP_ADVICE_LIMIT] = {.name = "raise_limit", .applies = advice_limit, .say = say_limit},
+    [GP_ADVICE_CAP] = {.name = "raise_driver_limit", .applies = advice_cap, .say = say_cap},
+    [GP_ADVICE_EXPANDABLE] = {.name = "expandable_segments", .applies = advice_expandable, .say = say_expandable},
+    [GP_ADVICE_CACHING] = {.name = "allocator_caching", .applies = advice_caching, .say = say_caching},
+    [GP_ADVICE_MAX_SPLIT] = {.name = "max_split_size", .applies = advice_max_split, .say = say_max_split},
+    [GP_ADVICE_FRACTION] = {.name = "raise_memory_fraction", .answer = gp_oom_fraction, .say = gp_oom_say_fraction},
+    [GP_ADVICE_EMPTY] = {.name = "empty_cache", .answer = gp_oom_empty, .say = gp_oom_say_empty},
+    [GP_ADVICE_LESS_CACHE] = {.name = "lower_memory_fraction",
+                              .answer = gp_oom_less_cache,
+                              .say = gp_oom_say_less_cache},
+    [GP_ADVICE_TORCH_EXPANDABLE] = {.name = "pytorch_expandable_segments",
+                                    .answer = gp_oom_torch_expandable,
+                                    .say = gp_oom_say_torch_expandable},
+    [GP_ADVICE_TORCH_SPLIT] = {.name = "pytorch_max_split_size",
+                               .answer = gp_oom_torch_split,
+                               .say = gp_oom_say_torch_split},
+    [GP_ADVICE_POOL] = {.name = "trim_pools", .applies = advice_pool, .say = say_pool},
+    [GP_ADVICE_GRAPH] = {.name = "trim_graphs", .applies = advice_graph, .say = say_graph},
+    [GP_ADVICE_OTHERS] = {.name = "other_processes", .applies = advice_others, .say = say_others},
+    [GP_ADVICE_AGAIN] = {.name = "try_again", .last = true, .applies = advice_again, .say = say_again},
+    [GP_ADVICE_LESS] = {.name = "free_or_ask_for_less", .last = true, .applies = advice_less, .say = say_less},
 };
 
 const char *gp_oom_advice_name(enum gp_oom_advice advice)
@@ -308,32 +330,46 @@ const char *gp_oom_advice_name(enum gp_oom_advice advice)
     return (unsigned)advice < GP_ADVICES ? gp_advices[advice].name : NULL;
 }
 
-static unsigned oom_applying(const struct gp_oom_case *c)
+static enum gp_oom_answer oom_answer(unsigned advice, const struct gp_oom_case *c)
 {
-    unsigned bits = 0;
-    for (unsigned i = 0; i < GP_ADVICES; i++) {
-        if ((gp_advices[i].last && bits) || !gp_advices[i].applies(c))
-            continue;
-        bits |= 1u << i;
-        if (gp_advices[i].alone)
-            break;
-    }
-    return bits;
+    if (gp_advices[advice].answer)
+        return gp_advices[advice].answer(c);
+    return gp_advices[advice].applies(c) ? GP_OOM_HELPS : GP_OOM_FAILS;
 }
 
-unsigned gp_oom_advise(const struct gp_oom_facts *facts)
+static struct gp_oom_advised oom_advised(const struct gp_oom_case *c)
+{
+    struct gp_oom_advised advised = {0};
+    for (unsigned i = 0; i < GP_ADVICES; i++) {
+        if (gp_advices[i].last && advised.helps)
+            continue;
+        enum gp_oom_answer answer = oom_answer(i, c);
+        advised.helps |= (unsigned)(answer == GP_OOM_HELPS) << i;
+        advised.unknown |= (unsigned)(answer == GP_OOM_UNKNOWN) << i;
+        advised.fails |= (unsigned)(answer == GP_OOM_FAILS && gp_advices[i].answer) << i;
+        if (gp_advices[i].alone && answer == GP_OOM_HELPS)
+            return (struct gp_oom_advised){.helps = 1u << i};
+    }
+    return advised;
+}
+
+struct gp_oom_advised gp_oom_advise(const struct gp_oom_facts *facts)
 {
     struct gp_oom_sums sums;
     gp_oom_sum(&sums, facts);
-    return oom_applying(&(struct gp_oom_case){facts->oom, &sums, oom_asked(facts->oom)});
+    return oom_advised(&(struct gp_oom_case){facts->oom, gp_oom_framework_of(facts), &sums, gp_oom_asked(facts->oom)});
 }
 
+/* What is sure comes first. */
 void gp_oom_advice_say(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums)
 {
-    struct gp_oom_case c = {facts->oom, sums, oom_asked(facts->oom)};
-    unsigned bits = oom_applying(&c);
+    struct gp_oom_case c = {facts->oom, gp_oom_framework_of(facts), sums, gp_oom_asked(facts->oom)};
+    struct gp_oom_advised advised = oom_advised(&c);
     page->label = "what helps";
     for (unsigned i = 0; i < GP_ADVICES; i++)
-        if (bits >> i & 1)
-            gp_advices[i].say(page, &c);
+        if (advised.helps >> i & 1)
+            gp_advices[i].say(page, &c, true);
+    for (unsigned i = 0; i < GP_ADVICES; i++)
+        if (advised.unknown >> i & 1)
+            gp_advices[i].say(page, &c, false);
 }

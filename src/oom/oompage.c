@@ -79,3 +79,25 @@ void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format,
         label = "";
     } while (length);
 }
+
+int64_t gp_oom_asked(const struct gp_wire_oom *oom)
+{
+    return oom->asked_bytes > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)oom->asked_bytes; /* the sums stay in range */
+}
+
+/* PyTorch asks the driver for a segment (kSmallBuffer, kLargeBuffer, kRoundLarge). */
+int64_t gp_oom_needed(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework)
+{
+    int64_t asked = gp_oom_asked(oom), mib = 1ll << 20;
+    if (!(framework->flags & GP_OOM_FRAMEWORK) || framework->flags & GP_OOM_BESIDE || asked == 0)
+        return asked;
+    if (asked <= mib)
+        return 2 * mib;
+    return asked < 10 * mib ? 20 * mib : (asked + 2 * mib - 1) / (2 * mib) * (2 * mib);
+}
+
+const struct gp_wire_oom_framework *gp_oom_framework_of(const struct gp_oom_facts *facts)
+{
+    static const struct gp_wire_oom_framework none;
+    return facts->framework ? facts->framework : &none;
+}

@@ -177,7 +177,9 @@ size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts
     page_title(&page, facts);
     page_who(&page, facts);
     page_device(&page, facts, &sums);
+    gp_oom_framework_limit(&page, facts->oom, gp_oom_framework_of(facts));
     page_held(&page, facts->oom);
+    gp_oom_framework_idle(&page, facts->oom, gp_oom_framework_of(facts));
     page_allocator(&page, facts->oom, &sums);
     page_holders(&page, facts);
     gp_oom_advice_say(&page, facts, &sums);

@@ -13,14 +13,15 @@
 #include <stdint.h>
 
 struct gp_oom_facts {
-    const struct gp_wire_oom *oom;  /* checked: indices in range, strings terminated and printable, numbers >= -1 */
-    uint32_t pid;                   /* 0: unknown */
-    const char *comm, *device_name; /* NULL or "": unknown */
-    uint64_t start_ns;              /* of the session; 0: unknown */
-    int64_t total_bytes;            /* of the device, as cuDeviceTotalMem has it; 0 or less: unknown */
-    int64_t untracked_bytes;        /* this process's, beside its allocations: context and code; -1: unknown */
-    const char *place;              /* the call site of the failed request; NULL or "": not known */
-    const char *const *where;       /* by holder: the call site that requested it; NULL: not known, as in the library */
+    const struct gp_wire_oom *oom; /* checked: indices in range, strings terminated and printable, numbers >= -1 */
+    const struct gp_wire_oom_framework *framework; /* likewise; NULL: no framework is known there */
+    uint32_t pid;                                  /* 0: unknown */
+    const char *comm, *device_name;                /* NULL or "": unknown */
+    uint64_t start_ns;                             /* of the session; 0: unknown */
+    int64_t total_bytes;                           /* of the device, as cuDeviceTotalMem has it; 0 or less: unknown */
+    int64_t untracked_bytes;  /* this process's, beside its allocations: context and code; -1: unknown */
+    const char *place;        /* the call site of the failed request; NULL or "": not known */
+    const char *const *where; /* by holder: the call site that requested it; NULL: not known, as in the library */
 };
 
 /* The sums over the facts. -1: unknown. */
@@ -43,6 +44,11 @@ enum gp_oom_advice {
     GP_ADVICE_EXPANDABLE,
     GP_ADVICE_CACHING,
     GP_ADVICE_MAX_SPLIT,
+    GP_ADVICE_FRACTION, /* this and the next four: of a framework's own allocator */
+    GP_ADVICE_EMPTY,
+    GP_ADVICE_LESS_CACHE,
+    GP_ADVICE_TORCH_EXPANDABLE,
+    GP_ADVICE_TORCH_SPLIT,
     GP_ADVICE_POOL,
     GP_ADVICE_GRAPH,
     GP_ADVICE_OTHERS,
@@ -51,8 +57,12 @@ enum gp_oom_advice {
     GP_ADVICES
 };
 const char *gp_oom_advice_name(enum gp_oom_advice advice); /* "raise_limit" */
-/* A bit per piece of advice that applies: at least one. */
-unsigned gp_oom_advise(const struct gp_oom_facts *facts);
+/* A bit per piece of advice: it would have helped (at least one), it is not known to help and not known not to, and
+ * for advice about a framework's allocator: it would not have helped. */
+struct gp_oom_advised {
+    unsigned helps, unknown, fails;
+};
+struct gp_oom_advised gp_oom_advise(const struct gp_oom_facts *facts);
 
 /* A page has at most 40 lines of 100 columns, each ended by a newline. */
 #define GP_OOM_PAGE_BYTES   4200

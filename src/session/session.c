@@ -46,6 +46,7 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
         .failure_bytes = sizeof(struct gp_wire_failure),
         .failure_count = GP_WIRE_FAILURES,
         .oom_bytes = sizeof(struct gp_wire_oom),
+        .oom_framework_bytes = sizeof(struct gp_wire_oom_framework),
         .owners_bytes = sizeof(struct gp_wire_owners),
         .cupti_bytes = sizeof(struct gp_wire_cupti),
         .before_bytes = sizeof(struct gp_wire_before),
@@ -59,7 +60,8 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.scopes_offset = page_up(header.devices_offset + (uint64_t)header.device_bytes * header.device_count);
     header.failures_offset = header.scopes_offset + (uint64_t)header.scope_bytes * header.scope_count;
     header.oom_offset = header.failures_offset + (uint64_t)header.failure_bytes * header.failure_count;
-    header.owners_offset = header.oom_offset + header.oom_bytes;
+    header.oom_framework_offset = header.oom_offset + header.oom_bytes;
+    header.owners_offset = header.oom_framework_offset + header.oom_framework_bytes;
     header.cupti_offset = header.owners_offset + header.owners_bytes;
     header.before_offset = header.cupti_offset + header.cupti_bytes;
     header.blocks_offset = header.before_offset + header.before_bytes;
@@ -155,6 +157,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .scopes = (struct gp_wire_scope *)(base + header.scopes_offset),
         .failures = (struct gp_wire_failure *)(base + header.failures_offset),
         .oom = (struct gp_wire_oom *)(base + header.oom_offset),
+        .oom_framework = (struct gp_wire_oom_framework *)(base + header.oom_framework_offset),
         .owners = (struct gp_wire_owners *)(base + header.owners_offset),
         .cupti = (struct gp_wire_cupti *)(base + header.cupti_offset),
         .before = (struct gp_wire_before *)(base + header.before_offset),

@@ -15,6 +15,7 @@ struct gp_session {
     struct gp_wire_scope *scopes;
     struct gp_wire_failure *failures;
     struct gp_wire_oom *oom;
+    struct gp_wire_oom_framework *oom_framework;
     struct gp_wire_owners *owners;
     struct gp_wire_cupti *cupti;
     struct gp_wire_before *before;

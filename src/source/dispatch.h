@@ -7,6 +7,7 @@
 #define GP_SOURCE_DISPATCH_H
 
 #include "source/params.h"
+#include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct gp_call { /* one driver call, as its handler sees it */
     uint64_t *slot;  /* one word shared between enter and exit of this call */
     /* Filled by the exit handler, for the report of a failure. */
     uint64_t asked_bytes;
+    enum gp_wire_kind asked_kind; /* GP_KIND_NONE: no memory was asked for, or of a kind that is not known */
     int device;
 };
 

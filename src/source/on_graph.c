@@ -9,6 +9,7 @@ static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, 
 {
     int device = gp_location_device(&params->pool.location);
     call->asked_bytes = params->bytes;
+    call->asked_kind = GP_KIND_GRAPH;
     call->device = device;
     if (gp_call_ok(call))
         gp_feed_graph_node(params->address, params->bytes, device, (uint64_t)(uintptr_t)*node,

@@ -9,6 +9,7 @@
 static void on_alloc(struct gp_call *call, struct gp_allocation *block, const uint64_t *address)
 {
     call->asked_bytes = block->requested_bytes;
+    call->asked_kind = block->kind;
     call->device = block->device;
     if (!gp_call_ok(call))
         return;

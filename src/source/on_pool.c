@@ -27,6 +27,7 @@ static void on_pool_block(struct gp_call *call, const uint64_t *address, uint64_
     else if (gp_feed_pool_is_nowhere(pool))
         device = GP_DEVICE_UNKNOWN;
     call->asked_bytes = bytes;
+    call->asked_kind = GP_KIND_POOL;
     call->device = device;
     if (!gp_call_ok(call))
         return;

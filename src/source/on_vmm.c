@@ -41,6 +41,7 @@ static void on_vmm_create_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemCreate *params = GP_PARAMS(call, cuMemCreate);
     call->asked_bytes = params->size;
+    call->asked_kind = GP_KIND_VMM;
     if (params->prop)
         call->device = gp_location_device(&params->prop->location);
     if (gp_call_ok(call))

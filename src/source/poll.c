@@ -255,6 +255,9 @@ void gp_poll_scan(uint64_t timeout_ns)
         gp_futex_wait(&x_scan, SCAN_WANTED, deadline - now);
 }
 
+/* Events of a framework that are replayed while the failing thread waits: some milliseconds. */
+#define GP_REPLAY_SHORT 4096u
+
 /* Reads the free memory after a failed request: as soon as possible, and in its context. */
 static void poll_oom(void)
 {
@@ -285,12 +288,14 @@ static int64_t poll_device_total(int ordinal)
 static void poll_oom_log(void)
 {
     struct gp_wire_oom oom;
+    struct gp_wire_oom_framework framework;
     char page[GP_OOM_PAGE_BYTES], *rest = page, *line;
-    if (!gp_feed_poll_oom_report(&oom))
+    if (!gp_feed_poll_oom_report(&oom, &framework))
         return;
     gp_oom_page(
         page, sizeof(page),
-        &(struct gp_oom_facts){.oom = &oom, .total_bytes = poll_device_total(oom.device), .untracked_bytes = -1});
+        &(struct gp_oom_facts){
+            .oom = &oom, .framework = &framework, .total_bytes = poll_device_total(oom.device), .untracked_bytes = -1});
     while ((line = strsep(&rest, "\n")))
         if (*line)
             gp_log(GP_LOG_INFO, "%s", line);
@@ -312,6 +317,7 @@ static void poll_once(unsigned wanted, unsigned *ever)
     if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
     poll_oom();
+    gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
     gp_cupti_beat(driver.device_count);
     poll_devices(devices);
     poll_imports();
@@ -341,6 +347,7 @@ static void poll_round(unsigned *ever, unsigned *trail)
         __atomic_store_n(&x_answered, asked, __ATOMIC_RELEASE);
         gp_futex_wake(&x_answered);
     }
+    gp_feed_poll_oom_replay(UINT32_MAX);
 }
 
 static void *poll_main(void *arg)

@@ -182,6 +182,15 @@ blocks() { # what, environment
     fi
 }
 
+# The out-of-memory page's advice, put to the proof.
+advice() { # number of programs
+    if GPUPROF_TORCH_ROOT=$root python3 tests/real/torch_oom.py "$build" "$1" >"$work/advice" 2>&1; then
+        pass "advice when memory is out: $(tail -n 1 "$work/advice")"
+    else
+        fail "advice when memory is out" "$work/advice"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -200,6 +209,7 @@ else
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     blocks "segments" A=
     blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+    advice 70
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     if GPUPROF_TORCH_ROOT=$root GPUPROF_TEST_FULL='' tests/integration/test_snapshot_sound.sh "$build" >"$work/sound" 2>&1; then

@@ -118,6 +118,11 @@ void gp_log(enum gp_log_level level, const char *format, ...)
     (void)format;
 }
 
+void gp_feed_framework_conf(const struct gp_framework_conf *conf)
+{
+    (void)conf;
+}
+
 void gp_feed_framework_start(const char *name)
 {
     (void)name;

@@ -86,17 +86,43 @@ void gp_site_plain_free(unsigned device, uint64_t bytes)
     (void)device;
     (void)bytes;
 }
-void gp_oom_capture(const char *api, uint32_t error, uint64_t asked_bytes, int device, uint32_t site)
+void gp_oom_capture(const char *api, uint64_t asked_bytes, int device, uint32_t site, int failures)
 {
     (void)api;
-    (void)error;
     (void)asked_bytes;
     (void)device;
     (void)site;
+    (void)failures;
 }
-bool gp_framework_failed(int device)
+bool gp_framework_failed(int device, enum gp_wire_kind kind)
 {
+    (void)kind;
     return device < 0;
+}
+void gp_framework_history_begin(struct gp_framework *framework)
+{
+    framework->history_broken = true;
+}
+uint32_t gp_framework_history_alloc(struct gp_framework *framework, uint64_t bytes)
+{
+    return framework->history_broken || !bytes ? 0 : 1;
+}
+void gp_framework_history_free(struct gp_framework *framework, uint32_t number)
+{
+    framework->history_broken |= number == 0;
+}
+void gp_framework_gave_back(struct gp_framework *framework)
+{
+    framework->history_broken = true;
+}
+void gp_framework_look_at_survivors(struct gp_framework *framework, int device)
+{
+    framework->history_broken = device >= 0;
+}
+uint32_t gp_framework_context(const struct gp_framework *framework, uint64_t *context)
+{
+    *context = framework->x_context;
+    return framework->x_ctx;
 }
 const char *gp_framework_name(void)
 {

@@ -76,9 +76,22 @@ void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
     feed_note("before unmapped at %lx of %lu", L address, L bytes);
 }
 
-void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device)
+void gp_feed_failed(const char *api, uint32_t error, uint64_t requested_bytes, int device, enum gp_wire_kind kind)
 {
+    (void)kind;
     feed_note("failed %s %u asked %lu device %d", api, error, L requested_bytes, device);
+}
+
+void gp_feed_poll_oom_replay(uint32_t most)
+{
+    (void)most;
+}
+
+void gp_feed_context_used(int device, uint32_t ctx, uint64_t context)
+{
+    (void)device;
+    (void)ctx;
+    (void)context;
 }
 
 void gp_feed_oom_context(uint32_t ctx, uint64_t context)

@@ -240,7 +240,7 @@ Test(limits, calls_for_a_device_without_memory)
         cr_expect_eq(gp_account_raises(device), 0);
         gp_account_retract(device, 0, &(struct gp_move){.parts = GP_PART_ALLOCATED, .bytes = 1, .count = 1});
         cr_expect_eq(gp_account_move(device, GP_ADD, &(struct gp_move){.parts = 3, .bytes = 1, .count = 1}), 0);
-        cr_expect(!gp_framework_failed(device) && !gp_framework_failed_in(device, 1, 1));
+        cr_expect(!gp_framework_failed(device, GP_KIND_LINEAR) && !gp_framework_failed_in(device, 1, 1));
         calls_left = -1;
         cr_expect_eq(lost[GP_LOST_DEVICE], 24, "device %d: %llu", device, (unsigned long long)lost[GP_LOST_DEVICE]);
         cr_expect_eq(lost[GP_LOST_MAP], 0);
@@ -696,12 +696,13 @@ Test(limits, failures_of_more_calls_than_the_table_holds)
     for (unsigned turn = 0; turn < 3; turn++)
         for (unsigned i = 0; i < GP_WIRE_FAILURES; i++) {
             snprintf(name, sizeof(name), "call%u", i / 2);
-            gp_feed_failed(name, 1 + i % 2 * 700, 0, 0); /* the same call with two errors, and the reverse */
+            gp_feed_failed(name, 1 + i % 2 * 700, 0, 0,
+                           GP_KIND_LINEAR); /* the same call with two errors, and the reverse */
         }
     LOST("all have a row", NONE);
-    gp_feed_failed("call0", 5, 0, 0);
+    gp_feed_failed("call0", 5, 0, 0, GP_KIND_LINEAR);
     LOST("another error", GP_LOST_FAILURE);
-    gp_feed_failed("call", 1, 0, 0);
+    gp_feed_failed("call", 1, 0, 0, GP_KIND_LINEAR);
     LOST("another name", GP_LOST_FAILURE);
     for (unsigned i = 0; i < GP_WIRE_FAILURES; i++) {
         snprintf(name, sizeof(name), "call%u", i / 2);
@@ -718,10 +719,10 @@ Test(limits, long_names)
     memset(api, 'a', sizeof(api));
     memset(name, 'n', sizeof(name));
     api[99] = name[99] = '\0';
-    gp_feed_failed(api, 7, 0, 0);
+    gp_feed_failed(api, 7, 0, 0, GP_KIND_LINEAR);
     cr_expect_eq(strlen(failures[0].api), sizeof(failures[0].api) - 1);
     api[sizeof(failures[0].api) - 1] = '\0';
-    gp_feed_failed(api, 7, 0, 0);
+    gp_feed_failed(api, 7, 0, 0, GP_KIND_LINEAR);
     cr_expect_eq(failures[0].count, 2);
     gp_feed_event(GP_EVENT_MARK, name);
     gp_feed_event(GP_EVENT_MARK, NULL);

@@ -130,7 +130,7 @@ static unsigned event_count(void)
 
 static void fail(int device)
 {
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100, device);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100, device, GP_KIND_LINEAR);
 }
 
 /* ---- the numbers of a report ------------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ Test(reports, a_report_has_what_is_held_by_kind)
     gp_feed_poll_graph(2, 900000000, 0, 1000000000, 0);
     block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x700000, 5);
     event_count();
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 77, 2);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 77, 2, GP_KIND_LINEAR);
     struct gp_wire_oom want = {
         .seq = 2,
         .count = 1,
@@ -197,16 +197,16 @@ Test(reports, a_report_of_an_unknown_device_has_no_numbers)
     memset(long_name, 'x', sizeof(long_name));
     long_name[99] = '\0';
     linear(0x100000, 5);
-    gp_feed_failed(long_name, GP_ERROR_OUT_OF_MEMORY, 0, GP_DEVICE_UNKNOWN);
+    gp_feed_failed(long_name, GP_ERROR_OUT_OF_MEMORY, 0, GP_DEVICE_UNKNOWN, GP_KIND_LINEAR);
     cr_expect_eq(wire.device, -1);
     cr_expect(wire.reserved_bytes == -1 && wire.allocated_bytes == -1 && wire.pool_reserved_bytes == -1 &&
               wire.graph_reserved_bytes == -1 && wire.graph_used_bytes == -1);
     for (int kind = 0; kind < GP_KINDS; kind++)
         cr_expect_eq(wire.kinds[kind], -1, "%d", kind);
     cr_expect_eq(strnlen(wire.api, sizeof(wire.api)), sizeof(wire.api) - 1);
-    gp_feed_failed("f", GP_ERROR_OUT_OF_MEMORY, 0, (int)GP_WIRE_DEVICES);
+    gp_feed_failed("f", GP_ERROR_OUT_OF_MEMORY, 0, (int)GP_WIRE_DEVICES, GP_KIND_LINEAR);
     cr_expect(wire.device == -1 && wire.count == 2 && wire.holder_count == 0);
-    gp_feed_failed("f", GP_ERROR_OUT_OF_MEMORY, 0, (int)GP_WIRE_DEVICES - 1);
+    gp_feed_failed("f", GP_ERROR_OUT_OF_MEMORY, 0, (int)GP_WIRE_DEVICES - 1, GP_KIND_LINEAR);
     cr_expect(wire.device == (int)GP_WIRE_DEVICES - 1 && wire.reserved_bytes == 0);
 }
 
@@ -450,9 +450,10 @@ Test(reports, an_answer_belongs_to_its_question)
     gp_feed_poll_oom_leave(17, 19);
     cr_expect(wire.flags == GP_OOM_DRIVER && wire.free_bytes == 17 && wire.total_bytes == 19);
     struct gp_wire_oom report;
-    cr_expect(gp_feed_poll_oom_report(&report));
+    struct gp_wire_oom_framework framework;
+    cr_expect(gp_feed_poll_oom_report(&report, &framework));
     cr_expect(report.count == 2 && report.free_bytes == 17);
-    cr_expect_not(gp_feed_poll_oom_report(&report));
+    cr_expect_not(gp_feed_poll_oom_report(&report, &framework));
     cr_expect_eq(report.count, 2, "it is given all the same");
 }
 
@@ -517,13 +518,14 @@ Test(reports, the_poller_has_five_milliseconds_until_it_fails_once)
 Test(reports_alone, without_a_place_and_a_poller)
 {
     struct gp_wire_oom report;
+    struct gp_wire_oom_framework framework;
     struct gp_feed_oom facts = cache_facts();
     begin(NULL, NULL);
     gp_feed_context_created(5, 0);
     fail(0);
     gp_feed_oom_context(5, 0x50);
     gp_feed_oom_cache(0, &facts);
-    cr_expect(gp_feed_poll_oom_report(&report));
+    cr_expect(gp_feed_poll_oom_report(&report, &framework));
     cr_expect(report.count == 1 && report.seq == 0 && report.idle_bytes == 5);
     gp_feed_pool_create(0x90, 0, 0);
     gp_feed_alloc(&(struct gp_allocation){
@@ -774,22 +776,22 @@ Test(reports, a_request_for_a_segment_that_fails_is_a_retry)
     cr_assert_eq(gp_owner_start(), 0);
     gp_owner_segments_of("");
     gp_account_of(0);
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
     cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "no framework reports");
     gp_feed_framework_start("pytorch");
     for (int turn = 1; turn < 4; turn++) {
-        gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0);
-        gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0);
+        gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
+        gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
         cr_expect_eq(event_count(), 0);
         cr_assert(gp_tap_device(0, &is));
         cr_expect(is.num_alloc_retries == turn && is.num_ooms == 1);
         framework_block(0x1000u * (unsigned)turn, 10); /* it came at last */
         event_count();
     }
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, -1);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, -1, GP_KIND_LINEAR);
     cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "of no device");
     gp_owner_segments_of(NULL);
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
     cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "no segment");
     cr_assert(gp_tap_device(0, &is));
     cr_expect(is.num_alloc_retries == 3 && is.num_ooms == 2);

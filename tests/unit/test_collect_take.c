@@ -252,9 +252,12 @@ Test(collect_take, blocks_from_before)
 
 static struct gp_wire_oom oom;
 
+static struct gp_wire_oom_framework oom_framework;
+
 static void good_oom(void)
 {
     memset(&oom, 0, sizeof(oom));
+    memset(&oom_framework, 0, sizeof(oom_framework));
     oom.seq = 2, oom.count = 1, oom.error = 2, oom.device = 0;
     for (unsigned i = 0; i < GP_OOM_HOLDERS; i++)
         oom.holders[i].kind = GP_KIND_LINEAR;
@@ -264,7 +267,7 @@ static void expect_oom(const char *wrong, const char *what, int number)
 {
     memset(process.problem, 0, sizeof(process.problem));
     process.oom.count = 99;
-    cr_assert_eq(gp_oom_take(&oom, &process), *wrong ? -EPROTO : 0, "%s %d", what, number);
+    cr_assert_eq(gp_oom_take(&oom, &oom_framework, &process), *wrong ? -EPROTO : 0, "%s %d", what, number);
     cr_assert_str_eq(process.problem, wrong, "%s %d: %s", what, number, process.problem);
     cr_assert_eq(process.oom.count, *wrong || !oom.seq ? 0 : oom.count, "%s %d", what, number);
 }
@@ -298,6 +301,19 @@ Test(collect_take, the_head_of_a_failed_request)
             expect_oom(bad ? OOM "a holder has an unknown kind" : "", "kind", (int)kind);
         }
     }
+    for (int bit = 0; bit < 32; bit++) {
+        good_oom(), oom_framework.flags = 1u << bit;
+        expect_oom(bit < 6 ? "" : OOM "its part about a framework is invalid", "flag", bit);
+    }
+    for (unsigned field = 0; field < 4; field++)
+        for (int v = -2; v < 2; v++) {
+            good_oom();
+            int64_t *numbers[] = {&oom_framework.segment_bytes, &oom_framework.blocks, &oom_framework.private_bytes,
+                                  &oom_framework.split_bytes};
+            *numbers[field] = v > 0 ? MOST + 1 : v;
+            bool bad = v == -2 || v > 0;
+            expect_oom(bad ? OOM "its part about a framework is invalid" : "", "number", (int)field);
+        }
     good_oom();
     strcpy(oom.api, "cuMem\n");
     memset(oom.policy, 'p', sizeof(oom.policy));

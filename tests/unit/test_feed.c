@@ -735,7 +735,7 @@ Test(feed, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
     cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
     cr_expect_eq(scope.reserved_peak_bytes, 50 * MIB, "a reset leaves scopes");
 
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100 * MIB, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100 * MIB, 0, GP_KIND_LINEAR);
     cr_expect_eq(oom.reserved_bytes, 9 * MIB);
     cr_expect_eq(oom.allocated_bytes, 3 * MIB);
     cr_expect_eq(oom.pool_reserved_bytes, 6 * MIB);

@@ -337,15 +337,19 @@ Test(oom, advice_comes_only_where_it_helps)
             advices[i].change(&oom);
         struct gp_oom_facts facts = facts_of(&oom);
         facts.total_bytes = device_bytes;
-        unsigned bits = gp_oom_advise(&facts);
+        unsigned bits = gp_oom_advise(&facts).helps;
         cr_expect_eq(bits & advices[i].yes, advices[i].yes, "%s: %x", advices[i].name, bits);
         cr_expect_eq(bits & advices[i].no, 0, "%s: %x", advices[i].name, bits);
         cr_expect_neq(bits, 0, "%s", advices[i].name);
         seen |= advices[i].yes;
         unseen |= advices[i].no;
     }
+    for (unsigned i = GP_ADVICE_FRACTION; i <= GP_ADVICE_TORCH_SPLIT; i++)
+        seen |= 1u << i; /* test_oom_framework.c */
     cr_assert_eq(seen, (1u << GP_ADVICES) - 1, "an advice without a case: %x", seen);
-    cr_assert_eq(unseen & seen, seen);
+    cr_assert_eq(unseen & seen &
+                     ~(BIT(FRACTION) | BIT(EMPTY) | BIT(LESS_CACHE) | BIT(TORCH_EXPANDABLE) | BIT(TORCH_SPLIT)),
+                 seen & ~(BIT(FRACTION) | BIT(EMPTY) | BIT(LESS_CACHE) | BIT(TORCH_EXPANDABLE) | BIT(TORCH_SPLIT)));
     for (unsigned i = 0; i < GP_ADVICES; i++)
         cr_assert(gp_oom_advice_name(i));
     cr_assert_null(gp_oom_advice_name(GP_ADVICES));
@@ -384,9 +388,9 @@ Test(oom, a_context_is_not_another_process)
     oom.flags = GP_OOM_DRIVER;
     oom.reserved_bytes = 10 * GIB + 512 * MIB; /* 1.125 GiB beside our own */
     struct gp_oom_facts facts = facts_of(&oom);
-    cr_assert(gp_oom_advise(&facts) & BIT(OTHERS));
+    cr_assert(gp_oom_advise(&facts).helps & BIT(OTHERS));
     facts.untracked_bytes = -1;
-    cr_assert_not(gp_oom_advise(&facts) & BIT(OTHERS));
+    cr_assert_not(gp_oom_advise(&facts).helps & BIT(OTHERS));
 }
 
 /* ---- capture -------------------------------------------------------------------------------------------------- */
@@ -434,9 +438,9 @@ Test(oom, a_failure_is_written_down_at_once)
     give(0xb000000, 1 << 30, GP_KIND_LINEAR, 1);
     gp_feed_vmm_create(77, 2 << 20, 0);
     gp_feed_oom_walker(cached_blocks);
-    gp_feed_failed("cuMemAlloc_v2", 1, 5, 0);
+    gp_feed_failed("cuMemAlloc_v2", 1, 5, 0, GP_KIND_LINEAR);
     cr_assert_eq(wire.count, 0, "not every failure is for lack of memory");
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     cr_assert_eq(wire.seq, 2);
     cr_assert_eq(wire.count, 1);
     cr_assert_eq(wire.asked_bytes, 1 << 30);
@@ -477,7 +481,7 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
         sum += (100 + i) << 20;
         give(0x10000000 + i * 0x100000, (100 + i) << 20, GP_KIND_LINEAR, 0);
     }
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     cr_assert(wire.flags & GP_OOM_PARTIAL);
     for (unsigned i = 0; i < wire.holder_count; i++) {
         cr_assert_eq(wire.holders[i].block_bytes, (111ull - i) << 20);
@@ -488,7 +492,7 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
 
     /* At once again: the list of before stays, if it is of the same device. */
     struct gp_wire_oom first = wire;
-    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 0);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
     cr_assert_eq(wire.count, 2);
     cr_assert_eq(wire.holders_ns, first.holders_ns);
     cr_assert_eq(wire.holder_count, first.holder_count);
@@ -496,11 +500,11 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
     cr_assert(wire.rest_bytes == first.rest_bytes && wire.rest_count == first.rest_count);
     cr_assert(wire.flags & GP_OOM_PARTIAL);
     give(0x20000000, 4096, GP_KIND_LINEAR, 1);
-    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 1);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 1, GP_KIND_LINEAR);
     cr_assert_eq(wire.holder_count, 1, "another device has a list of its own");
     cr_assert_eq(wire.rest_count, 0);
     cr_assert_not(wire.flags & GP_OOM_PARTIAL);
-    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, GP_DEVICE_UNKNOWN);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, GP_DEVICE_UNKNOWN, GP_KIND_LINEAR);
     cr_assert_eq(wire.device, -1);
     cr_assert_eq(wire.holder_count, 0, "of an unknown device nothing is known");
 }
@@ -509,11 +513,12 @@ Test(oom, the_cache_and_the_driver_add_what_they_know)
 {
     struct gp_feed_oom facts = {.free_bytes = 7, .total_bytes = 9, .idle_bytes = UINT64_MAX, .policy = "caching"};
     struct gp_wire_oom report;
+    struct gp_wire_oom_framework framework;
     uint64_t context;
     start_accounts();
     gp_feed_oom_cache(0, &facts);
     cr_assert_eq(wire.seq, 0, "no failure was recorded");
-    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     gp_feed_oom_cache(1, &facts);
     cr_assert_eq(wire.flags, 0, "another device's");
     cr_assert(wire.free_bytes == -1 && wire.total_bytes == -1 && wire.limit_bytes == -1 && wire.idle_bytes == -1);
@@ -524,11 +529,11 @@ Test(oom, the_cache_and_the_driver_add_what_they_know)
     cr_assert_eq(wire.free_bytes, 7);
     cr_assert_eq(wire.idle_bytes, 1ll << 60, "readers refuse more than a machine can have");
     cr_assert_str_eq(wire.policy, "caching");
-    cr_assert(gp_feed_poll_oom_report(&report) && report.count == 1);
-    cr_assert_not(gp_feed_poll_oom_report(&report));
+    cr_assert(gp_feed_poll_oom_report(&report, &framework) && report.count == 1);
+    cr_assert_not(gp_feed_poll_oom_report(&report, &framework));
 
     gp_feed_context_created(3, 0);
-    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     cr_assert_not(gp_feed_poll_oom_enter(&context));
     gp_feed_oom_context(3, 0x1234);
     cr_assert(wire.flags & GP_OOM_PENDING);
@@ -540,7 +545,7 @@ Test(oom, the_cache_and_the_driver_add_what_they_know)
     cr_assert_eq(wire.count, 2);
     cr_assert_eq(wire.seq % 2, 0);
 
-    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0);
+    gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     gp_feed_oom_context(3, 0x1234);
     gp_feed_context_destroyed(3, 0, true);
     cr_assert_not(gp_feed_poll_oom_enter(&context), "a context that is gone may not be asked about");

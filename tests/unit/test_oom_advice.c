@@ -59,7 +59,7 @@ static const char *joined(char *text)
 static void expect_advice(unsigned bits, const char *words, int line)
 {
     char page[GP_OOM_PAGE_BYTES];
-    unsigned is = gp_oom_advise(&facts);
+    unsigned is = gp_oom_advise(&facts).helps;
     cr_expect_eq(is, bits, "line %d: %x, not %x", line, is, bits);
     if (!words)
         return;
@@ -450,6 +450,11 @@ Test(oom_advice, each_has_a_name)
                                         "expandable_segments",
                                         "allocator_caching",
                                         "max_split_size",
+                                        "raise_memory_fraction",
+                                        "empty_cache",
+                                        "lower_memory_fraction",
+                                        "pytorch_expandable_segments",
+                                        "pytorch_max_split_size",
                                         "trim_pools",
                                         "trim_graphs",
                                         "other_processes",

@@ -353,10 +353,10 @@ void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes)
     oom_context = 0;
 }
 
-bool gp_feed_poll_oom_report(struct gp_wire_oom *out)
+bool gp_feed_poll_oom_report(struct gp_wire_oom *out, struct gp_wire_oom_framework *framework)
 {
-    memset(out, 0, sizeof(*out));
-    out->device = oom_device;
+    *framework = (struct gp_wire_oom_framework){0};
+    *out = (struct gp_wire_oom){.device = oom_device};
     return has_report;
 }
 

@@ -1,152 +1,148 @@
 /* SPDX-License-Identifier: MIT
- * test_replay.c: the generators make the same traces on every machine, of the documented size and
- * fragmentation. A small model of PyTorch's allocator (replay_model.h) measures that. */
-#include "replay_model.h"
-
-#include <replay/gen.h>
+ *
+ * test_replay.c: histories of a framework's requests, replayed with other settings. The programs are those of users'
+ * reports; tests/real/torch_oom.py compares many more with PyTorch.
+ */
+#include <account/feed.h>
+#include <allocator/replay.h>
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 
-static struct gp_replay_trace trace;
-static struct gp_replay_problem problem;
+#define MIB (1ull << 20)
 
-static void make(const char *name, uint64_t seed, uint32_t scale_milli)
+static uint64_t history[64];
+static struct gp_feed_replay replay;
+
+static void begin(uint64_t asked, uint64_t reserved, uint64_t free)
 {
-    const struct gp_generator *generator = gp_generator_find(name);
-    cr_assert(generator, "%s", name);
-    cr_assert_eq(gp_generate(&trace, generator, seed, scale_milli, &problem), 0, "%s: %s", name, problem.text);
+    replay = (struct gp_feed_replay){.history = history,
+                                     .asked_bytes = asked * MIB,
+                                     .reserved_bytes = reserved * MIB,
+                                     .peak_bytes = reserved * MIB,
+                                     .free_bytes = free * MIB,
+                                     .conf = ""};
 }
 
-static uint64_t text_hash(void)
+static unsigned made(uint64_t mib)
 {
-    char *text = NULL;
-    size_t bytes;
-    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
-    FILE *out = open_memstream(&text, &bytes);
-    cr_assert_eq(gp_replay_write(out, &trace), 0);
-    fclose(out);
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3ull;
-    free(text);
-    return hash;
+    history[replay.count++] = mib * MIB << 2 | GP_HISTORY_ALLOC;
+    return replay.allocs++;
 }
 
-/* The output of each generator, and its utilisation under PyTorch's rules.  The hash pins the
- * bytes: a change to a generator changes the hash here and the tables in docs.  Published figures
- * of fragmented training are 0.6 to 0.9 (GMLake, STAlloc); KV caches next to 13 GB of weights and
- * the growing leak are above that. */
-static const struct {
-    const char *name;
-    uint64_t hash; /* seed 1, scale 0.1 */
-    uint32_t least, most;
-    double low, high;
-} expected[] = {
-    {"llm-zero3", 0xe48a2b3e7eadd884ull, 20000, 300000, 0.60, 0.90},
-    {"llm-lora", 0x10a8013615b8282eull, 20000, 300000, 0.60, 0.90},
-    {"llm-varlen", 0x66410633527217eeull, 20000, 300000, 0.60, 0.90},
-    {"cnn", 0x4fcd6acc985b506dull, 20000, 300000, 0.60, 0.90},
-    {"kv-inference", 0xc1f99b434ad517b2ull, 20000, 300000, 0.60, 0.95},
-    {"diffusion", 0xfb2200820f010e55ull, 20000, 300000, 0.60, 0.90},
-    {"leak", 0x895ea51192161047ull, 20000, 300000, 0.60, 0.98},
-    {"oom-article", 0xe13f9673163259d4ull, 100, 200, 0.76, 0.77},
-    {"gmlake", 0xf07ea0e12234ade7ull, 10, 20, 0.61, 0.62},
-};
-
-Test(replay, generators_are_what_they_claim)
+static void freed(unsigned number)
 {
-    struct model model;
-    unsigned count = sizeof(expected) / sizeof(expected[0]);
-    cr_assert_null(gp_generator_at(count), "a generator without a row in this test");
-    for (unsigned i = 0; i < count; i++) {
-        make(expected[i].name, 1, 1000);
-        cr_expect(trace.count >= expected[i].least && trace.count <= expected[i].most, "%s: %u operations",
-                  expected[i].name, trace.count);
-        model_run(&model, &trace);
-        double used = (double)model.peak_allocated / (double)model.peak_reserved;
-        cr_expect(used >= expected[i].low && used <= expected[i].high, "%s: utilisation %.3f", expected[i].name, used);
-        cr_expect_eq(model.allocated, 0, "%s: %lu bytes are never freed", expected[i].name,
-                     (unsigned long)model.allocated);
-        model_drop(&model);
-        gp_replay_trace_free(&trace);
+    history[replay.count++] = (uint64_t)number << 2 | GP_HISTORY_FREE;
+}
+
+static void emptied(void)
+{
+    history[replay.count++] = GP_HISTORY_TRIM;
+}
+
+#define TRY(_name) (1u << GP_OOM_TRY_##_name)
+#define REPLAYED(_agrees, _helps, _fails)                                                                              \
+    do {                                                                                                               \
+        gp_replay(&replay);                                                                                            \
+        cr_expect(replay.agrees == (_agrees) && replay.helps == (_helps) && replay.fails == (_fails),                  \
+                  "line %d: agrees %d, helps %x, fails %x", __LINE__, replay.agrees, replay.helps, replay.fails);      \
+    } while (0)
+
+/* A small block in a large segment that was freed before. */
+static void small_in_large(uint64_t asked)
+{
+    begin(asked, 1000, 1044);
+    freed(made(1000));
+    made(30);
+}
+
+Test(replay, a_small_block_holds_a_large_segment)
+{
+    small_in_large(1200);
+    REPLAYED(true, TRY(EXPANDABLE) | TRY(SPLIT), 0);
+    cr_expect_eq(replay.split_bytes, 600 * MIB);
+    small_in_large(2044 - 40); /* two pages of 20 MiB have the block */
+    REPLAYED(true, TRY(EXPANDABLE) | TRY(SPLIT), 0);
+    small_in_large(2044 - 20);
+    REPLAYED(true, 0, TRY(EXPANDABLE));
+}
+
+/* Holes of 9 MiB in segments of 20: no whole page is idle. */
+Test(replay, holes_that_are_smaller_than_a_page)
+{
+    begin(400, 400, 300);
+    for (unsigned i = 0; i < 20; i++) {
+        unsigned hole = made(9);
+        made(9);
+        freed(hole), replay.count--; /* later, or the next one gets it */
     }
+    for (unsigned i = 0; i < 20; i++)
+        freed(2 * i);
+    REPLAYED(true, 0, TRY(EXPANDABLE));
 }
 
-Test(replay, generators_are_the_same_everywhere)
+/* What the model does not explain proves nothing. */
+Test(replay, another_state_is_no_proof)
 {
-    for (unsigned i = 0; gp_generator_at(i); i++) {
-        make(expected[i].name, 1, 100);
-        uint64_t hash = text_hash();
-        cr_expect_eq(hash, expected[i].hash, "%s: 0x%016lxull", expected[i].name, (unsigned long)hash);
-        gp_replay_trace_free(&trace);
-        make(expected[i].name, 1, 100);
-        cr_expect_eq(text_hash(), hash, "%s differs from itself", expected[i].name);
-        gp_replay_trace_free(&trace);
-    }
+    small_in_large(1200);
+    replay.reserved_bytes += 2 * MIB;
+    REPLAYED(false, 0, 0);
+    small_in_large(900); /* it would have been served */
+    REPLAYED(false, 0, 0);
+    small_in_large(1200);
+    history[2] = (999 * MIB + 1) << 2 | GP_HISTORY_ALLOC; /* no block has such a size */
+    REPLAYED(false, 0, 0);
+    small_in_large(1200);
+    replay.conf = "unknown:1";
+    REPLAYED(false, 0, 0);
 }
 
-/* The seed changes a trace, the scale makes it longer, and it has a steady state: under PyTorch's
- * rules the second half of a training needs no new segment. */
-Test(replay, generators_seed_scale_steady)
+Test(replay, an_emptied_cache)
 {
-    struct model model;
-    make("llm-zero3", 1, 100);
-    uint64_t hash = text_hash();
-    uint32_t operations = trace.count;
-    gp_replay_trace_free(&trace);
-    make("llm-zero3", 2, 100);
-    cr_assert_neq(text_hash(), hash);
-    gp_replay_trace_free(&trace);
-    make("llm-zero3", 1, 2000);
-    cr_assert_gt(trace.count, 2 * operations);
-    model_run(&model, &trace);
-    cr_assert_eq(model.segments_second_half, 0);
-    cr_assert_gt(model.segments, 0);
-    model_drop(&model);
-    gp_replay_trace_free(&trace);
+    begin(1500, 30, 1400);
+    freed(made(1000));
+    emptied();
+    made(30);
+    REPLAYED(true, 0, TRY(EXPANDABLE));
 }
 
-/* The article's figures, at the mark before the failing request. */
-Test(replay, article_to_the_byte)
+/* The limit lies between what was held at most and what this would have needed. */
+Test(replay, its_own_limit)
 {
-    struct model model;
-    uint32_t at = 0;
-    make("oom-article", 1, 1000);
-    while (trace.ops[at].kind != GP_REPLAY_MARK)
-        at++;
-    cr_assert(trace.ops[at + 1].kind == GP_REPLAY_ALLOC && trace.ops[at + 1].bytes == GP_GIB);
-    uint32_t whole = trace.count;
-    trace.count = at;
-    model_run(&model, &trace);
-    cr_assert_eq(model.reserved, 10886 * GP_MIB);
-    cr_assert_eq(model.allocated, 8110 * GP_MIB);
-    cr_assert_gt(model.reserved + GP_GIB, trace.ops[0].bytes, "it would fit beside the reserved memory");
-    cr_assert_lt(model.allocated + GP_GIB, trace.ops[0].bytes, "no allocator could serve it");
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < model.idle_count; i++)
-        largest = model.idle[i]->bytes > largest ? model.idle[i]->bytes : largest;
-    cr_assert_eq(largest, 100 * GP_MIB);
-    trace.count = whole;
-    model_drop(&model);
-    gp_replay_trace_free(&trace);
+    small_in_large(1200);
+    replay.flags = GP_OOM_REFUSED;
+    replay.free_bytes = 3000 * MIB;
+    REPLAYED(true, TRY(FRACTION), 0); /* expandable segments: with a limit of 1000 MiB no, of 2199 yes */
+    small_in_large(1200);
+    replay.flags = GP_OOM_REFUSED;
+    replay.free_bytes = 1100 * MIB;
+    REPLAYED(true, 0, TRY(FRACTION));
 }
 
-Test(replay, lognormal_and_chance)
+/* Another library asks for 1200 MiB: what would PyTorch have left? */
+Test(replay, beside_another_library)
 {
-    struct gp_gen g = {.random = 42};
-    enum { DRAWS = 20001 };
-    static uint64_t draws[DRAWS];
-    uint32_t below = 0, above = 0, heads = 0;
-    for (unsigned i = 0; i < DRAWS; i++) {
-        draws[i] = gp_gen_lognormal(&g, 1000000, 500);
-        below += draws[i] < 1000000;
-        above += draws[i] > 1648721; /* one sigma above the median: 15.9 % */
-        heads += gp_gen_chance(&g, 250);
-        uint64_t between = gp_gen_between(&g, 5, 7);
-        cr_assert(between >= 5 && between <= 7);
-    }
-    /* Five standard errors of each count. */
-    cr_assert(below > DRAWS / 2 - 360 && below < DRAWS / 2 + 360, "%u below the median", below);
-    cr_assert(above > 3173 - 260 && above < 3173 + 260, "%u above one sigma", above);
-    cr_assert(heads > 5000 - 310 && heads < 5000 + 310, "%u of one in four", heads);
+    small_in_large(1200);
+    replay.flags = GP_OOM_BESIDE;
+    REPLAYED(true, 0, TRY(EXPANDABLE)); /* it once had 1000 at a time, and pages stay mapped */
+    begin(900, 1300, 744);
+    replay.flags = GP_OOM_BESIDE;
+    freed(made(600));
+    made(700);
+    REPLAYED(true, TRY(FRACTION) | TRY(EXPANDABLE), 0);
+    /* Where the other library has had memory at times that are not known, PyTorch must never be in its way. */
+    begin(900, 1300, 144);
+    replay.flags = GP_OOM_BESIDE;
+    replay.others_bytes = 600 * MIB;
+    freed(made(600));
+    made(700);
+    REPLAYED(true, 0, TRY(EXPANDABLE));
+}
+
+Test(replay, a_history_that_is_not_sound)
+{
+    begin(1200, 30, 100);
+    freed(3); /* never made */
+    made(30);
+    replay.allocs = 0; /* fewer than there are */
+    REPLAYED(false, 0, 0);
 }

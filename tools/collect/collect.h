@@ -146,10 +146,11 @@ struct gp_process {
     struct gp_wire_owner owners[GP_WIRE_OWNERS];
     int cgroup_limit_count;
     struct gp_cgroup_limit cgroup_limits[GP_CGROUP_LIMITS];
-    uint64_t session_ns;                /* CLOCK_MONOTONIC of the session's start */
-    struct gp_wire_oom oom;             /* validated copy of the last failed request; oom.count 0: none */
-    char oom_place[88];                 /* call site of the failed request, likewise */
-    char oom_where[GP_OOM_HOLDERS][40]; /* call sites of its holders, filled in by cmd/holders.c; "" unknown */
+    uint64_t session_ns;                        /* CLOCK_MONOTONIC of the session's start */
+    struct gp_wire_oom oom;                     /* validated copy of the last failed request; oom.count 0: none */
+    struct gp_wire_oom_framework oom_framework; /* its part about a framework's allocator, likewise */
+    char oom_place[88];                         /* call site of the failed request, likewise */
+    char oom_where[GP_OOM_HOLDERS][40];         /* call sites of its holders, filled in by cmd/holders.c; "" unknown */
 };
 
 struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */

@@ -7,8 +7,9 @@
 
 #include <collect/collect.h>
 
-/* Checks a private copy and stores it in process->oom with its strings cleaned. seq 0: no report.
+/* Checks a private copy and stores it in process->oom, with its strings cleaned, and process->oom_framework. seq 0: no report.
  * 0, or -EPROTO with process->problem. */
-int gp_oom_take(const struct gp_wire_oom *oom, struct gp_process *process);
+int gp_oom_take(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework,
+                struct gp_process *process);
 
 #endif

@@ -64,6 +64,7 @@ static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROB
         {"mailbox", h->mailbox_offset, h->mailbox_bytes, 1, 8},
         {"ring", h->ring_offset, h->chunk_bytes, h->chunk_count, 64},
         {"out-of-memory report", h->oom_offset, h->oom_bytes, 1, 8},
+        {"out-of-memory report's framework", h->oom_framework_offset, h->oom_framework_bytes, 1, 8},
         {"owners", h->owners_offset, h->owners_bytes, 1, 8},
         {"table of CUPTI's copies", h->cupti_offset, h->cupti_bytes, 1, 8},
         {"memory from before", h->before_offset, h->before_bytes, 1, 8},
@@ -104,6 +105,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
         h->scope_bytes != sizeof(struct gp_wire_scope) || h->failure_bytes != sizeof(struct gp_wire_failure) ||
         h->mailbox_bytes != sizeof(struct gp_wire_mailbox) || h->chunk_bytes != sizeof(struct gp_wire_chunk) ||
         (h->oom_bytes != 0 && h->oom_bytes != sizeof(struct gp_wire_oom)) ||
+        (h->oom_framework_bytes != 0 && h->oom_framework_bytes != sizeof(struct gp_wire_oom_framework)) ||
         (h->owners_bytes != 0 && h->owners_bytes != sizeof(struct gp_wire_owners)) ||
         (h->cupti_bytes != 0 && h->cupti_bytes != sizeof(struct gp_wire_cupti)) ||
         (h->before_bytes != 0 && h->before_bytes != sizeof(struct gp_wire_before)) ||
@@ -129,6 +131,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     session->mailbox_offset = h->mailbox_offset;
     session->ring_offset = h->ring_offset;
     session->oom_offset = h->oom_bytes ? h->oom_offset : 0;
+    session->oom_framework_offset = h->oom_framework_bytes ? h->oom_framework_offset : 0;
     session->owners_offset = h->owners_bytes ? h->owners_offset : 0;
     session->before_offset = h->before_bytes ? h->before_offset : 0;
     session->blocks_offset = h->blocks_bytes ? h->blocks_offset : 0;

@@ -29,6 +29,7 @@ struct gp_copy {
     struct gp_wire_scope scopes[GP_WIRE_SCOPES];
     struct gp_wire_failure failures[GP_WIRE_FAILURES];
     struct gp_wire_oom oom;
+    struct gp_wire_oom_framework oom_framework;
     struct gp_wire_owners owners;
     struct gp_wire_cupti cupti;
     struct gp_wire_before before;
@@ -65,14 +66,17 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
 
 /* Copies the last complete report. If every attempt meets one that is being written, there is
  * none. */
-static int copy_oom(const struct gp_peer *s, struct gp_wire_oom *oom)
+static int copy_oom(const struct gp_peer *s, struct gp_wire_oom *oom, struct gp_wire_oom_framework *framework)
 {
     uint64_t after;
     int rc = 0;
+    memset(framework, 0, sizeof(*framework));
     for (int i = 0; i < GP_READ_TRIES && !rc && s->oom_offset; i++) {
         if (i)
             nanosleep(&(struct timespec){0, GP_READ_PAUSE_NS}, NULL);
         rc = gp_peer_fetch(s, oom, sizeof(*oom), s->oom_offset);
+        if (!rc && s->oom_framework_offset)
+            rc = gp_peer_fetch(s, framework, sizeof(*framework), s->oom_framework_offset);
         if (!rc)
             rc = gp_peer_fetch(s, &after, sizeof(after), s->oom_offset + offsetof(struct gp_wire_oom, seq));
         if (!rc && after == oom->seq && !(after & 1))
@@ -93,7 +97,7 @@ static int copy_take(const struct gp_peer *s, struct gp_copy *copy)
     if (!rc) /* each row is written once, so these are not under publish_seq */
         rc = gp_peer_fetch(s, copy->failures, sizeof(copy->failures), s->failures_offset);
     if (!rc)
-        rc = copy_oom(s, &copy->oom);
+        rc = copy_oom(s, &copy->oom, &copy->oom_framework);
     memset(&copy->cupti, 0, sizeof(copy->cupti));
     if (!rc && s->cupti_offset) /* its rows precede its counts */
         rc = gp_peer_fetch(s, &copy->cupti, sizeof(copy->cupti), s->cupti_offset);
@@ -248,6 +252,7 @@ static void copy_reject(struct gp_process *process)
     process->failure_count = 0;
     process->owner_count = 0;
     memset(&process->oom, 0, sizeof(process->oom));
+    memset(&process->oom_framework, 0, sizeof(process->oom_framework));
     memset(&process->cupti, 0, sizeof(process->cupti));
     process->simulated = false;
     process->state = GP_PROCESS_DAMAGED;
@@ -286,7 +291,7 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)
-            rc = gp_oom_take(&copy->oom, process);
+            rc = gp_oom_take(&copy->oom, &copy->oom_framework, process);
     }
     free(copy);
     if (rc && rc != -ENOMEM) {

@@ -13,6 +13,7 @@ static void oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *pr
         where[i] = process->oom_where[i];
     *facts = (struct gp_oom_facts){
         .oom = &process->oom,
+        .framework = &process->oom_framework,
         .pid = (uint32_t)process->pid,
         .comm = process->comm,
         .start_ns = process->session_ns,
@@ -85,10 +86,25 @@ static json_t *oom_cache_json(const struct gp_wire_oom *oom)
                      "pinning_blocks", gp_json_known(oom->pinning_blocks));
 }
 
-static json_t *oom_advice_json(const struct gp_oom_facts *facts)
+/* The numbers of a framework's own allocator. */
+static json_t *oom_framework_json(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *of)
+{
+    if (!(of->flags & GP_OOM_FRAMEWORK))
+        return json_null();
+    return json_pack("{s:s,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "name", oom->policy, "conf",
+                     gp_json_text(oom->conf), "asked", !(of->flags & GP_OOM_BESIDE), "own_limit",
+                     of->flags & GP_OOM_REFUSED ? 1 : 0, "replayed", of->flags & GP_OOM_REPLAYED ? 1 : 0,
+                     "reserved_bytes", gp_json_known(of->segment_bytes), "blocks", gp_json_known(of->blocks),
+                     "idle_bytes", gp_json_known(oom->idle_bytes), "idle_pieces", gp_json_known(oom->idle_pieces),
+                     "largest_idle_bytes", gp_json_known(oom->largest_idle_bytes), "empty_segments_bytes",
+                     gp_json_known(oom->releasable_bytes), "private_segments_bytes",
+                     of->flags & GP_OOM_NO_POOLS ? json_integer(0) : gp_json_known(of->private_bytes),
+                     "max_split_size_bytes", gp_json_known(of->helps >> GP_OOM_TRY_SPLIT & 1 ? of->split_bytes : -1));
+}
+
+static json_t *oom_advice_json(unsigned bits)
 {
     json_t *array = json_array();
-    unsigned bits = gp_oom_advise(facts);
     for (unsigned i = 0; i < GP_ADVICES; i++)
         if (bits >> i & 1)
             json_array_append_new(array, json_string(gp_oom_advice_name(i)));
@@ -114,6 +130,7 @@ json_t *gp_oom_json(const struct gp_process *process)
     oom_facts_of(&facts, process, where);
     gp_oom_sum(&sums, &facts);
     gp_oom_page(page, sizeof(page), &facts);
+    struct gp_oom_advised advised = gp_oom_advise(&facts);
     uint64_t after_ns = oom->time_ns > process->session_ns ? oom->time_ns - process->session_ns : 0;
     json_t *object =
         json_pack("{s:o,s:s,s:I,s:o,s:o,s:o,s:o,s:o,s:I,s:o}", "count", oom_count_json(oom->count), "api", oom->api,
@@ -122,15 +139,17 @@ json_t *gp_oom_json(const struct gp_process *process)
                   gp_json_text(process->oom_place), "stream", oom->stream ? gp_json_address(oom->stream) : json_null(),
                   "tid", (json_int_t)oom->tid, "after_start_ns", oom_count_json(after_ns));
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s}", "free_bytes", gp_json_known(oom->free_bytes),
-        "total_bytes", gp_json_known(sums.total_bytes), "driver_limit_bytes",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:s}", "free_bytes",
+        gp_json_known(oom->free_bytes), "total_bytes", gp_json_known(sums.total_bytes), "driver_limit_bytes",
         gp_json_known(sums.capped_bytes > 0 ? sums.capped_bytes : -1), "reserved_bytes",
         gp_json_known(oom->reserved_bytes), "allocated_bytes", gp_json_known(oom->allocated_bytes), "other_bytes",
         gp_json_known(sums.other_bytes), "missing_bytes", gp_json_known(sums.missing_bytes), "pool_idle_bytes",
         gp_json_known(sums.pool_idle_bytes), "graph_idle_bytes", gp_json_known(sums.graph_idle_bytes), "kinds",
         oom_kinds_json(oom), "cache", oom_cache_json(oom), "holders", holders_json(process), "rest",
         json_pack("{s:o,s:o}", "bytes", gp_json_known(oom->rest_bytes), "blocks", gp_json_known(oom->rest_count)),
-        "advice", oom_advice_json(&facts), "page", page);
+        "framework", oom_framework_json(oom, &process->oom_framework), "advice", oom_advice_json(advised.helps),
+        "advice_unknown", oom_advice_json(advised.unknown), "advice_denied", oom_advice_json(advised.fails), "page",
+        page);
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;
