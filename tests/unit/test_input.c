@@ -5,6 +5,8 @@
  */
 #include <lib/sanitized.h>
 
+#include <cmd/cmd.h>
+#include <collect/watch.h>
 #include <lib/recfile.h>
 #include <recording/recording.h>
 #include <recording/unpickle.h>
@@ -16,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -159,6 +163,24 @@ Test(input, endless_files_are_not_read)
     cr_expect_eq(gp_replay_load(&trace, "/dev/zero", &problem), -EPROTO);
     getrusage(RUSAGE_SELF, &usage);
     cr_expect(GP_TEST_SANITIZED || usage.ru_maxrss < 256 << 10, "%ld", usage.ru_maxrss);
+}
+
+/* The end of a recording is written for a process that was killed, whose file somebody replaced by a pipe. */
+Test(input, a_pipe_in_the_place_of_a_recording, .timeout = 20)
+{
+    struct gp_watched *watched = calloc(1, sizeof(*watched));
+    uint64_t events, lost;
+    char path[64];
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    waitpid(child, NULL, 0);
+    watched->process.pid = child;
+    snprintf(path, sizeof(path), "/tmp/gp-input-%d", (int)getpid());
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_expect_not(gp_recorded_end(path, watched, &events, &lost));
+    unlink(path);
+    free(watched);
 }
 
 /* ---- logs of RMM ------------------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int end_copy(void *arg, void *into, size_t bytes, uint64_t offset)
@@ -75,7 +76,8 @@ bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_
 {
     struct gp_recording *recording = NULL;
     struct gp_recorder_stats stats = {0};
-    char why[256];
+    char why[256], opened[32];
+    struct stat there;
     /* A process that lives on has its recorder, which holds a lock on the file (gp_file_resume), where
      * the file system has locks. */
     if (kill(watched->process.pid, 0) == 0 || errno != ESRCH)
@@ -83,8 +85,11 @@ bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return false;
-    if (gp_recording_open(&recording, path, why, sizeof(why), NULL, NULL) != 0 || recording->complete ||
-        !recording->from_start) {
+    /* The file that was opened, whatever has its name by now; from a pipe the reader would wait. */
+    snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode) ||
+        gp_recording_open(&recording, opened, why, sizeof(why), NULL, NULL) != 0 || recording->complete ||
+        !recording->from_start || recording->from_torch || recording->from_rmm) {
         gp_recording_free(recording);
         close(fd);
         return false;
