@@ -428,3 +428,38 @@ Test(session, viewers_may_come_again_and_again)
     } while (asked <= 20 || now.tv_sec - begin.tv_sec < 7);
     session_end(&spawn);
 }
+
+/* ---- run --summary ------------------------------------------------------------------------------------------------- */
+
+static unsigned lines_with(const char *text, const char *one, const char *other)
+{
+    unsigned count = 0;
+    for (const char *at = text; (at = strstr(at, one)); at++) {
+        const char *end = strchr(at, '\n'), *found = strstr(at, other);
+        count += found && (!end || found < end);
+    }
+    return count;
+}
+
+/* Exit handlers publish the last numbers. A program that ends without them was asked before. */
+Test(summary, of_programs_that_end_without_exit_handlers, .timeout = 60)
+{
+    static const struct {
+        const char *how;
+        const char *status;
+        unsigned tables;
+    } ends[] = {{"_exit", "exit 0", 1},
+                {"abort", "exit 134", 1},
+                {"term", "exit 143", 1},
+                {"exec", "exit 0", 2},
+                {"fork", "exit 0", 1}};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct spawn_result result;
+        spawn_command(&result, "run", "--sim", "--summary", "--", path_program("ends"), ends[i].how, NULL);
+        cr_expect_str_eq(spawn_status_text(&result), ends[i].status, "%s: %s", ends[i].how, spawn_status_text(&result));
+        cr_expect_eq(lines_with(result.out, "| Allocated memory ", "1000 MiB |   1000 MiB"), ends[i].tables, "%s:\n%s",
+                     ends[i].how, result.out);
+        cr_expect(!strstr(result.out, "normally"), "%s:\n%s", ends[i].how, result.out);
+        spawn_result_free(&result);
+    }
+}

@@ -118,9 +118,9 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     else if (process->recording.error)
         fprintf(out, " because the file could not be written: %s", strerror(process->recording.error));
     else if (ended)
-        fputs(", although the process did not end normally", out);
+        fputs(", although the process ended without its exit handlers", out);
     else if (killed)
-        fputs(", except in the last second: the process did not end normally", out);
+        fputs(", except in the last second: the process ended without its exit handlers", out);
     recorded_next(out, recorded_short(path));
 }
 

@@ -29,6 +29,8 @@
 #define GP_LOOK_CALM_NS  1000000ull
 #define GP_LOOK_NS       2000000ull
 #define GP_LOOK_DEEP_NS  20000000ull
+/* How often --summary asks the processes for their numbers. */
+#define GP_ASK_NS 20000000ull
 
 struct gp_run_options {
     struct gp_launch launch;
@@ -212,16 +214,20 @@ static uint64_t run_pause(const struct gp_watch *watch, const struct gp_run_sour
     return is_first && source->looked < watch->count ? GP_LOOK_CALM_NS : GP_LOOK_DEEP_NS;
 }
 
-static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, uint64_t first_ns)
+static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_run_sites *sites, bool summary)
 {
     struct gp_run_source source = {0};
-    uint64_t begin = gp_clock_ns(), deep_at = 0;
+    uint64_t begin = gp_clock_ns(), deep_at = 0, ask_at = 0, first_ns = summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS;
     while (!child->ended) {
         uint64_t now = gp_clock_ns();
         bool deep = now >= deep_at, is_first = now - begin < GP_LOOK_FIRST_NS;
         gp_watch_look(watch, child->pid, deep);
         run_source(watch, &source);
         run_sites_look(sites, watch, now);
+        if (summary && watch->count && now >= ask_at) {
+            gp_watch_ask(watch, GP_ASK_NS / 4);
+            ask_at = now + GP_ASK_NS;
+        }
         if (deep)
             deep_at = now + (is_first ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
         gp_child_wait(child, run_pause(watch, &source, is_first, first_ns));
@@ -238,7 +244,12 @@ static void run_summary(struct gp_watch *watch)
         printf("PID %d  %s\n", (int)process->pid, process->comm);
         process->closed = false; /* do not print that it has ended: here all have */
         if (process->state == GP_PROCESS_STALE)
-            printf("  state: it did not end normally; these are the last numbers that it published\n");
+            printf(
+                "  state: it ended by a signal, _exit or exec, without its exit handlers: these are its last numbers, "
+                "which are read every %llu ms\n",
+                GP_ASK_NS / 1000000);
+        else if (process->state == GP_PROCESS_UNKNOWN)
+            printf("  state: it ended before its numbers were read\n");
         else
             gp_notes_print(stdout, process);
         for (int d = 0; d < process->device_count; d++) {
@@ -290,7 +301,7 @@ static int run_run(void *options)
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
-    run_watch(&child, &watch, &sites, o->summary ? GP_LOOK_FAST_NS : GP_LOOK_CALM_NS);
+    run_watch(&child, &watch, &sites, o->summary);
     if (run_read(&watch)) {
         if (o->summary)
             run_summary(&watch);

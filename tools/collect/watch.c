@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * watch.c: see watch.h. */
 #define _GNU_SOURCE /* O_PATH */
+#include <collect/mailbox.h>
 #include <collect/watch.h>
 
+#include <base/clock.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +18,9 @@
  * viewer busy. */
 #define GP_WATCH_DEPTH   16
 #define GP_WATCH_THREADS 256
+/* Requests without an answer after which a process is not asked again: it has become another program,
+ * or its library starts for longer than a second. */
+#define GP_WATCH_UNANSWERED 50u
 
 static void watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struct gp_peer *session)
 {
@@ -85,6 +91,21 @@ int gp_watch_look(struct gp_watch *watch, pid_t root, bool deep)
     int before = watch->count;
     watch_process(watch, root, deep ? 0 : -1);
     return watch->count - before;
+}
+
+void gp_watch_ask(struct gp_watch *watch, uint64_t each_ns)
+{
+    struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
+    for (int i = 0; slot && i < watch->count; i++) {
+        struct gp_watched *watched = watch->watched[i];
+        if (watched->unanswered >= GP_WATCH_UNANSWERED)
+            continue;
+        *slot = (struct gp_wire_slot){.command = GP_COMMAND_SNAPSHOT, .device = -1};
+        bool gone = kill(watched->process.pid, 0) != 0 && errno == ESRCH;
+        bool answered = !gone && gp_mailbox_call(&watched->session, slot, gp_clock_ns() + each_ns) == 0;
+        watched->unanswered = answered ? 0 : gone ? GP_WATCH_UNANSWERED : watched->unanswered + 1;
+    }
+    free(slot);
 }
 
 int gp_watch_read(struct gp_watched *watched)
