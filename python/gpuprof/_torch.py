@@ -33,6 +33,10 @@ def _import_torch(what: str) -> Any:
         raise RuntimeError(f"gpuprof: {what}: PyTorch cannot be imported ({error}): install it, or use gpuprof without it") from error
 
 
+# PyTorch keeps the address of an allocator, and no reference to it.
+_allocators: List[Any] = []
+
+
 def torch_allocator(library: Optional[str] = None) -> Any:
     """gpuprof's caching allocator as a `torch.cuda.memory.CUDAPluggableAllocator`.
 
@@ -41,6 +45,9 @@ def torch_allocator(library: Optional[str] = None) -> Any:
 
         torch.cuda.memory.change_current_allocator(gpuprof.torch_allocator())
         gpuprof.patch("torch")        # torch.cuda.memory_stats() and friends work again
+
+    The result lives until the process ends, since PyTorch uses it without a reference to it:
+    `torch.cuda.MemPool(gpuprof.torch_allocator().allocator())` works.
 
     `library` is the path of libgpuprof-shim.so if this package does not find it.  GPUPROF_ALLOCATOR names the policy
     (default: caching), GPUPROF_ALLOC_CONF and GPUPROF_MEMORY_LIMIT its settings.  Raises
@@ -70,6 +77,7 @@ def torch_allocator(library: Optional[str] = None) -> Any:
                 RuntimeWarning,
                 stacklevel=2,
             )
+    _allocators.append(allocator)
     return allocator
 
 

@@ -191,6 +191,16 @@ advice() { # number of programs
     fi
 }
 
+# Every piece of Python in the documentation that names PyTorch.
+documentation() {
+    if PYTHONPATH=$PWD/python timeout -k 10 300 "$build/bin/gpuprof" run --sim=memory=4GiB -- tests/real/inside "$root" \
+        python3 tests/real/torch_docs.py >"$work/docs" 2>&1 </dev/null; then
+        pass "Python in the documentation: $(tail -n 1 "$work/docs")"
+    else
+        fail "Python in the documentation" "$work/docs"
+    fi
+}
+
 if [ $# -gt 0 ]; then
     for name; do script "$name" cupti; done
 else
@@ -210,6 +220,7 @@ else
     blocks "segments" A=
     blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     advice 70
+    documentation
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     if GPUPROF_TORCH_ROOT=$root GPUPROF_TEST_FULL='' tests/integration/test_snapshot_sound.sh "$build" >"$work/sound" 2>&1; then
