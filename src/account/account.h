@@ -43,7 +43,7 @@ struct gp_framework {
     int64_t x_their_allocated_bytes, x_their_reserved_bytes;
     int64_t x_before_allocated_bytes, x_before_reserved_bytes; /* attached late: the part that is not ours */
     /* Written by any thread, in driver calls that the framework makes. */
-    int64_t x_segments, x_segment_bytes, x_segment_peak;
+    int64_t x_segments, x_segment_bytes, x_segment_peak, x_private_bytes;
     uint64_t x_retries, x_ooms;
     uint8_t owner;      /* of its blocks; from the first event on, under the framework's lock */
     uint64_t x_context; /* a context of the device, and its number (frameworkretry.c) */

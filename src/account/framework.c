@@ -38,6 +38,8 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
     bytes += __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
     if (of != &account->framework)
         return;
+    if (segment->flags & GP_FLAG_PRIVATE)
+        __atomic_fetch_add(&of->x_private_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
     if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
         __atomic_store_n(&of->x_segment_peak, bytes, __ATOMIC_RELAXED);
     if (sign < 0)
@@ -234,6 +236,7 @@ static bool framework_read(const struct gp_framework *framework, const char *nam
     if (!name || !__atomic_load_n(&framework->x_events, __ATOMIC_RELAXED))
         return false;
     strncpy(out->name, name, sizeof(out->name) - 1);
+    out->private_bytes = word(&framework->x_private_bytes);
     out->blocks = word(&framework->x_blocks);
     out->segments = word(&framework->x_segments);
     out->allocated_bytes = word(&framework->x_allocated_bytes);

@@ -80,7 +80,10 @@ void gp_framework_gave_back(struct gp_framework *framework)
 
 static bool segment_private(struct gp_record *record, void *arg)
 {
+    struct gp_account *account = gp_account_of(record->device);
     (void)arg;
+    if (account && !(record->flags & GP_FLAG_PRIVATE))
+        __atomic_fetch_add(&account->framework.x_private_bytes, (int64_t)record->bytes, __ATOMIC_RELAXED);
     record->flags |= GP_FLAG_PRIVATE;
     return false;
 }

@@ -198,6 +198,10 @@ Test(framework_oom, private_pools)
     gives_up(100);
     cr_expect(wire.releasable_bytes == 70 * MIB && part.private_bytes == 70 * MIB, "%lld",
               (long long)part.private_bytes);
+    struct gp_wire_framework framework, heaps;
+    cr_expect(gp_tap_framework(0, &framework, &heaps) && framework.private_bytes == 70 * MIB);
+    segment_freed(B);
+    cr_expect(gp_tap_framework(0, &framework, &heaps) && framework.private_bytes == 40 * MIB);
 }
 
 Test(framework_oom, a_block_without_memory_makes_the_numbers_unknown)

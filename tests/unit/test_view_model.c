@@ -346,6 +346,15 @@ Test(model, growth_has_an_end)
     cr_assert_eq(result->headroom_bytes, (int64_t)(86 * GIB));
     cr_assert_float_eq(result->bytes_per_second / GIB, 0.25, 0.01);
     cr_assert(result->seconds_to_oom > 300 && result->seconds_to_oom < 350, "%f", result->seconds_to_oom);
+    /* Of these 6, 4 may be idle in private pools, and 7 cannot be. */
+    ((struct gp_device_view *)row->device)->framework.private_bytes = (int64_t)(4 * GIB);
+    gp_outlook_find(row->outlook, row, (int64_t)(80 * GIB));
+    cr_assert_eq(result->headroom_bytes, (int64_t)(82 * GIB));
+    ((struct gp_device_view *)row->device)->framework.private_bytes = (int64_t)(7 * GIB);
+    gp_outlook_find(row->outlook, row, (int64_t)(80 * GIB));
+    cr_assert_eq(result->headroom_bytes, (int64_t)(80 * GIB));
+    ((struct gp_device_view *)row->device)->framework.private_bytes = 0;
+    gp_outlook_find(row->outlook, row, (int64_t)(80 * GIB));
     cr_assert_eq(gp_growth_first(&model), row);
     gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
     cr_assert_eq(text[0], '5', "%s", text); /* minutes */

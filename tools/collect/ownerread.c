@@ -33,7 +33,8 @@ static bool framework_good(const struct gp_wire_framework *framework)
                                framework->allocated_bytes,
                                framework->reserved_bytes,
                                framework->their_allocated_bytes,
-                               framework->their_reserved_bytes};
+                               framework->their_reserved_bytes,
+                               framework->private_bytes};
     const uint64_t counts[] = {framework->events, framework->allocated_differs, framework->reserved_differs,
                                framework->retries, framework->ooms};
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)

@@ -87,12 +87,21 @@ static int64_t outlook_limit(const struct gp_row *pair)
     return left;
 }
 
+/* Idle memory of a framework's private pools serves nothing else. What blocks have of them is not known, so all of
+ * them is left out: no more is promised than there is. */
+static int64_t outlook_idle(const struct gp_row *pair)
+{
+    int64_t of_pools = pair->device->framework.private_bytes;
+    int64_t idle = pair->reserved - pair->allocated - (of_pools > 0 ? of_pools : 0);
+    return idle > 0 ? idle : 0;
+}
+
 void gp_outlook_find(struct gp_outlook *outlook, const struct gp_row *pair, int64_t free_bytes)
 {
     struct gp_forecast_room room = {
         .device_free_bytes = free_bytes,
         .limit_left_bytes = outlook_limit(pair),
-        .idle_bytes = pair->reserved > pair->allocated ? pair->reserved - pair->allocated : 0,
+        .idle_bytes = outlook_idle(pair),
     };
     gp_forecast_find(&outlook->forecast, &room, &outlook->result);
 }

@@ -81,13 +81,14 @@ static void framework_json(json_t *array, const struct gp_wire_framework *f)
 {
     if (!f->name[0])
         return;
-    json_array_append_new(
-        array, json_pack("{s:s,s:n,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "name", f->name, "version", "agrees",
-                         gp_framework_agrees(f), "blocks", (json_int_t)f->blocks, "segments", (json_int_t)f->segments,
-                         "allocated_bytes", (json_int_t)f->allocated_bytes, "reserved_bytes",
-                         (json_int_t)f->reserved_bytes, "events", (json_int_t)f->events, "allocated_differs",
-                         (json_int_t)f->allocated_differs, "reserved_differs", (json_int_t)f->reserved_differs,
-                         "retries", (json_int_t)f->retries, "ooms", (json_int_t)f->ooms));
+    json_array_append_new(array,
+                          json_pack("{s:s,s:n,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "name", f->name, "version",
+                                    "agrees", gp_framework_agrees(f), "blocks", (json_int_t)f->blocks, "segments",
+                                    (json_int_t)f->segments, "allocated_bytes", (json_int_t)f->allocated_bytes,
+                                    "reserved_bytes", (json_int_t)f->reserved_bytes, "events", (json_int_t)f->events,
+                                    "allocated_differs", (json_int_t)f->allocated_differs, "reserved_differs",
+                                    (json_int_t)f->reserved_differs, "private_bytes", (json_int_t)f->private_bytes,
+                                    "retries", (json_int_t)f->retries, "ooms", (json_int_t)f->ooms));
 }
 
 static json_t *frameworks_json(const struct gp_device_view *device)
