@@ -49,13 +49,14 @@ const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS] = {
     GP_NAMED_FIELD("num_host_free", num_device_free),
 };
 
-/* A framework reports the rounded sizes of its blocks, and not how its idle memory is split. */
+/* A framework reports the rounded sizes of its blocks; not how its idle memory is split, nor which freed
+ * blocks still wait for a stream (record_stream), which are active. */
 static bool api_told(const struct gp_wire_device *device, const struct gp_api_stat *stat)
 {
     size_t at = stat->offset - offsetof(struct gp_wire_device, stats), which = at / sizeof(device->stats[0]);
     bool pools = stat->offset >= offsetof(struct gp_wire_device, stats) && which < GP_STATS;
-    return !pools || (which != GP_STAT_REQUESTED_BYTES && which != GP_STAT_INACTIVE_SPLIT &&
-                      which != GP_STAT_INACTIVE_SPLIT_BYTES);
+    return !pools || (which != GP_STAT_REQUESTED_BYTES && which != GP_STAT_ACTIVE && which != GP_STAT_ACTIVE_BYTES &&
+                      which != GP_STAT_INACTIVE_SPLIT && which != GP_STAT_INACTIVE_SPLIT_BYTES);
 }
 
 int64_t gp_api_value(const struct gp_wire_device *device, const struct gp_api_stat *stat)

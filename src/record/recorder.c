@@ -419,7 +419,9 @@ static void recorder_sample(struct gp_recorder *r, struct gp_pack *samples, unsi
         .device = index,
         .allocated_bytes = device->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current,
         .reserved_bytes = device->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current,
-        .active_bytes = device->stats[GP_STAT_ACTIVE_BYTES][GP_POOL_ALL].current,
+        .active_bytes = device->flags & GP_DEVICE_FRAMEWORK /* which does not tell it */
+                            ? -1
+                            : device->stats[GP_STAT_ACTIVE_BYTES][GP_POOL_ALL].current,
         .inactive_split_bytes = device->stats[GP_STAT_INACTIVE_SPLIT_BYTES][GP_POOL_ALL].current,
         .used_bytes = -1,
         .process_bytes = -1,

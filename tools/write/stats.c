@@ -201,5 +201,6 @@ int64_t gp_stat_get(const struct gp_wire_device *device, const struct gp_stat_ke
 bool gp_stat_told(const struct gp_wire_device *device, const struct gp_stat_key *key)
 {
     return !(device->flags & GP_DEVICE_FRAMEWORK) ||
-           (strncmp(key->name, "requested_bytes.", 16) != 0 && strncmp(key->name, "inactive_split", 14) != 0);
+           (strncmp(key->name, "requested_bytes.", 16) != 0 && strncmp(key->name, "active", 6) != 0 &&
+            strncmp(key->name, "inactive_split", 14) != 0);
 }

@@ -37,7 +37,8 @@ static const struct gp_summary_row summary_rows[] = {
 /* As gp_stat_told. */
 static bool summary_untold(unsigned stat)
 {
-    return stat == GP_STAT_REQUESTED_BYTES || stat == GP_STAT_INACTIVE_SPLIT || stat == GP_STAT_INACTIVE_SPLIT_BYTES;
+    return stat == GP_STAT_REQUESTED_BYTES || stat == GP_STAT_ACTIVE || stat == GP_STAT_ACTIVE_BYTES ||
+           stat == GP_STAT_INACTIVE_SPLIT || stat == GP_STAT_INACTIVE_SPLIT_BYTES;
 }
 
 static void rule_print(FILE *out, char mark)
