@@ -117,7 +117,11 @@ static bool record_stale(const char *path)
     return stale;
 }
 
-/* If another process of the same run has the file, ours gets the second name. */
+/* Images of one process, each of which the next one replaced by exec, that get a file. */
+#define GP_RECORD_IMAGES 100u
+
+/* If another process of the same run has the file, ours gets the second name; if the process itself
+ * had that too, before an exec, a numbered one: x.1234.2.gpuprof. */
 static int record_open(struct gp_record *record)
 {
     int fd = gp_file_open(record->path, false);
@@ -126,7 +130,17 @@ static int record_open(struct gp_record *record)
     if (fd != -EEXIST && fd != -EBUSY)
         return fd;
     memcpy(record->path, record->second, sizeof(record->path));
-    return gp_file_open(record->path, false);
+    fd = gp_file_open(record->path, false);
+    if (fd == -EEXIST && record_stale(record->path)) /* of an earlier run, whose process had our number */
+        return gp_file_open(record->path, true);
+    size_t stem = gp_record_stem(record->second);
+    for (unsigned i = 2; fd == -EEXIST && i <= GP_RECORD_IMAGES; i++) {
+        if (snprintf(record->path, sizeof(record->path), "%.*s.%u%s", (int)stem, record->second, i,
+                     record->second + stem) >= (int)sizeof(record->path))
+            return -ENAMETOOLONG;
+        fd = gp_file_open(record->path, false);
+    }
+    return fd;
 }
 
 /* The session is ours; its words (ring, numbers) change while they are read. */

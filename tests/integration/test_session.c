@@ -429,7 +429,7 @@ Test(session, viewers_may_come_again_and_again)
     session_end(&spawn);
 }
 
-/* ---- run --summary ------------------------------------------------------------------------------------------------- */
+/* ---- run --record and --summary ------------------------------------------------------------------------------------------------- */
 
 static unsigned lines_with(const char *text, const char *one, const char *other)
 {
@@ -462,4 +462,27 @@ Test(summary, of_programs_that_end_without_exit_handlers, .timeout = 60)
         cr_expect(!strstr(result.out, "normally"), "%s:\n%s", ends[i].how, result.out);
         spawn_result_free(&result);
     }
+}
+
+/* Each image of a process that calls exec twice has a file. */
+Test(images, of_one_process_are_all_recorded, .timeout = 60)
+{
+    char folder[] = "/tmp/gpuprof-images-XXXXXX", option[64];
+    struct spawn_result result;
+    unsigned files = 0;
+    cr_assert(mkdtemp(folder));
+    snprintf(option, sizeof(option), "--record=%s/x.gpuprof", folder);
+    spawn_command(&result, "run", "--sim", option, "--", path_program("ends"), "exec", "exec", NULL);
+    cr_expect_str_eq(spawn_status_text(&result), "exit 0");
+    spawn_result_free(&result);
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        files++;
+        cr_expect_eq(unlinkat(dirfd(entries), entry->d_name, 0), 0);
+    }
+    closedir(entries);
+    rmdir(folder);
+    cr_assert_eq(files, 3, "%u files", files);
 }

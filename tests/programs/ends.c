@@ -36,7 +36,7 @@ int main(int argc, char **argv)
         raise(SIGTERM);
     }
     if (strcmp(how, "exec") == 0) {
-        execl(argv[0], argv[0], "_exit", (char *)NULL);
+        execl(argv[0], argv[0], argc > 2 ? argv[2] : "_exit", (char *)NULL);
     }
     _exit(0);
 }

@@ -76,6 +76,7 @@ Test(report, notes_missing_stacks_only_of_allocations)
         size_t size = 0;
         recmake_at(make, 1000 * MS);
         recmake_mark(make, "start");
+        recmake_alloc(make, 0, GP_KIND_IMPORTED, 2 * GIB, MIB, 0); /* another process's */
         if (allocates)
             recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
         struct gp_recording *r = recmake_done(make);

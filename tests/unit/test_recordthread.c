@@ -432,8 +432,8 @@ Test(recordthread, reasons_for_no_recording)
         refused[0].error = cases[i].error;
         cr_expect_eq(start("a.gpuprof"), cases[i].error);
         snprintf(want, sizeof(want), "a.gpuprof: %s", cases[i].why);
-        if (i == 0) /* both names */
-            snprintf(want, sizeof(want), "a.%d.gpuprof: %s", (int)getpid(), cases[i].why);
+        if (i == 0) /* every name */
+            snprintf(want, sizeof(want), "a.%d.100.gpuprof: %s", (int)getpid(), cases[i].why);
         cr_expect_str_eq(why, want);
         says(GP_RECORD_FAILED, -cases[i].error);
     }

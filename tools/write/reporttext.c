@@ -114,7 +114,7 @@ static bool page_allocates(const struct gp_recording *r)
 {
     bool is = r->baseline_count > 0;
     for (size_t i = 0; !is && i < r->event_count; i++)
-        is = r->events[i].type == GP_EVENT_ALLOC;
+        is = r->events[i].type == GP_EVENT_ALLOC && r->events[i].kind != GP_KIND_IMPORTED; /* never has a stack */
     return is;
 }
 
