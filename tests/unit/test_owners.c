@@ -54,7 +54,9 @@ Test(owners, the_bill_as_text)
     static const char *const lines[] = {
         "device 0 by owner, now\n",
         "    16.00 GiB  pytorch        allocated  live blocks: the program's tensors\n",
-        "    11.00 GiB  pytorch        cached     its idle cache",
+        "    11.00 GiB  pytorch        cached     idle: its cache, of which empty_cache() returns whole segments, or "
+        "held by CUDA "
+        "graphs and MemPools\n",
         "    3.000 GiB  nccl           allocated  buffers of the communicators\n",
         "    2.000 GiB  shared         cached     kept for later by gpuprof's cache, pools and graphs\n",
         "    512.0 MiB                 untracked  context, code",

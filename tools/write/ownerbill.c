@@ -32,7 +32,8 @@ static const char *ownerbill_why(const char *owner, bool seen, bool cached)
         {"shared", "gpuprof's cache, pools and graphs"},
     };
     if (seen)
-        return cached ? "its idle cache: segments minus live blocks; empty_cache() returns what is wholly idle"
+        return cached ? "idle: its cache, of which empty_cache() returns whole segments, or held by CUDA graphs and "
+                        "MemPools"
                       : "live blocks: the program's tensors";
     if (cached)
         return strcmp(owner, "shared") == 0 ? "kept for later by gpuprof's cache, pools and graphs"
