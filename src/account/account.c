@@ -11,7 +11,6 @@
 #include "owner/owner.h"
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 struct gp_accounts gp_accounts = {.lock = GP_LOCK_INIT(GP_RANK_ACCOUNT)};
 
@@ -275,14 +274,6 @@ int gp_feed_start(const struct gp_feed_setup *setup)
 
 void gp_feed_end(void)
 {
-    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
-        struct gp_account *account = gp_accounts.x_devices[i];
-        if (!account || !account->framework.history)
-            continue;
-        munmap(account->framework.history, GP_HISTORY_MOST * sizeof(uint64_t));
-        account->framework.history = NULL;
-        account->framework.history_broken = true;
-    }
     if (gp_accounts.blocks)
         gp_map_free(gp_accounts.blocks);
     if (gp_accounts.objects)

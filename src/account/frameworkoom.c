@@ -9,8 +9,7 @@
  * capture, or had no block when the framework emptied its cache and is still there.
  */
 #include "account/account.h"
-#include "base/clock.h"
-#include "base/thread.h"
+#include "base/kept.h"
 #include <string.h>
 #include <sys/mman.h>
 
@@ -38,9 +37,8 @@ static void history_put(struct gp_framework *framework, uint64_t entry)
 
 void gp_framework_history_begin(struct gp_framework *framework)
 {
-    void *memory = mmap(NULL, GP_HISTORY_MOST * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    framework->history = memory == MAP_FAILED ? NULL : memory;
+    /* Its pages are touched as it grows. */
+    framework->history = gp_kept_map(GP_HISTORY_MOST * sizeof(uint64_t), MAP_NORESERVE);
 }
 
 uint32_t gp_framework_history_alloc(struct gp_framework *framework, uint64_t bytes)
