@@ -31,7 +31,8 @@ static void compare(struct gp_torch_span *spans, unsigned count, unsigned round)
     struct gp_recording recording = {0};
     struct gp_read read = {.recording = &recording};
     size_t at = 0;
-    cr_assert_eq(gp_torch_start(&read, spans, count, 3, 77), 0);
+    const struct gp_rec_event like = {.time_ns = 77, .kind = GP_KIND_LINEAR, .device = 3};
+    cr_assert_eq(gp_torch_start(&read, spans, count, &like), 0);
     for (uint64_t address = 0, end; address < ADDRESSES; address = end) {
         const struct gp_torch_span *span = first_at(spans, count, address);
         for (end = address + 1; end < ADDRESSES && first_at(spans, count, end) == span;)
