@@ -301,7 +301,8 @@ Test(publish, the_layout_of_a_session)
         cr_expect_eq(header->scopes_offset, (NEXT(devices_offset, device_bytes, 65) + 4095) / 4096 * 4096);
         cr_expect_eq(header->failures_offset, NEXT(scopes_offset, scope_bytes, 16));
         cr_expect_eq(header->oom_offset, NEXT(failures_offset, failure_bytes, 64));
-        cr_expect_eq(header->owners_offset, NEXT(oom_offset, oom_bytes, 1));
+        cr_expect_eq(header->oom_framework_offset, NEXT(oom_offset, oom_bytes, 1));
+        cr_expect_eq(header->owners_offset, NEXT(oom_framework_offset, oom_framework_bytes, 1));
         cr_expect_eq(header->cupti_offset, NEXT(owners_offset, owners_bytes, 1));
         cr_expect_eq(header->before_offset, NEXT(cupti_offset, cupti_bytes, 1));
         cr_expect_eq(header->blocks_offset, NEXT(before_offset, before_bytes, 1));
