@@ -497,12 +497,12 @@ static bool cuda_is_there = true;
 void *dlopen(const char *name, int flags)
 {
     static void *(*real)(const char *, int);
-    if (strcmp(name ? name : "", "libcuda.so.1") == 0) {
-        note("flags%d ", flags == (RTLD_LAZY | RTLD_NOLOAD));
-        return cuda_is_there ? site_room : NULL;
-    }
     if (!real)
         *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    if (strcmp(name ? name : "", "libcuda.so.1") == 0) {
+        note("flags%d ", flags == (RTLD_LAZY | RTLD_NOLOAD));
+        return cuda_is_there ? real(NULL, RTLD_LAZY) : NULL; /* without a function of the driver's */
+    }
     return real(name, flags);
 }
 
