@@ -240,15 +240,3 @@ Test(keys, lengths_and_the_empty_key)
     cr_assert(!gp_keys_find(&keys, "\0\0\0", 3, &number));
     gp_keys_free(&keys);
 }
-
-/* A file must not be able to aim at a slot: the hashes of a process are its own. */
-Test(hash, hashes_are_not_known_before)
-{
-    uint64_t mixed = 1;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ull;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebull;
-    mixed ^= mixed >> 31;
-    cr_expect_neq(gp_hash_of_number(1), mixed);
-    cr_expect_neq(gp_hash_of_bytes("", 0), 0xcbf29ce484222325ull ^ 0xcbf29ce484222325ull >> 32);
-    cr_expect_eq(gp_hash_of_text("a"), gp_hash_of_bytes("a", 1));
-}

@@ -5,22 +5,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 #define GP_HASH_FIRST 64u /* slots of the first array: a kilobyte */
 
-static uint64_t seed; /* differs from process to process, so that no file can aim at a slot */
-
-__attribute__((constructor)) static void hash_seed(void)
-{
-    const void *random = (const void *)(uintptr_t)getauxval(AT_RANDOM); /* 16 bytes */
-    if (random)
-        memcpy(&seed, random, sizeof(seed));
-}
-
 uint64_t gp_hash_of_number(uint64_t number)
 {
-    number ^= seed;
     /* splitmix64's finaliser, a bijection: addresses differ in few bits. */
     number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ull;
     number = (number ^ number >> 27) * 0x94d049bb133111ebull;
@@ -29,7 +18,7 @@ uint64_t gp_hash_of_number(uint64_t number)
 
 uint64_t gp_hash_of_bytes(const void *bytes, size_t count)
 {
-    uint64_t hash = 0xcbf29ce484222325ull ^ seed; /* FNV-1a: keys are names and short records */
+    uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a: keys are names and short records */
     for (size_t i = 0; i < count; i++)
         hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3ull;
     return hash ^ hash >> 32;

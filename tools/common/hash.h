@@ -4,8 +4,8 @@
  * of the caller, which owns the keys.  Open addressing, at most half full.
  *
  * A key is known by its 64-bit hash.  Where different keys can have one hash (strings, records), the
- * caller passes a function that compares the key that it looks for with that of a number.  The
- * functions below give other hashes in every process, so no input can be made for equal ones.
+ * caller passes a function that compares the key that it looks for with that of a number.  A hostile
+ * input can make many equal hashes; that costs time, not correctness.
  *
  * Not uthash: it needs 56 bytes and a malloc per entry, and opening a recording of 10^7 events does
  * two operations per event (docs/architecture.md).  Threads: one caller at a time per map.
