@@ -150,14 +150,15 @@ static int reader_seek(struct gp_reader *reader)
 static int reader_take(struct gp_reader *reader, const struct gp_format_block *block)
 {
     struct gp_read *read = &reader->read;
-    reader->rows += block->count;
-    reader->unpacked += block->bytes;
+    /* Equal steps of a program pack much better than tables do. */
+    bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
+    reader->rows += events ? block->count / 64 : block->count;
+    reader->unpacked += events ? block->bytes / 16 : block->bytes;
     if (reader->rows > GP_READ_PACKED(reader->source.size) ||
         reader->unpacked > GP_READ_UNPACKED(reader->source.size)) {
         reader->dense = true;
         return -EPROTO;
     }
-    bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
     bool good = events ? gp_read_events(read, block, reader->payload) : gp_read_payload(read, block, reader->payload);
     if (read->error)
         return read->error;
