@@ -3,6 +3,7 @@
 #include "allocator/route.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
+#include "base/loader.h"
 #include "base/thread.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,8 +30,8 @@ uint32_t gp_route_open; /* while it is 0, a request reads nothing else */
 bool gp_filter_is_usable(const struct gp_filter *filter)
 {
     Dl_info where;
-    return filter && filter->manager && filter->invoker && dladdr((void *)filter->manager, &where) != 0 &&
-           dladdr((void *)filter->invoker, &where) != 0;
+    return filter && filter->manager && filter->invoker && GP_LOADER(dladdr((void *)filter->manager, &where)) != 0 &&
+           GP_LOADER(dladdr((void *)filter->invoker, &where)) != 0;
 }
 
 int gp_route_begin(const struct gp_route *route)

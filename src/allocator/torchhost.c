@@ -68,7 +68,7 @@ static void *torch_open(const char *name)
     struct gp_torch_search search = {.name = name};
     if (!gp_loader_look(torch_look, &search) || !search.path[0])
         return NULL;
-    return dlopen(search.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    return GP_LOADER(dlopen(search.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD));
 }
 
 /* ---- role -------------------------------------------------------------------------------------------------------- */
@@ -86,15 +86,15 @@ static uint32_t torch_find_role(void)
     static const char name[] = "_ZN3c104cuda20CUDACachingAllocator9allocatorE";
     void *c10 = torch_open("libc10_cuda.so");
     /* A program in C++ may have the variable's only copy in use (a copy relocation), so that one is looked up first. */
-    void *const *const *current = c10 ? dlsym(RTLD_DEFAULT, name) : NULL;
+    void *const *const *current = c10 ? GP_LOADER(dlsym(RTLD_DEFAULT, name)) : NULL;
     if (c10 && !current)
-        current = dlsym(c10, name);
+        current = GP_LOADER(dlsym(c10, name));
     /* std::atomic<CUDAAllocator *>; the first word of the object is its class's table. */
     void *const *allocator = current ? __atomic_load_n(current, __ATOMIC_RELAXED) : NULL;
     if (allocator)
         role = torch_lies_in(*allocator, "libc10_cuda.so") ? GP_TORCH_POOL : GP_TORCH_CURRENT;
     if (c10)
-        dlclose(c10);
+        GP_LOADER(dlclose(c10));
     if (role == GP_TORCH_ALONE)
         __atomic_fetch_add(&x_tries, 1, __ATOMIC_RELAXED);
     else
@@ -143,9 +143,9 @@ static void torch_bind_text(struct gp_torch_throw *cxx, void *c10)
         {"_ZN3c105ErrorC1ENS_14SourceLocationESs", "_ZNSsC1EPKcRKSaIcE", "_ZNSsD1Ev"},
     };
     for (unsigned i = 0; i < GP_COUNT(names) && !cxx->make_error; i++) {
-        *(void **)&cxx->make_error = dlsym(c10, names[i][0]);
-        *(void **)&cxx->make_text = dlsym(c10, names[i][1]);
-        *(void **)&cxx->end_text = dlsym(c10, names[i][2]);
+        *(void **)&cxx->make_error = GP_LOADER(dlsym(c10, names[i][0]));
+        *(void **)&cxx->make_text = GP_LOADER(dlsym(c10, names[i][1]));
+        *(void **)&cxx->end_text = GP_LOADER(dlsym(c10, names[i][2]));
     }
 }
 
@@ -156,14 +156,14 @@ static void torch_bind(struct gp_torch_throw *cxx)
     if (!c10)
         return;
     torch_bind_text(cxx, c10);
-    cxx->type = dlsym(c10, "_ZTIN3c1016OutOfMemoryErrorE");
-    cxx->table = dlsym(c10, "_ZTVN3c1016OutOfMemoryErrorE");
+    cxx->type = GP_LOADER(dlsym(c10, "_ZTIN3c1016OutOfMemoryErrorE"));
+    cxx->table = GP_LOADER(dlsym(c10, "_ZTVN3c1016OutOfMemoryErrorE"));
     cxx->table = cxx->table ? cxx->table + 2 : NULL; /* after offset and type */
-    *(void **)&cxx->allocate = dlsym(c10, "__cxa_allocate_exception");
-    *(void **)&cxx->raise = dlsym(c10, "__cxa_throw");
-    *(void **)&cxx->fail = dlsym(c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_");
-    *(void **)&cxx->bad_alloc = dlsym(c10, "_ZSt17__throw_bad_allocv");
-    dlclose(c10); /* PyTorch waits below us on this stack and keeps it */
+    *(void **)&cxx->allocate = GP_LOADER(dlsym(c10, "__cxa_allocate_exception"));
+    *(void **)&cxx->raise = GP_LOADER(dlsym(c10, "__cxa_throw"));
+    *(void **)&cxx->fail = GP_LOADER(dlsym(c10, "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"));
+    *(void **)&cxx->bad_alloc = GP_LOADER(dlsym(c10, "_ZSt17__throw_bad_allocv"));
+    GP_LOADER(dlclose(c10)); /* PyTorch waits below us on this stack and keeps it */
 }
 
 static void torch_say(char *text, size_t room, uint32_t error, uint64_t bytes, int device)

@@ -7,6 +7,7 @@
 #include "base/kept.h"
 #include "base/pause.h"
 #include "base/testpoint.h"
+#include <pthread.h>
 #include <stdint.h>
 
 /* 40 ms (pause.h). A walk takes microseconds; the fork of a process of many gigabytes takes tens
@@ -33,14 +34,56 @@ static bool loader_enter(void)
     return false;
 }
 
+/* Written with the loader's list locked, by the thread that holds it; another thread sees a value that is not its
+ * own. */
+static uintptr_t x_within; /* the thread whose work runs with the list locked; 0: none */
+
+static bool loader_is_within(void)
+{
+    return __atomic_load_n(&x_within, __ATOMIC_RELAXED) == (uintptr_t)pthread_self();
+}
+
+#ifdef GP_DEBUG
+void gp_loader_check(void)
+{
+    GP_ASSERT(loader_is_within() || gp_lock_held == 0);
+}
+#endif
+
 bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
+    GP_LOADER((void)0);
+    if (loader_is_within()) { /* a fork waits for the outer walk: this one must not wait for the fork */
+        dl_iterate_phdr(visit, arg);
+        return true;
+    }
     if (!loader_enter())
         return false;
     dl_iterate_phdr(visit, arg);
     GP_TESTPOINT("loader.looked");
     __atomic_fetch_sub(&x_looking, 1, __ATOMIC_SEQ_CST);
     return true;
+}
+
+struct loader_work {
+    void (*work)(void *arg);
+    void *arg;
+};
+
+static int loader_work(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct loader_work *outer = arg;
+    (void)info;
+    (void)size;
+    uintptr_t before = __atomic_exchange_n(&x_within, (uintptr_t)pthread_self(), __ATOMIC_RELAXED);
+    outer->work(outer->arg);
+    __atomic_store_n(&x_within, before, __ATOMIC_RELAXED);
+    return 1;
+}
+
+bool gp_loader_with(void (*work)(void *arg), void *arg)
+{
+    return gp_loader_look(loader_work, &(struct loader_work){work, arg});
 }
 
 void gp_loader_fork_begin(void)

@@ -2,7 +2,7 @@
  *
  * lock.h: locks with ranks. A thread takes locks only in rising rank; debug builds check it. All
  * of them are leaves of the host's locks: code that holds one calls nothing that could call back
- * into the host (no CUDA, no CUPTI, no malloc).
+ * into the host (no CUDA, no CUPTI, no malloc) or that waits for the loader (base/loader.h).
  */
 #ifndef GP_BASE_LOCK_H
 #define GP_BASE_LOCK_H
@@ -22,7 +22,7 @@ enum gp_lock_rank {
     GP_RANK_CACHE,     /* cache: blocks and indexes; the counters' mutex is taken inside */
     GP_RANK_SITE,      /* site: new call sites and names; nothing inside */
     GP_RANK_FRAMEWORK, /* framework: replaced slots; takes owner's lock inside */
-    GP_RANK_OWNER,     /* owner: the list of objects, which the loader's own lock guards inside */
+    GP_RANK_OWNER,     /* owner: the list of objects; nothing inside */
     GP_RANK_RECORD,    /* record: the result of the recording; nothing inside */
 };
 

@@ -3,6 +3,7 @@
 #include "base/opener.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/loader.h"
 #include "base/worker.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -32,9 +33,9 @@ static struct {
 static void *opener_call(enum gp_opener_what what, void *handle, const char *name, int flags)
 {
     if (what != GP_OPENER_OPEN)
-        return dlsym(handle, name);
-    void *opened = dlopen(name, flags);
-    const char *text = opened ? NULL : dlerror();
+        return GP_LOADER(dlsym(handle, name));
+    void *opened = GP_LOADER(dlopen(name, flags));
+    const char *text = opened ? NULL : GP_LOADER(dlerror());
     snprintf(opener.error, sizeof(opener.error), "%s", text ? text : "");
     return opened;
 }

@@ -34,6 +34,7 @@ struct image {
     const uint32_t *hash; /* DT_GNU_HASH */
     const ElfW(Rela) * jumps, *relas;
     uint64_t jump_bytes, rela_bytes;
+    bool runs; /* its code is on the caller's stack */
 };
 
 /* The loader has made these addresses absolute in most objects (not in the vDSO, nor on some
@@ -140,6 +141,7 @@ struct replace {
     struct gp_slot_import *imports;
     unsigned count;
     slot_visit *visit;
+    const struct gp_slot_caller *caller;
 };
 
 /* Looks at each object, also when a definition is known: its object may have been unloaded and
@@ -174,7 +176,8 @@ static bool page_writable(uint64_t *slot)
 }
 
 /* No loader takes this long for one object. A page that stays writable longer belongs to another
- * tool that replaces slots and leaves them so; a slot that stays empty belongs to a weak symbol. */
+ * tool that replaces slots and leaves them so (memray); a slot that stays empty belongs to a weak
+ * symbol. */
 #define SLOT_PATIENCE_NS 1000000000ull
 
 static bool slot_patience(struct gp_slot_import *import)
@@ -224,7 +227,7 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_sl
         return;
     }
     bool read_only = slot_read_only(image, slot), writable = read_only && page_writable(slot);
-    if (writable && slot_patience(import))
+    if (writable && !image->runs && slot_patience(import))
         return; /* its neighbours are not relocated yet */
     if (!slot_write(slot, import->replacement, read_only && !writable))
         import->refused++;
@@ -243,6 +246,15 @@ static void image_slots(const struct image *image, const ElfW(Rela) * relas, uin
     }
 }
 
+/* Constructors of an object run when the loader has relocated all of it. */
+static bool image_runs(const struct image *image, const struct gp_slot_caller *caller)
+{
+    for (unsigned i = 0; caller && i < caller->count; i++)
+        if (caller->pcs[i] - 1 - image->low < image->high - image->low)
+            return true;
+    return false;
+}
+
 static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct replace *replace = arg;
@@ -250,6 +262,7 @@ static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
     (void)size;
     if (!image_read(&image, info))
         return 0;
+    image.runs = image_runs(&image, replace->caller);
     for (unsigned n = 0; n < replace->count; n++)
         if (replace->imports[n].x_original && image_is(&image, replace->imports[n].importer)) {
             image_slots(&image, image.jumps, image.jump_bytes, &replace->imports[n], replace->visit);
@@ -258,9 +271,9 @@ static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
+bool gp_slots_replace(struct gp_slot_import *imports, unsigned count, const struct gp_slot_caller *caller)
 {
-    struct replace replace = {imports, count, slot_replace};
+    struct replace replace = {imports, count, slot_replace, caller};
     for (unsigned n = 0; n < count; n++) {
         imports[n].slots = imports[n].refused = imports[n].early = 0;
         imports[n].found = false;
@@ -278,6 +291,6 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count)
 
 bool gp_slots_restore(struct gp_slot_import *imports, unsigned count)
 {
-    struct replace replace = {imports, count, slot_restore};
+    struct replace replace = {imports, count, slot_restore, NULL};
     return gp_loader_look(replace_visit, &replace);
 }

@@ -16,6 +16,7 @@
 #include "account/feed.h"
 #include "base/compiler.h"
 #include "base/kept.h"
+#include "base/loader.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -143,49 +144,66 @@ static void torch_conf(void)
     gp_feed_framework_conf(&conf);
 }
 
-/* False: slots must be looked at again at the next allocation. */
-static bool torch_find(void)
+struct torch_look {
+    struct gp_slot_caller caller;
+    uint32_t slots, refused, early;
+    bool seen, first; /* its blocks are counted; nothing was said yet */
+};
+
+/* Inside gp_loader_with, where a lock of ours may be held over walks of the loader's list. */
+static void torch_replace(void *arg)
 {
     static bool told;
-    uint32_t slots = 0, refused = 0, early = 0;
+    struct torch_look *look = arg;
     gp_lock_take(&lock);
     if (!owner)
         owner = gp_owner_named("pytorch", "libc10_cuda.so");
-    if (!gp_slots_replace(imports, TORCH_IMPORTS)) {
-        gp_lock_give(&lock);
-        return false;
-    }
+    gp_slots_replace(imports, TORCH_IMPORTS, &look->caller);
     for (unsigned i = 0; i < TORCH_IMPORTS; i++) {
-        slots += i <= TORCH_REPORT_OLD ? imports[i].slots : 0;
-        refused += imports[i].refused;
-        early += imports[i].early;
+        look->slots += i <= TORCH_REPORT_OLD ? imports[i].slots : 0;
+        look->refused += imports[i].refused;
+        look->early += imports[i].early;
     }
-    bool seen = slots && !refused && !torch_uncached();
-    if (seen && !told)
+    look->seen = look->slots && !look->refused && !torch_uncached();
+    if (look->seen && !told)
         torch_conf();
-    if (seen)
+    if (look->seen)
         gp_feed_framework_start("pytorch");
-    gp_owner_segments_of(seen ? "libc10_cuda" : NULL);
-    if (slots && !told) {
-        gp_log(seen ? GP_LOG_INFO : GP_LOG_WARN, "PyTorch's allocator: %s",
-               seen      ? "its blocks are counted"
-               : refused ? "its calls cannot be changed: only its segments are counted"
-                         : "PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own");
-        told = true;
-    }
+    gp_owner_segments_of(look->seen ? "libc10_cuda" : NULL);
+    look->first = look->slots && !told;
+    told |= look->first;
     gp_lock_give(&lock);
-    return !early;
+}
+
+/* False: slots must be looked at again at the next allocation. */
+static bool torch_find(const uint64_t *pcs, unsigned count)
+{
+    struct torch_look look = {.caller = {pcs, count}};
+    if (!gp_loader_with(torch_replace, &look))
+        return false;
+    if (look.first)
+        gp_log(look.seen ? GP_LOG_INFO : GP_LOG_WARN, "PyTorch's allocator: %s",
+               look.seen      ? "its blocks are counted"
+               : look.refused ? "its calls cannot be changed: only its segments are counted"
+                              : "PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own");
+    return !look.early;
 }
 
 void gp_framework_start(void)
 {
     gp_owner_on_change(torch_find);
-    torch_find();
+    torch_find(NULL, 0);
+}
+
+static void torch_restore(void *arg)
+{
+    (void)arg;
+    gp_lock_take(&lock);
+    gp_slots_restore(imports, TORCH_IMPORTS);
+    gp_lock_give(&lock);
 }
 
 void gp_framework_stop(void)
 {
-    gp_lock_take(&lock);
-    gp_slots_restore(imports, TORCH_IMPORTS);
-    gp_lock_give(&lock);
+    gp_loader_with(torch_restore, NULL);
 }

@@ -21,6 +21,7 @@
 #include "allocator/allocator.h"
 #include "base/clock.h"
 #include "base/kept.h"
+#include "base/loader.h"
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/pause.h"
@@ -168,7 +169,7 @@ static bool attach_is_forked(void *driver)
 {
     char process[16];
     int device, parent = 0, above;
-    uint32_t (*get)(int *) = (uint32_t(*)(int *))(uintptr_t)dlsym(driver, "cuCtxGetDevice");
+    uint32_t (*get)(int *) = (uint32_t(*)(int *))(uintptr_t)GP_LOADER(dlsym(driver, "cuCtxGetDevice"));
     if (!get || get(&device) != GP_ATTACH_NOT_INITIALIZED)
         return false;
     unsigned long long stack = attach_stack("self", &parent);
@@ -190,7 +191,7 @@ static void *attach_main(void *arg)
         attach_say(GP_ATTACH_OUT, -ENOMEM, "no memory for a copy of the library's variables");
         return NULL;
     }
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *driver = GP_LOADER(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
     if (!driver || attach_is_forked(driver)) {
         attach_say(GP_ATTACH_OUT, driver ? -EAGAIN : -ENODEV,
                    driver ? "it is a child of fork that has not initialised CUDA itself, and cannot if its parent had"

@@ -22,7 +22,7 @@ struct gp_owner_object {
 };
 
 /* Reads the loader's list again into `objects`, by falling address. Returns their number, or -1 if
- * the process is forking. Called by one thread at a time. */
+ * the process is forking. Called by one thread at a time, inside gp_loader_with if it holds a lock. */
 int gp_object_list(struct gp_owner_object objects[GP_OBJECTS]);
 
 /* The object of an address among `count` ones in falling order, or -1. Loads with acquire, and ends

@@ -9,6 +9,7 @@
  * it owns memory for the first time, and is never taken back.
  */
 #include "owner/owner.h"
+#include "base/loader.h"
 #include "base/lock.h"
 #include "base/testpoint.h"
 #include "owner/known.h"
@@ -34,7 +35,7 @@ static struct gp_wire_owner rows[GP_WIRE_OWNERS];
 static unsigned row_count;
 
 static bool started; /* constant after start */
-static bool (*x_changed)(void);
+static bool (*x_changed)(const uint64_t *pcs, unsigned count);
 static const char *x_segment_prefix; /* written under the lock */
 
 /* ---- the table of owners ---------------------------------------------------------------------------------------- */
@@ -109,18 +110,24 @@ static void owner_publish(unsigned count)
     __atomic_store_n(&x_turn, (x_turn | 1) + 1, __ATOMIC_RELEASE);
 }
 
-/* Threads that come meanwhile do the same work again. They must not answer before `changed` is
- * through: a segment that they count as a plain allocation would be counted twice. */
-static GP_COLD void owner_refresh(uint64_t generation)
+/* With the loader's list locked, so that no thread waits for it with our lock held. */
+static void owner_list(void *arg)
 {
+    (void)arg;
     gp_lock_take(&lock);
     int count = gp_object_list(fresh);
     GP_TESTPOINT("owner.listed");
-    if (count >= 0)
-        owner_publish((unsigned)count);
+    owner_publish((unsigned)count); /* inside gp_loader_with it does not fail */
     gp_lock_give(&lock);
-    bool (*changed)(void) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
-    if ((changed && !changed()) || count < 0)
+}
+
+/* Threads that come meanwhile do the same work again. They must not answer before `changed` is
+ * through: a segment that they count as a plain allocation would be counted twice. */
+static GP_COLD void owner_refresh(uint64_t generation, const uint64_t *pcs, unsigned n)
+{
+    bool listed = gp_loader_with(owner_list, NULL);
+    bool (*changed)(const uint64_t *, unsigned) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
+    if ((changed && !changed(pcs, n)) || !listed)
         generation = UINT64_MAX;
     __atomic_store_n(&x_generation, generation, __ATOMIC_RELEASE);
 }
@@ -181,12 +188,12 @@ struct gp_owner gp_owner_here(void)
     unsigned n = gp_stack_native(pcs, OWNER_FRAMES, &more);
     uint64_t generation = gp_stack_generation();
     if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
-        owner_refresh(generation);
+        owner_refresh(generation, pcs, n);
     GP_TESTPOINT("owner.fresh");
     bool segments = __atomic_load_n(&x_segment_prefix, __ATOMIC_RELAXED);
     do {
         turn = __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [owner.A1] acquire: pairs with [owner.R1] */
-        if (GP_UNLIKELY(turn & 1)) {                       /* wait for the thread that reads the list */
+        if (GP_UNLIKELY(turn & 1)) {                       /* wait for the thread that writes the list */
             gp_lock_take(&lock);
             gp_lock_give(&lock);
             continue;
@@ -198,7 +205,7 @@ struct gp_owner gp_owner_here(void)
     return (struct gp_owner){answer.pc ? answer.row : GP_OWNER_UNKNOWN, answer.segment};
 }
 
-void gp_owner_on_change(bool (*changed)(void))
+void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count))
 {
     __atomic_store_n(&x_changed, changed, __ATOMIC_RELEASE);
 }

@@ -35,8 +35,9 @@ unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS]);
 
 /* Sets a function that gp_owner_here calls when it notices that objects were loaded or unloaded. It
  * runs on the application's thread, with no lock held, before gp_owner_here returns to any thread.
- * If it returns false, it is called again at the next allocation. */
-void gp_owner_on_change(bool (*changed)(void));
+ * pcs: the return addresses of that thread. If it returns false, it is called again at the next
+ * allocation. */
+void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count));
 
 /* From now on a driver allocation is a segment if its stack has an object whose file name starts with
  * `prefix`, a constant string. NULL ends this. */

@@ -5,8 +5,7 @@
  *
  * Both happen inside dl_iterate_phdr, under the loader's own lock: no object can be unmapped while
  * its table is read, and a rule never enters the table after its object was unloaded. That lock is
- * recursive and never held while an object's code runs, and no lock of gpuprof is held when it is
- * taken.
+ * recursive, and no lock of gpuprof is held when it is taken (base/loader.h).
  *
  * To detect a change, dl_iterate_phdr would report dlpi_adds and dlpi_subs, but it takes a mutex
  * that all threads share. Its numbers are words of the loader's own state, _rtld_global, whose
@@ -289,8 +288,9 @@ int gp_rules_start(void)
     void *state = gp_opener_symbol(RTLD_DEFAULT, "_rtld_global");
     const ElfW(Sym) *symbol = NULL;
     Dl_info where;
-    if (state && dladdr1 && gp_opener_is_free() && dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT) && symbol &&
-        where.dli_saddr == state && symbol->st_size <= LOADER_BYTES) {
+    if (state && dladdr1 && gp_opener_is_free() &&
+        GP_LOADER(dladdr1(state, &where, (void **)&symbol, RTLD_DL_SYMENT)) && symbol && where.dli_saddr == state &&
+        symbol->st_size <= LOADER_BYTES) {
         loader = state;
         loader_words = (uint32_t)(symbol->st_size / 8);
     }

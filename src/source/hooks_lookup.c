@@ -6,6 +6,7 @@
  * after a successful call.
  */
 #include "base/compiler.h"
+#include "base/loader.h"
 #include "source/hooks_row.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,15 +41,16 @@ static void *hooks_dlsym(void *handle, const char *name)
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     static void *x_dlsym;
     void *found = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED); /* a code address: needs no order */
+    /* Not RTLD_NEXT: libc may stand before this library. */
     for (size_t i = 0; dlvsym && !found && i < GP_COUNT(versions); i++)
-        found = dlvsym(RTLD_DEFAULT, "dlsym", versions[i]); /* not RTLD_NEXT: libc may stand before this library */
+        found = GP_LOADER(dlvsym(RTLD_DEFAULT, "dlsym", versions[i]));
     if (!found)
         return NULL;
     __atomic_store_n(&x_dlsym, found, __ATOMIC_RELAXED);
     int saved_errno = errno;
-    void *symbol = ((void *(*)(void *, const char *))found)(handle, name);
+    void *symbol = GP_LOADER(((void *(*)(void *, const char *))found)(handle, name));
     if (!symbol)
-        dlerror();
+        GP_LOADER(dlerror());
     errno = saved_errno;
     return symbol;
 }
@@ -61,9 +63,9 @@ static void *hooks_driver_handle(void)
     if (GP_LIKELY(handle))
         return handle;
     int saved_errno = errno;
-    handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    handle = GP_LOADER(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
     if (!handle)
-        dlerror();
+        GP_LOADER(dlerror());
     errno = saved_errno;
     __atomic_store_n(&x_handle, handle, __ATOMIC_RELAXED);
     return handle;
@@ -79,7 +81,7 @@ void *gp_hooks_driver(const char *name)
     void *handle = hooks_driver_handle();
     if (GP_LIKELY(handle))
         return hooks_dlsym(handle, name);
-    return gpuprof_preload_next ? gpuprof_preload_next(name) : NULL; /* dlopen may fail for other reasons */
+    return gpuprof_preload_next ? GP_LOADER(gpuprof_preload_next(name)) : NULL; /* dlopen may fail for other reasons */
 }
 
 static GP_COLD void *hooks_real_find(enum gp_hooks_row row)
@@ -112,23 +114,23 @@ unsigned gp_hooks_real_count(void)
 static const void *hooks_object(const void *address)
 {
     Dl_info info;
-    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+    return address && GP_LOADER(dladdr(address, &info)) ? info.dli_fbase : NULL;
 }
 
 static bool hooks_are_in_front(void)
 {
     const void *shim = hooks_object((void *)gpuprof_preload_next), *libc = hooks_object((void *)sysconf);
-    void *program = shim ? dlopen(NULL, RTLD_LAZY) : NULL;
+    void *program = shim ? GP_LOADER(dlopen(NULL, RTLD_LAZY)) : NULL;
     if (!program) {
         if (shim)
-            dlerror();
+            GP_LOADER(dlerror());
         return false;
     }
     /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
      * objects do not see it. */
     const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
     const void *lookup = hooks_object(hooks_dlsym(program, "dlsym"));
-    dlclose(program);
+    GP_LOADER(dlclose(program));
     return init == shim && lookup != libc;
 }
 
@@ -161,7 +163,7 @@ static bool hooks_is_insider(const void *caller)
 {
     static const char *const insiders[] = {"libcuda.so", "libcupti.so", "libnvidia-", "libcudadebugger", "libgpuprof"};
     Dl_info info;
-    if (!dladdr(caller, &info) || !info.dli_fname)
+    if (!GP_LOADER(dladdr(caller, &info)) || !info.dli_fname)
         return false;
     const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
     for (size_t i = 0; i < GP_COUNT(insiders); i++)

@@ -8,6 +8,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/worker.h"
@@ -100,11 +101,11 @@ static bool driver_bind(void)
     if (driver.version)
         return true;
     /* The program has loaded the driver, or there would be no event: never load a second one. */
-    void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = GP_LOADER(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD));
     if (!handle)
         return false;
     for (size_t i = 0; i < GP_COUNT(symbols); i++)
-        *(void **)((char *)&driver + symbols[i].offset) = dlsym(handle, symbols[i].name);
+        *(void **)((char *)&driver + symbols[i].offset) = GP_LOADER(dlsym(handle, symbols[i].name));
     int version = 0;
     if (driver.version && GP_ASK(version(&version)) == 0)
         __atomic_store_n(&x_version, (uint32_t)version, __ATOMIC_RELAXED);

@@ -68,7 +68,7 @@ bool gp_soname_hide(void *handle)
     struct link_map *map = NULL;
     ElfW(Dyn) *name = NULL;
     uintptr_t strings = 0;
-    if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map->l_ld)
+    if (GP_LOADER(dlinfo(handle, RTLD_DI_LINKMAP, &map)) != 0 || !map->l_ld)
         return false;
     for (ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
         if (entry->d_tag == DT_SONAME)

@@ -66,3 +66,22 @@ ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit
     cr_expect_lt(loader_seconds() - begin, 20.0, "%s", one->pause);
     spawn_result_free(&result);
 }
+
+/* A thread that waits for the loader with a lock of ours held hangs the program in every second run on average. */
+Test(loader, threads_may_allocate_with_the_loaders_locks_held)
+{
+    const char *argv[] = {path_program("loader_busy"), NULL};
+    int round;
+
+    for (round = 0; round < 12; round++) {
+        const char *env[] = {"GPUPROF_STACKS=all", NULL};
+        struct spawn_options options = {.argv = argv, .want_library = true, .seconds = 15};
+        struct spawn_result result = {0};
+
+        options.env = round % 4 == 1 ? env : NULL;
+        options.source = round % 4 == 2 ? "hooks" : NULL;
+        cr_assert_eq(spawn_run(&options, &result), 0);
+        cr_assert_eq(result.status, 0, "round %d: %s\n%s%s", round, spawn_status_text(&result), result.out, result.err);
+        spawn_result_free(&result);
+    }
+}

@@ -237,16 +237,22 @@ static void *oracle_read(void *arg)
 
 /* As a thread inside the loader's resolver does, which knows nothing of our lock; but only one thread
  * at a time may change the pages' protection. */
-static void *oracle_restore(void *arg)
+static void oracle_restore_once(void *arg)
 {
     struct gp_slot_import import = {
         .name = imports[TORCH_REPORT].name, .definer = "libc10.so", .importer = "libc10_cuda"};
+    (void)arg;
+    gp_lock_take(&lock);
+    import.replacement = imports[TORCH_REPORT].x_original;
+    if (import.replacement)
+        gp_slots_replace(&import, 1, NULL);
+    gp_lock_give(&lock);
+}
+
+static void *oracle_restore(void *arg)
+{
     while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
-        gp_lock_take(&lock);
-        import.replacement = imports[TORCH_REPORT].x_original;
-        if (import.replacement)
-            gp_slots_replace(&import, 1);
-        gp_lock_give(&lock);
+        gp_loader_with(oracle_restore_once, NULL);
         for (unsigned i = 0; i < oracle_random() % 8; i++)
             torture_yield();
     }

@@ -271,8 +271,10 @@ Test(owner, a_library_that_comes_later_or_elsewhere_is_found, .init = libraries_
 
 static unsigned changes;
 static bool change_seen = true;
-static bool changed(void)
+static bool changed(const uint64_t *pcs, unsigned count)
 {
+    (void)pcs;
+    (void)count;
     changes++;
     return change_seen;
 }

@@ -222,7 +222,7 @@ Test(slot, slots_are_replaced_and_put_back)
     for (int absolute = 0; absolute < 2; absolute++) {
         prepare(absolute);
         for (unsigned turn = 0; turn < 2; turn++) {
-            cr_expect(gp_slots_replace(&import, 1));
+            cr_expect(gp_slots_replace(&import, 1, NULL));
             cr_expect_eq(import.x_original, original());
             cr_expect(import.slots == 2 && import.refused == 0 && import.early == 0, "%u", import.slots);
             expect_slots(1u << 1 | 1u << 7);
@@ -244,7 +244,7 @@ Test(slot, each_name_by_itself)
         prepare(false);
         struct gp_slot_import two[2] = {import, import};
         two[0].name = names[i];
-        cr_expect(gp_slots_replace(two, 2));
+        cr_expect(gp_slots_replace(two, 2, NULL));
         cr_expect_eq(two[0].x_original, i < 4 ? (char *)original() + i + 1 : NULL, "%s", names[i]);
         cr_expect_eq(two[1].x_original, original());
         cr_expect(two[0].slots == 0 && two[1].slots == 2);
@@ -257,23 +257,23 @@ Test(slot, definitions_come_and_go)
 {
     prepare(false);
     objects[0].path = "/x/liddef.so";
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_null(import.x_original);
     cr_expect_eq(import.slots, 0);
     expect_slots(0);
     objects[0].path = "libdef.so";
     objects[3] = objects[0];
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.x_original, original());
     expect_slots(1u << 1 | 1u << 7);
     objects[0].hash[0] = 0; /* a table without buckets */
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.x_original, (char *)&objects[3] + 0x1230);
     objects[3].dynamic[2].d_tag = DT_SONAME; /* no table */
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_null(import.x_original);
     walks = false;
-    cr_expect(!gp_slots_replace(&import, 1));
+    cr_expect(!gp_slots_replace(&import, 1, NULL));
     cr_expect(!gp_slots_restore(&import, 1));
 }
 
@@ -292,7 +292,7 @@ Test(slot, objects_without_tables)
             objects[1].headers[0].p_type = objects[1].headers[1].p_type = PT_NOTE;
         if (way == 4)
             objects[1].header_count = 0;
-        cr_expect(gp_slots_replace(&import, 1));
+        cr_expect(gp_slots_replace(&import, 1, NULL));
         cr_expect_eq(import.x_original, original());
         cr_expect_eq(import.slots, 0, "%u", way);
         expect_slots(0);
@@ -300,7 +300,7 @@ Test(slot, objects_without_tables)
     prepare(false);
     objects[1].dynamic[4].d_un.d_val = sizeof(Elf64_Rela) + 23; /* one jump, and a piece */
     objects[1].dynamic[6].d_un.d_val = 4 * sizeof(Elf64_Rela) - 1;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.slots, 0);
     expect_slots(0);
 }
@@ -312,21 +312,21 @@ Test(slot, slots_that_are_not_relocated)
     prepare(false);
     test_now = 50 * SECOND;
     objects[1].slots[1] = size - 1;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect(import.slots == 2 && import.early == 1);
     cr_expect(objects[1].slots[1] == size - 1 && objects[1].slots[7] == OURS);
     test_now += SECOND - 1;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.early, 1);
     test_now += 1;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.early, 0, "it belongs to a weak symbol");
     cr_expect_eq(objects[1].slots[1], size - 1);
     objects[1].slots[1] = size;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect(objects[1].slots[1] == OURS && import.early == 0);
     objects[1].slots[1] = size - 1; /* the time begins again */
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect_eq(import.early, 1);
 }
 
@@ -354,7 +354,7 @@ Test(slot, read_only_pages)
         prepare(false);
         fix(FIXED(places[i]));
         make_read_only();
-        cr_expect(gp_slots_replace(&import, 1));
+        cr_expect(gp_slots_replace(&import, 1, NULL));
         cr_expect(import.slots == 2 && !import.refused && !import.early);
         cr_expect_eq(value_of(FIXED(places[i])), OURS);
         cr_expect_str_eq(calls, "rw4096@1 r4096@1 ", "%s", calls);
@@ -371,16 +371,33 @@ Test(slot, pages_that_will_be_read_only)
     prepare(false);
     test_now = 50 * SECOND;
     fix(FIXED(3));
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect(import.slots == 2 && import.early == 1);
     cr_expect_eq(value_of(FIXED(3)), 0x7000000000001ull);
     test_now += SECOND;
-    cr_expect(gp_slots_replace(&import, 1));
+    cr_expect(gp_slots_replace(&import, 1, NULL));
     cr_expect(import.early == 0 && value_of(FIXED(3)) == OURS);
     cr_expect_str_eq(calls, "", "it stays writable");
     cr_expect(gp_slots_restore(&import, 1));
     cr_expect_eq(value_of(FIXED(3)), (uint64_t)(uintptr_t)original());
     cr_expect_str_eq(calls, "");
+}
+
+/* Code of an object that is on the stack runs after the object's relocation: another tool has left the page writable. */
+Test(slot, pages_that_another_tool_has_left_writable)
+{
+    const uint64_t low = (uintptr_t)&objects[1], pcs[] = {(uintptr_t)prepare, low + PAGE};
+    const struct gp_slot_caller elsewhere = {pcs, 1}, inside = {pcs, 2};
+    prepare(false);
+    test_now = 50 * SECOND;
+    fix(FIXED(3));
+    cr_expect(gp_slots_replace(&import, 1, &elsewhere));
+    cr_expect_eq(import.early, 1);
+    cr_expect_eq(value_of(FIXED(3)), 0x7000000000001ull);
+    cr_expect(gp_slots_replace(&import, 1, &inside));
+    cr_expect(import.slots == 2 && import.early == 0);
+    cr_expect_eq(value_of(FIXED(3)), OURS);
+    cr_expect_str_eq(calls, "", "it stays writable");
 }
 
 Test(slot, pages_that_cannot_be_changed)
@@ -391,11 +408,11 @@ Test(slot, pages_that_cannot_be_changed)
         fix(FIXED(3));
         make_read_only();
         mprotect_fails = fails[i];
-        cr_expect(gp_slots_replace(&import, 1));
+        cr_expect(gp_slots_replace(&import, 1, NULL));
         cr_expect_eq(import.refused, 1, "%s", fails[i]);
         cr_expect_eq(value_of(FIXED(3)), i ? OURS : 0x7000000000001ull);
         make_read_only();
-        cr_expect(gp_slots_replace(&import, 1)); /* next time it can */
+        cr_expect(gp_slots_replace(&import, 1, NULL)); /* next time it can */
         cr_expect_eq(import.refused, 0);
         cr_expect_eq(value_of(FIXED(3)), OURS);
         make_read_only();
