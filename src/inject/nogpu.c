@@ -36,7 +36,9 @@ static int nogpu_note_driver(struct dl_phdr_info *info, size_t bytes, void *arg)
  * link to it.  Another vendor's library of that name is a plain file. */
 static bool nogpu_is_nvidia(void)
 {
-    char loaded[PATH_MAX] = "", file[PATH_MAX];
+    static char loaded[PATH_MAX],
+        file[PATH_MAX]; /* of the one thread that starts the library; its stack may be small */
+    *loaded = '\0';
     if (!gp_loader_look(nogpu_note_driver, loaded) || !*loaded || !realpath(loaded, file))
         return false;
     const char *version = strstr(strrchr(file, '/'), "/libcuda.so.");

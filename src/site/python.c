@@ -295,6 +295,29 @@ static GP_COLD unsigned python_walk_copied(const struct gp_python_way *here, uin
     return 0;
 }
 
+/* The arrays of gp_stack_python's callers, of python_walk_copied and of python_wide together take 20 KiB. */
+#define GP_PYTHON_ROOM (24u << 10)
+
+/* The main thread's stack grows. A coroutine's stack on which Python runs is larger than this. */
+static bool python_has_room(void)
+{
+    uint64_t sp = (uint64_t)(uintptr_t)__builtin_frame_address(0), low = sp - GP_PYTHON_ROOM;
+    const struct gp_own_stack *stack = &gp_own_stack_bounds;
+    if (GP_LIKELY((low >= stack->low && sp < stack->high)) || python_main_thread())
+        return true;
+    return gp_own_stack_widen(low) || !gp_own_stack_widen(sp);
+}
+
+bool gp_stack_has_python(bool *more)
+{
+    const struct gp_python *python = gp_python_find();
+    if (!python || !python->state())
+        return false;
+    bool has_room = python_has_room();
+    *more |= !has_room;
+    return has_room;
+}
+
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
 {
     *more = false;

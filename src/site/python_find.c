@@ -5,8 +5,8 @@
  *
  * It does not use dlsym: dlsym waits for the loader's lock, which another thread holds while it
  * runs constructors, which may wait for this very thread; and it misses objects opened with
- * RTLD_LOCAL. The loader's list has its own lock, which is never held while foreign code runs, so
- * the search costs no more than a walk of the list.
+ * RTLD_LOCAL. The loader's list has its own lock, which is held for a walk of the list alone
+ * (base/loader.h), so the search costs no more than one.
  */
 #include "base/compiler.h"
 #include "base/loader.h"
@@ -120,7 +120,7 @@ static uint64_t python_symbol(const struct gp_python_object *object, const char 
 /* ---- which object ------------------------------------------------------------------------------------------------ */
 
 struct gp_python_look {
-    struct gp_python_object program, python;
+    struct gp_python_object program, python, object; /* object: the one that is looked at */
     uint64_t adds;
     unsigned seen;
     bool again; /* whether or not something was loaded */
@@ -137,14 +137,14 @@ static int python_visit(struct dl_phdr_info *info, size_t size, void *data)
             return 1; /* nothing was loaded since the last search */
         python_object_open(&look->program, info);
     }
-    struct gp_python_object object;
-    if (!python_object_open(&object, info) || !python_symbol(&object, "PyGILState_GetThisThreadState"))
+    struct gp_python_object *object = &look->object;
+    if (!python_object_open(object, info) || !python_symbol(object, "PyGILState_GetThisThreadState"))
         return 0;
-    if (look->seen > 1 && (!info->dlpi_name || strlen(info->dlpi_name) >= sizeof object.path))
+    if (look->seen > 1 && (!info->dlpi_name || strlen(info->dlpi_name) >= sizeof object->path))
         return 0;
     if (look->seen > 1)
-        strcpy(object.path, info->dlpi_name);
-    look->python = object;
+        strcpy(object->path, info->dlpi_name);
+    look->python = *object;
     look->found = true;
     return 1;
 }
@@ -162,7 +162,7 @@ static uint64_t python_data(const struct gp_python_look *look, const char *name)
  * never if the interpreter is the program itself. */
 static bool python_pin(const struct gp_python_object *object)
 {
-    return !object->path[0] || dlopen(object->path, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY);
+    return !object->path[0] || GP_LOADER(dlopen(object->path, RTLD_NOLOAD | RTLD_NODELETE | RTLD_LAZY));
 }
 
 /* ---- which version ----------------------------------------------------------------------------------------------- */
@@ -400,13 +400,20 @@ static void python_fill(struct gp_python *python, const struct gp_python_look *l
 
 static GP_COLD const struct gp_python *python_search(void)
 {
-    int saved = errno;
     static const uint32_t room = GP_COUNT(python_slots);
-    struct gp_python_look look = {0};
+    static struct gp_python_look look; /* 3 KiB: too large for a small stack */
+    static uint32_t x_searching;
     const struct gp_python *found = NULL;
-    if (!gp_loader_look(python_visit, &look))
-        return NULL;
     uint32_t slot;
+    int saved = errno;
+    /* [look.A] acquire: `look` as the last search left it; pairs with [look.R]. */
+    if (__atomic_exchange_n(&x_searching, 1, __ATOMIC_ACQUIRE))
+        return NULL;
+    look = (struct gp_python_look){0};
+    if (!gp_loader_look(python_visit, &look)) {
+        __atomic_store_n(&x_searching, 0, __ATOMIC_RELEASE); /* [look.R] pairs with [look.A] */
+        return NULL;
+    }
     if (!look.found) {
         __atomic_store_n(&x_adds, look.adds, __ATOMIC_RELAXED);
     } else if (!python_pin(&look.python)) {
@@ -417,6 +424,7 @@ static GP_COLD const struct gp_python *python_search(void)
         /* [python.R1] release: the slot's contents; pairs with [python.A1]. */
         __atomic_store_n(&x_python, found, __ATOMIC_RELEASE);
     }
+    __atomic_store_n(&x_searching, 0, __ATOMIC_RELEASE); /* [look.R] pairs with [look.A] */
     errno = saved;
     return found;
 }

@@ -40,9 +40,11 @@
 struct stack {
     unsigned natives, pythons;
     bool truncated, poor; /* poor: a name had no room */
+    const struct gp_wire_frame *python;
     uint64_t pcs[GP_SITE_FRAMES];
-    struct gp_wire_frame python[GP_SITE_FRAMES];
 };
+
+static const struct gp_wire_frame no_frames[1];
 
 struct key {
     const struct stack *stack;
@@ -212,13 +214,11 @@ static void stack_native(struct stack *stack, unsigned room)
 }
 
 /* Native frames come first in the row; Python frames get the remaining room. */
-static __attribute__((noinline)) void stack_python(struct stack *stack, bool native)
+static __attribute__((noinline)) void stack_python(struct stack *stack, struct gp_wire_frame *out, bool native)
 {
     struct gp_python_frame python[GP_SITE_FRAMES];
     bool more = false;
     unsigned n = gp_stack_python(python, GP_SITE_FRAMES, &more);
-    if (GP_UNLIKELY(gp_python_note() != NULL))
-        explain(gp_python_note());
     if (native)
         stack_native(stack, n < GP_SITE_FRAMES - NATIVE_FRAMES ? GP_SITE_FRAMES - n : NATIVE_FRAMES);
     if (n > GP_SITE_FRAMES - stack->natives) {
@@ -228,7 +228,7 @@ static __attribute__((noinline)) void stack_python(struct stack *stack, bool nat
     stack->truncated |= more;
     stack->pythons = n;
     for (unsigned i = 0; i < n; i++)
-        gp_names_frame(&python[i], &stack->python[i], &stack->poor);
+        gp_names_frame(&python[i], &out[i], &stack->poor);
 }
 
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
@@ -352,25 +352,43 @@ static GP_COLD uint32_t site_nameless(struct key *key, struct stack *stack)
     return site_of(key);
 }
 
+static uint32_t site_captured(struct key *key, struct stack *stack)
+{
+    lost(&head->captures);
+    if (GP_UNLIKELY(stack->poor))
+        lost(&head->lost_strings);
+    uint32_t id = stack_depth(stack) ? site_of(key) : 0;
+    return GP_LIKELY(id) ? id : site_nameless(key, stack);
+}
+
+/* The arrays of Python frames take 8 KiB of the stack, and only threads that run Python come here. */
+static __attribute__((noinline)) uint32_t site_python(struct key *key, struct stack *stack, bool native)
+{
+    struct gp_wire_frame read[GP_SITE_FRAMES];
+    stack->python = read;
+    stack_python(stack, read, native);
+    return site_captured(key, stack);
+}
+
 uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed)
 {
     struct stack stack;
     struct key key = {.stack = &stack, .device = (uint8_t)device, .kind = (uint8_t)kind, .summed = summed};
     /* [modes.A] acquire: the tables; pairs with [modes.R]. */
-    uint32_t modes = __atomic_load_n(&gp_site_modes, __ATOMIC_ACQUIRE), id;
+    uint32_t modes = __atomic_load_n(&gp_site_modes, __ATOMIC_ACQUIRE);
     if (!modes || device < 0 || device >= (int)GP_WIRE_DEVICES || kind <= GP_KIND_NONE || kind >= GP_KINDS)
         return 0;
     stack.natives = stack.pythons = 0;
     stack.truncated = stack.poor = false;
-    if (modes & GP_SITES_PYTHON)
-        stack_python(&stack, modes & GP_SITES_NATIVE);
-    else
+    stack.python = no_frames;
+    bool python = modes & GP_SITES_PYTHON && gp_stack_has_python(&stack.truncated);
+    if (modes & GP_SITES_PYTHON && GP_UNLIKELY(gp_python_note() != NULL))
+        explain(gp_python_note());
+    if (python)
+        return site_python(&key, &stack, modes & GP_SITES_NATIVE);
+    if (modes & GP_SITES_NATIVE)
         stack_native(&stack, GP_SITE_FRAMES);
-    lost(&head->captures);
-    if (GP_UNLIKELY(stack.poor))
-        lost(&head->lost_strings);
-    id = stack_depth(&stack) ? site_of(&key) : 0;
-    return GP_LIKELY(id) ? id : site_nameless(&key, &stack);
+    return site_captured(&key, &stack);
 }
 
 /* ---- memory without a site --------------------------------------------------------------------------------------- */
@@ -397,9 +415,10 @@ void gp_site_plain_free(unsigned device, uint64_t bytes)
 
 static GP_COLD uint32_t before_make(unsigned device)
 {
-    struct stack stack = {.pythons = 1};
+    struct gp_wire_frame frame;
+    struct stack stack = {.pythons = 1, .python = &frame};
     struct key key = {.stack = &stack, .device = (uint8_t)device, .kind = GP_KIND_NONE, .summed = true};
-    before_name(&stack.python[0]);
+    before_name(&frame);
     return site_of(&key);
 }
 

@@ -36,6 +36,11 @@ struct gp_python_frame {
 };
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more);
 
+/* Whether the calling thread has Python frames that gp_stack_python can read; otherwise its caller saves
+ * the arrays for them, which a small stack has no room for. *more: it has some, and the stack is too
+ * small to read them. */
+bool gp_stack_has_python(bool *more);
+
 /* At most this many bytes of a text are kept. */
 #define GP_STACK_TEXT 512u
 

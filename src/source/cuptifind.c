@@ -37,7 +37,7 @@ static uint32_t cupti_major(const char *path)
 /* Two names of one file are one copy. */
 static bool cupti_is_known(const struct gp_cupti_list *list, const char *path)
 {
-    char mine[PATH_MAX], other[PATH_MAX];
+    static char mine[PATH_MAX], other[PATH_MAX]; /* of the one thread that starts the library; its stack may be small */
     if (!realpath(path, mine))
         return false;
     for (unsigned i = 0; i < list->count; i++)

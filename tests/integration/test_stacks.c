@@ -170,3 +170,27 @@ Test(stacks, off_by_default)
     spawn_finish(&spawn, &r);
     spawn_result_free(&r);
 }
+
+/* docs/limits.md: what our code uses of the stack of a program's thread. The simulator's own frames, less than 1 KiB, are in
+ * the number too. */
+#define STACK_BOUND (6ul << 10)
+
+Test(stacks, threads_with_the_smallest_stacks_may_allocate)
+{
+    static const char *const kinds[] = {"off", "native", "python", "all"};
+    static const char *argv[2], *env[] = {NULL, "LD_BIND_NOW=1", NULL};
+    argv[0] = path_program("small_stack");
+    for (unsigned i = 0; i < 8; i++) {
+        char stacks[32];
+        struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
+        struct spawn_result r;
+        size_t used = 0;
+        snprintf(stacks, sizeof(stacks), "GPUPROF_STACKS=%s", kinds[i / 2]);
+        env[0] = stacks;
+        options.source = i % 2 ? "hooks" : NULL;
+        cr_assert_eq(spawn_run(&options, &r), 0);
+        cr_expect_eq(r.status, 0, "%s: %s\n%s%s", stacks, spawn_status_text(&r), r.out, r.err);
+        cr_expect(sscanf(r.out, "used %zu", &used) == 1 && used < STACK_BOUND, "%s: %s", stacks, r.out);
+        spawn_result_free(&r);
+    }
+}

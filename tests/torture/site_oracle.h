@@ -121,6 +121,12 @@ const char *gp_python_note(void)
     return NULL;
 }
 
+bool gp_stack_has_python(bool *more)
+{
+    (void)more;
+    return oracle_python_seed != 0;
+}
+
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
 {
     static __thread char function[ORACLE_NAME], file[ORACLE_NAME];

@@ -42,6 +42,12 @@ unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
     return n;
 }
 
+bool gp_stack_has_python(bool *more)
+{
+    (void)more;
+    return now.pythons || now.python_more;
+}
+
 unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
 {
     cr_assert_eq(room, GP_SITE_FRAMES);
