@@ -136,6 +136,9 @@ struct sim_tool_table {
     void (*runtime_begin)(struct sim_tool_frame *frame, uint32_t cbid, const char *function, const void *params);
     void (*runtime_end)(struct sim_tool_frame *frame, const void *result);
     uint64_t (*clock_ns)(void); /* the virtual clock */
+    /* A variable that the runtime knows of a library, since the driver may be unable to read its
+     * image.  0 or -EINVAL. */
+    int (*library_declare)(CUlibrary library, const char *name, size_t size, int managed);
 };
 
 #endif

@@ -36,7 +36,7 @@ static CUresult sim_call_gate(const struct sim_entry *entry)
 
 CUresult sim_call_begin(struct sim_call *call, struct sim_entry *entry, const void *params)
 {
-    *call = (struct sim_call){.entry = entry, .params = params, .previous = sim_self.call};
+    *call = (struct sim_call){.entry = entry, .params = params, .caller = call->caller, .previous = sim_self.call};
     sim_self.call = call;
     int device = sim_self.depth ? sim_self.stack[sim_self.depth - 1].device : 0;
     __atomic_add_fetch(&entry->calls[device], 1, __ATOMIC_RELAXED);

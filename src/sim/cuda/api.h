@@ -17,7 +17,7 @@
 #define SIM_EXPORT      __attribute__((visibility("default")))
 #define SIM_UNWRAP(...) __VA_ARGS__
 
-enum sim_entry_flags { SIM_ENTRY_EARLY = 1, SIM_ENTRY_TWIN = 2, SIM_ENTRY_ALIAS = 4 };
+enum sim_entry_flags { SIM_ENTRY_EARLY = 1, SIM_ENTRY_TWIN = 2, SIM_ENTRY_ALIAS = 4, SIM_ENTRY_REPORTED = 8 };
 
 /* Largest number of simulated devices; the ledger counts calls by the device of the context current
  * to the caller. */
@@ -37,6 +37,7 @@ struct sim_entry {
 struct sim_call {
     struct sim_entry *entry;
     const void *params;
+    const void *caller; /* where the call returns to */
     const char *symbol; /* a launch body sets the kernel's name here for the EXIT callback */
     struct sim_call *previous;
     uint64_t correlation;
@@ -44,7 +45,7 @@ struct sim_call {
     int locked, reported;
 };
 
-/* CUDA_SUCCESS: run the body (the lock is held).  Anything else: the result, without running it. */
+/* call->caller is the caller's.  CUDA_SUCCESS: run the body (the lock is held).  Anything else: the result, without running it. */
 CUresult sim_call_begin(struct sim_call *call, struct sim_entry *entry, const void *params);
 CUresult sim_call_end(struct sim_call *call, CUresult result);
 
@@ -62,7 +63,7 @@ CUresult sim_call_end(struct sim_call *call, CUresult result);
     CUresult name_ PARAMS                                                                                              \
     {                                                                                                                  \
         struct sim_params_##body_ params_ = {SIM_UNWRAP ARGS};                                                         \
-        struct sim_call call_;                                                                                         \
+        struct sim_call call_ = {.caller = __builtin_return_address(0)};                                               \
         CUresult result_ = sim_call_begin(&call_, &sim_entry_##name_, &params_);                                       \
         if (result_ == CUDA_SUCCESS)                                                                                   \
             result_ = sim_body_##body_ ARGS;                                                                           \

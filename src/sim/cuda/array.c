@@ -76,7 +76,7 @@ struct sim_array *sim_array_find(CUarray handle)
     return array && array->levels == 0 ? array : NULL;
 }
 
-static struct sim_array *sim_mipmap_find(CUmipmappedArray handle)
+struct sim_array *sim_mipmap_find(CUmipmappedArray handle)
 {
     struct sim_array *array = sim_array_any(handle);
     return array && array->levels ? array : NULL;

@@ -136,6 +136,7 @@ void sim_context_end(struct sim_context *context)
     sim_tool_event(SIM_TOOL_RESOURCE, SIM_TOOL_CONTEXT_DESTROY_STARTING, context, NULL, NULL);
     sim_stream_context_destroyed(context);
     sim_modules_end(context);
+    sim_textures_end(context);
     sim_arrays_end(context);
     sim_memory_end(context);
     struct sim_context **at = &sim_contexts;

@@ -17,6 +17,7 @@ CUresult sim_primary_release(CUdevice dev);
 void sim_green_end(struct sim_context *primary); /* green contexts end with their primary context */
 void sim_modules_end(struct sim_context *context);
 void sim_arrays_end(struct sim_context *context);
+void sim_textures_end(struct sim_context *context);
 void sim_memory_end(struct sim_context *context); /* linear, managed, pinned, registered, imported, external */
 
 #endif

@@ -182,6 +182,63 @@ SIM_API2_PTSZ(291, 425, 3020, cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D *, pCopy, 
     return sim_copy(pCopy, NULL, hStream, 0);
 }
 
+/* ---- many at once ------------------------------------------------------------------------------------------------ */
+
+struct sim_batch {
+    const CUdeviceptr *to, *from;
+    const size_t *bytes;
+    size_t count;
+    const CUmemcpyAttributes *attributes;
+    const size_t *first; /* index of the first copy that each attribute is for */
+    size_t attribute_count;
+};
+
+static bool sim_batch_valid(const struct sim_batch *b)
+{
+    if (!b->to || !b->from || !b->bytes || !b->count || !b->attributes || !b->first || !b->attribute_count ||
+        b->attribute_count > b->count || b->first[0] != 0)
+        return false;
+    for (size_t i = 0; i < b->attribute_count; i++)
+        if ((i && b->first[i] <= b->first[i - 1]) || b->first[i] >= b->count ||
+            b->attributes[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+            b->attributes[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+            return false;
+    return true;
+}
+
+/* The order within a batch is open; here it is the array's.  *failed: the copy that failed, or the
+ * largest number if the error is of none. */
+static CUresult sim_batch_run(const struct sim_batch *b, size_t *failed, CUstream stream)
+{
+    if (failed)
+        *failed = SIZE_MAX;
+    if (!sim_batch_valid(b) || !stream || stream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < b->count; i++) {
+        CUresult result = b->bytes[i] ? SIM_COPY_IN(stream, SIM_ANY_END(dst, b->to[i]), SIM_ANY_END(src, b->from[i]),
+                                                    SIM_LINE(b->bytes[i]))
+                                      : CUDA_ERROR_INVALID_VALUE;
+        if (result != CUDA_SUCCESS && failed)
+            *failed = i;
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_API9_PTSZ(776, 777, 12080, cuMemcpyBatchAsync, CUdeviceptr *, dsts, CUdeviceptr *, srcs, size_t *, sizes, size_t,
+              count, CUmemcpyAttributes *, attrs, size_t *, attrsIdxs, size_t, numAttrs, size_t *, failIdx, CUstream,
+              hStream)
+{
+    return sim_batch_run(&(struct sim_batch){dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, failIdx, hStream);
+}
+
+SIM_API8_PTSZ(796, 797, 13000, cuMemcpyBatchAsync_v2, CUdeviceptr *, dsts, CUdeviceptr *, srcs, size_t *, sizes, size_t,
+              count, CUmemcpyAttributes *, attrs, size_t *, attrsIdxs, size_t, numAttrs, CUstream, hStream)
+{
+    return sim_batch_run(&(struct sim_batch){dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs}, NULL, hStream);
+}
+
 /* ---- between contexts -------------------------------------------------------------------------------------------- */
 
 /* Works without peer access between the two devices: a copy is then staged through the host. */

@@ -211,3 +211,25 @@ SIM_API1(314, 4000, cuCtxDisablePeerAccess, CUcontext, peerContext)
     context->peers &= ~(UINT64_C(1) << peer->device);
     return CUDA_SUCCESS;
 }
+
+SIM_API2(695, 12000, cuCtxGetId, CUcontext, ctx, unsigned long long *, ctxId)
+{
+    const struct sim_context *context = ctx ? sim_context_usable(ctx) : sim_context_peek();
+    if (!context)
+        return ctx ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    if (!ctxId)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ctxId = context->uid;
+    return CUDA_SUCCESS;
+}
+
+/* Writes of other devices into the device's memory: there is nothing that they could pass. */
+SIM_API2(627, 11030, cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget, target,
+         CUflushGPUDirectRDMAWritesScope, scope)
+{
+    struct sim_context *context;
+    (void)scope;
+    if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_context_current(&context);
+}

@@ -247,6 +247,7 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
+    {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1},
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
     {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 1},
@@ -257,6 +258,16 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
 };
 
+int sim_device_attribute(int ordinal, CUdevice_attribute attribute)
+{
+    if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+        return sim_devices[ordinal].physical + 1;
+    for (size_t i = 0; i < sizeof sim_attributes / sizeof *sim_attributes; i++)
+        if (sim_attributes[i].attribute == attribute)
+            return sim_attributes[i].value;
+    return 0;
+}
+
 SIM_API3(9, 2000, cuDeviceGetAttribute, int *, pi, CUdevice_attribute, attrib, CUdevice, dev)
 {
     const struct sim_device *device = sim_device_get(dev);
@@ -264,12 +275,7 @@ SIM_API3(9, 2000, cuDeviceGetAttribute, int *, pi, CUdevice_attribute, attrib, C
         return CUDA_ERROR_INVALID_DEVICE;
     if (!pi || attrib < CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    *pi = 0;
-    if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-        *pi = device->physical + 1;
-    for (size_t i = 0; i < sizeof sim_attributes / sizeof *sim_attributes; i++)
-        if (sim_attributes[i].attribute == attrib)
-            *pi = sim_attributes[i].value;
+    *pi = sim_device_attribute(device->ordinal, attrib);
     return CUDA_SUCCESS;
 }
 

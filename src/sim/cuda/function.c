@@ -111,35 +111,58 @@ SIM_API2(718, 12030, cuFuncGetName, const char **, name, CUfunction, hfunc)
     return CUDA_SUCCESS;
 }
 
-/* ---- occupancy --------------------------------------------------------------------------------------------------- */
-/* Blocks that fit on one multiprocessor: by threads (whole warps), by number and by shared memory. */
-static CUresult sim_occupancy(int *blocks, CUfunction handle, int block, size_t shared, unsigned flags)
+/* ---- where a function is from ------------------------------------------------------------------------------------ */
+/* A function of a module is loaded with it. */
+SIM_API2(566, 11000, cuFuncGetModule, CUmodule *, hmod, CUfunction, hfunc)
 {
-    const struct sim_function *function = sim_function_find(handle);
-    uint64_t fit;
-
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!blocks || block <= 0 || flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
-        return CUDA_ERROR_INVALID_VALUE;
-    fit = 2048 / sim_round_up((uint64_t)block, 32);
-    if (fit > 32)
-        fit = 32;
-    shared += (size_t)function->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
-    if (shared && 233472 / shared < fit)
-        fit = 233472 / shared;
-    *blocks = block > 1024 ? 0 : (int)fit;
+    const struct sim_function *function = sim_function_find(hfunc);
+    if (!function || !hmod)
+        return function ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *hmod = (CUmodule)function->module;
     return CUDA_SUCCESS;
 }
 
-SIM_API4(374, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *, numBlocks, CUfunction, func, int, blockSize,
-         size_t, dynamicSMemSize)
+SIM_API2(741, 12040, cuFuncIsLoaded, CUfunctionLoadingState *, state, CUfunction, function)
 {
-    return sim_occupancy(numBlocks, func, blockSize, dynamicSMemSize, 0);
+    const struct sim_function *found = sim_function_find(function);
+    if (!found || !state)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
 }
 
-SIM_API5(451, 7000, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *, numBlocks, CUfunction, func, int,
-         blockSize, size_t, dynamicSMemSize, unsigned int, flags)
+SIM_API1(742, 12040, cuFuncLoad, CUfunction, function)
 {
-    return sim_occupancy(numBlocks, func, blockSize, dynamicSMemSize, flags);
+    return sim_function_find(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SIM_API2(754, 12050, cuKernelGetLibrary, CUlibrary *, pLib, CUkernel, kernel)
+{
+    const struct sim_kernel *found = sim_kernel_find(kernel);
+    if (!found || !pLib)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *pLib = (CUlibrary)found->library;
+    return CUDA_SUCCESS;
+}
+
+/* ---- banks of shared memory: fixed since compute capability 5.0 -------------------------------------------------- */
+
+SIM_API1(337, 4020, cuCtxGetSharedMemConfig, CUsharedconfig *, pConfig)
+{
+    if (!pConfig)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+    return CUDA_SUCCESS;
+}
+
+SIM_API1(336, 4020, cuCtxSetSharedMemConfig, CUsharedconfig, config)
+{
+    return (unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+SIM_API2(338, 4020, cuFuncSetSharedMemConfig, CUfunction, hfunc, CUsharedconfig, config)
+{
+    if (!sim_function_find(hfunc))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return (unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

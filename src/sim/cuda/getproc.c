@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * cuGetProcAddress and cuGetExportTable: the answers come from the registry of entry points
  * (api.h). Called by programs and by the simulated runtime before cuInit too. */
+#define _GNU_SOURCE
 #include "sim.h"
 
+#include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
@@ -80,10 +83,34 @@ SIM_EARLY5(677, 12000, cuGetProcAddress_v2, const char *, symbol, void **, pfn, 
     return result;
 }
 
+/* NVIDIA's runtime asks for this table and gives up without it, with error 500 and no reason. */
+static const CUuuid sim_runtime_uuid = {{0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5b, (char)0xf4, (char)0xe7, 0x4a,
+                                         (char)0x89, (char)0x87, (char)0xd9, 0x39, 0x12, (char)0xfd, (char)0x9d,
+                                         (char)0xf9}};
+
+/* Called with the lock held, which the loader's functions must not be called with. */
+static void sim_runtime_refused(const void *caller)
+{
+    static bool reported;
+    Dl_info object;
+    if (reported)
+        return;
+    reported = true;
+    sim_unlock();
+    fprintf(stderr,
+            "gpuprof: sim: %s contains NVIDIA's CUDA runtime, which needs private interfaces of NVIDIA's driver that "
+            "the simulated GPU does not have, so its calls fail with error 500: link it with the shared runtime (nvcc "
+            "-cudart shared), and let it load the simulator's libcudart.so.12 or libcudart.so.13\n",
+            dladdr(caller, &object) && object.dli_fname && *object.dli_fname ? object.dli_fname : "the program");
+    sim_lock();
+}
+
 SIM_EARLY2(135, 3000, cuGetExportTable, const void **, ppExportTable, const CUuuid *, pExportTableId)
 {
     if (!ppExportTable || !pExportTableId)
         return CUDA_ERROR_INVALID_VALUE;
     *ppExportTable = sim_tool_table(pExportTableId);
+    if (!memcmp(pExportTableId, &sim_runtime_uuid, sizeof sim_runtime_uuid))
+        sim_runtime_refused(sim_self.call->caller);
     return *ppExportTable ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

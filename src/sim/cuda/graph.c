@@ -114,6 +114,7 @@ void sim_graph_drop(struct sim_graph *g)
         next = n->next;
         sim_node_free(n);
     }
+    sim_graph_owned_drop(g);
     free(g);
 }
 
@@ -326,6 +327,7 @@ struct sim_graph *sim_graph_copy(const struct sim_graph *from, bool counted)
         for (size_t k = 0; k < n->from.count; k++)
             sim_nodes_add(&copies[i]->from, copies[n->from.at[k]->waits]);
     free(copies);
+    sim_graph_owned_copy(g, from);
     return g;
 }
 

@@ -52,8 +52,9 @@ struct sim_graph {
     uint64_t id, original;   /* as of nodes */
     struct sim_node *parent; /* the child-graph node that owns it */
     struct sim_capture *capture;
-    unsigned execs; /* instantiations that live */
-    bool counted;   /* its allocation nodes count in the ledger: a program's graph, no exec's copy */
+    unsigned execs;                /* instantiations that live */
+    struct sim_graph_owned *owned; /* userobject.c's: references to user objects */
+    bool counted;                  /* its allocation nodes count in the ledger: a program's graph, no exec's copy */
 };
 
 struct sim_exec {
@@ -107,6 +108,8 @@ void sim_graph_event(uint32_t cbid, struct sim_tool_graph about); /* drops the l
 
 /* ---- graphs and nodes (graph.c) ---------------------------------------------------------------------------------- */
 struct sim_graph *sim_graph_make(bool counted);
+void sim_graph_owned_copy(struct sim_graph *to, const struct sim_graph *from);
+void sim_graph_owned_drop(struct sim_graph *g);
 void sim_graph_drop(struct sim_graph *g); /* with its nodes; events are the caller's */
 /* The program's graph goes, with its events: the handle is dead before the first of them. */
 void sim_graph_end(struct sim_graph *g);

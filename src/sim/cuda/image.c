@@ -18,6 +18,14 @@ struct sim_fatbin {
     uint64_t size;
 };
 #define SIM_FATBIN_MAGIC 0xba55ed50u
+_Static_assert(sizeof(struct sim_fatbin) == SIM_FATBIN_HEADER, "as module.h says");
+
+void sim_image_fat_header(char *image, size_t size)
+{
+    struct sim_fatbin header = {SIM_FATBIN_MAGIC, 1, sizeof header, size};
+    memcpy(image, &header, sizeof header);
+}
+
 /* The largest end of header tables and sections. */
 static size_t sim_elf_size(const char *image)
 {
@@ -153,13 +161,50 @@ static bool sim_variable_read(const char *at, struct sim_variable *variable)
     }
 }
 
-bool sim_image_variable(const char **at, struct sim_variable *variable)
+/* "ld.global.f32 ..." is an instruction: declarations stand at the beginning of a word. */
+static bool sim_text_variable(const char *image, size_t *at, struct sim_variable *variable)
 {
-    while ((*at = strstr(*at, ".global"))) {
-        *at += 7;
-        /* "ld.global.f32 ..." is an instruction: declarations stand at the beginning of a word. */
-        if (((*at)[-8] == ' ' || (*at)[-8] == '\n' || (*at)[-8] == '\t') && sim_variable_read(*at, variable))
+    for (const char *dot; (dot = strchr(image + *at, '.'));) {
+        size_t word = !strncmp(dot, ".global", 7) ? 7 : !strncmp(dot, ".const", 6) ? 6 : 1;
+        *at = (size_t)(dot - image) + word;
+        if (word > 1 && dot > image && strchr(" \t\r\n", dot[-1]) && sim_variable_read(dot + word, variable))
             return true;
     }
     return false;
+}
+
+/* A cubin's variables are data symbols of its sections; managed ones have a bit of NVIDIA's. */
+#define SIM_STO_MANAGED 4
+
+static bool sim_elf_variable(const char *image, size_t size, size_t *at, struct sim_variable *variable)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr symbols = {.sh_type = SHT_NULL}, names;
+    memcpy(&header, image, sizeof header);
+    for (unsigned i = 0; i < header.e_shnum && symbols.sh_type != SHT_SYMTAB; i++)
+        memcpy(&symbols, image + header.e_shoff + (size_t)i * header.e_shentsize, sizeof symbols);
+    if (symbols.sh_type != SHT_SYMTAB || symbols.sh_link >= header.e_shnum)
+        return false;
+    memcpy(&names, image + header.e_shoff + (size_t)symbols.sh_link * header.e_shentsize, sizeof names);
+    if (symbols.sh_offset + symbols.sh_size > size || names.sh_offset + names.sh_size > size)
+        return false;
+    while (*at < symbols.sh_size / sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        memcpy(&symbol, image + symbols.sh_offset + (*at)++ * sizeof symbol, sizeof symbol);
+        if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || !symbol.st_shndx || !symbol.st_size ||
+            symbol.st_name >= names.sh_size || image[names.sh_offset + symbol.st_name] == '.')
+            continue;
+        *variable = (struct sim_variable){.size = symbol.st_size, .managed = symbol.st_other & SIM_STO_MANAGED};
+        strncpy(variable->name, image + names.sh_offset + symbol.st_name, sizeof variable->name - 1);
+        return true;
+    }
+    return false;
+}
+
+bool sim_image_variable(const char *image, size_t size, size_t *at, struct sim_variable *variable)
+{
+    if (sim_image_text(image))
+        return sim_text_variable(image, at, variable);
+    return strncmp(image, ELFMAG, SELFMAG) == 0 && size >= sizeof(Elf64_Ehdr) &&
+           sim_elf_variable(image, size, at, variable);
 }

@@ -201,7 +201,7 @@ static CUresult sim_launch_captured(struct sim_stream *s, const CUlaunchConfig *
     return sim_capture_node(s, &node, &made);
 }
 
-static CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra)
+CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra)
 {
     struct sim_function *f = sim_function_find(h);
     struct sim_kernel_pointers pointers;

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "array.h"
 #include "memory.h"
+#include "module.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -141,6 +142,23 @@ SIM_API3(35, 2000, cuMemGetAddressRange, CUdeviceptr_v1 *, pbase, unsigned int *
     if (psize)
         *psize = (unsigned)memory->size;
     return CUDA_SUCCESS;
+}
+
+SIM_API4(24, 2000, cuModuleGetGlobal, CUdeviceptr_v1 *, dptr, unsigned int *, bytes, CUmodule, hmod, const char *, name)
+{
+    struct sim_module *module = sim_module_find(hmod);
+    CUdeviceptr address = 0;
+    size_t size = 0;
+    if (!module || !name)
+        return module ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_module_variable(module, name, false, &address, &size);
+    if (result == CUDA_SUCCESS && dptr && address > UINT32_MAX)
+        return CUDA_ERROR_NOT_SUPPORTED; /* an address that the type cannot hold */
+    if (result == CUDA_SUCCESS && dptr)
+        *dptr = (CUdeviceptr_v1)address;
+    if (result == CUDA_SUCCESS && bytes)
+        *bytes = (unsigned)size;
+    return result;
 }
 
 static CUresult sim_array_old(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)

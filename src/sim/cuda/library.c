@@ -5,7 +5,9 @@
 #define _GNU_SOURCE
 #include "context.h"
 #include "module.h"
+#include "stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,8 @@ struct sim_library {
     char *image;
     size_t size;
     struct sim_kernel *kernels;
+    struct sim_variable *declared;
+    size_t declared_count;
 };
 static struct sim_library *sim_libraries;
 
@@ -107,8 +111,33 @@ SIM_API8(679, 12000, cuLibraryLoadFromFile, CUlibrary *, library, const char *, 
     return result;
 }
 
+const struct sim_variable *sim_library_declared(const struct sim_library *library, size_t index)
+{
+    return library && index < library->declared_count ? &library->declared[index] : NULL;
+}
+
+/* Of the tool table: called by the simulated runtime, without the lock, before any module of the
+ * library is there. */
+int sim_library_declare(CUlibrary handle, const char *name, size_t size, int managed)
+{
+    struct sim_variable variable = {.size = size, .managed = managed};
+    if (!size || strlen(name) >= sizeof variable.name)
+        return -EINVAL;
+    strcpy(variable.name, name);
+    sim_lock();
+    struct sim_library *library = sim_library_find(handle);
+    if (library) {
+        library->declared = sim_grow(library->declared, (library->declared_count + 1) * sizeof *library->declared);
+        library->declared[library->declared_count++] = variable;
+    }
+    sim_unlock();
+    return library ? 0 : -EINVAL;
+}
+
 static void sim_library_free(struct sim_library *library)
 {
+    free(library->declared);
+
     while (library->kernels) {
         struct sim_kernel *kernel = library->kernels;
         library->kernels = kernel->next;

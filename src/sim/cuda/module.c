@@ -47,8 +47,7 @@ static void sim_symbols_free(struct sim_module *module)
     }
 }
 
-static CUresult sim_symbol_new(struct sim_module *module, struct sim_context *context,
-                               const struct sim_variable *variable)
+static CUresult sim_symbol_new(struct sim_module *module, const struct sim_variable *variable)
 {
     struct sim_symbol *symbol = calloc(1, sizeof *symbol);
     struct sim_memory *memory = calloc(1, sizeof *memory);
@@ -68,8 +67,7 @@ static CUresult sim_symbol_new(struct sim_module *module, struct sim_context *co
     }
     *symbol = (struct sim_symbol){module->symbols, memory, name, variable->managed};
     module->symbols = symbol;
-    (void)context; /* the module owns it: it goes before the context's own list is freed */
-    sim_memory_insert(memory, NULL);
+    sim_memory_insert(memory, NULL); /* the module owns it: it goes before the context's own list is freed */
     return CUDA_SUCCESS;
 }
 
@@ -80,6 +78,7 @@ static void sim_module_free(struct sim_module *module)
         struct sim_function *function = module->functions;
         module->functions = function->next;
         free(function->name);
+        free(function->old);
         free(function);
     }
     if (module->footprint)
@@ -88,7 +87,8 @@ static void sim_module_free(struct sim_module *module)
     free(module);
 }
 
-static CUresult sim_module_fill(struct sim_module *module, struct sim_context *context, const char *image, size_t size)
+static CUresult sim_module_fill(struct sim_module *module, struct sim_context *context, const char *image, size_t size,
+                                const struct sim_library *library)
 {
     module->image = calloc(1, size + 1);
     if (!module->image)
@@ -102,9 +102,13 @@ static CUresult sim_module_fill(struct sim_module *module, struct sim_context *c
     if (result == CUDA_SUCCESS)
         module->footprint = footprint;
     struct sim_variable variable;
-    const char *at = module->image;
-    while (result == CUDA_SUCCESS && sim_image_text(module->image) && sim_image_variable(&at, &variable))
-        result = sim_symbol_new(module, context, &variable);
+    size_t at = 0;
+    while (result == CUDA_SUCCESS && sim_image_variable(module->image, size, &at, &variable))
+        result = sim_symbol_new(module, &variable);
+    const struct sim_variable *declared;
+    for (size_t i = 0; result == CUDA_SUCCESS && (declared = sim_library_declared(library, i)); i++)
+        if (sim_module_variable(module, declared->name, declared->managed, NULL, NULL) != CUDA_SUCCESS)
+            result = sim_symbol_new(module, declared);
     return result;
 }
 
@@ -126,7 +130,7 @@ CUresult sim_module_load(const char *image, size_t size, struct sim_library *lib
     struct sim_module *module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = sim_module_fill(module, context, image, size);
+    result = sim_module_fill(module, context, image, size, library);
     if (result != CUDA_SUCCESS) {
         sim_module_free(module);
         return result;

@@ -9,16 +9,20 @@
 size_t sim_image_size(const char *image); /* 0: no image */
 /* Code of many generations, packed: neither kernels nor parameters can be read. */
 bool sim_image_fat(const char *image);
-bool sim_image_text(const char *image); /* PTX */
+#define SIM_FATBIN_HEADER 16
+void sim_image_fat_header(char *image, size_t size); /* for an image of `size` bytes after the header */
+bool sim_image_text(const char *image);              /* PTX */
 bool sim_image_kernel(const char *image, size_t size, const char *name);
 char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
-/* Returns one variable of a PTX image per call: *at starts at the image.  False: no more. */
+/* Returns one variable of PTX or a cubin per call: *at starts at 0.  False: no more. */
 struct sim_variable {
     char name[256];
     size_t size;
     bool managed;
 };
-bool sim_image_variable(const char **at, struct sim_variable *variable);
+bool sim_image_variable(const char *image, size_t size, size_t *at, struct sim_variable *variable);
+/* library.c: variables that the runtime knows from the program, of images that cannot be read. */
+const struct sim_variable *sim_library_declared(const struct sim_library *library, size_t index);
 
 CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out);
 struct sim_module *sim_module_find(CUmodule handle);

@@ -114,3 +114,24 @@ SIM_API4_PTSZ(663, 664, 11070, cuStreamWriteValue32_v2, CUstream, hStream, CUdev
 {
     return sim_set_word(hStream, addr, value, flags);
 }
+
+static CUresult sim_set_long(CUstream stream, CUdeviceptr at, uint64_t value, unsigned flags)
+{
+    if (flags & ~(unsigned)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER || at % sizeof value)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = sim_set_line(at, (uint32_t)value, sizeof(uint32_t), 1, stream, 0);
+    return result != CUDA_SUCCESS ? result
+                                  : sim_set_line(at + 4, (uint32_t)(value >> 32), sizeof(uint32_t), 1, stream, 0);
+}
+
+SIM_API4_PTSZ(475, 476, 9000, cuStreamWriteValue64, CUstream, hStream, CUdeviceptr, addr, cuuint64_t, value,
+              unsigned int, flags)
+{
+    return sim_set_long(hStream, addr, value, flags);
+}
+
+SIM_API4_PTSZ(665, 666, 11070, cuStreamWriteValue64_v2, CUstream, hStream, CUdeviceptr, addr, cuuint64_t, value,
+              unsigned int, flags)
+{
+    return sim_set_long(hStream, addr, value, flags);
+}

@@ -134,6 +134,7 @@ uint64_t sim_device_most(const struct sim_device *device);
  * given back. */
 uint64_t sim_pool_reclaim(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
+int sim_device_attribute(int device, CUdevice_attribute attribute);
 
 /* ---- contexts (context.c) ---------------------------------------------------------------------------------------- */
 struct sim_memory;
@@ -282,7 +283,8 @@ struct sim_array {
     void *external; /* mapped from external memory: not counted as array */
 };
 struct sim_array *sim_array_find(CUarray handle); /* plain arrays, levels and planes; NULL: not live */
-size_t sim_array_element(CUarray_format format);  /* bytes of one channel; 0: unknown format */
+struct sim_array *sim_mipmap_find(CUmipmappedArray handle);
+size_t sim_array_element(CUarray_format format); /* bytes of one channel; 0: unknown format */
 
 struct sim_function {
     struct sim_function *next;
@@ -291,6 +293,7 @@ struct sim_function {
     int attributes[24];
     int param_count; /* -2: not yet determined by launch.c */
     uint16_t param_size[64];
+    struct sim_old_launch *old; /* launchold.c's; NULL until the program sets a shape or a parameter */
 };
 struct sim_module {
     struct sim_module *next;
@@ -306,6 +309,8 @@ struct sim_module {
 };
 struct sim_function *
 sim_function_find(CUfunction handle); /* also for a CUkernel: its function in the current context */
+
+int sim_library_declare(CUlibrary library, const char *name, size_t size, int managed); /* no lock */
 
 /* ---- tool callbacks (tool.c) ------------------------------------------------------------------------------------- */
 extern uint8_t sim_tool_enabled[SIM_TOOL_DOMAINS][SIM_TOOL_DRIVER_IDS];

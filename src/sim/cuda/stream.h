@@ -168,6 +168,7 @@ struct sim_kernel_pointers {
     CUdeviceptr at[64];
 };
 CUresult sim_kernel_pointers(CUfunction f, void **params, void **extra, struct sim_kernel_pointers *out);
+CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void **extra);
 void sim_kernel_run(struct sim_stream *s, const struct sim_kernel_pointers *p, uint64_t threads);
 
 /* ---- pools (pool.c, poolapi.c) ----------------------------------------------------------------------------------- */

@@ -224,6 +224,7 @@ const void *sim_tool_table(const CUuuid *uuid)
                                                 .initialized = sim_tool_initialized,
                                                 .runtime_begin = sim_runtime_begin,
                                                 .runtime_end = sim_runtime_end,
-                                                .clock_ns = sim_clock_now};
+                                                .clock_ns = sim_clock_now,
+                                                .library_declare = sim_library_declare};
     return memcmp(uuid, &wanted, sizeof wanted) == 0 ? &table : NULL;
 }
