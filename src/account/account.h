@@ -149,6 +149,7 @@ bool gp_before_free(enum gp_space space, uint64_t address);
 /* A block has entered its map. */
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
+void gp_before_renumber(uint32_t from, uint32_t to);
 /* A framework has such memory as a segment. Returns the size of what is at the address; 0: nothing. */
 uint64_t gp_before_mark(uint64_t address, bool mapped);
 /* The memory, by address; NULL: gpuprof was not attached late. */

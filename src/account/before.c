@@ -186,6 +186,21 @@ void gp_before_context(uint32_t ctx)
         gp_map_each(map, before_owned, &ctx);
 }
 
+static bool before_renumber(struct gp_record *record, void *arg)
+{
+    const uint32_t *numbers = arg;
+    if (record->ctx == numbers[0])
+        record->ctx = numbers[1];
+    return false;
+}
+
+void gp_before_renumber(uint32_t from, uint32_t to)
+{
+    struct gp_map *map = gp_before_map();
+    if (map)
+        gp_map_each(map, before_renumber, (uint32_t[]){from, to});
+}
+
 void gp_tap_before(unsigned index, struct gp_wire_before_device *out)
 {
     const struct before_device *device = &devices[index];

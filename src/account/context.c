@@ -33,17 +33,15 @@ static bool context_owned(struct gp_record *record, void *arg)
     return true;
 }
 
-void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
+/* Nothing may use the context any more. */
+static void context_unused(uint32_t ctx, int device)
 {
-    if (ctx == 0)
-        return;
     gp_oom_context_gone(ctx);
     gp_framework_context_gone(ctx, device < 0 ? gp_feed_context_device(ctx) : device);
-    gp_heap_context_gone(ctx); /* blocks end before their segments */
-    gp_map_each(gp_accounts.blocks, context_owned, &ctx);
-    gp_map_each(gp_accounts.objects, context_owned, &ctx);
-    gp_before_context(ctx);
-    gp_heap_sweep();
+}
+
+static void context_ended(uint32_t ctx, int device, bool announced)
+{
     struct gp_account *account = device < 0 ? NULL : gp_account_of(device);
     bool known = gp_context_forget(ctx, device);
     if (!account || (!known && !announced))
@@ -52,6 +50,44 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     struct gp_wire_event event = {.type = GP_EVENT_CONTEXT_DESTROYED, .device = (uint8_t)device};
     event.address = ctx;
     gp_event_write(&event);
+}
+
+void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
+{
+    if (ctx == 0)
+        return;
+    context_unused(ctx, device);
+    gp_heap_context_gone(ctx); /* blocks end before their segments */
+    gp_map_each(gp_accounts.blocks, context_owned, &ctx);
+    gp_map_each(gp_accounts.objects, context_owned, &ctx);
+    gp_before_context(ctx);
+    gp_heap_sweep();
+    context_ended(ctx, device, announced);
+}
+
+struct context_change {
+    uint32_t from, to;
+};
+
+static bool context_renumber(struct gp_record *record, void *arg)
+{
+    const struct context_change *change = arg;
+    /* A mapping has something else in this field. */
+    if (record->ctx == change->from && record->space <= GP_SPACE_MODULE)
+        record->ctx = change->to;
+    return false;
+}
+
+void gp_feed_green_destroyed(uint32_t ctx, int device)
+{
+    struct context_change change = {ctx, gp_feed_primary_of(device)};
+    if (ctx == 0)
+        return;
+    context_unused(ctx, device);
+    gp_map_each(gp_accounts.blocks, context_renumber, &change);
+    gp_map_each(gp_accounts.objects, context_renumber, &change);
+    gp_before_renumber(ctx, change.to);
+    context_ended(ctx, device, true);
 }
 
 void gp_feed_primary_context(int device, uint32_t ctx)

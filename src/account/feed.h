@@ -254,6 +254,8 @@ void gp_feed_context_created(uint32_t ctx, int device);
 /* device: the context's, or GP_DEVICE_UNKNOWN. announced: true if the driver reported it; false
  * if it is inferred, and so may already be known. */
 void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced);
+/* A green context has no memory of its own: what carries its number is the primary context's, and stays. */
+void gp_feed_green_destroyed(uint32_t ctx, int device);
 /* The device of a context that was created before we were loaded, or that was replaced in the
  * table: not counted as created. */
 void gp_feed_context_learned(uint32_t ctx, int device);

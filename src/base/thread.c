@@ -219,6 +219,7 @@ static GP_COLD void thread_first(struct gp_thread *me, uint16_t life)
     me->chunk_used = 0;
     me->cost = 0;
     me->prompt = 0;
+    me->green_ends = 0;
     me->call_ns = 0;
     me->life = life;
 }

@@ -31,6 +31,7 @@ struct gp_thread {
     uint8_t node_type;        /* of the node (CUgraphNodeType), + 1; 0: none */
     uint8_t cost;             /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */
     uint8_t starts_later : 1; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
+    uint8_t green_ends : 1;   /* in cuGreenCtxDestroy, before the end of the green context */
     uint8_t prompt : 1;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
 };

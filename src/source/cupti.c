@@ -85,6 +85,17 @@ static int cupti_device(void *context, uint32_t ctx)
     return (int)device;
 }
 
+/* The green context ends first. If it held the last reference to its primary context, that follows in the same call. */
+static void cupti_on_context_end(uint32_t ctx, int device)
+{
+    bool is_green = gp_thread.green_ends && ctx != gp_feed_primary_of(device);
+    gp_thread.green_ends = 0;
+    if (is_green)
+        gp_feed_green_destroyed(ctx, device);
+    else
+        gp_feed_context_destroyed(ctx, device, true);
+}
+
 static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
 {
     const struct gp_cupti_module *module = data->descriptor;
@@ -98,7 +109,7 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
         break;
     }
     case GP_CUPTI_CONTEXT_DESTROY_STARTING:
-        gp_feed_context_destroyed(cupti_number(data->context), cupti_device(data->context, 0), true);
+        cupti_on_context_end(cupti_number(data->context), cupti_device(data->context, 0));
         break;
     case GP_CUPTI_STREAM_CREATED:
         gp_feed_stream_created((uint64_t)(uintptr_t)data->stream, cupti_number(data->context));

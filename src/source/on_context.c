@@ -54,6 +54,20 @@ static void on_external_array_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_external_array = {NULL, on_external_array_exit};
 
+/* CUPTI reports the end of a green context inside this call like that of any other. */
+static void on_green_destroy_enter(struct gp_call *call)
+{
+    (void)call;
+    gp_thread.green_ends = 1;
+}
+
+static void on_green_destroy_exit(struct gp_call *call)
+{
+    (void)call;
+    gp_thread.green_ends = 0;
+}
+const struct gp_handler gp_on_green_destroy = {on_green_destroy_enter, on_green_destroy_exit};
+
 /* Which context is a device's primary one: needed where a reset does not announce the context that
  * dies. */
 static void on_primary_retain_exit(struct gp_call *call)

@@ -81,7 +81,8 @@ static json_t *hooks_stat(const struct catalog_entry *entry, const char *source,
 }
 
 /* Values that differ between two equal runs.  Only CUPTI sees modules that are not ELF images,
- * since it gets the result of the driver's PTX compiler; hook_contexts loads ELF images. */
+ * since it gets the result of the driver's PTX compiler; hook_contexts loads ELF images.  And only CUPTI
+ * reports the end of a green context. */
 static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool has_module)
 {
     static const char *const run[] = {"pid",           "ppid",  "source", "source_detail",
@@ -94,7 +95,7 @@ static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool
     for (i = 0; i < sizeof(run) / sizeof(run[0]); i++) {
         json_object_del(process, run[i]);
     }
-    if (has_module && !has_elf) {
+    if ((has_module && !has_elf) || strcmp(entry->name, "green") == 0) {
         json_object_del(process, "events");
     }
     json_array_foreach(json_object_get(process, "devices"), i, device)

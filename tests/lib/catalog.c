@@ -40,6 +40,7 @@ const struct catalog_entry catalog[] = {
     {.name = "external"},
     {.name = "contexts", .rules = {.is_reserved_polled = true}},
     {.name = "primary"},
+    {.name = "green"},
     {.name = "errors"},
     {.name = "oom", .sim = "memory=1GiB"},
     {.name = "cross_thread"},

@@ -332,6 +332,11 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     feed_note("ctx gone %u device %d %d", ctx, device, announced);
 }
 
+void gp_feed_green_destroyed(uint32_t ctx, int device)
+{
+    feed_note("green gone %u device %d", ctx, device);
+}
+
 void gp_feed_context_learned(uint32_t ctx, int device)
 {
     feed_learned[ctx % 64] = device + 1;

@@ -546,6 +546,14 @@ Test(cuptisource, callbacks_of_contexts)
         cr_expect_eq(gp_call_ask_device(PTR(0xc8), 3), known ? (int)device_answer : -1);
     }
     device_answer = 3;
+    gp_thread.green_ends = 1; /* the green context, and then the primary one that it held */
+    resource(2, PTR(0xc8), NULL, "green gone 17 device 3;");
+    number_answer = 73;
+    resource(2, PTR(0xc8), NULL, "ctx gone 73 device 3 1;");
+    gp_thread.green_ends = 1;
+    resource(2, PTR(0xc8), NULL, "ctx gone 73 device 3 1;");
+    number_answer = 17;
+    resource(2, PTR(0xc8), NULL, "ctx gone 17 device 3 1;");
     resource(3, PTR(0xc8), NULL, "stream 50 ctx 17;");
     resource(3, NULL, NULL, "stream 50 ctx 0;");
     resource(1, NULL, NULL, "");
