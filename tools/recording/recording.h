@@ -61,9 +61,10 @@ struct gp_rec_before {
 
 struct gp_rec_frame {
     uint64_t pc;             /* native; else 0 */
-    uint32_t function, file; /* Python: offsets in the strings; else 0 ("") */
+    uint32_t function, file; /* Python, and named: offsets in the strings; else 0 ("") */
     uint32_t line;
     uint32_t module; /* native: index in modules; GP_REC_NONE */
+    bool named;      /* native, but another tool has looked it up: no pc, and no module */
 };
 
 struct gp_rec_site {

@@ -19,6 +19,7 @@ struct gp_torch_sites {
     struct gp_hash texts;    /* text -> offset in the strings of the sites */
     struct gp_torch_frame {
         uint32_t function, file, line;
+        uint32_t native; /* 1: a C++ frame */
     } * frames;
     size_t frame_room;
     uint32_t frame_count;

@@ -71,7 +71,7 @@ static bool sites_frame_same(const void *key, uint32_t number)
     const struct gp_torch_key *wanted = key;
     const struct gp_torch_frame *frame = &wanted->sites->frames[number];
     return frame->function == wanted->frame.function && frame->file == wanted->frame.file &&
-           frame->line == wanted->frame.line;
+           frame->line == wanted->frame.line && frame->native == wanted->frame.native;
 }
 
 static uint32_t sites_frame_number(struct gp_read *read, struct gp_torch_sites *sites, struct gp_torch_frame frame)
@@ -89,6 +89,21 @@ static uint32_t sites_frame_number(struct gp_read *read, struct gp_torch_sites *
     return number ? *number : 0;
 }
 
+/* A C++ frame, which torch takes by default (stacks="all"). It names the source as its compiler did, "??" or
+ * not at all; every Python frame has a file. */
+static bool sites_is_native(const char *file)
+{
+    static const char *const ends[] = {".c",   ".cc", ".cpp", ".cxx", ".cu",  ".cuh", ".h",
+                                       ".hpp", ".hh", ".hxx", ".inl", ".tcc", ".rs",  ".S"};
+    const char *dot = strrchr(file, '.');
+    if (!file[0] || strcmp(file, "??") == 0)
+        return true;
+    for (size_t i = 0; dot && i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (strcmp(dot, ends[i]) == 0)
+            return true;
+    return false;
+}
+
 static uint32_t sites_frame(struct gp_read *read, struct gp_torch_sites *sites, const struct gp_pickle *frame)
 {
     const uint32_t *known = gp_hash_find(&sites->by_frame, sites_place(frame->items), NULL, NULL);
@@ -98,6 +113,10 @@ static uint32_t sites_frame(struct gp_read *read, struct gp_torch_sites *sites, 
     struct gp_torch_frame made = {.function = sites_value(read, sites, frame, "name"),
                                   .file = sites_value(read, sites, frame, "filename"),
                                   .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
+    const char *file = read->error || !made.file ? "" : read->site_strings + made.file;
+    made.native = sites_is_native(file);
+    if (strcmp(file, "??") == 0)
+        made.file = 0;
     uint32_t number = sites_frame_number(read, sites, made);
     bool added;
     if (!read->error && !gp_hash_add(&sites->by_frame, sites_place(frame->items), NULL, NULL, number, &added))
@@ -135,8 +154,11 @@ static uint32_t sites_stack(struct gp_read *read, struct gp_torch_sites *sites, 
         (struct gp_rec_site){.first_frame = r->frame_count, .frame_count = count, .kind = GP_KIND_LINEAR};
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_torch_frame *frame = &sites->frames[stack[i]];
-        r->frames[r->frame_count++] = (struct gp_rec_frame){
-            .function = frame->function, .file = frame->file, .line = frame->line, .module = GP_REC_NONE};
+        r->frames[r->frame_count++] = (struct gp_rec_frame){.function = frame->function,
+                                                            .file = frame->file,
+                                                            .line = frame->line,
+                                                            .module = GP_REC_NONE,
+                                                            .named = frame->native};
     }
     return *site;
 }

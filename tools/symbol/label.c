@@ -42,7 +42,7 @@ static void label_fit(const char *text, size_t room, bool path, char *out)
     }
     size_t front = path && room < GP_LABEL_ENDS ? 0 : label_before(text, (room - cut) / 3);
     size_t back = label_after(text, length - (room - cut - front));
-    const char *folder = path ? strchr(text + back, '/') : NULL;
+    const char *folder = path ? strpbrk(text + back, "/\\") : NULL;
     if (folder)
         back = (size_t)(folder - text);
     memcpy(out, text, front);

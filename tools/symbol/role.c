@@ -49,16 +49,33 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
+/* The standard library is in lib/python3.11; on Windows in the folder lib of an installation, whose own name has
+ * "python" or "conda" in it. */
+static bool is_standard(const char *path, bool windows)
+{
+    if (!windows)
+        return strstr(path, "/lib/python") != NULL;
+    const char *lib = strcasestr(path, "/lib/"), *python = strcasestr(path, "python"),
+               *conda = strcasestr(path, "conda");
+    return lib && ((python && python < lib) || (conda && conda < lib));
+}
+
 static enum gp_frame_role role_of_python(const struct gp_frame_text *frame)
 {
     static const char *const inner[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
-    if (has_prefix(frame->file, "<frozen ") || strstr(frame->file, "/ctypes/__init__.py"))
+    char path[GP_SYMBOL_TEXT];
+    size_t length = strlen(frame->file);
+    bool windows = isalpha((unsigned char)frame->file[0]) && frame->file[1] == ':' && frame->file[2] == '\\';
+    length = length < sizeof(path) ? length : sizeof(path) - 1;
+    for (size_t i = 0; i < length; i++)
+        path[i] = windows && frame->file[i] == '\\' ? '/' : frame->file[i];
+    path[length] = '\0';
+    if (has_prefix(path, "<frozen ") || strstr(path, "/ctypes/__init__.py"))
         return GP_ROLE_INTERPRETER;
-    if (strstr(frame->file, "/site-packages/") || strstr(frame->file, "/dist-packages/"))
+    if (strstr(path, "/site-packages/") || strstr(path, "/dist-packages/"))
         return GP_ROLE_LIBRARY;
-    if (strstr(frame->file, "/lib/python"))
-        return ends_with(frame->file, "/threading.py") || ends_with(frame->file, "/runpy.py") ? GP_ROLE_START
-                                                                                              : GP_ROLE_LIBRARY;
+    if (is_standard(path, windows))
+        return ends_with(path, "/threading.py") || ends_with(path, "/runpy.py") ? GP_ROLE_START : GP_ROLE_LIBRARY;
     /* A comprehension is a function of its own until Python 3.11; the one that it is part of is what
      * a reader knows. */
     for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
@@ -79,7 +96,7 @@ static bool is_thread_start(const struct gp_frame_text *frame)
     static const char *const names[] = {"start_thread", "clone", "clone3", "__clone", "__clone3", "thread_start"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(frame->function, names[i]) == 0)
-            return has_prefix(frame->module, "libc.") || has_prefix(frame->module, "libpthread");
+            return !frame->module[0] || has_prefix(frame->module, "libc.") || has_prefix(frame->module, "libpthread");
     return false;
 }
 
@@ -97,13 +114,38 @@ static bool is_system_folder(const char *path)
     return HAS_PREFIX_OF(path, folders) || strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
 }
 
+/* "PyNumber_Add", "_PyObject_Call": of a frame that has only its name. */
+static bool is_python_function(const struct gp_frame_text *frame)
+{
+    const char *name = frame->function + (frame->function[0] == '_');
+    return !frame->module[0] && has_prefix(name, "Py") && (name[2] == '_' || isupper((unsigned char)name[2])) &&
+           strchr(name, '_');
+}
+
 /* Functions that allocate on behalf of their callers, wherever they are: many are templates or are
- * linked in. */
+ * linked in. The last ones are torch's own, which take the stack. */
 static bool is_allocator_function(const char *function)
 {
-    static const char *const begins[] = {"operator new", "std::",   "__gnu_cxx::", "thrust::",         "cub::",
-                                         "rmm::",        "c10::",   "alloc::",     "core::",           "__cudart",
-                                         "cudart::",     "nvtxMem", "nvtxDomain",  "libcudart_static_"};
+    static const char *const begins[] = {"operator new",
+                                         "std::",
+                                         "__gnu_cxx::",
+                                         "thrust::",
+                                         "cub::",
+                                         "rmm::",
+                                         "c10::",
+                                         "alloc::",
+                                         "core::",
+                                         "__cudart",
+                                         "cudart::",
+                                         "nvtxMem",
+                                         "nvtxDomain",
+                                         "libcudart_static_",
+                                         "torch::unwind::",
+                                         "torch::CapturedTraceback::",
+                                         "torch::cuda::(anonymous namespace)::gather",
+                                         "at::detail::empty_",
+                                         "at::detail::_empty",
+                                         "at::TensorBase at::detail::_empty"};
     if (HAS_PREFIX_OF(function, begins))
         return true;
     return (has_prefix(function, "cuda") && isupper((unsigned char)function[4])) ||
@@ -118,7 +160,8 @@ static enum gp_frame_role role_of_native(const struct gp_frame_text *frame, cons
     static const char *const frameworks[] = {"at::", "torch::", "caffe2::", "pybind11::"};
     if (gp_role_is_start(frame) || is_thread_start(frame))
         return GP_ROLE_START;
-    if (gp_role_is_python(frame->module) || gp_role_is_eval(frame) || is_bridge(frame->module))
+    if (gp_role_is_python(frame->module) || gp_role_is_eval(frame) || is_python_function(frame) ||
+        is_bridge(frame->module))
         return GP_ROLE_INTERPRETER;
     if (is_allocator_function(frame->function) || HAS_PREFIX_OF(frame->module, allocators))
         return GP_ROLE_ALLOCATOR;

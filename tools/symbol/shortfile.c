@@ -37,9 +37,10 @@ static int short_by_file(const void *one, const void *other)
     return (uintptr_t)a->file < (uintptr_t)b->file ? -1 : (uintptr_t)a->file > (uintptr_t)b->file;
 }
 
+/* A backslash is Windows' slash: snapshots of PyTorch are read wherever they were made. */
 static bool short_starts(const char *file, size_t at)
 {
-    return at == 0 || file[at - 1] == '/';
+    return at == 0 || file[at - 1] == '/' || file[at - 1] == '\\';
 }
 
 /* The bytes of the whole components that two paths share at their ends. */

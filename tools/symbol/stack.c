@@ -135,7 +135,7 @@ static uint32_t stack_native(struct gp_symbols *symbols, const struct gp_rec_sit
 static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_site *site, struct gp_frame_text *out)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < site->frame_count && count < GP_SITE_FRAMES; i++) {
+    for (uint32_t i = 0; i < site->frame_count && count < GP_SYMBOL_STACK; i++) {
         const struct gp_rec_frame *frame = &symbols->source.frames[site->first_frame + i];
         if (frame->pc)
             continue;
@@ -148,7 +148,7 @@ static uint32_t stack_python(struct gp_symbols *symbols, const struct gp_rec_sit
                                               .module = "",
                                               .line = frame->line,
                                               .module_index = GP_REC_NONE,
-                                              .python = !named};
+                                              .python = !named && !frame->named};
         gp_role_set(symbols, &out[count - 1]);
     }
     return count;
@@ -180,7 +180,7 @@ static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site
     if (!stack.count)
         return 0;
     *name = stack_name(stack.frames, stack.count);
-    if (site->truncated || stack.native_count >= GP_SYMBOL_STACK - 1)
+    if (site->truncated || stack.count >= GP_SYMBOL_STACK - 1)
         stack.frames[stack.count++] = truncated;
     return stack.count;
 }

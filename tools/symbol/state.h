@@ -39,8 +39,7 @@ struct gp_symbols {
     uint32_t note_count;
     uint32_t missing, missing_note; /* objects that cannot be opened, and their common note */
     const char *missing_path;       /* of the first */
-    /* Buffers for the stack that is being built: two of GP_SYMBOL_STACK frames, one of
-     * GP_SITE_FRAMES. */
+    /* Buffers of GP_SYMBOL_STACK frames for the stack that is being built. */
     struct gp_frame_text *work, *native, *python;
 };
 

@@ -278,7 +278,7 @@ int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *sourc
     *out = NULL;
     if (!symbols)
         return -ENOMEM;
-    symbols->work = calloc(2 * GP_SYMBOL_STACK + GP_SITE_FRAMES, sizeof(*symbols->work));
+    symbols->work = calloc(3 * GP_SYMBOL_STACK, sizeof(*symbols->work));
     if (!symbols->work || gp_symbols_update(symbols, source) != 0) {
         gp_symbols_free(symbols);
         return -ENOMEM;
