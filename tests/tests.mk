@@ -152,7 +152,7 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -Wl,--exclude-libs,ALL -lcudart_static -ldl -lpthread
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
-$(B)/tests/programs/loader_busy: | $(B)/tests/preload/constructor.so
+$(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/preload/constructor.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-fsanitize=thread)

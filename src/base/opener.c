@@ -9,10 +9,16 @@
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
-/* A thread that loads PyTorch's libraries from a cold disk holds the lock for a second; it must not
- * be mistaken for one that waits for cuInit. */
+/* A thread that waits for cuInit with the lock held does nothing. One that loads PyTorch's libraries from a
+ * cold disk holds the lock for a second, and computes or reads. So the wait ends when the process has done
+ * neither for so long, and at a deadline, since other threads may be busy. */
+#define GP_OPENER_IDLE_NS 200000000ull
 #define GP_OPENER_LOCK_NS 2000000000ull
+#define GP_OPENER_STEP_NS 50000000ull
+/* Less processor time in a step is our own wait, and a thread of the program that polls. */
+#define GP_OPENER_WORK_US 2000
 /* Ten times the load time of the slowest CUPTI from a cold disk. */
 #define GP_OPENER_LOAD_NS 5000000000ull
 
@@ -59,15 +65,31 @@ static void *opener_main(void *arg)
     }
 }
 
-/* Returns false if the answer did not come in time; the opener's thread ends after its present call. */
-static bool opener_wait(uint32_t turn, uint64_t patience_ns)
+/* Whether the process has computed or read since the last call with this state. */
+static bool opener_works(struct rusage *last)
 {
-    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
-    for (; now < deadline; now = gp_clock_ns()) {
+    struct rusage now = {0};
+    getrusage(RUSAGE_SELF, &now);
+    long us = (now.ru_utime.tv_sec - last->ru_utime.tv_sec + now.ru_stime.tv_sec - last->ru_stime.tv_sec) * 1000000 +
+              (now.ru_utime.tv_usec - last->ru_utime.tv_usec + now.ru_stime.tv_usec - last->ru_stime.tv_usec);
+    bool works = us >= GP_OPENER_WORK_US || now.ru_majflt != last->ru_majflt || now.ru_inblock != last->ru_inblock;
+    *last = now;
+    return works;
+}
+
+/* Returns false if the answer did not come in time; the opener's thread ends after its present call. */
+static bool opener_wait(uint32_t turn, uint64_t patience_ns, uint64_t idle_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns, worked = now;
+    struct rusage usage = {0};
+    opener_works(&usage);
+    for (; now < deadline && now - worked < idle_ns; now = gp_clock_ns()) {
         /* [opener.A2] acquire: the result; pairs with [opener.R2]. */
         if (__atomic_load_n(&opener.x_turn, __ATOMIC_ACQUIRE) != turn)
             return true;
-        gp_futex_wait(&opener.x_turn, turn, deadline - now);
+        gp_futex_wait(&opener.x_turn, turn, GP_OPENER_STEP_NS);
+        if (opener_works(&usage))
+            worked = gp_clock_ns();
     }
     return !__atomic_compare_exchange_n(&opener.x_turn, &(uint32_t){turn}, UINT32_MAX, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_ACQUIRE);
@@ -83,15 +105,18 @@ static void opener_post(enum gp_opener_what what, void *handle, const char *name
     gp_futex_wake(&opener.x_turn);
 }
 
-static void *opener_ask(enum gp_opener_what what, void *handle, const char *name, int flags, uint64_t patience_ns)
+/* A call that opens a library begins with the lock free. */
+static void *opener_ask(enum gp_opener_what what, void *handle, const char *name, int flags)
 {
+    bool opens = what == GP_OPENER_OPEN;
     if (opener.stuck)
         return NULL;
     if (!opener.running)
         return opener_call(what, handle, name, flags);
     uint32_t turn = __atomic_load_n(&opener.x_turn, __ATOMIC_RELAXED) + 1;
     opener_post(what, handle, name, flags, turn);
-    opener.stuck = !opener_wait(turn, patience_ns);
+    opener.stuck = opens ? !opener_wait(turn, GP_OPENER_LOAD_NS, UINT64_MAX)
+                         : !opener_wait(turn, GP_OPENER_LOCK_NS, GP_OPENER_IDLE_NS);
     return opener.stuck ? NULL : opener.result;
 }
 
@@ -99,7 +124,7 @@ static void *opener_ask(enum gp_opener_what what, void *handle, const char *name
 bool gp_opener_is_free(void)
 {
     if (opener.running)
-        opener_ask(GP_OPENER_SYMBOL, RTLD_DEFAULT, "dlopen", 0, GP_OPENER_LOCK_NS);
+        opener_ask(GP_OPENER_SYMBOL, RTLD_DEFAULT, "dlopen", 0);
     return !opener.stuck;
 }
 
@@ -108,10 +133,10 @@ bool gp_opener_is_stuck(void)
     return opener.stuck;
 }
 
-bool gp_opener_start(void)
+bool gp_opener_start(bool inside)
 {
     /* Without the opener's thread, the caller makes the calls itself. */
-    opener.running = gp_worker_start(opener_main, "gpuprof-load") == 0;
+    opener.running = !inside && gp_worker_start(opener_main, "gpuprof-load") == 0;
     return gp_opener_is_free();
 }
 
@@ -124,12 +149,12 @@ void gp_opener_stop(void)
 
 void *gp_opener_open(const char *path, int flags)
 {
-    return gp_opener_is_free() ? opener_ask(GP_OPENER_OPEN, NULL, path, flags, GP_OPENER_LOAD_NS) : NULL;
+    return gp_opener_is_free() ? opener_ask(GP_OPENER_OPEN, NULL, path, flags) : NULL;
 }
 
 void *gp_opener_symbol(void *handle, const char *name)
 {
-    return opener_ask(GP_OPENER_SYMBOL, handle, name, 0, GP_OPENER_LOCK_NS);
+    return opener_ask(GP_OPENER_SYMBOL, handle, name, 0);
 }
 
 const char *gp_opener_error(void)

@@ -18,9 +18,11 @@
 
 #include <stdbool.h>
 
-/* False: another thread holds the loader's lock for too long. Then nothing that needs the lock may
- * be called on this thread before cuInit has returned. */
-bool gp_opener_start(void);
+/* inside: the calling thread is in a constructor that the loader runs. It then holds the lock, which is
+ * recursive, and makes the calls itself: another thread could not. False: another thread holds the
+ * loader's lock for too long. Then nothing that needs the lock may be called on this thread before cuInit
+ * has returned. */
+bool gp_opener_start(bool inside);
 void gp_opener_stop(void);
 
 /* The loader's message about the last gp_opener_open that failed; "": unknown. */

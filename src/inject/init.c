@@ -45,6 +45,7 @@
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
+#include "site/native.h"
 #include "site/site.h"
 #include "source/hooks.h"
 #include "source/nvtx.h"
@@ -314,7 +315,7 @@ void gp_inject_start(const char *settings)
     }
     memcpy(gp_inject_session.header->options, complaint, sizeof(complaint));
     gp_inject_session.before->attached = settings != NULL;
-    if (!gp_opener_start()) {
+    if (!gp_opener_start(gp_native_is_in_loader())) {
         inject_trouble("a thread that loads a library holds the loader's lock: does it call cuInit?", -EDEADLK);
         return;
     }

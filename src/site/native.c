@@ -17,6 +17,8 @@
 #include "stack.h"
 #include "unwindrule.h"
 #include <stddef.h>
+#include <string.h>
+#include <sys/auxv.h>
 
 /* A stack that is not the thread's own has no known end; the stacks of coroutines are smaller. */
 #define FOREIGN_BYTES (8ull << 20)
@@ -203,18 +205,67 @@ static GP_COLD unsigned walk_foreign(struct walk walk, uint64_t *pcs, unsigned r
     return walk_all(walk, false, pcs, room, more);
 }
 
-int gp_native_start(void)
+/* Without the loader, by the thread that starts the library. */
+static int native_prepare(void)
 {
-    static int started = -1; /* by the thread that starts the library */
-    if (started == 0)
+    static int prepared = -1;
+    if (prepared == 0)
         return 0;
     gp_own_stack_start();
 #if defined(__x86_64__)
-    started = gp_rules_start();
+    prepared = gp_rules_start();
 #else
-    started = 0;
+    prepared = 0;
 #endif
-    return started;
+    return prepared;
+}
+
+int gp_native_start(void)
+{
+    static bool started;
+    int error = native_prepare();
+#if defined(__x86_64__)
+    if (!error && !started)
+        gp_rules_watch();
+#endif
+    started = !error;
+    return error;
+}
+
+/* A start is some twenty calls below a constructor. */
+#define LOADER_FRAMES 128u
+
+struct native_search {
+    uint64_t pcs[LOADER_FRAMES];
+    unsigned count;
+    bool found;
+};
+
+static int native_in_loader(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct native_search *search = arg;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    (void)size;
+    /* Started by name, the loader has no AT_BASE. */
+    if (info->dlpi_addr != getauxval(AT_BASE) && (!slash || strncmp(slash, "/ld-", 4) != 0))
+        return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        for (unsigned n = 0; n < search->count && part->p_type == PT_LOAD && part->p_flags & PF_X; n++)
+            search->found |= search->pcs[n] - 1 - (info->dlpi_addr + part->p_vaddr) < part->p_memsz;
+    }
+    return search->found;
+}
+
+bool gp_native_is_in_loader(void)
+{
+    struct native_search search;
+    bool more;
+    if (native_prepare() != 0)
+        return false;
+    search.found = false;
+    search.count = gp_stack_native(search.pcs, LOADER_FRAMES, &more);
+    return gp_loader_look(native_in_loader, &search) && search.found;
 }
 
 #if defined(__x86_64__)

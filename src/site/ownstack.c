@@ -4,7 +4,7 @@
  * allocates and opens files.
  *
  * A thread's stack ends above at its thread control block, which libc puts at the top of the same
- * mapping, or, for the main thread, at __libc_stack_end. From there down to sp every page is probed
+ * mapping, or, for the main thread, above its arguments. From there down to sp every page is probed
  * once. All of them are mapped and readable only if sp lies on that very stack, because a guard
  * page, or for the main thread the kernel's gap, ends a stack below. A stack that the program
  * allocated itself has no guard page, and a coroutine's stack, which may be unmapped later, can lie
@@ -16,12 +16,11 @@
  * changes nothing.
  */
 #include "ownstack.h"
-#include "base/opener.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -41,13 +40,13 @@ static bool page_readable(uint64_t page, uint64_t bytes)
     return syscall(SYS_rt_sigprocmask, -1, page, NULL, 8) != 0 && errno == EINVAL;
 }
 
-/* Looked up once, at start: dlsym waits while another thread is inside dlopen (base/opener.h). */
+/* The kernel puts these 16 bytes above the main thread's arguments and environment. To ask the loader for
+ * __libc_stack_end might wait for it. */
 static uint64_t main_end;
 
 void gp_own_stack_start(void)
 {
-    void *const *end = gp_opener_symbol(RTLD_DEFAULT, "__libc_stack_end");
-    main_end = end ? (uint64_t)*end : 0;
+    main_end = getauxval(AT_RANDOM);
 }
 
 static uint64_t stack_end(void)

@@ -285,6 +285,11 @@ int gp_rules_start(void)
         return -errno;
     gp_rule_wides = (struct gp_cfi_rule *)(void *)(memory + GP_RULE_LINES * sizeof *gp_rules);
     gp_rules = (uint64_t(*)[GP_RULE_WAYS])(void *)memory;
+    return 0;
+}
+
+void gp_rules_watch(void)
+{
     void *state = gp_opener_symbol(RTLD_DEFAULT, "_rtld_global");
     const ElfW(Sym) *symbol = NULL;
     Dl_info where;
@@ -294,5 +299,5 @@ int gp_rules_start(void)
         loader = state;
         loader_words = (uint32_t)(symbol->st_size / 8);
     }
-    return 0;
+    known = false; /* the next look begins to watch */
 }

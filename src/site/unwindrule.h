@@ -43,6 +43,9 @@ extern struct gp_cfi_rule *gp_rule_wides;
 
 /* Allocates the table, once, at start. 0 or -errno. */
 int gp_rules_start(void);
+/* Finds the words that show a change of the loader's list (unwindrule.c). Once, at start, after
+ * gp_rules_start: asks the loader through base/opener.h. Until then each stack asks dl_iterate_phdr. */
+void gp_rules_watch(void);
 
 /* Forgets the rules if objects were loaded or unloaded since they were learned. Call before each
  * stack. false: the loader could not be asked (the process forks), and rules may be those of

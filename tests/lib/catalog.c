@@ -49,6 +49,7 @@ const struct catalog_entry catalog[] = {
     {.name = "exit_worker", .exit_code = 5, .has_threads = true},
     {.name = "dlclose"},
     {.name = "loader_cross"},
+    {.name = "loader_first"},
     {.name = "harmless"},
     {.name = "ptsz", .rules = {.is_reserved_polled = true}},
     {.name = "proc_address", .rules = {.is_reserved_polled = true}},

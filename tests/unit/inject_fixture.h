@@ -21,6 +21,7 @@
 #include "owner/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
+#include "site/native.h"
 #include "site/site.h"
 #include "source/hooks.h"
 #include "source/nvtx.h"
@@ -106,8 +107,17 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
     return error;
 }
 
-bool gp_opener_start(void)
+static bool is_in_loader;
+
+bool gp_native_is_in_loader(void)
 {
+    return is_in_loader;
+}
+
+bool gp_opener_start(bool inside)
+{
+    if (inside)
+        note("inside ");
     return stage("opener") == 0;
 }
 
