@@ -7,6 +7,14 @@
 
 #include "runtime_check.h"
 
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
+                               cudaStream_t stream);
+char __cudaInitModule(void **handle);
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size, int constant,
+                       int global);
+void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t size,
+                              int constant, int global);
 void **__cudaRegisterFatBinary(void *wrapper);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);
@@ -65,6 +73,54 @@ static void launches(void)
     cudaGetLastError();
 }
 
+/* Variables by their host side, and kernels by handle, as stubs of CUDA 13 launch them. */
+static void symbols(void)
+{
+    void **handle = __cudaRegisterFatBinary(&wrapper), *arguments[] = {NULL}, *at = NULL, *managed = NULL;
+    char table, text[16] = "0123456789abcde", back[16] = "";
+    dim3 one = {1, 1, 1};
+    cudaKernel_t kernel = NULL, same = NULL;
+    cudaFunction_t function = NULL;
+    const char *name = NULL;
+    size_t size = 0;
+
+    __cudaRegisterFunction(handle, &stubs[0], &stubs[0], "kernel", -1, NULL, NULL, NULL, NULL, NULL);
+    __cudaRegisterVar(handle, &table, &table, "table", 0, sizeof text, 1, 0);
+    __cudaRegisterManagedVar(handle, &managed, (char *)&managed, "managed", 0, 64, 0, 0);
+    __cudaRegisterFatBinaryEnd(handle);
+    CHECK_EQ(cudaGetSymbolAddress(&at, text), cudaErrorInvalidSymbol);
+    CHECK_EQ(cudaGetSymbolAddress(&at, &table), cudaSuccess);
+    CHECK_EQ(cudaGetSymbolSize(&size, &table), cudaSuccess);
+    CHECK_EQ(size, sizeof text);
+    CHECK_EQ(cudaMemcpyToSymbol(&table, text, sizeof text, 0, cudaMemcpyHostToDevice), cudaSuccess);
+    CHECK_EQ(cudaMemcpyToSymbol(&table, text, sizeof text, 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+    CHECK_EQ(cudaMemcpyToSymbol(&table, text, 1, 0, cudaMemcpyDeviceToHost), cudaErrorInvalidMemcpyDirection);
+    CHECK_EQ(cudaMemcpyFromSymbol(back, &table, 4, 10, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK(!memcmp(back, "abcd", 4));
+    CHECK_EQ(cudaMemcpy(back, at, 4, cudaMemcpyDeviceToHost), cudaSuccess);
+    CHECK(!memcmp(back, "0123", 4));
+    CHECK_EQ(__cudaInitModule(handle), 1);
+    CHECK(managed != NULL);
+    memset(managed, 1, 64);
+    CHECK_EQ(cudaGetSymbolAddress(&at, managed), cudaSuccess);
+    CHECK(at == managed);
+
+    CHECK_EQ(__cudaGetKernel(&kernel, text), cudaErrorInvalidDeviceFunction);
+    CHECK_EQ(__cudaGetKernel(&kernel, &stubs[0]), cudaSuccess);
+    CHECK_EQ(__cudaLaunchKernel(kernel, one, one, arguments, 0, NULL), cudaSuccess);
+    CHECK_EQ(cudaGetKernel(&same, &stubs[0]), cudaSuccess);
+    CHECK(same == kernel);
+    CHECK_EQ(cudaLaunchKernel(same, one, one, arguments, 0, NULL), cudaSuccess);
+    CHECK_EQ(cudaGetFuncBySymbol(&function, &stubs[0]), cudaSuccess);
+    CHECK_EQ(cudaFuncGetName(&name, &stubs[0]), cudaSuccess);
+    CHECK(name && !strcmp(name, "kernel"));
+    CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    __cudaUnregisterFatBinary(handle);
+    CHECK_EQ(cudaGetSymbolAddress(&at, &table), cudaErrorInvalidSymbol);
+    CHECK(__cudaLaunchKernel(kernel, one, one, arguments, 0, NULL) != cudaSuccess);
+    cudaGetLastError();
+}
+
 /* The structs of CUDA 12 are shorter, or laid out otherwise: nothing behind them may be written. */
 static void older(void)
 {
@@ -105,6 +161,8 @@ static void older(void)
     CHECK_EQ(advise(pointer, 1 << 20, cudaMemAdviseSetPreferredLocation, cudaCpuDeviceId), 0);
     CHECK_EQ(range(&number, sizeof number, cudaMemRangeAttributePreferredLocation, pointer, 1 << 20), 0);
     CHECK_EQ(number, cudaCpuDeviceId);
+    CHECK(dlsym(library, "cudaGraphGetEdges_v2") && dlsym(library, "cudaEventElapsedTime_v2") &&
+          dlsym(library, "cudaThreadExit") && !dlsym(library, "rt_memcpy_batch_13"));
     CHECK_EQ(prefetch(pointer, 1 << 20, 0, NULL), 0);
     CHECK_EQ(
         cudaMemRangeGetAttribute(&number, sizeof number, cudaMemRangeAttributeLastPrefetchLocation, pointer, 1 << 20),
@@ -115,6 +173,7 @@ static void older(void)
 int main(void)
 {
     launches();
+    symbols();
     older();
     return check_report();
 }

@@ -16,7 +16,7 @@ static const CUarray_format rt_formats[3][3] = {
     [cudaChannelFormatKindFloat] = {(CUarray_format)0, CU_AD_FORMAT_HALF, CU_AD_FORMAT_FLOAT},
 };
 
-static cudaError_t rt_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format, unsigned *channels)
+cudaError_t rt_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format, unsigned *channels)
 {
     int bits[4], width;
 
@@ -98,16 +98,16 @@ RT_API(RT_CONTEXT, 193, cudaGetMipmappedArrayLevel, cudaArray_t *, levelArray, c
         D->cuMipmappedArrayGetLevel((CUarray *)levelArray, (CUmipmappedArray)(uintptr_t)mipmappedArray, level));
 }
 
-static void rt_channel_desc(const CUDA_ARRAY3D_DESCRIPTOR *from, struct cudaChannelFormatDesc *to)
+void rt_channel_desc(CUarray_format format, unsigned channels, struct cudaChannelFormatDesc *to)
 {
     int bits[4] = {0};
 
     to->f = cudaChannelFormatKindNone;
     for (int kind = 0; kind < 3; kind++)
         for (int width = 0; width < 3; width++)
-            if (rt_formats[kind][width] && rt_formats[kind][width] == from->Format) {
+            if (rt_formats[kind][width] && rt_formats[kind][width] == format) {
                 to->f = (enum cudaChannelFormatKind)kind;
-                for (unsigned i = 0; i < from->NumChannels && i < 4; i++)
+                for (unsigned i = 0; i < channels && i < 4; i++)
                     bits[i] = 8 << width;
             }
     memcpy(to, bits, sizeof bits);
@@ -127,7 +127,7 @@ RT_API(RT_CONTEXT, 181, cudaArrayGetInfo, struct cudaChannelFormatDesc *, desc, 
     if (status != cudaSuccess)
         return status;
     if (desc)
-        rt_channel_desc(&info, desc);
+        rt_channel_desc(info.Format, info.NumChannels, desc);
     if (extent)
         *extent = (struct cudaExtent){info.Width, info.Height, info.Depth};
     if (flags)
@@ -144,7 +144,7 @@ RT_API(RT_CONTEXT, 6, cudaGetChannelDesc, struct cudaChannelFormatDesc *, desc, 
         return cudaErrorInvalidValue;
     status = rt_array_info(array, &info);
     if (status == cudaSuccess)
-        rt_channel_desc(&info, desc);
+        rt_channel_desc(info.Format, info.NumChannels, desc);
     return status;
 }
 
@@ -159,7 +159,7 @@ static size_t rt_element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *info)
 {
     struct cudaChannelFormatDesc desc;
 
-    rt_channel_desc(info, &desc);
+    rt_channel_desc(info->Format, info->NumChannels, &desc);
     return (size_t)(desc.x + desc.y + desc.z + desc.w) / 8;
 }
 

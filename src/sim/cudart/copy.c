@@ -4,8 +4,7 @@
  * own. */
 #include "cudart/runtime.h"
 
-static cudaError_t rt_memcpy(const struct rt_driver *D, void *dst, const void *src, size_t count,
-                             enum cudaMemcpyKind kind)
+cudaError_t rt_memcpy(const struct rt_driver *D, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
 {
     if (!count)
         return cudaSuccess;
@@ -23,8 +22,8 @@ static cudaError_t rt_memcpy(const struct rt_driver *D, void *dst, const void *s
     return cudaErrorInvalidMemcpyDirection;
 }
 
-static cudaError_t rt_memcpy_async(const struct rt_driver *D, void *dst, const void *src, size_t count,
-                                   enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t rt_memcpy_async(const struct rt_driver *D, void *dst, const void *src, size_t count,
+                            enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     if (!count)
         return cudaSuccess;
@@ -179,6 +178,73 @@ RT_TWINS(RT_CONTEXT, 145, 246, _ptsz, cudaMemcpy3DAsync, const struct cudaMemcpy
     cudaError_t status = rt_copy3d(p, &copy);
 
     return status == cudaSuccess ? rt_error_from(D->cuMemcpy3DAsync(&copy, stream)) : status;
+}
+
+/* One end of a 3D copy between devices; arrays count elements. */
+static cudaError_t rt_copy3d_peer(const struct cudaMemcpy3DPeerParms *from, CUDA_MEMCPY3D_PEER *to)
+{
+    struct cudaMemcpy3DParms one;
+    CUDA_MEMCPY3D plain;
+    CUcontext destination, source;
+    cudaError_t status;
+
+    if (!from)
+        return cudaErrorInvalidValue;
+    one = (struct cudaMemcpy3DParms){from->srcArray, from->srcPos, from->srcPtr, from->dstArray,
+                                     from->dstPos,   from->dstPtr, from->extent, cudaMemcpyDefault};
+    status = rt_copy3d(&one, &plain);
+    if (status == cudaSuccess)
+        status = rt_peers(from->dstDevice, &destination, from->srcDevice, &source);
+    if (status != cudaSuccess)
+        return status;
+    *to = (CUDA_MEMCPY3D_PEER){.srcXInBytes = plain.srcXInBytes,
+                               .srcY = plain.srcY,
+                               .srcZ = plain.srcZ,
+                               .srcMemoryType = plain.srcMemoryType,
+                               .srcDevice = plain.srcDevice,
+                               .srcArray = plain.srcArray,
+                               .srcContext = source,
+                               .srcPitch = plain.srcPitch,
+                               .srcHeight = plain.srcHeight,
+                               .dstXInBytes = plain.dstXInBytes,
+                               .dstY = plain.dstY,
+                               .dstZ = plain.dstZ,
+                               .dstMemoryType = plain.dstMemoryType,
+                               .dstDevice = plain.dstDevice,
+                               .dstArray = plain.dstArray,
+                               .dstContext = destination,
+                               .dstPitch = plain.dstPitch,
+                               .dstHeight = plain.dstHeight,
+                               .WidthInBytes = plain.WidthInBytes,
+                               .Height = plain.Height,
+                               .Depth = plain.Depth};
+    return cudaSuccess;
+}
+
+RT_TWINS(RT_CONTEXT, 162, 249, _ptds, cudaMemcpy3DPeer, const struct cudaMemcpy3DPeerParms *, p)
+{
+    CUDA_MEMCPY3D_PEER copy;
+    cudaError_t status = rt_copy3d_peer(p, &copy);
+
+    return status == cudaSuccess ? rt_error_from(D->cuMemcpy3DPeer(&copy)) : status;
+}
+
+RT_TWINS(RT_CONTEXT, 163, 250, _ptsz, cudaMemcpy3DPeerAsync, const struct cudaMemcpy3DPeerParms *, p, cudaStream_t,
+         stream)
+{
+    CUDA_MEMCPY3D_PEER copy;
+    cudaError_t status = rt_copy3d_peer(p, &copy);
+
+    return status == cudaSuccess ? rt_error_from(D->cuMemcpy3DPeerAsync(&copy, stream)) : status;
+}
+
+/* Attributes have the driver's layout. */
+RT_TWINS(RT_CONTEXT, 509, 510, _ptsz, cudaMemcpyBatchAsync, const void **, dsts, const void **, srcs, const size_t *,
+         sizes, size_t, count, struct cudaMemcpyAttributes *, attrs, size_t *, attrsIdxs, size_t, numAttrs,
+         cudaStream_t, stream)
+{
+    return rt_error_from(D->cuMemcpyBatchAsync((CUdeviceptr *)dsts, (CUdeviceptr *)srcs, (size_t *)sizes, count,
+                                               (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream));
 }
 
 RT_TWINS(RT_CONTEXT, 49, 233, _ptds, cudaMemset, void *, devPtr, int, value, size_t, count)

@@ -109,6 +109,31 @@ RT_API(RT_CONTEXT, 205, cudaDeviceGetStreamPriorityRange, int *, leastPriority, 
     return rt_error_from(D->cuCtxGetStreamPriorityRange(leastPriority, greatestPriority));
 }
 
+RT_API(RT_CONTEXT, 168, cudaDeviceGetCacheConfig, int *, pCacheConfig)
+{
+    return rt_error_from(D->cuCtxGetCacheConfig((CUfunc_cache *)pCacheConfig));
+}
+
+RT_API(RT_CONTEXT, 169, cudaDeviceSetCacheConfig, int, cacheConfig)
+{
+    return rt_error_from(D->cuCtxSetCacheConfig((CUfunc_cache)cacheConfig));
+}
+
+RT_API(RT_CONTEXT, 183, cudaDeviceGetSharedMemConfig, int *, pConfig)
+{
+    return rt_error_from(D->cuCtxGetSharedMemConfig((CUsharedconfig *)pConfig));
+}
+
+RT_API(RT_CONTEXT, 184, cudaDeviceSetSharedMemConfig, int, config)
+{
+    return rt_error_from(D->cuCtxSetSharedMemConfig((CUsharedconfig)config));
+}
+
+RT_API(RT_INIT, 255, cudaDeviceGetP2PAttribute, int *, value, int, attr, int, srcDevice, int, dstDevice)
+{
+    return rt_error_from(D->cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attr, srcDevice, dstDevice));
+}
+
 RT_API(RT_INIT, 200, cudaDeviceGetAttribute, int *, value, enum cudaDeviceAttr, attr, int, device)
 {
     return rt_error_from(D->cuDeviceGetAttribute(value, (CUdevice_attribute)attr, device));

@@ -184,6 +184,74 @@
     X1(cuImportExternalMemory, 10000, (CUexternalMemory *, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *))                  \
     X1(cuExternalMemoryGetMappedBuffer, 10000,                                                                         \
        (CUdeviceptr *, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *))                                    \
-    X1(cuDestroyExternalMemory, 10000, (CUexternalMemory))
+    X1(cuDestroyExternalMemory, 10000, (CUexternalMemory))                                                             \
+    X1(cuImportExternalSemaphore, 10000, (CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *))         \
+    X1(cuDestroyExternalSemaphore, 10000, (CUexternalSemaphore))                                                       \
+    X2(cuSignalExternalSemaphoresAsync, 10000, 10000,                                                                  \
+       (const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *, unsigned int, CUstream))           \
+    X2(cuWaitExternalSemaphoresAsync, 10000, 10000,                                                                    \
+       (const CUexternalSemaphore *, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *, unsigned int, CUstream))             \
+    X1(cuLibraryLoadFromFile, 12000,                                                                                   \
+       (CUlibrary *, const char *, CUjit_option *, void **, unsigned int, CUlibraryOption *, void **, unsigned int))   \
+    X1(cuLibraryGetGlobal, 12000, (CUdeviceptr *, size_t *, CUlibrary, const char *))                                  \
+    X1(cuLibraryGetManaged, 12000, (CUdeviceptr *, size_t *, CUlibrary, const char *))                                 \
+    X1(cuKernelGetFunction, 12000, (CUfunction *, CUkernel))                                                           \
+    X1(cuFuncGetName, 12030, (const char **, CUfunction))                                                              \
+    X1(cuFuncSetCacheConfig, 3000, (CUfunction, CUfunc_cache))                                                         \
+    X1(cuCtxGetCacheConfig, 3020, (CUfunc_cache *))                                                                    \
+    X1(cuCtxSetCacheConfig, 3020, (CUfunc_cache))                                                                      \
+    X1(cuCtxGetSharedMemConfig, 4020, (CUsharedconfig *))                                                              \
+    X1(cuCtxSetSharedMemConfig, 4020, (CUsharedconfig))                                                                \
+    X1(cuFuncSetSharedMemConfig, 4020, (CUfunction, CUsharedconfig))                                                   \
+    X1(cuDeviceGetP2PAttribute, 8000, (int *, CUdevice_P2PAttribute, CUdevice, CUdevice))                              \
+    X2(cuStreamGetAttribute, 11000, 11000, (CUstream, CUstreamAttrID, CUstreamAttrValue *))                            \
+    X2(cuStreamSetAttribute, 11000, 11000, (CUstream, CUstreamAttrID, const CUstreamAttrValue *))                      \
+    X2(cuStreamCopyAttributes, 11000, 11000, (CUstream, CUstream))                                                     \
+    X1(cuOccupancyMaxPotentialClusterSize, 11070, (int *, CUfunction, const CUlaunchConfig *))                         \
+    X1(cuOccupancyMaxActiveClusters, 11070, (int *, CUfunction, const CUlaunchConfig *))                               \
+    X1(cuOccupancyAvailableDynamicSMemPerBlock, 10020, (size_t *, CUfunction, int, int))                               \
+    X2(cuMemcpyBatchAsync, 13000, 13000,                                                                               \
+       (CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *, size_t, CUstream))             \
+    X2(cuMemcpy3DPeer, 4000, 7000, (const CUDA_MEMCPY3D_PEER *))                                                       \
+    X2(cuMemcpy3DPeerAsync, 4000, 7000, (const CUDA_MEMCPY3D_PEER *, CUstream))                                        \
+    X1(cuTexObjectCreate, 5000,                                                                                        \
+       (CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const CUDA_RESOURCE_VIEW_DESC *))        \
+    X1(cuTexObjectDestroy, 5000, (CUtexObject))                                                                        \
+    X1(cuTexObjectGetResourceDesc, 5000, (CUDA_RESOURCE_DESC *, CUtexObject))                                          \
+    X1(cuTexObjectGetTextureDesc, 5000, (CUDA_TEXTURE_DESC *, CUtexObject))                                            \
+    X1(cuTexObjectGetResourceViewDesc, 5000, (CUDA_RESOURCE_VIEW_DESC *, CUtexObject))                                 \
+    X1(cuSurfObjectCreate, 5000, (CUsurfObject *, const CUDA_RESOURCE_DESC *))                                         \
+    X1(cuSurfObjectDestroy, 5000, (CUsurfObject))                                                                      \
+    X1(cuSurfObjectGetResourceDesc, 5000, (CUDA_RESOURCE_DESC *, CUsurfObject))                                        \
+    X1(cuUserObjectCreate, 11030, (CUuserObject *, void *, CUhostFn, unsigned int, unsigned int))                      \
+    X1(cuUserObjectRetain, 11030, (CUuserObject, unsigned int))                                                        \
+    X1(cuUserObjectRelease, 11030, (CUuserObject, unsigned int))                                                       \
+    X1(cuGraphRetainUserObject, 11030, (CUgraph, CUuserObject, unsigned int, unsigned int))                            \
+    X1(cuGraphReleaseUserObject, 11030, (CUgraph, CUuserObject, unsigned int))                                         \
+    X1(cuGraphGetRootNodes, 10000, (CUgraph, CUgraphNode *, size_t *))                                                 \
+    X1(cuGraphGetEdges, 12030, (CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *, size_t *))                   \
+    X1(cuGraphNodeGetDependencies, 12030, (CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *))                   \
+    X1(cuGraphNodeGetDependentNodes, 12030, (CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *))                 \
+    X1(cuGraphRemoveDependencies, 12030,                                                                               \
+       (CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t))                           \
+    X1(cuGraphNodeFindInClone, 10000, (CUgraphNode *, CUgraphNode, CUgraph))                                           \
+    X1(cuGraphNodeSetEnabled, 11060, (CUgraphExec, CUgraphNode, unsigned int))                                         \
+    X1(cuGraphNodeGetEnabled, 11060, (CUgraphExec, CUgraphNode, unsigned int *))                                       \
+    X1(cuGraphChildGraphNodeGetGraph, 10000, (CUgraphNode, CUgraph *))                                                 \
+    X1(cuGraphHostNodeGetParams, 10000, (CUgraphNode, CUDA_HOST_NODE_PARAMS *))                                        \
+    X1(cuGraphHostNodeSetParams, 10000, (CUgraphNode, const CUDA_HOST_NODE_PARAMS *))                                  \
+    X1(cuGraphEventRecordNodeGetEvent, 11010, (CUgraphNode, CUevent *))                                                \
+    X1(cuGraphEventRecordNodeSetEvent, 11010, (CUgraphNode, CUevent))                                                  \
+    X1(cuGraphEventWaitNodeGetEvent, 11010, (CUgraphNode, CUevent *))                                                  \
+    X1(cuGraphEventWaitNodeSetEvent, 11010, (CUgraphNode, CUevent))                                                    \
+    X1(cuGraphKernelNodeSetParams, 12000, (CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *))                              \
+    X1(cuGraphKernelNodeCopyAttributes, 11000, (CUgraphNode, CUgraphNode))                                             \
+    X1(cuGraphExecKernelNodeSetParams, 12000, (CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *))             \
+    X1(cuGraphExecMemcpyNodeSetParams, 10020, (CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D *, CUcontext))            \
+    X1(cuGraphExecMemsetNodeSetParams, 10020, (CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *, CUcontext))  \
+    X1(cuGraphExecHostNodeSetParams, 10020, (CUgraphExec, CUgraphNode, const CUDA_HOST_NODE_PARAMS *))                 \
+    X1(cuGraphExecChildGraphNodeSetParams, 11010, (CUgraphExec, CUgraphNode, CUgraph))                                 \
+    X1(cuGraphExecEventRecordNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))                                 \
+    X1(cuGraphExecEventWaitNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))
 
 #endif

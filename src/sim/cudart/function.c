@@ -71,6 +71,61 @@ RT_API(RT_CONTEXT, 251, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 
     return rt_occupancy(D, numBlocks, func, blockSize, dynamicSMemSize, flags);
 }
 
+RT_API(RT_CONTEXT, 329, cudaOccupancyAvailableDynamicSMemPerBlock, size_t *, dynamicSmemSize, const void *, func, int,
+       numBlocks, int, blockSize)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(func, &function);
+
+    if (status != cudaSuccess)
+        return status;
+    return rt_error_from(D->cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, function, numBlocks, blockSize));
+}
+
+RT_API(RT_CONTEXT, 432, cudaOccupancyMaxPotentialClusterSize, int *, clusterSize, const void *, func,
+       const cudaLaunchConfig_t *, launchConfig)
+{
+    CUlaunchConfig config;
+    CUfunction function;
+    cudaError_t status = rt_launch_config(launchConfig, &config);
+
+    if (status == cudaSuccess)
+        status = rt_kernel_function(func, &function);
+    return status == cudaSuccess ? rt_error_from(D->cuOccupancyMaxPotentialClusterSize(clusterSize, function, &config))
+                                 : status;
+}
+
+RT_API(RT_CONTEXT, 433, cudaOccupancyMaxActiveClusters, int *, numClusters, const void *, func,
+       const cudaLaunchConfig_t *, launchConfig)
+{
+    CUlaunchConfig config;
+    CUfunction function;
+    cudaError_t status = rt_launch_config(launchConfig, &config);
+
+    if (status == cudaSuccess)
+        status = rt_kernel_function(func, &function);
+    return status == cudaSuccess ? rt_error_from(D->cuOccupancyMaxActiveClusters(numClusters, function, &config))
+                                 : status;
+}
+
+/* The preferences have the driver's numbers. */
+RT_API(RT_CONTEXT, 14, cudaFuncSetCacheConfig, const void *, func, int, cacheConfig)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(func, &function);
+
+    return status == cudaSuccess ? rt_error_from(D->cuFuncSetCacheConfig(function, (CUfunc_cache)cacheConfig)) : status;
+}
+
+RT_API(RT_CONTEXT, 182, cudaFuncSetSharedMemConfig, const void *, func, int, config)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(func, &function);
+
+    return status == cudaSuccess ? rt_error_from(D->cuFuncSetSharedMemConfig(function, (CUsharedconfig)config))
+                                 : status;
+}
+
 RT_API0(RT_CONTEXT, 171, cudaProfilerStart)
 {
     return rt_error_from(D->cuProfilerStart());

@@ -41,31 +41,37 @@ RT_API(RT_CONTEXT, 458, cudaGraphAddDependencies, cudaGraph_t, graph, const cuda
         D->cuGraphAddDependencies(graph, from, to, (const CUgraphEdgeData *)edgeData, numDependencies));
 }
 
+cudaError_t rt_kernel_node(const struct cudaKernelNodeParams *from, CUDA_KERNEL_NODE_PARAMS *to)
+{
+    CUfunction function;
+    cudaError_t status = from ? rt_kernel_function(from->func, &function) : cudaErrorInvalidValue;
+
+    if (status != cudaSuccess)
+        return status;
+    *to = (CUDA_KERNEL_NODE_PARAMS){
+        .func = function,
+        .gridDimX = from->gridDim.x,
+        .gridDimY = from->gridDim.y,
+        .gridDimZ = from->gridDim.z,
+        .blockDimX = from->blockDim.x,
+        .blockDimY = from->blockDim.y,
+        .blockDimZ = from->blockDim.z,
+        .sharedMemBytes = from->sharedMemBytes,
+        .kernelParams = from->kernelParams,
+        .extra = from->extra,
+    };
+    return cudaSuccess;
+}
+
 RT_API(RT_CONTEXT, 289, cudaGraphAddKernelNode, cudaGraphNode_t *, pGraphNode, cudaGraph_t, graph,
        const cudaGraphNode_t *, pDependencies, size_t, numDependencies, const struct cudaKernelNodeParams *,
        pNodeParams)
 {
     CUDA_KERNEL_NODE_PARAMS node;
-    CUfunction function;
-    cudaError_t status;
+    cudaError_t status = rt_kernel_node(pNodeParams, &node);
 
-    if (!pNodeParams)
-        return cudaErrorInvalidValue;
-    status = rt_kernel_function(pNodeParams->func, &function);
     if (status != cudaSuccess)
         return status;
-    node = (CUDA_KERNEL_NODE_PARAMS){
-        .func = function,
-        .gridDimX = pNodeParams->gridDim.x,
-        .gridDimY = pNodeParams->gridDim.y,
-        .gridDimZ = pNodeParams->gridDim.z,
-        .blockDimX = pNodeParams->blockDim.x,
-        .blockDimY = pNodeParams->blockDim.y,
-        .blockDimZ = pNodeParams->blockDim.z,
-        .sharedMemBytes = pNodeParams->sharedMemBytes,
-        .kernelParams = pNodeParams->kernelParams,
-        .extra = pNodeParams->extra,
-    };
     return rt_error_from(D->cuGraphAddKernelNode(pGraphNode, graph, pDependencies, numDependencies, &node));
 }
 
@@ -100,21 +106,29 @@ RT_API(RT_CONTEXT, 352, cudaGraphAddMemcpyNode1D, cudaGraphNode_t *, pGraphNode,
     return rt_add_copy(D, pGraphNode, graph, pDependencies, numDependencies, &copy);
 }
 
+cudaError_t rt_set_node(const struct cudaMemsetParams *from, CUDA_MEMSET_NODE_PARAMS *to)
+{
+    if (!from)
+        return cudaErrorInvalidValue;
+    *to = (CUDA_MEMSET_NODE_PARAMS){
+        .dst = rt_device_pointer(from->dst),
+        .pitch = from->pitch,
+        .value = from->value,
+        .elementSize = from->elementSize,
+        .width = from->width,
+        .height = from->height,
+    };
+    return cudaSuccess;
+}
+
 RT_API(RT_CONTEXT, 293, cudaGraphAddMemsetNode, cudaGraphNode_t *, pGraphNode, cudaGraph_t, graph,
        const cudaGraphNode_t *, pDependencies, size_t, numDependencies, const struct cudaMemsetParams *, pMemsetParams)
 {
     CUDA_MEMSET_NODE_PARAMS node;
+    cudaError_t status = rt_set_node(pMemsetParams, &node);
 
-    if (!pMemsetParams)
-        return cudaErrorInvalidValue;
-    node = (CUDA_MEMSET_NODE_PARAMS){
-        .dst = rt_device_pointer(pMemsetParams->dst),
-        .pitch = pMemsetParams->pitch,
-        .value = pMemsetParams->value,
-        .elementSize = pMemsetParams->elementSize,
-        .width = pMemsetParams->width,
-        .height = pMemsetParams->height,
-    };
+    if (status != cudaSuccess)
+        return status;
     return rt_error_from(
         D->cuGraphAddMemsetNode(pGraphNode, graph, pDependencies, numDependencies, &node, rt_context_current()));
 }

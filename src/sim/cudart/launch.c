@@ -29,7 +29,7 @@ static bool rt_kernel_known(CUkernel kernel)
     return found;
 }
 
-static cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library)
+cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library)
 {
     struct rt_kernel *grown;
     bool room;
@@ -53,7 +53,7 @@ static cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library)
     return room ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-static void rt_kernel_forget(CUlibrary library)
+void rt_kernel_forget(CUlibrary library)
 {
     size_t kept = 0;
 
@@ -101,6 +101,27 @@ RT_API(RT_CONTEXT, 473, cudaLibraryGetKernel, cudaKernel_t *, pKernel, cudaLibra
     return result ? rt_error_from(result) : rt_kernel_add(*pKernel, library);
 }
 
+RT_API(RT_CONTEXT, 471, cudaLibraryLoadFromFile, cudaLibrary_t *, library, const char *, fileName, enum cudaJitOption *,
+       jitOptions, void **, jitOptionsValues, unsigned int, numJitOptions, enum cudaLibraryOption *, libraryOptions,
+       void **, libraryOptionValues, unsigned int, numLibraryOptions)
+{
+    return rt_error_from(D->cuLibraryLoadFromFile(library, fileName, (CUjit_option *)jitOptions, jitOptionsValues,
+                                                  numJitOptions, (CUlibraryOption *)libraryOptions, libraryOptionValues,
+                                                  numLibraryOptions));
+}
+
+RT_API(RT_CONTEXT, 474, cudaLibraryGetGlobal, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
+       name)
+{
+    return rt_error_from(D->cuLibraryGetGlobal((CUdeviceptr *)dptr, bytes, library, name));
+}
+
+RT_API(RT_CONTEXT, 475, cudaLibraryGetManaged, void **, dptr, size_t *, bytes, cudaLibrary_t, library, const char *,
+       name)
+{
+    return rt_error_from(D->cuLibraryGetManaged((CUdeviceptr *)dptr, bytes, library, name));
+}
+
 RT_TWINS(RT_CONTEXT, 211, 214, _ptsz, cudaLaunchKernel, const void *, func, dim3, gridDim, dim3, blockDim, void **,
          args, size_t, sharedMem, cudaStream_t, stream)
 {
@@ -125,27 +146,33 @@ RT_TWINS(RT_CONTEXT, 269, 270, _ptsz, cudaLaunchCooperativeKernel, const void *,
                                                       blockDim.z, (unsigned)sharedMem, stream, args));
 }
 
+cudaError_t rt_launch_config(const cudaLaunchConfig_t *from, CUlaunchConfig *to)
+{
+    if (!from)
+        return cudaErrorInvalidValue;
+    *to = (CUlaunchConfig){.gridDimX = from->gridDim.x,
+                           .gridDimY = from->gridDim.y,
+                           .gridDimZ = from->gridDim.z,
+                           .blockDimX = from->blockDim.x,
+                           .blockDimY = from->blockDim.y,
+                           .blockDimZ = from->blockDim.z,
+                           .sharedMemBytes = (unsigned)from->dynamicSmemBytes,
+                           .hStream = from->stream,
+                           .attrs = from->attrs,
+                           .numAttrs = from->numAttrs};
+    return cudaSuccess;
+}
+
 RT_TWINS(RT_CONTEXT, 430, 431, _ptsz, cudaLaunchKernelExC, const cudaLaunchConfig_t *, config, const void *, func,
          void **, args)
 {
     CUfunction function;
     CUlaunchConfig ours;
-    cudaError_t status;
+    cudaError_t status = rt_launch_config(config, &ours);
 
-    if (!config)
-        return cudaErrorInvalidValue;
-    status = rt_kernel_function(func, &function);
+    if (status == cudaSuccess)
+        status = rt_kernel_function(func, &function);
     if (status != cudaSuccess)
         return status;
-    ours = (CUlaunchConfig){.gridDimX = config->gridDim.x,
-                            .gridDimY = config->gridDim.y,
-                            .gridDimZ = config->gridDim.z,
-                            .blockDimX = config->blockDim.x,
-                            .blockDimY = config->blockDim.y,
-                            .blockDimZ = config->blockDim.z,
-                            .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
-                            .hStream = config->stream,
-                            .attrs = config->attrs,
-                            .numAttrs = config->numAttrs};
     return rt_error_from(D->cuLaunchKernelEx(&ours, function, args, NULL));
 }

@@ -16,9 +16,20 @@ struct rt_wrapper {
 };
 #define RT_WRAPPER_MAGIC 0x466243b1
 
+/* A variable of device code, named by its host side. */
+struct rt_variable {
+    struct rt_variable *next;
+    const void *host;
+    const char *name;
+    size_t size;
+    void **shown; /* managed: where compiled code reads its address, else NULL */
+};
+
 struct rt_binary {
+    struct rt_binary *next;
     const void *image;
-    CUlibrary library; /* NULL: nothing was launched yet */
+    CUlibrary library;             /* NULL: nothing of it was used yet */
+    struct rt_variable *variables; /* all registered before the first use */
 };
 
 /* A hash table with open addressing: PyTorch registers some hundred thousand stubs. */
@@ -34,6 +45,7 @@ static struct {
     pthread_mutex_t lock;
     struct rt_stub *slots;
     size_t used, capacity; /* used counts the ones that are gone, too; capacity is a power of two */
+    struct rt_binary *binaries;
 } rt_stubs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct rt_stub *rt_stub_slot(struct rt_stub *slots, size_t capacity, const void *host)
@@ -79,6 +91,8 @@ static cudaError_t rt_binary_load(struct rt_binary *binary, CUlibrary *library)
     result = rt_drivers[0].cuLibraryLoadData(&loaded, binary->image, NULL, NULL, 0, NULL, NULL, 0);
     if (result)
         return rt_error_from(result);
+    for (const struct rt_variable *at = binary->variables; at; at = at->next)
+        rt_tools()->library_declare(loaded, at->name, at->size, at->shown != NULL);
     if (!__atomic_compare_exchange_n(&binary->library, &none, loaded, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         rt_drivers[0].cuLibraryUnload(loaded);
         loaded = none;
@@ -120,6 +134,36 @@ cudaError_t rt_stub_function(const void *host, CUfunction *function)
     return cudaSuccess;
 }
 
+/* cudaErrorInvalidSymbol: `host` is no registered variable. */
+cudaError_t rt_symbol(const void *host, CUdeviceptr *address, size_t *size)
+{
+    struct rt_binary *binary;
+    struct rt_variable found = {.host = NULL};
+    CUlibrary library;
+    cudaError_t status;
+
+    pthread_mutex_lock(&rt_stubs.lock);
+    for (binary = rt_stubs.binaries; binary && host; binary = binary->next) {
+        const struct rt_variable *at = binary->variables;
+
+        /* Compiled code names a managed variable by its address, once that is known. */
+        while (at && at->host != host && !(at->shown && *at->shown == host))
+            at = at->next;
+        if (at) {
+            found = *at;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&rt_stubs.lock);
+    if (!found.host)
+        return cudaErrorInvalidSymbol;
+    status = rt_binary_load(binary, &library);
+    if (status != cudaSuccess)
+        return status;
+    return rt_error_from(found.shown ? rt_drivers[0].cuLibraryGetManaged(address, size, library, found.name)
+                                     : rt_drivers[0].cuLibraryGetGlobal(address, size, library, found.name));
+}
+
 RT_EXPORT void **__cudaRegisterFatBinary(void *fatCubin);
 RT_EXPORT void **__cudaRegisterFatBinary(void *fatCubin)
 {
@@ -129,8 +173,13 @@ RT_EXPORT void **__cudaRegisterFatBinary(void *fatCubin)
     if (!wrapper || wrapper->magic != RT_WRAPPER_MAGIC)
         return NULL;
     binary = calloc(1, sizeof *binary);
-    if (binary)
-        binary->image = wrapper->image;
+    if (!binary)
+        return NULL;
+    binary->image = wrapper->image;
+    pthread_mutex_lock(&rt_stubs.lock);
+    binary->next = rt_stubs.binaries;
+    rt_stubs.binaries = binary;
+    pthread_mutex_unlock(&rt_stubs.lock);
     return (void **)binary;
 }
 
@@ -151,9 +200,22 @@ RT_EXPORT void __cudaUnregisterFatBinary(void **fatCubinHandle)
     for (size_t i = 0; i < rt_stubs.capacity; i++)
         if (rt_stubs.slots[i].binary == binary)
             rt_stubs.slots[i] = (struct rt_stub){.host = RT_GONE};
+    for (struct rt_binary **at = &rt_stubs.binaries; *at; at = &(*at)->next)
+        if (*at == binary) {
+            *at = binary->next;
+            break;
+        }
     pthread_mutex_unlock(&rt_stubs.lock);
-    if (binary->library)
+    if (binary->library) {
+        rt_kernel_forget(binary->library);
         rt_drivers[0].cuLibraryUnload(binary->library);
+    }
+    while (binary->variables) {
+        struct rt_variable *variable = binary->variables;
+
+        binary->variables = variable->next;
+        free(variable);
+    }
     free(binary);
 }
 
@@ -180,14 +242,80 @@ RT_EXPORT void __cudaRegisterFunction(void **fatCubinHandle, const char *hostFun
     pthread_mutex_unlock(&rt_stubs.lock);
 }
 
-/* Kernels touch nothing here, so device variables need no memory. */
+static void rt_variable_add(void **handle, const struct rt_variable *variable)
+{
+    struct rt_binary *binary = (struct rt_binary *)handle;
+    struct rt_variable *made = binary && variable->name ? malloc(sizeof *made) : NULL;
+
+    if (!made)
+        return;
+    *made = *variable;
+    pthread_mutex_lock(&rt_stubs.lock);
+    made->next = binary->variables;
+    binary->variables = made;
+    pthread_mutex_unlock(&rt_stubs.lock);
+}
+
 RT_EXPORT void __cudaRegisterVar(void **fatCubinHandle, char *hostVar, char *deviceAddress, const char *deviceName,
                                  int ext, size_t size, int constant, int global);
 RT_EXPORT void __cudaRegisterVar(void **fatCubinHandle, char *hostVar, char *deviceAddress, const char *deviceName,
                                  int ext, size_t size, int constant, int global)
 {
-    (void)fatCubinHandle, (void)hostVar, (void)deviceAddress, (void)deviceName;
-    (void)ext, (void)size, (void)constant, (void)global;
+    (void)deviceAddress, (void)ext, (void)constant, (void)global;
+    rt_variable_add(fatCubinHandle, &(struct rt_variable){.host = hostVar, .name = deviceName, .size = size});
+}
+
+RT_EXPORT void __cudaRegisterManagedVar(void **fatCubinHandle, void **hostVarPtrAddress, char *deviceAddress,
+                                        const char *deviceName, int ext, size_t size, int constant, int global);
+RT_EXPORT void __cudaRegisterManagedVar(void **fatCubinHandle, void **hostVarPtrAddress, char *deviceAddress,
+                                        const char *deviceName, int ext, size_t size, int constant, int global)
+{
+    (void)deviceAddress, (void)ext, (void)constant, (void)global;
+    rt_variable_add(
+        fatCubinHandle,
+        &(struct rt_variable){.host = hostVarPtrAddress, .name = deviceName, .size = size, .shown = hostVarPtrAddress});
+}
+
+RT_EXPORT void __cudaRegisterHostVar(void **fatCubinHandle, const char *deviceName, char *hostVar, size_t size);
+RT_EXPORT void __cudaRegisterHostVar(void **fatCubinHandle, const char *deviceName, char *hostVar, size_t size)
+{
+    (void)fatCubinHandle, (void)deviceName, (void)hostVar, (void)size; /* device code reads it; none runs */
+}
+
+/* Compiled code calls it before the host first touches a managed variable of the binary.  The
+ * answer says whether it is ready. */
+RT_EXPORT char __cudaInitModule(void **fatCubinHandle);
+RT_EXPORT char __cudaInitModule(void **fatCubinHandle)
+{
+    const struct rt_binary *binary = (const struct rt_binary *)fatCubinHandle;
+    cudaError_t status = rt_init();
+
+    if (status == cudaSuccess)
+        status = rt_context();
+    for (const struct rt_variable *at = binary ? binary->variables : NULL; at && status == cudaSuccess; at = at->next) {
+        CUdeviceptr address;
+
+        if (!at->shown)
+            continue;
+        status = rt_symbol(at->host, &address, NULL);
+        if (status == cudaSuccess)
+            *at->shown = rt_pointer(address);
+    }
+    return status == cudaSuccess;
+}
+
+/* Stubs of CUDA 13 ask for the kernel once and launch it by its handle. */
+RT_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry);
+RT_EXPORT cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry)
+{
+    cudaError_t status = kernel ? rt_init() : cudaErrorInvalidValue;
+    CUfunction function;
+
+    if (status == cudaSuccess)
+        status = rt_stub_function(entry, &function);
+    if (status == cudaSuccess)
+        *kernel = (cudaKernel_t)(uintptr_t)function;
+    return status;
 }
 
 /* f<<<grid, block, shared, stream>>>(...) pushes the shape, evaluates the arguments, which may

@@ -75,8 +75,22 @@ cudaError_t rt_error_from(CUresult result);
 cudaError_t rt_copy3d(const struct cudaMemcpy3DParms *from, CUDA_MEMCPY3D *to);
 cudaError_t rt_kernel_function(const void *func, CUfunction *function);
 
-/* register.c */
+cudaError_t rt_kernel_add(CUkernel kernel, CUlibrary library);
+void rt_kernel_forget(CUlibrary library);
+cudaError_t rt_launch_config(const cudaLaunchConfig_t *from, CUlaunchConfig *to);
+
+/* graph.c, copy.c */
+cudaError_t rt_kernel_node(const struct cudaKernelNodeParams *from, CUDA_KERNEL_NODE_PARAMS *to);
+cudaError_t rt_set_node(const struct cudaMemsetParams *from, CUDA_MEMSET_NODE_PARAMS *to);
+cudaError_t rt_memcpy(const struct rt_driver *D, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind);
+cudaError_t rt_memcpy_async(const struct rt_driver *D, void *dst, const void *src, size_t count,
+                            enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t rt_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format, unsigned *channels);
+void rt_channel_desc(CUarray_format format, unsigned channels, struct cudaChannelFormatDesc *to);
+
+/* register.c: what a CUDA compiler put into the program, by the address of its host side. */
 cudaError_t rt_stub_function(const void *host, CUfunction *function);
+cudaError_t rt_symbol(const void *host, CUdeviceptr *address, size_t *size);
 
 /* version.c: 1000 x major + 10 x minor */
 extern const int rt_version;

@@ -192,3 +192,22 @@ RT_API(RT_INIT, 327, cudaThreadExchangeStreamCaptureMode, enum cudaStreamCapture
 {
     return rt_error_from(D->cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)mode));
 }
+
+/* ---- attributes, which have the driver's layout ------------------------------------------------------------------ */
+
+RT_TWINS(RT_CONTEXT, 341, 342, _ptsz, cudaStreamCopyAttributes, cudaStream_t, dst, cudaStream_t, src)
+{
+    return rt_error_from(D->cuStreamCopyAttributes(dst, src));
+}
+
+RT_TWINS(RT_CONTEXT, 343, 344, _ptsz, cudaStreamGetAttribute, cudaStream_t, hStream, CUstreamAttrID, attr,
+         CUstreamAttrValue *, value_out)
+{
+    return rt_error_from(D->cuStreamGetAttribute(hStream, attr, value_out));
+}
+
+RT_TWINS(RT_CONTEXT, 345, 346, _ptsz, cudaStreamSetAttribute, cudaStream_t, hStream, CUstreamAttrID, attr,
+         const CUstreamAttrValue *, value)
+{
+    return rt_error_from(D->cuStreamSetAttribute(hStream, attr, value));
+}
