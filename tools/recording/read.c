@@ -150,7 +150,6 @@ static int reader_seek(struct gp_reader *reader)
 static int reader_take(struct gp_reader *reader, const struct gp_format_block *block)
 {
     struct gp_read *read = &reader->read;
-    /* Equal steps of a program pack much better than tables do. */
     bool events = block->type == GP_BLOCK_EVENTS || block->type == GP_BLOCK_BASELINE;
     reader->rows += events ? block->count / 64 : block->count;
     reader->unpacked += events ? block->bytes / 16 : block->bytes;

@@ -17,7 +17,8 @@
 #define GP_READ_ROWS    (1u << 24) /* sites, frames, threads, samples */
 #define GP_READ_MODULES (1u << 16)
 #define GP_READ_STRINGS (1u << 28)
-/* In a file of so many bytes: rows of all blocks; bytes of these when they are unpacked; and rows of a
+/* In a file of so many bytes: rows of all blocks, an event as 1/64 of one; bytes of these when they are
+ * unpacked, an event's as 1/16, since equal steps pack much better than tables; and rows of a
  * table of sites or frames, those that damaged blocks lost included. */
 #define GP_READ_PACKED(_bytes)   ((1ull << 19) + (_bytes))
 #define GP_READ_UNPACKED(_bytes) ((16ull << 20) + 32ull * (_bytes))
