@@ -128,6 +128,16 @@ static uint32_t gp_serve_cuDevicePrimaryCtxRelease(int device)
     return context_released(device, gp_pass_cuDevicePrimaryCtxRelease(device));
 }
 
+/* A green context holds a reference to its primary context, of a device that this call does not name. */
+static uint32_t gp_serve_cuGreenCtxDestroy(void *green)
+{
+    uint32_t result = gp_pass_cuGreenCtxDestroy(green);
+    for (unsigned i = 0; i < gp_served_count(); i++)
+        if (gp_served_is_live(&gp_served_contexts[i]) && gp_served_contexts[i].primary)
+            context_released(gp_served_contexts[i].device, result);
+    return result;
+}
+
 /* ---- peers ------------------------------------------------------------------------------------------------------- */
 
 /* The current context may use the peer's memory.  A later cuCtxDisablePeerAccess changes nothing here: waiting for one
@@ -265,6 +275,7 @@ const struct gp_serve_row gp_serve_context_rows[] = {
     GP_SERVE_ROW(cuCtxEnablePeerAccess),
     GP_SERVE_ROW(cuStreamCreate),
     GP_SERVE_ROW(cuStreamCreateWithPriority),
+    GP_SERVE_ROW(cuGreenCtxDestroy),
     GP_SERVE_ROW(cuGreenCtxStreamCreate),
     GP_SERVE_ROW(cuStreamDestroy),
     GP_SERVE_ROW(cuStreamDestroy_v2),
