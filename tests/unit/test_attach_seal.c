@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_attach_seal.c: a memory file is sealed as soon as the kernel no longer holds a page of it.
+ * test_attach_seal.c: which memory file of a process is written to; it is sealed as soon as the kernel no
+ * longer holds a page of it.
  */
 #define _GNU_SOURCE /* memfd_create, vmsplice */
 #include <attach/internal.h>
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -54,4 +56,61 @@ Test(attach_seal, ends_for_every_other_reason)
     cr_assert(fd >= 0);
     cr_expect_eq(gp_attach_seal(fd), -EPERM);
     close(fd);
+}
+
+/* ---- which file -------------------------------------------------------------------------------------------------- */
+
+#define NAME "gpuprof/libgpuprof.so"
+
+static int opened(int fd, uid_t owner)
+{
+    int proc = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC), rc = gp_attach_memory(proc, fd, NAME, owner);
+    if (rc >= 0) {
+        cr_expect_eq(write(rc, "x", 1), 1);
+        close(rc);
+    }
+    close(proc);
+    return rc >= 0 ? 0 : rc;
+}
+
+static int made(const char *name)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cr_assert_geq(fd, 0);
+    return fd;
+}
+
+/* The same file, open for reading alone, as a process has memory that another one shares with it. */
+static int read_only(int fd)
+{
+    char self[32];
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    int other = open(self, O_RDONLY | O_CLOEXEC);
+    cr_assert_geq(other, 0);
+    return other;
+}
+
+Test(attach_seal, only_the_file_that_the_worker_made_is_written)
+{
+    uid_t me = geteuid();
+    int fd = made(NAME), other = read_only(fd);
+    cr_expect_eq(opened(other, me), -ENOENT, "read only");
+    cr_expect_eq(opened(fd, me + 1), -EPERM, "somebody else's");
+    cr_expect_eq(opened(fd, me), 0);
+    cr_expect_eq(opened(fd, me), -EPERM, "it has contents");
+    close(other), close(fd);
+    fd = made("gpuprof-other");
+    cr_expect_eq(opened(fd, me), -EPERM, "another name");
+    close(fd);
+    fd = made(NAME);
+    cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    cr_expect_eq(opened(fd, me), -EPERM, "sealed");
+    close(fd);
+    fd = memfd_create(NAME, MFD_CLOEXEC); /* F_SEAL_SEAL */
+    cr_expect_eq(opened(fd, me), -EPERM);
+    close(fd);
+    fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    cr_expect_eq(opened(fd, me), -ENOENT);
+    close(fd);
+    cr_expect_eq(opened(12345, me), -ENOENT);
 }

@@ -41,6 +41,8 @@
 #define GP_INJECT_RELAX()
 #endif
 #define GP_INJECT_SYMBOL "gpuprof_attach"
+#define GP_INJECT_FILE   "gpuprof/libgpuprof.so" /* stacks and owners know the library by its last part */
+#define GP_INJECT_NOEXEC 0x20                    /* F_SEAL_EXEC, which vm.memfd_noexec sets */
 
 enum {
     INJECT_PTHREAD_CREATE,
@@ -326,8 +328,7 @@ static int inject_fill(struct inject *inject, struct gp_seized *seized)
                                   .worker = inject->region + (uint64_t)(gp_stub_worker - gp_stub_begin),
                                   .symbol = GP_INJECT_SYMBOL,
                                   .comm = "gpuprof-attach",
-                                  /* The last part is the name by which stacks and owners know the library. */
-                                  .file = "gpuprof/libgpuprof.so",
+                                  .file = GP_INJECT_FILE,
                                   .frame = gp_seized_frame(seized),
                                   .spins = inject->spins};
     snprintf(data->settings, sizeof(data->settings), "%s", inject->attach->settings);
@@ -554,18 +555,50 @@ int gp_attach_seal(int fd)
     }
 }
 
-/* Writes the library into the worker's memory file.  gp_peer_memory opens nothing but such a file, so
- * that a process which replaces its descriptor cannot lead a privileged caller to another one. */
+int gp_attach_memory(int proc, int number, const char *file, uid_t owner)
+{
+    char name[32], link[80], want[80];
+    struct stat status;
+    snprintf(name, sizeof(name), "%d", number);
+    int fd = gp_peer_memory(proc, name);
+    if (fd < 0)
+        return fd;
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(name, link, sizeof(link) - 1);
+    link[length > 0 ? length : 0] = '\0';
+    snprintf(want, sizeof(want), "/memfd:%s (deleted)", file);
+    if (fstat(fd, &status) == 0 && status.st_size == 0 && status.st_blocks == 0 && status.st_uid == owner &&
+        (fcntl(fd, F_GET_SEALS) | GP_INJECT_NOEXEC) == GP_INJECT_NOEXEC && strcmp(link, want) == 0)
+        return fd;
+    close(fd);
+    return -EPERM;
+}
+
+/* The user that the worker makes files as: that of the thread which started it. */
+static int inject_owner(int proc, pid_t thread, uid_t *owner)
+{
+    char name[48], text[4096];
+    snprintf(name, sizeof(name), "task/%d/status", (int)thread);
+    ssize_t n = gp_proc_read(proc, name, text, sizeof(text));
+    if (n < 0) /* it has ended */
+        n = gp_proc_read(proc, "status", text, sizeof(text));
+    const char *uids = n > 0 ? strstr(text, "\nUid:\t") : NULL;
+    return n < 0 ? (int)n : uids && sscanf(uids, "\nUid: %*u %*u %*u %u", owner) == 1 ? 0 : -EPROTO;
+}
+
+/* Writes the library into the worker's memory file. */
 static int inject_library(struct inject *inject, const struct gp_stub_data *data)
 {
     char name[48];
+    uid_t owner = 0;
     uint64_t path_at = inject->region + GP_INJECT_CODE + offsetof(struct gp_stub_data, path);
     if (data->fd < 0)
         return data->fd;
-    snprintf(name, sizeof(name), "/proc/%d/fd", (int)inject->attach->pid);
-    int fds = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    snprintf(name, sizeof(name), "%d", data->fd);
-    int fd = fds < 0 ? -errno : gp_peer_memory(fds, name);
+    snprintf(name, sizeof(name), "/proc/%d", (int)inject->attach->pid);
+    int proc = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = proc < 0 ? -errno : inject_owner(proc, inject->attach->thread, &owner);
+    if (!fd)
+        fd = gp_attach_memory(proc, data->fd, GP_INJECT_FILE, owner);
     int rc = fd < 0 ? fd : gp_attach_copy(inject->attach->library, fd);
     if (!rc)
         rc = gp_attach_seal(fd);
@@ -574,8 +607,8 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
         rc = gp_remote_write(inject->attach->pid, name, sizeof(name), path_at);
     if (fd >= 0)
         close(fd);
-    if (fds >= 0)
-        close(fds);
+    if (proc >= 0)
+        close(proc);
     return rc ? rc : inject_order(inject, GP_STUB_LOAD);
 }
 

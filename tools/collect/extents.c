@@ -183,9 +183,10 @@ static int extents_open(const struct gp_proc *proc, int number, char *why, size_
     ssize_t n = number < 0 ? -1 : readlinkat(proc->dir, name, link, sizeof(link));
     if (n != (ssize_t)sizeof(want) - 1 || memcmp(link, want, sizeof(want) - 1) != 0)
         return extents_problem(why, why_bytes, "descriptor %d is not a file of extents", number);
+    snprintf(name, sizeof(name), "%d", number);
     int fd = gp_peer_memory(proc->dir, name);
     if (fd == -ENOENT)
-        return extents_problem(why, why_bytes, "descriptor %d is not a memfd", number);
+        return extents_problem(why, why_bytes, "descriptor %d is not a memfd of the process's own", number);
     if (fd < 0)
         return fd;
     int seals = fcntl(fd, F_GET_SEALS);

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * peer.c: finds and opens a session and checks its layout; see peer.h. peerread.c copies the
- * numbers.
+ * peer.c: opens a session and checks its layout; see peer.h. peerfind.c finds it among the descriptors
+ * of a process, and peerread.c copies the numbers.
  */
 #define _GNU_SOURCE /* F_GET_SEALS */
 #include <collect/peer.h>
 
 #include <base/compiler.h>
-#include <dirent.h>
+#include <common/asuser.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,13 +22,6 @@
 
 /* A session has about 2.6 MiB by default; the size of a hostile one is bounded by this. */
 #define GP_PEER_MOST_BYTES (1ull << 30)
-
-/* readlinkat takes about a microsecond: a process with a million descriptors must not delay the
- * view of the others. The library's descriptor is near number 800. */
-#define GP_PEER_MOST_FDS 65536
-/* Descriptors of the right name that are not the process's own session: viewers and forked children
- * hold those of other processes. */
-#define GP_PEER_MOST_CANDIDATES 64
 
 struct gp_peer_part {
     const char *name;
@@ -199,14 +191,6 @@ int gp_peer_adopt(struct gp_peer *session, int fd, char problem[GP_PROBLEM_BYTES
     return young ? -ENOENT : peer_problem(problem, wrong);
 }
 
-static bool peer_named(int fds, const char *name)
-{
-    static const char want[] = "/memfd:" GP_WIRE_SESSION_NAME " (deleted)";
-    char link[sizeof(want) + 1];
-    ssize_t n = readlinkat(fds, name, link, sizeof(link));
-    return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
-}
-
 /* The device of the file system that a file is on; 0 unknown. DONT_SYNC: the server of a FUSE file
  * system is not asked. */
 static uint64_t peer_device(int fd)
@@ -229,92 +213,78 @@ static int peer_memory(uint64_t *device)
     return 0;
 }
 
+/* What /proc/PID/fdinfo/NUMBER says of a descriptor, all of one file. */
+struct peer_info {
+    unsigned flags;
+    int mount;
+    uint64_t inode; /* 0: a kernel before 5.14 does not say */
+};
+
+static int peer_info(int proc, const char *number, struct peer_info *info)
+{
+    char name[32], text[1024];
+    unsigned long long inode;
+    *info = (struct peer_info){.mount = -1};
+    snprintf(name, sizeof(name), "fdinfo/%s", number);
+    ssize_t n = gp_proc_read(proc, name, text, sizeof(text));
+    const char *flags = n > 0 ? strstr(text, "flags:") : NULL, *mount = n > 0 ? strstr(text, "mnt_id:") : NULL;
+    if (n < 0 || !flags || sscanf(flags, "flags: %o", &info->flags) != 1)
+        return n < 0 ? (int)n : -EIO;
+    if (mount)
+        sscanf(mount, "mnt_id: %d", &info->mount);
+    const char *ino = strstr(text, "ino:");
+    if (ino && sscanf(ino, "ino: %llu", &inode) == 1)
+        info->inode = inode;
+    return 0;
+}
+
+/* Opens the held memfd for reading and writing. Whoever has it read-only must not write to it through us, so
+ * the process must have this very file open for both. Kernels before 5.14 do not say which file the
+ * flags are of; then it is opened with the rights of the process. */
+static int peer_reopen(int held, int proc, const char *number)
+{
+    struct statx about;
+    struct peer_info info;
+    struct gp_asuser as;
+    char self[32];
+    int rc = peer_info(proc, number, &info);
+    if (rc)
+        return rc;
+    if ((info.flags & O_ACCMODE) != O_RDWR || info.flags & O_PATH)
+        return -ENOENT;
+    if (statx(held, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS | STATX_MNT_ID, &about) != 0)
+        return -errno;
+    bool known = info.inode && about.stx_mask & STATX_MNT_ID;
+    if (known && (info.inode != about.stx_ino || (uint64_t)info.mount != about.stx_mnt_id))
+        return -ENOENT;
+    if (!known && (rc = gp_asuser_begin(&as, proc)) != 0)
+        return rc;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
+    int fd = open(self, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    rc = fd < 0 ? -errno : fd;
+    if (!known)
+        gp_asuser_end(&as);
+    return rc;
+}
+
 /* A process may give any name to a file that it serves itself (FUSE), and opening such a file would
  * wait for the process's answer indefinitely. So the file is held without opening it (O_PATH) until
- * it is known to be a memfd. */
-int gp_peer_memory(int fds, const char *name)
+ * it is known to be a memfd. pidfd_getfd is not used: to close what it returns may wait too. */
+int gp_peer_memory(int proc, const char *number)
 {
-    int held = openat(fds, name, O_PATH | O_CLOEXEC);
+    char name[32];
+    snprintf(name, sizeof(name), "fd/%s", number);
+    int held = openat(proc, name, O_PATH | O_CLOEXEC);
     if (held < 0)
         return -errno;
     uint64_t device = peer_device(held), memory = 0;
     int fd = device ? peer_memory(&memory) : -ENOENT;
     if (fd == 0 && device != memory)
         fd = -ENOENT;
-    if (fd == 0) {
-        char self[32];
-        snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
-        /* Read-write because the mailbox is mapped through this descriptor. */
-        fd = open(self, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        fd = fd < 0 ? -errno : fd;
-    }
+    if (fd == 0)
+        fd = peer_reopen(held, proc, number);
     close(held);
     return fd;
-}
-
-/* Tries one descriptor. 0: it is the process's own session; otherwise as gp_peer_open. */
-static int peer_try(struct gp_peer *session, const struct gp_proc *proc, int fds, const char *name,
-                    char problem[GP_PROBLEM_BYTES])
-{
-    int fd = gp_peer_memory(fds, name);
-    if (fd < 0)
-        return fd;
-    int rc = gp_peer_adopt(session, fd, problem);
-    if (rc)
-        return rc;
-    if (session->pid == (uint32_t)proc->ns_pid)
-        return 0;
-    /* The session of another process, held by a viewer or a forked child. */
-    gp_peer_close(session);
-    return -ENOENT;
-}
-
-int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES])
-{
-    session->fd = -1;
-    problem[0] = '\0';
-    int fds = openat(proc->dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fds < 0)
-        return errno == ENOENT ? -ESRCH : -errno;
-    DIR *dir = fdopendir(fds);
-    if (!dir) {
-        close(fds);
-        return -ENOMEM;
-    }
-    int found = -ENOENT, candidates = 0;
-    struct dirent *entry;
-    errno = 0;
-    for (int n = 0; n < GP_PEER_MOST_FDS && candidates < GP_PEER_MOST_CANDIDATES && (entry = readdir(dir)); n++) {
-        if (entry->d_name[0] == '.' || !peer_named(fds, entry->d_name))
-            continue;
-        candidates++;
-        int rc = peer_try(session, proc, fds, entry->d_name, problem);
-        if (rc == 0) {
-            found = 0;
-            break;
-        }
-        if (rc != -ENOENT && found != -EPROTO)
-            found = rc;
-    }
-    closedir(dir);
-    if (found == 0 && !gp_proc_alive(proc)) {
-        gp_peer_close(session);
-        return -ESRCH;
-    }
-    return found;
-}
-
-int gp_peer_open_pid(struct gp_peer *session, pid_t pid, char problem[GP_PROBLEM_BYTES])
-{
-    struct gp_proc proc;
-    session->fd = -1;
-    problem[0] = '\0';
-    int rc = gp_proc_open(&proc, pid);
-    if (rc)
-        return rc;
-    rc = gp_peer_open(session, &proc, problem);
-    gp_proc_close(&proc);
-    return rc == -ENOENT ? -ESRCH : rc == -EPERM ? -EACCES : rc;
 }
 
 void gp_peer_close(struct gp_peer *session)

@@ -35,9 +35,28 @@ struct gp_peer {
  * (`problem`); -errno. */
 int gp_peer_open(struct gp_peer *session, const struct gp_proc *proc, char problem[GP_PROBLEM_BYTES]);
 
-/* Opens a memfd of another process for reading and writing; fds: its directory of descriptors.
- * -ENOENT: the descriptor is no memfd, and was not opened; -errno. */
-int gp_peer_memory(int fds, const char *name);
+/* What one look at many processes has spent on the tables of descriptors of each user. Starts as zeros. */
+#define GP_PEER_LOOK_USERS 64u
+struct gp_peer_look {
+    struct {
+        uid_t uid;
+        uint64_t spent_ns; /* of processor time */
+    } users[GP_PEER_LOOK_USERS];
+    unsigned user_count;
+    uint64_t spent_ns;
+    int unsearched; /* processes not all of whose descriptors were looked at, and in which no session was found */
+};
+
+/* gp_peer_open for a look at many processes, any of which may be hostile: of a table of descriptors that
+ * took its user's time it searches only the numbers that the library uses, and the next look goes
+ * on where this one ended. Any thread. */
+int gp_peer_find(struct gp_peer *session, const struct gp_proc *proc, struct gp_peer_look *look,
+                 char problem[GP_PROBLEM_BYTES]);
+
+/* Opens a memfd that another process has open for reading and writing, for both; proc: its directory
+ * in /proc. -ENOENT: the descriptor is no memfd, or the process may not write to it, and it was not
+ * opened; -errno. */
+int gp_peer_memory(int proc, const char *number);
 
 /* gp_peer_open by pid. -ESRCH: the process is not profiled or does not exist; -EACCES: access
  * denied; else as gp_peer_open. */
