@@ -146,6 +146,11 @@ static void top_notes(const struct gp_model *model)
     if (model->system->denied_count > 0 && !agent->present)
         gp_error("top", "%d processes of other users cannot be read: run as root to see them",
                  model->system->denied_count);
+    if (model->system->unsearched_count > 0)
+        gp_error("top",
+                 "%d processes have more open files than could be looked at in time: their sessions may be missing "
+                 "here; -p PID searches one of them for longer",
+                 model->system->unsearched_count);
     top_note_losses(model);
 }
 

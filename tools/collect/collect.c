@@ -30,6 +30,7 @@ struct gp_asked { /* parallel to system->processes while collecting */
 struct gp_collecting {
     struct gp_system *system;
     struct gp_asked *asked;
+    struct gp_peer_look look;
     bool every; /* the whole machine, not a list of pids */
 };
 
@@ -78,7 +79,7 @@ static int collect_pid(pid_t pid, void *context)
     int opened = gp_proc_open(&proc, pid);
     if (opened)
         return collect_fatal(opened) ? opened : 0;
-    int found = gp_peer_open(&session, &proc, problem);
+    int found = gp_peer_find(&session, &proc, c->every ? &c->look : NULL, problem);
     int rc = 0;
     if (found == -EACCES || found == -EPERM)
         c->system->denied_count += c->every && has_descriptors(&proc);
@@ -167,6 +168,7 @@ int gp_collect(const struct gp_collect_options *options, struct gp_system **out)
         return -ENOMEM;
     collect_limit();
     int rc = collect_find(&c, options);
+    c.system->unsearched_count = c.look.unsearched;
     int profiled = c.system->process_count;
     if (!rc && options->exact)
         collect_ask(&c, gp_clock_ns() + (options->deadline_ns ? options->deadline_ns : GP_ANSWER_NS));

@@ -194,7 +194,8 @@ struct gp_system {
     struct gp_process *processes;
     int gpu_count;
     struct gp_gpu *gpus;
-    int denied_count; /* processes of other users whose descriptors may not be read */
+    int denied_count;     /* processes of other users whose descriptors may not be read */
+    int unsearched_count; /* processes of users with so many open files that not all of them were looked at */
     struct gp_agent agent;
 };
 

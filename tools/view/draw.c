@@ -216,7 +216,11 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
     if (model->system && !model->system->nvml)
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  no NVML: others unknown");
     if (model->system && model->system->denied_count)
-        gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  %d of other users hidden", model->system->denied_count);
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  %d of other users hidden",
+                           model->system->denied_count);
+    if (model->system && model->system->unsearched_count)
+        gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  %d not searched to the end",
+                       model->system->unsearched_count);
 }
 
 /* "y/n reset the allocated peak of 1234 train.py (13.1 GiB)?"; on a narrow screen the end of the
