@@ -29,6 +29,8 @@ static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op
 static void block_pool(const struct gp_record *record, int change)
 {
     if (record->kind == GP_KIND_POOL) {
+        if (record->device != GP_NO_DEVICE)
+            gp_polled_expect(record->device);
         if (record->link)
             gp_pool_count(record->link, change);
         gp_feed_poll_want(GP_POLL_POOLS);

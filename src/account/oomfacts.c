@@ -70,10 +70,10 @@ static void oom_gauges(struct gp_wire_oom *report)
         if (gauges[i].current < 0) /* a free overtook its allocation's exit callback: a negative value means 0 */
             gauges[i].current = 0;
     /* Not gp_polled_fold: that raises peaks, and a poll that is not fresh must not. */
-    report->reserved_bytes = gauges[GP_GAUGE_RESERVED_BYTES].current + gauges[GP_GAUGE_POOL_RESERVED].current +
-                             gauges[GP_GAUGE_GRAPH_RESERVED].current;
+    report->pool_reserved_bytes = gp_polled_pools(gauges);
+    report->reserved_bytes =
+        gauges[GP_GAUGE_RESERVED_BYTES].current + report->pool_reserved_bytes + gauges[GP_GAUGE_GRAPH_RESERVED].current;
     report->allocated_bytes = gauges[GP_GAUGE_ALLOCATED_BYTES].current + gauges[GP_GAUGE_GRAPH_USED].current;
-    report->pool_reserved_bytes = gauges[GP_GAUGE_POOL_RESERVED].current;
     report->graph_reserved_bytes = gauges[GP_GAUGE_GRAPH_RESERVED].current;
     report->graph_used_bytes = gauges[GP_GAUGE_GRAPH_USED].current;
     for (unsigned kind = 1; kind < GP_KINDS; kind++)

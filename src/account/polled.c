@@ -3,6 +3,11 @@
 #include "account/polled.h"
 #include "account/account.h"
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static const uint8_t folded_gauges[GP_FOLDED] = {
     GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL,  GP_GAUGE_RESERVED_BYTES + GP_POOL_LARGE,
     GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_LARGE,
@@ -13,6 +18,12 @@ static const uint8_t folded_gauges[GP_FOLDED] = {
 static bool folded_is_reserved(unsigned i)
 {
     return i < 2;
+}
+
+/* The allocated bytes of reserved gauge i. */
+static unsigned folded_allocated(unsigned i)
+{
+    return i % 2 + 2;
 }
 
 /* The polled part of folded gauge i. */
@@ -28,20 +39,80 @@ static struct gp_gauge_value polled_part(unsigned i, const struct gp_gauge_value
     };
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool polled_any(struct gp_account *account)
 {
     return __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED) & GP_DEVICE_POLLED;
+}
+
+void gp_polled_expect(int device)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account && !polled_any(account))
+        __atomic_fetch_or(&account->x_flags, GP_DEVICE_POLLED, __ATOMIC_RELAXED);
+}
+
+static int64_t polled_handed_out(const struct gp_gauge_value *gauges)
+{
+    return gauges[GP_GAUGE_KIND_BYTES + GP_KIND_POOL].current;
+}
+
+int64_t gp_polled_pools(const struct gp_gauge_value *gauges)
+{
+    return larger(gauges[GP_GAUGE_POOL_RESERVED].current, polled_handed_out(gauges));
+}
+
+static void polled_move(struct gp_account *account, unsigned gauge, int64_t change)
+{
+    struct gp_delta delta = {.gauge = gauge, .amount = change > 0 ? change : -change};
+    if (change)
+        gp_counter_apply(account->counter, 0, change > 0 ? GP_ADD : GP_SUB, &delta, 1);
+}
+
+/* Makes the gauge of the pools and its copy in the snapshot at least what was handed out. */
+static void polled_lift(struct gp_account *account, struct gp_gauge_value *gauges)
+{
+    struct gp_gauge_value *pools = &gauges[GP_GAUGE_POOL_RESERVED];
+    int64_t lack = gp_polled_pools(gauges) - pools->current;
+    if (GP_LIKELY(lack <= 0))
+        return;
+    pools->current += lack;
+    pools->allocated += lack;
+    gp_lock_take(&gp_accounts.lock);
+    int64_t change = larger(polled_handed_out(gauges) - account->polled.pool_bytes - account->polled.lifted, 0);
+    account->polled.lifted += change;
+    gp_lock_give(&gp_accounts.lock);
+    polled_move(account, GP_GAUGE_POOL_RESERVED, change);
+}
+
+/* After a poll: what is no longer handed out is as polled. */
+static void polled_settle(struct gp_account *account, struct gp_gauge_value *gauges)
+{
+    gp_lock_take(&gp_accounts.lock);
+    int64_t needed = larger(polled_handed_out(gauges) - account->polled.pool_bytes, 0);
+    int64_t change = larger(account->polled.lifted - needed, 0);
+    account->polled.lifted -= change;
+    gp_lock_give(&gp_accounts.lock);
+    gauges[GP_GAUGE_POOL_RESERVED].current -= change;
+    gauges[GP_GAUGE_POOL_RESERVED].freed += change;
+    polled_move(account, GP_GAUGE_POOL_RESERVED, -change);
+}
+
+/* Call it under the lock. Of the pools' gauge a rise that was lifted already is taken out of the change. */
+static int64_t polled_absorb(struct gp_polled *polled, unsigned gauge, int64_t change)
+{
+    if (gauge != GP_GAUGE_POOL_RESERVED)
+        return change;
+    int64_t absorbed = larger(change < polled->lifted ? change : polled->lifted, 0);
+    polled->pool_bytes += change;
+    polled->lifted -= absorbed;
+    return change - absorbed;
 }
 
 void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
 {
     if (!polled_any(account))
         return;
+    polled_lift(account, gauges);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++) {
         struct gp_gauge_value *gauge = &gauges[folded_gauges[i]], part = polled_part(i, gauges);
@@ -51,6 +122,14 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
         /* No peak may be below the value shown. */
         account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], gauge->current);
         gauge->peak = larger(gauge->peak, account->polled.peaks[0][i]);
+    }
+    /* At its peak all that was allocated lay in reserved memory. */
+    for (unsigned i = 0; i < GP_FOLDED; i++) {
+        int64_t allocated = gauges[folded_gauges[folded_allocated(i)]].peak;
+        if (!folded_is_reserved(i) || allocated <= account->polled.allocated_before)
+            continue;
+        account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], allocated);
+        gauges[folded_gauges[i]].peak = larger(gauges[folded_gauges[i]].peak, allocated);
     }
     gp_lock_give(&gp_accounts.lock);
 }
@@ -62,6 +141,9 @@ void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *pe
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
         peaks[folded_gauges[i]] = larger(peaks[folded_gauges[i]], account->polled.peaks[1 + slot][i]);
+    for (unsigned i = 0; i < GP_FOLDED; i++)
+        if (folded_is_reserved(i))
+            peaks[folded_gauges[i]] = larger(peaks[folded_gauges[i]], peaks[folded_gauges[folded_allocated(i)]]);
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -71,6 +153,10 @@ void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_
     for (unsigned i = 0; i < GP_FOLDED; i++)
         if (mask >> folded_gauges[i] & 1)
             account->polled.peaks[0][i] = folded[folded_gauges[i]].current;
+    if (mask >> (GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL) & 1)
+        account->polled.allocated_before = 0;
+    else if (mask >> (GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL) & 1)
+        account->polled.allocated_before = folded[GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL].peak;
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -111,10 +197,11 @@ static void polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
 void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
                    int64_t high)
 {
-    struct gp_delta delta = {.gauge = gauge, .amount = now > last ? now - last : last - now};
     __atomic_fetch_or(&account->x_flags, GP_DEVICE_POLLED, __ATOMIC_RELAXED);
-    if (delta.amount)
-        gp_counter_apply(account->counter, 0, now > last ? GP_ADD : GP_SUB, &delta, 1);
+    gp_lock_take(&gp_accounts.lock);
+    int64_t change = polled_absorb(&account->polled, gauge, now - last);
+    gp_lock_give(&gp_accounts.lock);
+    polled_move(account, gauge, change);
     if (high <= *last_high)
         return;
     /* The watermark has risen since the last poll: at some instant at least this much was held. */
@@ -146,6 +233,8 @@ void gp_feed_poll_end(int device)
     if (!account || !polled_any(account))
         return;
     gp_counter_snapshot(account->counter, gauges);
+    polled_settle(account, gauges);
+    polled_lift(account, gauges);
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++) {
         int64_t after = gauges[folded_gauges[i]].current, before = account->polled.before[i];

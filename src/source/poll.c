@@ -8,6 +8,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/kept.h"
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -19,6 +20,7 @@
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Reserves change after the last event too (a pool gives memory back at the next synchronisation):
@@ -53,6 +55,9 @@ static uint32_t x_version;
 static uint32_t x_running;
 static uint32_t x_busy; /* inside a driver call */
 static uint32_t x_stopped;
+static uint32_t x_polls;      /* pools or graphs are queried: their reserves are known by polls alone */
+static uint32_t x_registered; /* gp_poll_last is an exit handler */
+GP_KEEP(x_registered);
 
 /* Every call of the poller goes through this.  [stop.B] the flag, then the look at x_stopped;
  * gp_poll_stop does it the other way round: one of the two sees the other. */
@@ -317,12 +322,16 @@ static void poll_once(unsigned wanted, unsigned *ever)
     *ever |= wanted;
     if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return;
+    if (!__atomic_exchange_n(&x_registered, 1, __ATOMIC_RELAXED))
+        atexit(gp_poll_last);
     poll_oom();
     gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
     gp_cupti_beat(driver.device_count);
     poll_devices(devices);
     poll_imports();
     poll_around(devices, *ever, gp_feed_poll_begin);
+    if (*ever & (GP_POLL_POOLS | GP_POLL_GRAPHS))
+        __atomic_store_n(&x_polls, 1, __ATOMIC_RELAXED);
     if (*ever & GP_POLL_POOLS)
         poll_pools(devices);
     if (*ever & GP_POLL_GRAPHS)
@@ -422,6 +431,16 @@ void gp_poll_stop(void)
     __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
     for (; __atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
         gp_futex_wait(&x_busy, 1, deadline - now);
+}
+
+void gp_poll_last(void)
+{
+    const uint64_t patience_ns = 20000000;
+    if (!gp_life_on())
+        return;
+    if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED))
+        gp_poll_now(patience_ns);
+    gp_poll_stop();
 }
 
 void gp_poll_end(void)

@@ -464,6 +464,21 @@ Test(summary, of_programs_that_end_without_exit_handlers, .timeout = 60)
     }
 }
 
+/* A pool's reserve is polled; what was handed out of it between two polls was reserved. */
+Test(summary, of_a_pool_that_lives_between_two_polls, .timeout = 60)
+{
+    static const char *const sources[] = {"GPUPROF_SOURCE=cupti", "GPUPROF_SOURCE=hooks"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct spawn_result result;
+        spawn_command(&result, "run", "--sim", "--summary", "--", "/usr/bin/env", sources[i],
+                      path_program("pool_short"), NULL);
+        cr_expect_str_eq(spawn_status_text(&result), "exit 0");
+        cr_expect_eq(lines_with(result.out, "| Allocated memory ", "1024 KiB | 103424 KiB"), 1, "%s", result.out);
+        cr_expect_eq(lines_with(result.out, "| GPU reserved memory ", "1024 KiB | 103424 KiB"), 1, "%s", result.out);
+        spawn_result_free(&result);
+    }
+}
+
 /* Each image of a process that calls exec twice has a file. */
 Test(images, of_one_process_are_all_recorded, .timeout = 60)
 {

@@ -21,6 +21,7 @@ const struct catalog_entry catalog[] = {
     {.name = "managed"},
     {.name = "pinned"},
     {.name = "pool_default", .rules = {.is_reserved_polled = true}},
+    {.name = "pool_short", .rules = {.is_reserved_polled = true}},
     {.name = "pool_created", .rules = {.is_reserved_polled = true}},
     {.name = "pool_devices", .sim = "devices=2", .rules = {.is_reserved_polled = true}},
     {.name = "locations", .sim = "devices=2", .rules = {.is_reserved_polled = true}},

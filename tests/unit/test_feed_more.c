@@ -545,14 +545,14 @@ Test(pools, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
                                           .bytes = (uint64_t)(3 * MIB),
                                           .requested_bytes = (uint64_t)(3 * MIB)});
     gp_feed_poll_begin(0);
-    gp_feed_poll_pool(0x9000, 6 * MIB, 50 * MIB);
+    gp_feed_poll_pool(0x9000, 6 * MIB, 90 * MIB);
     gp_feed_poll_graph(0, 2 * MIB, 70 * MIB, 4 * MIB, 4 * MIB);
     gp_feed_poll_end(0);
     cr_assert(gp_tap_device(0, &is[0]));
     cr_assert(gp_tap_reset(0, GP_RESET_ALLOCATED, &said) && gp_tap_device(0, &is[1]));
     cr_assert(gp_tap_reset(0, GP_RESET_RESERVED, &said) && gp_tap_device(0, &is[2]));
     for (unsigned i = GP_POOL_ALL; i <= GP_POOL_LARGE; i++) {
-        int64_t peak = i == GP_POOL_SMALL ? 0 : 50 * MIB;
+        int64_t peak = i == GP_POOL_SMALL ? 0 : 90 * MIB;
         cr_expect_eq(is[0].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u", i);
         cr_expect_eq(is[1].stats[GP_STAT_RESERVED_BYTES][i].peak, peak, "pool %u: allocated was reset", i);
         for (unsigned k = 0; k < 3; k++) {

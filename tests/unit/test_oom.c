@@ -448,7 +448,8 @@ Test(oom, a_failure_is_written_down_at_once)
     cr_assert_eq(wire.tid, (uint32_t)gettid());
     cr_assert_eq(wire.free_bytes, -1);
     cr_assert_eq(wire.kinds[GP_KIND_LINEAR], 20 * 1000 + 2 * 100 * 45);
-    cr_assert_eq(wire.reserved_bytes, 20 * 1000 + 2 * 100 * 45 + (2 << 20));
+    cr_assert_eq(wire.reserved_bytes, 20 * 1000 + 2 * 100 * 45 + (2 << 20) + (1 << 20));
+    cr_assert_eq(wire.pool_reserved_bytes, 1 << 20, "what was handed out of it, before any poll");
     cr_assert_eq(wire.kinds[GP_KIND_VMM], 2 << 20);
     /* 2 MiB, 1 MiB, the cache's 3 x 5000, then the pairs from 1900 down: 13 groups, so one
      * belongs to the rest. */

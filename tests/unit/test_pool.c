@@ -18,6 +18,7 @@
 
 static uint64_t lost[GP_LOSTS];
 static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
 
 static void poller_woken(void)
 {
@@ -30,10 +31,13 @@ static void setup(void)
         mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
     cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(
-        gp_feed_start(&(struct gp_feed_setup){
-            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = poller_woken, .map_limit = 1 << 16}),
-        0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .wake_poller = poller_woken,
+                                                       .map_limit = 1 << 16}),
+                 0);
     cr_assert(gp_thread_enter());
 }
 
@@ -67,6 +71,9 @@ static struct block {
 } blocks[BLOCKS];
 static int64_t graph_reserved[GPUS], graph_used[GPUS], graph_high[GPUS][PARTS];
 static int64_t peak[GPUS][PARTS][GP_POOLS];
+static int64_t lifted[GPUS]; /* what was handed out and is in no polled reserve */
+static int64_t allocated_before[GPUS];
+static bool polled[GPUS];
 static uint64_t current_pool[GPUS], missed;
 
 static uint64_t pool_key(unsigned number)
@@ -74,16 +81,56 @@ static uint64_t pool_key(unsigned number)
     return 0x9000 + number * 16;
 }
 
+static int64_t pools_reserved(int device)
+{
+    int64_t sum = 0;
+    for (unsigned i = 1; i < POOLS; i++)
+        sum += pools[i].device == device ? pools[i].reserved : 0;
+    return sum;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the numbers are read. */
+static void lift(int device)
+{
+    int64_t out = 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        out += blocks[i].live && blocks[i].device == device && blocks[i].of != LINEAR ? blocks[i].bytes : 0;
+    if (polled[device])
+        lifted[device] = larger(lifted[device], out - pools_reserved(device));
+}
+
+/* A reserve that rises shows what was lifted. */
+static void pool_reserve(int device, int64_t last, int64_t now)
+{
+    int64_t rise = now - last < lifted[device] ? now - last : lifted[device];
+    if (rise > 0)
+        lifted[device] -= rise;
+    polled[device] = true;
+}
+
 static int64_t now_of(int device, enum part part, enum gp_wire_pool size)
 {
     bool all = size == GP_POOL_ALL, large = size == GP_POOL_LARGE;
     int64_t sum = all || large ? (part == RESERVED ? graph_reserved : graph_used)[device] : 0;
-    for (unsigned i = 1; i < POOLS; i++)
-        sum += part == RESERVED && pools[i].device == device && (all || large) ? pools[i].reserved : 0;
+    if (part == RESERVED && (all || large))
+        sum += pools_reserved(device) + lifted[device];
     for (unsigned i = 0; i < BLOCKS; i++)
         if (blocks[i].live && blocks[i].device == device && (all || large == (blocks[i].bytes > MIB)))
             sum += part == ALLOCATED || blocks[i].of == LINEAR ? blocks[i].bytes : 0;
     return sum;
+}
+
+/* What was allocated at its peak lay in reserved memory. */
+static void peak_follows(int device, int size)
+{
+    int64_t allocated = peak[device][ALLOCATED][size];
+    if (polled[device] && size != GP_POOL_SMALL && allocated > allocated_before[device])
+        peak[device][RESERVED][size] = larger(peak[device][RESERVED][size], allocated);
 }
 
 static void pool_settle(struct pool *pool)
@@ -111,11 +158,14 @@ static void check(const char *what)
         struct gp_wire_device is;
         if (!gp_tap_device((unsigned)device, &is))
             continue;
-        for (int i = 0; i < PARTS * SAME * GP_POOLS; i++) {
+        lift(device);
+        for (int i = PARTS * SAME * GP_POOLS - 1; i >= 0; i--) { /* allocated first */
             int part = i / SAME / GP_POOLS, size = i % GP_POOLS;
             const struct gp_wire_value *value = &is.stats[stats[part][i / GP_POOLS % SAME]][size];
             int64_t *high = &peak[device][part][size], now = now_of(device, (enum part)part, (enum gp_wire_pool)size);
             *high = now > *high ? now : *high;
+            if (part == RESERVED)
+                peak_follows(device, size);
             cr_assert_eq(value->current, now, "%s: device %d, part %d, size %d: %lld, not %lld", what, device, part,
                          size, (long long)value->current, (long long)now);
             cr_assert_eq(value->peak, *high, "%s: device %d, part %d, size %d: peak %lld, not %lld", what, device, part,
@@ -200,6 +250,7 @@ static void do_alloc(void)
                                           .pool = of == LINEAR ? 0 : pool_key(of)});
     if (of != LINEAR)
         pools[of].blocks++;
+    polled[blocks[i].device] |= of != LINEAR;
 }
 
 static void do_free(void)
@@ -227,6 +278,7 @@ static void poll_one(uint64_t key)
     gp_feed_poll_pool(key, reserved, high);
     gp_feed_poll_leave();
     watermark(pool->device, RESERVED, &pool->high, high);
+    pool_reserve(pool->device, pool->reserved, reserved);
     pool->reserved = reserved;
 }
 
@@ -257,6 +309,7 @@ static void do_graph(void)
     gp_feed_poll_graph(device, used, used_high, reserved, reserved_high);
     watermark(device, RESERVED, &graph_high[device][RESERVED], reserved_high);
     watermark(device, ALLOCATED, &graph_high[device][ALLOCATED], used_high);
+    polled[device] = true;
     graph_reserved[device] = reserved;
     graph_used[device] = used;
 }
@@ -278,10 +331,16 @@ static void do_reset(void)
     struct gp_wire_before_after said;
     if (!gp_tap_reset(device, what, &said))
         return;
+    if (what & GP_RESET_ALLOCATED)
+        allocated_before[device] = 0;
+    else
+        allocated_before[device] = peak[device][ALLOCATED][GP_POOL_ALL];
     for (int part = 0; part < PARTS; part++)
         for (int size = 0; size < GP_POOLS; size++)
             if (what & (part == RESERVED ? GP_RESET_RESERVED : GP_RESET_ALLOCATED))
                 peak[device][part][size] = now_of((int)device, (enum part)part, (enum gp_wire_pool)size);
+    for (int size = 0; size < GP_POOLS; size++)
+        peak_follows((int)device, size);
     for (int part = 0; part < PARTS; part++) {
         enum gp_wire_stat stat = part == RESERVED ? GP_STAT_RESERVED_BYTES : GP_STAT_ALLOCATED_BYTES;
         cr_assert_eq(said.after[stat].peak, peak[device][part][GP_POOL_ALL], "a reset says its peak");
@@ -343,4 +402,89 @@ Test(pool, high_marks_of_batches_are_of_their_own_time)
         hold_for_a_moment(100 * MIB);
     }
     cr_expect_not(gp_tap_batch(GP_WIRE_HOST, &batch), "the host has none");
+}
+
+/* ---- what is polled ---------------------------------------------------------------------------------------------- */
+
+static void poll_first(int64_t reserved, int64_t high)
+{
+    gp_feed_poll_begin(0);
+    gp_feed_poll_pool(pool, reserved, high);
+    gp_feed_poll_end(0);
+}
+
+static void linear_alloc(uint64_t address, int64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = address,
+                                          .bytes = (uint64_t)bytes,
+                                          .requested_bytes = (uint64_t)bytes});
+}
+
+/* The reserve of a pool is polled, and is in no gauge of the own allocations. */
+Test(pool, the_reserve_of_pools_is_in_totals_scopes_batches_and_reports)
+{
+    struct gp_wire_scope_value scope;
+    struct gp_wire_device is;
+    struct gp_batch_device batch;
+    gp_tap_batch_begin();
+    gp_feed_pool_create(pool_key(0), 0, 0);
+    linear_alloc(0x100000, 3 * MIB);
+    poll_first(8 * MIB, 8 * MIB);
+    cr_assert_eq(gp_tap_scope_begin(2), 0);
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 11 * MIB, "a scope begins with what is held");
+    poll_first(32 * MIB, 32 * MIB);
+    poll_first(6 * MIB, 32 * MIB);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 9 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 35 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 3 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 3 * MIB);
+    cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, 6 * MIB);
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 35 * MIB);
+    cr_expect_eq(scope.allocated_peak_bytes, 3 * MIB);
+    static const int64_t highs[] = {35 * MIB, 9 * MIB}; /* since the batch before */
+    for (int i = 0; i < 2; i++) {
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.reserved_bytes, 9 * MIB);
+        cr_expect_eq(batch.reserved_high_bytes, highs[i]);
+        cr_expect_eq(batch.allocated_high_bytes, 3 * MIB);
+    }
+    gp_tap_batch_end();
+
+    /* Between two polls the pool held more, as its watermark says. */
+    poll_first(6 * MIB, 50 * MIB);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 9 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 50 * MIB);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 3 * MIB);
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 50 * MIB);
+    cr_expect_eq(scope.allocated_peak_bytes, 3 * MIB);
+    struct gp_wire_before_after said;
+    cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &said));
+    cr_expect_eq(said.before[GP_STAT_RESERVED_BYTES].peak, 50 * MIB);
+    cr_expect_eq(said.after[GP_STAT_RESERVED_BYTES].peak, 9 * MIB, "the reset's period has no watermark");
+    cr_assert_eq(gp_tap_scope_read(2, 0, &scope), 0);
+    cr_expect_eq(scope.reserved_peak_bytes, 50 * MIB, "a reset leaves scopes");
+
+    gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 100 * MIB, 0, GP_KIND_LINEAR);
+    cr_expect_eq(oom.reserved_bytes, 9 * MIB);
+    cr_expect_eq(oom.allocated_bytes, 3 * MIB);
+    cr_expect_eq(oom.pool_reserved_bytes, 6 * MIB);
+    cr_expect_eq(oom.kinds[GP_KIND_LINEAR], 3 * MIB);
+    cr_expect_eq(oom.asked_bytes, 100 * (uint64_t)MIB);
+
+    uint32_t token = gp_feed_pool_destroy_begin(pool_key(0));
+    gp_feed_pool_destroy_end(token, true);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 3 * MIB);
+    cr_expect_eq(is.num_ooms, 1);
+    cr_assert(gp_tap_reset(0, GP_RESET_PEAKS, &said) && gp_tap_device(0, &is));
+    cr_expect_eq(is.num_ooms, 1);
+    cr_assert(gp_tap_reset(0, GP_RESET_ACCUMULATED, &said) && gp_tap_device(0, &is));
+    cr_expect_eq(is.num_ooms, 0);
 }
