@@ -409,7 +409,7 @@ Test(pool, high_marks_of_batches_are_of_their_own_time)
 static void poll_first(int64_t reserved, int64_t high)
 {
     gp_feed_poll_begin(0);
-    gp_feed_poll_pool(pool, reserved, high);
+    gp_feed_poll_pool(pool_key(0), reserved, high);
     gp_feed_poll_end(0);
 }
 
