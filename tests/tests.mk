@@ -11,7 +11,13 @@ INTEGRATION := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/integration/te
 TORTURE     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/torture/*.c))
 PROGRAMS    := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/programs/*.c))
 BENCHES     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/*.c))
-TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/lib/lockcheck.c,$(wildcard tests/lib/*.c)))
+TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/lib/lockcheck.c tests/lib/recsave.c,$(wildcard tests/lib/*.c))) \
+    $(B)/tests/librecsave.a
+# In an archive: it needs the recorder's writer, whose functions some tests replace.
+$(B)/tests/librecsave.a: $(B)/obj/tests/lib/recsave.o
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@; $(AR) rcs $@ $^
 # Unit tests alone: it makes a lock slower, which a bench must not be.
 LOCKCHECK   := $(B)/obj/tests/lib/lockcheck.o
 

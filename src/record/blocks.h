@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * blocks.h: encodes the payloads of a recording's blocks, except events (columns.h). Called by the
- * recorder, and by tools/recording/save.c, which writes a recording in memory to a file. Each call
+ * recorder, and by the tests, which write a recording in memory to a file. Each call
  * appends one row; the caller counts the rows.
  */
 #ifndef GP_RECORD_BLOCKS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * file.h: writes a recording: encodes events as columns, frames and checksums blocks, keeps the
- * index. Called by the recorder (in the profiled process and in `gpuprof record`) and by
- * tools/recording/save.c. Never calls malloc.
+ * index. Called by the recorder (in the profiled process and in `gpuprof record`) and by the
+ * tests. Never calls malloc.
  *
  * A block that cannot be written is dropped and counted: on a full disk the file stays as it is,
  * sound, and writing goes on when there is space again. Threads: one at a time per file.

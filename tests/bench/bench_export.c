@@ -6,6 +6,7 @@
 #include <base/clock.h>
 #include <export/formats.h>
 #include <lib/recmake.h>
+#include <lib/recsave.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ int main(int argc, char **argv)
     int failed = !where;
     if (argc > 2) {
         snprintf(path, sizeof(path), "%s/recording.gpuprof", where);
-        failed |= gp_recording_write(recording, path) != 0;
+        failed |= recsave(recording, path) != 0;
     }
     printf("name\tevents\tseconds\tMB memory\tMB file\n");
     fflush(stdout);

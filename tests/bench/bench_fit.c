@@ -7,6 +7,7 @@
 
 #include <cache/policy.h>
 #include <lib/recmake.h>
+#include <lib/recsave.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -64,7 +65,7 @@ int main(int argc, char **argv)
 {
     size_t events = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000000;
     struct gp_recording *recording = bench_recording(events);
-    if (argc > 2 && gp_recording_write(recording, argv[2]) != 0)
+    if (argc > 2 && recsave(recording, argv[2]) != 0)
         return 1;
     uint64_t begin = now();
     struct gp_flow *flow = gp_flow_new(recording);

@@ -2,6 +2,7 @@
  * test_analyze_report.c: the document of a recording, its text, and the commands that print
  * them. */
 #include <base/compiler.h>
+#include <lib/recsave.h>
 #include <sys/resource.h>
 #include <write/reportformat.h>
 
@@ -227,8 +228,8 @@ static void files(void)
     struct gp_recording *one = recording_of(20, true), *other = recording_of(20, false);
     snprintf(leaky, sizeof(leaky), "/tmp/test_analyze_%d_leaky", (int)getpid());
     snprintf(sound, sizeof(sound), "/tmp/test_analyze_%d_sound", (int)getpid());
-    cr_assert_eq(gp_recording_write(one, leaky), 0);
-    cr_assert_eq(gp_recording_write(other, sound), 0);
+    cr_assert_eq(recsave(one, leaky), 0);
+    cr_assert_eq(recsave(other, sound), 0);
     gp_recording_free(one);
     gp_recording_free(other);
 }
@@ -328,7 +329,7 @@ Test(commands, diff_has_a_row_for_each_line_and_whole_names)
         }
         struct gp_recording *recording = recmake_done(make);
         snprintf(paths[file], sizeof(paths[file]), "/tmp/test_analyze_%d_diff%u", (int)getpid(), file);
-        cr_assert_eq(gp_recording_write(recording, paths[file]), 0);
+        cr_assert_eq(recsave(recording, paths[file]), 0);
         gp_recording_free(recording);
     }
     struct result r = run("diff %s %s", paths[0], paths[1]);

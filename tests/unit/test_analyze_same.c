@@ -15,6 +15,7 @@
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/paths.h>
+#include <lib/recsave.h>
 #include <recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -415,7 +416,7 @@ static struct gp_recording *reread(struct gp_recording *recording, const char *f
     struct gp_recording *again;
     char path[300], why[200] = "";
     snprintf(path, sizeof(path), "%s/x.gpuprof", folder);
-    cr_assert_eq(gp_recording_write(recording, path), 0);
+    cr_assert_eq(recsave(recording, path), 0);
     cr_assert_eq(gp_recording_open(&again, path, why, sizeof(why), NULL, NULL), 0, "%s", why);
     cr_assert_eq(again->event_count, recording->event_count);
     cr_assert_eq(again->baseline_count, recording->baseline_count);

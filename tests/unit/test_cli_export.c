@@ -4,6 +4,7 @@
 #include "cli.h"
 
 #include <lib/recmake.h>
+#include <lib/recsave.h>
 #include <pty.h>
 
 static char folder[64], text[512];
@@ -46,7 +47,7 @@ static void write_damaged(const char *name, uint64_t dropped, int error, bool en
     recording->ended_early = ended;
     recording->stopped_ns = recording->begin_ns + 5000000000;
     recording->write_error_ns = recording->end_ns + 1000;
-    cr_assert_eq(gp_recording_write(recording, in(name)), 0);
+    cr_assert_eq(recsave(recording, in(name)), 0);
     gp_recording_free(recording);
 }
 
@@ -270,7 +271,7 @@ Test(export_command, a_full_disk_is_named_and_ends_the_recorded_time)
     char why[256];
     cr_assert_eq(gp_recording_open(&killed, in("full"), why, sizeof(why), NULL, NULL), 0, "%s", why);
     killed->complete = false;
-    cr_assert_eq(gp_recording_write(killed, in("killed")), 0);
+    cr_assert_eq(recsave(killed, in("killed")), 0);
     gp_recording_free(killed);
     expect(run("report %s", in("killed")), 0, "No space left on device; all later events are missing", NULL);
 
@@ -313,7 +314,7 @@ Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
         recmake_free(make, 0, GP_KIND_LINEAR, 0x7000000);
     }
     struct gp_recording *recording = recmake_done(make);
-    cr_assert_eq(gp_recording_write(recording, in("many")), 0);
+    cr_assert_eq(recsave(recording, in("many")), 0);
     gp_recording_free(recording);
     expect(run("snapshot %s -o %s", in("many"), in("out")), 0, NULL,
            " MiB: 900000 trace entries; --max-entries=N writes");

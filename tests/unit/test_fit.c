@@ -2,6 +2,7 @@
  * test_fit.c: the replays of `gpuprof fit` against a slow model of the driver's memory and by what
  * must hold for every allocator, on random recordings. */
 #include <analyze/fit.h>
+#include <lib/recsave.h>
 
 #include <cache/policy.h>
 #include <criterion/criterion.h>
@@ -432,7 +433,7 @@ static char *saved(const struct gp_recording *r, const char *name)
 {
     static char path[128];
     snprintf(path, sizeof(path), "/tmp/gpuprof-test-fit-%d-%s", (int)getpid(), name);
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     return path;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_phases.c: the phases of random recordings against sums over all events, and the command. */
 #include <analyze/phases.h>
+#include <lib/recsave.h>
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -207,7 +208,7 @@ static char *saved(const struct gp_recording *r)
 {
     static char path[128];
     snprintf(path, sizeof(path), "/tmp/gpuprof-test-phases-%d", (int)getpid());
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     return path;
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <lib/recsave.h>
 #include <record/blocks.h>
 #include <record/crc.h>
 #include <record/file.h>
@@ -52,7 +53,7 @@ static struct test_bytes test_bytes_of(const struct gp_recording *recording)
 {
     char path[64];
     test_name(path);
-    cr_assert_eq(gp_recording_write(recording, path), 0);
+    cr_assert_eq(recsave(recording, path), 0);
     struct test_bytes bytes = test_load(path);
     unlink(path);
     return bytes;
@@ -397,17 +398,17 @@ Test(recording, what_is_there_is_not_overwritten)
     char path[64], link[80];
     struct gp_recording *made = test_rich(1);
     test_name(path);
-    cr_assert_eq(gp_recording_write(made, path), 0, "an empty file may be replaced");
-    cr_assert_eq(gp_recording_write(made, path), 0, "a recording is replaced");
+    cr_assert_eq(recsave(made, path), 0, "an empty file may be replaced");
+    cr_assert_eq(recsave(made, path), 0, "a recording is replaced");
     int fd = gp_file_open(path, true);
     cr_assert_geq(fd, 0);
-    cr_assert_eq(gp_recording_write(made, path), -EBUSY);
+    cr_assert_eq(recsave(made, path), -EBUSY);
     cr_assert_eq(write(fd, "somebody's", 10), 10);
     close(fd);
-    cr_assert_eq(gp_recording_write(made, path), -EEXIST);
+    cr_assert_eq(recsave(made, path), -EEXIST);
     snprintf(link, sizeof(link), "%s.link", path);
     cr_assert_eq(symlink(path, link), 0);
-    cr_assert_eq(gp_recording_write(made, link), -ELOOP);
+    cr_assert_eq(recsave(made, link), -ELOOP);
     unlink(link);
     unlink(path);
     gp_recording_free(made);

@@ -16,6 +16,7 @@ static void seen(const struct gp_recording *recording, const char *why);
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/paths.h>
+#include <lib/recsave.h>
 #include <zstd.h>
 
 static uint64_t sum;
@@ -159,7 +160,7 @@ static void copied(const struct gp_recording *r)
 {
     struct gp_recording *copy;
     char why[200] = "";
-    cr_assert_eq(gp_recording_write(r, copy_path), 0);
+    cr_assert_eq(recsave(r, copy_path), 0);
     cr_assert_eq(gp_recording_open(&copy, copy_path, why, sizeof(why), NULL, NULL), 0, "%s", why);
     for (int part = 0; part < PARTS; part++) {
         sum = 1, add_part(r, part);

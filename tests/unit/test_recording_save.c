@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_save.c: what gp_recording_write puts into a file (tools/recording/save.c) is read back, also where each
+ * test_recording_save.c: what recsave puts into a file (tools/recording/save.c) is read back, also where each
  * table needs several blocks; a file that cannot be written whole is reported; sites are joined (join.c); and each
  * allocation of the reader fails in turn.
  */
@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <lib/lackmemory.h>
 #include <lib/recmake.h>
+#include <lib/recsave.h>
 #include <record/format.h>
 #include <recording/recording.h>
 #include <signal.h>
@@ -34,7 +35,7 @@ static struct gp_recording *back(const struct gp_recording *r)
 {
     struct gp_recording *out = NULL;
     new_path();
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     cr_assert_eq(gp_recording_open(&out, path, why, sizeof(why), NULL, NULL), 0, "%s", why);
     unlink(path);
     cr_assert(out->damaged_blocks == 0 && out->complete);
@@ -63,7 +64,7 @@ static int limited(const struct gp_recording *r, size_t bytes)
     int before = lowest();
     new_path();
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    int rc = gp_recording_write(r, path);
+    int rc = recsave(r, path);
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
     cr_expect_eq(lowest(), before, "a descriptor is left open");
     return rc;
@@ -172,8 +173,8 @@ static void expect_tables(const struct gp_recording *a, const struct gp_recordin
 }
 
 struct seen {
-    unsigned blocks[GP_BLOCK_BEFORE + 1];
-    uint64_t rows[GP_BLOCK_BEFORE + 1];
+    unsigned blocks[GP_BLOCK_OOM + 1];
+    uint64_t rows[GP_BLOCK_OOM + 1];
     uint32_t largest;
 };
 
@@ -190,7 +191,7 @@ static struct seen blocks_of(void)
     for (size_t at = sizeof(struct gp_format_head); size - at > sizeof(struct gp_format_tail);) {
         struct gp_format_block block;
         memcpy(&block, bytes + at, sizeof(block));
-        cr_assert_leq(block.type, GP_BLOCK_BEFORE);
+        cr_assert_leq(block.type, GP_BLOCK_OOM);
         seen.blocks[block.type]++;
         seen.rows[block.type] += block.count;
         seen.largest = block.bytes > seen.largest && block.type != GP_BLOCK_INDEX ? block.bytes : seen.largest;
@@ -213,7 +214,7 @@ Test(recording_save, tables_of_several_blocks, .timeout = 60)
                   {GP_BLOCK_BEFORE, BEFORES}};
     struct gp_recording *r = large(), *copy = NULL;
     new_path();
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     cr_assert_eq(gp_recording_open(&copy, path, why, sizeof(why), NULL, NULL), 0, "%s", why);
     struct seen seen = blocks_of();
     unlink(path);
@@ -307,7 +308,7 @@ Test(recording_save, a_cut_recording_stays_one)
     struct gp_recording *r = small(20), *copy = NULL;
     r->complete = false;
     new_path();
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     struct seen seen = blocks_of();
     cr_expect(seen.blocks[GP_BLOCK_END] == 0 && seen.blocks[GP_BLOCK_COUNTS] == 1);
     cr_assert_eq(gp_recording_open(&copy, path, why, sizeof(why), NULL, NULL), 0);
@@ -443,7 +444,7 @@ Test(recording_save, each_allocation_of_the_reader_fails)
     if (!MEMORY_IS_COUNTED)
         cr_skip("a sanitizer's allocator");
     new_path();
-    cr_assert_eq(gp_recording_write(r, path), 0);
+    cr_assert_eq(recsave(r, path), 0);
     struct memory_tried tried = memory_each(open_once, r);
     unlink(path);
     cr_expect_gt(tried.calls, 25, "%u", tried.calls);

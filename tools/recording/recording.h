@@ -193,9 +193,6 @@ void gp_recording_free(struct gp_recording *recording);
  * GP_BEFORE_NONE if it is unknown. */
 struct gp_wire_before_device gp_rec_before_at(const struct gp_recording *recording, uint32_t device, uint64_t time_ns);
 
-/* save.c. Writes the recording to a file, replacing a recording there. 0 or -errno. */
-int gp_recording_write(const struct gp_recording *recording, const char *path);
-
 /* join.c. Makes one site of several: to[i] is the site that gets what site i has, mostly i itself;
  * to[to[i]] == to[i]. The peak_bytes of such a site are a sum, at most. Changes the recording, so it
  * belongs before the analyses that are to see it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * save.c: writes a recording in memory to a file, with the recorder's own writer; see recording.h.
+ * recsave.c: see recsave.h. With the recorder's own writer.
  */
-#include <recording/recording.h>
+#include <lib/recsave.h>
 
 #include <record/blocks.h>
 #include <record/file.h>
@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 /* A payload is written when it reaches this size; its largest row (a device) has 8 KiB. */
-#define GP_SAVE_ENOUGH (GP_FORMAT_BLOCK_BYTES / 2)
+#define RECSAVE_ENOUGH (GP_FORMAT_BLOCK_BYTES / 2)
 
-struct gp_save {
+struct save {
     const struct gp_recording *recording;
     struct gp_file *file;
     struct gp_pack *pack;
@@ -20,13 +20,13 @@ struct gp_save {
     int error;
 };
 
-static void save_begin(struct gp_save *save)
+static void save_begin(struct save *save)
 {
     save->pack = gp_file_pack(save->file);
     save->count = 0;
 }
 
-static void save_block(struct gp_save *save, enum gp_format_type type)
+static void save_block(struct save *save, enum gp_format_type type)
 {
     int error = save->count ? gp_file_block(save->file, type, save->count, true) : 0;
     if (error && !save->error)
@@ -36,16 +36,16 @@ static void save_block(struct gp_save *save, enum gp_format_type type)
 
 /* Called after each row; writes the payload if it is large enough. True: the next row starts a new
  * one. */
-static bool save_row(struct gp_save *save, enum gp_format_type type)
+static bool save_row(struct save *save, enum gp_format_type type)
 {
     save->count++;
-    if (gp_pack_bytes(save->pack) < GP_SAVE_ENOUGH)
+    if (gp_pack_bytes(save->pack) < RECSAVE_ENOUGH)
         return false;
     save_block(save, type);
     return true;
 }
 
-static void save_process(struct gp_save *save)
+static void save_process(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     const struct gp_block_process process = {
@@ -68,11 +68,11 @@ static void save_process(struct gp_save *save)
 
 /* All strings of the recording are written as the site tables' strings, whose offsets the frames
  * use. */
-static void save_strings(struct gp_save *save)
+static void save_strings(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (uint32_t at = 0, part; at < r->string_bytes; at += part) {
-        part = r->string_bytes - at < GP_SAVE_ENOUGH ? r->string_bytes - at : GP_SAVE_ENOUGH;
+        part = r->string_bytes - at < RECSAVE_ENOUGH ? r->string_bytes - at : RECSAVE_ENOUGH;
         gp_block_first(save->pack, at);
         gp_pack_raw(save->pack, r->strings + at, part);
         save->count = part;
@@ -80,7 +80,7 @@ static void save_strings(struct gp_save *save)
     }
 }
 
-static void save_modules(struct gp_save *save)
+static void save_modules(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->module_count; i++) {
@@ -96,7 +96,7 @@ static void save_modules(struct gp_save *save)
     save_block(save, GP_BLOCK_MODULES);
 }
 
-static void save_frames(struct gp_save *save)
+static void save_frames(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     bool begin = true;
@@ -117,7 +117,7 @@ static void save_frames(struct gp_save *save)
     save_block(save, GP_BLOCK_FRAMES);
 }
 
-static void save_sites(struct gp_save *save, enum gp_format_type type)
+static void save_sites(struct save *save, enum gp_format_type type)
 {
     const struct gp_recording *r = save->recording;
     bool begin = true;
@@ -145,7 +145,7 @@ static void save_sites(struct gp_save *save, enum gp_format_type type)
     save_block(save, type);
 }
 
-static void save_threads(struct gp_save *save)
+static void save_threads(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->thread_count; i++) {
@@ -160,7 +160,7 @@ static uint8_t save_index(const struct gp_recording *r, uint32_t device)
     return device < r->device_count ? r->devices[device].index : GP_REC_NO_DEVICE;
 }
 
-static void save_events(struct gp_save *save, const struct gp_rec_event *events, size_t count, enum gp_format_type type)
+static void save_events(struct save *save, const struct gp_rec_event *events, size_t count, enum gp_format_type type)
 {
     const struct gp_recording *r = save->recording;
     for (size_t i = 0; i < count; i++) {
@@ -185,7 +185,7 @@ static void save_events(struct gp_save *save, const struct gp_rec_event *events,
     gp_file_flush(save->file, type);
 }
 
-static void save_samples(struct gp_save *save)
+static void save_samples(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (size_t i = 0; i < r->sample_count; i++) {
@@ -199,7 +199,7 @@ static void save_samples(struct gp_save *save)
     save_block(save, GP_BLOCK_SAMPLES);
 }
 
-static void save_devices(struct gp_save *save)
+static void save_devices(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (uint32_t i = 0; i < r->device_count; i++) {
@@ -211,7 +211,7 @@ static void save_devices(struct gp_save *save)
     save_block(save, GP_BLOCK_DEVICES);
 }
 
-static void save_befores(struct gp_save *save)
+static void save_befores(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     for (size_t i = 0; i < r->before_count; i++) {
@@ -221,7 +221,7 @@ static void save_befores(struct gp_save *save)
     save_block(save, GP_BLOCK_BEFORE);
 }
 
-static void save_end(struct gp_save *save)
+static void save_end(struct save *save)
 {
     const struct gp_recording *r = save->recording;
     struct gp_block_counts counts = {.why = GP_END_STOPPED,
@@ -245,9 +245,9 @@ static void save_end(struct gp_save *save)
     save_block(save, r->complete ? GP_BLOCK_END : GP_BLOCK_COUNTS);
 }
 
-int gp_recording_write(const struct gp_recording *recording, const char *path)
+int recsave(const struct gp_recording *recording, const char *path)
 {
-    struct gp_save save = {.recording = recording};
+    struct save save = {.recording = recording};
     const struct gp_file_who who = {.pid = recording->pid, .begin_unix_ns = recording->begin_unix_ns};
     struct gp_file_stats stats;
     int fd = gp_file_open(path, true);
