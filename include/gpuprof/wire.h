@@ -34,38 +34,23 @@
 
 /* ---- statistics ---------------------------------------------------------------------------------------------- */
 
-/* Order and names are PyTorch's (torch.cuda.memory_stats). */
+/* numbers.def has the rows of the next three enums: an id is a place in the session. */
 enum gp_wire_stat {
-    GP_STAT_ALLOCATION,
-    GP_STAT_SEGMENT,
-    GP_STAT_ACTIVE,
-    GP_STAT_INACTIVE_SPLIT,
-    GP_STAT_ALLOCATED_BYTES,
-    GP_STAT_RESERVED_BYTES,
-    GP_STAT_ACTIVE_BYTES,
-    GP_STAT_INACTIVE_SPLIT_BYTES,
-    GP_STAT_REQUESTED_BYTES,
-    GP_STATS
+#define GP_STAT(_id, _gauge, _tag, _name, _reset, _told) GP_STAT_##_tag = _id,
+#include <gpuprof/numbers.def>
+    GP_STATS = 0
+#define GP_STAT(...) +1
+#include <gpuprof/numbers.def>
 };
 
 enum gp_wire_pool { GP_POOL_ALL, GP_POOL_SMALL, GP_POOL_LARGE, GP_POOLS };
 
 enum gp_wire_kind {
-    GP_KIND_NONE,
-    GP_KIND_LINEAR,
-    GP_KIND_PITCHED,
-    GP_KIND_ARRAY,   /* sizes are estimates: the API does not report them */
-    GP_KIND_VMM,     /* physical bytes of cuMemCreate */
-    GP_KIND_POOL,    /* bytes in use from stream-ordered pools */
-    GP_KIND_GRAPH,   /* virtual bytes of graph allocation nodes: never summed */
-    GP_KIND_MANAGED, /* virtual: never summed */
-    GP_KIND_PINNED,
-    GP_KIND_REGISTERED,
-    GP_KIND_IMPORTED, /* owned by another process or API: never summed */
-    GP_KIND_VIRTUAL,  /* address reservations: never summed */
-    GP_KIND_CONTEXT,  /* measured */
-    GP_KIND_MODULE,   /* estimated from cubin sizes */
-    GP_KINDS
+#define GP_KIND(_id, _tag, _name) GP_KIND_##_tag = _id,
+#include <gpuprof/numbers.def>
+    GP_KINDS = 0
+#define GP_KIND(...) +1
+#include <gpuprof/numbers.def>
 };
 
 struct gp_wire_value { /* one PyTorch statistic */
@@ -345,18 +330,9 @@ struct gp_wire_cupti {
 enum gp_wire_source { GP_SOURCE_NONE, GP_SOURCE_CUPTI, GP_SOURCE_HOOKS };
 
 enum gp_wire_lost {
-    GP_LOST_RING,         /* "ring_full": the event found its chunk busy */
-    GP_LOST_MAP,          /* "map_full": the pointer map had no room for the allocation */
-    GP_LOST_NESTED,       /* "nested": a callback interrupted our own code on the same thread */
-    GP_LOST_UNKNOWN_FREE, /* "unknown_free": freed, but never seen allocated */
-    GP_LOST_MISSED_FREE,  /* "missed_free": the address was allocated again without a free */
-    GP_LOST_FRAMES,       /* "frames_full": more calls in flight than frames */
-    GP_LOST_LEGACY,       /* "legacy": entry points from before CUDA 3.2, counted but not decoded */
-    GP_LOST_DEVICE,       /* "device_unknown": the device of the memory is not known */
-    GP_LOST_FAILURE,      /* "failures_full": the table of failures had no row for a failed call */
-    GP_LOST_UNSENT,       /* "unsent": no batch carried the event to the kernel; only the agent reports this */
-    GP_LOST_ANNOTATION,   /* "annotation": an NVTX heap or region contradicts what is known */
-    GP_LOSTS = 16
+#define GP_LOST(_id, _tag, _name) GP_LOST_##_tag = _id,
+#include <gpuprof/numbers.def>
+    GP_LOSTS = 16 /* with room for more causes */
 };
 
 #define GP_SESSION_CLOSED   1u /* the process ran its exit path: the numbers are final */
@@ -725,6 +701,10 @@ struct gp_wire_mailbox {
     struct gp_wire_slot slots[GP_WIRE_SLOTS];
 };
 
+#define GP_STAT(_id, ...) _Static_assert(_id < GP_STATS, "ids of statistics have no gaps");
+#define GP_KIND(_id, ...) _Static_assert(_id < GP_KINDS, "ids of kinds have no gaps");
+#define GP_LOST(_id, ...) _Static_assert(_id < GP_LOSTS, "header.lost has a place for each cause");
+#include <gpuprof/numbers.def>
 _Static_assert(sizeof(struct gp_wire_value) == 32, "wire");
 _Static_assert(sizeof(struct gp_wire_kind_value) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_scope) == 64, "wire");

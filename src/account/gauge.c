@@ -116,10 +116,9 @@ uint64_t gp_gauge_mask(unsigned what)
     uint64_t mask = 0;
     if (what == GP_RESET_ACCUMULATED)
         return gauge_bits(0, GP_GAUGES);
-    if (what & GP_RESET_ALLOCATED)
-        mask |= gauge_bits(GP_GAUGE_ALLOCATION, GP_GAUGE_SEGMENT - GP_GAUGE_ALLOCATION);
-    if (what & GP_RESET_RESERVED)
-        mask |= gauge_bits(GP_GAUGE_SEGMENT, GP_GAUGE_OVERSIZE_ALLOCATIONS - GP_GAUGE_SEGMENT);
+#define GP_STAT(_id, _gauge, _tag, _name, _reset, _told)                                                               \
+    mask |= what & GP_RESET_##_reset ? gauge_bits(GP_GAUGE_##_tag, GP_POOLS) : 0;
+#include <gpuprof/numbers.def>
     /* When both are reset, the gauges that belong to neither alone restart too: oversize ones
      * and kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)

@@ -10,18 +10,10 @@
 #include <stdbool.h>
 
 enum gp_gauge {
-    /* Each of the first nine has GP_POOLS gauges: all, small, large. Gauges that one allocation
-     * moves are adjacent. */
-    GP_GAUGE_ALLOCATION = 0,
-    GP_GAUGE_ALLOCATED_BYTES = GP_GAUGE_ALLOCATION + GP_POOLS,
-    GP_GAUGE_ACTIVE = GP_GAUGE_ALLOCATED_BYTES + GP_POOLS,
-    GP_GAUGE_ACTIVE_BYTES = GP_GAUGE_ACTIVE + GP_POOLS,
-    GP_GAUGE_REQUESTED_BYTES = GP_GAUGE_ACTIVE_BYTES + GP_POOLS,
-    GP_GAUGE_SEGMENT = GP_GAUGE_REQUESTED_BYTES + GP_POOLS,
-    GP_GAUGE_RESERVED_BYTES = GP_GAUGE_SEGMENT + GP_POOLS,
-    GP_GAUGE_INACTIVE_SPLIT = GP_GAUGE_RESERVED_BYTES + GP_POOLS, /* this one and the next: only our cache moves them */
-    GP_GAUGE_INACTIVE_SPLIT_BYTES = GP_GAUGE_INACTIVE_SPLIT + GP_POOLS,
-    GP_GAUGE_OVERSIZE_ALLOCATIONS = GP_GAUGE_INACTIVE_SPLIT_BYTES + GP_POOLS,
+/* Each statistic of numbers.def has GP_POOLS gauges: all, small, large. */
+#define GP_STAT(_id, _gauge, _tag, ...) GP_GAUGE_##_tag = (_gauge)*GP_POOLS,
+#include <gpuprof/numbers.def>
+    GP_GAUGE_OVERSIZE_ALLOCATIONS = GP_STATS * GP_POOLS,
     GP_GAUGE_OVERSIZE_SEGMENTS,
     GP_GAUGE_KIND_BYTES,
     GP_GAUGE_KIND_LIVE = GP_GAUGE_KIND_BYTES + GP_KINDS,
@@ -32,6 +24,12 @@ enum gp_gauge {
     GP_GAUGES
 };
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
+#define GP_STAT(_id, _gauge, ...) +(1u << (_gauge))
+enum {
+    GP_GAUGE_PLACES = 0
+#include <gpuprof/numbers.def>
+};
+_Static_assert(GP_GAUGE_PLACES == (1u << GP_STATS) - 1, "numbers.def gives each place among the gauges once");
 
 /* The most gauges that one event moves: seven statistics in two pools, the kind's bytes and
  * count, the rounded estimate. */

@@ -33,15 +33,8 @@ static struct gp_wire_value tap_value(const struct gp_gauge_value *gauge)
 
 /* The gauge of each statistic. */
 static const uint8_t tap_gauges[GP_STATS] = {
-    [GP_STAT_ALLOCATION] = GP_GAUGE_ALLOCATION,
-    [GP_STAT_SEGMENT] = GP_GAUGE_SEGMENT,
-    [GP_STAT_ACTIVE] = GP_GAUGE_ACTIVE,
-    [GP_STAT_INACTIVE_SPLIT] = GP_GAUGE_INACTIVE_SPLIT,
-    [GP_STAT_ALLOCATED_BYTES] = GP_GAUGE_ALLOCATED_BYTES,
-    [GP_STAT_RESERVED_BYTES] = GP_GAUGE_RESERVED_BYTES,
-    [GP_STAT_ACTIVE_BYTES] = GP_GAUGE_ACTIVE_BYTES,
-    [GP_STAT_INACTIVE_SPLIT_BYTES] = GP_GAUGE_INACTIVE_SPLIT_BYTES,
-    [GP_STAT_REQUESTED_BYTES] = GP_GAUGE_REQUESTED_BYTES,
+#define GP_STAT(_id, _gauge, _tag, ...) [_id] = GP_GAUGE_##_tag,
+#include <gpuprof/numbers.def>
 };
 
 static void tap_kind(const struct gp_gauge_value *gauges, enum gp_wire_kind kind, struct gp_wire_kind_value *out)

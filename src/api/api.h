@@ -6,7 +6,7 @@
 #ifndef GP_API_API_H
 #define GP_API_API_H
 
-#include <gpuprof/wire.h>
+#include "base/numbers.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,17 +24,8 @@ void gp_api_poll(void);
 bool gp_api_device(unsigned index, struct gp_wire_device *out);
 bool gp_api_reset(unsigned index, unsigned what);
 
-/* A statistic: its public name, and its place in struct gp_wire_device. */
-struct gp_api_stat {
-    const char *name;
-    uint16_t offset;
-};
-#define GP_API_DEVICE_STATS 122u /* as in torch.cuda.memory_stats */
-#define GP_API_HOST_STATS   18u
-extern const struct gp_api_stat gp_api_device_stats[GP_API_DEVICE_STATS];
-extern const struct gp_api_stat gp_api_host_stats[GP_API_HOST_STATS];
-
-/* -1: unknown, as a framework's blocks count and it does not tell this statistic. */
-int64_t gp_api_value(const struct gp_wire_device *device, const struct gp_api_stat *stat);
+/* As gp_stat_keys, for pinned host memory. */
+#define GP_API_HOST_STATS 18u
+extern const struct gp_stat_key gp_api_host_stats[GP_API_HOST_STATS];
 
 #endif

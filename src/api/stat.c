@@ -12,7 +12,7 @@
 #include <gpuprof/gpuprof.h>
 #include <string.h>
 
-_Static_assert(GPUPROF_STATS == GP_API_DEVICE_STATS && GPUPROF_HOST_STATS == GP_API_HOST_STATS, "gpuprof.h");
+_Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_API_HOST_STATS, "gpuprof.h");
 
 /* ---- shared --------------------------------------------------------------------------------------------------- */
 
@@ -124,25 +124,24 @@ GP_EXPORT int64_t gpuprof_max_memory_reserved(int device)
 
 /* ---- all of them ---------------------------------------------------------------------------------------------- */
 
-static int api_values(unsigned index, const struct gp_api_stat *stats, unsigned known, int64_t *values, unsigned count)
+static int api_values(unsigned index, const struct gp_stat_key *stats, unsigned known, int64_t *values, unsigned count)
 {
     struct gp_wire_device numbers;
     if ((count && !values) || !gp_api_device(index, &numbers))
         return -1;
     for (unsigned i = 0; i < count && i < known; i++)
-        values[i] = gp_api_value(&numbers, &stats[i]);
+        values[i] = gp_stat_get(&numbers, &stats[i]);
     return 0;
 }
 
 GP_EXPORT const char *gpuprof_stat_name(unsigned index)
 {
-    return index < GP_API_DEVICE_STATS ? gp_api_device_stats[index].name : NULL;
+    return index < GP_STAT_KEYS ? gp_stat_keys[index].name : NULL;
 }
 
 GP_EXPORT int gpuprof_memory_stats(int device, int64_t *values, unsigned count)
 {
-    return api_is_gpu(device) ? api_values((unsigned)device, gp_api_device_stats, GP_API_DEVICE_STATS, values, count)
-                              : -1;
+    return api_is_gpu(device) ? api_values((unsigned)device, gp_stat_keys, GP_STAT_KEYS, values, count) : -1;
 }
 
 GP_EXPORT int gpuprof_memory_stat(int device, const char *name, int64_t *value)
@@ -150,9 +149,9 @@ GP_EXPORT int gpuprof_memory_stat(int device, const char *name, int64_t *value)
     unsigned i = 0;
     if (!name || !value || !api_is_gpu(device))
         return -1;
-    while (i < GP_API_DEVICE_STATS && strcmp(gp_api_device_stats[i].name, name) != 0)
+    while (i < GP_STAT_KEYS && strcmp(gp_stat_keys[i].name, name) != 0)
         i++;
-    return i < GP_API_DEVICE_STATS ? api_values((unsigned)device, &gp_api_device_stats[i], 1, value, 1) : -1;
+    return i < GP_STAT_KEYS ? api_values((unsigned)device, &gp_stat_keys[i], 1, value, 1) : -1;
 }
 
 GP_EXPORT const char *gpuprof_host_stat_name(unsigned index)

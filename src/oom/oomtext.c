@@ -4,6 +4,7 @@
  * oomadvice.c.
  */
 #include "oom/oomtext.h"
+#include "base/numbers.h"
 #include "oom/oompage.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,13 +74,6 @@ static void page_device(struct gp_oom_page *page, const struct gp_oom_facts *fac
                    sums->others_are_sure ? "" : ", this one's context and code, and the driver's rounding");
 }
 
-static const char *const page_kinds[GP_KINDS] = {
-    [GP_KIND_LINEAR] = "linear",   [GP_KIND_PITCHED] = "pitched", [GP_KIND_ARRAY] = "array",
-    [GP_KIND_VMM] = "vmm",         [GP_KIND_POOL] = "pool",       [GP_KIND_GRAPH] = "graph",
-    [GP_KIND_MANAGED] = "managed", [GP_KIND_PINNED] = "pinned",   [GP_KIND_REGISTERED] = "registered",
-    [GP_KIND_MODULE] = "module",
-};
-
 static void page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
 {
     char reserved[GP_OOM_SIZE], allocated[GP_OOM_SIZE], line[480];
@@ -91,9 +85,10 @@ static void page_held(struct gp_oom_page *page, const struct gp_wire_oom *oom)
     const char *before = ": ";
     for (unsigned kind = 1; kind < GP_KINDS; kind++) {
         char bytes[GP_OOM_SIZE];
-        if (!page_kinds[kind] || oom->kinds[kind] <= 0)
+        /* The memory of other processes, addresses, and what is not measured are not in the sum before. */
+        if (oom->kinds[kind] <= 0 || kind == GP_KIND_IMPORTED || kind == GP_KIND_VIRTUAL || kind == GP_KIND_CONTEXT)
             continue;
-        used += snprintf(line + used, sizeof(line) - (size_t)used, "%s%s %s", before, page_kinds[kind],
+        used += snprintf(line + used, sizeof(line) - (size_t)used, "%s%s %s", before, gp_kind_name(kind),
                          gp_oom_size(bytes, oom->kinds[kind]));
         before = ", ";
     }
@@ -154,7 +149,7 @@ static void page_holders(struct gp_oom_page *page, const struct gp_oom_facts *fa
         const struct gp_wire_oom_holder *holder = &oom->holders[i];
         uint64_t bytes;
         bool fits = !__builtin_mul_overflow(holder->block_bytes, holder->count, &bytes) && bytes <= INT64_MAX;
-        const char *kind = holder->kind < GP_KINDS ? page_kinds[holder->kind] : NULL;
+        const char *kind = holder->kind ? gp_kind_name(holder->kind) : NULL;
         gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", holder->count,
                    gp_oom_size(each, (int64_t)holder->block_bytes), gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX),
                    where ? "  " : "", GP_OOM_WHERE, where ? facts->where[i] : "");

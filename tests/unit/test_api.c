@@ -65,10 +65,10 @@ Test(api, what_a_framework_does_not_tell_is_minus_one)
     cr_assert_eq(one, 4096);
 }
 
-/* Two tables that were written independently: the command's and the library's. */
+/* A value that the library gives under a name is the one at that name's place. */
 Test(api, names_and_places_are_those_of_the_command)
 {
-    const struct gp_stat_key *keys = gp_stat_keys();
+    const struct gp_stat_key *keys = gp_stat_keys;
     struct gp_wire_device device;
     int64_t values[GPUPROF_STATS], one;
     unsigned i;

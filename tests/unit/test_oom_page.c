@@ -525,7 +525,7 @@ Test(oom_page, the_holders)
     oom.holders[0].kind = GP_KIND_IMPORTED;
     oom.rest_count = 0;
     MIDDLE("holders     KIND           BLOCKS  OF               TOGETHER  WHERE   (as of 5.000 s before)\n"
-           "            other               3  1 KiB               3 KiB  \n"
+           "            imported            3  1 KiB               3 KiB  \n"
            "            linear     2147483648  8 GiB               8 EiB  01234567890123456789012345678901234567\n");
 }
 

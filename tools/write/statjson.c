@@ -28,17 +28,17 @@ static bool stats_known(const struct gp_device_view *view, const struct gp_stat_
         if (strcmp(key->name, known[i]) == 0)
             return true;
     }
-    return !view->totals_only && gp_stat_told(&view->wire, key);
+    return !view->totals_only && (key->told || !(view->wire.flags & GP_DEVICE_FRAMEWORK));
 }
 
 static json_t *stats_json(const struct gp_device_view *view)
 {
-    const struct gp_stat_key *keys = gp_stat_keys();
     json_t *object = json_object();
     for (int i = 0; i < GP_STAT_KEYS; i++)
-        json_object_set_new(object, keys[i].name,
-                            stats_known(view, &keys[i]) ? json_integer(gp_stat_get(&view->wire, &keys[i]))
-                                                        : json_null());
+        json_object_set_new(object, gp_stat_keys[i].name,
+                            stats_known(view, &gp_stat_keys[i])
+                                ? json_integer(gp_stat_get(&view->wire, &gp_stat_keys[i]))
+                                : json_null());
     return object;
 }
 

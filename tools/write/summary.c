@@ -34,13 +34,6 @@ static const struct gp_summary_row summary_rows[] = {
     {GP_STAT_INACTIVE_SPLIT, "Non-releasable allocs", false},
 };
 
-/* As gp_stat_told. */
-static bool summary_untold(unsigned stat)
-{
-    return stat == GP_STAT_REQUESTED_BYTES || stat == GP_STAT_ACTIVE || stat == GP_STAT_ACTIVE_BYTES ||
-           stat == GP_STAT_INACTIVE_SPLIT || stat == GP_STAT_INACTIVE_SPLIT_BYTES;
-}
-
 static void rule_print(FILE *out, char mark)
 {
     char line[GP_SUMMARY_WIDTH + 1];
@@ -99,7 +92,7 @@ void gp_summary_print(FILE *out, const struct gp_device_view *device)
         const struct gp_summary_row *row = &summary_rows[i];
         const struct gp_wire_value *pools = d->stats[row->stat];
         rule_print(out, '-');
-        if (d->flags & GP_DEVICE_FRAMEWORK && summary_untold(row->stat)) {
+        if (d->flags & GP_DEVICE_FRAMEWORK && !gp_stat_told(row->stat)) {
             unknown_print(out, row->name, row->bytes);
             unknown_print(out, "      from large pool", row->bytes);
             unknown_print(out, "      from small pool", row->bytes);

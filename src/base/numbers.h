@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * numbers.h: the names of statistics, kinds of memory and causes of loss, and where a device's numbers lie
+ * in struct gp_wire_device. Everything comes from numbers.def. For the library and for the tools; pure.
+ */
+#ifndef GP_BASE_NUMBERS_H
+#define GP_BASE_NUMBERS_H
+
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A number under its public name: "allocated_bytes.all.peak" (docs/statistics.md). */
+struct gp_stat_key {
+    const char *name;
+    uint16_t offset; /* of the int64_t in struct gp_wire_device */
+    uint8_t told;    /* 0: unknown where a framework's own blocks count */
+};
+
+/* As in torch.cuda.memory_stats. The order is part of the interface (numbers.def). */
+enum {
+#define GP_STAT(...)   +4 * GP_POOLS
+#define GP_VALUE(...)  +4
+#define GP_NUMBER(...) +1
+    GP_STAT_KEYS = 0
+#include <gpuprof/numbers.def>
+};
+extern const struct gp_stat_key gp_stat_keys[GP_STAT_KEYS];
+
+/* The number, or -1 if it is unknown. */
+int64_t gp_stat_get(const struct gp_wire_device *device, const struct gp_stat_key *key);
+
+/* These return NULL for a number out of range, and for an id without a row. */
+const char *gp_stat_name(unsigned stat);  /* "allocated_bytes" */
+const char *gp_kind_name(unsigned kind);  /* "linear" */
+const char *gp_lost_name(unsigned cause); /* "ring_full" */
+
+/* False: unknown where a framework's blocks count (GP_DEVICE_FRAMEWORK). */
+bool gp_stat_told(unsigned stat);
+
+/* True: a reset of this sort (GP_RESET_*) restarts the peak or the totals of this statistic. */
+bool gp_reset_touches(unsigned what, unsigned stat);
+
+/* A row of a device's numbers in a recording: `count` neighbouring int64_t of struct gp_wire_device. The id is
+ * permanent. */
+struct gp_number_row {
+    uint16_t id, offset, count;
+};
+enum {
+#define GP_STAT(...)   +GP_POOLS
+#define GP_VALUE(...)  +1
+#define GP_NUMBER(...) +1
+#define GP_KIND(...)   +1
+    GP_NUMBER_ROWS = 2 /* the estimate of linear memory, and the scopes */
+#include <gpuprof/numbers.def>
+};
+extern const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS];
+/* NULL: there is no such id. */
+const struct gp_number_row *gp_number_row(uint64_t id);
+
+#endif
