@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * blocks.c: see blocks.h. tools/recording/payload.c reads these payloads. */
 #include "record/blocks.h"
+#include "base/numbers.h"
 
 static void block_text(struct gp_pack *pack, const char *text)
 {
@@ -90,6 +91,17 @@ void gp_block_sample(struct gp_pack *pack, const struct gp_block_sample *sample)
     gp_pack_signed(pack, sample->process_bytes);
 }
 
+static void block_values(struct gp_pack *pack, const struct gp_number_row *row, const struct gp_wire_device *numbers)
+{
+    gp_pack_number(pack, row->id);
+    gp_pack_number(pack, row->count);
+    for (unsigned i = 0; i < row->count; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)numbers + row->offset + i * sizeof(value), sizeof(value));
+        gp_pack_signed(pack, value);
+    }
+}
+
 void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, const char *uuid, const char *name,
                      int64_t total_bytes, const struct gp_wire_device *numbers, bool final)
 {
@@ -99,9 +111,10 @@ void gp_block_device(struct gp_pack *pack, uint32_t index, int32_t ordinal, cons
     block_text(pack, name);
     gp_pack_signed(pack, total_bytes);
     gp_pack_number(pack, final);
-    gp_pack_number(pack, numbers ? sizeof(*numbers) : 0);
-    if (numbers)
-        gp_pack_raw(pack, numbers, sizeof(*numbers));
+    gp_pack_number(pack, numbers ? numbers->flags : 0);
+    gp_pack_number(pack, numbers ? GP_NUMBER_ROWS : 0);
+    for (unsigned i = 0; numbers && i < GP_NUMBER_ROWS; i++)
+        block_values(pack, &gp_number_rows[i], numbers);
 }
 
 void gp_block_before(struct gp_pack *pack, uint64_t time_ns, uint32_t index, const struct gp_wire_before_device *before)
@@ -119,8 +132,33 @@ void gp_block_before(struct gp_pack *pack, uint64_t time_ns, uint32_t index, con
 
 void gp_block_oom(struct gp_pack *pack, const struct gp_wire_oom *oom)
 {
-    gp_pack_number(pack, sizeof(*oom));
-    gp_pack_raw(pack, oom, sizeof(*oom));
+    static const uint8_t ids[] = {
+#define GP_OOM_NUMBER(_id, _field) _id,
+#include "record/oom.def"
+    };
+    const int64_t values[] = {
+#define GP_OOM_NUMBER(_id, _field) (int64_t) oom->_field,
+#include "record/oom.def"
+    };
+    gp_pack_number(pack, sizeof(ids));
+    for (unsigned i = 0; i < sizeof(ids); i++) {
+        gp_pack_number(pack, ids[i]);
+        gp_pack_signed(pack, values[i]);
+    }
+    gp_pack_number(pack, GP_KINDS);
+    for (unsigned kind = 0; kind < GP_KINDS; kind++)
+        gp_pack_signed(pack, oom->kinds[kind]);
+    gp_pack_string(pack, oom->api, strnlen(oom->api, sizeof(oom->api)));
+    gp_pack_string(pack, oom->policy, strnlen(oom->policy, sizeof(oom->policy)));
+    gp_pack_string(pack, oom->conf, strnlen(oom->conf, sizeof(oom->conf)));
+    uint32_t holders = oom->holder_count < GP_OOM_HOLDERS ? oom->holder_count : GP_OOM_HOLDERS;
+    gp_pack_number(pack, holders);
+    for (uint32_t i = 0; i < holders; i++) {
+        gp_pack_number(pack, oom->holders[i].block_bytes);
+        gp_pack_number(pack, oom->holders[i].count);
+        gp_pack_number(pack, oom->holders[i].site);
+        gp_pack_number(pack, oom->holders[i].kind);
+    }
 }
 
 void gp_block_counts(struct gp_pack *pack, const struct gp_block_counts *counts)

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <zstd.h>
 
-static const char *const dump_names[] = {"NONE",    "PROCESS", "STRINGS", "FRAMES",   "SITES",   "SITE_NUMBERS",
-                                         "MODULES", "THREADS", "EVENTS",  "BASELINE", "SAMPLES", "DEVICES",
-                                         "OOM",     "COUNTS",  "END",     "INDEX",    "BEFORE"};
+static const char *const dump_names[] = {
+    "NONE",    "PROCESS",     "STRINGS", "FRAMES", "SITES", "SITE_NUMBERS", "MODULES", "THREADS", "EVENTS", "BASELINE",
+    "SAMPLES", "DEVICES_RAW", "OOM_RAW", "COUNTS", "END",   "INDEX",        "BEFORE",  "DEVICES", "OOM"};
 
 struct dump {
     FILE *out;
@@ -48,7 +48,19 @@ static void dump_string(struct dump *dump)
     dump_bytes(dump, gp_unpack_number(&dump->in));
 }
 
-/* Of each row: n a number, s a signed one, t a text, w a struct that only its reader knows (its length and first word). */
+/* A number of rows, each an id and, with `listed`, a number of values; the values. */
+static void dump_numbers(struct dump *dump, bool listed)
+{
+    fputs(" [", dump->out);
+    for (uint64_t rows = gp_unpack_number(&dump->in); rows && !dump->in.bad; rows--) {
+        fprintf(dump->out, " %" PRIu64 ":", gp_unpack_number(&dump->in));
+        for (uint64_t count = listed ? gp_unpack_number(&dump->in) : 1; count && !dump->in.bad; count--)
+            dump_signed(dump);
+    }
+    fputs(" ]", dump->out);
+}
+
+/* Of each row: n a number, s a signed one, t a text, r numbers by their ids with their values. */
 static void dump_row(struct dump *dump, const char *form)
 {
     fputs(" |", dump->out);
@@ -59,13 +71,8 @@ static void dump_row(struct dump *dump, const char *form)
             dump_signed(dump);
         if (*form == 't')
             dump_string(dump);
-        if (*form == 'w') {
-            uint64_t bytes = gp_unpack_number(&dump->in), word = 0;
-            const uint8_t *raw = gp_unpack_raw(&dump->in, bytes);
-            if (raw && bytes >= sizeof(word))
-                memcpy(&word, raw, sizeof(word));
-            fprintf(dump->out, " %" PRIu64 ":%" PRIx64, bytes, word);
-        }
+        if (*form == 'r')
+            dump_numbers(dump, true);
     }
 }
 
@@ -121,9 +128,9 @@ static void dump_index(struct dump *dump, const struct gp_format_block *block, s
 static void dump_rows(struct dump *dump, const struct gp_format_block *block, size_t at)
 {
     static const char *const forms[] = {
-        [GP_BLOCK_PROCESS] = "nnnnnnttttsssn", [GP_BLOCK_SITES] = "nnnnn",      [GP_BLOCK_SITE_NUMBERS] = "ssssss",
-        [GP_BLOCK_MODULES] = "nnntt",          [GP_BLOCK_THREADS] = "nt",       [GP_BLOCK_SAMPLES] = "nnssssss",
-        [GP_BLOCK_DEVICES] = "nsttsnw",        [GP_BLOCK_BEFORE] = "nnnsssnss", [GP_BLOCK_OOM] = "w"};
+        [GP_BLOCK_PROCESS] = "nnnnnnttttsssn", [GP_BLOCK_SITES] = "nnnnn",     [GP_BLOCK_SITE_NUMBERS] = "ssssss",
+        [GP_BLOCK_MODULES] = "nnntt",          [GP_BLOCK_THREADS] = "nt",      [GP_BLOCK_SAMPLES] = "nnssssss",
+        [GP_BLOCK_DEVICES] = "nsttsnnr",       [GP_BLOCK_BEFORE] = "nnnsssnss"};
     uint64_t times[3];
     const uint8_t *raw;
     switch (block->type) {
@@ -141,6 +148,14 @@ static void dump_rows(struct dump *dump, const struct gp_format_block *block, si
             fprintf(dump->out, " %" PRIu64 " %" PRIu64 " %" PRIu64, times[0], times[1], times[2]);
         }
         dump->in.at = dump->in.end;
+        return;
+    case GP_BLOCK_OOM:
+        dump_numbers(dump, false);
+        for (uint64_t kinds = gp_unpack_number(&dump->in); kinds && !dump->in.bad; kinds--)
+            dump_signed(dump);
+        dump_row(dump, "ttt");
+        for (uint64_t holders = gp_unpack_number(&dump->in); holders && !dump->in.bad; holders--)
+            dump_row(dump, "nnnn");
         return;
     case GP_BLOCK_COUNTS:
     case GP_BLOCK_END:
@@ -166,7 +181,7 @@ static size_t dump_block(struct dump *dump, size_t at, uint32_t sequence)
     memcpy(&block, dump->file + at, sizeof(block));
     const uint8_t *payload = dump->file + at + sizeof(block);
     if (memcmp(block.mark, GP_FORMAT_MARK, 4) != 0 || block.stored_bytes > dump->size - at - sizeof(block) ||
-        block.type > GP_BLOCK_BEFORE || block.bytes > GP_FORMAT_BLOCK_BYTES)
+        block.type > GP_BLOCK_OOM || block.bytes > GP_FORMAT_BLOCK_BYTES)
         return 0;
     fprintf(dump->out, "%s x%u", dump_names[block.type], block.count);
     if (block.sequence != sequence || block.reserved_)

@@ -3,8 +3,10 @@
  * payload.c: decodes the payloads of all block types except events; see reading.h, and
  * record/blocks.c, which encodes them.
  */
+#include <recording/raw.h>
 #include <recording/reading.h>
 
+#include <base/numbers.h>
 #include <base/text.h>
 #include <stdio.h>
 
@@ -274,7 +276,36 @@ static bool payload_samples(struct gp_read *read, struct gp_unpack *in, uint32_t
     return !in->bad;
 }
 
-static bool payload_devices(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+/* Numbers that are not in the file are unknown; rows and values that this version does not know are skipped. */
+static bool payload_numbers(struct gp_unpack *in, struct gp_wire_device *out)
+{
+    out->flags = (uint32_t)gp_unpack_number(in);
+    uint64_t rows = gp_unpack_number(in);
+    for (unsigned i = 0; rows && i < GP_NUMBER_ROWS; i++)
+        memset((char *)out + gp_number_rows[i].offset, 0xff, gp_number_rows[i].count * sizeof(int64_t));
+    for (uint64_t i = 0; i < rows && !in->bad; i++) {
+        uint64_t id = gp_unpack_number(in), count = gp_unpack_number(in);
+        const struct gp_number_row *row = gp_number_row(id);
+        for (uint64_t k = 0; k < count && !in->bad; k++) {
+            int64_t value = gp_unpack_signed(in);
+            if (row && k < row->count)
+                memcpy((char *)out + row->offset + k * sizeof(value), &value, sizeof(value));
+        }
+    }
+    return rows > 0;
+}
+
+/* The struct as it was in format 1.2. */
+static bool payload_raw_numbers(struct gp_unpack *in, struct gp_wire_device *out)
+{
+    uint64_t bytes = gp_unpack_number(in);
+    const uint8_t *raw = gp_unpack_raw(in, bytes);
+    if (raw)
+        gp_raw_device(out, raw, bytes);
+    return raw && bytes > 0;
+}
+
+static bool payload_devices(struct gp_read *read, struct gp_unpack *in, uint32_t count, bool is_raw)
 {
     for (uint32_t i = 0; i < count && !in->bad; i++) {
         struct gp_rec_device row = {0};
@@ -283,18 +314,15 @@ static bool payload_devices(struct gp_read *read, struct gp_unpack *in, uint32_t
         payload_text(in, row.uuid, sizeof(row.uuid));
         payload_text(in, row.name, sizeof(row.name));
         row.total_bytes = gp_unpack_signed(in);
-        row.has_last = gp_unpack_number(in) == 1;
-        uint64_t bytes = gp_unpack_number(in);
-        const uint8_t *numbers = gp_unpack_raw(in, bytes);
-        if (!numbers || index >= GP_WIRE_DEVICES)
+        bool final = gp_unpack_number(in) == 1;
+        bool known = is_raw ? payload_raw_numbers(in, &row.last) : payload_numbers(in, &row.last);
+        if (in->bad || index >= GP_WIRE_DEVICES)
             return false;
-        /* A smaller struct comes from an older version: its fields are a prefix. */
-        memcpy(&row.last, numbers, bytes < sizeof(row.last) ? bytes : sizeof(row.last));
-        gp_text_clean(row.last.name, sizeof(row.last.name), row.name, sizeof(row.name));
-        row.has_last &= bytes > 0;
+        row.has_last = final && known;
         row.index = (uint8_t)index;
         row.total_bytes = row.total_bytes < 0 ? -1 : row.total_bytes;
         row.ordinal = index == GP_WIRE_HOST || row.ordinal < -1 ? -1 : row.ordinal;
+        gp_text_clean(row.last.name, sizeof(row.last.name), row.name, sizeof(row.name));
         uint8_t at = gp_read_device(read, (uint32_t)index);
         if (read->error)
             return false;
@@ -340,25 +368,78 @@ static void payload_clean(char *text, size_t bytes)
     memcpy(text, clean, bytes < sizeof(clean) ? bytes : sizeof(clean));
 }
 
-static bool payload_oom(struct gp_read *read, struct gp_unpack *in)
+static void payload_oom_number(struct gp_wire_oom *oom, uint64_t id, int64_t value)
 {
-    struct gp_wire_oom *oom = &read->recording->oom;
+    switch (id) {
+#define GP_OOM_NUMBER(_id, _field)                                                                                     \
+    case _id:                                                                                                          \
+        oom->_field = (__typeof__(oom->_field))value;                                                                  \
+        break;
+#include <record/oom.def>
+    default: /* a later version's */
+        break;
+    }
+}
+
+static void payload_oom_holders(struct gp_unpack *in, struct gp_wire_oom *oom)
+{
+    uint64_t count = gp_unpack_number(in);
+    oom->holder_count = count < GP_OOM_HOLDERS ? (uint32_t)count : GP_OOM_HOLDERS;
+    for (uint32_t i = 0; i < oom->holder_count; i++) {
+        oom->holders[i].block_bytes = gp_unpack_number(in);
+        oom->holders[i].count = gp_unpack_number(in);
+        oom->holders[i].site = (uint32_t)gp_unpack_number(in);
+        uint64_t kind = gp_unpack_number(in);
+        oom->holders[i].kind = kind < GP_KINDS ? (uint8_t)kind : GP_KIND_NONE;
+    }
+}
+
+static bool payload_oom(struct gp_unpack *in, struct gp_wire_oom *oom)
+{
+    uint64_t numbers = gp_unpack_number(in);
+    for (uint64_t i = 0; i < numbers && !in->bad; i++) {
+        uint64_t id = gp_unpack_number(in);
+        payload_oom_number(oom, id, gp_unpack_signed(in));
+    }
+    memset(oom->kinds, 0xff, sizeof(oom->kinds));
+    uint64_t kinds = gp_unpack_number(in);
+    for (uint64_t kind = 0; kind < kinds && !in->bad; kind++) {
+        int64_t bytes = gp_unpack_signed(in);
+        if (kind < GP_KINDS)
+            oom->kinds[kind] = bytes;
+    }
+    payload_text(in, oom->api, sizeof(oom->api));
+    payload_text(in, oom->policy, sizeof(oom->policy));
+    payload_text(in, oom->conf, sizeof(oom->conf));
+    payload_oom_holders(in, oom);
+    return !in->bad;
+}
+
+/* The struct as it was in format 1.2. */
+static bool payload_raw_oom(struct gp_unpack *in, struct gp_wire_oom *oom)
+{
     uint64_t bytes = gp_unpack_number(in);
     const uint8_t *raw = gp_unpack_raw(in, bytes);
-    if (!raw || bytes < sizeof(*oom)) /* the struct has not grown so far */
+    if (!raw || !gp_raw_oom(oom, raw, bytes))
         return false;
-    memcpy(oom, raw, sizeof(*oom));
     payload_clean(oom->api, sizeof(oom->api));
     payload_clean(oom->policy, sizeof(oom->policy));
     payload_clean(oom->conf, sizeof(oom->conf));
-    if (oom->device < 0 || oom->device >= (int32_t)GP_WIRE_DEVICES)
-        oom->device = -1;
-    if (oom->holder_count > GP_OOM_HOLDERS)
-        oom->holder_count = GP_OOM_HOLDERS;
     for (uint32_t i = 0; i < oom->holder_count; i++)
         if (oom->holders[i].kind >= GP_KINDS)
             oom->holders[i].kind = GP_KIND_NONE;
-    read->recording->has_oom = oom->count > 0;
+    return true;
+}
+
+static bool payload_failed(struct gp_recording *recording, struct gp_unpack *in, bool is_raw)
+{
+    struct gp_wire_oom oom = {0};
+    if (is_raw ? !payload_raw_oom(in, &oom) : !payload_oom(in, &oom))
+        return false;
+    if (oom.device < 0 || oom.device >= (int32_t)GP_WIRE_DEVICES)
+        oom.device = -1;
+    recording->oom = oom;
+    recording->has_oom = oom.count > 0;
     return true;
 }
 
@@ -420,9 +501,11 @@ bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, 
     case GP_BLOCK_SAMPLES:
         return payload_samples(read, &in, block->count);
     case GP_BLOCK_DEVICES:
-        return payload_devices(read, &in, block->count);
+    case GP_BLOCK_DEVICES_RAW:
+        return payload_devices(read, &in, block->count, block->type == GP_BLOCK_DEVICES_RAW);
     case GP_BLOCK_OOM:
-        return payload_oom(read, &in);
+    case GP_BLOCK_OOM_RAW:
+        return payload_failed(read->recording, &in, block->type == GP_BLOCK_OOM_RAW);
     case GP_BLOCK_BEFORE:
         return payload_before(read, &in, block->count);
     case GP_BLOCK_COUNTS:
