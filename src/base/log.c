@@ -4,6 +4,7 @@
  * its number, and a pipe may lose its reader; the log must not disturb the program in either case.
  */
 #include "base/log.h"
+#include "base/sandbox.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -106,7 +107,7 @@ void gp_log(enum gp_log_level level, const char *format, ...)
     static const char *const words[] = {"", "error", "warning", "info", "debug"};
     char line[512];
     va_list args;
-    if (level > log_level)
+    if (level > log_level || gp_sandboxed_now())
         return;
     int saved_errno = errno;
     int used = snprintf(line, sizeof(line), "gpuprof[%d]: %s: ", (int)getpid(), words[level]);

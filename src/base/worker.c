@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * worker.c: see worker.h. */
 #include "base/worker.h"
+#include "base/clock.h"
+#include "base/futex.h"
 #include "base/kept.h"
 #include "base/thread.h"
 #include <errno.h>
@@ -33,6 +35,7 @@ static size_t worker_stack(const pthread_attr_t *attr)
 
 static uint32_t x_workers; /* threads that have been started and have not ended */
 GP_KEEP(x_workers);
+static uint32_t x_unnamed; /* of these, the ones that may still call prctl */
 
 uint32_t gp_worker_count(void)
 {
@@ -42,6 +45,17 @@ uint32_t gp_worker_count(void)
 void gp_worker_forget(void)
 {
     __atomic_store_n(&x_workers, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&x_unnamed, 0, __ATOMIC_RELAXED);
+}
+
+void gp_worker_settle(uint64_t patience_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
+    uint32_t unnamed;
+    while ((unnamed = __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED)) != 0 && now < deadline) {
+        gp_futex_wait(&x_unnamed, unnamed, deadline - now);
+        now = gp_clock_ns();
+    }
 }
 
 struct gp_worker {
@@ -53,6 +67,8 @@ static void *worker_main(void *arg)
 {
     const struct gp_worker *worker = arg;
     pthread_setname_np(pthread_self(), worker->name);
+    __atomic_fetch_sub(&x_unnamed, 1, __ATOMIC_RELAXED);
+    gp_futex_wake(&x_unnamed);
     gp_thread_enrol();
     gp_thread.ignored = 1;
     void *result = worker->main(NULL);
@@ -75,10 +91,14 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (worker_sized)
         pthread_attr_setstacksize(&attr, worker_stack(&attr));
-    /* A thread inherits the mask of its creator, and it must start with every signal blocked. */
+    /* A thread inherits the mask of its creator, and it must start with every signal blocked. But a
+     * system call that a seccomp filter traps would then end the program instead of running its
+     * handler. */
     sigfillset(&all);
+    sigdelset(&all, SIGSYS);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     __atomic_fetch_add(&x_workers, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&x_unnamed, 1, __ATOMIC_RELAXED);
     int error = pthread_create(&thread, &attr, worker_main, worker);
     if (error == EINVAL) { /* the C library needs more than it reports */
         pthread_attr_destroy(&attr);
@@ -86,8 +106,10 @@ int gp_worker_start(void *(*main)(void *), const char *name)
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
         error = pthread_create(&thread, &attr, worker_main, worker);
     }
-    if (error)
+    if (error) {
+        __atomic_fetch_sub(&x_unnamed, 1, __ATOMIC_RELAXED);
         __atomic_fetch_sub(&x_workers, 1, __ATOMIC_RELAXED);
+    }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     return -error;

@@ -11,10 +11,14 @@
  * before this call have a stack of the default size. */
 void gp_worker_sizes(void *taken);
 
-/* Starts a detached thread that never takes the program's signals, whose driver calls are not
+/* Starts a detached thread that never takes the program's signals but SIGSYS, whose driver calls are not
  * the program's (gp_thread.ignored), and that debuggers show as `name` (at most 15 characters).
  * 0 or -errno. */
 int gp_worker_start(void *(*main)(void *), const char *name);
+
+/* Waits until the threads have made the system calls of their start, of which a sandbox that the
+ * program enters next may forbid one. */
+void gp_worker_settle(uint64_t patience_ns);
 
 /* How many of these threads have not ended yet. */
 uint32_t gp_worker_count(void);

@@ -68,6 +68,9 @@ struct gp_session gp_inject_session;
 /* The first numbers that a viewer sees have what was there before, unless the driver is slow. */
 #define GP_SCAN_NS 1500000000ull
 
+/* The threads begin while the start goes on, so it waits for them on a busy machine only. */
+#define GP_SETTLE_NS 100000000ull
+
 static struct gp_ring ring_mine;
 static uint64_t x_starter; /* process << 32 | thread that starts gpuprof; 0: none yet */
 GP_KEEP(x_starter);
@@ -347,6 +350,7 @@ void gp_inject_start(const char *settings)
         gp_poll_scan(GP_SCAN_NS);
     inject_drain();
     inject_record(&options);
+    gp_worker_settle(GP_SETTLE_NS);
     inside = gp_thread_enter();
     gp_session_publish(); /* from here on viewers see known zeros, and the source */
     if (inside)

@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "base/futex.h"
 #include "base/lock.h"
+#include "base/sandbox.h"
 #include "base/worker.h"
 #include "record/file.h"
 #include "record/name.h"
@@ -60,6 +61,8 @@ static struct gp_record {
     const struct gp_wire_chunk *chunks;
     uint32_t chunk_count;
 } gp_record_mine;
+
+static struct gp_sandbox record_sandbox = {.fd = -1}; /* in the thread's table */
 
 /* Decides which side reports the end of the recording: the thread, or the program after its wait
  * timed out. */
@@ -190,10 +193,22 @@ static void record_tell(const struct gp_recorder_stats *stats, enum gp_wire_reco
     gp_lock_give(&record_lock);
 }
 
+static bool record_confined(void *arg)
+{
+    (void)arg;
+    return gp_sandbox_entered(&record_sandbox);
+}
+
+static int record_open_module(const char *proc, const struct gp_module_file *file)
+{
+    return record_confined(NULL) ? -1 : gp_modules_open_file(proc, file);
+}
+
 static int record_begin(void)
 {
     struct gp_record *record = &gp_record_mine;
     int error = record_private();
+    gp_sandbox_open(&record_sandbox);
     int fd = error ? error : record_open(record);
     if (fd < 0)
         return fd;
@@ -204,6 +219,8 @@ static int record_begin(void)
                                       .rank = record->rank,
                                       .refresh = record_refresh,
                                       .appeared = record_appeared,
+                                      .confined = record_confined,
+                                      .open_module = record_open_module,
                                       .late = record_late};
     memcpy(&setup.header, record->setup.header, sizeof(setup.header));
     error = gp_recorder_new(&record->recorder, fd, &setup);
@@ -238,6 +255,7 @@ static void *record_main(void *arg)
     }
     record_tell(&stats, GP_RECORD_ON, 0);
     record_stage(GP_STAGE_RUNNING);
+    gp_recorder_begin(record->recorder);
     /* [stop.A] acquire: the program's last events; pairs with [stop.R]. */
     while (!__atomic_load_n(&record->x_stop, __ATOMIC_ACQUIRE)) {
         ssize_t count = gp_recorder_poll(record->recorder);

@@ -30,6 +30,8 @@ struct gp_file {
     int fd;
     bool seekable, keeps; /* keeps: the file system can preallocate */
     bool full;            /* the last allocation failed */
+    bool (*confined)(void *arg);
+    void *confined_arg;
     uint64_t kept_to;
     uint32_t sequence;
     uint32_t places; /* if above GP_FILE_PLACES, no index is written */
@@ -114,6 +116,20 @@ static bool file_passes(int error)
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
+void gp_file_confine(struct gp_file *file, bool (*confined)(void *arg), void *arg)
+{
+    file->confined = confined;
+    file->confined_arg = arg;
+}
+
+/* Space beyond the end is then neither kept nor given back. */
+static bool file_confined(struct gp_file *file)
+{
+    bool confined = file->confined && file->confined(file->confined_arg);
+    file->keeps &= !confined;
+    return confined;
+}
+
 static bool file_reserve(struct gp_file *file, uint64_t to)
 {
     if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->stats.bytes, (off_t)(to - file->stats.bytes)) != 0)
@@ -129,7 +145,8 @@ static bool file_reserve(struct gp_file *file, uint64_t to)
 static int file_keep(struct gp_file *file, size_t bytes)
 {
     uint64_t need = file->stats.bytes + bytes + GP_FILE_KEPT;
-    if (!file->keeps || (need <= file->kept_to && !file->full) || file_reserve(file, need + GP_FILE_STEP))
+    if (!file->keeps || (need <= file->kept_to && !file->full) || file_confined(file) ||
+        file_reserve(file, need + GP_FILE_STEP))
         return 0;
     int error = errno;
     if (!file_passes(error)) {
@@ -161,7 +178,8 @@ static int file_write(struct gp_file *file, const void *bytes, size_t count)
             int error = errno;
             /* A reader would skip a torn block, but removing it makes the next block easier to
              * find. */
-            bool whole = left == count || (file->seekable && ftruncate(file->fd, (off_t)file->stats.bytes) == 0 &&
+            bool whole = left == count || (file->seekable && !file_confined(file) &&
+                                           ftruncate(file->fd, (off_t)file->stats.bytes) == 0 &&
                                            lseek(file->fd, (off_t)file->stats.bytes, SEEK_SET) >= 0);
             file->stats.dead |= !whole || !file_passes(error);
             return -error;
@@ -414,7 +432,8 @@ int gp_file_end(struct gp_file *file)
 {
     int error = file_index(file);
     error = file_passes(-error) ? 0 : error; /* a file without an index is complete */
-    if (file->kept_to > file->stats.bytes && ftruncate(file->fd, (off_t)file->stats.bytes) != 0 && !error)
+    if (file->kept_to > file->stats.bytes && !file_confined(file) &&
+        ftruncate(file->fd, (off_t)file->stats.bytes) != 0 && !error)
         error = -errno;
     if (close(file->fd) != 0 && !error && errno != EINTR)
         error = -errno;

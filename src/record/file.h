@@ -46,6 +46,9 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who);
  * of this version; -errno. The descriptor is closed on failure. */
 int gp_file_resume(struct gp_file **out, int fd);
 
+/* While confined(arg), which may be NULL, no system call but write is made. */
+void gp_file_confine(struct gp_file *file, bool (*confined)(void *arg), void *arg);
+
 /* Adds one event to the current block, and writes the block when it is full. type: EVENTS or
  * BASELINE; call gp_file_flush before changing it. */
 void gp_file_add(struct gp_file *file, const struct gp_wire_event *event, enum gp_format_type type);

@@ -35,7 +35,6 @@ struct gp_modules_work { /* scratch memory, in the arena behind the rows and pat
     const char *proc;
     gp_modules_open *open;
     char line[GP_MODULES_LINE];
-    char full[GP_MODULES_LINE + 64];
     Elf64_Phdr headers[GP_MODULES_HEADERS];
     uint8_t notes[GP_MODULES_NOTES];
 };
@@ -95,14 +94,12 @@ static void modules_elf(struct gp_module *module, struct gp_modules_work *work, 
 /* The path is valid in the process's own root. The file there may have been replaced since it was
  * mapped, by a pipe or a device too, so it is held (O_PATH) before it is opened. Only the inode is
  * compared: on layered file systems (overlay, btrfs) maps and stat disagree about the device. */
-static int modules_open(struct gp_modules_work *work, const struct gp_module_file *file)
+int gp_modules_open_file(const char *proc, const struct gp_module_file *file)
 {
     struct stat status;
-    char held_path[64];
-    if (work->open)
-        return work->open(work->proc, file);
-    snprintf(work->full, sizeof(work->full), "%s/root%s", work->proc, file->path);
-    int held = open(work->full, O_PATH | O_CLOEXEC), fd = -1;
+    char held_path[64], full[GP_MODULES_LINE + 64];
+    snprintf(full, sizeof(full), "%s/root%s", proc, file->path);
+    int held = open(full, O_PATH | O_CLOEXEC), fd = -1;
     if (held < 0)
         return -1;
     if (fstat(held, &status) == 0 && S_ISREG(status.st_mode) && (uint64_t)status.st_ino == file->inode) {
@@ -121,7 +118,7 @@ static int modules_open(struct gp_modules_work *work, const struct gp_module_fil
 
 static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_module_file *file)
 {
-    int fd = module->path[0] == '/' ? modules_open(work, file) : -1;
+    int fd = module->path[0] == '/' ? work->open(work->proc, file) : -1;
     if (fd < 0)
         return;
     modules_elf(module, work, fd);
@@ -243,7 +240,7 @@ int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_
         modules->paths = arena + GP_MODULES_MOST * sizeof(struct gp_module);
         struct gp_modules_work *work = (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS);
         work->proc = proc;
-        work->open = open_file;
+        work->open = open_file ? open_file : gp_modules_open_file;
         error = modules_lines(modules, work, fd);
         if (error)
             gp_modules_free(modules);

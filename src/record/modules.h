@@ -39,6 +39,9 @@ struct gp_module_file {                 /* one line of maps */
  * unknown. */
 typedef int gp_modules_open(const char *proc, const struct gp_module_file *file);
 
+/* As for our own process. Takes 20 KiB of the stack. */
+int gp_modules_open_file(const char *proc, const struct gp_module_file *file);
+
 /* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). 0 or
  * -errno; on failure there is nothing to free. */
 int gp_modules_read(struct gp_modules *modules, const char *proc);

@@ -85,10 +85,18 @@ static int recorder_ring_copy(void *arg, void *into, size_t bytes, uint64_t offs
 
 /* ---- process ----------------------------------------------------------------------------------------------------- */
 
+/* The process's own recorder must not open a file then. */
+static bool recorder_confined(const struct gp_recorder *r)
+{
+    return r->setup.confined && r->setup.confined(r->setup.arg);
+}
+
 static void recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
 {
     char path[80];
     text[0] = '\0';
+    if (recorder_confined(r))
+        return;
     snprintf(path, sizeof(path), "%.50s/%s", r->setup.proc, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -140,7 +148,7 @@ static void recorder_process(struct gp_recorder *r)
         memcpy(r->comm, comm, sizeof(comm));
     if (command_line[0])
         memcpy(r->command_line, command_line, sizeof(command_line));
-    if (uname(&host) != 0)
+    if (recorder_confined(r) || uname(&host) != 0)
         host.nodename[0] = '\0';
     const struct gp_block_process process = {.pid = r->setup.header.pid,
                                              .source = now.source,
@@ -260,6 +268,8 @@ static void recorder_modules(struct gp_recorder *r)
 {
     struct gp_modules now;
     uint32_t count = 0;
+    if (recorder_confined(r))
+        return;
     if (gp_modules_read_by(&now, r->setup.proc, r->setup.open_module) != 0)
         return;
     struct gp_pack *pack = gp_file_pack(r->file);
@@ -636,6 +646,12 @@ static ssize_t recorder_take(struct gp_recorder *r, uint64_t horizon_ns)
     return count;
 }
 
+void gp_recorder_begin(struct gp_recorder *r)
+{
+    r->modules_ns = gp_clock_ns();
+    recorder_modules(r);
+}
+
 ssize_t gp_recorder_poll(struct gp_recorder *r)
 {
     uint64_t now = gp_clock_ns();
@@ -728,6 +744,7 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
         return error;
     }
     gp_ringread_hurry(r->ring, setup->late, setup->arg);
+    gp_file_confine(r->file, setup->confined, setup->arg);
     if (!setup->in_file)
         recorder_process(r);
     *out = r;

@@ -28,12 +28,15 @@ struct gp_recorder_setup {
      * how many are. from_start is set too. */
     bool (*in_file)(void *arg, const struct gp_wire_event *event);
     uint64_t file_events;
-    gp_modules_open *open_module; /* NULL for our own process */
+    gp_modules_open *open_module; /* NULL: gp_modules_open_file */
     /* Callbacks; each may be NULL. */
     void (*refresh)(void *arg); /* refreshes the published numbers */
     void (*measure)(void *arg, const char *uuid, int64_t *used_bytes, int64_t *process_bytes); /* preset to -1 */
     void (*appeared)(void *arg); /* an event named a device for the first time */
-    bool (*late)(void *arg);     /* the deadline has passed: events not in the file yet are counted and dropped */
+    /* Only read and write may be called from now on: the process is in a sandbox. NULL: it is
+     * another process. */
+    bool (*confined)(void *arg);
+    bool (*late)(void *arg); /* the deadline has passed: events not in the file yet are counted and dropped */
     void *arg;
 };
 
@@ -42,6 +45,9 @@ struct gp_recorder;
 /* Takes over the descriptor, also on failure (file.h). 0 or -errno: the file is still empty if it was
  * new. */
 int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *setup);
+/* Writes the modules that are loaded now. The process's own recorder calls it at its start, when it
+ * may still open files. */
+void gp_recorder_begin(struct gp_recorder *recorder);
 /* Adds an ALLOC event for memory that was live when recording started. Call before the first
  * poll. */
 void gp_recorder_baseline(struct gp_recorder *recorder, const struct gp_wire_event *event);

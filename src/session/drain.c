@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/futex.h"
+#include "base/sandbox.h"
 #include "base/testpoint.h"
 #include "base/thread.h"
 #include "base/worker.h"
@@ -43,11 +44,13 @@ static void listen_begin(void)
 }
 
 /* A reader holds a lock as long as it lives, also while it is stopped. If that cannot be asked,
- * because the program has closed the descriptor, readers are taken to be there. */
+ * because the program has closed the descriptor or is in a sandbox, readers are taken to be
+ * there. */
 static bool listen_held(void)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = GP_LISTEN_BYTE, .l_len = 1};
-    return !gp_session_owns(drained) || fcntl(drained->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    return gp_sandboxed_now() || !gp_session_owns(drained) || fcntl(drained->fd, F_OFD_GETLK, &lock) != 0 ||
+           lock.l_type != F_UNLCK;
 }
 
 /* Returns after how long to look again. */
@@ -113,6 +116,12 @@ static struct {
     uint64_t request_id;
 } gp_async_caller;
 
+/* These answers need system calls that the program has no other use for. */
+static bool drain_may(uint32_t command)
+{
+    return (command != GP_COMMAND_EXTENTS && command != GP_COMMAND_BLOCKS) || !gp_sandboxed_now();
+}
+
 static int answer_pieces(struct gp_wire_slot *slot)
 {
     int fd = gp_extents_lay();
@@ -150,6 +159,8 @@ static int answer(struct gp_wire_slot *slot, uint32_t command)
         listen_begin();
         return 0;
     }
+    if (!drain_may(command))
+        return -EPERM;
     gp_session_poll();
     switch (command) {
     case GP_COMMAND_RESET:

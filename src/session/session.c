@@ -6,6 +6,7 @@
  */
 #include "session/session.h"
 #include "base/clock.h"
+#include "base/sandbox.h"
 #include "session/extents.h"
 #include "session/memfd.h"
 #include <errno.h>
@@ -178,6 +179,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
     memcpy((char *)session->header + sizeof(header.magic), (char *)&header + sizeof(header.magic),
            sizeof(header) - sizeof(header.magic));
     __atomic_store_n(&session->header->magic, header.magic, __ATOMIC_RELEASE);
+    gp_sandbox_start();
     return 0;
 }
 
@@ -198,6 +200,7 @@ void gp_session_drop(struct gp_session *session)
     if (gp_session_owns(session))
         close(session->fd);
     session->fd = -1;
+    gp_sandbox_stop();
 }
 
 void gp_session_forget(struct gp_session *session)
@@ -205,4 +208,5 @@ void gp_session_forget(struct gp_session *session)
     gp_extents_forget();
     if (gp_session_owns(session))
         close(session->fd);
+    gp_sandbox_stop();
 }

@@ -16,6 +16,7 @@
  * changes nothing.
  */
 #include "ownstack.h"
+#include "base/sandbox.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -57,17 +58,19 @@ static uint64_t stack_end(void)
 /* The size of glibc's struct pthread, 2.17 and later, on x86-64 and AArch64. Where it is smaller,
  * the words behind it do not look like a stack. */
 #define CONTROL_BYTES 2304u
+/* The usual limit of its size. */
+#define MAIN_BYTES (8ull << 20)
 /* Static TLS and the control block itself lie at the stack's upper end. */
 #define ABOVE_BYTES (16ull << 20)
 
 /* The lowest address of this thread's stack. The control block stores that address and the stack's
  * size side by side, at a private offset. No other pair of its words looks the same: a page-aligned
  * address below the block that, with the size added, lies above it. 0: not found. */
-__attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(void)
+__attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(bool may_ask)
 {
     uint64_t self = (uint64_t)pthread_self(), page = (uint64_t)getpagesize(), floor = 0;
     uint64_t end = self + CONTROL_BYTES, next = (self + page) / page * page;
-    if (end > next && !page_readable(next, page))
+    if (end > next && (!may_ask || !page_readable(next, page)))
         end = next;
     for (const uint64_t *at = (const uint64_t *)self; (uint64_t)(at + 2) <= end; at++) {
         uint64_t low = at[0], above = low + at[1] - self;
@@ -80,6 +83,17 @@ __attribute__((no_sanitize("address", "thread"))) static uint64_t stack_floor(vo
     return floor;
 }
 
+/* In a sandbox no page is asked about. From the stack pointer up all pages of a thread's own stack
+ * are mapped. The kernel maps nothing by itself so near below the main thread's. */
+static bool stack_trust(struct gp_own_stack *stack, uint64_t sp, uint64_t page)
+{
+    bool is_main = stack->high == main_end / 8 * 8;
+    uint64_t floor = is_main ? stack->high - MAIN_BYTES : stack_floor(false);
+    if (floor && sp >= floor && sp < stack->low)
+        stack->low = sp / page * page;
+    return sp >= stack->low && sp < stack->high;
+}
+
 bool gp_own_stack_widen(uint64_t sp)
 {
     int saved = errno;
@@ -88,11 +102,17 @@ bool gp_own_stack_widen(uint64_t sp)
     if (!stack->high) {
         stack->high = stack_end() / 8 * 8;
         stack->low = stack->high / page * page;
+    }
+    if (gp_sandboxed()) {
+        errno = saved;
+        return stack->high && stack_trust(stack, sp, page);
+    }
+    if (stack->low == stack->high / page * page) {
         /* The stack ends inside this page: use the page if it is readable, else nothing. */
         if (stack->high && !page_readable(stack->low, page))
             stack->high = stack->low;
     }
-    uint64_t floor = sp < stack->low && stack->high != main_end / 8 * 8 ? stack_floor() : 0;
+    uint64_t floor = sp < stack->low && stack->high != main_end / 8 * 8 ? stack_floor(true) : 0;
     while (sp < stack->low && sp >= floor && stack->high - sp < DEEPEST && page_readable(stack->low - page, page))
         stack->low -= page;
     errno = saved;
@@ -103,6 +123,8 @@ bool gp_peek_word(struct gp_peek *peek, uint64_t address, uint64_t *word)
 {
     if (address - peek->at >= peek->bytes) {
         int saved = errno;
+        if (gp_sandboxed()) /* process_vm_readv is what a sandbox forbids */
+            return false;
         /* Reads up to the end of the page, so that an unmapped next page does not fail the read of
          * this one. */
         uint64_t bytes = 4096 - address % 4096;

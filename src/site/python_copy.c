@@ -6,6 +6,7 @@
  * after each call, before any address out of the copy is followed.
  */
 #include "base/compiler.h"
+#include "base/sandbox.h"
 #include "site/python.h"
 #include <errno.h>
 #include <string.h>
@@ -27,6 +28,11 @@ static long python_read(const struct gp_python_copies *copies, uint32_t at, uint
                         unsigned count)
 {
     int saved = errno;
+    if (gp_sandboxed()) {
+        gp_python_note_set("Python frames of threads that do not hold the GIL are missing since the program entered a "
+                           "seccomp sandbox");
+        return -1;
+    }
     struct iovec here = {.iov_base = (void *)(uintptr_t)(copies->bytes + at), .iov_len = bytes};
     long n = process_vm_readv(copies->pid, &here, 1, there, count, 0);
     if (n < 0 && (errno == EPERM || errno == ENOSYS))

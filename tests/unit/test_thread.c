@@ -338,7 +338,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*main)(
         *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
     sigset_t mask;
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
-    create_blocked = sigismember(&mask, SIGTERM) && sigismember(&mask, SIGUSR1) && sigismember(&mask, SIGPROF);
+    create_blocked = sigismember(&mask, SIGTERM) && sigismember(&mask, SIGUSR1) && sigismember(&mask, SIGPROF) &&
+                     !sigismember(&mask, SIGSYS);
     if (attr) {
         pthread_attr_getstacksize(attr, &create_stack);
         pthread_attr_getdetachstate(attr, &create_detached);

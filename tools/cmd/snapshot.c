@@ -145,6 +145,9 @@ static int snapshot_extents(pid_t pid, struct gp_extents *extents)
     else if (rc == -EINVAL)
         gp_error("snapshot", "pid %d runs another version of the library, which makes no snapshots: restart it",
                  (int)pid);
+    else if (rc == -EPERM)
+        gp_error("snapshot", "pid %d has entered a seccomp sandbox, where a snapshot's system calls may be forbidden",
+                 (int)pid);
     else
         gp_error("snapshot", "pid %d: its memory cannot be listed: %s", (int)pid, rc == -EPROTO ? why : strerror(-rc));
     return GP_EXIT_FAILED;
