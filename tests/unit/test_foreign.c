@@ -187,8 +187,13 @@ static enum gp_object_problem open_object(const char *root, const struct gp_modu
     char id[80] = "";
     for (unsigned i = 0; i < m->build_id_bytes; i++)
         sprintf(id + 2 * i, "%02x", m->build_id[i]);
-    const struct gp_object_source source = {
-        .root = root, .path = m->path, .build_id = id, .start = m->start, .end = has_mapping ? m->end : m->start};
+    uint64_t room = 1ull << 30;
+    const struct gp_object_source source = {.root = root,
+                                            .path = m->path,
+                                            .build_id = id,
+                                            .start = m->start,
+                                            .end = has_mapping ? m->end : m->start,
+                                            .room = &room};
     enum gp_object_problem problem = gp_object_open(&object, &intern, &source);
     if (problem == GP_OBJECT_FINE)
         gp_object_close(&object);
@@ -258,7 +263,8 @@ static const char *look(const char *name)
     snprintf(path, sizeof(path), "%s", in(name));
     struct gp_object object;
     struct gp_object_frame frames[GP_INLINES];
-    const struct gp_object_source source = {.root = "", .path = path, .build_id = ""};
+    uint64_t room = 1ull << 30;
+    const struct gp_object_source source = {.root = "", .path = path, .build_id = "", .room = &room};
     char line[600];
     unsigned long offset = 0;
     cr_assert_eq(gp_object_open(&object, &intern, &source), GP_OBJECT_OTHER, "the build id must be given");
@@ -271,7 +277,7 @@ static const char *look(const char *name)
     out = popen(line, "r");
     cr_assert_eq(fscanf(out, "%79s", id), 1);
     pclose(out);
-    const struct gp_object_source with_id = {.root = "", .path = path, .build_id = id};
+    const struct gp_object_source with_id = {.root = "", .path = path, .build_id = id, .room = &room};
     cr_assert_eq(gp_object_open(&object, &intern, &with_id), GP_OBJECT_FINE);
     uint32_t count = gp_object_lookup(&object, offset, frames);
     snprintf(text, sizeof(text), "%s:%u", count ? frames[0].function : "", count ? frames[0].line : 0);

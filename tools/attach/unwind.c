@@ -12,6 +12,7 @@
  */
 #include <attach/internal.h>
 #include <collect/mapped.h>
+#include <common/elfimage.h>
 
 #include <elfutils/libdwfl.h>
 #include <stdio.h>
@@ -40,10 +41,11 @@ struct gp_unwind {
     size_t file_count;
     struct unwind_range ranges[GP_UNWIND_RANGES];
     size_t range_count;
+    uint64_t room; /* bytes that the files of the process may still take */
 };
 
 /* dwfl's callbacks get no pointer of ours. */
-static const struct gp_unwind *unwind_now;
+static struct gp_unwind *unwind_now;
 
 /* Functions that hold a lock that the start of a thread needs, or that may not be interrupted so. */
 static const char *const unwind_names[] = {
@@ -145,7 +147,7 @@ static void unwind_maps(struct gp_unwind *unwind)
 
 static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
 {
-    const struct gp_unwind *unwind = unwind_now;
+    struct gp_unwind *unwind = unwind_now;
     char proc[32];
     if (strcmp(name, "[vdso]") == 0)
         return dwfl_linux_proc_find_elf(module, userdata, name, base, found, elf);
@@ -155,7 +157,12 @@ static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, D
         if (file->start != base)
             continue;
         struct gp_module_file want = {file->start, file->end, file->inode, file->device, file->path};
-        int fd = gp_mapped_open(proc, &want);
+        bool is_cut;
+        int mapped = gp_mapped_open(proc, &want), fd = mapped;
+        if (mapped >= 0)
+            fd = gp_elf_image(mapped, GP_ELF_FRAMES, &unwind->room, &is_cut);
+        if (mapped >= 0)
+            close(mapped);
         *found = fd >= 0 ? strdup(file->path) : NULL;
         return fd >= 0 ? fd : -1;
     }
@@ -215,6 +222,7 @@ struct gp_unwind *gp_unwind_new(pid_t pid)
     if (!unwind)
         return NULL;
     unwind->pid = pid;
+    unwind->room = gp_elf_room();
     unwind_now = unwind;
     unwind_maps(unwind);
     unwind->dwfl = dwfl_begin(&callbacks);

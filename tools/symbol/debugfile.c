@@ -2,6 +2,7 @@
  * debugfile.c: see debugfile.h. */
 #include <symbol/debugfile.h>
 
+#include <common/elfimage.h>
 #include <common/foreign.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -44,11 +45,9 @@ static bool debug_crc(int fd, uint32_t want)
     return at < DEBUG_CRC_MOST && ~crc == want;
 }
 
-static bool debug_fits(int fd, const struct debug_want *want)
+static bool debug_has_id(int fd, const struct debug_want *want)
 {
     const void *id;
-    if (!want->id_bytes)
-        return want->has_crc && debug_crc(fd, want->crc);
     Elf *elf = elf_begin(fd, ELF_C_READ, NULL);
     ssize_t bytes = elf ? dwelf_elf_gnu_build_id(elf, &id) : -1;
     bool fits = bytes > 0 && (size_t)bytes == want->id_bytes && memcmp(id, want->id, want->id_bytes) == 0;
@@ -56,23 +55,37 @@ static bool debug_fits(int fd, const struct debug_want *want)
     return fits;
 }
 
+/* A private copy of the file, if it is the one that is wanted; closes the file. */
+static int debug_copy(struct gp_object *object, const struct debug_want *want, int file)
+{
+    uint64_t before = *object->room;
+    bool is_cut, fits = want->id_bytes || (want->has_crc && debug_crc(file, want->crc));
+    int fd = fits ? gp_elf_image(file, GP_ELF_NAMES, object->room, &is_cut) : -1;
+    close(file);
+    if (fd >= 0 && want->id_bytes && !debug_has_id(fd, want)) {
+        close(fd);
+        *object->room = before;
+        return -1;
+    }
+    object->is_cut |= fd == -EFBIG || (fd >= 0 && is_cut);
+    return fd;
+}
+
 /* Tries the process's own root and then ours. */
-static int debug_try(const struct gp_object *object, const struct debug_want *want, const char *path)
+static int debug_try(struct gp_object *object, const struct debug_want *want, const char *path)
 {
     const char *roots[] = {object->root, ""};
     for (int i = object->root[0] ? 0 : 1; i < 2; i++) {
-        int fd = gp_foreign_open(roots[i], path);
-        if (fd >= 0 && debug_fits(fd, want))
-            return fd;
+        int file = gp_foreign_open(roots[i], path), fd = file < 0 ? -1 : debug_copy(object, want, file);
         if (fd >= 0)
-            close(fd);
+            return fd;
     }
     return -1;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static int debug_by_id(const struct gp_object *object, const struct debug_want *want, char path[PATH_MAX])
+static int debug_by_id(struct gp_object *object, const struct debug_want *want, char path[PATH_MAX])
 {
     if (want->id_bytes < 2 || want->id_bytes > 64)
         return -1;
@@ -83,8 +96,7 @@ static int debug_by_id(const struct gp_object *object, const struct debug_want *
     return debug_try(object, want, path);
 }
 
-static int debug_by_link(const struct gp_object *object, const struct debug_want *want, const char *link,
-                         char path[PATH_MAX])
+static int debug_by_link(struct gp_object *object, const struct debug_want *want, const char *link, char path[PATH_MAX])
 {
     static const char *const forms[] = {"%.*s/%s", "%.*s/.debug/%s", DEBUG_FOLDER "%.*s/%s"};
     const char *slash = strrchr(object->path, '/');
@@ -126,11 +138,17 @@ int gp_debugfile_find(Dwfl_Module *module, void **userdata, const char *name, Dw
     const char *servers = getenv("DEBUGINFOD_URLS");
     if (!servers || !servers[0])
         return -1;
-    return object->debug_fd = dwfl_standard_find_debuginfo(module, userdata, name, base, NULL, NULL, 0, found);
+    fd = dwfl_standard_find_debuginfo(module, userdata, name, base, NULL, NULL, 0, found);
+    if (fd >= 0)
+        fd = debug_copy(object, &want, fd);
+    if (fd < 0) {
+        free(*found);
+        *found = NULL; /* elfutils would open the file of that name */
+    }
+    return object->debug_fd = fd < 0 ? -1 : fd;
 }
 
-int gp_debugfile_shared(const struct gp_object *object, const char *beside, const char *name, const void *id,
-                        size_t id_bytes)
+int gp_debugfile_shared(struct gp_object *object, const char *beside, const char *name, const void *id, size_t id_bytes)
 {
     struct debug_want want = {.id = id, .id_bytes = id_bytes};
     char path[PATH_MAX];
@@ -176,6 +194,21 @@ static bool split_is_safe(const char *path)
             return false;
     }
     return true;
+}
+
+bool gp_debugfile_is_package(int fd)
+{
+    char link[32], path[PATH_MAX + 8];
+    struct stat file, named;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, PATH_MAX);
+    if (n <= 0 || n >= PATH_MAX)
+        return false;
+    path[n] = '\0';
+    bool is_safe = split_is_safe(path) && fstat(fd, &file) == 0 && stat(path, &named) == 0 &&
+                   file.st_dev == named.st_dev && file.st_ino == named.st_ino;
+    memcpy(path + n, ".dwp", sizeof(".dwp"));
+    return is_safe && access(path, F_OK) == 0 && split_is_safe(path);
 }
 
 static bool split_join(const char *folder, const char *between, const char *name)

@@ -18,8 +18,12 @@ int gp_debugfile_find(Dwfl_Module *module, void **userdata, const char *name, Dw
 
 /* The file that a .gnu_debugaltlink names; beside: the path of the file that has it. A descriptor or
  * -1. */
-int gp_debugfile_shared(const struct gp_object *object, const char *beside, const char *name, const void *id,
+int gp_debugfile_shared(struct gp_object *object, const char *beside, const char *name, const void *id,
                         size_t id_bytes);
+
+/* Whether a package of split DWARF (FILE.dwp) lies beside the file, and no other user can change
+ * either. libdw finds it by the name of the file alone, so such a file is not copied. */
+bool gp_debugfile_is_package(int fd);
 
 /* Whether libdw may look for the split DWARF of this unit. It opens the file by its name and would
  * wait for a pipe, so only names that no other user can change are allowed: root's and our own. */

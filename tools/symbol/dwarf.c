@@ -162,7 +162,7 @@ static bool dwarf_share(struct gp_object *object, struct gp_dwarf *dwarf, Dwarf 
     if (bytes > 0)
         dwarf->shared_fd = gp_debugfile_shared(object, debug ? debug : file ? file : "", name, id, (size_t)bytes);
     if (dwarf->shared_fd >= 0)
-        dwarf->shared_elf = elf_begin(dwarf->shared_fd, ELF_C_READ_MMAP, NULL);
+        dwarf->shared_elf = elf_begin(dwarf->shared_fd, ELF_C_READ, NULL);
     if (dwarf->shared_elf)
         dwarf->shared = dwarf_begin_elf(dwarf->shared_elf, DWARF_C_READ, NULL);
     if (!dwarf->shared || dwelf_dwarf_gnu_debugaltlink(dwarf->shared, &name, &id) != 0)

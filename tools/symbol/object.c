@@ -2,6 +2,7 @@
  * object.c: see object.h. */
 #include <symbol/object.h>
 
+#include <common/elfimage.h>
 #include <common/foreign.h>
 #include <errno.h>
 #include <gelf.h>
@@ -83,11 +84,18 @@ static int object_file(const struct gp_object_source *source, enum object_way wa
 static enum gp_object_problem object_try(struct gp_object *object, struct gp_intern *intern,
                                          const struct gp_object_source *source, enum object_way way)
 {
-    int fd = object_file(source, way);
-    if (fd < 0)
-        return fd == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
     enum gp_object_problem problem = GP_OBJECT_BAD;
-    *object = (struct gp_object){.intern = intern, .path = source->path, .fd = fd, .debug_fd = -1};
+    bool is_cut = false;
+    int file = object_file(source, way);
+    if (file < 0)
+        return file == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
+    int fd = gp_debugfile_is_package(file) ? file : gp_elf_image(file, GP_ELF_NAMES, source->room, &is_cut);
+    if (fd != file)
+        close(file);
+    if (fd < 0)
+        return fd == -EFBIG ? GP_OBJECT_LARGE : fd == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
+    *object = (struct gp_object){
+        .intern = intern, .path = source->path, .fd = fd, .debug_fd = -1, .room = source->room, .is_cut = is_cut};
     snprintf(object->root, sizeof(object->root), "%s", source->root);
     if (!object_report(object, source->path))
         close(fd);

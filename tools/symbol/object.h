@@ -34,6 +34,7 @@ struct gp_object_source { /* where to look for a file */
     const char *path;
     const char *build_id; /* hex digits, "" if none was recorded */
     uint64_t start, end;
+    uint64_t *room; /* bytes that all files of the viewer may still take */
 };
 
 struct gp_object { /* must not be moved while open */
@@ -44,7 +45,9 @@ struct gp_object { /* must not be moved while open */
     char *debug_path;
     char root[32];
     const char *path;            /* the caller's */
-    int fd, debug_fd;            /* elfutils owns them; -1 none */
+    int fd, debug_fd;            /* elfutils owns them; -1 none.  Private copies (elfimage.h) */
+    uint64_t *room;              /* the caller's: bytes that files may still take */
+    bool is_cut;                 /* debug information was left out, because it takes too much memory */
     bool has_symbols, has_dwarf; /* whether they were loaded */
     struct gp_object_symbol *symbols;
     uint32_t symbol_count;
@@ -56,7 +59,8 @@ enum gp_object_problem {
     GP_OBJECT_UNCHECKED, /* without build IDs to compare: names may be those of another build */
     GP_OBJECT_MISSING,
     GP_OBJECT_OTHER, /* another build than the one that ran */
-    GP_OBJECT_BAD,   /* not a regular file, or not an ELF file */
+    GP_OBJECT_BAD,   /* not a regular file, or not a 64-bit ELF file */
+    GP_OBJECT_LARGE, /* its symbols take more memory than may be used */
 };
 
 /* Tries the mapping itself, then the path below the root, then, if the build id is known, the path

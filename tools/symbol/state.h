@@ -13,6 +13,7 @@ struct gp_symbol_module {     /* parallel to source.modules */
     const char *path, *name;  /* without " (deleted)"; base name */
     struct gp_object *object; /* NULL: not open.  Shared by the mappings of one file */
     bool tried, deleted, owner;
+    bool cut; /* a note says that it has no lines */
 };
 
 struct gp_symbol_pc { /* an answer */
@@ -29,6 +30,7 @@ struct gp_symbol_site {
 struct gp_symbols {
     struct gp_symbol_source source;
     struct gp_intern intern;
+    uint64_t room; /* bytes that files may still take */
     struct gp_symbol_module *modules;
     struct gp_symbol_pc *pcs; /* open addressing; a power of two */
     uint32_t pc_slots, pc_count;

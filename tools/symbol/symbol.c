@@ -3,6 +3,7 @@
  * symbol.c: names of single addresses; see symbol.h. Every answer is kept: stacks share most of
  * their frames.
  */
+#include <common/elfimage.h>
 #include <symbol/state.h>
 
 #include <errno.h>
@@ -28,6 +29,8 @@ static const char *symbols_problem(enum gp_object_problem problem)
         return "is not the build that ran (its build id differs): its functions are shown as offsets";
     case GP_OBJECT_BAD:
         return "is not an ELF file: its functions are shown as offsets";
+    case GP_OBJECT_LARGE:
+        return "has more symbols than fit into memory: its functions are shown as offsets";
     default:
         return NULL;
     }
@@ -54,6 +57,18 @@ static void symbols_note_missing(struct gp_symbols *symbols, const struct gp_sym
              "%u objects cannot be opened: their functions are shown as offsets (the first is %.*s)", symbols->missing,
              (int)(sizeof(text) - 200), symbols->missing_path);
     symbols->notes[symbols->missing_note] = gp_intern(&symbols->intern, text);
+}
+
+/* Its debug information is read when it is first needed. */
+static void symbols_note_cut(struct gp_symbols *symbols, uint32_t index)
+{
+    struct gp_symbol_module *module = &symbols->modules[index];
+    if (!module->owner || module->cut || !module->object->is_cut || symbols->note_count == symbols->module_room)
+        return;
+    module->cut = true;
+    symbols_add_note(
+        symbols, module->path,
+        "has more debug information than is read, or information that is packed too well: it has no lines");
 }
 
 /* Another mapping of the same file, for which opening was tried already. */
@@ -87,7 +102,8 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
                                             .path = module->path,
                                             .build_id = symbols->source.strings + recorded->build_id,
                                             .start = recorded->start,
-                                            .end = recorded->end};
+                                            .end = recorded->end,
+                                            .room = &symbols->room};
     enum gp_object_problem problem = gp_object_open(object, &symbols->intern, &source);
     if (problem == GP_OBJECT_UNCHECKED && module->deleted) { /* the path may belong to another file by now */
         gp_object_close(object);
@@ -147,6 +163,8 @@ static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t
         uint64_t offset = before - m->start + m->offset;
         struct gp_object *object = symbols_object(symbols, module);
         uint32_t count = object ? gp_object_lookup(object, offset, frames) : 0;
+        if (object)
+            symbols_note_cut(symbols, module);
         if (count)
             return count;
         snprintf(text, sizeof(text), "%.500s+0x%" PRIx64, symbols->modules[module].name, offset + 1);
@@ -283,6 +301,7 @@ int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *sourc
         gp_symbols_free(symbols);
         return -ENOMEM;
     }
+    symbols->room = gp_elf_room();
     symbols->native = symbols->work + GP_SYMBOL_STACK;
     symbols->python = symbols->native + GP_SYMBOL_STACK;
     symbols_descriptors();
