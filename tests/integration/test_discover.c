@@ -19,6 +19,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
@@ -421,11 +422,23 @@ Test(discover, files_of_others_are_refused_once, .timeout = 60)
     INSIDE(refused_body, finish);
 }
 
+static void exec_as_user(void *arg, int exec_fd)
+{
+    if (chdir(top) == 0 && setgroups(0, NULL) == 0 && setgid(64002) == 0 && setuid(64001) == 0)
+        kid_exec_file(arg, exec_fd);
+}
+
 static void swapped_body(void)
 {
+    struct kid kid;
     static const char *const how[] = {
-        "rm $F; mkfifo $F",       "rm $F; mknod $F c 1 5", "rm $F; ln -s /bin/true $F",
-        "rm $F; cp /bin/true $F", "rm $F; mkdir $F",
+        "rm $F; mkfifo $F",
+        "rm $F; mknod $F c 1 5",
+        "rm $F; ln -s /bin/true $F",
+        "rm $F; cp /bin/true $F",
+        "rm $F; mkdir $F",
+        /* The process itself could not open it. Only a link that was followed before is cached. */
+        "mkdir -m 700 p; cp $F p; ln -sf ../p/libgpuprof $F; sleep 0.05; cat $F >/dev/null",
     };
     start();
     if (!gp_bpf_is_multi(bpf)) {
@@ -437,7 +450,8 @@ static void swapped_body(void)
         char name[32];
         snprintf(name, sizeof(name), "d%u/libgpuprof", i);
         fire_copy(name);
-        struct kid kid = kid_start(name);
+        inside_shell("chmod 755 . d%u", i);
+        NEED(kid_begin(&kid, exec_as_user, name) == 0);
         inside_shell("F=%s; %s", name, how[i]);
         inside_admin(false);
         int64_t since = now_ms();
@@ -450,7 +464,7 @@ static void swapped_body(void)
     }
     /* The control: a file that was not swapped is found by its path. */
     fire_copy("libgpuprof.so");
-    struct kid kid = kid_start("libgpuprof.so");
+    NEED(kid_begin(&kid, exec_as_user, "libgpuprof.so") == 0);
     inside_admin(false);
     NEED(loop_until_armed(1) >= 0);
     fire(&kid, 2);

@@ -8,6 +8,7 @@
  * for the time until the finder wakes up. Records below the watermark are read five times a second.
  */
 #include <common/agentlog.h>
+#include <common/asuser.h>
 #include <common/foreign.h>
 #include <find/discover.h>
 
@@ -111,12 +112,17 @@ static bool is_candidate(const struct gp_discover *d, const char *name, const st
 /* The file with that name in the process's root; O_PATH, so a FIFO or a device there is not opened. */
 static int open_by_name(const struct mapping *mapping)
 {
+    struct gp_asuser as;
     int root = openat(mapping->proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
-    /* cached: never asks a file system's server, which could block. All names of a mapped file are
-     * cached. */
-    int fd = gp_foreign_hold(root, mapping->name, true);
+    int fd = gp_asuser_begin(&as, mapping->proc);
+    if (!fd) {
+        /* cached: never asks a file system's server, which could block. All names of a mapped file are
+         * cached. */
+        fd = gp_foreign_hold(root, mapping->name, true);
+        gp_asuser_end(&as);
+    }
     close(root);
     return fd;
 }
@@ -133,7 +139,8 @@ static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
     if (!d->no_map_files && errno == EPERM) {
         d->no_map_files = true;
         gp_agent_log(GP_AGENTLOG_INFO,
-                     "cannot open /proc/PID/map_files without CAP_CHECKPOINT_RESTORE: files are opened by their paths");
+                     "cannot open /proc/PID/map_files without CAP_CHECKPOINT_RESTORE: files are opened by their paths, "
+                     "with the rights of their processes");
     }
     return open_by_name(mapping);
 }
