@@ -118,6 +118,7 @@ static const struct {
     {"run --library=@ --sim=devices=65 true", 2, "devices=65"},
     {"run --library=@ --sim=memory=99999999999T true", 2, "memory="},
     {"run --library=@ --sim=latency=slow true", 2, "latency="},
+    {"run --library=@ --sim=contents=some true", 2, "contents=some: keep or none"},
     {"run --library=@ --sim=faults=/nonexistent true", 2, "faults="},
     {"run --library=@ --sim=nonsense true", 2, "nonsense"},
     {"run --library=@ /nonexistent/program", 127, "No such file"},

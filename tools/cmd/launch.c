@@ -101,6 +101,8 @@ static int spec_word(const char *command, const char *key, const char *value)
         return gp_usage_error(command, "--sim: %s=%s: not a size (like 512MiB or 16GiB), or out of range", key, value);
     if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)
         return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
+    if (strcmp(key, "contents") == 0 && strcmp(value, "keep") != 0 && strcmp(value, "none") != 0)
+        return gp_usage_error(command, "--sim: contents=%s: keep or none", value);
     if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
         return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
     return GP_EXIT_OK;
@@ -108,7 +110,7 @@ static int spec_word(const char *command, const char *key, const char *value)
 
 static int spec_check(const char *command, const char *spec)
 {
-    static const char *const keys[] = {"devices", "memory", "limit", "latency", "faults"};
+    static const char *const keys[] = {"devices", "memory", "limit", "latency", "contents", "faults"};
     char *copy = strdup(spec), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
     while (!rc && spec[0] && (word = strsep(&state, ","))) {
@@ -120,7 +122,9 @@ static int spec_check(const char *command, const char *spec)
             known |= strcmp(word, keys[i]) == 0;
         if (!known || !value)
             rc = gp_usage_error(
-                command, "--sim: '%s': expected devices=N, memory=SIZE, limit=SIZE, latency=zero|typical, faults=FILE",
+                command,
+                "--sim: '%s': expected devices=N, memory=SIZE, limit=SIZE, latency=zero|typical, contents=keep|none, "
+                "faults=FILE",
                 word);
         else
             rc = spec_word(command, word, value);

@@ -302,6 +302,7 @@ static void sim_node_copy(struct sim_node *n, const struct sim_node *from, bool 
     }
     (void)sim_params_take(n, &from->params); /* they were checked when `from` took them */
     n->pointers = from->pointers;
+    n->given = from->given;
     if (from->attributes) {
         size_t bytes = (CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING + 1) * sizeof n->attributes[0];
 

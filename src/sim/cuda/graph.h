@@ -6,6 +6,7 @@
 #ifndef SIM_GRAPH_H
 #define SIM_GRAPH_H
 
+#include "cuda/contents.h"
 #include "cuda/sim.h"
 #include "cuda/stream.h"
 
@@ -32,6 +33,7 @@ struct sim_node {
     struct sim_nodes from; /* dependencies */
     CUgraphNodeParams params;
     struct sim_kernel_pointers pointers; /* kernel nodes */
+    struct sim_given given;              /* kernel nodes: for contents.c */
     void **owned;                        /* storage of params.kernel.kernelParams or .extra */
     CUlaunchAttributeValue *attributes;  /* kernel nodes whose attributes were set */
     struct sim_graph *child;

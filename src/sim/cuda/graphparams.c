@@ -59,7 +59,8 @@ static CUresult sim_kernel_take(struct sim_node *n, const CUgraphNodeParams *par
     const CUDA_KERNEL_NODE_PARAMS_v3 *k = &params->kernel;
     CUfunction handle = k->func ? k->func : (CUfunction)k->kern;
     struct sim_kernel_pointers pointers;
-    const struct sim_function *f;
+    struct sim_given given;
+    struct sim_function *f;
     void **owned = NULL;
     CUresult r = sim_kernel_pointers(handle, k->kernelParams, k->extra, &pointers);
 
@@ -68,6 +69,7 @@ static CUresult sim_kernel_take(struct sim_node *n, const CUgraphNodeParams *par
     if (!k->gridDimX || !k->gridDimY || !k->gridDimZ || !k->blockDimX || !k->blockDimY || !k->blockDimZ)
         return CUDA_ERROR_INVALID_VALUE;
     f = sim_function_find(handle);
+    sim_contents_collect(f, k->kernelParams, k->extra, &given);
     owned = k->extra ? sim_buffer_copy(k->extra) : sim_values_copy(f, k->kernelParams);
     n->params = *params; /* may be n's own: copied before the old storage goes */
     n->params.kernel.kernelParams = k->extra ? NULL : owned;
@@ -75,6 +77,8 @@ static CUresult sim_kernel_take(struct sim_node *n, const CUgraphNodeParams *par
     free(n->owned);
     n->owned = owned;
     n->pointers = pointers;
+    if (k->kernelParams || k->extra)
+        n->given = given;
     return CUDA_SUCCESS;
 }
 

@@ -170,6 +170,7 @@ static CUresult sim_node_run(struct sim_node *n, struct sim_stream *b)
     sim_point_wait_host(&b->point);
     switch (n->params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        sim_contents_launch_given(&n->given);
         sim_kernel_run(b, &n->pointers,
                        (uint64_t)k->gridDimX * k->gridDimY * k->gridDimZ * k->blockDimX * k->blockDimY * k->blockDimZ);
         break;

@@ -2,7 +2,7 @@
  * cuInit: reads the specification, makes the devices, injects the tool library; handles forks.
  * The first successful call does all of it; others wait for it.  A failure leaves no partial state. */
 #define _GNU_SOURCE
-#include "sim.h"
+#include "module.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -83,6 +83,8 @@ SIM_EARLY1(1, 2000, cuInit, unsigned int, Flags)
      * thread that passes the gate. */
     __atomic_store_n(&sim_initialized, true, __ATOMIC_RELEASE);
     sim_unlock();
+    if (sim_spec.dropped)
+        sim_layout_setup();
     sim_inject();
     sim_lock();
     sim_tool_event(SIM_TOOL_RESOURCE, SIM_TOOL_INIT_FINISHED, NULL, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/contents.h"
 #include "cuda/graph.h"
 #include "cuda/module.h"
 
@@ -221,10 +222,12 @@ CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void *
     if (sim_stream_capturing(s))
         return sim_launch_captured(s, c, h, params, extra);
     r = sim_op_begin(s);
-    if (!r)
-        sim_kernel_run(s, &pointers,
-                       (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ * c->blockDimX * c->blockDimY * c->blockDimZ);
-    return r;
+    if (r)
+        return r;
+    sim_contents_launch(f, params, extra);
+    sim_kernel_run(s, &pointers,
+                   (uint64_t)c->gridDimX * c->gridDimY * c->gridDimZ * c->blockDimX * c->blockDimY * c->blockDimZ);
+    return CUDA_SUCCESS;
 }
 
 #define SIM_CONFIG                                                                                                     \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Linear and pitched device memory, cuMemFree for every kind, cuMemGetInfo, address ranges.
  * Entry points, and the end of every owned record when its context ends. */
+#include "contents.h"
 #include "context.h"
 #include "memory.h"
 
@@ -77,6 +78,7 @@ static CUresult sim_linear_new(enum sim_kind kind, size_t size, CUdeviceptr *add
     }
     sim_clock_pages(SIM_PAGES_ALLOC, memory->footprint); /* a piece of a block has none */
     sim_memory_insert(memory, context);
+    sim_contents_forget(memory->base, memory->size);
     sim_ledger_owned(memory->device, kind, (int64_t)size);
     *address = memory->base;
     return CUDA_SUCCESS;

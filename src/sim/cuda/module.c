@@ -83,6 +83,7 @@ static void sim_module_free(struct sim_module *module)
     }
     if (module->footprint)
         sim_device_give(module->device, module->footprint);
+    sim_layout_free(module);
     free(module->image);
     free(module);
 }
@@ -177,7 +178,8 @@ CUresult sim_module_function(struct sim_module *module, const char *name, struct
         free(copy);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *function = (struct sim_function){.next = module->functions, .module = module, .name = copy, .param_count = -2};
+    *function = (struct sim_function){
+        .next = module->functions, .module = module, .name = copy, .param_count = -2, .given_count = -2};
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
     function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;

@@ -24,6 +24,11 @@ bool sim_image_variable(const char *image, size_t size, size_t *at, struct sim_v
 /* library.c: variables that the runtime knows from the program, of images that cannot be read. */
 const struct sim_variable *sim_library_declared(const struct sim_library *library, size_t index);
 
+/* layout.c: the sizes of a compiled kernel's parameters, in order; -1: not known. */
+int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes, int most);
+void sim_layout_free(struct sim_module *module);
+void sim_layout_setup(void); /* without the lock: calls the loader */
+
 CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out);
 struct sim_module *sim_module_find(CUmodule handle);
 CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cuda/contents.h"
 #include "cuda/pool.h"
 
 struct sim_pool *sim_pools;
@@ -224,6 +225,7 @@ CUresult sim_pool_alloc(struct sim_pool *p, size_t bytes, struct sim_stream *s, 
     f->memory = m;
     f->chunk->used_pieces++;
     sim_memory_insert(m, NULL);
+    sim_contents_forget(m->base, m->size);
     p->outstanding++;
     p->used += bytes;
     if (p->used > p->used_high)

@@ -48,6 +48,7 @@ struct sim_spec {
     uint64_t memory;   /* bytes of each device */
     uint64_t limit;    /* bytes that this process may take of each device; 0: all */
     bool latency;      /* false: every call costs 0 virtual ns */
+    bool dropped;      /* contents=none: see contents.c */
     char faults[4096]; /* path of the fault script, or "" */
 };
 extern struct sim_spec sim_spec;
@@ -246,6 +247,7 @@ struct sim_side {
     CUdeviceptr base;    /* address of the first byte that is touched */
     size_t pitch, slice; /* bytes from row to row, from slice to slice */
     bool host;           /* pageable host memory or an array's storage: not a record, never checked */
+    bool array;          /* an array's storage */
     int device;          /* which device must be able to reach it */
 };
 struct sim_work {
@@ -257,8 +259,7 @@ struct sim_work {
     CUDA_MEMCPY3D copy;                  /* as asked, for graph nodes (type COPY) */
     CUDA_MEMSET_NODE_PARAMS set;         /* as asked, for graph nodes (type SET) */
 };
-/* copy.c: moves the bytes.  No lock needed; pages may fault.  sim_work_check: every side known and
- * reachable. */
+/* work.c: moves the bytes; pages may fault.  sim_work_check: every side known and reachable. */
 void sim_work_run(const struct sim_work *work);
 CUresult sim_work_check(const struct sim_work *work);
 /* copy.c: from descriptor to work; used by graph.c for its nodes too.  Checks arguments, not
@@ -291,8 +292,10 @@ struct sim_function {
     struct sim_module *module;
     char *name;
     int attributes[24];
-    int param_count; /* -2: not yet determined by launch.c */
+    int param_count; /* -2: not yet determined by launch.c; -1: not known */
     uint16_t param_size[64];
+    int given_count; /* contents.c's: parameters by the kernel's own tables; -2 and -1 as above */
+    uint16_t given_size[64];
     struct sim_old_launch *old; /* launchold.c's; NULL until the program sets a shape or a parameter */
 };
 struct sim_module {
@@ -303,6 +306,7 @@ struct sim_module {
     char *image;
     size_t size; /* bytes of the image: cubinSize */
     uint64_t footprint;
+    struct sim_layout *layout; /* layout.c's; NULL until it is first asked for */
     struct sim_function *functions;
     struct sim_symbol *symbols;  /* its variables */
     struct sim_library *library; /* which library loaded it, or NULL */

@@ -4,6 +4,7 @@
  * handed out again at once: address reuse is what breaks tools, so it must happen here more readily
  * than on a real device. */
 #define _GNU_SOURCE
+#include "contents.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -198,6 +199,7 @@ CUdeviceptr sim_space_reserve(size_t size, size_t align, CUdeviceptr hint)
 
 void sim_space_unmap(CUdeviceptr base, size_t size)
 {
+    sim_contents_unmapped(base, size);
     mmap((void *)base, sim_round_up(size, SIM_SMALL_PAGE), PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,memory=16GiB,limit=4GiB,latency=zero|typical,faults=FILE.  limit: what one
- * process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
+ * GPUPROF_SIM: devices=2,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,faults=FILE.
+ * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -17,7 +17,7 @@ static int sim_spec_bad(const char *item, const char *why)
 {
     fprintf(stderr,
             "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes devices=1..%d,memory=SIZE,limit=SIZE,latency=zero|typical,"
-            "faults=FILE\n",
+            "contents=keep|none,faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
 }
@@ -72,6 +72,10 @@ static int sim_spec_item(char *item)
         if (strcmp(value, "zero") && strcmp(value, "typical"))
             return sim_spec_bad(item, "neither zero nor typical");
         sim_spec.latency = !strcmp(value, "typical");
+    } else if (key == 8 && !strncmp(item, "contents", key)) {
+        if (strcmp(value, "keep") && strcmp(value, "none"))
+            return sim_spec_bad(item, "neither keep nor none");
+        sim_spec.dropped = !strcmp(value, "none");
     } else if (key == 6 && !strncmp(item, "faults", key)) {
         if (strlen(value) >= sizeof sim_spec.faults)
             return sim_spec_bad(item, "path too long");

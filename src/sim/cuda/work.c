@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * From copy and set descriptors to work, its check, and the moving of bytes. Called by copy.c,
  * set.c, stream.c and graph.c.  sim_work_run is the only place where simulated bytes move. */
+#include "contents.h"
 #include "sim.h"
 #include "stream.h"
 
@@ -32,7 +33,8 @@ static CUresult sim_side_array(const struct sim_end *end, const struct sim_work 
     *side = (struct sim_side){.base = array->base + end->z * array->slice + end->y * array->pitch + end->x,
                               .pitch = array->pitch,
                               .slice = array->slice,
-                              .host = true};
+                              .host = true,
+                              .array = true};
     return CUDA_SUCCESS;
 }
 
@@ -155,10 +157,8 @@ static void sim_row_set(CUdeviceptr at, const struct sim_work *work)
     }
 }
 
-void sim_work_run(const struct sim_work *work)
+static void sim_work_move(const struct sim_work *work)
 {
-    if (work->type == SIM_WORK_NOTHING)
-        return;
     for (size_t z = 0; z < work->depth; z++)
         for (size_t y = 0; y < work->height; y++) {
             const struct sim_side *from = &work->source, *to = &work->destination;
@@ -168,4 +168,12 @@ void sim_work_run(const struct sim_work *work)
             else /* ranges may overlap, also as two mappings of the same bytes */
                 memmove((void *)at, (const void *)(from->base + z * from->slice + y * from->pitch), work->width);
         }
+}
+
+void sim_work_run(const struct sim_work *work)
+{
+    if (work->type == SIM_WORK_NOTHING || sim_contents_done(work))
+        return;
+    sim_work_move(work);
+    sim_contents_moved(work);
 }

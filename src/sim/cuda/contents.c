@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT
+ * contents=none: the programs of a dry run use more device memory than this machine has, and few of
+ * its bytes are ever read.  Writes above SIM_KEEP are dropped, and what was never written stays a
+ * hole of the file behind the memory: it reads as zeros, and reading it makes no pages.  Smaller
+ * writes are kept, since programs read back what they wrote; the oldest go when SIM_KEPT is full.
+ *
+ * Kernels compute nothing here, so the result of each is zeros.  A caching allocator gives the
+ * address of an old small write to the result of a kernel, and the simulator does not see it do so;
+ * it sees the pointer among the launch's parameters (layout.c).  A launch therefore clears the pieces that
+ * its parameters point into, and one whose parameters are not known clears all.  How far a kernel writes is not known, but a program reads a result from its
+ * start: pieces up to SIM_KEEP behind such a pointer remember it, and are cleared when a read begins
+ * at or before the pointer and reaches them. */
+#define _GNU_SOURCE
+#include "contents.h"
+#include "module.h"
+#include "stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SIM_KEEP      SIM_MIB
+#define SIM_KEPT      (32 * SIM_MIB)
+#define SIM_HOST_PAGE 4096u
+
+struct sim_piece {
+    CUdeviceptr base, end; /* bytes that may be other than zero */
+    CUdeviceptr given;     /* the nearest pointer below that a kernel was given since the write; 0: none */
+    uint64_t age;
+};
+static struct {
+    struct sim_piece *at; /* by address, without overlaps */
+    size_t count, capacity;
+    uint64_t bytes, writes; /* bytes: of the pages of all pieces, common pages counted for each */
+} sim_kept;
+
+static CUdeviceptr sim_page_down(CUdeviceptr address)
+{
+    return address & ~(CUdeviceptr)(SIM_HOST_PAGE - 1);
+}
+
+static CUdeviceptr sim_page_up(CUdeviceptr address)
+{
+    return sim_page_down(address + SIM_HOST_PAGE - 1);
+}
+
+static uint64_t sim_piece_bytes(const struct sim_piece *piece)
+{
+    return sim_page_up(piece->end) - sim_page_down(piece->base);
+}
+
+/* ---- the pieces -------------------------------------------------------------------------------------------------- */
+
+/* The first piece that ends beyond the address. */
+static size_t sim_piece_find(CUdeviceptr address)
+{
+    size_t low = 0, high = sim_kept.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (sim_kept.at[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool sim_piece_within(CUdeviceptr base, CUdeviceptr end)
+{
+    size_t at = sim_piece_find(base);
+    return at < sim_kept.count && sim_kept.at[at].base < end;
+}
+
+static void sim_piece_insert(size_t at, struct sim_piece piece)
+{
+    if (sim_kept.count == sim_kept.capacity) {
+        sim_kept.capacity = sim_kept.capacity ? 2 * sim_kept.capacity : 256;
+        sim_kept.at = sim_grow(sim_kept.at, sim_kept.capacity * sizeof *sim_kept.at);
+    }
+    memmove(&sim_kept.at[at + 1], &sim_kept.at[at], (sim_kept.count - at) * sizeof piece);
+    sim_kept.at[at] = piece;
+    sim_kept.count++;
+    sim_kept.bytes += sim_piece_bytes(&piece);
+}
+
+/* No piece covers any of [base, end) from now on. */
+static void sim_piece_cut(CUdeviceptr base, CUdeviceptr end)
+{
+    size_t first = sim_piece_find(base), last = first;
+    struct sim_piece before = {0}, after = {0};
+    for (; last < sim_kept.count && sim_kept.at[last].base < end; last++) {
+        struct sim_piece piece = sim_kept.at[last];
+        sim_kept.bytes -= sim_piece_bytes(&piece);
+        if (piece.base < base)
+            before = (struct sim_piece){piece.base, base, piece.given, piece.age};
+        if (piece.end > end)
+            after = (struct sim_piece){end, piece.end, piece.given, piece.age};
+    }
+    memmove(&sim_kept.at[first], &sim_kept.at[last], (sim_kept.count - last) * sizeof *sim_kept.at);
+    sim_kept.count -= last - first;
+    if (after.end)
+        sim_piece_insert(first, after);
+    if (before.end)
+        sim_piece_insert(first, before);
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+/* Whether a page has memory behind it.  One that the machine has swapped out looks like a hole, so
+ * the pieces are asked too; the others may have been written by another process. */
+static bool sim_page_there(CUdeviceptr page, unsigned char resident)
+{
+    return resident & 1 || sim_piece_within(page, page + SIM_HOST_PAGE);
+}
+
+static void sim_page_clear(CUdeviceptr from, CUdeviceptr to)
+{
+    static const char zeros[SIM_HOST_PAGE];
+    CUdeviceptr page = sim_page_down(from);
+    unsigned char resident;
+    if (from == to || mincore((void *)page, SIM_HOST_PAGE, &resident) != 0 || !sim_page_there(page, resident))
+        return;
+    memset((void *)from, 0, to - from);
+    if (!memcmp((void *)page, zeros, SIM_HOST_PAGE))
+        madvise((void *)page, SIM_HOST_PAGE, MADV_REMOVE);
+}
+
+/* Zeros, by giving the pages back. */
+static void sim_bytes_clear(CUdeviceptr base, CUdeviceptr end)
+{
+    CUdeviceptr first = sim_page_up(base), last = sim_page_down(end);
+    if (first > last) { /* inside one page */
+        sim_page_clear(base, end);
+    } else {
+        sim_page_clear(base, first);
+        sim_page_clear(last, end);
+        if (first < last)
+            madvise((void *)first, last - first, MADV_REMOVE);
+    }
+    sim_piece_cut(base, end);
+}
+
+/* Copies out of device memory without making pages of it.  False: all of it was holes. */
+static bool sim_bytes_fetch(void *to, CUdeviceptr from, size_t size)
+{
+    unsigned char resident[1024];
+    bool any = false;
+    for (CUdeviceptr at = from, end = from + size; at < end;) {
+        CUdeviceptr page = sim_page_down(at), stop = page + sizeof resident * SIM_HOST_PAGE;
+        size_t pages = (sim_page_up(stop < end ? stop : end) - page) / SIM_HOST_PAGE;
+        if (mincore((void *)page, pages * SIM_HOST_PAGE, resident) != 0)
+            memset(resident, 1, pages); /* let the copy fault */
+        for (size_t i = 0; i < pages; i++, page += SIM_HOST_PAGE) {
+            size_t bytes = (page + SIM_HOST_PAGE < end ? page + SIM_HOST_PAGE : end) - at;
+            bool there = sim_page_there(page, resident[i]);
+            if (there)
+                memcpy((char *)to + (at - from), (const void *)at, bytes);
+            else
+                memset((char *)to + (at - from), 0, bytes);
+            any |= there;
+            at += bytes;
+        }
+    }
+    return any;
+}
+
+/* ---- copies and sets --------------------------------------------------------------------------------------------- */
+
+static bool sim_side_dropped(const struct sim_side *side)
+{
+    if (side->array)
+        return true;
+    if (side->host)
+        return false;
+    const struct sim_memory *memory = sim_memory_find(side->base);
+    if (!memory)
+        return sim_pool_covers(side->base);
+    return sim_memory_on_device(memory) && memory->type != SIM_MEMORY_MANAGED && memory->type != SIM_MEMORY_EXTERNAL &&
+           memory->type != SIM_MEMORY_LOW;
+}
+
+static size_t sim_side_span(const struct sim_work *work, const struct sim_side *side)
+{
+    return (work->depth - 1) * side->slice + (work->height - 1) * side->pitch + work->width;
+}
+
+static CUdeviceptr sim_side_row(const struct sim_side *side, size_t z, size_t y)
+{
+    return side->base + z * side->slice + y * side->pitch;
+}
+
+static void sim_side_forget(const struct sim_work *work, const struct sim_side *side)
+{
+    size_t bytes = work->width * work->height * work->depth;
+    if (sim_side_span(work, side) == bytes) {
+        sim_bytes_clear(side->base, side->base + bytes);
+        return;
+    }
+    for (size_t z = 0; z < work->depth; z++)
+        for (size_t y = 0; y < work->height; y++) {
+            CUdeviceptr row = sim_side_row(side, z, y);
+            sim_bytes_clear(row, row + work->width);
+        }
+}
+
+/* The side was just written; of rows with gaps the whole span is one piece. */
+static void sim_side_keep(const struct sim_work *work, const struct sim_side *side)
+{
+    CUdeviceptr base = side->base, end = base + sim_side_span(work, side);
+    sim_piece_cut(base, end);
+    sim_piece_insert(sim_piece_find(base), (struct sim_piece){base, end, 0, ++sim_kept.writes});
+    while (sim_kept.bytes > SIM_KEPT) {
+        const struct sim_piece *oldest = sim_kept.at;
+        for (size_t i = 1; i < sim_kept.count; i++)
+            if (sim_kept.at[i].age < oldest->age)
+                oldest = &sim_kept.at[i];
+        sim_bytes_clear(oldest->base, oldest->end);
+    }
+}
+
+/* Before a read: what kernels have had since it was written is not there any more. */
+static void sim_side_settle(const struct sim_work *work, const struct sim_side *side)
+{
+    CUdeviceptr end = side->base + sim_side_span(work, side);
+    for (size_t at = sim_piece_find(side->base); at < sim_kept.count && sim_kept.at[at].base < end;)
+        if (sim_kept.at[at].given >= side->base)
+            sim_bytes_clear(sim_kept.at[at].base, sim_kept.at[at].end);
+        else
+            at++;
+}
+
+/* Rows to a row after row buffer. */
+static bool sim_side_fetch(const struct sim_work *work, char *to)
+{
+    bool any = false;
+    for (size_t z = 0; z < work->depth; z++)
+        for (size_t y = 0; y < work->height; y++, to += work->width)
+            any |= sim_bytes_fetch(to, sim_side_row(&work->source, z, y), work->width);
+    return any;
+}
+
+static void sim_side_store(const struct sim_work *work, const char *from)
+{
+    for (size_t z = 0; z < work->depth; z++)
+        for (size_t y = 0; y < work->height; y++, from += work->width)
+            memcpy((void *)sim_side_row(&work->destination, z, y), from, work->width);
+    sim_side_keep(work, &work->destination);
+}
+
+static void sim_contents_to_host(const struct sim_work *work)
+{
+    for (size_t z = 0; z < work->depth; z++)
+        for (size_t y = 0; y < work->height; y++)
+            sim_bytes_fetch((void *)sim_side_row(&work->destination, z, y), sim_side_row(&work->source, z, y),
+                            work->width);
+}
+
+void sim_contents_moved(const struct sim_work *work)
+{
+    if (sim_spec.dropped && sim_side_dropped(&work->destination))
+        sim_side_keep(work, &work->destination);
+}
+
+bool sim_contents_done(const struct sim_work *work)
+{
+    if (!sim_spec.dropped)
+        return false;
+    const bool copy = work->type == SIM_WORK_COPY, to = sim_side_dropped(&work->destination);
+    const bool from = copy && sim_side_dropped(&work->source);
+    if (!to && !from)
+        return false;
+    if (from)
+        sim_side_settle(work, &work->source);
+    if (!to) {
+        sim_contents_to_host(work);
+        return true;
+    }
+    if (sim_side_span(work, &work->destination) > SIM_KEEP || (!copy && work->value == 0)) {
+        sim_side_forget(work, &work->destination);
+        return true;
+    }
+    if (!from)
+        return false;
+    char *bytes = sim_grow(NULL, work->width * work->height * work->depth);
+    if (sim_side_fetch(work, bytes))
+        sim_side_store(work, bytes);
+    else
+        sim_side_forget(work, &work->destination);
+    free(bytes);
+    return true;
+}
+
+void sim_contents_forget(CUdeviceptr base, size_t size)
+{
+    if (sim_spec.dropped && size)
+        sim_bytes_clear(base, base + size);
+}
+
+void sim_contents_unmapped(CUdeviceptr base, size_t size)
+{
+    if (sim_kept.count)
+        sim_piece_cut(base, base + size);
+}
+
+/* For stand-ins of NVIDIA's libraries, which find it with dlsym: their kernels would have computed
+ * the range.  Any thread, no lock. */
+SIM_EXPORT void sim_memory_computed(CUdeviceptr base, size_t size);
+void sim_memory_computed(CUdeviceptr base, size_t size)
+{
+    sim_lock();
+    sim_contents_forget(base, size);
+    sim_unlock();
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
+
+static void sim_word_given(CUdeviceptr p)
+{
+    size_t at = sim_piece_find(p);
+    if (at == sim_kept.count || sim_kept.at[at].base >= p + SIM_KEEP)
+        return;
+    if (sim_kept.at[at].base <= p)
+        sim_bytes_clear(p, sim_kept.at[at].end);
+    for (at = sim_piece_find(p); at < sim_kept.count && sim_kept.at[at].base < p + SIM_KEEP; at++)
+        if (sim_kept.at[at].given < p)
+            sim_kept.at[at].given = p;
+}
+
+static void sim_everything_given(void)
+{
+    while (sim_kept.count)
+        sim_bytes_clear(sim_kept.at[0].base, sim_kept.at[0].end);
+}
+
+static void sim_word_collect(struct sim_given *given, CUdeviceptr p)
+{
+    if (!sim_memory_find(p) && !sim_pool_covers(p))
+        return;
+    if (given->count < sizeof given->at / sizeof given->at[0])
+        given->at[given->count++] = p;
+    else
+        given->more = true;
+}
+
+/* given NULL: the launch is now. */
+static void sim_words(struct sim_given *given, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i + sizeof(CUdeviceptr) <= size; i += sizeof(CUdeviceptr)) {
+        CUdeviceptr p;
+        memcpy(&p, (const char *)bytes + i, sizeof p);
+        if (given)
+            sim_word_collect(given, p);
+        else if (p)
+            sim_word_given(p);
+    }
+}
+
+static bool sim_layout_known(struct sim_function *f)
+{
+    if (f->given_count == -2)
+        f->given_count =
+            sim_layout_find(f->module, f->name, f->given_size, sizeof f->given_size / sizeof f->given_size[0]);
+    return f->given_count >= 0;
+}
+
+static void sim_words_launch(struct sim_function *f, void **params, void **extra, struct sim_given *given)
+{
+    if (extra) {
+        const void *buffer = NULL;
+        size_t size = 0;
+        for (; *extra != CU_LAUNCH_PARAM_END; extra += 2)
+            if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buffer = extra[1];
+            else
+                size = *(size_t *)extra[1];
+        sim_words(given, buffer, buffer ? size : 0);
+    } else if (params && f->param_count >= 0 && !sim_image_fat(f->module->image)) {
+        for (int i = 0; i < f->param_count; i++)
+            sim_words(given, params[i], f->param_size[i]);
+    } else if (params && sim_layout_known(f)) {
+        for (int i = 0; i < f->given_count; i++)
+            sim_words(given, params[i], f->given_size[i]);
+    } else if (params && given) {
+        given->more = true;
+    } else if (params) {
+        sim_everything_given();
+    }
+}
+
+void sim_contents_launch(struct sim_function *f, void **params, void **extra)
+{
+    if (sim_kept.count)
+        sim_words_launch(f, params, extra, NULL);
+}
+
+void sim_contents_collect(struct sim_function *f, void **params, void **extra, struct sim_given *given)
+{
+    *given = (struct sim_given){0};
+    if (sim_spec.dropped)
+        sim_words_launch(f, params, extra, given);
+}
+
+void sim_contents_launch_given(const struct sim_given *given)
+{
+    if (!sim_kept.count)
+        return;
+    for (uint32_t i = 0; i < given->count; i++)
+        sim_word_given(given->at[i]);
+    if (given->more)
+        sim_everything_given();
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * contents=none: device memory without host memory behind it (contents.c).  Used by work.c, which
+ * moves the bytes, by launch.c and graphparams.c, and where ranges appear and disappear.  Call
+ * everything with the lock held; all of it does nothing with contents=keep. */
+#ifndef SIM_CONTENTS_H
+#define SIM_CONTENTS_H
+
+#include "sim.h"
+
+/* Does the work where not all of its bytes move; false: the caller moves them and reports that. */
+bool sim_contents_done(const struct sim_work *work);
+void sim_contents_moved(const struct sim_work *work);
+/* The range reads as zeros from now on. */
+void sim_contents_forget(CUdeviceptr base, size_t size);
+/* The range is no longer mapped. */
+void sim_contents_unmapped(CUdeviceptr base, size_t size);
+
+/* What a kernel is given, in 8-byte words that may be device pointers.  The first function forgets
+ * what the launch's parameters point to.  The second one collects it for launches later on, which
+ * the third one runs. */
+struct sim_given {
+    uint32_t count;
+    bool more; /* there were others: a launch forgets everything */
+    CUdeviceptr at[32];
+};
+void sim_contents_launch(struct sim_function *f, void **params, void **extra);
+void sim_contents_collect(struct sim_function *f, void **params, void **extra, struct sim_given *given);
+void sim_contents_launch_given(const struct sim_given *given);
+
+#endif

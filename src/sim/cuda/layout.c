@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ * The parameters of compiled kernels: their sizes, read from the cubin of a module.  A fat binary
+ * holds a cubin for each generation, compressed; the parameters are the same in all of them, so the first
+ * one is read.  Neither format is documented: what is used here, tools that read cubins have found out.
+ * Everything is checked against the sizes at hand, and what does not fit is not known. */
+#include "module.h"
+#include "stream.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIM_CUBIN_MOST (512 * SIM_MIB)
+
+struct sim_layout {
+    size_t count;
+    struct sim_layout_kernel {
+        uint64_t name; /* hash */
+        uint32_t first;
+        int count;
+    } * kernels;
+    uint16_t *sizes; /* of all kernels' parameters */
+    size_t size_count;
+};
+
+/* An entry of a fat binary, and what lies behind it. */
+struct sim_fat_entry {
+    uint16_t kind, version;
+    uint32_t header;
+    uint64_t size; /* of what lies behind it, with padding */
+    uint32_t compressed, reserved[5];
+    uint64_t flags, reserved2, decompressed;
+};
+_Static_assert(sizeof(struct sim_fat_entry) == 64, "as in every binary");
+#define SIM_FAT_CUBIN 2
+#define SIM_FAT_LZ4   0x2000u
+#define SIM_FAT_ZSTD  0x8000u
+
+/* ---- decompression ----------------------------------------------------------------------------------------------- */
+
+/* Compilers since CUDA 13 use Zstandard.  Its library is on every distribution; without it such
+ * kernels' parameters are not known. */
+static size_t (*sim_zstd)(void *to, size_t room, const void *from, size_t size);
+
+void sim_layout_setup(void)
+{
+    void *library = dlopen("libzstd.so.1", RTLD_NOW);
+    if (library)
+        *(void **)&sim_zstd = dlsym(library, "ZSTD_decompress");
+}
+
+/* A length of which the token held 15: bytes follow, the last one is below 255. */
+static bool sim_lz4_length(const uint8_t **at, const uint8_t *end, size_t *length)
+{
+    uint8_t byte = 255;
+    for (; byte == 255 && *at < end; *length += byte)
+        byte = *(*at)++;
+    return byte != 255;
+}
+
+/* One LZ4 block (lz4_Block_format.md of the LZ4 project). */
+static bool sim_lz4(const uint8_t *at, size_t size, uint8_t *to, size_t room)
+{
+    const uint8_t *end = at + size;
+    size_t done = 0;
+    while (at < end) {
+        uint8_t token = *at++;
+        size_t literals = token >> 4, match = token & 15;
+        if (literals == 15 && !sim_lz4_length(&at, end, &literals))
+            return false;
+        if (literals > (size_t)(end - at) || literals > room - done)
+            return false;
+        memcpy(to + done, at, literals);
+        at += literals;
+        done += literals;
+        if (at == end)
+            break;
+        if (end - at < 2)
+            return false;
+        size_t distance = at[0] | (size_t)at[1] << 8;
+        at += 2;
+        if (match == 15 && !sim_lz4_length(&at, end, &match))
+            return false;
+        match += 4;
+        if (distance == 0 || distance > done || match > room - done)
+            return false;
+        for (; match; match--, done++) /* may overlap itself */
+            to[done] = to[done - distance];
+    }
+    return done == room;
+}
+
+/* The first cubin; malloc'ed, NULL: none, or none that can be read. */
+static char *sim_fat_cubin(const char *image, size_t size, size_t *out)
+{
+    struct sim_fat_entry entry;
+    for (size_t at = SIM_FATBIN_HEADER; size - at >= sizeof entry; at += entry.header + entry.size) {
+        memcpy(&entry, image + at, sizeof entry);
+        if (entry.header < sizeof entry || entry.header > size - at || entry.size > size - at - entry.header)
+            return NULL;
+        if (entry.kind != SIM_FAT_CUBIN)
+            continue;
+        const char *bytes = image + at + entry.header;
+        bool packed = entry.flags & (SIM_FAT_LZ4 | SIM_FAT_ZSTD);
+        size_t from = packed ? entry.compressed : entry.size;
+        *out = packed ? entry.decompressed : entry.size;
+        if (from > entry.size || *out == 0 || *out > SIM_CUBIN_MOST)
+            return NULL;
+        char *cubin = malloc(*out);
+        bool good = cubin;
+        if (good && !packed)
+            memcpy(cubin, bytes, *out);
+        else if (good && entry.flags & SIM_FAT_LZ4)
+            good = sim_lz4((const uint8_t *)bytes, from, (uint8_t *)cubin, *out);
+        else if (good)
+            good = sim_zstd && sim_zstd(cubin, *out, bytes, from) == *out;
+        if (!good) {
+            free(cubin);
+            return NULL;
+        }
+        return cubin;
+    }
+    return NULL;
+}
+
+/* ---- the section .nv.info.NAME of a cubin ------------------------------------------------------------------------ */
+/* Entries of format, attribute, size and value.  Format 4 has a value, and attribute 0x17 is one
+ * parameter: its number, its offset and, in the upper 14 bits, its size. */
+#define SIM_INFO_VALUE     4
+#define SIM_INFO_PARAMETER 0x17
+struct sim_info {
+    uint8_t format, attribute;
+    uint16_t size;
+};
+struct sim_info_parameter {
+    uint32_t index;
+    uint16_t ordinal, offset;
+    uint32_t space : 18, bytes : 14;
+};
+#define SIM_PARAMETERS 64 /* what struct sim_function has room for */
+
+static int sim_info_read(const char *at, const char *end, uint16_t sizes[SIM_PARAMETERS])
+{
+    int count = 0;
+    struct sim_info info;
+    memset(sizes, 0, SIM_PARAMETERS * sizeof *sizes);
+    while ((size_t)(end - at) >= sizeof info) {
+        struct sim_info_parameter parameter;
+        memcpy(&info, at, sizeof info);
+        at += sizeof info;
+        if (info.format != SIM_INFO_VALUE)
+            continue;
+        if (info.size > end - at)
+            return -1;
+        if (info.attribute == SIM_INFO_PARAMETER && info.size >= sizeof parameter) {
+            memcpy(&parameter, at, sizeof parameter);
+            if (parameter.ordinal >= SIM_PARAMETERS)
+                return -1;
+            sizes[parameter.ordinal] = parameter.bytes;
+            if (parameter.ordinal >= count)
+                count = parameter.ordinal + 1;
+        }
+        at += info.size;
+    }
+    return count;
+}
+
+static uint64_t sim_name_hash(const char *name)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static void sim_layout_add(struct sim_layout *layout, const char *name, const char *at, const char *end)
+{
+    uint16_t sizes[SIM_PARAMETERS];
+    int count = sim_info_read(at, end, sizes);
+    if (count < 0)
+        return;
+    layout->kernels = sim_grow(layout->kernels, (layout->count + 1) * sizeof *layout->kernels);
+    layout->sizes = sim_grow(layout->sizes, (layout->size_count + (size_t)count + 1) * sizeof *layout->sizes);
+    layout->kernels[layout->count++] =
+        (struct sim_layout_kernel){sim_name_hash(name), (uint32_t)layout->size_count, count};
+    memcpy(&layout->sizes[layout->size_count], sizes, (size_t)count * sizeof *sizes);
+    layout->size_count += (size_t)count;
+}
+
+static void sim_layout_read(struct sim_layout *layout, const char *cubin, size_t size)
+{
+    static const char prefix[] = ".nv.info.";
+    Elf64_Ehdr header;
+    Elf64_Shdr names, section;
+    if (size < sizeof header || memcmp(cubin, ELFMAG, SELFMAG) != 0)
+        return;
+    memcpy(&header, cubin, sizeof header);
+    if (header.e_shoff > size || header.e_shnum > (size - header.e_shoff) / sizeof section ||
+        header.e_shstrndx >= header.e_shnum)
+        return;
+    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
+    if (names.sh_offset > size || names.sh_size > size - names.sh_offset)
+        return;
+    const char *text = cubin + names.sh_offset;
+    for (unsigned i = 0; i < header.e_shnum; i++) {
+        memcpy(&section, cubin + header.e_shoff + i * sizeof section, sizeof section);
+        if (section.sh_name >= names.sh_size || section.sh_offset > size ||
+            section.sh_size > size - section.sh_offset ||
+            !memchr(text + section.sh_name, 0, names.sh_size - section.sh_name) ||
+            strncmp(text + section.sh_name, prefix, sizeof prefix - 1) != 0)
+            continue;
+        sim_layout_add(layout, text + section.sh_name + sizeof prefix - 1, cubin + section.sh_offset,
+                       cubin + section.sh_offset + section.sh_size);
+    }
+}
+
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
+
+static struct sim_layout *sim_layout_of(struct sim_module *module)
+{
+    if (module->layout)
+        return module->layout;
+    module->layout = sim_grow(NULL, sizeof *module->layout);
+    *module->layout = (struct sim_layout){0};
+    size_t size = module->size;
+    char *cubin = sim_image_fat(module->image) ? sim_fat_cubin(module->image, module->size, &size) : NULL;
+    if (cubin || !sim_image_fat(module->image))
+        sim_layout_read(module->layout, cubin ? cubin : module->image, size);
+    free(cubin);
+    return module->layout;
+}
+
+int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes, int most)
+{
+    const struct sim_layout *layout = sim_layout_of(module);
+    uint64_t hash = sim_name_hash(name);
+    for (size_t i = 0; i < layout->count; i++)
+        if (layout->kernels[i].name == hash && layout->kernels[i].count <= most) {
+            memcpy(sizes, &layout->sizes[layout->kernels[i].first], (size_t)layout->kernels[i].count * sizeof *sizes);
+            return layout->kernels[i].count;
+        }
+    return -1;
+}
+
+void sim_layout_free(struct sim_module *module)
+{
+    if (!module->layout)
+        return;
+    free(module->layout->kernels);
+    free(module->layout->sizes);
+    free(module->layout);
+}
