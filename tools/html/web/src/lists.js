@@ -57,13 +57,18 @@ export function bill(model, device) {
 }
 
 const SOURCES = { cupti: "CUPTI callbacks", hooks: "driver hooks", none: "none" };
+const FORMATS = { pytorch: "a snapshot of PyTorch", rmm: "a log of RMM" };
 const LOST = {
     ring_full: "events dropped because the ring was full", map_full: "allocations that did not fit into the pointer map", nested: "callbacks that interrupted gpuprof itself",
     unknown_free: "frees of memory whose allocation was not seen", missed_free: "addresses allocated again without a free", frames_full: "calls in progress that did not fit into the table",
     legacy: "calls of entry points older than CUDA 3.2", device_unknown: "allocations on an unknown device", failures_full: "failed calls that did not fit into the table",
+    unsent: "events that no batch carried to the agent", annotation: "NVTX heaps or regions that contradict what is known",
 };
 
 export const lostOf = (model) => Object.entries(model.recording.lost || {}).filter((entry) => entry[1] > 0);
+
+// "PID 1234", or null: a file of another program does not say whose it is.
+export const processOf = (r) => (FORMATS[r.format] ? null : `PID ${r.pid}`);
 
 // "rank 3 of 8 (local rank 1)", or null.
 export const rankOf = (r) => (known(r.rank) ? `rank ${r.rank}${known(r.world_size) ? ` of ${r.world_size}` : ""}${known(r.local_rank) ? ` (local rank ${r.local_rank})` : ""}` : null);
@@ -71,7 +76,7 @@ export const rankOf = (r) => (known(r.rank) ? `rank ${r.rank}${known(r.world_siz
 export function about(model) {
     const r = model.recording;
     const facts = [
-        ["File", r.file], ["Command", r.command_line || NONE], ["Process", r.format === "pytorch" ? "unknown: a snapshot of PyTorch does not name it" : `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ...(rankOf(r) ? [["Rank", rankOf(r)]] : []), ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
+        ["File", r.file], ["Command", r.command_line || NONE], ["Process", FORMATS[r.format] ? `unknown: ${FORMATS[r.format]} does not name it` : `${r.comm} (PID ${r.pid})${r.host ? ` on ${r.host}` : ""}`], ...(rankOf(r) ? [["Rank", rankOf(r)]] : []), ["Started", moment(r.begin_unix_ns)], ["Length", duration(r.seconds)],
         ["Source", SOURCES[r.source] || r.source], ["Allocator", r.allocator === "off" ? "the program's own" : r.allocator], ["Driver", r.driver || "unknown"], ["Call stacks", r.stacks ? "yes" : "no"], ["Steps", stepWords(model)],
         ["Start", r.from_start ? "at the process's first event" : r.format === "pytorch" ? "with the first entry of the trace: memory from before it is included" : "while the process was running: memory that was live then is included, with its call sites if stacks were recorded"],
         ["End", r.complete ? "complete: closed by its writer" : "incomplete: the end is missing"],

@@ -3,7 +3,7 @@
 import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
 import { sureness } from "./leaks.js";
-import { lostOf, rankOf } from "./lists.js";
+import { lostOf, processOf, rankOf } from "./lists.js";
 import { deviceWord, isHost, shorter } from "./model.js";
 
 // The failures of the recording; a click goes to the moment of one in the timeline.
@@ -98,7 +98,7 @@ function deviceTable(model, chosen, choose) {
 
 export function overview(model, device, choose, jump) {
     const r = model.recording;
-    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, `PID ${r.pid}`, rankOf(r), r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
+    const facts = [moment(r.begin_unix_ns), `${duration(r.seconds)} long`, plural(r.delivered, "event"), r.host, processOf(r), rankOf(r), r.complete && !r.dropped && !lostOf(model).length ? "complete, no losses" : null];
     const head = el("div", { class: "title" }, el("h1", { title: r.command_line || r.comm }, r.command_line || r.comm || "gpuprof report"), el("p", { class: "facts-line" }, facts.filter(Boolean).map((f) => el("span", {}, f))));
     if (!device) return el("div", { id: "overview" }, banners(model, jump), head, el("p", { class: "note" }, "This recording has no device, because the program did not use a GPU while it was recorded."));
     const answers = el("ol", { class: "answers", "aria-label": `In short, for ${deviceWord(device.device)}` }, peakAnswers(model, device), growthAnswer(model, device), fragmentAnswer(device));
