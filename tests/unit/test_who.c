@@ -3,6 +3,7 @@
  * test_who.c: which frame of a stack names a site, what tells equal names apart, which sites are one
  * line of source, and how much of a path is shown.
  */
+#include <base/compiler.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>
@@ -305,19 +306,27 @@ Test(who, code_without_lines_has_offsets)
 
 Test(who, paths_are_as_long_as_they_must_be)
 {
-    static const char *const paths[] = {
-        "/home/me/a/util.c", "/home/me/b/util.c", "/home/me/main.c", "tool/main.c", "main.c",
-        "/x/myutil.c",       "/x/grid.c"};
+    static const char *const paths[] = {"/home/me/a/util.c",
+                                        "/home/me/b/util.c",
+                                        "/home/me/main.c",
+                                        "tool/main.c",
+                                        "main.c",
+                                        "/x/myutil.c",
+                                        "/x/grid.c",
+                                        "/tmp/ipykernel_3014/1719283746.py",
+                                        "<ipython-input-3-0f1e2d3c>",
+                                        "/tmp/ipykernel_3014/own.py"};
     static const char *const shorts[] = {"a/util.c", "b/util.c", "me/main.c", "tool/main.c",
-                                         "main.c",   "myutil.c", "grid.c"};
+                                         "main.c",   "myutil.c", "grid.c",    "notebook cell 1719283746",
+                                         "cell 3",   "own.py"};
     struct who *w = who_new();
     char text[128];
-    for (unsigned i = 0; i < 7; i++) {
+    for (unsigned i = 0; i < GP_COUNT(paths); i++) {
         snprintf(text, sizeof(text), "f%u %s:%u", i, paths[i], i + 1);
         stack(w, text);
     }
     who_open(w);
-    for (unsigned i = 0; i < 7; i++)
+    for (unsigned i = 0; i < GP_COUNT(paths); i++)
         cr_expect_str_eq(gp_symbols_name(w->symbols, i + 1)->short_file, shorts[i]);
     who_free(w);
 }

@@ -4,6 +4,7 @@
  * as tell it from the other files of the stacks. Called by place.c. */
 #include <symbol/state.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,24 @@ static const char *short_of(const char *file, const char *before, const char *af
     return file + at;
 }
 
+/* What a user of a notebook calls the file of a cell; NULL: it is none. IPython counts its cells, ipykernel names them by
+ * a hash of their text, which it shows in tracebacks. */
+static const char *short_cell(struct gp_symbols *symbols, const char *file)
+{
+    static const char input[] = "<ipython-input-", kernel[] = "/ipykernel_";
+    char text[48];
+    const char *at = strstr(file, kernel);
+    if (strncmp(file, input, sizeof(input) - 1) == 0)
+        at = file + sizeof(input) - 1;
+    else if (at)
+        at = strchr(at + 1, '/') ? strchr(at + 1, '/') + 1 : NULL;
+    size_t digits = at ? strspn(at, "0123456789") : 0;
+    if (!digits || digits > 20 || (at[digits] != '-' && strcmp(at + digits, ".py") != 0))
+        return NULL;
+    snprintf(text, sizeof(text), "%s %.*s", at[digits] == '-' ? "cell" : "notebook cell", (int)digits, at);
+    return gp_intern(&symbols->intern, text);
+}
+
 /* Collects each file once, by the address of its interned name. */
 static struct gp_short_file *short_collect(const struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
                                            uint32_t *used)
@@ -101,6 +120,10 @@ void gp_symbols_shorten(struct gp_symbols *symbols, const uint32_t *sites, uint3
     for (uint32_t i = 0; i < used; i++)
         files[i].short_file =
             short_of(files[i].file, i ? files[i - 1].file : NULL, i + 1 < used ? files[i + 1].file : NULL);
+    for (uint32_t i = 0; i < used; i++) {
+        const char *cell = short_cell(symbols, files[i].file);
+        files[i].short_file = cell ? cell : files[i].short_file;
+    }
     qsort(files, used, sizeof(*files), short_by_file);
     for (uint32_t i = 0; i < count; i++) {
         struct gp_symbol_site *site = &symbols->sites[sites[i]];
