@@ -3,6 +3,7 @@
  * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
  * in a name cannot shift a column.
  */
+#include <base/text.h>
 #include <write/forecast.h>
 #include <write/reportformat.h>
 #include <write/stats.h>
@@ -122,9 +123,10 @@ bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *r
 {
     const struct gp_recording *r = report->recording;
     const char *off = gp_page_on(page, GP_OFF);
-    char note[4352];
-    snprintf(note, sizeof(note), "%snote: %s%s", gp_page_on(page, GP_RED),
-             page->named && report->file ? report->file : "", page->named && report->file ? ": " : "");
+    char note[4352], file[4096] = "";
+    if (page->named && report->file)
+        gp_text_clean(file, sizeof(file), report->file, strlen(report->file));
+    snprintf(note, sizeof(note), "%snote: %s%s", gp_page_on(page, GP_RED), file, file[0] ? ": " : "");
     if (!r->complete && !r->ended_early)
         fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
