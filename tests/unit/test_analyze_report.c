@@ -91,6 +91,55 @@ Test(report, notes_missing_stacks_only_of_allocations)
     }
 }
 
+/* A consumer of CUDA IPC has nothing of its own. */
+Test(report, shows_imported_memory_outside_of_the_sums)
+{
+    struct recmake *make = recmake_new(GIB);
+    char *text = NULL;
+    size_t size = 0;
+    recmake_at(make, 1000 * MS);
+    recmake_alloc(make, 0, GP_KIND_IMPORTED, 2 * GIB, 512 * MIB, 0);
+    recmake_at(make, 1001 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+    struct gp_recording *r = recmake_done(make);
+    struct gp_symbols *symbols = NULL;
+    const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
+    struct gp_report report;
+    struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
+    cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+    cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
+    cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY | GP_REPORT_BILL, GP_DETAIL_SUMMARY), 0);
+    gp_page_summary(&page, &report);
+    gp_page_reconcile(&page, &report);
+    fclose(page.out);
+    cr_expect(strstr(text, "  imported   peak 512.0 MiB; 512.0 MiB at the end"), "%s", text);
+    cr_expect(strstr(text, "  allocated  peak 1.000 MiB"), "%s", text);
+    cr_expect(strstr(text, "512.0 MiB  imported: memory of other processes"), "%s", text);
+    free(text);
+    gp_report_fini(&report);
+    gp_symbols_free(symbols);
+    gp_recording_free(r);
+}
+
+/* `diff` names the file of each note. */
+Test(report, cleans_the_names_of_files_in_its_notes)
+{
+    struct recmake *make = recmake_new(GIB);
+    char *text = NULL;
+    size_t size = 0;
+    recmake_at(make, 1000 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+    struct gp_recording *r = recmake_done(make);
+    struct gp_report report = {.recording = r, .file = "a\033[31mb.gpuprof"};
+    struct gp_text_page page = {.out = open_memstream(&text, &size), .named = true};
+    gp_page_warnings(&page, &report);
+    fclose(page.out);
+    cr_expect(strstr(text, "b.gpuprof: recorded without stacks"), "%s", text);
+    cr_expect_not(strchr(text, '\033'), "%s", text);
+    free(text);
+    gp_recording_free(r);
+}
+
 Test(report, document_has_every_field_and_adds_up)
 {
     static const char *const fields[] = {"schema",

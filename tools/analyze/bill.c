@@ -137,6 +137,8 @@ static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, i
         bill_put(bill, "before attach", before->bytes, before->source != GP_BEFORE_DRIVER);
     if (state->kinds[GP_KIND_MANAGED] > 0)
         bill_put(bill, "managed: the part on the device", -1, false);
+    if (state->kinds[GP_KIND_IMPORTED] > 0)
+        bill_put(bill, "imported: memory of other processes, in no sum", state->kinds[GP_KIND_IMPORTED], false);
     if (!host)
         bill_put(bill, "context", -1, false);
     if (bill->process_bytes >= 0)

@@ -119,12 +119,13 @@ static bool report_history(struct gp_report *report)
     return ok;
 }
 
-static bool report_kinds(const struct gp_report *report, uint32_t d, uint32_t points)
+/* kinds: 1 << kind of those that are wanted. */
+static bool report_kinds(const struct gp_report *report, uint32_t d, unsigned kinds, uint32_t points)
 {
     struct gp_report_device *device = &report->devices[d];
     bool ok = true;
     for (unsigned kind = GP_KIND_LINEAR; ok && kind < GP_KINDS; kind++) {
-        if (device->kinds_seen >> kind & 1)
+        if (device->kinds_seen & kinds & 1u << kind)
             ok = (device->kinds[kind] = gp_flow_allocated(report->flow, d, kind, points)) != NULL;
     }
     return ok;
@@ -169,8 +170,8 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
         ok = (device->allocated = gp_flow_allocated(flow, d, GP_KIND_NONE, points)) &&
              (device->reserved = gp_flow_reserved(flow, d, points)) &&
              (detail == GP_DETAIL_SUMMARY || (device->requested = gp_flow_requested(flow, d, points)));
-    if (ok && parts & GP_REPORT_KINDS)
-        ok = report_kinds(report, d, points);
+    if (ok && parts & (GP_REPORT_KINDS | GP_REPORT_SERIES))
+        ok = report_kinds(report, d, parts & GP_REPORT_KINDS ? ~0u : 1u << GP_KIND_IMPORTED, points);
     if (ok && parts & GP_REPORT_SEGMENTS)
         ok = (device->segments = gp_flow_segments(flow, d, 0)) != NULL;
     if (ok && parts & GP_REPORT_LEAKS)

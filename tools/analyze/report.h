@@ -48,7 +48,7 @@ struct gp_report_device {
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;
     struct gp_series *requested;       /* NULL with GP_DETAIL_SUMMARY */
-    struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen */
+    struct gp_series *kinds[GP_KINDS]; /* NULL for a kind that is not in kinds_seen; imported: with the series too */
     struct gp_segments *segments;      /* at the end of the recording */
     struct gp_sizes *sizes;
     struct gp_holders *holders;
