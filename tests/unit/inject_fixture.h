@@ -152,6 +152,11 @@ int gp_worker_start(void *(*main)(void *), const char *name)
     return stage(name);
 }
 
+void gp_worker_settle(uint64_t patience_ns)
+{
+    cr_expect_gt(patience_ns, 0);
+}
+
 uint32_t gp_worker_count(void)
 {
     return (uint32_t)workers;
