@@ -56,8 +56,9 @@ static int top_delay(void *options, const struct gp_command_option *option, cons
 static const char *top_column(unsigned i)
 {
     for (int k = 0; k < GP_COLUMNS; k++) {
-        bool known = k > GP_COLUMN_COMMAND && gp_column_find(gp_columns[k].name, false) != GP_COLUMNS;
-        if (k != GP_COLUMN_BAR && !known && i-- == 0)
+        bool of_processes = gp_column_sorts((enum gp_column_id)k, false);
+        bool known = !of_processes && gp_column_find(gp_columns[k].name, false) != GP_COLUMNS;
+        if ((of_processes || gp_column_sorts((enum gp_column_id)k, true)) && !known && i-- == 0)
             return gp_columns[k].name;
     }
     return NULL;
@@ -75,7 +76,7 @@ static int top_sort(struct gp_top *top)
     }
     for (int i = 0; i < (int)GP_COLUMNS; i++) {
         size_t used = strlen(names);
-        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, top->by_site))
+        if (gp_column_sorts((enum gp_column_id)i, top->by_site))
             snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", gp_columns[i].name);
     }
     return gp_usage_error("top", "--sort=%s: no such column: choose one of %s", top->sort, names);

@@ -11,83 +11,211 @@
 #include <view/state.h>
 #include <write/stats.h>
 
-/* A width of 7 holds "~99.9G", or "1023M" after a mark; a printed width of 9 holds ">=1023MiB". */
-const struct gp_column gp_columns[GP_COLUMNS] = {
-    [GP_COLUMN_PID] = {"PID", 7, 7, true, false, 100, "process id"},
-    [GP_COLUMN_USER] = {"USER", 8, 8, false, false, 60, "owner"},
-    [GP_COLUMN_DEV] = {"DEV", 4, 4, true, false, 85, "GPU, or host memory"},
-    [GP_COLUMN_ALLOC] = {"ALLOC", 7, 9, true, true, 99, "allocated now"},
-    [GP_COLUMN_PEAK] = {"PEAK", 7, 9, true, true, 95, "peak of allocated"},
-    [GP_COLUMN_RESERVED] = {"RESERVED", 8, 9, true, true, 90, "reserved from the driver now"},
-    [GP_COLUMN_RPEAK] = {"R-PEAK", 7, 9, true, true, 80, "peak of reserved"},
-    [GP_COLUMN_BAR] = {"OF TOTAL", 14, 0, false, true, 52, "allocated and reserved within the GPU"},
-    [GP_COLUMN_ALLOCS] = {"ALLOC/S", 7, 8, true, true, 51, "allocations per second"},
-    [GP_COLUMN_FREES] = {"FREE/S", 7, 8, true, true, 50, "frees per second"},
-    [GP_COLUMN_LOST] = {"LOST", 6, 6, true, true, 75, "events lost"},
-    [GP_COLUMN_UNTRACKED] = {"UNTRACKED", 9, 9, true, true, 30, "held on the GPU beyond the profiled calls"},
-    [GP_COLUMN_HEADROOM] = {"HEADROOM", 8, 0, true, true, 55, "what the process can still allocate"},
-    [GP_COLUMN_BEFORE] = {"BEFORE", 7, 0, true, true, 88, "from before the attach, in no other number"},
-    [GP_COLUMN_OOM_IN] = {"OOM IN", 7, 0, true, true, 94, "time until the memory runs out, where it is certain"},
-    [GP_COLUMN_CONTAINER] = {"CONTAINER", 20, 12, false, false, 20, "container id"},
-    [GP_COLUMN_STATE] = {"STATE", 8, 8, false, false, 70, "live, stale, damaged, foreign, ..."},
-    [GP_COLUMN_COMMAND] = {"COMMAND", 0, 0, false, false, 101, "command line"},
-    [GP_COLUMN_KIND] = {"KIND", 10, 10, false, false, 80, "kind of memory"},
-    [GP_COLUMN_LIVE] = {"LIVE", 8, 10, true, true, 99, "bytes held now"},
-    [GP_COLUMN_SITE_PEAK] = {"PEAK", 8, 10, true, true, 70, "most bytes held at one time"},
-    [GP_COLUMN_AT_PEAK] = {"AT-PEAK", 8, 10, true, true, 50, "bytes held at the peak of the device"},
-    [GP_COLUMN_SHARE] = {"%PEAK", 6, 6, true, true, 60, "share of the peak of the device"},
-    [GP_COLUMN_CALLS] = {"CALLS/S", 8, 8, true, true, 40, "allocations per second"},
-    [GP_COLUMN_DELTA] = {"DELTA/S", 9, 11, true, true, 65, "bytes gained or lost per second"},
-    [GP_COLUMN_SITE] = {"SITE", 0, 0, false, false, 101, "function, file and line"},
-};
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* The columns of call sites begin with two that processes have too. */
-bool gp_column_in(enum gp_column_id id, bool sites)
+static double known(int64_t number)
 {
-    return id < GP_COLUMN_KIND ? !sites || id == GP_COLUMN_PID || id == GP_COLUMN_DEV : sites;
+    return number < 0 ? NAN : (double)number;
 }
 
-enum gp_column_id gp_column_find(const char *name, bool sites)
+static double value_pid(const struct gp_row *row)
 {
-    for (int i = 0; i < GP_COLUMNS; i++) {
-        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, sites) &&
-            strcasecmp(gp_columns[i].name, name) == 0)
-            return (enum gp_column_id)i;
+    return row->id.pid > 0 ? row->id.pid : NAN;
+}
+
+/* A site that runs on no known device is last. */
+static double value_device(const struct gp_row *row)
+{
+    return known(row->site ? row->site->device : row->id.device);
+}
+
+static double value_allocated(const struct gp_row *row)
+{
+    return known(row->allocated);
+}
+
+static double value_peak(const struct gp_row *row)
+{
+    return known(row->allocated_peak);
+}
+
+static double value_reserved(const struct gp_row *row)
+{
+    return known(row->reserved);
+}
+
+static double value_reserved_peak(const struct gp_row *row)
+{
+    return known(row->reserved_peak);
+}
+
+/* Neither host memory nor a sum over GPUs has a total. */
+static double value_total(const struct gp_row *row)
+{
+    return row->id.device >= 0 && row->allocated >= 0 && row->total > 0 ? (double)row->total : NAN;
+}
+
+static double value_allocs(const struct gp_row *row)
+{
+    return row->allocs_per_s;
+}
+
+static double value_frees(const struct gp_row *row)
+{
+    return row->frees_per_s;
+}
+
+static double value_lost(const struct gp_row *row)
+{
+    return known(row->lost);
+}
+
+static double value_untracked(const struct gp_row *row)
+{
+    return known(row->untracked);
+}
+
+static double value_before(const struct gp_row *row)
+{
+    return known(row->before);
+}
+
+/* Only a pair has a forecast. */
+static double value_headroom(const struct gp_row *row)
+{
+    return row->outlook && row->id.kind == GP_ROW_PAIR ? known(row->outlook->result.headroom_bytes) : NAN;
+}
+
+static double value_oom(const struct gp_row *row)
+{
+    double seconds = row->outlook && row->id.kind == GP_ROW_PAIR ? row->outlook->result.seconds_to_oom : -1;
+    return seconds < 0 ? NAN : seconds;
+}
+
+/* These are of a call site, or of the process that sums its call sites in the tree. */
+static double value_live(const struct gp_row *row)
+{
+    return row->site ? (double)row->site->live : known(row->allocated);
+}
+
+static double value_site_peak(const struct gp_row *row)
+{
+    return row->site ? (double)row->site->peak : known(row->allocated_peak);
+}
+
+static double value_at_peak(const struct gp_row *row)
+{
+    return row->site ? (double)row->site->at_peak : NAN;
+}
+
+static double value_share(const struct gp_row *row)
+{
+    return row->site ? row->site->share : NAN;
+}
+
+static double value_calls(const struct gp_row *row)
+{
+    return row->site ? row->site->calls_per_s : row->allocs_per_s;
+}
+
+static double value_delta(const struct gp_row *row)
+{
+    return row->site ? row->site->delta_per_s : NAN;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+#define TEXT_ARGS                                                                                                      \
+    __attribute__((unused)) double value, __attribute__((unused)) const struct gp_row *row,                            \
+        __attribute__((unused)) const struct gp_column_say *say, char *out, size_t out_bytes
+
+static void text_none(TEXT_ARGS)
+{
+    if (out_bytes)
+        out[0] = '\0';
+}
+
+/* -1: unknown. What a hostile process claims may not fit. */
+static int64_t text_whole(double value)
+{
+    return isnan(value) ? -1 : value < 0x1p63 ? (int64_t)value : INT64_MAX;
+}
+
+static void text_bytes(TEXT_ARGS)
+{
+    gp_text_bytes(text_whole(value), say->form, out, out_bytes);
+}
+
+static void text_marked(const char *mark, TEXT_ARGS)
+{
+    char number[32];
+    text_bytes(value, row, say, number, sizeof(number));
+    snprintf(out, out_bytes, "%s%s", isnan(value) ? "" : mark, number);
+}
+
+/* "~": the value contains estimates. */
+static void text_sum(TEXT_ARGS)
+{
+    text_marked(row->estimated ? "~" : "", value, row, say, out, out_bytes);
+}
+
+/* ">=": the highest sum that this viewer saw, a lower bound of the peak. */
+static void text_peak(TEXT_ARGS)
+{
+    if (row->seen_peak)
+        text_marked(say->ascii ? ">=" : "\u2265", value, row, say, out, out_bytes);
+    else
+        text_sum(value, row, say, out, out_bytes);
+}
+
+static void text_signed(TEXT_ARGS)
+{
+    char number[32];
+    double size = fabs(value);
+    if (isnan(value) || size < 1) {
+        snprintf(out, out_bytes, isnan(value) ? "-" : "0");
+        return;
     }
-    return GP_COLUMNS;
+    gp_text_bytes(text_whole(size), say->form, number, sizeof(number));
+    snprintf(out, out_bytes, "%c%s", value < 0 ? '-' : '+', number);
 }
 
-bool gp_column_ascends(enum gp_column_id id)
+static void text_rate(TEXT_ARGS)
 {
-    return !gp_columns[id].numeric;
+    gp_text_rate(value, out, out_bytes);
 }
 
-static int64_t column_integer(enum gp_column_id id, const struct gp_row *row)
+static void text_count(TEXT_ARGS)
 {
-    switch (id) {
-    case GP_COLUMN_PID:
-        return row->id.pid > 0 ? row->id.pid : -1;
-    case GP_COLUMN_ALLOC:
-        return row->allocated;
-    case GP_COLUMN_PEAK:
-        return row->allocated_peak;
-    case GP_COLUMN_RESERVED:
-        return row->reserved;
-    case GP_COLUMN_RPEAK:
-        return row->reserved_peak;
-    case GP_COLUMN_LOST:
-        return row->lost;
-    case GP_COLUMN_UNTRACKED:
-        return row->untracked;
-    case GP_COLUMN_BEFORE:
-        return row->before;
-    default:
-        return -1;
-    }
+    gp_text_count(text_whole(value), out, out_bytes);
 }
 
-static const char *column_device(const struct gp_row *row, const struct gp_model *model, char *out, size_t out_bytes)
+static void text_share(TEXT_ARGS)
 {
+    snprintf(out, out_bytes, isnan(value) ? "-" : "%.1f", 100 * value);
+}
+
+static void text_duration(TEXT_ARGS)
+{
+    if (isnan(value))
+        snprintf(out, out_bytes, "-");
+    else
+        gp_text_duration(value, out, out_bytes);
+}
+
+static void text_pid(TEXT_ARGS)
+{
+    snprintf(out, out_bytes, row->id.pid > 0 ? "%d" : "-", (int)row->id.pid);
+}
+
+static void text_user(TEXT_ARGS)
+{
+    snprintf(out, out_bytes, "%s", row->process && row->process->user[0] ? row->process->user : "-");
+}
+
+static void text_device(TEXT_ARGS)
+{
+    const struct gp_model *model = say->model;
     if (row->site && row->site->device >= 0 && row->site->device != (int)GP_WIRE_HOST)
         snprintf(out, out_bytes, "%d", row->site->device);
     else if (row->site && row->site->device == (int)GP_WIRE_HOST)
@@ -102,11 +230,10 @@ static const char *column_device(const struct gp_row *row, const struct gp_model
         snprintf(out, out_bytes, "%dx", row->members);
     else
         snprintf(out, out_bytes, "-");
-    return out;
 }
 
 /* The screen leaves out the folders of the program's path, so that its name comes first. */
-static const char *column_program(const struct gp_process *process, enum gp_text_form form)
+static const char *text_program(const struct gp_process *process, enum gp_text_form form)
 {
     const char *line = process->cmdline[0] ? process->cmdline : process->comm;
     if (form != GP_TEXT_SHORT || line[0] == '[') /* a kernel thread: "[kworker/0:1]" */
@@ -117,21 +244,9 @@ static const char *column_program(const struct gp_process *process, enum gp_text
     return name < end ? name : line;
 }
 
-/* Only a pair has a forecast; -1: unknown. */
-static int64_t column_headroom(const struct gp_row *row)
+static void text_command(TEXT_ARGS)
 {
-    return row->outlook && row->id.kind == GP_ROW_PAIR ? row->outlook->result.headroom_bytes : -1;
-}
-
-static double column_oom(const struct gp_row *row)
-{
-    double seconds = row->outlook && row->id.kind == GP_ROW_PAIR ? row->outlook->result.seconds_to_oom : -1;
-    return seconds < 0 ? NAN : seconds;
-}
-
-static const char *column_command(const struct gp_row *row, const struct gp_model *model, enum gp_text_form form,
-                                  char *out, size_t out_bytes)
-{
+    const struct gp_model *model = say->model;
     bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
     const char *name = gpu                    ? gp_gpu_label(gpu)
@@ -139,191 +254,102 @@ static const char *column_command(const struct gp_row *row, const struct gp_mode
                        : row->id.container[0] ? row->id.container
                                               : "(no container)";
     if (row->process)
-        snprintf(out, out_bytes, "%s", column_program(row->process, form));
-    else if (form == GP_TEXT_SHORT)
+        snprintf(out, out_bytes, "%s", text_program(row->process, say->form));
+    else if (say->form == GP_TEXT_SHORT)
         snprintf(out, out_bytes, "%s (%d)", name, row->members);
     else
         snprintf(out, out_bytes, "%s: %d %s", name, row->members, row->members == 1 ? "process" : "processes");
-    return out;
 }
 
-/* "~": the value contains estimates.  ">=": the highest sum that this viewer saw, a lower bound of
- * the peak. */
-static const char *column_bytes(enum gp_column_id id, const struct gp_row *row, enum gp_text_form form, bool ascii,
-                                char *out, size_t out_bytes)
+static void text_container(TEXT_ARGS)
 {
-    int64_t bytes = column_integer(id, row);
-    bool peak = id == GP_COLUMN_PEAK || id == GP_COLUMN_RPEAK;
-    const char *mark = bytes < 0 ? "" : peak && row->seen_peak ? (ascii ? ">=" : "\u2265") : row->estimated ? "~" : "";
-    char number[32];
-    snprintf(out, out_bytes, "%s%s", mark, gp_text_bytes(bytes, form, number, sizeof(number)));
-    return out;
+    snprintf(out, out_bytes, "%s",
+             row->process && row->process->container[0] ? row->process->container
+             : row->id.container[0]                     ? row->id.container
+                                                        : "-");
 }
 
-static const char *column_signed(double bytes, enum gp_text_form form, char *out, size_t out_bytes)
+/* Out of memory is about the program, so it comes before the words about the profiler. */
+static void text_state(TEXT_ARGS)
 {
-    char number[32];
-    double size = fabs(bytes);
-    if (isnan(bytes) || size < 1) {
-        snprintf(out, out_bytes, isnan(bytes) ? "-" : "0");
-        return out;
-    }
-    gp_text_bytes((int64_t)(size < 9e18 ? size : 9e18), form, number, sizeof(number));
-    snprintf(out, out_bytes, "%c%s", bytes < 0 ? '-' : '+', number);
-    return out;
+    const struct gp_process *process = row->process;
+    snprintf(out, out_bytes, "%s",
+             process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
 }
 
-/* A number of a call site, or of the process that sums its call sites in the tree; NaN: unknown. */
-static double column_real(enum gp_column_id id, const struct gp_row *row)
+static void text_kind(TEXT_ARGS)
 {
-    const struct gp_site_row *site = row->site;
-    switch (id) {
-    case GP_COLUMN_LIVE:
-        return site ? (double)site->live : row->allocated < 0 ? NAN : (double)row->allocated;
-    case GP_COLUMN_SITE_PEAK:
-        return site ? (double)site->peak : row->allocated_peak < 0 ? NAN : (double)row->allocated_peak;
-    case GP_COLUMN_AT_PEAK:
-        return site ? (double)site->at_peak : NAN;
-    case GP_COLUMN_SHARE:
-        return site ? site->share : NAN;
-    case GP_COLUMN_CALLS:
-        return site ? site->calls_per_s : row->allocs_per_s;
-    case GP_COLUMN_DELTA:
-        return site ? site->delta_per_s : NAN;
-    default:
-        return NAN;
-    }
+    bool one = row->site && row->site->kind != GP_KIND_NONE; /* else before stacks: any */
+    const char *kind = one ? gp_kind_name(row->site->kind) : NULL;
+    snprintf(out, out_bytes, "%s", kind ? kind : "-");
 }
 
-static const char *column_site_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
-                                    enum gp_text_form form, char *out, size_t out_bytes)
+static void text_site(TEXT_ARGS)
 {
-    const char *kind =
-        row->site && row->site->kind != GP_KIND_NONE ? gp_kind_name(row->site->kind) : NULL; /* before stacks: any */
-    double number = column_real(id, row);
-    switch (id) {
-    case GP_COLUMN_KIND:
-        snprintf(out, out_bytes, "%s", kind ? kind : "-");
-        return out;
-    case GP_COLUMN_SHARE:
-        snprintf(out, out_bytes, isnan(number) ? "-" : "%.1f", 100 * number);
-        return out;
-    case GP_COLUMN_CALLS:
-        return gp_text_rate(number, out, out_bytes);
-    case GP_COLUMN_DELTA:
-        return column_signed(number, form, out, out_bytes);
-    case GP_COLUMN_SITE:
-        if (!row->site)
-            return column_command(row, model, form, out, out_bytes);
+    if (row->site)
         gp_site_text(row->site->name, row->site->caller, row->site->callee, out, out_bytes);
-        return out;
-    default:
-        return gp_text_bytes(isnan(number) ? -1 : (int64_t)number, form, out, out_bytes);
-    }
+    else
+        text_command(value, row, say, out, out_bytes);
+}
+
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
+
+const struct gp_column gp_columns[GP_COLUMNS] = {
+#define GP_COLUMN(_id, _name, _width, _print_width, _in, _form, _keep, _value, _text, _style, _shown, _what)           \
+    [GP_COLUMN_##_id] = {                                                                                              \
+        _name, _width, _print_width, _in, GP_FORM_##_form, _keep, _value, _text, GP_STYLE_##_style, GP_SHOWN_##_shown, \
+        _what},
+#include <view/column.def>
+};
+
+bool gp_column_in(enum gp_column_id id, bool sites)
+{
+    return gp_columns[id].in & (sites ? GP_IN_SITES : GP_IN_PROCESSES);
+}
+
+bool gp_column_sorts(enum gp_column_id id, bool sites)
+{
+    return gp_columns[id].form != GP_FORM_DRAWN && gp_column_in(id, sites);
+}
+
+enum gp_column_id gp_column_find(const char *name, bool sites)
+{
+    for (int i = 0; i < GP_COLUMNS; i++)
+        if (gp_column_sorts((enum gp_column_id)i, sites) && strcasecmp(gp_columns[i].name, name) == 0)
+            return (enum gp_column_id)i;
+    return GP_COLUMNS;
+}
+
+bool gp_column_ascends(enum gp_column_id id)
+{
+    return gp_columns[id].form != GP_FORM_NUMBER;
+}
+
+double gp_column_value(enum gp_column_id id, const struct gp_row *row)
+{
+    return gp_columns[id].value ? gp_columns[id].value(row) : NAN;
 }
 
 const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
                            enum gp_text_form form, bool ascii, char *out, size_t out_bytes)
 {
-    const struct gp_process *process = row->process;
-    switch (id) {
-    case GP_COLUMN_PID:
-        snprintf(out, out_bytes, row->id.pid > 0 ? "%d" : "-", (int)row->id.pid);
-        return out;
-    case GP_COLUMN_USER:
-        snprintf(out, out_bytes, "%s", process && process->user[0] ? process->user : "-");
-        return out;
-    case GP_COLUMN_DEV:
-        return column_device(row, model, out, out_bytes);
-    case GP_COLUMN_ALLOC:
-    case GP_COLUMN_PEAK:
-    case GP_COLUMN_RESERVED:
-    case GP_COLUMN_RPEAK:
-    case GP_COLUMN_UNTRACKED:
-    case GP_COLUMN_BEFORE:
-        return column_bytes(id, row, form, ascii, out, out_bytes);
-    case GP_COLUMN_HEADROOM:
-        return gp_text_bytes(column_headroom(row), form, out, out_bytes);
-    case GP_COLUMN_OOM_IN:
-        if (isnan(column_oom(row)))
-            snprintf(out, out_bytes, "-");
-        else
-            gp_text_duration(column_oom(row), out, out_bytes);
-        return out;
-    case GP_COLUMN_ALLOCS:
-        return gp_text_rate(row->allocs_per_s, out, out_bytes);
-    case GP_COLUMN_FREES:
-        return gp_text_rate(row->frees_per_s, out, out_bytes);
-    case GP_COLUMN_LOST:
-        return gp_text_count(row->lost, out, out_bytes);
-    case GP_COLUMN_CONTAINER:
-        snprintf(out, out_bytes, "%s",
-                 process && process->container[0] ? process->container
-                 : row->id.container[0]           ? row->id.container
-                                                  : "-");
-        return out;
-    case GP_COLUMN_STATE:
-        /* Out of memory is about the program, so it comes before the words about the profiler. */
-        snprintf(out, out_bytes, "%s",
-                 process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
-        return out;
-    case GP_COLUMN_COMMAND:
-        return column_command(row, model, form, out, out_bytes);
-    case GP_COLUMN_BAR:
-        out[0] = '\0';
-        return out;
-    default:
-        return column_site_text(id, row, model, form, out, out_bytes);
-    }
+    const struct gp_column_say say = {model, form, ascii};
+    (gp_columns[id].text ? gp_columns[id].text : text_bytes)(gp_column_value(id, row), row, &say, out, out_bytes);
+    return out;
 }
 
-static int column_order(double a, double b)
+static int column_unknown(bool a, bool b)
 {
-    return a < b ? -1 : a > b;
-}
-
-/* The numbers of call sites, and rates, are real.  A site that runs on no known device is last. */
-static bool column_reals(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b, double *x, double *y)
-{
-    if (id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES) {
-        *x = id == GP_COLUMN_ALLOCS ? a->allocs_per_s : a->frees_per_s;
-        *y = id == GP_COLUMN_ALLOCS ? b->allocs_per_s : b->frees_per_s;
-        return true;
-    }
-    if (id == GP_COLUMN_HEADROOM) {
-        *x = column_headroom(a) < 0 ? NAN : (double)column_headroom(a);
-        *y = column_headroom(b) < 0 ? NAN : (double)column_headroom(b);
-        return true;
-    }
-    if (id == GP_COLUMN_OOM_IN) {
-        *x = column_oom(a);
-        *y = column_oom(b);
-        return true;
-    }
-    if (id == GP_COLUMN_DEV) {
-        *x = a->site ? a->site->device : a->id.device;
-        *y = b->site ? b->site->device : b->id.device;
-        *x = *x < 0 ? NAN : *x;
-        *y = *y < 0 ? NAN : *y;
-        return true;
-    }
-    *x = column_real(id, a);
-    *y = column_real(id, b);
-    return id > GP_COLUMN_KIND && id < GP_COLUMN_SITE;
+    return (a ? 1 : 0) | (b ? 2 : 0);
 }
 
 int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct gp_row *b,
                       const struct gp_model *model, int *unknown)
 {
-    double real_a, real_b;
     *unknown = 0;
-    if (column_reals(id, a, b, &real_a, &real_b)) {
-        *unknown = (isnan(real_a) ? 1 : 0) | (isnan(real_b) ? 2 : 0);
-        return *unknown ? 0 : column_order(real_a, real_b);
-    }
-    if (gp_columns[id].numeric || id == GP_COLUMN_PID) {
-        int64_t x = column_integer(id, a), y = column_integer(id, b);
-        *unknown = (x < 0 ? 1 : 0) | (y < 0 ? 2 : 0);
+    if (gp_columns[id].value) {
+        double x = gp_columns[id].value(a), y = gp_columns[id].value(b);
+        *unknown = column_unknown(isnan(x), isnan(y));
         return *unknown ? 0 : (x > y) - (x < y);
     }
     if (id == GP_COLUMN_SITE && a->site && b->site) /* labels are long, and most differ in the function */
@@ -331,7 +357,7 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
     char left[512], right[512];
     gp_column_text(id, a, model, GP_TEXT_SHORT, true, left, sizeof(left));
     gp_column_text(id, b, model, GP_TEXT_SHORT, true, right, sizeof(right));
-    *unknown = (strcmp(left, "-") == 0 ? 1 : 0) | (strcmp(right, "-") == 0 ? 2 : 0);
+    *unknown = column_unknown(strcmp(left, "-") == 0, strcmp(right, "-") == 0);
     return *unknown ? 0 : strcasecmp(left, right);
 }
 
@@ -356,10 +382,8 @@ int gp_columns_fit(int width, const struct gp_column_choice *choice, enum gp_col
     bool dropped[GP_COLUMNS];
     for (int i = 0; i < GP_COLUMNS; i++)
         dropped[i] = i != (int)last && (choice->empty[i] || !column_width(choice, i) ||
-                                        !gp_column_in((enum gp_column_id)i, choice->sites));
-    if (choice->groups)
-        dropped[GP_COLUMN_PID] = dropped[GP_COLUMN_USER] = dropped[GP_COLUMN_CONTAINER] = dropped[GP_COLUMN_STATE] =
-            true;
+                                        !gp_column_in((enum gp_column_id)i, choice->sites) ||
+                                        (choice->groups && gp_columns[i].in & GP_IN_ROWS));
     for (;;) {
         int used = least, lowest = -1;
         for (int i = 0; i < GP_COLUMNS; i++) {

@@ -8,57 +8,57 @@
 
 #include <base/compiler.h>
 #include <view/celltext.h>
+#include <view/grid.h>
 #include <view/model.h>
 
 enum gp_column_id {
-    GP_COLUMN_PID,
-    GP_COLUMN_USER,
-    GP_COLUMN_DEV,
-    GP_COLUMN_ALLOC,
-    GP_COLUMN_PEAK,
-    GP_COLUMN_RESERVED,
-    GP_COLUMN_RPEAK,
-    GP_COLUMN_BAR, /* drawn: it has no text, and rows cannot be sorted by it */
-    GP_COLUMN_ALLOCS,
-    GP_COLUMN_FREES,
-    GP_COLUMN_LOST,
-    GP_COLUMN_UNTRACKED,
-    GP_COLUMN_HEADROOM, /* this and the next two on the screen only: printed tables keep their columns */
-    GP_COLUMN_BEFORE,
-    GP_COLUMN_OOM_IN,
-    GP_COLUMN_CONTAINER,
-    GP_COLUMN_STATE,
-    GP_COLUMN_COMMAND, /* takes the rest of the line */
-    GP_COLUMN_KIND,    /* from here on columns of call sites */
-    GP_COLUMN_LIVE,
-    GP_COLUMN_SITE_PEAK,
-    GP_COLUMN_AT_PEAK,
-    GP_COLUMN_SHARE,
-    GP_COLUMN_CALLS,
-    GP_COLUMN_DELTA,
-    GP_COLUMN_SITE, /* takes the rest of the line */
+#define GP_COLUMN(_id, ...) GP_COLUMN_##_id,
+#include <view/column.def>
     GP_COLUMNS
 };
 
-struct gp_column {
+enum gp_column_in { GP_IN_PROCESSES = 1, GP_IN_SITES = 2, GP_IN_BOTH = 3, GP_IN_ROWS = 4 };
+enum gp_column_form { GP_FORM_TEXT, GP_FORM_WORD, GP_FORM_NUMBER, GP_FORM_DRAWN };
+enum gp_column_shown { GP_SHOWN_USED, GP_SHOWN_ALWAYS, GP_SHOWN_RATE, GP_SHOWN_COUNT, GP_SHOWN_ROWS };
+
+struct gp_column_say { /* how a text is wanted */
+    const struct gp_model *model;
+    enum gp_text_form form;
+    bool ascii;
+};
+
+struct gp_column { /* column.def explains the fields */
     const char *name;
-    int width;       /* on the screen, without the gap */
-    int print_width; /* in the printed table; 0: the rest of the line */
-    bool right;      /* aligned to the right */
-    bool numeric;    /* sorted with the largest first by default */
-    int keep;        /* priority: on a narrow screen the columns with the lowest value go first */
+    int width, print_width;
+    unsigned in;
+    enum gp_column_form form;
+    int keep;
+    double (*value)(const struct gp_row *row);
+    void (*text)(double value, const struct gp_row *row, const struct gp_column_say *say, char *out, size_t out_bytes);
+    enum gp_style style;
+    enum gp_column_shown shown;
     const char *what;
 };
 
 extern const struct gp_column gp_columns[GP_COLUMNS];
 
+/* Aligned to the right. */
+static inline bool gp_column_right(const struct gp_column *column)
+{
+    return column->form == GP_FORM_WORD || column->form == GP_FORM_NUMBER;
+}
+
 /* The column belongs to the table of call sites (sites), or to that of processes. */
 bool gp_column_in(enum gp_column_id id, bool sites);
+/* The rows of the table can be sorted by it. */
+bool gp_column_sorts(enum gp_column_id id, bool sites);
 /* Finds a column of a table by its name, in any case.  GP_COLUMNS: no column of that name can be
  * sorted by. */
 enum gp_column_id gp_column_find(const char *name, bool sites);
 /* The first order of a column when it is chosen: the largest number or the first text on top. */
 bool gp_column_ascends(enum gp_column_id id);
+/* The number of the row; NAN: unknown, or the column has texts alone. */
+double gp_column_value(enum gp_column_id id, const struct gp_row *row);
 const char *gp_column_text(enum gp_column_id id, const struct gp_row *row, const struct gp_model *model,
                            enum gp_text_form form, bool ascii, char *out, size_t out_bytes);
 /* <0, 0 or >0 in ascending order.  Bit 0 of *unknown is set if the value of a is unknown, bit 1 for

@@ -281,7 +281,7 @@ void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
 {
     int cursor = (int)draw->ui->sort_cursor, top = 0, y = 1, above = 0;
     for (int i = cursor; i >= 0; i--) { /* the cursor's line is on the screen */
-        above += i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui));
+        above += gp_column_sorts((enum gp_column_id)i, gp_ui_by_site(draw->ui));
         if (above <= rect.h - 1)
             top = i;
     }
@@ -289,7 +289,7 @@ void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect)
     gp_grid_clear(draw->grid, box);
     gp_grid_put(draw->grid, box, 0, 1, GP_STYLE_BOLD, "Sort by (Enter: select, Esc: cancel)");
     for (int i = top; i < GP_COLUMNS && y < box.h; i++) {
-        if (i == GP_COLUMN_BAR || !gp_column_in((enum gp_column_id)i, gp_ui_by_site(draw->ui)))
+        if (!gp_column_sorts((enum gp_column_id)i, gp_ui_by_site(draw->ui)))
             continue;
         gp_grid_printf(draw->grid, box, y, 1, GP_STYLE_NORMAL, "%s %-10s %s", i == cursor ? ">" : " ",
                        gp_columns[i].name, gp_columns[i].what);

@@ -4,6 +4,7 @@
  */
 #include <view/draw.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <view/siteview.h>
@@ -22,13 +23,8 @@ static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *
         return GP_STYLE_ERROR;
     if (process && (process->state != GP_PROCESS_LIVE || process->closed))
         return GP_STYLE_DIM;
-    if (id == GP_COLUMN_ALLOC || id == GP_COLUMN_LIVE)
-        return GP_STYLE_ALLOCATED;
-    if (id == GP_COLUMN_RESERVED)
-        return GP_STYLE_RESERVED;
-    if (id == GP_COLUMN_PEAK || id == GP_COLUMN_RPEAK || id == GP_COLUMN_SITE_PEAK || id == GP_COLUMN_AT_PEAK ||
-        id == GP_COLUMN_SHARE)
-        return GP_STYLE_PEAK;
+    if (gp_columns[id].style != GP_STYLE_NORMAL)
+        return gp_columns[id].style;
     if (id == GP_COLUMN_DELTA && row->site && row->site->delta_per_s >= 1)
         return GP_STYLE_WARN; /* it grows */
     return row->site || row->process ? GP_STYLE_NORMAL : GP_STYLE_BOLD;
@@ -68,24 +64,24 @@ static bool draw_groups(const struct gp_ui *ui)
 static bool draw_is_empty(const struct gp_draw *draw, enum gp_column_id id)
 {
     const struct gp_row_list *list = draw->list;
-    bool rate = id == GP_COLUMN_ALLOCS || id == GP_COLUMN_FREES;
+    enum gp_column_shown shown = gp_columns[id].shown;
     char text[512];
-    if ((id == GP_COLUMN_HEADROOM || id == GP_COLUMN_BEFORE || id == GP_COLUMN_OOM_IN) && list->count == 0)
-        return true;
-    if (list->count == 0 || id == gp_ui_sort(draw->ui) || id == GP_COLUMN_ALLOC || id == GP_COLUMN_CALLS ||
-        id == GP_COLUMN_DELTA || (rate && draw->model->generation < 2))
+    if (list->count == 0)
+        return shown == GP_SHOWN_ROWS;
+    if (id == gp_ui_sort(draw->ui) || shown == GP_SHOWN_ALWAYS ||
+        (shown == GP_SHOWN_RATE && draw->model->generation < 2))
         return false;
     for (int i = 0; i < list->count; i++) {
         const struct gp_row *row = &list->rows[i];
         if (id == GP_COLUMN_PID && gp_ui_by_site(draw->ui)) { /* one process is named in the title */
             if (row->id.pid != list->rows[0].id.pid)
                 return false;
-        } else if (id == GP_COLUMN_BAR) {
-            if (row->id.device >= 0 && row->allocated >= 0 && row->total > 0)
+        } else if (gp_columns[id].form == GP_FORM_DRAWN) {
+            if (!isnan(gp_column_value(id, row)))
                 return false;
         } else {
             gp_column_text(id, row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, sizeof(text));
-            if (strcmp(text, "-") != 0 && !(id == GP_COLUMN_LOST && strcmp(text, "0") == 0))
+            if (strcmp(text, "-") != 0 && !(shown == GP_SHOWN_COUNT && strcmp(text, "0") == 0))
                 return false;
         }
     }
@@ -195,7 +191,7 @@ static void draw_line(const struct gp_draw *draw, struct gp_rect line, const str
         enum gp_style style = draw_cell_style(id, row);
         if (field.x + field.w > line.x + line.w)
             field.w = line.x + line.w - field.x;
-        if (id == GP_COLUMN_BAR) {
+        if (gp_columns[id].form == GP_FORM_DRAWN) {
             draw_line_bar(draw, field, row);
             bar = x;
             bar_end = x + field.w;
@@ -206,7 +202,7 @@ static void draw_line(const struct gp_draw *draw, struct gp_rect line, const str
             if (id == GP_COLUMN_CONTAINER)
                 draw_field_end(draw, field, style, text);
             else
-                draw_field(draw, field, gp_columns[id].right, 0, style, text);
+                draw_field(draw, field, gp_column_right(&gp_columns[id]), 0, style, text);
         }
         x += gp_columns[id].width + 1;
     }
@@ -252,11 +248,11 @@ static void draw_header(const struct gp_draw *draw, struct gp_rect line, const s
         x += column->width + 1;
         if (field.x + field.w > line.x + line.w)
             field.w = line.x + line.w - field.x;
-        draw_field(draw, field, column->right, 0, GP_STYLE_NORMAL, name);
+        draw_field(draw, field, gp_column_right(column), 0, GP_STYLE_NORMAL, name);
         if (columns->ids[i] != gp_ui_sort(draw->ui))
             continue;
         /* The mark is in the gap before a name that is aligned right, else after the name. */
-        int at = column->right ? before + column->width - (int)strlen(name) - 1 : before + (int)strlen(name);
+        int at = gp_column_right(column) ? before + column->width - (int)strlen(name) - 1 : before + (int)strlen(name);
         const char *mark = draw->grid->ascii ? (ascending ? "^" : "v") : (ascending ? "\u25b2" : "\u25bc");
         gp_grid_put(draw->grid, line, 0, at, GP_STYLE_NORMAL, mark);
     }

@@ -16,7 +16,7 @@ static void print_field(FILE *out, const char *text, const struct gp_column *col
 {
     int pad = column->print_width - gp_text_width(text), used = 0;
     uint32_t code;
-    if (column->right && pad > 0)
+    if (gp_column_right(column) && pad > 0)
         fprintf(out, "%*s", pad, "");
     for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes) {
         used += gp_text_code_width(code);
@@ -27,7 +27,7 @@ static void print_field(FILE *out, const char *text, const struct gp_column *col
         else
             fwrite(text, 1, (size_t)bytes, out);
     }
-    if (!column->right && pad > 0)
+    if (!gp_column_right(column) && pad > 0)
         fprintf(out, "%*s", pad, "");
 }
 

@@ -128,7 +128,7 @@ static int screen_click(struct gp_screen *screen)
         return GP_KEY_RESIZE; /* draws the frame and keeps the message */
     if (hit.line >= 0)
         gp_ui_select(screen->ui, &screen->list, hit.line);
-    else if (hit.column != GP_COLUMNS && hit.column != GP_COLUMN_BAR)
+    else if (hit.column != GP_COLUMNS && gp_columns[hit.column].form != GP_FORM_DRAWN)
         gp_ui_click_column(screen->ui, hit.column);
     return hit.key == GP_KEY_NONE ? GP_KEY_RESIZE : hit.key;
 }

@@ -319,7 +319,7 @@ static enum gp_action ui_key_filter(struct gp_ui *ui, int key)
 static int ui_sortable(const struct gp_ui *ui, int from, int step)
 {
     for (int i = from + step; i >= 0 && i < GP_COLUMNS; i += step) {
-        if (i != GP_COLUMN_BAR && gp_column_in((enum gp_column_id)i, gp_ui_by_site(ui)))
+        if (gp_column_sorts((enum gp_column_id)i, gp_ui_by_site(ui)))
             return i;
     }
     return from;
