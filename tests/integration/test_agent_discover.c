@@ -236,6 +236,50 @@ Test(agent_discover, tries_a_child_of_fork_again, .init = begin_alone)
     end_forked(&program, folder);
 }
 
+/* A program to which attaching is tried for ten seconds, because its only thread runs on a stack of its own. */
+static void begin_slow(struct spawn *program, char *folder)
+{
+    char path[96];
+    const char *argv[] = {path_program("attach_target"), "fibre", folder, NULL};
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/ready", folder);
+    cr_assert(spawn_start(program, &(struct spawn_options){.argv = argv}) == 0);
+    for (int i = 0; access(path, F_OK) != 0; i++, usleep(10000))
+        cr_assert(i < 1000);
+    enter_group(groups[0], program->pid);
+}
+
+/* One container has slow programs, with lower pids. */
+Test(agent_discover, a_container_does_not_wait_for_the_programs_of_another, .init = begin_alone)
+{
+    char pattern[200], text[96], folders[][32] = {"/tmp/gpuprof-test-XXXXXX", "/tmp/gpuprof-test-XXXXXX"};
+    struct spawn programs[2];
+    for (int i = 0; i < 2; i++)
+        begin_slow(&programs[i], folders[i]);
+    struct kid *kid = walk_unprofiled(groups[1]);
+    snprintf(pattern, sizeof pattern, "/*gpuprof-test-%d-*", (int)getpid());
+    uint64_t before = now_ns();
+    start_agent(
+        &(struct agent_options){.want_discover = true, .more = (const char *[]){"--attach-containers", pattern, NULL}});
+    snprintf(text, sizeof text, ": Attached to %d ", (int)kid->pid);
+    wait_for_words(text);
+    double took = (double)(now_ns() - before) / 1e9;
+    for (int i = 0; i < 2; i++) { /* one after the other */
+        char *words = agent_words(&agent);
+        snprintf(text, sizeof text, "process %d: ", (int)programs[i].pid);
+        cr_assert(strstr(words, text) == NULL, "the slow ones came first: %s", words);
+        free(words);
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "process %d: ", (int)programs[i].pid);
+        wait_for_words(text);
+    }
+    cr_log_info("%.1f s, and %.1f s for the slow ones", took, (double)(now_ns() - before) / 1e9);
+    cr_assert(now_ns() - before > 18 * 1000000000ull, "both at once");
+    for (int i = 0; i < 2; i++)
+        end_forked(&programs[i], folders[i]);
+}
+
 Test(agent_discover, attaching_needs_a_capability_and_discovery, .init = begin_alone)
 {
 #define THREE "-all,+bpf,+perfmon,+dac_read_search"

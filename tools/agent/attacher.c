@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * attacher.c: see attacher.h.  Reading a file of /proc/PID may block for as long as that process
- * likes, so only this thread does it.  The attach itself is a command of its own: it reads what the
- * program has mapped, and its end, whatever the reason, does not end the agent.
+ * attacher.c: see attacher.h. Reading the mappings of a process may block for as long as that
+ * process likes, so only the workers do it, each in the turn of one container. The attach itself is a
+ * command of its own: it reads what the program has mapped, and its end, whatever the reason, does
+ * not end the agent.
  */
 #include <agent/attacher.h>
+#include <agent/turns.h>
 #include <base/clock.h>
 #include <base/text.h>
 #include <collect/procfs.h>
@@ -37,33 +39,31 @@
 #define ATTACHER_ENDS_NS  (90 * ATTACHER_SECOND) /* the command's own deadlines add up to 60 s */
 #define ATTACHER_NAMES_NS (60 * ATTACHER_SECOND) /* a runtime may write a container's name late */
 #define ATTACHER_GROUPS   1024u
-#define ATTACHER_TRIED    8192u
+#define ATTACHER_WORKERS  8u
 #define ATTACHER_GONE     3  /* exit status of the command: the process has ended */
 #define ATTACHER_LATER    75 /* the same: it may be attached to later */
-
-struct attacher_tried {
-    pid_t pid;
-    uint64_t start, stack; /* exec gives the process another stack */
-    uint32_t look;
-    uint32_t again, wait; /* if it was not ready: the look from which it is tried again, and how many were left out */
-};
 
 struct attacher_group { /* a text of /proc/PID/cgroup, and whether the pattern matches */
     uint64_t hash, asked_ns;
     bool is_chosen;
-    char name[200];
+    char key[GP_TURNS_NAME], name[GP_TURNS_NAME];
 };
 
 struct gp_attacher {
     struct gp_attacher_options options;
-    pthread_t thread;
+    pthread_t looker, workers[ATTACHER_WORKERS];
+    unsigned thread_count; /* the looker, then workers */
     int stop;
-    pid_t resume; /* where an interrupted look goes on; 0: at the first process */
-    uint32_t look, tried_count;
-    bool is_full_logged;
     struct gp_attacher_count count;
-    struct attacher_tried tried[ATTACHER_TRIED];
+    /* The looker's. */
+    pid_t resume;           /* where an interrupted look goes on; 0: at the first process */
+    bool is_full_logged[2]; /* programs of one container; containers */
     struct attacher_group groups[ATTACHER_GROUPS];
+    /* Under the mutex. */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool is_ending;
+    struct gp_turns *turns;
 };
 
 /* ---- which processes --------------------------------------------------------------------------------------------- */
@@ -119,10 +119,11 @@ static const struct attacher_group *group_of(struct gp_attacher *attacher, int d
         snprintf(group->name, sizeof(group->name), "%.60s/%.60s/%.60s", name.namespace_, name.pod, name.container);
     else
         snprintf(group->name, sizeof(group->name), "%.180s", name.container[0] ? name.container : name.path);
+    snprintf(group->key, sizeof(group->key), "%s", name.id[0] ? name.id : name.path);
     return group;
 }
 
-static bool identity_read(int dir, struct attacher_tried *out)
+static bool identity_read(int dir, struct gp_turn_process *out)
 {
     char text[2048];
     unsigned long long start, stack;
@@ -136,30 +137,6 @@ static bool identity_read(int dir, struct attacher_tried *out)
     out->start = start;
     out->stack = stack;
     return true;
-}
-
-/* NULL: it was not met before. */
-static struct attacher_tried *tried_find(struct gp_attacher *attacher, const struct attacher_tried *one)
-{
-    for (uint32_t i = 0; i < attacher->tried_count; i++) {
-        struct attacher_tried *tried = &attacher->tried[i];
-        if (tried->pid != one->pid || tried->start != one->start || tried->stack != one->stack)
-            continue;
-        tried->look = attacher->look;
-        return tried;
-    }
-    return NULL;
-}
-
-/* After a whole look, what it did not meet has ended or executed another program. */
-static void tried_forget(struct gp_attacher *attacher)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < attacher->tried_count; i++) {
-        if (attacher->tried[i].look == attacher->look)
-            attacher->tried[kept++] = attacher->tried[i];
-    }
-    attacher->tried_count = kept;
 }
 
 /* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
@@ -188,7 +165,7 @@ static void maps_read(int dir, bool *has_cuda, bool *has_ours)
 
 /* Starts the command, with its output in a pipe. By the time that it runs, the number may be another process's, in
  * another container: the command is told when the process started. Its pid, or -errno. */
-static pid_t command_start(const struct gp_attacher *attacher, const struct attacher_tried *one, int *output)
+static pid_t command_start(const struct gp_attacher *attacher, const struct gp_turn_process *one, int *output)
 {
     char number[16], started[40], library[4160] = "";
     int ends[2], error;
@@ -251,71 +228,106 @@ static int command_finish(pid_t child, int output, char *line, size_t bytes)
     return got > 0 || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
 }
 
-static void attach_one(struct gp_attacher *attacher, struct attacher_tried *tried, const char *name)
+static enum gp_turn_end attach_one(struct gp_attacher *attacher, const struct gp_turn *turn)
 {
-    bool is_first = !tried->wait;
     char line[400] = "";
-    int output, status;
-    pid_t child = command_start(attacher, tried, &output);
+    int output = -1, status;
+    pid_t child = command_start(attacher, &turn->process, &output);
     if (child < 0) {
         gp_agent_log(GP_AGENTLOG_WARNING, "cannot run 'gpuprof attach': %s", strerror(-(int)child));
-        return;
+        return GP_TURN_DONE;
     }
     status = command_finish(child, output, line, sizeof(line));
-    tried->wait = status == ATTACHER_LATER ? 2 * tried->wait + is_first : 0;
-    tried->again = attacher->look + tried->wait;
-    if (status == ATTACHER_GONE || (status == ATTACHER_LATER && !is_first))
-        return;
+    enum gp_turn_end end = status == ATTACHER_LATER ? GP_TURN_LATER : GP_TURN_DONE;
+    if (status == ATTACHER_GONE || (status == ATTACHER_LATER && turn->is_again))
+        return end;
     if (status == 0)
-        gp_agent_log(GP_AGENTLOG_NOTICE, "in %s: %s", name, line);
+        gp_agent_log(GP_AGENTLOG_NOTICE, "in %s: %s", turn->name, line);
     else
-        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", name, (int)tried->pid,
+        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: not attached to process %d: %s", turn->name, (int)turn->process.pid,
                      status < 0 ? "'gpuprof attach' did not end" : line);
     /* relaxed: a number for the metrics, by which nothing else is read */
     __atomic_add_fetch(status == 0 ? &attacher->count.attached : &attacher->count.refused, 1, __ATOMIC_RELAXED);
+    return end;
+}
+
+/* Reads what the program has mapped, which may block for as long as it likes, and attaches to it. */
+static enum gp_turn_end turn_take(struct gp_attacher *attacher, const struct gp_turn *turn)
+{
+    char path[32];
+    bool has_cuda, has_ours;
+    struct gp_turn_process now = {.pid = turn->process.pid};
+    snprintf(path, sizeof(path), "/proc/%d", (int)now.pid);
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return GP_TURN_UNUSED;
+    enum gp_turn_end end = GP_TURN_UNUSED;
+    maps_read(dir, &has_cuda, &has_ours);
+    pid_t parent;
+    if (has_cuda && gp_proc_is_borrower(now.pid, &parent))
+        has_cuda = has_ours = false; /* a child of vfork, in its parent's memory: not yet */
+    /* Another program by now: the next look meets it. */
+    bool is_same = identity_read(dir, &now) && now.start == turn->process.start && now.stack == turn->process.stack;
+    close(dir);
+    if (is_same && (turn->is_again || (has_cuda && !has_ours)))
+        end = attach_one(attacher, turn);
+    else if (is_same && has_ours)
+        end = GP_TURN_DONE;
+    return end;
+}
+
+static void *worker_main(void *arg)
+{
+    struct gp_attacher *attacher = arg;
+    struct gp_turn turn;
+    pthread_setname_np(pthread_self(), "gpuprof-attach");
+    pthread_mutex_lock(&attacher->mutex);
+    while (!attacher->is_ending) {
+        if (!gp_turns_next(attacher->turns, &turn)) {
+            pthread_cond_wait(&attacher->changed, &attacher->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&attacher->mutex);
+        enum gp_turn_end end = turn_take(attacher, &turn);
+        pthread_mutex_lock(&attacher->mutex);
+        gp_turns_end(attacher->turns, &turn, end);
+    }
+    pthread_mutex_unlock(&attacher->mutex);
+    return NULL;
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-static bool tried_has_room(struct gp_attacher *attacher)
+static void full_log(struct gp_attacher *attacher, enum gp_turn_met met, const char *name)
 {
-    if (attacher->tried_count < ATTACHER_TRIED)
-        return true;
-    if (!attacher->is_full_logged)
-        gp_agent_log(GP_AGENTLOG_WARNING, "more than %u processes to attach to: the others are left alone",
-                     ATTACHER_TRIED);
-    attacher->is_full_logged = true;
-    return false;
+    bool *is_logged = &attacher->is_full_logged[met == GP_TURN_MANY_CONTAINERS];
+    if (met == GP_TURN_MANY_CONTAINERS && !*is_logged)
+        gp_agent_log(GP_AGENTLOG_WARNING, "more than %u containers to attach to: the others are left alone",
+                     GP_TURNS_CONTAINERS);
+    else if (met == GP_TURN_MANY_PROCESSES && !*is_logged)
+        gp_agent_log(GP_AGENTLOG_WARNING, "in %s: more than %u processes: the others are left alone", name,
+                     GP_TURNS_PROCESSES);
+    *is_logged |= met != GP_TURN_MET;
 }
 
+/* Reads nothing for which the process could let us wait. */
 static void look_at(struct gp_attacher *attacher, pid_t pid)
 {
     char path[32];
-    bool has_cuda, has_ours;
-    struct attacher_tried one = {.pid = pid, .look = attacher->look};
-    struct stat about;
+    struct gp_turn_process is = {.pid = pid};
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return;
     const struct attacher_group *group = group_of(attacher, dir, pid);
-    struct attacher_tried *tried = NULL;
-    bool is_wanted = group && group->is_chosen && identity_read(dir, &one);
-    if (is_wanted && (tried = tried_find(attacher, &one)))
-        is_wanted = tried->wait && attacher->look >= tried->again;
-    if (is_wanted) {
-        maps_read(dir, &has_cuda, &has_ours);
-        pid_t parent;
-        if (has_cuda && gp_proc_is_borrower(pid, &parent))
-            has_cuda = has_ours = false; /* a child of vfork, in its parent's memory: not yet */
-        if (!tried && (has_cuda || has_ours) && tried_has_room(attacher)) {
-            tried = &attacher->tried[attacher->tried_count++];
-            *tried = one;
-        }
-        if (tried && (tried->wait || !has_ours) && fstatat(dir, "stat", &about, 0) == 0)
-            attach_one(attacher, tried, group->name);
-    }
+    bool is_wanted = group && group->is_chosen && identity_read(dir, &is) && is.stack;
     close(dir);
+    if (!is_wanted)
+        return;
+    pthread_mutex_lock(&attacher->mutex);
+    enum gp_turn_met met = gp_turns_meet(attacher->turns, &is, group->key, group->name);
+    pthread_mutex_unlock(&attacher->mutex);
+    full_log(attacher, met, group->name);
 }
 
 static bool is_ending(const struct gp_attacher *attacher, int wait_ms)
@@ -330,7 +342,10 @@ static void look(struct gp_attacher *attacher)
     uint64_t until = gp_clock_ns() + ATTACHER_LOOK_NS;
     DIR *proc = opendir("/proc");
     pid_t resume = 0;
-    attacher->look += attacher->resume == 0;
+    pthread_mutex_lock(&attacher->mutex);
+    if (!attacher->resume)
+        gp_turns_look(attacher->turns);
+    pthread_mutex_unlock(&attacher->mutex);
     for (struct dirent *entry; proc && !resume && (entry = readdir(proc));) {
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
@@ -341,16 +356,19 @@ static void look(struct gp_attacher *attacher)
             resume = (pid_t)pid + 1;
     }
     attacher->resume = resume;
+    pthread_mutex_lock(&attacher->mutex);
     if (proc && !resume)
-        tried_forget(attacher);
+        gp_turns_looked(attacher->turns);
+    pthread_cond_broadcast(&attacher->changed);
+    pthread_mutex_unlock(&attacher->mutex);
     if (proc)
         closedir(proc);
 }
 
-static void *attacher_main(void *arg)
+static void *looker_main(void *arg)
 {
     struct gp_attacher *attacher = arg;
-    pthread_setname_np(pthread_self(), "gpuprof-attach");
+    pthread_setname_np(pthread_self(), "gpuprof-look");
     do
         look(attacher);
     while (!is_ending(attacher, attacher->resume ? ATTACHER_SOON_MS : ATTACHER_EVERY_MS));
@@ -371,9 +389,48 @@ static bool may_trace(void)
     return effective >> CAP_SYS_PTRACE & 1;
 }
 
-int gp_attacher_open(struct gp_attacher **out, const struct gp_attacher_options *options, char *why, size_t why_bytes)
+static int threads_start(struct gp_attacher *attacher)
 {
     sigset_t all, before;
+    int error = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the agent's loop handles signals */
+    for (; !error && attacher->thread_count <= ATTACHER_WORKERS; attacher->thread_count += !error)
+        error = attacher->thread_count == 0
+                    ? pthread_create(&attacher->looker, NULL, looker_main, attacher)
+                    : pthread_create(&attacher->workers[attacher->thread_count - 1], NULL, worker_main, attacher);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -error;
+}
+
+/* False: one of them hangs, or is in an attach. */
+static bool threads_end(struct gp_attacher *attacher)
+{
+    uint64_t until = gp_clock_ns() + 2 * ATTACHER_SECOND;
+    struct timespec at = {(time_t)(until / ATTACHER_SECOND), (long)(until % ATTACHER_SECOND)};
+    eventfd_write(attacher->stop, 1);
+    pthread_mutex_lock(&attacher->mutex);
+    attacher->is_ending = true;
+    pthread_cond_broadcast(&attacher->changed);
+    pthread_mutex_unlock(&attacher->mutex);
+    for (unsigned i = 0; i < attacher->thread_count; i++)
+        if (pthread_clockjoin_np(i ? attacher->workers[i - 1] : attacher->looker, NULL, CLOCK_MONOTONIC, &at) != 0)
+            return false;
+    return true;
+}
+
+static int attacher_init(struct gp_attacher *attacher, const struct gp_attacher_options *options)
+{
+    attacher->options = *options;
+    pthread_mutex_init(&attacher->mutex, NULL);
+    pthread_cond_init(&attacher->changed, NULL);
+    attacher->turns = gp_turns_new();
+    attacher->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return attacher->stop < 0 ? -errno : !attacher->turns ? -ENOMEM : threads_start(attacher);
+}
+
+int gp_attacher_open(struct gp_attacher **out, const struct gp_attacher_options *options, char *why, size_t why_bytes)
+{
     *out = NULL;
 #ifndef __x86_64__
     snprintf(why, why_bytes, "--attach-containers: 'gpuprof attach' works on x86-64 only");
@@ -384,20 +441,10 @@ int gp_attacher_open(struct gp_attacher **out, const struct gp_attacher_options 
         return -EPERM;
     }
     struct gp_attacher *attacher = calloc(1, sizeof(*attacher));
-    int error = attacher ? 0 : -ENOMEM;
-    if (!error) {
-        attacher->options = *options;
-        attacher->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        error = attacher->stop < 0 ? -errno : 0;
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the loop handles signals */
-    if (!error && (error = -pthread_create(&attacher->thread, NULL, attacher_main, attacher)))
-        close(attacher->stop);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = attacher ? attacher_init(attacher, options) : -ENOMEM;
     if (error) {
-        snprintf(why, why_bytes, "the thread for --attach-containers: %s", strerror(-error));
-        free(attacher);
+        snprintf(why, why_bytes, "the threads for --attach-containers: %s", strerror(-error));
+        gp_attacher_close(attacher);
         return error;
     }
     *out = attacher;
@@ -408,14 +455,13 @@ void gp_attacher_close(struct gp_attacher *attacher)
 {
     if (!attacher)
         return;
-    uint64_t until = gp_clock_ns() + 2 * ATTACHER_SECOND;
-    struct timespec at = {(time_t)(until / ATTACHER_SECOND), (long)(until % ATTACHER_SECOND)};
-    eventfd_write(attacher->stop, 1);
-    if (pthread_clockjoin_np(attacher->thread, NULL, CLOCK_MONOTONIC, &at) != 0) {
+    if (!threads_end(attacher)) {
         gp_agent_log(GP_AGENTLOG_NOTICE, "an attach is under way and goes on without the agent");
         return; /* and its memory stays allocated */
     }
-    close(attacher->stop);
+    if (attacher->stop >= 0)
+        close(attacher->stop);
+    gp_turns_free(attacher->turns);
     free(attacher);
 }
 
