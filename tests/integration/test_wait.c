@@ -4,8 +4,10 @@
  * bytes.  NVML is a stand-in (lib/preload/nvml.c), and the programs are scripts that write into its
  * folder what they allocate.
  */
+#define _GNU_SOURCE /* F_OFD_SETLK */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -230,6 +232,41 @@ Test(wait, the_command_is_killed)
     cr_expect_eq(end(&killed, NULL), 137);
     waiter = start("--need=10GiB", "--timeout=5", "--", "true", NULL);
     cr_expect_eq(end(&waiter, NULL), 0);
+    done();
+}
+
+/* The command whose program runs brings its reservation into the new file. */
+Test(wait, the_file_is_removed)
+{
+    char line[400];
+    machine("17179869184");
+    struct spawn first = start("--need=10GiB", "--", "sh", "-c", "touch $GP_FAKE_NVML/started; sleep 3", NULL);
+    until_there("started");
+    snprintf(line, sizeof(line), "rm %s/wait*", folder);
+    cr_assert_eq(system(line), 0);
+    struct spawn second = start("--need=10GiB", "--timeout=0", "--", "true", NULL);
+    cr_expect_eq(end(&second, NULL), 75);
+    cr_expect_eq(end(&first, NULL), 0);
+    done();
+}
+
+/* A command that was stopped with SIGSTOP during a decision. */
+Test(wait, the_lock_is_not_free)
+{
+    char path[300], *err;
+    machine("17179869184");
+    snprintf(path, sizeof(path), "%s/wait", folder);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    cr_assert_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    struct spawn once = start("--need=1GiB", "--timeout=0", "--", "true", NULL);
+    struct spawn late = start("--need=1GiB", "--timeout=30", "--", "true", NULL);
+    cr_expect_eq(end(&once, NULL), 75);
+    nap(9);
+    close(fd);
+    cr_expect_eq(end(&late, &err), 0);
+    cr_expect(strstr(err, "has had the lock for 10 s"), "%s", err);
+    free(err);
     done();
 }
 

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/build.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -142,6 +143,37 @@ Test(reserve, what_is_outstanding_is_the_model_s)
     }
 }
 
+static volatile sig_atomic_t stops;
+
+static void on_stop(int number)
+{
+    (void)number;
+    stops++;
+}
+
+/* ^Z stops a command before or after a decision, and not with the lock, for which all others wait. */
+Test(reserve, a_terminal_does_not_stop_a_command_with_the_lock)
+{
+    static const int signals[] = {SIGTSTP, SIGTTIN, SIGTTOU};
+    for (int i = 0; i < 3; i++) {
+        signal(signals[i], on_stop);
+        stops = 0;
+        cr_assert(gp_reserve_lock(&handles[0]));
+        raise(signals[i]);
+        cr_expect_eq(stops, 0, "%d", i);
+        gp_reserve_unlock(&handles[0]);
+        cr_expect_eq(stops, 1, "%d", i);
+        raise(signals[i]);
+        cr_expect_eq(stops, 2, "the mask is as before");
+        cr_assert(gp_reserve_lock(&handles[0]));
+        cr_assert_not(gp_reserve_lock(&handles[1]));
+        raise(signals[i]);
+        cr_expect_eq(stops, 2, "%d", i);
+        do_close(0);
+        cr_expect_eq(stops, 3, "%d", i);
+    }
+}
+
 /* A place in the file is used again once its record has ended. */
 Test(reserve, places_are_used_again)
 {
@@ -152,7 +184,7 @@ Test(reserve, places_are_used_again)
         for (unsigned h = 0; h < HANDLES; h++)
             i % 2 ? gp_reserve_end(&handles[h]) : do_close(h);
     }
-    cr_assert_eq(stat(handles[0].path, &status), 0);
+    cr_assert_eq(fstat(handles[0].fd, &status), 0);
     cr_expect_eq(status.st_size, (HANDLES + 1) * 256);
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/build.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +31,14 @@ static bool lock_is_usable; /* /run/lock */
 static int create_error;    /* of open with O_CREAT; 0: it works */
 static int again_error;     /* of open without it */
 static uid_t owner = USER;  /* of every folder */
+static bool is_squatted;    /* the folder in /run/lock is another user's */
 static int mkdir_error, lstat_error;
 
 static const char *moved(const char *path)
 {
     static char to[600];
-    if (strncmp(path, "/run/lock/gpuprof-", 18) != 0 && strncmp(path, "/tmp/gpuprof-4123456", 20) != 0)
+    if (strncmp(path, "/run/lock/gpuprof-", 18) != 0 && strncmp(path, "/tmp/gpuprof-4123456", 20) != 0 &&
+        strncmp(path, "/run/user/4123456/", 18) != 0)
         return path;
     snprintf(to, sizeof(to), "%s/%s", folder, path + 5);
     return to;
@@ -67,9 +70,20 @@ int lstat(const char *restrict path, struct stat *restrict status)
     if (!real)
         real = (int (*)(const char *, struct stat *))dlsym(RTLD_NEXT, "lstat");
     int rc = real(moved(path), status);
-    status->st_uid = owner;
+    status->st_uid = owner + (is_squatted && strncmp(path, "/run/lock/", 10) == 0);
     errno = lstat_error;
     return lstat_error ? -1 : rc;
+}
+
+/* Files of this process are that user's. */
+int fstat(int fd, struct stat *status)
+{
+    static int (*real)(int, struct stat *);
+    if (!real)
+        real = (int (*)(int, struct stat *))dlsym(RTLD_NEXT, "fstat");
+    int rc = real(fd, status);
+    status->st_uid = status->st_uid == getuid() ? USER : status->st_uid;
+    return rc;
 }
 
 int open(const char *path, int flags, ...)
@@ -85,6 +99,18 @@ int open(const char *path, int flags, ...)
     bool ours = length > 5 && strcmp(path + length - 5, "/wait") == 0;
     errno = flags & O_CREAT ? create_error : again_error;
     return ours && errno ? -1 : real(moved(path), flags, mode);
+}
+
+static uint64_t later; /* nanoseconds, of the time since the boot */
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real)
+        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int rc = real(clock, time);
+    time->tv_sec += clock == CLOCK_BOOTTIME ? (time_t)(later / 1000000000u) : 0;
+    return rc;
 }
 
 static struct gp_reserve reserve;
@@ -375,6 +401,167 @@ Test(reserve_file, a_reservation_from_its_begin_to_its_end)
     cr_assert_eq(gp_reserve_take(&reserve, "GPU-7", 100, 0), 0);
     cr_expect(!gp_reserve_update(&reserve, getpid(), 5), "its time has passed");
     gp_proc_close(&proc);
+}
+
+/* ---- files that are removed -------------------------------------------------------------------------------------- */
+
+static void put_away(void)
+{
+    char path[400];
+    snprintf(path, sizeof(path), "%s", moved(reserve.path));
+    cr_assert_eq(unlink(path), 0, "%s", path);
+    if (reserve.is_shared) {
+        snprintf(path, sizeof(path), "%s/wait-4123456", folder);
+        cr_assert_eq(unlink(path), 0, "%s", path);
+    }
+}
+
+/* The other commands see the reservation again. */
+static void removed(const char *in)
+{
+    struct gp_reserve other;
+    lock_is_usable = true;
+    int before = lowest();
+    cr_assert_eq(gp_reserve_open(&reserve, in), 0);
+    cr_expect(gp_reserve_is_new(&reserve));
+    cr_assert(gp_reserve_lock(&reserve));
+    cr_assert_eq(gp_reserve_take(&reserve, "GPU-0", 70, 1ull << 40), 0);
+    gp_reserve_unlock(&reserve);
+    put_away();
+    cr_assert_eq(gp_reserve_open(&other, in), 0);
+    cr_assert(gp_reserve_lock(&other));
+    cr_expect(gp_reserve_is_new(&other), "nothing may be decided from it");
+    cr_expect_not(gp_reserve_lock(&reserve), "the lock of the new file is held");
+    gp_reserve_unlock(&other);
+    cr_assert(gp_reserve_lock(&reserve));
+    cr_expect_not(gp_reserve_lock(&other), "one lock for both");
+    cr_expect_eq(gp_reserve_outstanding(&other, "GPU-0"), 70);
+    cr_expect_eq(gp_reserve_outstanding(&reserve, "GPU-0"), 0);
+    cr_expect(gp_reserve_update(&reserve, getpid(), 50));
+    gp_reserve_unlock(&reserve);
+    cr_expect_eq(gp_reserve_outstanding(&other, "GPU-0"), 20);
+    usleep(1050000);
+    cr_expect_not(gp_reserve_is_new(&other));
+    gp_reserve_close(&other);
+    gp_reserve_close(&reserve);
+    cr_assert_eq(gp_reserve_open(&other, in), 0);
+    cr_expect_not(gp_reserve_is_new(&other), "a file that was there");
+    gp_reserve_close(&other);
+    cr_expect_eq(lowest(), before);
+}
+
+Test(reserve_file, the_callers_file_is_removed)
+{
+    removed(NULL);
+}
+
+Test(reserve_file, the_files_of_several_users_are_removed)
+{
+    removed(folder);
+}
+
+/* Another user makes the folder in /run/lock, and removes it again. */
+Test(reserve_file, a_folder_that_another_user_took)
+{
+    char path[400];
+    lock_is_usable = is_squatted = true;
+    cr_assert_eq(gp_reserve_open(&reserve, NULL), 0);
+    cr_expect_str_eq(reserve.path, "/tmp/gpuprof-4123456/wait");
+    gp_reserve_close(&reserve);
+    snprintf(path, sizeof(path), "%s/user", folder);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    strcat(path, "/4123456");
+    cr_assert_eq(mkdir(path, 0700), 0);
+    cr_assert_eq(gp_reserve_open(&reserve, NULL), 0);
+    cr_expect_str_eq(reserve.path, "/run/user/4123456/gpuprof/wait");
+    cr_assert_eq(gp_reserve_take(&reserve, "GPU-0", 70, 1ull << 40), 0);
+    is_squatted = false;
+    struct gp_reserve other;
+    cr_assert_eq(gp_reserve_open(&other, NULL), 0);
+    cr_expect_str_eq(other.path, "/run/lock/gpuprof-4123456/wait");
+    cr_assert(gp_reserve_lock(&reserve));
+    cr_expect_str_eq(reserve.path, "/run/lock/gpuprof-4123456/wait");
+    cr_expect_eq(gp_reserve_outstanding(&other, "GPU-0"), 70);
+    gp_reserve_close(&other);
+}
+
+/* ---- other users ------------------------------------------------------------------------------------------------- */
+
+/* The bytes that a file of that name and owner with this record reserves. */
+static int64_t foreign(const char *name, uid_t file_owner, const struct record *record)
+{
+    char path[400];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    cr_assert_eq(pwrite(fd, record, sizeof(*record), 256), 256);
+    cr_assert_eq(fchown(fd, file_owner, (gid_t)-1), 0);
+    close(fd);
+    int64_t bytes = gp_reserve_outstanding(&reserve, "GPU-0");
+    cr_assert_eq(unlink(path), 0);
+    return bytes;
+}
+
+/* A user can reserve for programs of that user, and not for ever. */
+Test(reserve_file, records_of_another_user)
+{
+    const uint64_t day = 86400 * 1000000000ull;
+    struct gp_proc proc;
+    if (getuid() != 0)
+        cr_skip_test("needs root");
+    cr_assert_eq(gp_reserve_open(&reserve, folder), 0);
+    char path[400];
+    snprintf(path, sizeof(path), "%s/wait-4123456", folder);
+    cr_expect_eq(mode_of(path), 0644, "no other user may write it");
+    struct record good = running();
+    cr_expect_eq(foreign("wait-64001", 64001, &good), 0, "a process of root's");
+    pid_t child = fork();
+    if (child == 0) {
+        if (setuid(64001) != 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    do { /* until it has changed its user */
+        usleep(1000);
+        cr_assert_eq(gp_proc_open(&proc, child), 0);
+        gp_proc_close(&proc);
+    } while (proc.uid != 64001);
+    good.pid = child, good.start_time = proc.start_time;
+    cr_expect_eq(foreign("wait-64001", 64001, &good), 70);
+    cr_expect_eq(foreign("wait-64001", 64002, &good), 0, "another user's file");
+    cr_expect_eq(foreign("wait-64001", 0, &good), 0);
+    cr_expect_eq(foreign("wait-64002", 64002, &good), 0, "another user's process");
+    cr_expect_eq(foreign("wait-", 64001, &good), 0);
+    cr_expect_eq(foreign("wait-64001x", 64001, &good), 0);
+    cr_expect_eq(foreign("wait--64001", 64001, &good), 0);
+    cr_expect_eq(foreign("wait-4295031297", 64001, &good), 0);
+    good.until_ns += 2 * day;
+    later = day - 1000000000;
+    cr_expect_eq(foreign("wait-64001", 64001, &good), 70);
+    later = day;
+    cr_expect_eq(foreign("wait-64001", 64001, &good), 0, "it has had a day");
+    cr_expect_eq(outstanding(&good), 70, "the own ones end when they say");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
+/* No other user may change the own file: one that another user made is not used. */
+Test(reserve_file, an_own_file_that_is_another_users)
+{
+    char path[400];
+    snprintf(path, sizeof(path), "%s/wait-4123456", folder);
+    int fd = creat(path, 0666);
+    cr_assert(fd >= 0 && fchmod(fd, 0666) == 0);
+    cr_expect_eq(gp_reserve_open(&reserve, folder), -EPERM, "others may write it");
+    cr_expect_str_eq(reserve.path, path);
+    cr_assert_eq(fchmod(fd, 0644), 0);
+    cr_expect_eq(gp_reserve_open(&reserve, folder), 0);
+    gp_reserve_close(&reserve);
+    if (getuid() == 0) {
+        cr_assert_eq(fchown(fd, 64001, 64001), 0);
+        cr_expect_eq(gp_reserve_open(&reserve, folder), -EPERM);
+    }
+    close(fd);
 }
 
 /* ---- descendants ------------------------------------------------------------------------------------------------- */

@@ -22,6 +22,10 @@
 #define GP_WAIT_POLL_NS 250000000ull
 /* Pause while another command decides. */
 #define GP_WAIT_BUSY_NS 10000000ull
+/* Longer than a new file takes to be complete (gp_reserve_is_new): until then nothing was tried. */
+#define GP_WAIT_FIRST_NS 2000000000ull
+/* Decisions take less than a second. */
+#define GP_WAIT_STUCK_NS 10000000000ull
 
 struct gp_wait_options {
     struct gp_launch launch;
@@ -284,13 +288,31 @@ static int wait_start(struct gp_wait *wait)
     return child.status;
 }
 
+/* The lock, once the file has the reservations of all. *since: since when it is not free. */
+static bool wait_lock(struct gp_wait *wait, uint64_t *since)
+{
+    bool locked = gp_reserve_lock(&wait->reserve);
+    if (locked) {
+        *since = gp_clock_ns();
+    } else if (*since != UINT64_MAX && gp_clock_ns() - *since > GP_WAIT_STUCK_NS) {
+        gp_error("wait", "%s: another 'gpuprof wait' has had the lock for %llu s: it may be stopped, and has to go on",
+                 wait->reserve.path, GP_WAIT_STUCK_NS / 1000000000);
+        *since = UINT64_MAX; /* reported once */
+    }
+    if (locked && gp_reserve_is_new(&wait->reserve)) {
+        gp_reserve_unlock(&wait->reserve);
+        locked = false;
+    }
+    return locked;
+}
+
 static int wait_until(struct gp_wait *wait)
 {
-    uint64_t begin = gp_clock_ns();
+    uint64_t begin = gp_clock_ns(), since = begin;
     int chosen = -1;
     bool said = false;
     for (;;) {
-        bool locked = gp_reserve_lock(&wait->reserve);
+        bool locked = wait_lock(wait, &since);
         if (locked) {
             int rc = wait_decide(wait, !said, &chosen);
             gp_reserve_unlock(&wait->reserve);
@@ -299,7 +321,7 @@ static int wait_until(struct gp_wait *wait)
                 return rc ? rc : wait_start(wait);
         }
         uint64_t waited = gp_clock_ns() - begin, pause = locked ? GP_WAIT_POLL_NS : GP_WAIT_BUSY_NS;
-        if (waited >= wait->options->timeout_ns && (said || waited - wait->options->timeout_ns > GP_WAIT_POLL_NS)) {
+        if (waited >= wait->options->timeout_ns && (said || waited - wait->options->timeout_ns > GP_WAIT_FIRST_NS)) {
             char need[GP_SIZE_TEXT];
             gp_error("wait", "timed out: %s were not free at one time, so the program was not started",
                      gp_size_text(need, wait->options->need));
@@ -366,9 +388,10 @@ const struct gp_command_spec gp_command_wait = {
         "was not found. It is 75 if the time has passed and CMD was not started, and 77 if free memory is not "
         "known or no device is large enough. Signals are forwarded to CMD."),
     .details =
-        GP_LIST("Free memory is what NVML reports. Reservations are records in a file in /run/lock/gpuprof-UID, or in "
-                "/tmp/gpuprof-UID where that folder cannot be written. The kernel ends the reservation of a command "
-                "that is killed before CMD has started. Of several devices the fullest one that has enough is chosen."),
+        GP_LIST("Free memory is what NVML reports. Reservations are records in a file in /run/lock/gpuprof-UID, or, if "
+                "that folder cannot be used, in /run/user/UID/gpuprof or /tmp/gpuprof-UID. The kernel ends the "
+                "reservation of a command that is killed before CMD has started. Of several devices the fullest one "
+                "that has enough is chosen."),
     .options = wait_options,
     .operands = wait_operands,
     .examples = GP_EXAMPLES({"gpuprof wait --need 12GiB -- python train.py", "Start when any device has 12 GiB."},
