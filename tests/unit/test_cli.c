@@ -118,6 +118,7 @@ static const struct {
     {"run --library=@ --sim=devices=65 true", 2, "devices=65"},
     {"run --library=@ --sim=memory=99999999999T true", 2, "memory="},
     {"run --library=@ --sim=latency=slow true", 2, "latency="},
+    {"run --library=@ --sim=gpu=h300 true", 2, "gpu=h300: no GPU of that name; --sim=gpu=list shows the names"},
     {"run --library=@ --sim=contents=some true", 2, "contents=some: keep or none"},
     {"run --library=@ --sim=faults=/nonexistent true", 2, "faults="},
     {"run --library=@ --sim=nonsense true", 2, "nonsense"},
@@ -149,6 +150,7 @@ Test(cli, help)
     expect(run("--version"), 0, "gpuprof ", NULL);
     expect(run("--help"), 0, "doctor", NULL);
     expect(run("help"), 0, "usage: gpuprof COMMAND", NULL);
+    expect(run("run --sim=gpu=list"), 0, "h100-80g        NVIDIA H100 80GB HBM3", NULL);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         char usage[64];
         snprintf(usage, sizeof(usage), "usage: gpuprof %s", commands[i]);

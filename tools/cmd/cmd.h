@@ -154,10 +154,11 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
 /* The options that start a program, for the table of a command whose struct has a member
  * `launch`. */
 #define GP_OPTION_SIM(_type)                                                                                           \
-    GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
-              "run on the simulated GPU; SPEC is a list of devices=N, memory=SIZE, limit=SIZE, latency=zero|typical, " \
-              "contents=keep|none and faults=FILE, with commas in between",                                            \
-              .optional = true)
+    GP_OPTION(                                                                                                         \
+        _type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                              \
+        "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "                   \
+        "latency=zero|typical, contents=keep|none and faults=FILE, with commas in between; gpu=list shows the names",  \
+        .optional = true)
 #define GP_OPTION_LIBRARY(_type)                                                                                       \
     GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
               "load this libgpuprof.so instead of the installed one")
@@ -171,6 +172,12 @@ void gp_launch_missing(const char *command, const char *below, const char *what)
  * process's own environment, from which the program inherits them.  GP_EXIT_OK, or an exit
  * status after a message. */
 int gp_launch_prepare(struct gp_launch *launch);
+/* Prints the GPUs that --sim=gpu=NAME takes.  An exit status. */
+int gp_launch_gpus(const char *command);
+/* simspec.c: the value of --sim, and that list.  driver: path of the simulated libcuda.so.1, which
+ * knows the names.  GP_EXIT_OK, or an exit status after a message. */
+int gp_simspec_check(const char *command, const char *spec, const char *driver);
+int gp_simspec_list(const char *command, const char *driver);
 /* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
  * environment ask for an allocator or for driver hooks, and where it can do no harm also
  * otherwise, so that the hooks can take over from CUPTI. */

@@ -91,59 +91,30 @@ static int launch_library(struct gp_launch *launch)
     return GP_EXIT_OK;
 }
 
-static int spec_word(const char *command, const char *key, const char *value)
+static int launch_driver(const char *command, char path[PATH_MAX])
 {
-    int64_t number;
-    if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
-        return gp_usage_error(command, "--sim: devices=%s: from 1 to %u", value, GP_WIRE_GPUS);
-    if ((strcmp(key, "memory") == 0 || strcmp(key, "limit") == 0) &&
-        (gp_parse_size(value, &number) != 0 || number <= 0))
-        return gp_usage_error(command, "--sim: %s=%s: not a size (like 512MiB or 16GiB), or out of range", key, value);
-    if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)
-        return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
-    if (strcmp(key, "contents") == 0 && strcmp(value, "keep") != 0 && strcmp(value, "none") != 0)
-        return gp_usage_error(command, "--sim: contents=%s: keep or none", value);
-    if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
-        return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
-    return GP_EXIT_OK;
+    if (gp_launch_find(path, PATH_MAX, "gpuprof/sim/libcuda.so.1") == 0)
+        return GP_EXIT_OK;
+    gp_launch_missing(command, "gpuprof/sim/libcuda.so.1",
+                      "install the simulated GPU with gpuprof (in a source tree: make sim)");
+    return GP_EXIT_USAGE;
 }
 
-static int spec_check(const char *command, const char *spec)
+int gp_launch_gpus(const char *command)
 {
-    static const char *const keys[] = {"devices", "memory", "limit", "latency", "contents", "faults"};
-    char *copy = strdup(spec), *state = copy, *word;
-    int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
-    while (!rc && spec[0] && (word = strsep(&state, ","))) {
-        char *value = strchr(word, '=');
-        bool known = false;
-        if (value)
-            *value++ = '\0';
-        for (size_t i = 0; i < GP_COUNT(keys); i++)
-            known |= strcmp(word, keys[i]) == 0;
-        if (!known || !value)
-            rc = gp_usage_error(
-                command,
-                "--sim: '%s': expected devices=N, memory=SIZE, limit=SIZE, latency=zero|typical, contents=keep|none, "
-                "faults=FILE",
-                word);
-        else
-            rc = spec_word(command, word, value);
-    }
-    free(copy);
-    return rc;
+    char path[PATH_MAX];
+    int rc = launch_driver(command, path);
+    return rc ? rc : gp_simspec_list(command, path);
 }
 
 static int launch_sim(const struct gp_launch *launch)
 {
     char path[PATH_MAX], *joined = NULL;
-    int rc = spec_check(launch->command, launch->sim);
+    int rc = launch_driver(launch->command, path);
+    if (!rc)
+        rc = gp_simspec_check(launch->command, launch->sim, path);
     if (rc)
         return rc;
-    if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
-        gp_launch_missing(launch->command, "gpuprof/sim/libcuda.so.1",
-                          "install the simulated GPU with gpuprof (in a source tree: make sim)");
-        return GP_EXIT_USAGE;
-    }
     *strrchr(path, '/') = '\0';
     const char *before = getenv("LD_LIBRARY_PATH");
     /* No trailing colon: an empty entry means the current directory. */

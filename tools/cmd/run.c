@@ -293,6 +293,8 @@ static int run_run(void *options)
     struct gp_watch watch = {0};
     struct gp_run_sites sites = {0};
     struct gp_child child;
+    if (o->launch.sim && strcmp(o->launch.sim, "gpu=list") == 0)
+        return gp_launch_gpus("run");
     int rc = run_prepare(o);
     if (rc)
         return rc;

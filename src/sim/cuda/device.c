@@ -146,7 +146,10 @@ SIM_API3(5, 2000, cuDeviceGetName, char *, name, int, len, CUdevice, dev)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!name || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    snprintf(name, (size_t)len, "Simulated GPU %d", device->physical);
+    if (sim_spec.gpu->name)
+        snprintf(name, (size_t)len, "%s", sim_spec.gpu->name);
+    else
+        snprintf(name, (size_t)len, "Simulated GPU %d", device->physical);
     return CUDA_SUCCESS;
 }
 
@@ -182,20 +185,19 @@ SIM_API2(259, 3020, cuDeviceTotalMem_v2, size_t *, bytes, CUdevice, dev)
     return CUDA_SUCCESS;
 }
 
-/* 9.0: a generation that has every memory feature which the simulator offers. */
 SIM_API3(6, 2000, cuDeviceComputeCapability, int *, major, int *, minor, CUdevice, dev)
 {
     if (!sim_device_get(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!major || !minor)
         return CUDA_ERROR_INVALID_VALUE;
-    *major = 9;
-    *minor = 0;
+    *major = sim_spec.gpu->capability / 10;
+    *minor = sim_spec.gpu->capability % 10;
     return CUDA_SUCCESS;
 }
 
-/* Attributes not named here are 0: the feature is absent.  Numbers are those of a compute
- * capability 9.0 device, which the programming guide tabulates. */
+/* What is the same for all GPUs since compute capability 6.0; gpu.c has the rest.  Attributes named
+ * in neither are 0: the feature is absent. */
 static const struct {
     CUdevice_attribute attribute;
     int value;
@@ -212,30 +214,18 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2147483647},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
-    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1755000},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
     {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
-    {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1},
-    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 2619000},
-    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120},
-    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 52428800},
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 1},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
@@ -247,10 +237,8 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
-    {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1},
     {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
-    {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 1},
@@ -260,8 +248,11 @@ static const struct {
 
 int sim_device_attribute(int ordinal, CUdevice_attribute attribute)
 {
+    int value;
     if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         return sim_devices[ordinal].physical + 1;
+    if (sim_gpu_attribute(sim_spec.gpu, attribute, &value))
+        return value;
     for (size_t i = 0; i < sizeof sim_attributes / sizeof *sim_attributes; i++)
         if (sim_attributes[i].attribute == attribute)
             return sim_attributes[i].value;

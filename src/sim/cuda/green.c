@@ -6,9 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIM_SM_COUNT 132 /* as cuDeviceGetAttribute answers */
-#define SIM_SM_GROUP 8   /* compute capability 9.0 partitions in steps of 8 */
-
 struct CUdevResourceDesc_st {
     struct CUdevResourceDesc_st *next;
     unsigned sm_count;
@@ -20,8 +17,7 @@ static void sim_sm_resource(CUdevResource *resource, unsigned count)
     memset(resource, 0, sizeof *resource);
     resource->type = CU_DEV_RESOURCE_TYPE_SM;
     resource->sm.smCount = count;
-    resource->sm.minSmPartitionSize = SIM_SM_GROUP;
-    resource->sm.smCoscheduledAlignment = SIM_SM_GROUP;
+    sim_gpu_groups(sim_spec.gpu, &resource->sm.minSmPartitionSize, &resource->sm.smCoscheduledAlignment);
 }
 
 SIM_API3(745, 12040, cuDeviceGetDevResource, CUdevice, device, CUdevResource *, resource, CUdevResourceType, type)
@@ -32,7 +28,7 @@ SIM_API3(745, 12040, cuDeviceGetDevResource, CUdevice, device, CUdevResource *, 
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    sim_sm_resource(resource, SIM_SM_COUNT);
+    sim_sm_resource(resource, (unsigned)sim_spec.gpu->multiprocessors);
     return CUDA_SUCCESS;
 }
 
@@ -43,7 +39,10 @@ SIM_API6(751, 12040, cuDevSmResourceSplitByCount, CUdevResource *, result, unsig
     if (!nbGroups || !input || input->type != CU_DEV_RESOURCE_TYPE_SM || minCount > input->sm.smCount)
         return CUDA_ERROR_INVALID_VALUE;
     (void)useFlags;
-    unsigned size = minCount ? (unsigned)sim_round_up(minCount, SIM_SM_GROUP) : SIM_SM_GROUP;
+    unsigned size, step;
+    sim_gpu_groups(sim_spec.gpu, &size, &step);
+    if (minCount > size)
+        size = (unsigned)sim_round_up(minCount, step);
     unsigned possible = input->sm.smCount / size;
     if (!result) { /* asks how many there could be */
         *nbGroups = possible;
@@ -160,7 +159,7 @@ static CUresult sim_context_resource(const struct sim_context *context, CUdevRes
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    sim_sm_resource(resource, context->sm_count ? context->sm_count : SIM_SM_COUNT);
+    sim_sm_resource(resource, context->sm_count ? context->sm_count : (unsigned)sim_spec.gpu->multiprocessors);
     return CUDA_SUCCESS;
 }
 

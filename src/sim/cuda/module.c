@@ -182,7 +182,8 @@ CUresult sim_module_function(struct sim_module *module, const char *name, struct
         .next = module->functions, .module = module, .name = copy, .param_count = -2, .given_count = -2};
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
-    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = sim_spec.gpu->capability;
+    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = sim_spec.gpu->capability;
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
     module->functions = function;
     *out = function;

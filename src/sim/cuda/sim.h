@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "api.h"
+#include "gpu.h"
 #include "tool.h"
 
 #define SIM_VERSION 13040
@@ -44,7 +45,8 @@ void sim_unlock(void);
 
 /* ---- what the environment asks for (spec.c), read once in cuInit ------------------------------------------------- */
 struct sim_spec {
-    int devices;       /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
+    int devices; /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
+    const struct sim_gpu *gpu;
     uint64_t memory;   /* bytes of each device */
     uint64_t limit;    /* bytes that this process may take of each device; 0: all */
     bool latency;      /* false: every call costs 0 virtual ns */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,faults=FILE.
+ * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,faults=FILE.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 16 GiB: the memory of a common inference card, and more than a test program fills by accident. */
-struct sim_spec sim_spec = {.devices = 1, .memory = 16 * SIM_GIB};
+struct sim_spec sim_spec = {.devices = 1};
 
 static int sim_spec_bad(const char *item, const char *why)
 {
     fprintf(stderr,
-            "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes devices=1..%d,memory=SIZE,limit=SIZE,latency=zero|typical,"
+            "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes "
+            "devices=1..%d,gpu=NAME,memory=SIZE,limit=SIZE,latency=zero|typical,"
             "contents=keep|none,faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
@@ -72,6 +72,10 @@ static int sim_spec_item(char *item)
         if (strcmp(value, "zero") && strcmp(value, "typical"))
             return sim_spec_bad(item, "neither zero nor typical");
         sim_spec.latency = !strcmp(value, "typical");
+    } else if (key == 3 && !strncmp(item, "gpu", key)) {
+        sim_spec.gpu = sim_gpu_find(value);
+        if (!sim_spec.gpu)
+            return sim_spec_bad(item, "no GPU of that name; 'gpuprof run --sim=gpu=list' shows the names");
     } else if (key == 8 && !strncmp(item, "contents", key)) {
         if (strcmp(value, "keep") && strcmp(value, "none"))
             return sim_spec_bad(item, "neither keep nor none");
@@ -89,15 +93,16 @@ static int sim_spec_item(char *item)
 int sim_spec_read(void)
 {
     const char *text = secure_getenv("GPUPROF_SIM");
-    if (!text)
-        return 0;
-    char *copy = strdup(text);
+    char *copy = strdup(text ? text : "");
     if (!copy)
         return -ENOMEM;
+    sim_spec.gpu = sim_gpu_default();
     int error = 0;
     char *state = NULL;
     for (char *item = strtok_r(copy, ",", &state); item && !error; item = strtok_r(NULL, ",", &state))
         error = sim_spec_item(item);
     free(copy);
+    if (!error && !sim_spec.memory)
+        sim_spec.memory = sim_spec.gpu->memory;
     return error;
 }

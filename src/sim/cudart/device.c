@@ -219,6 +219,7 @@ static const struct {
     P(memoryPoolsSupported, 115),
     P(memoryPoolSupportedHandleTypes, 119),
     P(deferredMappingCudaArraySupported, 121),
+    P(clusterLaunch, 120),
     P(ipcEventSupported, 125),
 #undef P
 };
@@ -235,6 +236,7 @@ static const struct {
     {offsetof(struct cudaDeviceProp, texturePitchAlignment), 51},
     {offsetof(struct cudaDeviceProp, sharedMemPerMultiprocessor), 81},
     {offsetof(struct cudaDeviceProp, sharedMemPerBlockOptin), 97},
+    {offsetof(struct cudaDeviceProp, reservedSharedMemPerBlock), 111},
 };
 
 static void rt_properties_fill(const struct rt_driver *D, struct cudaDeviceProp *prop, int device)

@@ -49,11 +49,9 @@ RT_EXPORT cudaError_t cudaGetDeviceProperties_v2(struct rt_properties_12 *prop, 
     cudaError_t status = rt_properties_13(prop ? &all : NULL, device);
     const struct {
         int *to, attribute;
-    } only_12[] = {{&prop->clockRate, 13},
-                   {&prop->deviceOverlap, 15},
-                   {&prop->kernelExecTimeoutEnabled, 17},
-                   {&prop->computeMode, 20},
-                   {&prop->memoryClockRate, 36}};
+    } only_12[] = {
+        {&prop->clockRate, 13},   {&prop->deviceOverlap, 15},   {&prop->kernelExecTimeoutEnabled, 17},
+        {&prop->computeMode, 20}, {&prop->memoryClockRate, 36}, {&prop->singleToDoublePrecisionPerfRatio, 87}};
 
     if (status != cudaSuccess)
         return status;
@@ -84,7 +82,6 @@ RT_EXPORT cudaError_t cudaGetDeviceProperties_v2(struct rt_properties_12 *prop, 
 #undef SAME
     for (size_t i = 0; i < sizeof only_12 / sizeof only_12[0]; i++)
         rt_drivers[0].cuDeviceGetAttribute(only_12[i].to, (CUdevice_attribute)only_12[i].attribute, device);
-    prop->singleToDoublePrecisionPerfRatio = 2;
     prop->cooperativeMultiDeviceLaunch = prop->cooperativeLaunch;
     return cudaSuccess;
 }

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ * Selftest: gpu=NAME.  The driver's answers are those of the GPU, the list of names is whole, and the runtime's properties
+ * of CUDA 12 and 13 follow. */
+#define _GNU_SOURCE
+#include "core_check.h"
+
+#include <sys/wait.h>
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev); /* deprecated: not in the header */
+
+/* Runs in a process of its own, which reads the specification. */
+static void with(const char *spec, void (*check)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    int status = -1;
+    if (child == 0) {
+        check_passed = check_failed = 0;
+        setenv("GPUPROF_SIM", spec, 1);
+        check();
+        _exit(check_failed || !check_passed);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    if (status)
+        fprintf(stderr, "%s: status 0x%x\n", spec, (unsigned)status);
+}
+
+static int attribute(CUdevice_attribute which)
+{
+    int value = -1;
+    CHECK_OK(cuDeviceGetAttribute(&value, which, 0));
+    return value;
+}
+
+static void device(const char *name, int capability, size_t memory, int multiprocessors, int l2)
+{
+    char found[64] = "";
+    size_t total = 0, left = 0;
+    int major = 0, minor = 0;
+    check_begin(0);
+    CHECK_OK(cuDeviceGetName(found, sizeof found, 0));
+    CHECK(!strcmp(found, name));
+    CHECK_OK(cuDeviceTotalMem(&total, 0));
+    CHECK_EQ(total, memory);
+    CHECK_OK(cuMemGetInfo(&left, &total));
+    CHECK_EQ(total, memory);
+    CHECK_OK(cuDeviceComputeCapability(&major, &minor, 0));
+    CHECK_EQ(10 * major + minor, capability);
+    CHECK_EQ(10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+             capability);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), multiprocessors);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE), l2);
+}
+
+static void unnamed(void)
+{
+    device("Simulated GPU 0", 90, 16ull << 30, 132, 52428800);
+}
+
+static void t4(void)
+{
+    CUmodule module;
+    CUfunction function;
+    CUdevResource resource;
+    int value = 0;
+    device("Tesla T4", 75, 15843721216, 40, 4194304);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK), 49152);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), 65536);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR), 1024);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR), 16);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH), 0);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), 0);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE), 5001000);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH), 256);
+    CHECK_OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_75\n.visible .entry f()\n{\nret;\n}\n"));
+    CHECK_OK(cuModuleGetFunction(&function, module, "f"));
+    CHECK_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, function));
+    CHECK_EQ(value, 75);
+    CHECK_OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 1024, 0));
+    CHECK_EQ(value, 1);
+    CHECK_OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    CHECK_EQ(resource.sm.smCount, 40);
+    CHECK_EQ(resource.sm.minSmPartitionSize, 2);
+}
+
+static void a100(void)
+{
+    CUdeviceptr p = 0;
+    device("NVIDIA A100-SXM4-80GB", 80, 85100068864, 108, 41943040);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK), 1024);
+    CHECK_OK(cuMemAlloc(&p, 78ull << 30));
+    CHECK_OK(cuMemFree(p));
+    CHECK_EQ(cuMemAlloc(&p, 80ull << 30), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void rtx(void)
+{
+    device("NVIDIA GeForce RTX 4090", 89, 4ull << 30, 128, 75497472); /* memory= wins */
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_ECC_ENABLED), 0);
+}
+
+static void b200(void)
+{
+    device("NVIDIA B200", 100, 182642ull << 20, 148, 132644864);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), 1);
+}
+
+static void unknown(void)
+{
+    CHECK_EQ(cuInit(0), CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+static char listed_name[64];
+static size_t listed_memory;
+static int listed_capability;
+
+static void listed(void)
+{
+    char found[64] = "";
+    size_t total = 0;
+    int major = 0, minor = 0;
+    CHECK_OK(cuInit(0));
+    CHECK_OK(cuDeviceGetName(found, sizeof found, 0));
+    CHECK(!strcmp(found, listed_name));
+    CHECK_OK(cuDeviceTotalMem(&total, 0));
+    CHECK_EQ(total, listed_memory);
+    CHECK_OK(cuDeviceComputeCapability(&major, &minor, 0));
+    CHECK_EQ(10 * major + minor, listed_capability);
+    /* Two arrays of attributes and one of generations: a row without its generation would not get here. */
+    CHECK(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) >= 49152);
+    CHECK(attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) > 1000000);
+}
+
+static void list(void)
+{
+    const char *(*table)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "sim_gpu_table");
+    int count = 0;
+    CHECK(table != NULL);
+    for (const char *at = table ? table() : ""; *at; at = strchr(at, '\n') + 1, count++) {
+        char key[32], spec[64], known[16];
+        int major, minor, multiprocessors, l2;
+        unsigned long long bandwidth;
+        int fields = sscanf(at, "%31[^\t]\t%63[^\t]\t%d.%d\t%d\t%zu\t%15[^\t]\t%d\t%llu\n", key, listed_name, &major,
+                            &minor, &multiprocessors, &listed_memory, known, &l2, &bandwidth);
+        CHECK_EQ(fields, 9);
+        CHECK(multiprocessors > 0 && l2 > 0 && bandwidth > 100000000000ull);
+        listed_capability = 10 * major + minor;
+        snprintf(spec, sizeof spec, "gpu=%s", key);
+        with(spec, listed);
+    }
+    CHECK(count >= 25);
+}
+
+/* ---- the runtime: CUDA 13's struct begins as CUDA 12's but for the clock ----------------------------------------- */
+
+static void properties(const char *library, const char *function, size_t multiprocessors_at)
+{
+    static char all[8192];
+    void *runtime = dlopen(library, RTLD_NOW);
+    int (*get)(void *, int) = runtime ? (int (*)(void *, int))dlsym(runtime, function) : NULL;
+    size_t memory = 0;
+    int multiprocessors = 0;
+    CHECK(get != NULL);
+    if (!get)
+        return;
+    CHECK_EQ(get(all, 0), 0);
+    CHECK(!strcmp(all, "NVIDIA L40S"));
+    memcpy(&memory, all + 288, sizeof memory);
+    CHECK_EQ(memory, 47576711168);
+    memcpy(&multiprocessors, all + multiprocessors_at, sizeof multiprocessors);
+    CHECK_EQ(multiprocessors, 142);
+}
+
+static void runtime_12(void)
+{
+    properties("libcudart.so.12", "cudaGetDeviceProperties_v2", 388);
+}
+
+static void runtime_13(void)
+{
+    properties("libcudart.so.13", "cudaGetDeviceProperties", 384);
+}
+
+int main(void)
+{
+    with("", unnamed);
+    with("gpu=t4", t4);
+    with("gpu=A100-80G", a100);
+    with("memory=4GiB,gpu=rtx-4090", rtx);
+    with("gpu=NVIDIA B200", b200);
+    with("gpu=h300", unknown);
+    with("gpu=l40s", runtime_12);
+    with("gpu=l40s", runtime_13);
+    list();
+    return check_done();
+}
