@@ -217,8 +217,11 @@ static int try_reserve(void)
 {
     struct gp_reserve one, other;
     char path[300];
+    /* A record that could not be ended counts as long as this process lives. */
+    snprintf(path, sizeof(path), "%s/wait-%u", folder, (unsigned)geteuid());
+    unlink(path);
     snprintf(path, sizeof(path), "%s/wait", folder);
-    unlink(path); /* a record that could not be ended counts as long as this process lives */
+    unlink(path);
     int rc = gp_reserve_open(&one, folder);
     if (rc) {
         cr_expect_eq(one.fd, -1);

@@ -182,8 +182,6 @@ bool gp_reserve_is_new(const struct gp_reserve *reserve)
            now - head.created_ns < GP_RESERVE_NEW;
 }
 
-/* ---- records ---------------------------------------------------------------------------------------------------- */
-
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
 /* A file of records: one's own, or that of another user. */
