@@ -130,7 +130,9 @@ PRELOADS := $(patsubst tests/lib/preload/%.c,$(B)/tests/preload/%.so,$(wildcard 
 $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -ldl
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< $(PRELOAD_LIBS) -ldl
+$(B)/tests/preload/plugged.so: PRELOAD_LIBS = -L$(SIMD) -lcuda
+$(B)/tests/preload/plugged.so: | $(SIM)
 # Stand-ins for two libraries of PyTorch, in one folder for each way to build and link them: the names' age, and words
 # that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated), fake
 # (no driver).
@@ -159,6 +161,7 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/preload/constructor.so
+$(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-fsanitize=thread)

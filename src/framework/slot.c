@@ -6,104 +6,13 @@
 #include "framework/slot.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/image.h"
 #include "base/loader.h"
-#include <elf.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-#define SLOT_JUMP   R_X86_64_JUMP_SLOT
-#define SLOT_GLOBAL R_X86_64_GLOB_DAT
-#elif defined(__aarch64__)
-#define SLOT_JUMP   R_AARCH64_JUMP_SLOT
-#define SLOT_GLOBAL R_AARCH64_GLOB_DAT
-#else
-#error "unknown relocation types"
-#endif
-
-/* What an object's dynamic section says. */
-struct image {
-    uint64_t base, low, high; /* load address; the addresses that the object occupies */
-    uint64_t relro_low, relro_high;
-    const char *path;
-    const ElfW(Sym) * symbols;
-    const char *strings;
-    const uint32_t *hash; /* DT_GNU_HASH */
-    const ElfW(Rela) * jumps, *relas;
-    uint64_t jump_bytes, rela_bytes;
-    bool runs; /* its code is on the caller's stack */
-};
-
-/* The loader has made these addresses absolute in most objects (not in the vDSO, nor on some
- * systems). */
-static const void *image_at(const struct image *image, uint64_t value)
-{
-    return (const void *)(uintptr_t)(value >= image->low && value < image->high ? value : image->base + value);
-}
-
-static void image_dynamic(struct image *image, const ElfW(Dyn) * dynamic)
-{
-    for (; dynamic->d_tag != DT_NULL; dynamic++) {
-        uint64_t value = dynamic->d_un.d_val;
-        switch (dynamic->d_tag) {
-        case DT_SYMTAB:
-            image->symbols = image_at(image, value);
-            break;
-        case DT_STRTAB:
-            image->strings = image_at(image, value);
-            break;
-        case DT_GNU_HASH:
-            image->hash = image_at(image, value);
-            break;
-        case DT_JMPREL:
-            image->jumps = image_at(image, value);
-            break;
-        case DT_PLTRELSZ:
-            image->jump_bytes = value;
-            break;
-        case DT_RELA:
-            image->relas = image_at(image, value);
-            break;
-        case DT_RELASZ:
-            image->rela_bytes = value;
-            break;
-        default:
-            break;
-        }
-    }
-}
-
-static bool image_read(struct image *image, const struct dl_phdr_info *info)
-{
-    const ElfW(Dyn) *dynamic = NULL;
-    *image = (struct image){.base = info->dlpi_addr, .low = UINT64_MAX, .path = info->dlpi_name ? info->dlpi_name : ""};
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        uint64_t start = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type == PT_LOAD) {
-            image->low = start < image->low ? start : image->low;
-            image->high = start + header->p_memsz > image->high ? start + header->p_memsz : image->high;
-        } else if (header->p_type == PT_DYNAMIC) {
-            dynamic = (const void *)(uintptr_t)start;
-        } else if (header->p_type == PT_GNU_RELRO) {
-            image->relro_low = start;
-            image->relro_high = start + header->p_memsz;
-        }
-    }
-    if (!dynamic || image->low >= image->high)
-        return false;
-    image_dynamic(image, dynamic);
-    return image->symbols && image->strings;
-}
-
-static bool image_is(const struct image *image, const char *prefix)
-{
-    const char *slash = strrchr(image->path, '/'), *base = slash ? slash + 1 : image->path;
-    return strncmp(base, prefix, strlen(prefix)) == 0;
-}
 
 /* ---- the definition ------------------------------------------------------------------------------------------------ */
 
@@ -116,7 +25,7 @@ static uint32_t gnu_hash(const char *name)
 }
 
 /* DT_GNU_HASH: bucket count, first hashed symbol, words of the filter, shift; filter, buckets, chains. */
-static void *image_define(const struct image *image, const char *name)
+static void *image_define(const struct gp_image *image, const char *name)
 {
     const uint32_t *head = image->hash;
     if (!head || !head[0])
@@ -135,12 +44,17 @@ static void *image_define(const struct image *image, const char *name)
     return NULL;
 }
 
-typedef void slot_visit(const struct image *image, uint64_t *slot, struct gp_slot_import *import);
+struct look { /* for one import in one object */
+    const struct gp_image *image;
+    struct gp_slot_import *import;
+    void (*visit)(const struct look *look, uint64_t *slot);
+    bool runs; /* the object's code is on the caller's stack */
+};
 
 struct replace {
     struct gp_slot_import *imports;
     unsigned count;
-    slot_visit *visit;
+    void (*visit)(const struct look *look, uint64_t *slot);
     const struct gp_slot_caller *caller;
 };
 
@@ -149,13 +63,13 @@ struct replace {
 static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct replace *replace = arg;
-    struct image image;
+    struct gp_image image;
     (void)size;
-    if (!image_read(&image, info))
+    if (!gp_image_read(&image, info))
         return 0;
     for (unsigned n = 0; n < replace->count; n++) {
         struct gp_slot_import *import = &replace->imports[n];
-        void *original = image_is(&image, import->definer) ? image_define(&image, import->name) : NULL;
+        void *original = gp_image_is(&image, import->definer) ? image_define(&image, import->name) : NULL;
         if (original && !import->found) {
             import->found = true;
             __atomic_store_n(&import->x_original, original, __ATOMIC_RELAXED);
@@ -189,7 +103,7 @@ static bool slot_patience(struct gp_slot_import *import)
     return patient;
 }
 
-static bool slot_read_only(const struct image *image, const uint64_t *slot)
+static bool slot_read_only(const struct gp_image *image, const uint64_t *slot)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(uintptr_t)slot & ~(page - 1);
     /* The loader protects whole pages of the range. */
@@ -207,17 +121,20 @@ static bool slot_write(uint64_t *slot, void *function, bool read_only)
     return !read_only || mprotect((void *)(uintptr_t)at, page, PROT_READ) == 0;
 }
 
-static void slot_restore(const struct image *image, uint64_t *slot, struct gp_slot_import *import)
+static void slot_restore(const struct look *look, uint64_t *slot)
 {
+    struct gp_slot_import *import = look->import;
     if (__atomic_load_n(slot, __ATOMIC_RELAXED) != (uint64_t)(uintptr_t)import->replacement)
         return;
-    bool read_only = slot_read_only(image, slot) && !page_writable(slot);
+    bool read_only = slot_read_only(look->image, slot) && !page_writable(slot);
     if (!slot_write(slot, import->x_original, read_only))
         import->refused++;
 }
 
-static void slot_replace(const struct image *image, uint64_t *slot, struct gp_slot_import *import)
+static void slot_replace(const struct look *look, uint64_t *slot)
 {
+    const struct gp_image *image = look->image;
+    struct gp_slot_import *import = look->import;
     uint64_t value = __atomic_load_n(slot, __ATOMIC_RELAXED);
     import->slots++;
     if (value == (uint64_t)(uintptr_t)import->replacement)
@@ -227,27 +144,21 @@ static void slot_replace(const struct image *image, uint64_t *slot, struct gp_sl
         return;
     }
     bool read_only = slot_read_only(image, slot), writable = read_only && page_writable(slot);
-    if (writable && !image->runs && slot_patience(import))
+    if (writable && !look->runs && slot_patience(import))
         return; /* its neighbours are not relocated yet */
     if (!slot_write(slot, import->replacement, read_only && !writable))
         import->refused++;
 }
 
-static void image_slots(const struct image *image, const ElfW(Rela) * relas, uint64_t bytes,
-                        struct gp_slot_import *import, slot_visit *visit)
+static void look_visit(void *arg, const char *symbol, uint64_t *slot)
 {
-    for (uint64_t i = 0; i < bytes / sizeof(*relas); i++) {
-        uint64_t type = ELF64_R_TYPE(relas[i].r_info), symbol = ELF64_R_SYM(relas[i].r_info);
-        if (type != SLOT_JUMP && type != SLOT_GLOBAL)
-            continue;
-        const char *name = image->strings + image->symbols[symbol].st_name;
-        if (strcmp(name, import->name) == 0)
-            visit(image, (uint64_t *)(uintptr_t)(image->base + relas[i].r_offset), import);
-    }
+    const struct look *look = arg;
+    if (strcmp(symbol, look->import->name) == 0)
+        look->visit(look, slot);
 }
 
 /* Constructors of an object run when the loader has relocated all of it. */
-static bool image_runs(const struct image *image, const struct gp_slot_caller *caller)
+static bool image_runs(const struct gp_image *image, const struct gp_slot_caller *caller)
 {
     for (unsigned i = 0; caller && i < caller->count; i++)
         if (caller->pcs[i] - 1 - image->low < image->high - image->low)
@@ -258,15 +169,15 @@ static bool image_runs(const struct image *image, const struct gp_slot_caller *c
 static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct replace *replace = arg;
-    struct image image;
+    struct gp_image image;
     (void)size;
-    if (!image_read(&image, info))
+    if (!gp_image_read(&image, info))
         return 0;
-    image.runs = image_runs(&image, replace->caller);
+    struct look look = {.image = &image, .visit = replace->visit, .runs = image_runs(&image, replace->caller)};
     for (unsigned n = 0; n < replace->count; n++)
-        if (replace->imports[n].x_original && image_is(&image, replace->imports[n].importer)) {
-            image_slots(&image, image.jumps, image.jump_bytes, &replace->imports[n], replace->visit);
-            image_slots(&image, image.relas, image.rela_bytes, &replace->imports[n], replace->visit);
+        if (replace->imports[n].x_original && gp_image_is(&image, replace->imports[n].importer)) {
+            look.import = &replace->imports[n];
+            gp_image_slots(&image, look_visit, &look);
         }
     return 0;
 }

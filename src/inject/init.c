@@ -152,6 +152,7 @@ static void inject_drain(void)
                                            .yield = gp_cupti_yield,
                                            .event = gp_feed_event,
                                            .gone = gp_cupti_gone,
+                                           .trouble = gp_hooks_past,
                                            .allocator = gp_allocator_in_use,
                                            .stacks = inject_switch,
                                            .leave = gp_inject_leave,

@@ -10,6 +10,7 @@
 #include "owner/owner.h"
 #include "session/session.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The driver may hold its locks during a long call; the viewer's own deadline is one second. */
@@ -70,6 +71,14 @@ static void publish_end(struct gp_session *session)
     gp_lock_give(&publish_lock);
 }
 
+/* An earlier trouble stays. */
+static void publish_trouble(struct gp_wire_header *header)
+{
+    const char *trouble = publish_hooks.trouble ? publish_hooks.trouble() : NULL;
+    if (trouble && !header->trouble[0])
+        snprintf(header->trouble, sizeof(header->trouble), "%s", trouble);
+}
+
 /* A program that calls the C interface has an allocator from its first call on. */
 static void publish_allocator(struct gp_wire_header *header)
 {
@@ -109,6 +118,7 @@ void gp_session_publish(void)
         publish_allocator(session->header);
     if (publish_hooks.gone && publish_hooks.gone())
         __atomic_fetch_or(&session->header->flags, GP_SESSION_GONE, __ATOMIC_RELEASE);
+    publish_trouble(session->header);
     session->header->publish_ns = gp_clock_ns();
     publish_end(session);
 }

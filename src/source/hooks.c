@@ -163,5 +163,6 @@ bool gp_hooks_start(struct gp_source_status *out)
     snprintf(out->detail, sizeof(out->detail), "libgpuprof-shim.so");
     /* [hooks.R] release: the driver's functions and the accounts; pairs with [hooks.A]. */
     __atomic_store_n(&x_sourced, 1, __ATOMIC_RELEASE);
+    gp_poll_check(gp_hooks_look);
     return true;
 }

@@ -6,10 +6,12 @@
  * after a successful call.
  */
 #include "base/compiler.h"
+#include "base/image.h"
 #include "base/loader.h"
 #include "source/hooks_row.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,11 +37,12 @@ static char hooks_none;
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
 
+static void *x_dlsym; /* libc's */
+
 /* With libgpuprof-shim.so its dlsym precedes libc's, so libc's is looked up by version. */
 static void *hooks_dlsym(void *handle, const char *name)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
-    static void *x_dlsym;
     void *found = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED); /* a code address: needs no order */
     /* Not RTLD_NEXT: libc may stand before this library. */
     for (size_t i = 0; dlvsym && !found && i < GP_COUNT(versions); i++)
@@ -159,17 +162,20 @@ void gp_hooks_prepare(void)
 
 /* CUPTI and the driver's companion libraries look the driver up too.  Their calls are not the
  * program's, and a server in front of them could call them back. */
-static bool hooks_is_insider(const void *caller)
+static bool hooks_is_inside(const struct gp_image *image)
 {
     static const char *const insiders[] = {"libcuda.so", "libcupti.so", "libnvidia-", "libcudadebugger", "libgpuprof"};
-    Dl_info info;
-    if (!GP_LOADER(dladdr(caller, &info)) || !info.dli_fname)
-        return false;
-    const char *slash = strrchr(info.dli_fname, '/'), *name = slash ? slash + 1 : info.dli_fname;
     for (size_t i = 0; i < GP_COUNT(insiders); i++)
-        if (strncmp(name, insiders[i], strlen(insiders[i])) == 0)
+        if (gp_image_is(image, insiders[i]))
             return true;
     return false;
+}
+
+static bool hooks_is_insider(const void *caller)
+{
+    Dl_info info;
+    return GP_LOADER(dladdr(caller, &info)) && info.dli_fname &&
+           hooks_is_inside(&(struct gp_image){.path = info.dli_fname});
 }
 
 /* ---- results of lookups ------------------------------------------------------------------------------------------ */
@@ -242,4 +248,58 @@ uint32_t gp_wrap_cuGetProcAddress_v2(const char *symbol, void **found, int versi
     if (result == 0 && symbol && found && *found)
         *found = gp_hooks_wrap(symbol, *found);
     return result;
+}
+
+/* ---- calls that go past the hooks -------------------------------------------------------------------------------- */
+
+static char hooks_past[112];
+static uint32_t x_past;
+
+struct hooks_look {
+    const struct gp_image *image;
+    bool is_past;
+};
+
+/* A slot that was not used yet does not hold the function; it is looked at again the next time. */
+static void past_slot(void *arg, const char *symbol, uint64_t *slot)
+{
+    struct hooks_look *look = arg;
+    const void *real = NULL;
+    if (symbol[0] == 'c' && symbol[1] == 'u') {
+        int row = hooks_row_of(symbol);
+        real = row < 0 ? NULL : __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED);
+    } else if (strcmp(symbol, "dlsym") == 0 && gp_image_is(look->image, "libcudart")) {
+        real = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED);
+    }
+    look->is_past |= real && __atomic_load_n(slot, __ATOMIC_RELAXED) == (uint64_t)(uintptr_t)real;
+}
+
+static int past_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct gp_image image;
+    struct hooks_look look = {.image = &image};
+    (void)size;
+    (void)arg;
+    if (!gp_image_read(&image, info) || hooks_is_inside(&image) ||
+        (!gp_image_needs(&image, "libcuda.so") && !gp_image_is(&image, "libcudart")))
+        return 0;
+    gp_image_slots(&image, past_slot, &look);
+    if (look.is_past)
+        snprintf(hooks_past, sizeof(hooks_past),
+                 "driver hooks do not see the calls of %.40s (opened with RTLD_DEEPBIND?)", gp_image_name(&image));
+    return look.is_past;
+}
+
+void gp_hooks_look(void)
+{
+    if (__atomic_load_n(&x_past, __ATOMIC_RELAXED))
+        return;
+    gp_loader_look(past_visit, NULL);
+    if (hooks_past[0])
+        __atomic_store_n(&x_past, 1, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
+}
+
+const char *gp_hooks_past(void)
+{
+    return __atomic_load_n(&x_past, __ATOMIC_ACQUIRE) ? hooks_past : NULL; /* [past.A] acquire: pairs with [past.R] */
 }

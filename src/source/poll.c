@@ -339,11 +339,28 @@ static void poll_once(unsigned wanted, unsigned *ever)
     poll_around(devices, *ever, gp_feed_poll_end);
 }
 
+static void (*x_check)(void);
+static uint32_t x_checked; /* the last check is over */
+
+void gp_poll_check(void (*check)(void))
+{
+    __atomic_store_n(&x_check, check, __ATOMIC_RELEASE); /* [check.R] release: the source; pairs with [check.A] */
+}
+
+static void poll_check(void)
+{
+    void (*check)(void) = __atomic_load_n(&x_check, __ATOMIC_ACQUIRE); /* [check.A] acquire: pairs with [check.R] */
+    if (check)
+        check();
+}
+
 static void poll_round(unsigned *ever, unsigned *trail)
 {
     poll_scan();
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
+    if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED))
+        poll_check();
     unsigned wanted = gp_feed_poll_wanted();
     if (wanted & (GP_POLL_POOLS | GP_POLL_GRAPHS))
         *trail = GP_POLL_TRAIL;
@@ -366,8 +383,15 @@ static void *poll_main(void *arg)
     uint64_t last = 0;
     (void)arg;
     for (;;) {
-        if (!gp_life_on() || __atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
+        if (!gp_life_on())
             return NULL;
+        if (__atomic_load_n(&x_stopped, __ATOMIC_RELAXED)) {
+            poll_check();
+            /* [checked.R] release: what it found; pairs with [checked.A]. */
+            __atomic_store_n(&x_checked, 1, __ATOMIC_RELEASE);
+            gp_futex_wake(&x_checked);
+            return NULL;
+        }
         uint32_t seen = __atomic_load_n(&x_ring, __ATOMIC_ACQUIRE);
         uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
         uint64_t now = gp_clock_ns();
@@ -420,6 +444,14 @@ bool gp_poll_now(uint64_t timeout_ns)
     }
 }
 
+/* Wherever the thread sleeps. */
+static void poll_rouse(void)
+{
+    __atomic_fetch_add(&x_asked, 1, __ATOMIC_RELEASE);
+    gp_futex_wake(&x_asked);
+    gp_poll_wake();
+}
+
 /* From here on no query begins.  A query takes microseconds, unless a call of the program makes it
  * wait in the driver, perhaps for ever.  In that case the program exits with its own thread in the
  * driver anyway, and ours makes no difference.  So the wait is bounded. */
@@ -427,10 +459,16 @@ void gp_poll_stop(void)
 {
     const uint64_t patience_ns = 20000000;
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
-    __atomic_store_n(&x_running, 0, __ATOMIC_RELEASE);
+    bool checks = __atomic_exchange_n(&x_running, 0, __ATOMIC_ACQ_REL) && gp_life_on() &&
+                  __atomic_load_n(&x_check, __ATOMIC_RELAXED);
     __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
     for (; __atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
         gp_futex_wait(&x_busy, 1, deadline - now);
+    if (checks)
+        poll_rouse();
+    /* [checked.A] acquire: pairs with [checked.R]. */
+    for (; checks && !__atomic_load_n(&x_checked, __ATOMIC_ACQUIRE) && now < deadline; now = gp_clock_ns())
+        gp_futex_wait(&x_checked, 0, deadline - now);
 }
 
 void gp_poll_last(void)
@@ -446,9 +484,7 @@ void gp_poll_last(void)
 void gp_poll_end(void)
 {
     gp_poll_stop();
-    __atomic_fetch_add(&x_asked, 1, __ATOMIC_RELEASE);
-    gp_futex_wake(&x_asked);
-    gp_poll_wake();
+    poll_rouse();
 }
 
 uint32_t gp_poll_driver_version(void)

@@ -49,7 +49,10 @@ void gp_poll_last(void);
 /* No driver call begins from here on; waits, at most 20 ms, for one that is under way.  For the exit
  * path: a driver that is being torn down may not be asked anything. */
 void gp_poll_stop(void);
-/* The same, and the thread ends at the next occasion. */
+/* Lets the poller look for what the source does not see, at each gp_poll_now and once at its
+ * end. */
+void gp_poll_check(void (*check)(void));
+/* The same as gp_poll_stop, and the thread ends at the next occasion. */
 void gp_poll_end(void);
 /* cuDriverGetVersion, once the poller has asked; 0 before. */
 uint32_t gp_poll_driver_version(void);

@@ -199,6 +199,45 @@ Test(hooks, say_so_when_the_shim_is_not_in_front)
     json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "none", "not preloaded"));
 }
 
+/* RTLD_DEEPBIND leads a plug-in past the hooks: a viewer and the summary at the end report that. */
+Test(hooks, report_a_library_whose_calls_they_do_not_see)
+{
+    static const char *const ways[] = {"plain", "deep"};
+    char setting[512];
+    const char *env[] = {setting, NULL}, *source[] = {"GPUPROF_SOURCE=hooks", NULL};
+    size_t i;
+
+    snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
+    for (i = 0; i < 2; i++) {
+        const char *argv[] = {path_program("plugged"), ways[i], NULL};
+        const char *command[] = {path_command(), "run", "--sim", "--summary", "--", argv[0], ways[i], NULL};
+        struct spawn_options options = {
+            .argv = argv, .env = env, .want_library = true, .want_hold = true, .source = "hooks"};
+        struct spawn_result result = {0};
+        struct ledger_diff diff = {0};
+        struct spawn spawn;
+        const char *trouble;
+        json_t *process;
+
+        cr_assert_eq(spawn_start(&spawn, &options), 0);
+        cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+        process = ledger_stat(&diff, spawn.held[0]);
+        cr_assert_not_null(process, "%s", diff.text);
+        trouble = json_string_value(json_object_get(process, "trouble"));
+        cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", 0), i == 0 ? 24ll << 20 : 0);
+        cr_expect(i == 0 ? trouble == NULL : trouble != NULL && strstr(trouble, "plugged.so") != NULL, "%s: %s",
+                  ways[i], trouble);
+        json_decref(process);
+        spawn_finish(&spawn, &result);
+        cr_expect_eq(result.status, 0, "%s", spawn_status_text(&result));
+        spawn_result_free(&result);
+        options = (struct spawn_options){.argv = command, .env = source};
+        cr_assert_eq(spawn_run(&options, &result), 0);
+        cr_expect_eq(strstr(result.out, "plugged.so") != NULL, i == 1, "%s: %.300s", ways[i], result.out);
+        spawn_result_free(&result);
+    }
+}
+
 Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
 {
     int seed;

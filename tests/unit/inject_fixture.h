@@ -369,6 +369,11 @@ bool gp_cupti_gone(void)
     return false;
 }
 
+const char *gp_hooks_past(void)
+{
+    return NULL;
+}
+
 bool gp_hooks_present(void)
 {
     return hooks_are_there;

@@ -197,6 +197,9 @@ static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
                  "start the program again with 'gpuprof run', which counts with driver hooks if CUPTI cannot be used",
                  "%s: no events: %s%s%s%s%s", p->comm, p->source_detail, p->trouble[0] ? "; " : "", p->trouble, also,
                  others);
+    else if (p->trouble[0])
+        gp_check(doctor, name, GP_NO, NULL, "%s: source %s: %s%s%s", p->comm, gp_source_name(p->source), p->trouble,
+                 also, others);
     else
         gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s%s%s", p->comm, gp_source_name(p->source),
                  p->source_detail[0] ? ": " : "", p->source_detail,
