@@ -265,6 +265,48 @@ Test(harmless, nothing_starts_without_a_gpu)
 /* ---- exit ---------------------------------------------------------------------------------------------------- */
 
 /* The poller is in a round of slow questions when the program exits. */
+/* The line of the memory is cut off the output. */
+static long harmless_locked(struct spawn_options *options, struct spawn_result *result)
+{
+    char *kib;
+
+    cr_assert_eq(spawn_run(options, result), 0);
+    kib = strstr(result->out, "in KiB: ");
+    cr_assert_not_null(kib, "%s: %s%s", spawn_status_text(result), result->out, result->err);
+    *kib = '\0';
+    return strtol(kib + strlen("in KiB: "), NULL, 10);
+}
+
+/* docs/limits.md has the numbers. */
+Test(harmless, locked_memory_is_bounded)
+{
+    static const char *const ways[][2] = {
+        {"before", "all"}, {"after", "all"}, {"before", "limited"}, {"after", "limited"}};
+    static const char *const settings[] = {"GPUPROF_STACKS=off", "GPUPROF_STACKS=all", "GPUPROF_RECORD=/dev/null"};
+    static const long most[] = {30 * 1024, 70 * 1024, 120 * 1024};
+    size_t i, j;
+
+    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        const char *argv[] = {path_program("locked"), ways[i][0], ways[i][1], NULL};
+        struct spawn_result plain = {0};
+        struct spawn_options options = {.argv = argv};
+        long kib = harmless_locked(&options, &plain);
+
+        for (j = 0; j < sizeof(settings) / sizeof(settings[0]); j++) {
+            const char *env[] = {settings[j], NULL};
+            struct spawn_result with = {0};
+
+            options = (struct spawn_options){.argv = argv, .env = env, .want_library = true};
+            cr_expect_leq(harmless_locked(&options, &with) - kib, most[j], "%s %s, %s: %ld KiB plain", ways[i][0],
+                          ways[i][1], settings[j], kib);
+            cr_expect_str_eq(with.out, plain.out);
+            cr_expect_eq(with.status, plain.status);
+            spawn_result_free(&with);
+        }
+        spawn_result_free(&plain);
+    }
+}
+
 Test(harmless, no_question_to_the_driver_begins_after_the_exit)
 {
     const char *argv[] = {path_program("exit_poll"), NULL};
