@@ -272,6 +272,11 @@ int gp_feed_start(const struct gp_feed_setup *setup)
     return error;
 }
 
+bool gp_feed_followed(void)
+{
+    return __atomic_load_n(gp_accounts.setup.listened, __ATOMIC_RELAXED) != 0;
+}
+
 void gp_feed_end(void)
 {
     if (gp_accounts.blocks)

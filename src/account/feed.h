@@ -414,6 +414,9 @@ int gp_feed_start(const struct gp_feed_setup *setup);
 /* Gives the maps back, which gp_kept_restore does not. Between two lives of the library. */
 void gp_feed_end(void);
 
+/* Whether a reader follows the ring. */
+bool gp_feed_followed(void);
+
 /* Writes a mark or process event that the library itself makes. */
 void gp_feed_event(enum gp_wire_event_type type, const char *name);
 

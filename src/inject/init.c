@@ -144,6 +144,11 @@ static int inject_switch(uint32_t modes, uint32_t *before)
     return error;
 }
 
+static bool inject_unseen(char *text, size_t bytes)
+{
+    return gp_hooks_past(text, bytes) || gp_cupti_gaps(text, bytes);
+}
+
 /* After the source: a viewer may ask for the subscriber to be given up. */
 static void inject_drain(void)
 {
@@ -152,7 +157,7 @@ static void inject_drain(void)
                                            .yield = gp_cupti_yield,
                                            .event = gp_feed_event,
                                            .gone = gp_cupti_gone,
-                                           .trouble = gp_hooks_past,
+                                           .trouble = inject_unseen,
                                            .allocator = gp_allocator_in_use,
                                            .stacks = inject_switch,
                                            .leave = gp_inject_leave,

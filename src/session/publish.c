@@ -10,7 +10,6 @@
 #include "owner/owner.h"
 #include "session/session.h"
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The driver may hold its locks during a long call; the viewer's own deadline is one second. */
@@ -71,12 +70,15 @@ static void publish_end(struct gp_session *session)
     gp_lock_give(&publish_lock);
 }
 
-/* An earlier trouble stays. */
+/* A trouble of the start stays. */
 static void publish_trouble(struct gp_wire_header *header)
 {
-    const char *trouble = publish_hooks.trouble ? publish_hooks.trouble() : NULL;
-    if (trouble && !header->trouble[0])
-        snprintf(header->trouble, sizeof(header->trouble), "%s", trouble);
+    static bool is_source; /* under the lock */
+    char text[sizeof(header->trouble)] = "";
+    if ((!header->trouble[0] || is_source) && publish_hooks.trouble && publish_hooks.trouble(text, sizeof(text))) {
+        memcpy(header->trouble, text, sizeof(text));
+        is_source = true;
+    }
 }
 
 /* A program that calls the C interface has an allocator from its first call on. */
@@ -118,6 +120,8 @@ void gp_session_publish(void)
         publish_allocator(session->header);
     if (publish_hooks.gone && publish_hooks.gone())
         __atomic_fetch_or(&session->header->flags, GP_SESSION_GONE, __ATOMIC_RELEASE);
+    else
+        __atomic_fetch_and(&session->header->flags, ~GP_SESSION_GONE, __ATOMIC_RELEASE);
     publish_trouble(session->header);
     session->header->publish_ns = gp_clock_ns();
     publish_end(session);

@@ -37,7 +37,8 @@ struct gp_session_hooks {
     bool (*yield)(void);                                           /* give up the subscriber; false: there is none */
     void (*event)(enum gp_wire_event_type type, const char *name); /* into the ring */
     bool (*gone)(void);                                            /* the source makes no events any more */
-    const char *(*trouble)(void);   /* what the source does not see, as a sentence; NULL: all is seen */
+    /* What the source did not see, as a sentence; false: all was seen. text: "" at first. */
+    bool (*trouble)(char *text, size_t bytes);
     const char *(*allocator)(void); /* whose name the header has; it may come into use at any time */
     /* Changes which stacks are taken (GP_SITES_*): 0 or -errno.  before: what they were. */
     int (*stacks)(uint32_t modes, uint32_t *before);

@@ -126,6 +126,8 @@ struct gp_cu_multicast_prop {
 
 #define GP_CUPTI_DOMAIN_DRIVER   1
 #define GP_CUPTI_DOMAIN_RESOURCE 3
+#define GP_CUPTI_DOMAIN_STATE    6
+#define GP_CUPTI_FATAL_ERROR     1 /* its callback id */
 
 #define GP_CUPTI_ENTER 0
 #define GP_CUPTI_EXIT  1

@@ -9,6 +9,7 @@
  * and does nothing else.
  */
 #include "account/feed.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/thread.h"
@@ -37,11 +38,17 @@ struct gp_cupti {
     int (*result_text)(int, const char **);
     gp_cupti_name_fn callback_name;
     void *subscriber;
+    uint32_t version;
     uint32_t pulse;   /* callback id of cuDeviceGetCount; 0 unknown */
     uint32_t x_on;    /* callbacks are enabled */
+    uint32_t x_held;  /* the subscriber must be given back; taken by the thread that does so */
     uint32_t x_beats; /* callbacks of `pulse` */
-    uint32_t x_gone;
+    uint32_t x_gone;  /* no callbacks come */
+    uint32_t x_fatal; /* CUPTI said so itself, and does not work any more */
     uint32_t x_yielded;
+    uint64_t alive_ns, tried_ns; /* the last callback of `pulse`; the last attempt to subscribe again */
+    uint32_t x_gaps;             /* times without callbacks that are over */
+    uint64_t x_gap_ns;           /* their length together, at most */
 };
 
 static struct gp_cupti cupti;
@@ -150,6 +157,10 @@ static void cupti_callback(void *user, int domain, uint32_t id, const void *data
         __atomic_fetch_add(&cupti.x_beats, 1, __ATOMIC_RELAXED);
         return;
     }
+    if (GP_UNLIKELY(domain == GP_CUPTI_DOMAIN_STATE)) {
+        __atomic_store_n(&cupti.x_fatal, 1, __ATOMIC_RELAXED);
+        return;
+    }
     if (!gp_thread_enter())
         return;
     int saved_errno = errno;
@@ -221,6 +232,7 @@ static uint32_t cupti_enable_rows(void)
         enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_RESOURCE, resources[i]) == GP_CUPTI_OK;
     if (cupti.pulse)
         cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, cupti.pulse);
+    cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_STATE, GP_CUPTI_FATAL_ERROR);
     return enabled;
 }
 
@@ -281,7 +293,7 @@ static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire
     }
     if (cupti.get_version)
         cupti.get_version(&version);
-    row->version = out->cupti_version = version;
+    row->version = out->cupti_version = cupti.version = version;
     int status = cupti_subscribe(version, holder, holder_bytes, &shared);
     cupti_answer(row, status, NULL);
     if (status != GP_CUPTI_OK)
@@ -354,6 +366,8 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
             continue;
         out->source = GP_SOURCE_CUPTI;
         cupti_path(out->detail, sizeof(out->detail), path);
+        cupti.alive_ns = gp_clock_ns();
+        cupti.x_held = 1;
         __atomic_store_n(&cupti.x_on, 1, __ATOMIC_RELEASE); /* [cupti.R] the functions and ids */
         return;
     }
@@ -362,37 +376,98 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
     cupti_explain(out, &first, &row, count, holder);
 }
 
+static void cupti_give_back(void)
+{
+    if (__atomic_exchange_n(&cupti.x_held, 0, __ATOMIC_SEQ_CST))
+        cupti.unsubscribe(cupti.subscriber);
+}
+
 bool gp_cupti_yield(void)
 {
     if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE)) /* [cupti.A] pairs with [cupti.R] */
         return false;
-    /* After cuptiFinalize the handle is dead. */
-    if (!__atomic_exchange_n(&cupti.x_yielded, 1, __ATOMIC_ACQ_REL) && !gp_cupti_gone())
-        cupti.unsubscribe(cupti.subscriber);
+    __atomic_store_n(&cupti.x_yielded, 1, __ATOMIC_SEQ_CST); /* pairs with the load in cupti_again */
+    cupti_give_back();
     return true;
 }
 
 /* ---- after cuptiFinalize ----------------------------------------------------------------------------------------- */
 
-/* If the program calls cuptiFinalize, our callbacks end without a notification, and CUPTI must not be
- * called with the dead handle.  So the poll thread makes a call whose callback is enabled, and checks
- * that the callback came. */
-void gp_cupti_beat(int (*device_count)(int *))
+/* A tool that ends CUPTI may be about to subscribe again, or to end it once more. */
+#define CUPTI_AGAIN_NS 1000000000ull
+
+/* One call whose callback is enabled: 1 if the callback came, 0 if not, -1 if that is not known. */
+static int cupti_pulse(int (*device_count)(int *))
 {
     int count;
-    if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
-        return;
     uint32_t before = __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED);
     if (device_count(&count) != 0 || __atomic_load_n(&cupti.x_yielded, __ATOMIC_ACQUIRE))
-        return;
+        return -1;
+    if (__atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) != before)
+        return 1;
     /* Only if a callback came before, for a call of the program or of ours, CUPTI reports this
      * call. */
-    if (before && __atomic_load_n(&cupti.x_beats, __ATOMIC_RELAXED) == before &&
-        !__atomic_exchange_n(&cupti.x_gone, 1, __ATOMIC_ACQ_REL))
-        gp_log(GP_LOG_WARN, "the program ended CUPTI (cuptiFinalize): later events are missing");
+    return before ? 0 : -1;
+}
+
+/* "Any subsequent CUPTI call reinitializes CUPTI." What the program allocated and freed meanwhile
+ * is not known. */
+static void cupti_again(int (*device_count)(int *))
+{
+    char holder[128];
+    uint32_t shared;
+    cupti.tried_ns = gp_clock_ns();
+    if (cupti_subscribe(cupti.version, holder, sizeof(holder), &shared) != GP_CUPTI_OK)
+        return;
+    /* Pairs with the store in gp_cupti_yield: one of the two threads gives the subscriber back. */
+    __atomic_store_n(&cupti.x_held, 1, __ATOMIC_SEQ_CST);
+    if (!cupti_enable_rows() || cupti_pulse(device_count) != 1) {
+        cupti_give_back();
+        return;
+    }
+    uint64_t now = gp_clock_ns();
+    __atomic_fetch_add(&cupti.x_gap_ns, now - cupti.alive_ns, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&cupti.x_gaps, 1, __ATOMIC_RELEASE); /* [gaps.R] release: their length; pairs with [gaps.A] */
+    cupti.alive_ns = now;
+    gp_feed_event(GP_EVENT_MARK, "gpuprof: events before this were missed");
+    gp_log(GP_LOG_WARN, "CUPTI calls back again");
+    __atomic_store_n(&cupti.x_gone, 0, __ATOMIC_RELEASE);
+}
+
+/* If the program calls cuptiFinalize, our callbacks end without a notification, and CUPTI must not
+ * be called with the dead handle. */
+void gp_cupti_beat(int (*device_count)(int *))
+{
+    if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
+        return;
+    if (!__atomic_load_n(&cupti.x_gone, __ATOMIC_RELAXED)) {
+        bool is_fatal = __atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED);
+        int came = is_fatal ? 0 : cupti_pulse(device_count);
+        cupti.alive_ns = came > 0 ? gp_clock_ns() : cupti.alive_ns;
+        if (came)
+            return;
+        gp_log(GP_LOG_WARN, "%s: later events are missing",
+               is_fatal ? "CUPTI reports a fatal error" : "the program ended CUPTI (cuptiFinalize)");
+        __atomic_store_n(&cupti.x_held, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&cupti.x_gone, 1, __ATOMIC_RELEASE);
+    }
+    if (!__atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED) && !__atomic_load_n(&cupti.x_yielded, __ATOMIC_SEQ_CST) &&
+        gp_clock_ns() - cupti.tried_ns >= CUPTI_AGAIN_NS)
+        cupti_again(device_count);
 }
 
 bool gp_cupti_gone(void)
 {
     return __atomic_load_n(&cupti.x_gone, __ATOMIC_ACQUIRE);
+}
+
+bool gp_cupti_gaps(char *text, size_t bytes)
+{
+    uint32_t gaps = __atomic_load_n(&cupti.x_gaps, __ATOMIC_ACQUIRE); /* [gaps.A] acquire: pairs with [gaps.R] */
+    if (__atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED))
+        snprintf(text, bytes, "CUPTI reported a fatal error: later events are missing");
+    else if (gaps)
+        snprintf(text, bytes, "the program ended CUPTI (cuptiFinalize) %u times: events of up to %.1f s are missing",
+                 gaps, (double)__atomic_load_n(&cupti.x_gap_ns, __ATOMIC_RELAXED) / 1e9);
+    return text[0] != '\0';
 }

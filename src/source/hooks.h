@@ -77,8 +77,8 @@ bool gp_hooks_is_missing(const char *name);
 /* Looks for objects whose calls do not come here although hooks are the source: RTLD_DEEPBIND binds
  * a library to the driver that it is linked to. Waits for the loader. Poll thread only. */
 void gp_hooks_look(void);
-/* Which one was found, as a sentence; NULL: none. Any thread. */
-const char *gp_hooks_past(void);
+/* Which one was found, as a sentence; false: none. Any thread. */
+bool gp_hooks_past(char *text, size_t bytes);
 
 /* Makes hooks the source of events.  False: libgpuprof-shim.so is not in front of the driver. */
 bool gp_hooks_start(struct gp_source_status *out);

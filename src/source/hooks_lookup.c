@@ -299,7 +299,10 @@ void gp_hooks_look(void)
         __atomic_store_n(&x_past, 1, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
 }
 
-const char *gp_hooks_past(void)
+bool gp_hooks_past(char *text, size_t bytes)
 {
-    return __atomic_load_n(&x_past, __ATOMIC_ACQUIRE) ? hooks_past : NULL; /* [past.A] acquire: pairs with [past.R] */
+    if (!__atomic_load_n(&x_past, __ATOMIC_ACQUIRE)) /* [past.A] acquire: pairs with [past.R] */
+        return false;
+    snprintf(text, bytes, "%s", hooks_past);
+    return true;
 }

@@ -28,6 +28,7 @@
  * cover the synchronisation after the last free of a step. */
 #define GP_POLL_PERIOD_NS 100000000ull
 #define GP_POLL_TRAIL     3
+#define GP_POLL_BEAT_NS   10000000000ull
 
 struct gp_driver {
     int (*version)(int *);
@@ -377,6 +378,14 @@ static void poll_round(unsigned *ever, unsigned *trail)
     gp_feed_poll_oom_replay(UINT32_MAX);
 }
 
+/* While a reader follows the events, it must see that they end. */
+static uint64_t poll_pause(unsigned trail)
+{
+    if (trail)
+        return GP_POLL_PERIOD_NS;
+    return gp_feed_followed() ? GP_POLL_BEAT_NS : UINT64_MAX;
+}
+
 static void *poll_main(void *arg)
 {
     unsigned ever = 0, trail = 0;
@@ -403,7 +412,7 @@ static void *poll_main(void *arg)
         /* Events that come while we work rang the bell: look again, but not sooner than a period
          * after the last look. */
         if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
-            gp_futex_wait(&x_ring, seen, trail ? GP_POLL_PERIOD_NS : UINT64_MAX);
+            gp_futex_wait(&x_ring, seen, poll_pause(trail));
         now = gp_clock_ns();
         if (now - last < GP_POLL_PERIOD_NS &&
             __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE) == __atomic_load_n(&x_answered, __ATOMIC_RELAXED))

@@ -27,11 +27,13 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried);
  * Any thread. */
 bool gp_cupti_yield(void);
 
-/* Checks, with a driver call, whether callbacks still come.  device_count: cuDeviceGetCount.  Poll
- * thread only. */
+/* Checks, with a driver call, whether callbacks still come, and subscribes again if they do not.
+ * device_count: cuDeviceGetCount.  Poll thread only. */
 void gp_cupti_beat(int (*device_count)(int *));
 /* Returns whether callbacks have ended because the program called cuptiFinalize.  Any thread. */
 bool gp_cupti_gone(void);
+/* When they had ended for a while, as a sentence; false: they never had. text: "" at first. */
+bool gp_cupti_gaps(char *text, size_t bytes);
 
 /* Starts the poller: a thread of ours that queries the driver about pools, graphs, imports and
  * devices, outside of callbacks.  0 or -errno; without the thread, polled values stay unknown. */

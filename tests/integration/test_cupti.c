@@ -97,7 +97,8 @@ static json_t *place_stat(const struct place *place, const char *arguments, stru
     }
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     if (spawn_wait_held(&spawn, 1) == 0) {
-        if (strstr(arguments, "wait") != NULL) { /* once the poll thread has seen the first device */
+        /* First, once the poll thread has seen the first device. */
+        for (const char *at = arguments; (at = strstr(at, "wait")) != NULL; at++) {
             json_decref(ledger_stat(&diff, spawn.held[0]));
             cr_assert_eq(spawn_step(&spawn), 0);
         }
@@ -347,9 +348,32 @@ Test(cupti, its_end_is_noticed)
     cr_expect_null(strstr(result.err, "cuptiFinalize"), "%s", result.err);
     json_decref(process);
     spawn_result_free(&result);
-    snprintf(arguments, sizeof(arguments), "init wait finalize:%s alloc", place_file(&place, "libcupti.so.13"));
+    snprintf(arguments, sizeof(arguments), "init wait finalize:%s subscribe:%s alloc",
+             place_file(&place, "libcupti.so.13"), place_file(&place, "libcupti.so.13"));
     process = place_stat(&place, arguments, &result);
     cr_expect(json_is_true(json_object_get(json_object_get(process, "cupti"), "gone")));
+    cr_expect_not_null(strstr(result.err, "cuptiFinalize"), "doctor does not say so:\n%s", result.err);
+    place_end(&place, process, &result);
+}
+
+/* The poll of a viewer notices it and subscribes again. What was allocated in between stays
+ * unknown. */
+Test(cupti, after_its_end_callbacks_come_again)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char arguments[PATH_MAX];
+    json_t *process;
+
+    place_begin(&place, "");
+    place_copy(&place, "libcupti.so.13");
+    snprintf(arguments, sizeof(arguments), "init wait finalize:%s alloc wait alloc alloc",
+             place_file(&place, "libcupti.so.13"));
+    process = place_stat(&place, arguments, &result);
+    cr_expect(json_is_false(json_object_get(json_object_get(process, "cupti"), "gone")));
+    cr_expect_eq(json_at(process, "devices/0/kinds/linear/current_bytes", 0), 3 * 1048576);
+    cr_expect_not_null(strstr(text_at(process, "trouble"), "(cuptiFinalize) 1 times"), "%s",
+                       text_at(process, "trouble"));
     cr_expect_not_null(strstr(result.err, "cuptiFinalize"), "doctor does not say so:\n%s", result.err);
     place_end(&place, process, &result);
 }

@@ -104,6 +104,13 @@ void gp_feed_lost(enum gp_wire_lost cause)
     feed_note("lost %d", cause);
 }
 
+static bool is_followed;
+
+bool gp_feed_followed(void)
+{
+    return is_followed;
+}
+
 void gp_feed_event(enum gp_wire_event_type type, const char *name)
 {
     feed_note("event %d %s", type, name);

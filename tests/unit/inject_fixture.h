@@ -369,9 +369,17 @@ bool gp_cupti_gone(void)
     return false;
 }
 
-const char *gp_hooks_past(void)
+bool gp_hooks_past(char *text, size_t bytes)
 {
-    return NULL;
+    (void)text;
+    (void)bytes;
+    return false;
+}
+
+bool gp_cupti_gaps(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "a gap");
+    return true;
 }
 
 bool gp_hooks_present(void)

@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/wire.h>
+#include <time.h>
 
 #define PTR(_number) ((void *)(uintptr_t)(_number))
 #define SUBSCRIBER   PTR(0x5b)
@@ -38,7 +39,7 @@ static unsigned copy_count, copy_given, deaf_from = ~0u;
 static uint32_t driver_version, asked_version;
 static bool is_stuck, has_pulse;
 static void (*callback)(void *, int, uint32_t, const void *);
-static uint8_t enabled[4][GP_HOOK_IDS];
+static uint8_t enabled[7][GP_HOOK_IDS];
 static unsigned asked_resources;
 static int device_status, number_status;
 static uint32_t device_answer, number_answer;
@@ -82,7 +83,7 @@ static int unsubscribe(void *subscriber)
 
 static int enable(uint32_t on, void *subscriber, int domain, uint32_t id)
 {
-    cr_assert(on == 1 && subscriber == SUBSCRIBER && domain < 4 && id < GP_HOOK_IDS);
+    cr_assert(on == 1 && subscriber == SUBSCRIBER && domain < 7 && id < GP_HOOK_IDS);
     cr_assert_eq(enabled[domain][id], 0, "twice");
     enabled[domain][id] = 1;
     asked_resources += domain == GP_CUPTI_DOMAIN_RESOURCE;
@@ -268,7 +269,8 @@ Test(cuptisource, the_callbacks_that_are_enabled)
                 is_resource |= resources[i] == id;
             cr_expect_eq(enabled[GP_CUPTI_DOMAIN_DRIVER][id], gp_hook_find(id) || (pulse && id == 5), "id %u", id);
             cr_expect_eq(enabled[GP_CUPTI_DOMAIN_RESOURCE][id], is_resource, "id %u", id);
-            cr_expect(!enabled[0][id] && !enabled[2][id]);
+            cr_expect(!enabled[0][id] && !enabled[2][id] && !enabled[4][id] && !enabled[5][id]);
+            cr_expect_eq(enabled[GP_CUPTI_DOMAIN_STATE][id], id == GP_CUPTI_FATAL_ERROR);
         }
     }
     deaf_from = 245; /* ids from there on are newer than the copy */
@@ -623,6 +625,7 @@ static int device_count(int *count)
 
 Test(cuptisource, the_end_of_the_callbacks_is_noticed_once)
 {
+    char text[128] = "";
     gp_cupti_beat(device_count);
     cr_expect_eq(counted, 0, "there is no source");
     cr_expect_eq(gp_cupti_yield(), false);
@@ -645,11 +648,64 @@ Test(cuptisource, the_end_of_the_callbacks_is_noticed_once)
     cr_expect_not(gp_cupti_gone(), "the call failed");
     count_status = 0;
     did("");
+    memset(enabled, 0, sizeof(enabled)); /* cuptiFinalize */
     gp_cupti_beat(device_count);
     cr_expect(gp_cupti_gone());
-    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;");
+    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe 32 gpuprof;unsubscribe;");
     gp_cupti_beat(device_count);
     cr_expect(gp_cupti_gone());
+    cr_expect(!gp_cupti_gaps(text, sizeof(text)), "it has not ended");
+    cr_expect(gp_cupti_yield());
+    did("");
+}
+
+/* Another tool has the subscriber at first. */
+Test(cuptisource, callbacks_that_ended_begin_again)
+{
+    static struct copy taken;
+    char text[128] = "";
+    source_start();
+    calls_back = true;
+    gp_cupti_beat(device_count);
+    memset(enabled, 0, sizeof(enabled)); /* cuptiFinalize */
+    calls_back = false;
+    taken = good;
+    taken.plain = 39;
+    now = &taken;
+    gp_cupti_beat(device_count);
+    cr_expect(gp_cupti_gone());
+    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe 32 gpuprof;");
+    now = &good;
+    calls_back = true;
+    gp_cupti_beat(device_count);
+    cr_expect(gp_cupti_gone(), "not so soon");
+    did("");
+    nanosleep(&(struct timespec){1, 100000000}, NULL);
+    gp_cupti_beat(device_count);
+    cr_expect_not(gp_cupti_gone());
+    did("subscribe 32 gpuprof;event 9 gpuprof: events before this were missed;warn CUPTI calls back again;");
+    cr_expect(gp_cupti_gaps(text, sizeof(text)));
+    cr_expect_not_null(strstr(text, "(cuptiFinalize) 1 times: events of up to 1."), "%s", text);
+    gp_cupti_beat(device_count);
+    did("");
+    cr_expect(gp_cupti_yield());
+    did("unsubscribe;");
+}
+
+Test(cuptisource, a_fatal_error_is_the_end)
+{
+    char text[128] = "";
+    source_start();
+    calls_back = true;
+    gp_cupti_beat(device_count);
+    callback(NULL, GP_CUPTI_DOMAIN_STATE, GP_CUPTI_FATAL_ERROR, NULL);
+    gp_cupti_beat(device_count);
+    cr_expect(gp_cupti_gone());
+    did("warn CUPTI reports a fatal error: later events are missing;");
+    gp_cupti_beat(device_count);
+    did("");
+    cr_expect(gp_cupti_gaps(text, sizeof(text)));
+    cr_expect_not_null(strstr(text, "fatal"));
     cr_expect(gp_cupti_yield());
     did("");
 }

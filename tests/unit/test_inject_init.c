@@ -228,6 +228,7 @@ Test(inject_init, a_loader_that_is_stuck, .init = enter)
 Test(inject_init, stacks_are_switched, .init = enter)
 {
     uint32_t was = 99;
+    char why[16] = "";
     InitializeInjection();
     notes[0] = '\0';
     gp_site_modes = 2;
@@ -249,7 +250,8 @@ Test(inject_init, stacks_are_switched, .init = enter)
     cr_expect_eq(hooks.stacks(0, &was), 0);
     EXPECT_NOTES("to3 switch show to0 switch ");
     cr_expect(hooks.yield == gp_cupti_yield && hooks.event == gp_feed_event && hooks.gone == gp_cupti_gone &&
-              hooks.poll_now == gp_poll_now && hooks.settle == gp_site_settle && hooks.blocks == gp_framework_survey);
+              hooks.trouble(why, sizeof(why)) && strcmp(why, "a gap") == 0 && hooks.poll_now == gp_poll_now &&
+              hooks.settle == gp_site_settle && hooks.blocks == gp_framework_survey);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

@@ -607,15 +607,16 @@ Test(polltime, rounds_have_a_period)
     run_times("0 100 200 350 1000 1100 ");
 }
 
-/* Three rounds more after the last event of pools or graphs. */
+/* Three rounds more after the last event of pools or graphs; then every 10 s, for a reader. */
 Test(polltime, rounds_go_on_after_an_event)
 {
     at(300, want_pools);
     at(1000, want_graphs);
     at(1150, want_graphs);
-    at(5000, gp_poll_end);
+    at(25000, gp_poll_end);
+    is_followed = true;
     begin();
-    run_times("0 300 400 500 600 1000 1100 1200 1300 1400 1500 ");
+    run_times("0 300 400 500 600 1000 1100 1200 1300 1400 1500 11500 21500 ");
 }
 
 static void events_come(void)
