@@ -391,7 +391,7 @@ static CUfunction function(const void *image, const char *name)
     return found;
 }
 
-/* As compiled code passes them: the length of the array is not told. */
+/* As compiled code passes them: an array without its length. */
 static __attribute__((noinline)) void launch_compiled(CUfunction f, CUstream stream, CUdeviceptr out, CUdeviceptr in)
 {
     int n = 100;

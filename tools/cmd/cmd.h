@@ -157,7 +157,8 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
     GP_OPTION(                                                                                                         \
         _type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                              \
         "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "                   \
-        "latency=zero|typical, contents=keep|none and faults=FILE, with commas in between; gpu=list shows the names",  \
+        "latency=zero|typical, contents=keep|none, shared[=NAME] and faults=FILE, with commas in between; gpu=list "   \
+        "shows the names of GPUs",                                                                                     \
         .optional = true)
 #define GP_OPTION_LIBRARY(_type)                                                                                       \
     GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \

@@ -13,6 +13,7 @@
 #include <write/write.h>
 
 #define SIMSPEC_LEDGER "GPUPROF_SIM_LEDGER"
+#define SIMSPEC_NAME   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 /* A line of the list. */
 struct simspec_gpu {
@@ -101,6 +102,8 @@ static int spec_word(const char *command, const char *key, const char *value, co
         return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
     if (strcmp(key, "contents") == 0 && strcmp(value, "keep") != 0 && strcmp(value, "none") != 0)
         return gp_usage_error(command, "--sim: contents=%s: keep or none", value);
+    if (strcmp(key, "shared") == 0 && (!value[0] || strlen(value) > 32 || value[strspn(value, SIMSPEC_NAME)]))
+        return gp_usage_error(command, "--sim: shared=%s: not a name of 1 to 32 letters, digits, - and _", value);
     if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
         return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
     return GP_EXIT_OK;
@@ -108,7 +111,7 @@ static int spec_word(const char *command, const char *key, const char *value, co
 
 int gp_simspec_check(const char *command, const char *spec, const char *driver)
 {
-    static const char *const keys[] = {"devices", "gpu", "memory", "limit", "latency", "contents", "faults"};
+    static const char *const keys[] = {"devices", "gpu", "memory", "limit", "latency", "contents", "shared", "faults"};
     char *copy = strdup(spec), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
     while (!rc && spec[0] && (word = strsep(&state, ","))) {
@@ -118,11 +121,13 @@ int gp_simspec_check(const char *command, const char *spec, const char *driver)
             *value++ = '\0';
         for (size_t i = 0; i < GP_COUNT(keys); i++)
             known |= strcmp(word, keys[i]) == 0;
+        if (!value && strcmp(word, "shared") == 0)
+            continue;
         if (!known || !value)
             rc = gp_usage_error(
                 command,
                 "--sim: '%s': expected devices=N, gpu=NAME, memory=SIZE, limit=SIZE, latency=zero|typical, "
-                "contents=keep|none, faults=FILE",
+                "contents=keep|none, shared[=NAME], faults=FILE",
                 word);
         else
             rc = spec_word(command, word, value, driver);

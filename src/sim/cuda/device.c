@@ -100,23 +100,39 @@ uint64_t sim_device_most(const struct sim_device *device)
     return sim_spec.limit && sim_spec.limit < device->total ? sim_spec.limit : device->total;
 }
 
+uint64_t sim_device_left(const struct sim_device *device)
+{
+    uint64_t own = sim_device_most(device) - device->used;
+    uint64_t all = device->used + sim_share_elsewhere(device->physical);
+    all = all < device->total ? device->total - all : 0;
+    return own < all ? own : all;
+}
+
+static bool sim_device_fits(struct sim_device *device, uint64_t bytes)
+{
+    if (device->used + bytes > sim_device_most(device) ||
+        !sim_share_take(device->physical, device->used, bytes, device->total))
+        return false;
+    device->used += bytes;
+    return true;
+}
+
 CUresult sim_device_take(int ordinal, uint64_t bytes)
 {
     struct sim_device *device = &sim_devices[ordinal];
-    const uint64_t most = sim_device_most(device);
-    if (bytes > most)
+    if (bytes > sim_device_most(device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (device->used + bytes > most)
-        sim_pool_reclaim(ordinal);
-    if (device->used + bytes > most)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    device->used += bytes;
-    return CUDA_SUCCESS;
+    if (sim_device_fits(device, bytes))
+        return CUDA_SUCCESS;
+    sim_pool_reclaim(ordinal);
+    return sim_device_fits(device, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void sim_device_give(int ordinal, uint64_t bytes)
 {
-    sim_devices[ordinal].used -= bytes;
+    struct sim_device *device = &sim_devices[ordinal];
+    device->used -= bytes;
+    sim_share_used(device->physical, device->used);
 }
 
 /* ---- entry points ------------------------------------------------------------------------------------------------ */

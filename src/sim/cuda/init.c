@@ -57,6 +57,8 @@ static CUresult sim_setup(void)
     if (!hooked && pthread_atfork(NULL, NULL, sim_fork_child) != 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
     hooked = true;
+    if (*sim_spec.shared && sim_share_setup(sim_spec.shared) != 0)
+        return CUDA_ERROR_SYSTEM_NOT_READY;
     return CUDA_SUCCESS;
 }
 

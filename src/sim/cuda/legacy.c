@@ -126,7 +126,7 @@ SIM_API2(27, 2000, cuMemGetInfo, unsigned int *, free, unsigned int *, total)
     if (!free || !total)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_device *device = &sim_devices[context->device];
-    const uint64_t most = sim_device_most(device), left = most - device->used;
+    const uint64_t most = sim_device_most(device), left = sim_device_left(device);
     *free = left > UINT32_MAX ? UINT32_MAX : (unsigned)left; /* the old ABI can say no more */
     *total = most > UINT32_MAX ? UINT32_MAX : (unsigned)most;
     return CUDA_SUCCESS;

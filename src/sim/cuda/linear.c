@@ -238,7 +238,7 @@ SIM_API2(242, 3020, cuMemGetInfo_v2, size_t *, free, size_t *, total)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_device *device = &sim_devices[context->device];
     *total = sim_device_most(device);
-    *free = *total - device->used;
+    *free = sim_device_left(device);
     return CUDA_SUCCESS;
 }
 

@@ -43,8 +43,15 @@ SIM_API2(772, 12080, cuCheckpointProcessRestore, int, pid, CUcheckpointRestoreAr
     if (args && args->gpuPairsCount)
         return CUDA_ERROR_NOT_SUPPORTED; /* to other devices than it came from */
     CUresult result = sim_checkpoint_step(pid, CU_PROCESS_STATE_CHECKPOINTED, CU_PROCESS_STATE_LOCKED);
-    for (int device = 0; result == CUDA_SUCCESS && device < sim_device_count; device++)
-        sim_devices[device].used += sim_stashed[device];
+    for (int device = 0; result == CUDA_SUCCESS && device < sim_device_count; device++) {
+        result = sim_device_take(device, sim_stashed[device]);
+        if (result == CUDA_SUCCESS)
+            continue;
+        while (--device >= 0) /* another process has taken the memory */
+            sim_device_give(device, sim_stashed[device]);
+        sim_state = CU_PROCESS_STATE_CHECKPOINTED;
+        return result;
+    }
     return result;
 }
 

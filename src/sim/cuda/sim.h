@@ -51,6 +51,7 @@ struct sim_spec {
     uint64_t limit;    /* bytes that this process may take of each device; 0: all */
     bool latency;      /* false: every call costs 0 virtual ns */
     bool dropped;      /* contents=none: see contents.c */
+    char shared[33];   /* name of the group of processes that share devices; "": none */
     char faults[4096]; /* path of the fault script, or "" */
 };
 extern struct sim_spec sim_spec;
@@ -133,10 +134,17 @@ CUresult sim_device_take(int device, uint64_t bytes);
 void sim_device_give(int device, uint64_t bytes);
 /* What cuMemGetInfo says: inside a limit, total and free bytes are the limit's. */
 uint64_t sim_device_most(const struct sim_device *device);
+uint64_t sim_device_left(const struct sim_device *device);
 /* Called by sim_device_take before it gives up: pool.c returns unused pool memory; returns bytes
  * given back. */
 uint64_t sim_pool_reclaim(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
+/* share.c, by physical number; of private devices nothing is elsewhere and everything fits. */
+int sim_share_setup(const char *name); /* 0, or -errno after a message */
+/* `bytes` more than the `own` ones, if all processes together do not have more than `total` then. */
+bool sim_share_take(int physical, uint64_t own, uint64_t bytes, uint64_t total);
+void sim_share_used(int physical, uint64_t own);
+uint64_t sim_share_elsewhere(int physical);
 int sim_device_attribute(int device, CUdevice_attribute attribute);
 
 /* ---- contexts (context.c) ---------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,faults=FILE.
+ * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,shared[=NAME],
+ * faults=FILE.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
@@ -10,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SIM_SHARED_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
 struct sim_spec sim_spec = {.devices = 1};
 
 static int sim_spec_bad(const char *item, const char *why)
@@ -17,7 +20,7 @@ static int sim_spec_bad(const char *item, const char *why)
     fprintf(stderr,
             "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes "
             "devices=1..%d,gpu=NAME,memory=SIZE,limit=SIZE,latency=zero|typical,"
-            "contents=keep|none,faults=FILE\n",
+            "contents=keep|none,shared[=NAME],faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
 }
@@ -50,6 +53,10 @@ static int sim_size_read(const char *text, uint64_t *size)
 static int sim_spec_item(char *item)
 {
     char *value = strchr(item, '=');
+    if (!strcmp(item, "shared")) {
+        strcpy(sim_spec.shared, "default");
+        return 0;
+    }
     if (!value)
         return sim_spec_bad(item, "no value");
     size_t key = (size_t)(value++ - item);
@@ -76,6 +83,10 @@ static int sim_spec_item(char *item)
         sim_spec.gpu = sim_gpu_find(value);
         if (!sim_spec.gpu)
             return sim_spec_bad(item, "no GPU of that name; 'gpuprof run --sim=gpu=list' shows the names");
+    } else if (key == 6 && !strncmp(item, "shared", key)) {
+        if (!*value || strlen(value) >= sizeof sim_spec.shared || value[strspn(value, SIM_SHARED_NAME)])
+            return sim_spec_bad(item, "not a name of 1 to 32 letters, digits, - and _");
+        strcpy(sim_spec.shared, value);
     } else if (key == 8 && !strncmp(item, "contents", key)) {
         if (strcmp(value, "keep") && strcmp(value, "none"))
             return sim_spec_bad(item, "neither keep nor none");
