@@ -2,6 +2,8 @@
  * Selftest: modules, libraries, kernels and variables. */
 #include "core_check.h"
 
+#include <sys/mman.h>
+
 static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
                           ".visible .global .align 4 .b8 table[4096];\n.global .f32 scale;\n"
                           ".visible .entry add(.param .u64 a)\n{\n ld.global.f32 %f1, [%r1];\n ret;\n}\n";
@@ -65,10 +67,57 @@ static void libraries(void)
     CHECK_EQ(after, before);
 }
 
+static long long resident_bytes(void)
+{
+    long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%*d %lld", &pages) == 1);
+    if (file)
+        fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* A large binary that the program keeps costs no host memory, neither as a library nor as its module. */
+static void preserved(void)
+{
+    const size_t size = 64 << 20;
+    struct {
+        uint32_t magic;
+        uint16_t version, header;
+        uint64_t size;
+    } head = {0xba55ed50u, 1, 16, size - 16};
+    CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+    void *value = (void *)1;
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction function;
+    char *image = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(image != MAP_FAILED);
+    memset(image, 1, size);
+    memcpy(image, &head, sizeof head);
+    const long long before = resident_bytes();
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, &option, &value, 1));
+    CHECK_OK(cuLibraryGetKernel(&kernel, library, "anything"));
+    CHECK_OK(cuKernelGetFunction(&function, kernel));
+    CHECK(resident_bytes() - before < 8 * CHECK_MIB);
+    CHECK_OK(cuLibraryUnload(library));
+    /* One that it does not keep is copied, once. */
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    memset(image, 0, size);
+    CHECK_OK(cuLibraryGetKernel(&kernel, library, "anything"));
+    CHECK_OK(cuKernelGetFunction(&function, kernel));
+    CHECK(resident_bytes() - before < 72 * CHECK_MIB);
+    CHECK_OK(cuLibraryUnload(library));
+    CHECK_EQ(cuLibraryLoadFromFile(&library, "/etc/passwd", NULL, NULL, 0, &option, &value, 1),
+             CUDA_ERROR_INVALID_VALUE);
+    munmap(image, size);
+}
+
 int main(void)
 {
     check_begin(0);
     modules();
     libraries();
+    preserved();
     return check_done();
 }

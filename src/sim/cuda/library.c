@@ -13,7 +13,8 @@
 
 struct sim_library {
     struct sim_library *next;
-    char *image;
+    const char *image;
+    char *copy; /* the image, unless the program keeps it */
     size_t size;
     struct sim_kernel *kernels;
     struct sim_variable *declared;
@@ -64,17 +65,18 @@ CUresult sim_kernel_function(struct sim_kernel *kernel, struct sim_function **ou
     return result == CUDA_SUCCESS ? sim_module_function(module, kernel->name, out) : result;
 }
 
-static CUresult sim_library_load(CUlibrary *handle, const char *image, size_t size)
+static CUresult sim_library_load(CUlibrary *handle, const char *image, size_t size, bool preserved)
 {
     struct sim_library *library = calloc(1, sizeof *library);
-    char *copy = calloc(1, size + 1);
-    if (!library || !copy) {
+    char *copy = preserved ? NULL : calloc(1, size + 1);
+    if (!library || (!preserved && !copy)) {
         free(library);
         free(copy);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    memcpy(copy, image, size);
-    *library = (struct sim_library){.next = sim_libraries, .image = copy, .size = size};
+    if (copy)
+        image = memcpy(copy, image, size);
+    *library = (struct sim_library){.next = sim_libraries, .image = image, .copy = copy, .size = size};
     sim_libraries = library;
     *handle = (CUlibrary)library;
     const char *mode = secure_getenv("CUDA_MODULE_LOADING");
@@ -92,7 +94,11 @@ SIM_API8(678, 12000, cuLibraryLoadData, CUlibrary *, library, const void *, code
         (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
         return CUDA_ERROR_INVALID_VALUE;
     size_t size = sim_image_size(code);
-    return size ? sim_library_load(library, code, size) : CUDA_ERROR_INVALID_IMAGE;
+    bool preserved = false;
+    for (unsigned i = 0; i < numLibraryOptions; i++)
+        if (libraryOptions[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+            preserved = libraryOptionValues[i] != NULL;
+    return size ? sim_library_load(library, code, size, preserved) : CUDA_ERROR_INVALID_IMAGE;
 }
 
 SIM_API8(679, 12000, cuLibraryLoadFromFile, CUlibrary *, library, const char *, fileName, CUjit_option *, jitOptions,
@@ -103,10 +109,13 @@ SIM_API8(679, 12000, cuLibraryLoadFromFile, CUlibrary *, library, const char *, 
     if (!library || !fileName || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
         (numLibraryOptions && (!libraryOptions || !libraryOptionValues)))
         return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < numLibraryOptions; i++)
+        if (libraryOptions[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+            return CUDA_ERROR_INVALID_VALUE;
     char *image = sim_image_file(fileName, &size);
     if (!image)
         return CUDA_ERROR_FILE_NOT_FOUND;
-    CUresult result = sim_library_load(library, image, size);
+    CUresult result = sim_library_load(library, image, size, false);
     free(image);
     return result;
 }
@@ -144,7 +153,7 @@ static void sim_library_free(struct sim_library *library)
         free(kernel->name);
         free(kernel);
     }
-    free(library->image);
+    free(library->copy);
     free(library);
 }
 

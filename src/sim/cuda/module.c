@@ -84,17 +84,20 @@ static void sim_module_free(struct sim_module *module)
     if (module->footprint)
         sim_device_give(module->device, module->footprint);
     sim_layout_free(module);
-    free(module->image);
+    free(module->copy);
     free(module);
 }
 
 static CUresult sim_module_fill(struct sim_module *module, struct sim_context *context, const char *image, size_t size,
                                 const struct sim_library *library)
 {
-    module->image = calloc(1, size + 1);
-    if (!module->image)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(module->image, image, size);
+    module->image = image;
+    if (!library) {
+        module->copy = calloc(1, size + 1);
+        if (!module->copy)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        module->image = memcpy(module->copy, image, size);
+    }
     module->size = size;
     module->device = context->device;
     module->context_uid = context->uid;

@@ -313,7 +313,8 @@ struct sim_module {
     uint32_t id;
     uint32_t context_uid;
     int device;
-    char *image;
+    const char *image;
+    char *copy;  /* the image, unless it is the library's */
     size_t size; /* bytes of the image: cubinSize */
     uint64_t footprint;
     struct sim_layout *layout; /* layout.c's; NULL until it is first asked for */

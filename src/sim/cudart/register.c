@@ -83,12 +83,14 @@ static bool rt_stubs_grow(void)
 static cudaError_t rt_binary_load(struct rt_binary *binary, CUlibrary *library)
 {
     CUlibrary loaded = NULL, none = NULL;
+    CUlibraryOption preserved = CU_LIBRARY_BINARY_IS_PRESERVED; /* the binary is part of the program */
+    void *yes = (void *)1;
     CUresult result;
 
     *library = __atomic_load_n(&binary->library, __ATOMIC_ACQUIRE);
     if (*library)
         return cudaSuccess;
-    result = rt_drivers[0].cuLibraryLoadData(&loaded, binary->image, NULL, NULL, 0, NULL, NULL, 0);
+    result = rt_drivers[0].cuLibraryLoadData(&loaded, binary->image, NULL, NULL, 0, &preserved, &yes, 1);
     if (result)
         return rt_error_from(result);
     for (const struct rt_variable *at = binary->variables; at; at = at->next)
