@@ -498,7 +498,22 @@ def healthy():
     return training(leak=False)
 
 
-MAKERS = dict(training=training, healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=huge, ranks=ranks)
+def operations():
+    """Three sites of one line: two are blocks of one operation, the third is another's."""
+    document = tiny()
+    frames = [frame("cudaMalloc", "", 0, "libcudart.so.13", False), frame("layer_norm", "/usr/lib/python3/dist-packages/torch/nn/functional.py", 9), frame("forward", "/home/me/model.py", 10), frame("main", "/home/me/train.py", 3)]
+    for one, role in zip(frames, ("allocator", "library", "user", "user")):
+        one["role"] = role
+    for number, row, operation in ((1, 1, "layer_norm"), (2, 1, "layer_norm"), (3, 3, "gelu")):
+        document["sites"].append(dict(site=number, row=row, name=f"forward (model.py:10)  {operation}", operation=operation, frames=frames, device=0, kind="linear"))
+    device, parts = document["devices"][0], [(3, 3 * MIB), (1, 2 * MIB), (2, 2 * MIB)]
+    device["peak"].update(bytes=7 * MIB, parts=[dict(site=site, kind="linear", bytes=size, count=1) for site, size in parts])
+    device["allocated_peak_bytes"] = 7 * MIB
+    document["recording"]["stacks"] = True
+    return document
+
+
+MAKERS = dict(operations=operations, training=training, healthy=healthy, tiny=tiny, empty=empty, hostile=hostile, huge=huge, ranks=ranks)
 
 if __name__ == "__main__":
     out = sys.argv[1]

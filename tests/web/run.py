@@ -613,6 +613,21 @@ def test_search_in_the_flame_graph(case):
     equal(page.complaints(), [], "complaints")
 
 
+def test_view_of_operations(case):
+    page, document = case.open("operations")
+    equal([[row[0], int(row[2])] for row in page.eval(f"{READ_TABLE}('peak-table')")], [["1", 4 << 20], ["3", 3 << 20]], "rows of operations")
+    equal(page.eval("document.querySelector('#peak-table .operation').textContent"), "layer_norm", "operation in the table")
+    names = "(() => [...document.querySelectorAll('#peak .d3-flame-graph-label')].map(l => l.textContent))()"
+    want = [{"layer_norm", "gelu", "forward (model.py:10)", "main (train.py:3)"}, {"forward (model.py:10)", "main (train.py:3)"},
+            {"cudaMalloc (libcudart.so.13)", "layer_norm (functional.py:9)", "forward (model.py:10)", "main (train.py:3)"}]
+    for index, wanted in enumerate(want):
+        page.eval(f"(s => {{ s.selectedIndex = {index}; s.dispatchEvent(new Event('change')); }})(document.getElementById('frames'))")
+        page.eval(FOLLOWED)
+        equal({n for n in page.eval(names) if not n.startswith("all of")}, wanted, f"frames of choice {index}")
+    assert "frames=all" in address(page), address(page)
+    equal(page.complaints(), [], "complaints")
+
+
 def test_colours_follow_and_are_remembered(case):
     ground = "getComputedStyle(document.body).backgroundColor"
     light, dark = case.open("tiny")[0], case.open("tiny", dark=True)[0]

@@ -41,10 +41,10 @@ static void holders_text(struct gp_process *process, struct gp_symbols *symbols)
     gp_symbols_callees(symbols, numbers, count, callees);
     for (uint32_t i = 0; i < count; i++)
         if (numbers[i])
-            gp_site_text(gp_symbols_name(symbols, numbers[i]), callers[i], callees[i], process->oom_where[i],
-                         sizeof(process->oom_where[i]) - 1);
+            gp_symbols_line(symbols, numbers[i], callers[i], callees[i], process->oom_where[i],
+                            sizeof(process->oom_where[i]) - 1);
     if (oom->site)
-        gp_frame_label(gp_symbols_name(symbols, oom->site), process->oom_place, sizeof(process->oom_place));
+        gp_symbols_line(symbols, oom->site, NULL, NULL, process->oom_place, sizeof(process->oom_place));
 }
 
 static void holders_label(struct gp_process *process, const struct gp_sites *sites)

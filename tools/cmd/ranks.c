@@ -14,7 +14,7 @@
 
 static void ranks_name(const struct gp_loaded *loaded, uint32_t site, char name[GP_RANK_NAME])
 {
-    gp_frame_label(gp_symbols_name(loaded->symbols, site), name, GP_RANK_NAME);
+    gp_symbols_line(loaded->symbols, site, NULL, NULL, name, GP_RANK_NAME);
 }
 
 /* The number behind the last "rank" of a file's name. */

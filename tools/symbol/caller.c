@@ -205,3 +205,48 @@ size_t gp_site_label(const struct gp_frame_text *name, const struct gp_frame_tex
 {
     return gp_site_text(name, caller, NULL, out, bytes);
 }
+
+/* Most room that a place takes from the name of an operation. */
+#define GP_LINE_PLACE 27u
+
+/* A line of a script needs no function: "train.py:19". Where there is no room for the file, the
+ * line matters more. */
+static size_t line_place(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
+{
+    char text[512];
+    const char *file = name->short_file ? name->short_file : name->file;
+    bool script = name->python && strcmp(name->function, "<module>") == 0;
+    size_t large = gp_site_text(name, caller, NULL, text, sizeof(text));
+    if (caller || !name->line || (!script && strlen(text) < bytes))
+        return gp_site_text(name, caller, NULL, out, bytes);
+    int used = snprintf(out, bytes, "%s:%u", script ? file : name->function, (unsigned)name->line);
+    if (used < 0 || (size_t)used >= bytes)
+        return gp_site_text(name, NULL, NULL, out, bytes);
+    return script ? (size_t)used : large;
+}
+
+size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation *operation,
+                    const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes)
+{
+    size_t length = operation->text ? strlen(operation->text) : 0;
+    if (!length || bytes < GP_LINE_PLACE + 12)
+        return gp_site_text(name, caller, length ? NULL : callee, out, bytes);
+    if (!operation->below) {
+        snprintf(out, bytes, "%s", operation->text);
+        return strlen(out);
+    }
+    size_t least = strlen(name->function) + 8, room = bytes > length + 2 ? bytes - length - 2 : 0;
+    least = least < GP_LINE_PLACE ? least : GP_LINE_PLACE;
+    room = room > least ? room : least;
+    size_t large = line_place(name, caller, out, room), used = strlen(out);
+    if (snprintf(out + used, bytes - used, "  %s", operation->text) >= (int)(bytes - used))
+        memcpy(out + bytes - 4, "...", 4);
+    return large;
+}
+
+size_t gp_symbols_line(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text *caller,
+                       const struct gp_frame_text *callee, char *out, size_t bytes)
+{
+    return gp_site_line(gp_symbols_name(symbols, site), gp_symbols_operation(symbols, site), caller, callee, out,
+                        bytes);
+}

@@ -5,6 +5,7 @@
  * that matters. docs/symbols.md has the rule and its thresholds. It also finds sites whose stacks
  * have equal text, and how much of a file's path a reader needs.
  */
+#include <symbol/operation.h>
 #include <symbol/state.h>
 
 #include <ctype.h>
@@ -300,12 +301,66 @@ static void place_names(struct gp_symbols *symbols, const uint32_t *sites, uint3
     free(calls);
 }
 
+/* ---- operations -------------------------------------------------------------------------------------------------- */
+
+/* Of the frames from the name outward, and the operation. */
+static uint64_t place_row_hash(const struct gp_symbols *symbols, uint32_t index)
+{
+    const struct gp_symbol_site *site = &symbols->sites[index];
+    const struct gp_rec_site *row = &symbols->source.sites[index];
+    uint64_t hash = ((uint64_t)row->device << 8 | row->kind) * 31 + (uint64_t)(uintptr_t)site->operation.text;
+    for (uint32_t i = site->operation.below ? site->name : site->count; i < site->count; i++)
+        hash = (hash ^ place_function(&site->frames[i]) ^ place_line(&site->frames[i])) * 0x9e3779b97f4a7c15ull,
+        hash ^= hash >> 29;
+    return hash;
+}
+
+static bool place_row_equal(const struct gp_symbols *symbols, uint32_t one, uint32_t other)
+{
+    const struct gp_symbol_site *a = &symbols->sites[one], *b = &symbols->sites[other];
+    const struct gp_rec_site *x = &symbols->source.sites[one], *y = &symbols->source.sites[other];
+    if (a->operation.text != b->operation.text || a->operation.below != b->operation.below || x->device != y->device ||
+        x->kind != y->kind)
+        return false;
+    if (!a->operation.below)
+        return true;
+    if (a->count - a->name != b->count - b->name)
+        return false;
+    for (uint32_t i = 0; i < a->count - a->name; i++)
+        if (!place_same_frame(&a->frames[a->name + i], &b->frames[b->name + i]))
+            return false;
+    return true;
+}
+
+static void place_rows(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count)
+{
+    struct gp_place_text *texts = calloc(count + 1ul, sizeof(*texts));
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct gp_symbol_site *site = &symbols->sites[sites[i]];
+        site->operation = gp_operation_find(symbols, site->frames, site->count, site->name, &site->operator);
+        site->row = site->twin;
+    }
+    gp_operation_states(symbols, sites, count);
+    for (uint32_t i = 0; texts && i < count; i++)
+        if (symbols->sites[sites[i]].operation.text)
+            texts[known++] = (struct gp_place_text){place_row_hash(symbols, sites[i]), sites[i]};
+    if (texts)
+        qsort(texts, known, sizeof(*texts), place_by_hash);
+    for (uint32_t i = 1; texts && i < known; i++) {
+        uint32_t before = symbols->sites[texts[i - 1].site].row, at = texts[i].site;
+        if (texts[i].hash == texts[i - 1].hash && place_row_equal(symbols, before, at))
+            symbols->sites[at].row = before;
+    }
+    free(texts);
+}
+
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
 
 /* What an earlier comparison with fewer sites found. */
 static void place_forget(struct gp_symbols *symbols, struct gp_symbol_site *site, uint32_t index)
 {
-    site->twin = index;
+    site->twin = site->row = index;
     site->name = site->own;
     for (uint32_t k = 0; k < site->count; k++)
         if (site->frames[k].role == GP_ROLE_WRAPPER)
@@ -327,6 +382,7 @@ static void place_all(struct gp_symbols *symbols)
     if (sites) {
         place_twins(symbols, sites, known);
         place_names(symbols, sites, known);
+        place_rows(symbols, sites, known);
         gp_symbols_shorten(symbols, sites, known);
     }
     free(sites);
@@ -350,6 +406,19 @@ const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t
 {
     const struct gp_symbol_site *found = place_of(symbols, site);
     return found ? &found->frames[found->name] : &gp_symbols_unknown;
+}
+
+const struct gp_operation *gp_symbols_operation(struct gp_symbols *symbols, uint32_t site)
+{
+    static const struct gp_operation unknown = {0};
+    const struct gp_symbol_site *found = place_of(symbols, site);
+    return found ? &found->operation : &unknown;
+}
+
+uint32_t gp_symbols_row(struct gp_symbols *symbols, uint32_t site)
+{
+    const struct gp_symbol_site *found = place_of(symbols, site);
+    return found ? found->row : site;
 }
 
 uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site)

@@ -74,6 +74,8 @@ static enum gp_frame_role role_of_python(const struct gp_frame_text *frame)
         return GP_ROLE_INTERPRETER;
     if (strstr(path, "/site-packages/") || strstr(path, "/dist-packages/"))
         return GP_ROLE_LIBRARY;
+    if (strstr(path, "/torchinductor_")) /* the code that a compiler of PyTorch wrote */
+        return GP_ROLE_LIBRARY;
     if (is_standard(path, windows))
         return ends_with(path, "/threading.py") || ends_with(path, "/runpy.py") ? GP_ROLE_START : GP_ROLE_LIBRARY;
     /* A comprehension is a function of its own until Python 3.11; the one that it is part of is what

@@ -64,8 +64,8 @@ static const char *short_of(const char *file, const char *before, const char *af
     return file + at;
 }
 
-/* What a user of a notebook calls the file of a cell; NULL: it is none. IPython counts its cells, ipykernel names them by
- * a hash of their text, which it shows in tracebacks. */
+/* What a user of a notebook calls the file of a cell; NULL: it is none. IPython counts its
+ * cells, ipykernel names them by a hash of their text, which it shows in tracebacks. */
 static const char *short_cell(struct gp_symbols *symbols, const char *file)
 {
     static const char input[] = "<ipython-input-", kernel[] = "/ipykernel_";

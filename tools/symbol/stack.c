@@ -196,7 +196,7 @@ static bool stack_keep(struct gp_symbols *symbols, uint32_t index)
     site->frames = kept;
     site->count = count;
     site->name = site->own;
-    site->twin = index;
+    site->twin = site->row = index;
     return true;
 }
 

@@ -25,6 +25,9 @@ struct gp_symbol_pc { /* an answer */
 struct gp_symbol_site {
     struct gp_frame_text *frames;    /* NULL: not built yet */
     uint32_t count, own, name, twin; /* own: as stack.c names it */
+    uint32_t row;
+    const char *operator; /* the outermost of a framework; NULL: not known */
+    struct gp_operation operation;
 };
 
 struct gp_symbols {
@@ -37,6 +40,7 @@ struct gp_symbols {
     struct gp_symbol_site *sites;
     uint32_t site_room, module_room; /* slots of sites; of modules and notes */
     uint32_t placed;                 /* sites whose names place.c has compared; 0: none */
+    struct gp_hash rules;            /* of operation.c, by function and file */
     const char **notes;
     uint32_t note_count;
     uint32_t missing, missing_note; /* objects that cannot be opened, and their common note */

@@ -324,6 +324,7 @@ void gp_symbols_free(struct gp_symbols *symbols)
     free(symbols->sites);
     free(symbols->work);
     free(symbols->pcs);
+    gp_hash_free(&symbols->rules);
     gp_intern_free(&symbols->intern);
     free(symbols);
 }

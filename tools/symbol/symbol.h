@@ -38,6 +38,27 @@ struct gp_frame_text {
     bool folded;  /* of an interpreter or a start: a short text leaves it out */
 };
 
+/* In which part of a program's work a framework asked for memory, as far as names on the stack
+ * tell. */
+enum gp_operation_part {
+    GP_PART_NONE,
+    GP_PART_FORWARD,  /* in the call of a layer */
+    GP_PART_BACKWARD, /* in a backward pass */
+    GP_PART_OPTIMIZER,
+    GP_PART_WEIGHTS,   /* they are made, moved or loaded */
+    GP_PART_WORKSPACE, /* of a library of functions */
+    GP_PART_COMMUNICATION,
+    GP_PART_GRAPHS,
+    GP_PART_KV_CACHE,
+    GP_PARTS
+};
+
+struct gp_operation { /* of a framework, below the user's frame */
+    const char *text; /* "cross_entropy (log_softmax)"; NULL: no framework is on the stack, or nothing tells */
+    enum gp_operation_part part;
+    bool below; /* a frame of the user's names the site; else the operation alone says where it is */
+};
+
 struct gp_symbols;
 
 /* The data to look up. The arrays stay the caller's and must outlive it. root: prefix of the
@@ -65,14 +86,22 @@ int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source 
  * sites: one frame "[unknown]". Valid until gp_symbols_free. Returns the number of frames, >= 1. */
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
 
-/* The frame that names a site in a table: the innermost one of the user's own code that does not only
- * allocate for its callers (docs/symbols.md). Never NULL. It depends on all sites of the source, so
- * it may change with gp_symbols_update. */
+/* The frame that names a site in a table: the innermost one of the user's own code that does not
+ * only allocate for its callers (docs/symbols.md). Never NULL. It depends on all sites of the
+ * source, so it may change with gp_symbols_update. */
 const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
 
 /* The lowest site on the same device, of the same kind, whose stack has the same text: one line of
  * code that was compiled more than once. Mostly the site itself. */
 uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site);
+
+/* What a framework did there (docs/symbols.md). Never NULL. */
+const struct gp_operation *gp_symbols_operation(struct gp_symbols *symbols, uint32_t site);
+
+/* The lowest site of the same device and kind with the same operation below the same frames:
+ * what a reader takes for one place, where an operation asks for several blocks. Mostly the site
+ * itself. */
+uint32_t gp_symbols_row(struct gp_symbols *symbols, uint32_t site);
 
 /* Notes about objects that could not be used, for the lookups so far: one sentence per object, and
  * one for all that cannot be opened, whose text changes with their number. i counts from 0; NULL
@@ -84,8 +113,8 @@ const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i);
 size_t gp_frame_label(const struct gp_frame_text *frame, char *out, size_t bytes);
 
 /* For each of the sites that shares its name with others of them: the frame outside of the name,
- * nearest to it, at which its stack differs from all of theirs; NULL: the name is unique, or no such
- * frame differs. Valid as long as the frames of gp_symbols_site. */
+ * nearest to it, at which its stack differs from all of theirs; NULL: the name is unique, or no
+ * such frame differs. Valid as long as the frames of gp_symbols_site. */
 void gp_symbols_callers(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count,
                         const struct gp_frame_text **callers);
 /* The same inside of the name, for sites whose stacks are equal from the name outward: the call by
@@ -96,6 +125,13 @@ void gp_symbols_callees(struct gp_symbols *symbols, const uint32_t *sites, uint3
  * Returns the length of the name's function, which readers look for. */
 size_t gp_site_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
                     const struct gp_frame_text *callee, char *out, size_t bytes);
+/* The same with the operation behind the place: "Block.forward (model.py:10) linear". Where it
+ * tells the callee apart, the callee is left out. operation->text NULL: as gp_site_text. */
+size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation *operation,
+                    const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes);
+/* The line of a site. */
+size_t gp_symbols_line(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text *caller,
+                       const struct gp_frame_text *callee, char *out, size_t bytes);
 /* Without a callee. */
 size_t gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
 

@@ -287,7 +287,7 @@ static void text_kind(TEXT_ARGS)
 static void text_site(TEXT_ARGS)
 {
     if (row->site)
-        gp_site_text(row->site->name, row->site->caller, row->site->callee, out, out_bytes);
+        gp_site_line(row->site->name, row->site->operation, row->site->caller, row->site->callee, out, out_bytes);
     else
         text_command(value, row, say, out, out_bytes);
 }

@@ -89,7 +89,7 @@ static void growth_label(struct gp_growth *growth, uint32_t site)
     struct gp_symbols *symbols;
     if (gp_symbols_new(&symbols, &source) != 0)
         return;
-    gp_frame_label(gp_symbols_name(symbols, site), growth->site, sizeof(growth->site));
+    gp_symbols_line(symbols, site, NULL, NULL, growth->site, sizeof(growth->site));
     gp_symbols_free(symbols);
 }
 

@@ -27,6 +27,7 @@ static void site_row_begin(struct gp_site_model *model, uint32_t index, struct g
     *row = (struct gp_site_row){
         .site = index,
         .name = gp_symbols_name(model->symbols, index),
+        .operation = gp_symbols_operation(model->symbols, index),
         .device = model->numbers[site->device],
         .kind = site->kind,
     };

@@ -77,12 +77,13 @@ static json_t *site_row_json(const struct gp_site_model *model, const struct gp_
                                                gp_json_text(frames[i].module), "python", (int)frames[i].python,
                                                "inlined", (int)frames[i].inlined, "role",
                                                gp_frame_role_name(frames[i].role), "folded", (int)frames[i].folded));
-    gp_site_text(row->name, row->caller, row->callee, label, sizeof(label));
+    gp_site_line(row->name, row->operation, row->caller, row->callee, label, sizeof(label));
     return json_pack(
-        "{s:i,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
-        "sites", (int)row->sites, "frame", (int)(row->name - frames), "name", label, "function", row->name->function,
-        "file", gp_json_text(row->name->file), "line", row->name->line ? json_integer(row->name->line) : json_null(),
-        "kind", gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
+        "{s:i,s:i,s:i,s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
+        "sites", (int)row->sites, "frame", (int)(row->name - frames), "name", label, "operation",
+        gp_json_text(row->operation->text), "function", row->name->function, "file", gp_json_text(row->name->file),
+        "line", row->name->line ? json_integer(row->name->line) : json_null(), "kind",
+        gp_json_text(row->kind == GP_KIND_NONE ? NULL : gp_kind_name(row->kind)), "device",
         row->device == (int)GP_WIRE_HOST ? json_string("host")
         : row->device < 0                ? json_null()
                                          : json_integer(row->device),

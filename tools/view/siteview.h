@@ -21,6 +21,7 @@
 struct gp_site_row {
     uint32_t site;
     const struct gp_frame_text *name, *caller, *callee; /* caller, callee: NULL, or what distinguishes equal names */
+    const struct gp_operation *operation;
     uint32_t sites; /* how many are this one line of source; of several, peak is a sum, at most */
     int64_t calls_before, live_before;
     int device; /* its number for users; GP_WIRE_HOST; -1 not known yet */

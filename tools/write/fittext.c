@@ -100,7 +100,7 @@ static void text_failure(const struct gp_text_page *page, const struct gp_fit_an
                                           : "the context takes all");
         return;
     }
-    gp_site_text(gp_symbols_name(report->symbols, fit_site(report, result)), NULL, NULL, label, sizeof(label));
+    gp_symbols_line(report->symbols, fit_site(report, result), NULL, NULL, label, sizeof(label));
     fprintf(page->out, "  fails at %s", gp_seconds_text(when, (double)gp_report_since(report, result->fails_ns) / 1e9));
     if (step)
         fprintf(page->out, ", in step %u of %u", step, report->steps->count);

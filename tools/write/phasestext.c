@@ -36,15 +36,37 @@ static const struct gp_phases *phases_any(const struct gp_report *report, struct
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
+/* The first parts, with the others of their rows added up. Returns how many. */
+static uint32_t text_rows(const struct gp_report *report, const struct gp_phase *phase,
+                          struct gp_phase_part rows[GP_PHASES_PARTS])
+{
+    uint32_t count = 0, k;
+    for (uint32_t i = 0; i < phase->part_count; i++) {
+        const struct gp_phase_part *part = &phase->parts[i];
+        for (k = 0; k < count; k++)
+            if (rows[k].kind == part->kind &&
+                gp_symbols_row(report->symbols, rows[k].site) == gp_symbols_row(report->symbols, part->site))
+                break;
+        if (k == GP_PHASES_PARTS)
+            continue;
+        if (k == count)
+            rows[count++] = (struct gp_phase_part){.site = part->site, .kind = part->kind};
+        rows[k].added_bytes += part->added_bytes;
+        rows[k].left_bytes += part->left_bytes;
+    }
+    return count;
+}
+
 static void text_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_phase *phase)
 {
     char added[GP_SIZE_TEXT + 2], left[GP_SIZE_TEXT + 2], owner[GP_SITE_OWNER], label[256];
-    for (uint32_t i = 0; i < phase->part_count && i < GP_PHASES_PARTS; i++) {
-        const struct gp_phase_part *part = &phase->parts[i];
+    struct gp_phase_part rows[GP_PHASES_PARTS];
+    uint32_t count = text_rows(report, phase, rows);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gp_phase_part *part = &rows[i];
         size_t room = page->whole ? sizeof(label) : page->width > 90 ? (size_t)page->width - 66 : 24;
         gp_site_owner(report->recording, part->site, owner);
-        gp_site_text(gp_symbols_name(report->symbols, part->site), NULL, NULL, label,
-                     room < sizeof(label) ? room : sizeof(label));
+        gp_symbols_line(report->symbols, part->site, NULL, NULL, label, room < sizeof(label) ? room : sizeof(label));
         fprintf(page->out, "    %-37s %11s %11s  %s, %s\n", label, signed_text(added, part->added_bytes),
                 signed_text(left, part->left_bytes), owner, gp_kind_name(part->kind));
     }

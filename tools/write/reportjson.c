@@ -271,14 +271,15 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
                            const struct gp_frame_text *caller, const struct gp_frame_text *callee)
 {
     char label[192];
-    gp_site_text(gp_symbols_name(report->symbols, site->site), caller, callee, label, sizeof(label));
-    json_t *object = json_pack(
-        "{s:I,s:s,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "name", label, "owner",
-        gp_report_owner(report->recording, site->site), "frames", gp_report_frames(report, site->site), "device",
-        gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
-        (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
-        (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
-        (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
+    gp_symbols_line(report->symbols, site->site, caller, callee, label, sizeof(label));
+    json_t *object =
+        json_pack("{s:I,s:I,s:s,s:o,s:o,s:o,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "site", (json_int_t)site->site, "row",
+                  (json_int_t)gp_symbols_row(report->symbols, site->site), "name", label, "owner",
+                  gp_report_owner(report->recording, site->site), "frames", gp_report_frames(report, site->site),
+                  "device", gp_report_device_name(report, site->device), "kind", gp_kind_name(site->kind), "live_bytes",
+                  (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
+                  (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
+                  (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
     if (object)
         gp_report_add_place(report, object, site->site);
     return object;
@@ -348,7 +349,7 @@ static json_t *report_marks(const struct gp_report *report)
 static void report_place(const struct gp_report *report, json_t *row, uint32_t site)
 {
     char label[192];
-    gp_frame_label(gp_symbols_name(report->symbols, site), label, sizeof(label));
+    gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
     json_object_set_new(row, "name", json_string(label));
     gp_report_add_place(report, row, site);
 }
@@ -410,11 +411,11 @@ static json_t *report_oom_text(const struct gp_report *report)
         facts.total_bytes = recording->devices[i].total_bytes;
     }
     if (oom->site)
-        gp_frame_label(gp_symbols_name(report->symbols, oom->site), place, sizeof(place));
+        gp_symbols_line(report->symbols, oom->site, NULL, NULL, place, sizeof(place));
     for (uint32_t i = 0; i < GP_OOM_HOLDERS; i++) {
         where[i] = labels[i];
         if (i < oom->holder_count && oom->holders[i].site)
-            gp_frame_label(gp_symbols_name(report->symbols, oom->holders[i].site), labels[i], GP_OOM_WHERE + 1);
+            gp_symbols_line(report->symbols, oom->holders[i].site, NULL, NULL, labels[i], GP_OOM_WHERE + 1);
     }
     gp_oom_page(text, sizeof(text), &facts);
     return json_string(text);

@@ -103,6 +103,7 @@ void gp_report_add_place(const struct gp_report *report, json_t *object, uint32_
     json_object_set_new(object, "function", json_string(name->function));
     json_object_set_new(object, "file", json_string(name->file));
     json_object_set_new(object, "line", json_integer(name->line));
+    json_object_set_new(object, "operation", gp_json_text(gp_symbols_operation(report->symbols, site)->text));
     json_object_set_new(object, "frame", json_integer(name - frames));
     json_object_set_new(object, "owner", gp_report_owner(report->recording, site));
 }
@@ -144,7 +145,7 @@ static json_t *json_add_callers(const struct gp_report *report, json_t *list, bo
     for (uint32_t i = 0; sites && callers && i < count; i++) {
         json_t *row = json_array_get(list, i);
         char label[192];
-        gp_site_text(gp_symbols_name(report->symbols, sites[i]), callers[i], callees[i], label, sizeof(label));
+        gp_symbols_line(report->symbols, sites[i], callers[i], callees[i], label, sizeof(label));
         json_object_set_new(row, "name", json_string(label));
         json_object_set_new(row, "caller", json_caller(callers[i]));
         json_object_set_new(row, "callee", json_caller(callees[i]));
@@ -412,7 +413,7 @@ static void json_add_site(const struct gp_report *report, json_t *row, uint32_t 
                           const struct gp_frame_text *caller)
 {
     char label[192];
-    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, sizeof(label));
+    gp_symbols_line(report->symbols, site, caller, NULL, label, sizeof(label));
     json_object_set_new(row, "name", json_string(label));
     json_object_set_new(row, "caller", json_caller(caller));
     json_object_set_new(row, "frames", gp_report_frames(report, site));

@@ -4,6 +4,8 @@
  * in a name cannot shift a column.
  */
 #include <base/text.h>
+#include <common/hash.h>
+#include <common/order.h>
 #include <write/forecast.h>
 #include <write/reportformat.h>
 #include <write/stats.h>
@@ -40,8 +42,8 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
 {
     char label[256];
     size_t room = (size_t)gp_page_room(page, used) + 1;
-    size_t large = gp_site_text(gp_symbols_name(report->symbols, names->sites[i]), names->callers[i], names->callees[i],
-                                label, room < sizeof(label) ? room : sizeof(label));
+    size_t large = gp_symbols_line(report->symbols, names->sites[i], names->callers[i], names->callees[i], label,
+                                   room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
             gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
 }
@@ -184,20 +186,53 @@ static void page_devices(const struct gp_text_page *page, const struct gp_report
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
 
+static int page_by_bytes(const void *one, const void *other)
+{
+    const struct gp_peak_part *a = one, *b = other;
+    return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : GP_ORDER(a->site, b->site);
+}
+
+/* The parts with those of one row of a reader's added up, the largest first; free() it. NULL:
+ * out of memory. */
+static struct gp_peak *page_rows(const struct gp_report *report, const struct gp_peak *peak)
+{
+    struct gp_peak *merged = calloc(1, sizeof(*merged) + (peak->count + 1ul) * sizeof(merged->parts[0]));
+    struct gp_hash known = {0};
+    for (uint32_t i = 0; merged && i < peak->count; i++) {
+        const struct gp_peak_part *part = &peak->parts[i];
+        uint64_t key = (uint64_t)gp_symbols_row(report->symbols, part->site) << 8 | part->kind;
+        bool added = true;
+        const uint32_t *at = gp_hash_add(&known, gp_hash_of_number(key), NULL, NULL, merged->count, &added);
+        if (!at || added) {
+            merged->parts[merged->count++] = *part;
+            continue;
+        }
+        merged->parts[*at].bytes += part->bytes;
+        merged->parts[*at].count += part->count;
+    }
+    gp_hash_free(&known);
+    if (merged)
+        qsort(merged->parts, merged->count, sizeof(merged->parts[0]), page_by_bytes);
+    return merged;
+}
+
 void gp_page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
                    uint32_t rows)
 {
     rows = rows < GP_PAGE_ROWS * 2 ? rows : GP_PAGE_ROWS * 2;
-    uint32_t shown = peak->count <= rows + 1 ? peak->count : rows; /* a line "1 more" would be no shorter */
+    struct gp_peak *merged = page_rows(report, peak);
+    if (!merged)
+        return;
+    uint32_t shown = merged->count <= rows + 1 ? merged->count : rows; /* a line "1 more" would be no shorter */
     bool narrow = gp_page_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
     struct gp_page_names names = {.count = shown};
     for (uint32_t i = 0; i < shown; i++)
-        names.sites[i] = peak->parts[i].site;
+        names.sites[i] = merged->parts[i].site;
     page_compare(&names, report);
     for (uint32_t i = 0; i < shown; i++) {
-        const struct gp_peak_part *part = &peak->parts[i];
+        const struct gp_peak_part *part = &merged->parts[i];
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
         if (!narrow)
@@ -207,10 +242,11 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
         fputc('\n', page->out);
         rest -= part->bytes;
     }
-    if (shown < peak->count)
+    if (shown < merged->count)
         fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: use --json to list them%s\n", gp_size_text(size, rest),
                 peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, gp_page_on(page, GP_DIM),
-                peak->count - shown, gp_page_on(page, GP_OFF));
+                merged->count - shown, gp_page_on(page, GP_OFF));
+    free(merged);
 }
 
 /* Prints nothing where no stack says who asked for the memory. */
@@ -286,8 +322,9 @@ static bool page_is_users(const struct gp_frame_text *frame)
     return frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
 }
 
-/* Prints a stack, innermost frame first: in bold the one that names the site, the user's own as they
- * are, others dim.  Several of a kind in a row are one line.  At most `rows` lines follow the name. */
+/* Prints a stack, innermost frame first: in bold the one that names the site, the user's own as
+ * they are, others dim. Several of a kind in a row are one line. At most `rows` lines follow the
+ * name. */
 static void page_stack(const struct gp_text_page *page, const struct gp_report *report, uint32_t site, uint32_t rows)
 {
     const struct gp_frame_text *frames, *name = gp_symbols_name(report->symbols, site);
@@ -596,7 +633,7 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
     else
         fprintf(page->out, ": %s failed", oom->api);
     if (oom->site) {
-        size_t large = gp_frame_label(gp_symbols_name(report->symbols, oom->site), label, sizeof(label));
+        size_t large = gp_symbols_line(report->symbols, oom->site, NULL, NULL, label, sizeof(label));
         fprintf(page->out, " by %s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
                 gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
     }
@@ -669,7 +706,7 @@ static void page_diff_site(const struct gp_text_page *page, const struct gp_repo
 {
     char label[1024];
     size_t room = page->whole ? sizeof(label) : (size_t)gp_page_room(page, 50) + 1;
-    gp_site_label(gp_symbols_name(report->symbols, site), caller, label, room < sizeof(label) ? room : sizeof(label));
+    gp_symbols_line(report->symbols, site, caller, NULL, label, room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s\n", label);
     if (frames)
         page_stack(page, report, site, frames);

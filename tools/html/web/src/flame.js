@@ -11,7 +11,10 @@ import { choose, state, watch } from "./state.js";
 const ROW = 21;
 const THEIRS = /^(lib(c|m|pthread|dl|stdc\+\+|cud|cublas|cudnn|nccl|torch|c10|nv)|ld-linux|\[)/;
 
+const FRAMES = [["operation", "your code and operations"], ["user", "your code"], ["all", "everything"]];
+
 function frameClass(frame) {
+    if (frame.operation) return "library";
     if (frame.python) return "python";
     return THEIRS.test(frame.module || "") ? "library" : "native";
 }
@@ -20,7 +23,7 @@ function frameClass(frame) {
 function tree(model, moment) {
     const root = { name: `all of ${bytes(moment.bytes)}`, value: 0, count: 0, sort: "library", where: "this moment", byKey: new Map() };
     for (const part of moment.parts) {
-        const frames = [...model.site(part.site).frames].reverse();
+        const frames = [...model.frames(part.site, state.frames || "operation")].reverse();
         let node = root;
         node.value += part.bytes;
         node.count += part.count;
@@ -108,7 +111,7 @@ function graph(model, moment, status) {
 }
 
 function partsTable(model, moment) {
-    const total = moment.bytes || 1, { parts } = moment;
+    const total = moment.bytes || 1, parts = model.rows(moment.parts);
     return table({
         caption: "Live memory, by call site and kind", id: "peak-table", rows: parts, first: 10,
         columns: [
@@ -161,7 +164,10 @@ function contents(model, past, moment) {
     let waiting = 0;
     search.addEventListener("input", () => (clearTimeout(waiting), (waiting = setTimeout(() => view.search(search.value.trim()), 150))));
     const key = (name, text) => el("span", {}, el("span", { class: `swatch flame-${name}` }), text);
-    const bar = el("div", { class: "tools" }, search, el("button", { type: "button", click: view.reset }, "Show all"),
+    const folds = moment.parts.some((p) => model.site(p.site).operation);
+    const chooser = folds && el("select", { id: "frames", "aria-label": "Frames of the flame graph", change: (e) => choose({ frames: e.target.selectedIndex ? FRAMES[e.target.selectedIndex][0] : null, frame: null }) },
+        FRAMES.map(([id, name]) => el("option", { selected: (state.frames || "operation") === id }, name)));
+    const bar = el("div", { class: "tools" }, search, chooser, el("button", { type: "button", click: view.reset }, "Show all"),
         el("span", { class: "legend" }, key("python", "Python"), key("native", "native"), key("library", "libraries")));
     return { nodes: [lead, clear, bar, view.holder, status, partsTable(model, moment), ownersTable(moment)], redraw: view.redraw, destroy: view.destroy };
 }
@@ -172,7 +178,7 @@ export function flame(model, device) {
     function make() {
         timer = 0;
         const moment = past.moment({ at: state.at, range: state.range || state.zoom });
-        const key = [moment.why, moment.time_ns, moment.bytes, moment.range].join();
+        const key = [moment.why, moment.time_ns, moment.bytes, moment.range, state.frames].join();
         if (key === shown) return;
         shown = key;
         if (inner) inner.destroy();
@@ -180,7 +186,7 @@ export function flame(model, device) {
         box.replaceChildren(...inner.nodes.filter(Boolean));
     }
     // A zoom by several keys or wheels makes the section once.
-    const stop = watch((change) => ("at" in change || "range" in change || "zoom" in change) && !timer && (timer = setTimeout(make, 120)));
+    const stop = watch((change) => ("at" in change || "range" in change || "zoom" in change || "frames" in change) && !timer && (timer = setTimeout(make, 120)));
     make();
     return { node: section("peak", "What held the memory", null, box), redraw: () => inner.redraw(), destroy: () => (stop(), clearTimeout(timer), inner.destroy()) };
 }

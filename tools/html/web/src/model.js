@@ -71,11 +71,31 @@ class Model {
         return `step ${count(low + 1)} of ${count(steps)}`;
     }
 
+    // Parts of a moment as a reader takes them: several blocks of one operation below one line are one row.
+    rows(parts) {
+        const rows = new Map();
+        for (const part of parts) {
+            const key = `${part.site < 0 ? part.site : this.site(part.site).row ?? part.site} ${part.kind}`, row = rows.get(key);
+            if (row) Object.assign(row, { bytes: row.bytes + part.bytes, count: row.count + part.count });
+            else rows.set(key, { ...part });
+        }
+        return [...rows.values()].sort((a, b) => b.bytes - a.bytes);
+    }
+
+    // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation".
+    frames(id, which) {
+        const { frames, operation } = this.site(id);
+        if (which === "all" || !operation) return frames;
+        const own = frames.filter((f) => f.role === "user" || f.role === "wrapper");
+        return which === "user" && own.length ? own : [{ function: operation, operation: true }, ...own];
+    }
+
     // A site in a table: its name; opening it shows its stack.
     siteCell(id, name = this.siteName(id)) {
         const site = this.site(id);
-        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, placed(name));
-        const box = el("details", { class: "site" }, el("summary", {}, placed(name)));
+        const shown = site.operation && name.endsWith(`  ${site.operation}`) ? [...placed(name.slice(0, -site.operation.length - 2)), " ", el("span", { class: "operation" }, site.operation)] : placed(name);
+        if (!site.frames || site.frames.length < 2) return el("span", { class: "site" }, shown);
+        const box = el("details", { class: "site" }, el("summary", {}, shown));
         box.addEventListener("toggle", () => box.open && box.childElementCount === 1 && box.append(stack(site)));
         return box;
     }

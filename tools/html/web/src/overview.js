@@ -42,7 +42,7 @@ function answer(href, question, value, ...details) {
 function peakAnswers(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes, counted = device.counted_peak_bytes ?? device.allocated_peak_bytes;
     const share = total > 0 ? `${percent(counted / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
-    const [first, ...rest] = peak.parts;
+    const [first, ...rest] = model.rows(peak.parts);
     const others = rest.slice(0, 2).map((p) => `${model.shortName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
         answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
