@@ -41,14 +41,16 @@ struct gp_series *gp_series_reserved(const struct gp_recording *recording, uint3
 struct gp_series_point gp_series_range(const struct gp_series *series, uint64_t from_ns, uint64_t until_ns);
 
 /* Steps of the program, from the first of these that repeats evenly: marks of one name, NVTX ranges
- * (marks whose name starts with "nvtx:"), the calls of a net, the period of the allocations.  Otherwise equal stretches
- * of time; see docs/analyses.md. */
+ * (marks whose name starts with "nvtx:"), the calls of an optimizer or of a backward pass on the
+ * stacks, the calls of a net, the period of the allocations.  Otherwise equal stretches of time; see
+ * docs/analyses.md. */
 enum gp_step_source {
     GP_STEPS_MARKS,
     GP_STEPS_NVTX,
     GP_STEPS_PERIOD, /* and calls of a net */
     GP_STEPS_TIME,
-    GP_STEPS_GIVEN /* stretches of a length that the user gave */
+    GP_STEPS_GIVEN, /* stretches of a length that the user gave */
+    GP_STEPS_STACKS /* calls of an optimizer's step, or of a backward pass */
 };
 struct gp_steps {
     enum gp_step_source source;

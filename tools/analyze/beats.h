@@ -63,4 +63,8 @@ struct gp_net_call *gp_calls_find(const struct gp_recording *recording);
  * power of two of its size. */
 uint64_t gp_beat_symbol(const struct gp_rec_event *event);
 
+/* stepstack.c: the steps that calls of an optimizer or of a backward pass make. *out stays NULL if
+ * there are less than two. False: out of memory. */
+bool gp_steps_of_stacks(const struct gp_recording *recording, struct gp_steps **out);
+
 #endif

@@ -597,6 +597,8 @@ struct gp_steps *gp_steps_find(const struct gp_recording *recording)
     if (ok && !steps)
         ok = steps_marks(recording, true, false, &steps);
     if (ok && !steps)
+        ok = gp_steps_of_stacks(recording, &steps);
+    if (ok && !steps)
         ok = steps_calls(recording, &steps);
     if (ok && !steps)
         ok = steps_period(recording, &steps);

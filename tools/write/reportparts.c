@@ -6,6 +6,7 @@
 #include <write/write.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Most sites in a list of churn. */
 #define GP_CHURN_ROWS 1000u
@@ -30,7 +31,7 @@ json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns)
 
 const char *gp_report_step_source(const struct gp_report *report)
 {
-    static const char *const sources[] = {"marks", "nvtx", "period", "time", "given"};
+    static const char *const sources[] = {"marks", "nvtx", "period", "time", "given", "stacks"};
     return sources[report->steps->source];
 }
 
@@ -54,6 +55,10 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
         break;
     case GP_STEPS_GIVEN:
         snprintf(text, GP_RHYTHM_TEXT, "stretches of %s, as you chose", length);
+        break;
+    case GP_STEPS_STACKS:
+        snprintf(text, GP_RHYTHM_TEXT, "calls of %s on the stacks",
+                 strcmp(steps->name, "optimizer") == 0 ? "an optimizer's step" : "a backward pass");
         break;
     }
     return text;

@@ -4,7 +4,7 @@ import { el, section, svg, table } from "./dom.js";
 import { base, bytes, count, decimal, duration, exact, known, plural, rough } from "./format.js";
 import { deviceWord } from "./model.js";
 
-const SOURCES = { marks: "the program's marks", nvtx: "NVTX ranges", period: "a period found in its allocations", time: "equal stretches of time" };
+const SOURCES = { marks: "the program's marks", nvtx: "NVTX ranges", period: "a period found in its allocations", time: "equal stretches of time", stacks: "calls on the stacks:" };
 
 export function sureness(confidence) {
     if (!known(confidence)) return "unknown";

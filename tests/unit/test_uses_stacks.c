@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ * test_uses_stacks.c: what memory is used for, and where steps start, in a training program whose stacks
+ * say so. No size and no count of events is the same in two steps, so nothing else could tell. */
+#include <analyze/uses.h>
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train_fixture.h"
+
+#define WEIGHTS 6u
+
+enum place { LOAD, INPUT, LAYER, SCRATCH, ROOT, NODE, STATE, UPDATE, PLACES };
+
+struct net {
+    struct recmake *make;
+    uint32_t site[PLACES];
+    uint64_t address, at;
+    unsigned steps;
+    bool engine; /* the backward pass has a thread of its own */
+    bool accumulates;
+    bool plain; /* an optimizer without memory of its own */
+};
+
+#define TORCH "/usr/lib/python3/dist-packages/torch/"
+#define MAIN(_line)                                                                                                    \
+    {                                                                                                                  \
+        "main", "/home/u/train.py", _line                                                                              \
+    }
+
+static void net_places(struct net *net)
+{
+    static const struct recmake_frame stacks[PLACES][4] = {
+        [LOAD] = {{"Module.cuda", TORCH "nn/modules/module.py", 1053}, MAIN(5)},
+        [INPUT] = {MAIN(11)},
+        [LAYER] = {{"Net.forward", "/home/u/model.py", 3},
+                   {"Module._call_impl", TORCH "nn/modules/module.py", 1750},
+                   MAIN(12)},
+        [SCRATCH] = {{"Net.forward", "/home/u/model.py", 4},
+                     {"Module._call_impl", TORCH "nn/modules/module.py", 1750},
+                     MAIN(12)},
+        [ROOT] = {{"Tensor.backward", TORCH "_tensor.py", 626}, MAIN(13)},
+        [STATE] = {{"AdamW._init_group", TORCH "optim/adamw.py", 171},
+                   {"AdamW.step", TORCH "optim/adamw.py", 232},
+                   MAIN(14)},
+        [UPDATE] = {{"AdamW.step", TORCH "optim/adamw.py", 243}, MAIN(14)},
+    };
+    static const char *const node[] = {"libtorch_cpu.so", NULL};
+    for (unsigned i = 0; i < PLACES; i++)
+        net->site[i] = i == NODE ? recmake_native_site(net->make, GP_KIND_LINEAR, node)
+                                 : recmake_site(net->make, GP_KIND_LINEAR, stacks[i]);
+}
+
+static void event(struct net *net, uint8_t type, uint64_t address, uint64_t bytes, enum place place, unsigned thread)
+{
+    const struct gp_rec_event one = {.time_ns = net->at += MS,
+                                     .address = address,
+                                     .bytes = bytes,
+                                     .type = type,
+                                     .kind = GP_KIND_LINEAR,
+                                     .site = type == GP_EVENT_ALLOC ? net->site[place] : 0,
+                                     .thread = thread};
+    recmake_event(net->make, &one);
+}
+
+static uint64_t take(struct net *net, uint64_t bytes, enum place place, unsigned thread)
+{
+    event(net, GP_EVENT_ALLOC, net->address += GIB, bytes, place, thread);
+    return net->address;
+}
+
+static void drop(struct net *net, uint64_t address, uint64_t bytes, unsigned thread)
+{
+    event(net, GP_EVENT_FREE, address, bytes, LOAD, thread);
+}
+
+static uint64_t weight_of(unsigned i)
+{
+    return (i + 1) * MIB;
+}
+
+/* One forward and backward pass; an odd step has more layers, and all have other sizes. */
+static void pass(struct net *net, unsigned step, uint64_t gradients[WEIGHTS])
+{
+    unsigned layers = 4 + step % 3 * 2, other = net->engine;
+    uint64_t size = (8 + step * 5 % 7) * MIB + step * 512, outputs[10], input = take(net, size / 2, INPUT, 0);
+    for (unsigned i = 0; i < layers; i++) {
+        uint64_t scratch = take(net, 2 * size, SCRATCH, 0);
+        outputs[i] = take(net, size, LAYER, 0);
+        drop(net, scratch, 2 * size, 0);
+    }
+    uint64_t root = take(net, 512, ROOT, 0);
+    for (unsigned i = layers; i-- > 0;) {
+        uint64_t passing = take(net, size, NODE, other);
+        if (i < WEIGHTS) {
+            uint64_t made = take(net, weight_of(i), NODE, other);
+            if (gradients[i])
+                drop(net, made, weight_of(i), other); /* added to the one that is there */
+            else
+                gradients[i] = made;
+        }
+        drop(net, passing, size, other);
+        drop(net, outputs[i], size, other);
+    }
+    drop(net, root, 512, 0);
+    drop(net, input, size / 2, 0);
+}
+
+static struct gp_recording *net_train(struct net *net)
+{
+    uint64_t weights[WEIGHTS], gradients[WEIGHTS] = {0}, states[WEIGHTS] = {0};
+    net->make = recmake_new(64 * GIB);
+    net->at = 1000 * MS;
+    net_places(net);
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        uint64_t copy = take(net, 3 * MIB, LOAD, 0);
+        weights[i] = take(net, weight_of(i), LOAD, 0);
+        drop(net, copy, 3 * MIB, 0);
+    }
+    for (unsigned step = 0; step < net->steps; step++) {
+        for (unsigned again = 0; again < (net->accumulates ? 3 : 1); again++)
+            pass(net, step + again, gradients);
+        for (unsigned i = 0; i < WEIGHTS && !net->plain; i++) {
+            if (!states[i] && gradients[i])
+                states[i] = take(net, 2 * weight_of(i), STATE, 0);
+            drop(net, take(net, weight_of(i), UPDATE, 0), weight_of(i), 0);
+        }
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            if (gradients[i])
+                drop(net, gradients[i], weight_of(i), 0);
+            gradients[i] = 0;
+        }
+    }
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        drop(net, weights[i], weight_of(i), 0);
+    return recmake_done(net->make);
+}
+
+Test(uses_stacks, steps_are_those_of_the_optimizer)
+{
+    for (unsigned plain = 0; plain < 2; plain++) {
+        struct net net = {.steps = 10, .engine = true, .accumulates = true, .plain = plain};
+        struct gp_recording *r = net_train(&net);
+        struct gp_steps *steps = gp_steps_find(r);
+        cr_expect_eq(steps->source, GP_STEPS_STACKS);
+        cr_expect(steps->told);
+        cr_expect_str_eq(steps->name, plain ? "backward" : "optimizer");
+        /* From one call of backward to the next; without an optimizer's memory each of three is a step. */
+        cr_expect_eq(steps->count, plain ? 29 : 10, "%u", steps->count);
+        uint64_t input = 0;
+        for (size_t i = 0; i < r->event_count && !input; i++)
+            input = r->events[i].site == net.site[INPUT] ? r->events[i].time_ns : 0;
+        cr_expect(plain || steps->bounds_ns[0] == input, "the first step starts with its input");
+        free(steps);
+        gp_recording_free(r);
+    }
+}
