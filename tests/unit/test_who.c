@@ -16,12 +16,12 @@
 struct who {
     struct gp_rec_site sites[SITES];
     struct gp_rec_frame frames[SITES * 8];
-    struct gp_rec_module modules[3];
+    struct gp_rec_module modules[4];
     char strings[65536];
     uint32_t site_count, frame_count, string_bytes;
     struct gp_symbols *symbols;
 };
-enum { APP, FFI, PYTHON, MODULES };
+enum { APP, FFI, PYTHON, TORCH, MODULES };
 
 static uint32_t put(struct who *w, const char *text)
 {
@@ -33,7 +33,8 @@ static uint32_t put(struct who *w, const char *text)
 
 static struct who *who_new(void)
 {
-    static const char *const paths[MODULES] = {"/nowhere/app", "/usr/lib/libffi.so.8", "/usr/bin/python3.11"};
+    static const char *const paths[MODULES] = {"/nowhere/app", "/usr/lib/libffi.so.8", "/usr/bin/python3.11",
+                                               "/usr/lib/libtorch_python.so.2.6.0"};
     struct who *w = calloc(1, sizeof(*w));
     put(w, "");
     w->site_count = 1;
@@ -42,8 +43,8 @@ static struct who *who_new(void)
     return w;
 }
 
-/* "function file:line" for a frame of Python, "@1" for one at offset 1 of the program, "@ffi", "@python";
- * separated by commas, innermost first. */
+/* "function file:line" for a frame of Python, "@1" for one at offset 1 of the program, "@ffi",
+ * "@python", "@torch"; separated by commas, innermost first. */
 static uint32_t stack(struct who *w, const char *text)
 {
     uint32_t first = w->frame_count;
@@ -54,7 +55,10 @@ static uint32_t stack(struct who *w, const char *text)
         struct gp_rec_frame frame = {.module = GP_REC_NONE};
         at += strspn(at, " ");
         if (*at == '@') {
-            frame.module = strcmp(at, "@ffi") == 0 ? FFI : strcmp(at, "@python") == 0 ? PYTHON : APP;
+            frame.module = strcmp(at, "@ffi") == 0      ? FFI
+                           : strcmp(at, "@python") == 0 ? PYTHON
+                           : strcmp(at, "@torch") == 0  ? TORCH
+                                                        : APP;
             frame.pc = w->modules[frame.module].start + (frame.module == APP ? strtoul(at + 1, NULL, 10) : 1);
         } else {
             cr_assert_eq(sscanf(at, "%63s %63[^:]:%u", function, file, &line), 3, "%s", at);
@@ -328,6 +332,21 @@ Test(who, paths_are_as_long_as_they_must_be)
     who_open(w);
     for (unsigned i = 0; i < GP_COUNT(paths); i++)
         cr_expect_str_eq(gp_symbols_name(w->symbols, i + 1)->short_file, shorts[i]);
+    who_free(w);
+}
+
+/* All that a viewer without the libraries' symbols sees of a backward pass. */
+Test(who, a_thread_of_torch_without_python_runs_a_backward_pass)
+{
+    struct who *w = who_new();
+    stack(w, "@1, @torch, @2");
+    stack(w, "@1, @torch, forward m.py:1");
+    stack(w, "@1, @2");
+    who_open(w);
+    cr_expect_str_eq(gp_symbols_operation(w->symbols, 1)->text, "backward");
+    cr_expect_eq(gp_symbols_operation(w->symbols, 1)->part, GP_PART_BACKWARD);
+    cr_expect_null(gp_symbols_operation(w->symbols, 2)->text);
+    cr_expect_null(gp_symbols_operation(w->symbols, 3)->text);
     who_free(w);
 }
 

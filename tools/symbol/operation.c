@@ -320,12 +320,26 @@ static enum gp_operation_part operation_part(const struct operation_scan *scan)
     return scan->parts[GP_PART_FORWARD] ? GP_PART_FORWARD : GP_PART_NONE;
 }
 
+/* Of the threads without Python, only those of the backward pass start in this library: this is
+ * all that a viewer without symbols sees of them. */
+static bool is_engine_thread(const struct gp_frame_text *frames, uint32_t count)
+{
+    bool here = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (frames[i].python || strcmp(frames[i].function, "[truncated]") == 0)
+            return false;
+        here |= strncmp(frames[i].module, "libtorch_python.", 16) == 0;
+    }
+    return here;
+}
+
 struct gp_operation gp_operation_find(struct gp_symbols *symbols, const struct gp_frame_text *frames, uint32_t count,
                                       uint32_t name, const char **operator)
 {
     struct operation_scan scan = {.whole = NULL};
     char caught[128], text[GP_OPERATION_TEXT];
     bool users = name < count && (frames[name].role == GP_ROLE_USER || frames[name].role == GP_ROLE_WRAPPER);
+    scan.engine = is_engine_thread(frames, count);
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_operation_rule *rule = rule_of(&symbols->rules, &frames[i]);
         if (!rule)
