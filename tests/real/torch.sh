@@ -135,6 +135,24 @@ assert len(truth) > 1 or found["graphs"], found
 ' "$work/out" 2>>"$work/out" && pass "uses: $1" || fail "uses: $1" "$work/out"
 }
 
+# The uses agree with what a program counts itself, within 2 %, and at most 5 % of the peak is unknown.
+counted() { # NET OPTIMIZER [checkpoint]
+    rm -f "$work/c.gpuprof"
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/c.gpuprof" -- \
+        tests/real/inside "$root" python3 tests/real/torch/counted.py "$@" >"$work/out" 2>&1 </dev/null
+    "$build/bin/gpuprof" phases --json "$work/c.gpuprof" 2>/dev/null | python3 -c '
+import json, sys
+truth = json.loads([line for line in open(sys.argv[1]) if line.startswith("{")][0])
+most, at_peak = {}, {}
+for row in json.load(sys.stdin)["devices"][0]["uses"]:
+    most[row["use"]] = most.get(row["use"], 0) + row["peak_bytes"]
+    at_peak[row["use"]] = at_peak.get(row["use"], 0) + row["at_peak_bytes"]
+for use, size in truth.items():
+    assert abs(most.get(use, 0) - size) <= size * 0.02, (use, size, most)
+assert at_peak.get("unknown", 0) <= sum(at_peak.values()) * 0.05, at_peak
+' "$work/out" 2>>"$work/out" && pass "uses, counted: $*" || fail "uses, counted: $*" "$work/out"
+}
+
 # Programs that keep nothing have no suspects, and of those that leak a line of theirs is named: in PyTorch's snapshots, and
 # in recordings of a few of them.
 rhythms() {
@@ -207,13 +225,18 @@ else
     imports
     for file in tests/real/torch/*.py; do
         name=$(basename "$file" .py)
-        case $name in common | outside | alike | uses | nets | rhythms) ;; *) script "$name" cupti ;; esac
+        case $name in common | outside | alike | uses | counted | nets | rhythms) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable; do script "$name" hooks; done
     forecast steady
     forecast grows --leak
     forecast "not periodic" --lengths
     for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
+    counted blocks adamw
+    counted stages plain
+    counted chain many
+    counted blocks sgd
+    counted blocks adamw checkpoint
     rhythms
     attached "segments" A=
     attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True

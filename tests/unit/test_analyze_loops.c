@@ -290,7 +290,7 @@ Test(loops, steps_and_uses, .timeout = 120)
         struct gp_recording *recording = number % 2 ? model_of(number) : loops_of(number);
         uint8_t hints[16];
         for (unsigned i = 0; i < 16; i++)
-            hints[i] = (uint8_t)(number % 6 == 5 ? (number + i * 3) % (GP_HINT_COMMUNICATION + 1) : GP_HINT_NONE);
+            hints[i] = (uint8_t)(number % 6 == 5 ? (number + i * 3) % (GP_HINT_BACKWARD + 1) : GP_HINT_NONE);
         strict_on = true;
         struct gp_steps *found = put_steps(&steps, recording);
         if (number % 2)

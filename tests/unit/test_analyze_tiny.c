@@ -345,7 +345,7 @@ static void sheet_uses(struct sheet *sheet, const struct tiny_case *tiny)
 {
     uint8_t hints[16];
     for (unsigned i = 0; i < 16; i++)
-        hints[i] = (uint8_t)((tiny->number + i * 3) % (GP_HINT_COMMUNICATION + 1));
+        hints[i] = (uint8_t)((tiny->number + i * 3) % (GP_HINT_BACKWARD + 1));
     struct gp_leaks *leaks = gp_flow_leaks(tiny->flow, tiny->found, 0);
     for (uint32_t device = 0; device < DEVICES; device++)
         for (unsigned way = 0; way < 4; way++) {

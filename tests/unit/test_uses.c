@@ -245,7 +245,7 @@ Test(uses, add_up_for_any_events)
         struct gp_recording *r = chance(seed * 7919);
         uint8_t *hints = calloc(r->site_count, 1);
         for (uint32_t i = 0; hints && seed % 2 && i < r->site_count; i++)
-            hints[i] = (uint8_t)((i + seed) % (GP_HINT_COMMUNICATION + 1));
+            hints[i] = (uint8_t)((i + seed) % (GP_HINT_BACKWARD + 1));
         struct gp_use_table *uses = find(r, hints);
         struct gp_peak *peak = gp_peak_find(r, 0, 0);
         int64_t sum = 0;

@@ -121,7 +121,7 @@ static void found(FILE *out, unsigned number)
     struct gp_recording *r = program(&s);
     uint8_t *hints = calloc(r->site_count + 1, 1);
     for (uint32_t i = 0; hints && number % 3 == 0 && i < r->site_count; i++)
-        hints[i] = draw(&s, 3) ? 0 : (uint8_t)draw(&s, GP_HINT_COMMUNICATION + 1);
+        hints[i] = draw(&s, 3) ? 0 : (uint8_t)draw(&s, GP_HINT_BACKWARD + 1);
     struct gp_flow *flow = gp_flow_new(r);
     struct gp_steps *steps = gp_steps_find(r);
     struct gp_leaks *leaks = gp_flow_leaks(flow, steps, 0);

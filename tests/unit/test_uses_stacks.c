@@ -23,6 +23,10 @@ struct net {
     bool plain; /* an optimizer without memory of its own */
 };
 
+static const uint8_t place_hints[PLACES] = {
+    [LOAD] = GP_HINT_WEIGHTS,  [INPUT] = GP_HINT_NONE,    [LAYER] = GP_HINT_FORWARD,   [SCRATCH] = GP_HINT_FORWARD,
+    [ROOT] = GP_HINT_BACKWARD, [NODE] = GP_HINT_BACKWARD, [STATE] = GP_HINT_OPTIMIZER, [UPDATE] = GP_HINT_OPTIMIZER};
+
 #define TORCH "/usr/lib/python3/dist-packages/torch/"
 #define MAIN(_line)                                                                                                    \
     {                                                                                                                  \
@@ -135,6 +139,68 @@ static struct gp_recording *net_train(struct net *net)
     for (unsigned i = 0; i < WEIGHTS; i++)
         drop(net, weights[i], weight_of(i), 0);
     return recmake_done(net->make);
+}
+
+static int64_t most(const struct gp_use_table *uses, enum gp_use use)
+{
+    int64_t sum = 0;
+    for (unsigned i = 0; i < GP_USE_RULES; i++)
+        sum += uses->rows[i].count && uses->rows[i].use == use ? uses->rows[i].peak_bytes : 0;
+    return sum;
+}
+
+/* The most that the layers and the input of a pass hold. */
+static int64_t outputs_of(unsigned passes)
+{
+    int64_t high = 0;
+    for (unsigned step = 0; step < passes; step++) {
+        int64_t size = (8 + step * 5 % 7) * MIB + step * 512, sum = size / 2 + (4 + step % 3 * 2) * size;
+        high = sum > high ? sum : high;
+    }
+    return high;
+}
+
+static void expect_uses(struct net net)
+{
+    struct gp_recording *r = net_train(&net);
+    struct gp_flow *flow = gp_flow_new(r);
+    struct gp_steps *steps = gp_steps_find(r);
+    uint8_t hints[PLACES + 1] = {0};
+    for (unsigned i = 0; i < PLACES; i++)
+        hints[net.site[i]] = place_hints[i];
+    struct gp_use_table *uses = gp_uses_find(flow, steps, NULL, hints, 0);
+    int64_t weights = 0, trained = net.steps == 1 && !net.accumulates ? 4 : WEIGHTS, states = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        weights += (int64_t)weight_of(i);
+        states += i < trained ? (int64_t)weight_of(i) : 0;
+    }
+    cr_assert(uses && r->thread_count <= 2);
+    cr_expect(uses->trains);
+    cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights);
+    cr_expect_eq(most(uses, GP_USE_GRADIENTS), states, "%lld", (long long)most(uses, GP_USE_GRADIENTS));
+    cr_expect_eq(most(uses, GP_USE_OPTIMIZER), net.plain ? 0 : 2 * states);
+    cr_expect_eq(most(uses, GP_USE_ACTIVATIONS), outputs_of(net.steps + (net.accumulates ? 2 : 0)), "%lld",
+                 (long long)most(uses, GP_USE_ACTIVATIONS));
+    cr_expect_eq(most(uses, GP_USE_UNKNOWN), 0, "%lld", (long long)most(uses, GP_USE_UNKNOWN));
+    gp_uses_free(uses);
+    free(steps);
+    gp_flow_free(flow);
+    gp_recording_free(r);
+}
+
+Test(uses_stacks, are_exact)
+{
+    expect_uses((struct net){.steps = 12, .engine = true});
+    expect_uses((struct net){.steps = 12});
+    expect_uses((struct net){.steps = 9, .engine = true, .accumulates = true});
+    expect_uses((struct net){.steps = 9, .engine = true, .plain = true});
+}
+
+/* A recording of one step has no rhythm. */
+Test(uses_stacks, need_no_steps)
+{
+    expect_uses((struct net){.steps = 1, .engine = true});
+    expect_uses((struct net){.steps = 2, .engine = true, .accumulates = true});
 }
 
 Test(uses_stacks, steps_are_those_of_the_optimizer)

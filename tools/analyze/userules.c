@@ -39,6 +39,13 @@ static const struct {
     [RULE_WORKSPACE_NAME] = {GP_USE_WORKSPACE, 0.8, "a function on its stack has a workspace in its name"},
     [RULE_COMMUNICATION] = {GP_USE_COMMUNICATION, 0.95, "a library of communication asked for it"},
     [RULE_TEMPORARY] = {GP_USE_TEMPORARY, 0.8, "came and went before the steps"},
+    [RULE_WORKSPACE_SIZE] = {GP_USE_WORKSPACE, 0.7,
+                             "stays, and has the size of the workspace that PyTorch gives cuBLAS"},
+    [RULE_STACK_GRADIENTS] = {GP_USE_GRADIENTS, 0.95, "made in a backward pass, and there after it"},
+    [RULE_STACK_ACTIVATIONS] = {GP_USE_ACTIVATIONS, 0.95,
+                                "is there when a backward pass starts, and goes before the next one"},
+    [RULE_STACK_TEMPORARY] = {GP_USE_TEMPORARY, 0.9,
+                              "made and freed in one forward pass, backward pass or step of an optimizer"},
 };
 
 const char *gp_use_name(enum gp_use use)
@@ -82,6 +89,8 @@ static enum use_rule rule_of_hint(enum gp_use_hint hint, enum use_life life)
     case GP_HINT_WEIGHTS:
         return stays ? RULE_WEIGHTS_NAME : RULES;
     case GP_HINT_NONE:
+    case GP_HINT_FORWARD:
+    case GP_HINT_BACKWARD:
         break;
     }
     return RULES;
@@ -173,6 +182,8 @@ static void decide(struct uses_work *w, const struct gp_flow_change *change)
     if (life == LIFE_NONE)
         return;
     enum use_rule told = rule_of_hint(gp_use_hint_at(w, item), life);
+    if (told == RULES && w->chain[change->id] < USE_CHAIN)
+        told = gp_use_rule_of_stack(w, change);
     if (told != RULES) {
         *rule = (uint8_t)told;
     } else if (w->chain[change->id] >= USE_CHAIN) {

@@ -35,6 +35,11 @@ static void count_weight(struct uses_work *w, const struct gp_rec_event *item)
     w->weights = (int64_t)(((uint64_t)w->weights + bytes) & INT64_MAX);
 }
 
+static bool is_weight_hint(enum gp_use_hint hint)
+{
+    return hint == GP_HINT_NONE || hint == GP_HINT_WEIGHTS || hint == GP_HINT_FORWARD;
+}
+
 static void count_block(struct uses_work *w, const struct gp_flow_change *change)
 {
     const struct gp_rec_event *item = change->item;
@@ -45,8 +50,7 @@ static void count_block(struct uses_work *w, const struct gp_flow_change *change
         w->has_main = true;
         w->main_thread = item->thread;
     }
-    if (life == LIFE_EARLY && item->thread == w->main_thread &&
-        (gp_use_hint_at(w, item) == GP_HINT_NONE || gp_use_hint_at(w, item) == GP_HINT_WEIGHTS))
+    if (life == LIFE_EARLY && item->thread == w->main_thread && is_weight_hint(gp_use_hint_at(w, item)))
         count_weight(w, item);
     if (life == LIFE_STEP) {
         w->brief[item->thread]++;
@@ -190,11 +194,13 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
     if (ok)
         uses->device = device;
     ok = ok && uses_prepare(&w, steps, leaks);
+    ok = ok && (!hints || gp_use_find_runs(&w));
     if (ok)
         walk_counts(&w);
     if (ok && w.bound_count)
         gp_use_find_gradients(&w);
     ok = ok && !w.failed;
+    uses->trains |= ok && w.stacks;
     if (ok) {
         gp_use_decide(&w);
         walk_sums(&w);
@@ -208,6 +214,9 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
     free(w.keys);
     free(w.chain);
     free(w.brief);
+    free(w.backward_runs.list);
+    free(w.optimizer_runs.list);
+    free(w.weight_runs.list);
     if (ok)
         return uses;
     gp_uses_free(uses);

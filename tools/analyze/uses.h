@@ -33,7 +33,9 @@ enum gp_use_hint {
     GP_HINT_GRAPHS,
     GP_HINT_WORKSPACE,
     GP_HINT_LIBRARY, /* a library of functions asked for it: its workspace */
-    GP_HINT_COMMUNICATION
+    GP_HINT_COMMUNICATION,
+    GP_HINT_FORWARD, /* in the call of a layer */
+    GP_HINT_BACKWARD /* in a backward pass */
 };
 
 #define GP_USE_RULES 32u /* rows; usework.h names them */

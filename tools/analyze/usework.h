@@ -37,6 +37,10 @@ enum use_rule {
     RULE_WORKSPACE_NAME,
     RULE_COMMUNICATION,
     RULE_TEMPORARY,
+    RULE_STACK_GRADIENTS,
+    RULE_STACK_ACTIVATIONS,
+    RULE_STACK_TEMPORARY,
+    RULE_WORKSPACE_SIZE,
     RULES
 };
 _Static_assert(RULES <= GP_USE_RULES, "the rows have room for all rules");
@@ -82,6 +86,15 @@ struct use_key {               /* a call site, or a size without one */
     bool grows;                  /* a suspect of `leaks` */
 };
 
+struct use_run { /* events between which one pass works: it begins with an allocation, and `end` is not part of it */
+    uint32_t begin, end; /* GP_REC_NONE: to the end of the recording */
+    bool away;           /* another thread than the main one works in it */
+};
+struct use_runs {
+    struct use_run *list;
+    uint32_t count, room;
+};
+
 struct uses_work {
     const struct gp_flow *flow;
     const struct gp_recording *recording;
@@ -107,7 +120,15 @@ struct uses_work {
     uint8_t *chain;           /* by id: how often it and its forerunners replaced a smaller block */
     uint32_t newest;          /* id of the newest block; GP_REC_NONE */
     bool failed;
+    bool stacks;           /* a backward pass is on stacks */
+    uint32_t stack_thread; /* the main thread, as the stacks tell */
+    struct use_runs backward_runs, optimizer_runs, weight_runs;
 };
+
+/* usestack.c: the passes that stacks tell. False: out of memory. */
+bool gp_use_find_runs(struct uses_work *w);
+/* RULES: they do not say what the block is. */
+enum use_rule gp_use_rule_of_stack(const struct uses_work *w, const struct gp_flow_change *change);
 
 /* userules.c: the third walk. */
 void gp_use_decide(struct uses_work *w);
