@@ -57,7 +57,7 @@ TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c sr
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 # Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
-TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/lock.c
+TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/image.c src/base/lock.c
 TORTURE_FRAMEWORK_LIBS := $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so $(B)/tests/framework/unsigned-lazy-fake/libc10_cuda.so \
     $(B)/tests/preload/pass.so
 $(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/owner/owner.c -ldl
