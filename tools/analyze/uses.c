@@ -200,8 +200,8 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
     if (ok && w.bound_count)
         gp_use_find_gradients(&w);
     ok = ok && !w.failed;
-    uses->trains |= ok && w.stacks;
     if (ok) {
+        uses->trains |= w.stacks;
         gp_use_decide(&w);
         walk_sums(&w);
         gp_use_name_rows(uses);
