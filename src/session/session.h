@@ -7,6 +7,7 @@
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gp_session {
