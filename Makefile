@@ -94,14 +94,14 @@ TOOL_LIBS := $(shell $(if $(CROSS),false) pkg-config --libs jansson ncursesw lib
 
 .PHONY: all lib tool sim examples man help
 all: lib tool sim examples man ## build everything that a person runs
-lib: $(LIB) $(SHIM)
-tool: $(BIN)
-sim: $(SIM)
-examples: $(EXAMPLES)
-man: $(MAN) $(COMPLETIONS)
+lib: $(LIB) $(SHIM) ## the libraries that are loaded into programs
+tool: $(BIN) ## the command
+sim: $(SIM) ## the simulated GPU
+examples: $(EXAMPLES) ## the programs in examples/
+man: $(MAN) $(COMPLETIONS) ## the manual page and the shells' completions
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' Makefile deploy/package.mk
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## /{printf "  %-21s %s\n", $$1, $$2}' $(filter %.mk Makefile,$(MAKEFILE_LIST))
 
 # ---- objects ---------------------------------------------------------------------------------------------------------
 # A probe's instruction may be replaced by a call that uses the program's stack (src/session/batch.c).  Only x86-64 has a red zone.
@@ -241,12 +241,12 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu image chart format
-needs-build:
+.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
+needs-build: ## install the packages to build with, as far as they are missing
 	$(Q)deploy/needs.sh build
-needs-check:
+needs-check: ## ... and those to check with
 	$(Q)deploy/needs.sh check
-needs-all:
+needs-all: ## ... and those of check-all, the benches and the GPU bundle
 	$(Q)deploy/needs.sh all
 
 demo: needs-build ## build, then watch a simulated training run live
@@ -282,6 +282,9 @@ image: ## build the agent's container image with docker, podman or buildah (docs
 
 chart: ## pack the Helm chart of the agent in build/chart
 	$(Q)deploy/helm/pack $(B)/chart
+
+compile_commands.json: ## what clangd and other readers of C ask for
+	$(Q)$(MAKE) -nB V=1 all unit integration torture programs | deploy/compile-commands >$@
 
 format: ## clang-format every C file
 	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i

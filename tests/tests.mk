@@ -96,11 +96,11 @@ $(B)/tests/bench/cub.so: tests/bench/cxx/bench_cub.cc tests/bench/cache_load.h
 	$(Q)$(CXX) -O2 -fPIC -shared -Wl,-Bsymbolic -I$(CUDA_HOME)/include -I$(CUDA_HOME)/include/cccl -o $@ $<
 
 .PHONY: unit integration torture programs benches
-unit: $(UNIT)
-integration: $(INTEGRATION)
-torture: $(TORTURE)
-programs: $(PROGRAMS)
-benches: $(BENCHES) $(CUB_PEER) $(CACHE_BARE)
+unit: $(UNIT) ## build the unit tests
+integration: $(INTEGRATION) ## build the integration tests
+torture: $(TORTURE) ## build the torture tests
+programs: $(PROGRAMS) ## build the programs that tests start
+benches: $(BENCHES) $(CUB_PEER) $(CACHE_BARE) ## build the benches
 
 # Fuzz targets: linked with a main that replays files, so that any compiler runs the corpus; `make fuzzers` links libFuzzer instead.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -123,7 +123,7 @@ $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)
 
 .PHONY: fuzz fuzzers testtools
-fuzz: $(FUZZ)
+fuzz: $(FUZZ) ## build the fuzz targets, to replay the corpus
 fuzzers: $(FUZZERS) ## libFuzzer targets (clang): build/fuzzers/NAME CORPUS
 # Libraries that tests put in front of a program to make it fail.
 PRELOADS := $(patsubst tests/lib/preload/%.c,$(B)/tests/preload/%.so,$(wildcard tests/lib/preload/*.c))
@@ -181,7 +181,7 @@ $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += $(NO_RED_ZONE)
 ifdef ROOT
 ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c %/attach_tsan.c %/attach_tsan_static.c,$(wildcard tests/programs/*.c)))
 .PHONY: root-programs
-root-programs: $(ROOT_PROGRAMS)
+root-programs: $(ROOT_PROGRAMS) ## build the programs that run in roots of other releases
 ROOT_LIB := $(ROOT)/usr/lib/$(TARGET)
 $(ROOT)/programs/%: PROGRAM_CFLAGS += --sysroot=$(ROOT) -B$(ROOT_LIB)/ -L$(ROOT_LIB)
 $(ROOT)/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
@@ -205,6 +205,6 @@ $(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
 SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a
 	$(testprogram)
-testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(SERVE)
+testtools: $(PRELOADS) $(FRAMEWORK) $(MKREPORT) $(SERVE) ## build what tests preload and serve
 # Write the rows of the tables themselves, and know how arguments are encoded.
 $(B)/obj/tests/integration/test_deaths.o $(B)/obj/tests/integration/test_bpf.o: TEST_CFLAGS += -Ibpf
