@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tap.h: the only way out of the accounts: exact numbers, resets, scopes. Called by export/ on
+ * tap.h: the only way out of the accounts: exact numbers, resets, scopes. Called by session/ on
  * our own threads (and once at exit).
  */
 #ifndef GP_ACCOUNT_TAP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * tapwalk.c: visits every block of a device, for viewers that draw them (tap.h). Called by
- * export/.
+ * session/.
  */
 #include "account/account.h"
 #include "account/tap.h"

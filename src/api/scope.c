@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * scope.c: the scopes and marks of gpuprof.h. The table of scopes belongs to export/; `gpuprof
+ * scope.c: the scopes and marks of gpuprof.h. The table of scopes belongs to session/; `gpuprof
  * scope` works on the same table.
  */
 #include "account/feed.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * remote.c: the memory of another process, and the functions of the libraries in it.  Called by
- * inject.c, seize.c and python.c.
+ * attach.c, facts.c, inject.c, pep768.c and seize.c.
  *
  * Symbols are read from the process's memory and not from files: that is what is really loaded, and
  * needs neither its mount namespace nor a file that was replaced by an update since.  All of it is
