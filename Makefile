@@ -76,12 +76,15 @@ SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
+SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvml/*.c) src/sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libcudart_static.a
+# Libraries that stand in for others of NVIDIA's, in a folder of their own.
+SIM  += $(SIMD)/standin/libnvidia-ml.so.1
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -209,6 +212,9 @@ $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@; $(AR) rcs $@ $^
+
+$(SIMD)/standin/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
+	$(call simlib,src/sim/nvml/libnvidia-ml.map)
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).

@@ -56,9 +56,11 @@ def files():
     for name in "libgpuprof.so", "libgpuprof-shim.so":
         yield f"{native}/lib/{name}", stripped("lib", name), True
     sim = os.path.join("lib", "gpuprof", "sim")
-    for name in sorted(os.listdir(os.path.join(build, sim))):  # not the archive and the links, with which programs are linked
-        if not name.endswith(".a") and not os.path.islink(os.path.join(build, sim, name)):
-            yield f"{native}/lib/gpuprof/sim/{name}", stripped(sim, name), True
+    for folder in sim, os.path.join(sim, "standin"):
+        for name in sorted(os.listdir(os.path.join(build, folder))):
+            # not the archive and the links, with which programs are linked
+            if ".so" in name and not os.path.islink(os.path.join(build, folder, name)):
+                yield f"{native}/{folder}/{name}", stripped(folder, name), True
     yield f"{backend.stem()}.data/scripts/gpuprof", read(here, "gpuprof.py"), True
 
 

@@ -28,7 +28,7 @@ cat >"$work/wheel.py" <<'END'
 import base64, csv, email, hashlib, io, os, sys, zipfile
 
 wheel = zipfile.ZipFile(sys.argv[1])
-version, where = sys.argv[2:]
+version, where, build = sys.argv[2:]
 info = f"gpuprof_cuda-{version}.dist-info"
 names = wheel.namelist()
 assert len(set(names)) == len(names)
@@ -48,6 +48,7 @@ tag = email.message_from_bytes(wheel.read(f"{info}/WHEEL"))["Tag"]
 assert sys.argv[1].endswith(f"-{tag}.whl")
 native = sorted(name[len("gpuprof/_native/"):] for name in names if name.startswith("gpuprof/_native/"))
 sim = [f"lib/gpuprof/sim/{name}" for name in ("libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libcupti.so.13")]
+sim += sorted(f"lib/gpuprof/sim/standin/{name}" for name in os.listdir(os.path.join(build, "lib/gpuprof/sim/standin")))
 assert native == ["bin/gpuprof"] + sim + ["lib/libgpuprof-shim.so", "lib/libgpuprof.so"], native
 source = {os.path.relpath(os.path.join(folder, name), "python") for folder, _, files in os.walk("python/gpuprof") for name in files if name.endswith((".py", ".typed"))}
 assert {name for name in names if name.startswith("gpuprof/") and "/_native/" not in name} == source
@@ -56,9 +57,9 @@ for entry in wheel.infolist():
     assert entry.filename.startswith(("gpuprof/", "gpuprof_cuda-")) and ".." not in entry.filename
     os.chmod(wheel.extract(entry, where), entry.external_attr >> 16 & 0o777)
 END
-check "its contents" python3 "$work/wheel.py" "$wheel" "$version" "$work/wheel"
+check "its contents" python3 "$work/wheel.py" "$wheel" "$version" "$work/wheel" "$build"
 native=$work/wheel/gpuprof/_native
-check "glibc 2.17 for what is loaded" tests/lint/check-glibc "$native"/lib/*.so "$native"/lib/gpuprof/sim/*
+check "glibc 2.17 for what is loaded" tests/lint/check-glibc "$native"/lib/*.so "$native"/lib/gpuprof/sim/*.so* "$native"/lib/gpuprof/sim/standin/*
 check "glibc 2.28 for the command" env GPUPROF_GLIBC=2.28 tests/lint/check-glibc "$native/bin/gpuprof"
 no_names() { ! grep -aqE "$PWD|/home/" "$native/bin/gpuprof" "$native"/lib/*.so; }
 check "no folder of the build in it" no_names

@@ -13,24 +13,23 @@ struct sim_device sim_devices[SIM_MAX_DEVICES];
 int sim_device_count;
 extern struct sim_entry *const __start_sim_entries[], *const __stop_sim_entries[];
 
-static void sim_uuid_of(int physical, CUuuid *uuid)
+void sim_uuid_of(int physical, unsigned char uuid[16])
 {
     static const unsigned char stem[15] = {0x51, 0xb7, 0x0d, 0x3e, 0x9a, 0x42, 0x4c, 0x66,
                                            0x8f, 0x10, 0x5e, 0xed, 0xc0, 0xde, 0x00};
-    memcpy(uuid->bytes, stem, sizeof stem);
-    uuid->bytes[15] = (char)physical;
+    memcpy(uuid, stem, sizeof stem);
+    uuid[15] = (unsigned char)physical;
 }
 
 void sim_device_uuid(int device, CUuuid *uuid)
 {
-    sim_uuid_of(sim_devices[device].physical, uuid);
+    sim_uuid_of(sim_devices[device].physical, (unsigned char *)uuid->bytes);
 }
 
 static void sim_uuid_text(int physical, char text[48])
 {
-    CUuuid uuid;
-    sim_uuid_of(physical, &uuid);
-    const unsigned char *b = (const unsigned char *)uuid.bytes;
+    unsigned char b[16];
+    sim_uuid_of(physical, b);
     snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
@@ -50,6 +49,14 @@ static int sim_visible_entry(const char *entry)
             return physical;
     }
     return -1;
+}
+
+void sim_device_name(int physical, char *name, size_t size)
+{
+    if (sim_spec.gpu->name)
+        snprintf(name, size, "%s", sim_spec.gpu->name);
+    else
+        snprintf(name, size, "Simulated GPU %d", physical);
 }
 
 static void sim_device_add(int physical)
@@ -162,10 +169,7 @@ SIM_API3(5, 2000, cuDeviceGetName, char *, name, int, len, CUdevice, dev)
         return CUDA_ERROR_INVALID_DEVICE;
     if (!name || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_spec.gpu->name)
-        snprintf(name, (size_t)len, "%s", sim_spec.gpu->name);
-    else
-        snprintf(name, (size_t)len, "Simulated GPU %d", device->physical);
+    sim_device_name(device->physical, name, (size_t)len);
     return CUDA_SUCCESS;
 }
 

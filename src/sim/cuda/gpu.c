@@ -13,7 +13,8 @@
 #define SIM_KNOWN_ESTIMATE SIM_ESTIMATE
 
 /* Capability 9.0: a generation that has every memory feature which the simulator offers. */
-static const struct sim_gpu sim_unnamed = {.capability = 90,
+static const struct sim_gpu sim_unnamed = {.key = "",
+                                           .capability = 90,
                                            .multiprocessors = 132,
                                            .memory = 16 * SIM_GIB, /* a common inference card's */
                                            .l2 = 52428800,
@@ -24,6 +25,7 @@ static const struct sim_gpu sim_unnamed = {.capability = 90,
 
 static const struct sim_gpu sim_gpus[] = {
 #define SIM_ARCH(...)
+#define SIM_NVLINK(...)
 #define SIM_GPU(key_, name_, capability_, multiprocessors_, memory_, known_, l2_, clock_, memory_clock_, bus_, ecc_)   \
     {key_,          name_, capability_, multiprocessors_, UINT64_C(1) * memory_, SIM_KNOWN_##known_, l2_, clock_,      \
      memory_clock_, bus_,  ecc_},
@@ -38,6 +40,20 @@ static const struct sim_arch {
 #define SIM_ARCH(...) {__VA_ARGS__},
 #define SIM_GPU(...)
 #include "gpus.def"
+#undef SIM_GPU
+#undef SIM_ARCH
+#undef SIM_NVLINK
+};
+
+static const struct {
+    const char *key;
+    int links, version;
+} sim_nvlinks[] = {
+#define SIM_ARCH(...)
+#define SIM_GPU(...)
+#define SIM_NVLINK(...) {__VA_ARGS__},
+#include "gpus.def"
+#undef SIM_NVLINK
 #undef SIM_GPU
 #undef SIM_ARCH
 };
@@ -99,6 +115,16 @@ bool sim_gpu_attribute(const struct sim_gpu *gpu, CUdevice_attribute attribute, 
             return true;
         }
     return false;
+}
+
+void sim_gpu_links(const struct sim_gpu *gpu, int *links, int *version)
+{
+    *links = *version = 0;
+    for (size_t i = 0; i < sizeof sim_nvlinks / sizeof sim_nvlinks[0]; i++)
+        if (!strcmp(sim_nvlinks[i].key, gpu->key)) {
+            *links = sim_nvlinks[i].links;
+            *version = sim_nvlinks[i].version;
+        }
 }
 
 void sim_gpu_groups(const struct sim_gpu *gpu, unsigned *smallest, unsigned *step)

@@ -21,6 +21,8 @@ const struct sim_gpu *sim_gpu_find(const char *name); /* either name, in any cas
 const struct sim_gpu *sim_gpu_default(void);
 /* False: the attribute is the same for all. */
 bool sim_gpu_attribute(const struct sim_gpu *gpu, CUdevice_attribute attribute, int *value);
+/* NVLinks of a GPU whose board has NVSwitch, and NVML's number of their version; 0 and 0 for others. */
+void sim_gpu_links(const struct sim_gpu *gpu, int *links, int *version);
 /* Groups of multiprocessors of a green context. */
 void sim_gpu_groups(const struct sim_gpu *gpu, unsigned *smallest, unsigned *step);
 

@@ -7,6 +7,7 @@
  * a slot whose byte is not locked is free, whatever stands in it.  Byte 0 is the lock under which slots are
  * claimed and memory is taken, so that two processes do not both take the last bytes. */
 #define _GNU_SOURCE
+#include "machine.h"
 #include "sim.h"
 
 #include <errno.h>
@@ -30,6 +31,8 @@ struct sim_share {
     uint64_t magic;
     struct sim_share_slot slots[SIM_SHARE_PROCESSES];
 };
+
+SIM_EXPORT int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
 
 static struct sim_share *sim_shared; /* NULL: private devices */
 static struct sim_share_slot *sim_share_own;
@@ -62,7 +65,8 @@ static void sim_share_end(void)
 
 static bool sim_share_alive(size_t slot)
 {
-    return &sim_shared->slots[slot] == sim_share_own || sim_share_lock(1 + (off_t)slot, F_WRLCK, F_GETLK) == 1;
+    return (&sim_shared->slots[slot] == sim_share_own && sim_share_pid == getpid()) ||
+           sim_share_lock(1 + (off_t)slot, F_WRLCK, F_GETLK) == 1;
 }
 
 /* Slots of processes that have ended are emptied on the way.  Between begin and end. */
@@ -133,10 +137,15 @@ static int sim_share_try(void)
     return error;
 }
 
+static void sim_share_name(const char *name)
+{
+    snprintf(sim_share_path, sizeof sim_share_path, "/dev/shm/gpuprof-sim-%u-%s", (unsigned)geteuid(), name);
+}
+
 int sim_share_setup(const char *name)
 {
     int error = -EAGAIN;
-    snprintf(sim_share_path, sizeof sim_share_path, "/dev/shm/gpuprof-sim-%u-%s", (unsigned)geteuid(), name);
+    sim_share_name(name);
     for (int i = 0; i < 100 && error == -EAGAIN; i++) {
         error = sim_share_try();
         if (error)
@@ -177,16 +186,11 @@ uint64_t sim_share_elsewhere(int physical)
     return others;
 }
 
-/* For a stand-in of NVML, which finds it with dlsym: the processes that have memory of a device, by
- * its physical number.  Returns their number, of which at most `most` are written.  Any thread, no
- * lock; 0 before cuInit and with private devices. */
-SIM_EXPORT int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
-int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most)
+static int sim_share_list(const struct sim_share *share, int physical, int *pids, unsigned long long *bytes, int most)
 {
     int count = 0;
-    sim_lock();
-    for (size_t i = 0; sim_shared && physical >= 0 && physical < SIM_MAX_DEVICES && i < SIM_SHARE_PROCESSES; i++) {
-        const struct sim_share_slot *slot = &sim_shared->slots[i];
+    for (size_t i = 0; i < SIM_SHARE_PROCESSES; i++) {
+        const struct sim_share_slot *slot = &share->slots[i];
         uint64_t used = __atomic_load_n(&slot->used[physical], __ATOMIC_RELAXED);
         if (!used || !sim_share_alive(i))
             continue;
@@ -195,6 +199,48 @@ int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int 
             bytes[count] = used;
         }
         count++;
+    }
+    return count;
+}
+
+/* A process without devices looks into the file of the others.  It opens it each time: closing it here would drop
+ * the locks of a process that owns a slot. */
+static int sim_share_watch(int physical, int *pids, unsigned long long *bytes, int most)
+{
+    struct stat status;
+    int count = 0;
+    sim_share_name(sim_spec.shared);
+    sim_share_fd = open(sim_share_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (sim_share_fd >= 0 && fstat(sim_share_fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_uid == geteuid() && status.st_size >= (off_t)sizeof *sim_shared) {
+        void *map = mmap(NULL, sizeof *sim_shared, PROT_READ, MAP_SHARED, sim_share_fd, 0);
+        if (map != MAP_FAILED) {
+            sim_shared = map;
+            if (sim_shared->magic == SIM_SHARE_MAGIC)
+                count = sim_share_list(sim_shared, physical, pids, bytes, most);
+        }
+    }
+    sim_share_close();
+    return count;
+}
+
+int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most)
+{
+    int count = 0;
+    if (physical < 0 || physical >= SIM_MAX_DEVICES)
+        return 0;
+    sim_lock();
+    if (sim_shared) {
+        count = sim_share_list(sim_shared, physical, pids, bytes, most);
+    } else if (!sim_initialized) {
+        if (sim_spec_read() == 0 && *sim_spec.shared)
+            count = sim_share_watch(physical, pids, bytes, most);
+    } else {
+        for (int i = 0; i < sim_device_count; i++)
+            if (sim_devices[i].physical == physical && sim_devices[i].used && ++count <= most) {
+                pids[0] = getpid();
+                bytes[0] = sim_devices[i].used;
+            }
     }
     sim_unlock();
     return count;

@@ -139,6 +139,8 @@ uint64_t sim_device_left(const struct sim_device *device);
  * given back. */
 uint64_t sim_pool_reclaim(int device);
 void sim_device_uuid(int device, CUuuid *uuid);
+void sim_uuid_of(int physical, unsigned char uuid[16]);
+void sim_device_name(int physical, char *name, size_t size);
 /* share.c, by physical number; of private devices nothing is elsewhere and everything fits. */
 int sim_share_setup(const char *name); /* 0, or -errno after a message */
 /* `bytes` more than the `own` ones, if all processes together do not have more than `total` then. */

@@ -2,7 +2,7 @@
  * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,shared[=NAME],
  * faults=FILE.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
- * Read once, by cuInit.  A value that it cannot read is reported on stderr and cuInit fails. */
+ * Read by cuInit, and before it when another library asks (machine.c).  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -107,7 +107,7 @@ int sim_spec_read(void)
     char *copy = strdup(text ? text : "");
     if (!copy)
         return -ENOMEM;
-    sim_spec.gpu = sim_gpu_default();
+    sim_spec = (struct sim_spec){.devices = 1, .gpu = sim_gpu_default()};
     int error = 0;
     char *state = NULL;
     for (char *item = strtok_r(copy, ",", &state); item && !error; item = strtok_r(NULL, ",", &state))

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ * What the simulated driver says about the machine to the libraries that stand in for NVIDIA's (src/sim/nvml,
+ * src/sim/nccl), which find these functions with dlsym.  They need no cuInit and start nothing: devices
+ * are numbered as they are before CUDA_VISIBLE_DEVICES.  Any thread. */
+#ifndef SIM_MACHINE_H
+#define SIM_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sim_machine_device {
+    size_t size; /* of this struct, set by the caller */
+    char name[96];
+    unsigned char uuid[16];
+    int bus;        /* PCI bus; domain, device and function are 0 */
+    int capability; /* 10 x major + minor */
+    int multiprocessors;
+    int clock, memory_clock; /* kHz */
+    int bus_width;           /* bits */
+    int ecc;
+    int links, link_version; /* NVLinks of a board with NVSwitch, 0: none; NVML's number of the version */
+    uint64_t total;
+};
+
+/* The number of devices, or -EINVAL: GPUPROF_SIM cannot be read. */
+int sim_machine_devices(void);
+/* 0 or -EINVAL: no such device, or another size of the struct. */
+int sim_machine_device(int physical, struct sim_machine_device *device);
+/* The processes that have memory of a device: of private devices at most this one, since others are not
+ * seen.  Returns their number, of which at most `most` are written. */
+int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
+
+#endif

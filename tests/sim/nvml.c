@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ * Selftest: the stand-in for NVML agrees with the simulated driver, in processes with CUDA and in one without, and looking does
+ * not disturb the accounts that processes share. */
+#define _GNU_SOURCE
+#include "core_check.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#define MIB (1ull << 20)
+
+/* Records as NVIDIA documents them. */
+struct memory {
+    unsigned long long total, free, used;
+};
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+struct process_v1 {
+    unsigned pid;
+    unsigned long long used;
+};
+struct process_v3 {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+struct pci {
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char bus_id[32];
+};
+
+static void *library;
+
+/* Calls a function of the library by name. */
+#define NVML(_name, ...)                                                                                               \
+    ((int (*)())(dlsym(library, #_name) ? dlsym(library, #_name)                                                       \
+                                        : (fprintf(stderr, "no %s\n", #_name), abort(), NULL)))(__VA_ARGS__)
+
+static void nvml_open(void)
+{
+    char path[4096];
+    Dl_info driver;
+    CHECK(dladdr((void *)cuInit, &driver) != 0);
+    snprintf(path, sizeof path, "%.*s/standin/libnvidia-ml.so.1",
+             (int)(strrchr(driver.dli_fname, '/') - driver.dli_fname), driver.dli_fname);
+    library = dlopen(path, RTLD_NOW);
+    CHECK(library != NULL);
+    if (!library)
+        exit(check_done());
+}
+
+static void *handle(unsigned index)
+{
+    void *device = NULL;
+    CHECK_EQ(NVML(nvmlDeviceGetHandleByIndex_v2, index, &device), 0);
+    return device;
+}
+
+static struct memory memory_of(unsigned index)
+{
+    struct memory memory = {0};
+    CHECK_EQ(NVML(nvmlDeviceGetMemoryInfo, handle(index), &memory), 0);
+    CHECK_EQ(memory.used + memory.free, memory.total);
+    return memory;
+}
+
+struct child {
+    pid_t pid;
+    int line;
+};
+static struct child start(const char *visible, void (*body)(int line))
+{
+    struct child child;
+    int lines[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lines) == 0);
+    fflush(NULL);
+    child.pid = fork();
+    child.line = lines[0];
+    if (child.pid == 0) {
+        close(lines[0]);
+        check_passed = check_failed = 0;
+        if (visible)
+            setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+        body(lines[1]);
+        exit(check_failed || !check_passed);
+    }
+    close(lines[1]);
+    return child;
+}
+
+static void end(struct child child, int expected)
+{
+    int status = -1;
+    CHECK(waitpid(child.pid, &status, 0) == child.pid);
+    CHECK_EQ(status, expected);
+    close(child.line);
+}
+
+/* Tells how much of its device is in use, looks at NVML itself, and waits for the end. */
+static void user(int line)
+{
+    size_t left, total;
+    unsigned long long used;
+    CUdeviceptr p;
+    CHECK_EQ(NVML(nvmlInit_v2), 0); /* before cuInit */
+    memory_of(0);
+    check_begin(0);
+    CHECK_OK(cuMemAlloc(&p, 256 * MIB));
+    memory_of(0);
+    CHECK_EQ(NVML(nvmlShutdown), 0);
+    CHECK_OK(cuMemGetInfo(&left, &total));
+    used = total - left;
+    CHECK(write(line, &used, sizeof used) == sizeof used);
+    check_wait(line);
+}
+
+static unsigned long long used_by(struct child child)
+{
+    unsigned long long used = 0;
+    CHECK(read(child.line, &used, sizeof used) == sizeof used);
+    return used;
+}
+
+/* This process has no CUDA. */
+static void watch(void)
+{
+    struct process_v3 list[4];
+    struct process_v1 first[4];
+    unsigned count = 0;
+    struct memory_v2 newer = {.version = sizeof newer | 2u << 24};
+
+    setenv("GPUPROF_SIM", "devices=2,gpu=h100-80g,shared=nvml-test", 1);
+    CHECK_EQ(NVML(nvmlInit_v2), 0);
+    CHECK_EQ(NVML(nvmlDeviceGetCount_v2, &count), 0);
+    CHECK_EQ(count, 2);
+    CHECK_EQ(memory_of(0).used, 0);
+    CHECK_EQ(memory_of(0).total, 85017755648);
+
+    struct child one = start(NULL, user), two = start("1", user);
+    unsigned long long bytes = used_by(one);
+    CHECK(bytes >= 256 * MIB);
+    CHECK_EQ(memory_of(0).used, bytes);
+    CHECK_EQ(memory_of(1).used, used_by(two)); /* its device 0 is the second one here */
+    struct child three = start("0", user);
+    unsigned long long more = used_by(three); /* of both */
+    CHECK_EQ(memory_of(0).used, more);
+    CHECK_EQ(NVML(nvmlDeviceGetMemoryInfo_v2, handle(0), &newer), 0);
+    CHECK_EQ(newer.used, more);
+    CHECK_EQ(newer.reserved + newer.used + newer.free, newer.total);
+    newer.version = 0;
+    CHECK_EQ(NVML(nvmlDeviceGetMemoryInfo_v2, handle(0), &newer), 25);
+
+    count = 1;
+    CHECK_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3, handle(0), &count, list), 7);
+    CHECK_EQ(count, 2);
+    count = 4;
+    CHECK_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3, handle(0), &count, list), 0);
+    CHECK_EQ(count, 2);
+    CHECK((list[0].pid == (unsigned)one.pid && list[1].pid == (unsigned)three.pid) ||
+          (list[1].pid == (unsigned)one.pid && list[0].pid == (unsigned)three.pid));
+    CHECK_EQ(list[0].used + list[1].used, more);
+    CHECK_EQ(list[0].gpu_instance, ~0u);
+    count = 4;
+    CHECK_EQ(NVML(nvmlDeviceGetComputeRunningProcesses, handle(1), &count, first), 0);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(first[0].pid, two.pid);
+    CHECK_EQ(NVML(nvmlDeviceGetGraphicsRunningProcesses_v3, handle(0), &count, list), 0);
+    CHECK_EQ(count, 0);
+
+    kill(one.pid, SIGKILL);
+    end(one, SIGKILL);
+    CHECK_EQ(memory_of(0).used, more - bytes);
+    check_tell(two.line);
+    end(two, 0);
+    check_tell(three.line);
+    end(three, 0);
+    CHECK_EQ(memory_of(0).used, 0);
+    CHECK_EQ(memory_of(1).used, 0);
+    CHECK_EQ(NVML(nvmlShutdown), 0);
+}
+
+/* Private devices, whose names and properties are the driver's. */
+static void same(int line)
+{
+    char name[96], theirs[96], bus[16];
+    unsigned char uuid[16];
+    struct pci pci;
+    void *found = NULL;
+    int major, minor, driver, active;
+    unsigned value;
+    size_t left, total;
+    (void)line;
+    setenv("GPUPROF_SIM", "devices=3,gpu=h100-80g", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "2", 1);
+    check_begin(0);
+    CHECK_EQ(NVML(nvmlInit_v2), 0);
+    CHECK_OK(cuMemGetInfo(&left, &total));
+    CHECK_EQ(memory_of(2).used, total - left);
+    CHECK(memory_of(2).used > 0);
+    CHECK_EQ(memory_of(0).used, 0);
+    CHECK_OK(cuDeviceGetPCIBusId(bus, sizeof bus, 0));
+    CHECK_EQ(NVML(nvmlDeviceGetHandleByPciBusId_v2, bus, &found), 0);
+    CHECK(found == handle(2));
+    CHECK_EQ(NVML(nvmlDeviceGetPciInfo_v3, found, &pci), 0);
+    CHECK(!strcmp(pci.legacy, bus) && !strcmp(pci.bus_id + 4, bus));
+    CHECK_OK(cuDeviceGetName(theirs, sizeof theirs, 0));
+    CHECK_EQ(NVML(nvmlDeviceGetName, found, name, 96u), 0);
+    CHECK(!strcmp(name, theirs));
+    CHECK_EQ(NVML(nvmlDeviceGetName, found, name, 3u), 7);
+    CHECK_OK(cuDeviceGetUuid((CUuuid *)uuid, 0));
+    CHECK_EQ(NVML(nvmlDeviceGetUUID, found, name, 96u), 0);
+    snprintf(theirs, sizeof theirs, "GPU-%02x%02x%02x%02x-", uuid[0], uuid[1], uuid[2], uuid[3]);
+    CHECK(!strncmp(name, theirs, strlen(theirs)));
+    snprintf(theirs, sizeof theirs, "%02x%02x", uuid[14], uuid[15]);
+    CHECK(!strcmp(name + strlen(name) - 4, theirs));
+    found = NULL;
+    CHECK_EQ(NVML(nvmlDeviceGetHandleByUUID, name, &found), 0);
+    CHECK(found == handle(2));
+    CHECK_EQ(NVML(nvmlDeviceGetHandleByUUID, "GPU-none", &found), 6);
+    CHECK_EQ(NVML(nvmlDeviceGetCudaComputeCapability, found, &major, &minor), 0);
+    CHECK_OK(cuDeviceGetAttribute(&driver, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+    CHECK_EQ(major, driver);
+    CHECK_OK(cuDriverGetVersion(&driver));
+    CHECK_EQ(NVML(nvmlSystemGetCudaDriverVersion_v2, &major), 0);
+    CHECK_EQ(major, driver);
+    CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, found, 17u, &active), 0);
+    CHECK_EQ(active, 1);
+    CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, found, 18u, &active), 2);
+    CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 3);
+    CHECK_EQ(NVML(nvmlDeviceGetIndex, (void *)&pci, &value), 2);
+    CHECK_EQ(NVML(nvmlShutdown), 0);
+    CHECK_EQ(NVML(nvmlShutdown), 1);
+    CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 1);
+}
+
+static void unlinked(int line)
+{
+    int active;
+    (void)line;
+    setenv("GPUPROF_SIM", "gpu=t4", 1);
+    CHECK_EQ(NVML(nvmlInit), 0);
+    CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, handle(0), 0u, &active), 3);
+}
+
+static void unreadable(int line)
+{
+    (void)line;
+    setenv("GPUPROF_SIM", "devices=none", 1);
+    CHECK_EQ(NVML(nvmlInit_v2), 9);
+}
+
+int main(void)
+{
+    nvml_open();
+    watch();
+    end(start(NULL, same), 0);
+    end(start(NULL, unlinked), 0);
+    end(start(NULL, unreadable), 0);
+    return check_done();
+}
