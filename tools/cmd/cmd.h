@@ -21,6 +21,7 @@ enum gp_exit {
     GP_EXIT_FAILED = 1,       /* failed while running */
     GP_EXIT_USAGE = 2,        /* wrong usage */
     GP_EXIT_NO_PROCESS = 3,   /* no such profiled process */
+    GP_EXIT_OVER = 3,         /* more memory than there is, or than a budget allows */
     GP_EXIT_TIMEOUT = 75,     /* as EX_TEMPFAIL: try again later */
     GP_EXIT_IMPOSSIBLE = 77,  /* not possible on this machine */
     GP_EXIT_CANNOT_RUN = 126, /* as env(1): found, but it cannot be run */
@@ -31,7 +32,8 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
     gp_command_phases, gp_command_fit, gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate,
-    gp_command_wait, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach, gp_command_cdi;
+    gp_command_wait, gp_command_dryrun, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach,
+    gp_command_cdi;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
@@ -128,14 +130,22 @@ int gp_record_header(const struct gp_peer *session, struct gp_wire_header *heade
  * end) or INT, TERM or HUP arrives.  An exit status. */
 int gp_record_process(pid_t pid, const char *path, int64_t seconds);
 
+/* Removes an older recording; any other file of that name was not written by gpuprof and stays. One that a process
+ * is writing, or has just made, stays too: the program then gets the second name.  GP_EXIT_OK, or GP_EXIT_FAILED after
+ * a message. */
+int gp_recorded_clear(const char *command, const char *path);
+
 /* Ends the recording of a process that was killed: adds the events and call sites that are in its
  * session and not in its file.  False: nothing was done, or the file could not be written. */
 struct gp_watched;
 bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_t *events, uint64_t *lost);
 
+/* Does that for all watched processes that were killed.  pattern: value of GPUPROF_RECORD. */
+struct gp_watch;
+void gp_recorded_finish(const struct gp_watch *watch, const char *pattern);
+
 /* One line for each watched process that recorded: how many events, to which file, how many were
  * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
-struct gp_watch;
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
 /* ---- launch.c, child.c ------------------------------------------------------------------------------------------ */
@@ -175,10 +185,17 @@ void gp_launch_missing(const char *command, const char *below, const char *what)
 int gp_launch_prepare(struct gp_launch *launch);
 /* Prints the GPUs that --sim=gpu=NAME takes.  An exit status. */
 int gp_launch_gpus(const char *command);
+struct gp_sim_gpu { /* a GPU that the simulator knows by name */
+    char key[32], name[64], capability[8];
+    int64_t total_bytes;
+};
+/* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
+int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);
 /* simspec.c: the value of --sim, and that list.  driver: path of the simulated libcuda.so.1, which
  * knows the names.  GP_EXIT_OK, or an exit status after a message. */
 int gp_simspec_check(const char *command, const char *spec, const char *driver);
 int gp_simspec_list(const char *command, const char *driver);
+int gp_simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count);
 /* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
  * environment ask for an allocator or for driver hooks, and where it can do no harm also
  * otherwise, so that the hooks can take over from CUPTI. */

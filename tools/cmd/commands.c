@@ -10,6 +10,7 @@
 
 static const struct gp_command_spec help_spec, completion_spec;
 
+/* clang-format off */
 const struct gp_command_spec *const gp_commands[] = {
     &gp_command_run,
     &gp_command_attach,
@@ -36,6 +37,7 @@ const struct gp_command_spec *const gp_commands[] = {
     &gp_command_replay,
     &gp_command_generate,
     &gp_command_wait,
+    &gp_command_dryrun,
     &gp_command_agent,
     &gp_command_doctor,
     &gp_command_cdi,
@@ -43,6 +45,7 @@ const struct gp_command_spec *const gp_commands[] = {
     &completion_spec,
     NULL,
 };
+/* clang-format on */
 
 static const char *command_name(unsigned i)
 {

@@ -107,6 +107,13 @@ int gp_launch_gpus(const char *command)
     return rc ? rc : gp_simspec_list(command, path);
 }
 
+int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count)
+{
+    char path[PATH_MAX];
+    int rc = launch_driver(command, path);
+    return rc ? rc : gp_simspec_gpus(command, path, gpus, count);
+}
+
 static int launch_sim(const struct gp_launch *launch)
 {
     char path[PATH_MAX], *joined = NULL;

@@ -79,9 +79,18 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int
 bool gp_load_join(struct gp_loaded *loaded);
 /* Also reports which names could not be found, and why. */
 void gp_load_free(struct gp_loaded *loaded);
+/* The same; notes: of several recordings of a job these are the same, so once is enough. */
+void gp_load_unload(struct gp_loaded *loaded, bool notes);
 
 /* The steps that --step=NAME|TIME asks for; free() them.  GP_EXIT_OK, or an exit status after a message. */
 int gp_load_steps(const char *command, const struct gp_recording *recording, const char *step, struct gp_steps **steps);
+
+/* report.c: writes what `gpuprof report` writes: of one file or of the ranks of a job.  An exit status. */
+int gp_report_write(const struct gp_load_options *options);
+
+/* What the names on its stack tell of each call site (enum gp_use_hint), for gp_uses_find; free() it.  NULL:
+ * out of memory. */
+uint8_t *gp_load_hints(const struct gp_report *report);
 
 /* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
  * anything else. */

@@ -17,30 +17,6 @@ static bool phases_is_used(const struct gp_flow *flow, uint32_t device)
     return false;
 }
 
-/* What the names on its stack tell of each call site; NULL: out of memory. */
-static uint8_t *phases_hints(const struct gp_report *report)
-{
-    static const uint8_t parts[GP_PARTS] = {
-        [GP_PART_FORWARD] = GP_HINT_FORWARD,     [GP_PART_BACKWARD] = GP_HINT_BACKWARD,
-        [GP_PART_OPTIMIZER] = GP_HINT_OPTIMIZER, [GP_PART_WEIGHTS] = GP_HINT_WEIGHTS,
-        [GP_PART_WORKSPACE] = GP_HINT_WORKSPACE, [GP_PART_COMMUNICATION] = GP_HINT_COMMUNICATION,
-        [GP_PART_GRAPHS] = GP_HINT_GRAPHS,       [GP_PART_KV_CACHE] = GP_HINT_KV_CACHE};
-    const struct gp_recording *recording = report->recording;
-    uint8_t *hints = calloc(recording->site_count + 1ul, 1);
-    for (uint32_t site = 1; hints && site < recording->site_count; site++) {
-        char owner[GP_SITE_OWNER];
-        const struct gp_frame_text *frames;
-        uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-        gp_site_owner(recording, site, owner);
-        hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
-        if (!hints[site])
-            hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];
-        for (uint32_t i = 0; !hints[site] && i < count; i++)
-            hints[site] = (uint8_t)gp_use_hint_of_name(frames[i].function, frames[i].file);
-    }
-    return hints;
-}
-
 struct phases_result { /* by device; NULL: not used, or the host for uses */
     struct gp_phases **phases;
     struct gp_use_table **uses;
@@ -53,7 +29,7 @@ static bool phases_find(struct gp_report *report, struct phases_result *result)
     bool ok = gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
     result->phases = calloc(recording->device_count + 1ul, sizeof(*result->phases));
     result->uses = calloc(recording->device_count + 1ul, sizeof(*result->uses));
-    result->hints = phases_hints(report);
+    result->hints = gp_load_hints(report);
     ok = ok && result->phases && result->uses && result->hints;
     for (uint32_t d = 0; ok && d < recording->device_count; d++) {
         if (!phases_is_used(report->flow, d))

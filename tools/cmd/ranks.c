@@ -140,18 +140,6 @@ static int ranks_fill(struct gp_job_rank *rank, const struct gp_loaded *loaded, 
     return ok && ranks_growth(rank, loaded) ? GP_EXIT_OK : gp_load_memory(loaded->command);
 }
 
-/* Notes about objects that cannot be opened are the same for all ranks of a job: once is enough. */
-static void ranks_unload(struct gp_loaded *loaded, bool first)
-{
-    if (first) {
-        gp_load_free(loaded);
-        return;
-    }
-    gp_report_fini(&loaded->report);
-    gp_symbols_free(loaded->symbols);
-    gp_recording_free(loaded->recording);
-}
-
 int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options)
 {
     uint32_t count = 1;
@@ -171,7 +159,7 @@ int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *opti
         if (rc)
             break;
         rc = ranks_fill(rank, &loaded, set->count);
-        ranks_unload(&loaded, set->count == 0);
+        gp_load_unload(&loaded, set->count == 0);
     }
     return rc;
 }

@@ -16,6 +16,7 @@
 #include <record/name.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -122,6 +123,41 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     else if (killed)
         fputs(", except in the last second: the process ended without its exit handlers", out);
     recorded_next(out, recorded_short(path));
+}
+
+int gp_recorded_clear(const char *command, const char *path)
+{
+    char magic[sizeof(GP_RECORD_MAGIC) - 1];
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return GP_EXIT_OK;
+    bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    bool empty = regular && status.st_size == 0;
+    bool ours = regular && !empty && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+                memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
+    bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    if (busy || empty || (ours && (unlink(path) == 0 || errno == ENOENT))) /* another `run` was faster */
+        return GP_EXIT_OK;
+    gp_error(command,
+             ours ? "--record=%s: cannot replace the old recording"
+                  : "--record=%s: exists and is not a recording: choose another name",
+             path);
+    return GP_EXIT_FAILED;
+}
+
+void gp_recorded_finish(const struct gp_watch *watch, const char *pattern)
+{
+    char path[PATH_MAX] = "";
+    uint64_t events, lost;
+    for (int i = 0; i < watch->count; i++) {
+        const struct gp_watched *watched = watch->watched[i];
+        if (watched->process.recording.state == GP_RECORD_ON &&
+            recorded_find(path, pattern, watched->session.pid, watched->session.id) >= 0)
+            gp_recorded_end(path, watched, &events, &lost);
+    }
 }
 
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern)

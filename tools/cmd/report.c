@@ -88,9 +88,8 @@ static int report_ranks(const struct gp_load_options *o)
     return rc;
 }
 
-static int report_run(void *options)
+int gp_report_write(const struct gp_load_options *o)
 {
-    const struct gp_load_options *o = options;
     struct gp_loaded loaded;
     int rc = gp_output_check("report", o->output, o->force);
     if (!rc && o->more && o->more[0])
@@ -102,6 +101,11 @@ static int report_run(void *options)
         gp_load_free(&loaded);
     }
     return rc;
+}
+
+static int report_run(void *options)
+{
+    return gp_report_write(options);
 }
 
 static const struct gp_command_option report_options[] = {

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,31 +35,6 @@ struct gp_run_options {
     const char *stacks, *record; /* NULL: not given; record "": without a name */
     bool summary;
 };
-
-/* Removes an older recording; any other file of that name was not written by gpuprof and stays. One
- * that a process is writing, or has just made, stays too: the program then gets the second name. */
-static int run_clear(const char *path)
-{
-    char magic[sizeof(GP_RECORD_MAGIC) - 1];
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0 && errno == ENOENT)
-        return GP_EXIT_OK;
-    bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    bool empty = regular && status.st_size == 0;
-    bool ours = regular && !empty && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
-                memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
-    bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (fd >= 0)
-        close(fd);
-    if (busy || empty || (ours && (unlink(path) == 0 || errno == ENOENT))) /* another `run` was faster */
-        return GP_EXIT_OK;
-    gp_error("run",
-             ours ? "--record=%s: cannot replace the old recording"
-                  : "--record=%s: exists and is not a recording: choose another name",
-             path);
-    return GP_EXIT_FAILED;
-}
 
 static const char *run_variable(void *arg, const char *name)
 {
@@ -100,7 +73,7 @@ static int run_record(const char *name)
     snprintf(path, sizeof(path), "%s%s%s", here, here[0] ? "/" : "", name);
     gp_rank_read(&rank, run_variable, NULL);
     int error = gp_record_name(first, sizeof(first), path, (unsigned)getpid(), &rank, false);
-    int rc = error || strstr(path, "%p") ? GP_EXIT_OK : run_clear(first);
+    int rc = error || strstr(path, "%p") ? GP_EXIT_OK : gp_recorded_clear("run", first);
     error = error || rc ? error : run_try(first);
     if (error) {
         gp_error("run", "--record=%s: cannot begin a recording there: %s", name, strerror(-error));

@@ -88,6 +88,30 @@ int gp_simspec_list(const char *command, const char *driver)
     return GP_EXIT_OK;
 }
 
+int gp_simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count)
+{
+    struct simspec_gpu gpu;
+    char *table = simspec_table(command, driver), *rest = table;
+    size_t lines = 1;
+    *count = 0;
+    for (const char *at = table; at && *at; at++)
+        lines += *at == '\n';
+    *gpus = calloc(lines, sizeof(**gpus));
+    while (table && *gpus && simspec_next(&rest, &gpu)) {
+        struct gp_sim_gpu *one = &(*gpus)[(*count)++];
+        snprintf(one->key, sizeof(one->key), "%s", gpu.key);
+        snprintf(one->name, sizeof(one->name), "%s", gpu.name);
+        snprintf(one->capability, sizeof(one->capability), "%s", gpu.capability);
+        one->total_bytes = atoll(gpu.memory);
+    }
+    free(table);
+    if (table && *gpus)
+        return GP_EXIT_OK;
+    free(*gpus);
+    *gpus = NULL;
+    return GP_EXIT_FAILED;
+}
+
 static int spec_word(const char *command, const char *key, const char *value, const char *driver)
 {
     int64_t number;

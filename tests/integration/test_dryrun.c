@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_dryrun.c: `gpuprof dryrun` as a user and a script see it: whether a program fits on the GPUs named, what it
+ * needs and which line asks for it, and the exit status.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+#define MIB     (1ll << 20)
+#define CONTEXT (256 * MIB) /* what is estimated for the simulated GPU */
+
+TestSuite(dryrun, .timeout = 120);
+
+static char folder[64];
+
+static void work_begin(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/gpuprof-test-dryrun-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+/* Nothing of the runs is left in the folder, which is TMPDIR, but what the test names. */
+static void work_end(const char *const *left)
+{
+    char path[512];
+    DIR *entries = opendir(folder);
+    cr_assert_not_null(entries);
+    for (const struct dirent *entry; (entry = readdir(entries));) {
+        bool known = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        for (int i = 0; left && left[i]; i++)
+            known |= strcmp(entry->d_name, left[i]) == 0;
+        cr_expect(known, "%s is left", entry->d_name);
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        unlink(path);
+    }
+    closedir(entries);
+    cr_expect_eq(rmdir(folder), 0);
+}
+
+/* `gpuprof dryrun ARGUMENTS`, with the words of one string; %s of it is the program "job".  The exit status. */
+static int dryrun(struct spawn_result *result, const char *arguments)
+{
+    char line[2048], temporary[96];
+    const char *argv[32] = {path_command(), "dryrun"};
+    const char *env[] = {temporary, "GPUPROF_SIM", NULL};
+    int count = 2;
+    snprintf(temporary, sizeof(temporary), "TMPDIR=%s", folder);
+    snprintf(line, sizeof(line), arguments, path_program("job"));
+    for (char *word = strtok(line, " "); word && count < 31; word = strtok(NULL, " "))
+        argv[count++] = word;
+    memset(result, 0, sizeof(*result));
+    cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv, .env = env}, result), 0);
+    cr_assert(!result->is_timed_out);
+    return WIFEXITED(result->status) ? WEXITSTATUS(result->status) : -1;
+}
+
+static json_t *dryrun_json(const char *arguments, int status)
+{
+    struct spawn_result result;
+    cr_expect_eq(dryrun(&result, arguments), status, "%s\n%s", result.out, result.err);
+    json_t *top = json_loads(result.out, 0, NULL);
+    cr_assert(top, "%s\n%s", result.out, result.err);
+    cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.dryrun/1");
+    spawn_result_free(&result);
+    return top;
+}
+
+static json_t *at(json_t *top, const char *list, size_t i)
+{
+    json_t *row = json_array_get(json_object_get(top, list), i);
+    cr_assert(row, "no %s[%zu]", list, i);
+    return row;
+}
+
+static long long number(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    cr_assert(json_is_integer(value), "%s", key);
+    return json_integer_value(value);
+}
+
+#define SAYS(_text)     cr_expect(strstr(result.out, _text) != NULL, "no '%s' in:\n%s", _text, result.out)
+#define SAYS_NOT(_text) cr_expect(strstr(result.out, _text) == NULL, "'%s' in:\n%s", _text, result.out)
+#define WARNS(_text)    cr_expect(strstr(result.err, _text) != NULL, "no '%s' in:\n%s", _text, result.err)
+
+Test(dryrun, a_program_that_fits)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024"), 0, "%s", result.err);
+    cr_expect_str_empty(result.err);
+    cr_expect_eq(strncmp(result.out, "job\n", 4), 0); /* its own output, first */
+    SAYS("t4                14.76 GiB   1.500 GiB   1.500 GiB  fits, 13.26 GiB left");
+    SAYS("1.000 GiB       1 x weights         job_weights (job.c:");
+    SAYS("context           estimated");
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
+Test(dryrun, a_program_that_does_not_fit_runs_again_with_plenty)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- %s mib=16384"), 3, "%s", result.err);
+    WARNS("ran out of memory on t4: it runs once more on a device of 1TiB");
+    SAYS("t4                14.76 GiB   20.25 GiB   20.25 GiB  does not fit: 5.494 GiB too much");
+    SAYS("a100-40g          39.59 GiB   20.25 GiB   20.25 GiB  fits, 19.34 GiB left");
+    SAYS("the smallest GPU that is enough: a100-40g");
+    SAYS("CMD ran out of memory on t4, and ran once more on a device of 1 TiB:\n    at ");
+    SAYS("16.00 GiB asked, 14.51 GiB free: job_weights (job.c:");
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
+Test(dryrun, the_budget_names_the_line_that_breaks_it)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=1400MiB -- %s mib=1024"), 3);
+    SAYS("over the budget of 1.367 GiB on t4:\n    at ");
+    SAYS("128.0 MiB asked: job_steps (job.c:");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=1536MiB -- %s mib=1024"), 0);
+    SAYS_NOT("budget");
+    spawn_result_free(&result);
+    json_t *top = dryrun_json("--gpu=t4 --budget=1GiB --json -- %s mib=1024", 3);
+    cr_expect(json_is_true(json_object_get(top, "over_budget")));
+    json_t *over = json_object_get(at(top, "gpus", 0), "over_budget");
+    cr_expect_str_eq(json_string_value(json_object_get(over, "function")), "job_weights");
+    cr_expect(json_is_true(json_object_get(at(top, "gpus", 0), "fits")));
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, json_adds_up_and_is_alone_on_standard_output)
+{
+    work_begin();
+    json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1024", 0), *rank = at(top, "ranks", 0);
+    cr_expect_eq(number(top, "status"), 0);
+    cr_expect_str_eq(json_string_value(json_array_get(json_object_get(top, "command"), 1)), "mib=1024");
+    cr_expect_eq(number(at(top, "gpus", 0), "total_bytes"), 15843721216ll);
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1280 * MIB + CONTEXT);
+    cr_expect_eq(number(rank, "allocated_peak_bytes"), 1280 * MIB);
+    cr_expect_eq(number(rank, "context_bytes"), CONTEXT);
+    long long uses = 0, holders = 0;
+    const char *key;
+    json_t *value;
+    size_t i;
+    json_object_foreach(json_object_get(rank, "uses"), key, value) uses += json_integer_value(value);
+    json_array_foreach(json_object_get(rank, "holders"), i, value) holders += number(value, "bytes");
+    cr_expect_eq(uses, 1280 * MIB);
+    cr_expect_eq(holders, 1280 * MIB);
+    static const char *const names[] = {"weights",    "gradients",     "optimizer", "activations",
+                                        "workspaces", "communication", "unknown"};
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        number(json_object_get(rank, "uses"), names[i]);
+    cr_expect(json_is_array(json_object_get(top, "assumptions")));
+    cr_expect(json_is_array(json_object_get(top, "read_back")));
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, ranks_are_told_apart_and_the_largest_device_counts)
+{
+    work_begin();
+    json_t *top = dryrun_json("--gpu=t4 --devices=3 --json -- %s mib=1024 ranks=3", 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 3);
+    for (size_t i = 0; i < 3; i++) {
+        long long rank = number(at(top, "ranks", i), "rank");
+        cr_expect_eq(number(at(top, "ranks", i), "device"), rank);
+        cr_expect_eq(number(at(top, "ranks", i), "allocated_peak_bytes"), (1024 + 64 * rank) / 4 * 5 * MIB);
+    }
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1440 * MIB + CONTEXT);
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, processes_on_one_device_add_up)
+{
+    struct spawn_result result;
+    work_begin();
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512", 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 2);
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1280 * MIB + 640 * MIB + 2 * CONTEXT);
+    json_decref(top);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512"), 0);
+    SAYS("PROCESS      DEVICE      NEEDED    RESERVED   ALLOCATED");
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
+Test(dryrun, all_runs_once_for_each_capability)
+{
+    work_begin();
+    json_t *top = dryrun_json("--gpu=all --json -- %s mib=16384", 3);
+    size_t count = json_array_size(json_object_get(top, "gpus")), own = 0, fit = 0;
+    for (size_t i = 0; i < count; i++) {
+        json_t *gpu = at(top, "gpus", i);
+        own += json_is_true(json_object_get(gpu, "run"));
+        fit += json_is_true(json_object_get(gpu, "fits"));
+        cr_expect_eq(json_is_true(json_object_get(gpu, "fits")), number(gpu, "total_bytes") >= 20736 * MIB, "%s",
+                     json_string_value(json_object_get(gpu, "gpu")));
+    }
+    cr_expect_gt(count, 20);
+    cr_expect_lt(own, 13);
+    cr_expect(fit > 0 && fit < count);
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, a_program_that_fails_by_itself)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- %s mib=1024 status=7"), 1);
+    SAYS("CMD failed with status 7, and not for lack of memory: what follows is what it had used until then");
+    SAYS("not known: CMD failed");
+    SAYS("job_weights (job.c:");
+    spawn_result_free(&result);
+    json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1024 status=7", 1);
+    cr_expect_eq(number(top, "status"), 7);
+    cr_expect(json_is_null(json_object_get(at(top, "gpus", 0), "fits")));
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, a_program_that_is_killed_has_its_numbers)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024 signal=9"), 1);
+    SAYS("CMD was ended by signal 9");
+    SAYS("1.000 GiB       1 x");
+    spawn_result_free(&result);
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024\tsignal=9;true", 0);
+    cr_expect_eq(number(at(top, "ranks", 0), "allocated_peak_bytes"), 1280 * MIB);
+    json_decref(top);
+    work_end(NULL);
+}
+
+Test(dryrun, what_cannot_be_asked)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=none-such -- %s mib=1"), 2);
+    WARNS("--gpu=none-such: no GPU of that name; --list shows the names");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --memory=much -- %s mib=1"), 2);
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4"), 2);
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "-- /nonexistent"), 127);
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- /bin/true"), 1);
+    WARNS("no process used a GPU: does CMD use CUDA");
+    cr_expect(strstr(result.err, "running on a100-40g") == NULL, "%s", result.err);
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--list"), 0);
+    SAYS("h100-80g        NVIDIA H100 80GB HBM3");
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
+Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
+{
+    struct spawn_result result;
+    char script[512], path[96];
+    work_begin();
+    snprintf(path, sizeof(path), "%s/script", folder);
+    snprintf(script, sizeof(script),
+             "printf '1\\tcublas\\tassumed\\ta workspace of 32 MiB\\n2\\tcublas\\tassumed\\ta workspace of 32 MiB\\n"
+             "3\\tcudnn\\tunsupported\\t\\033[31mred\\033["
+             "m\\n4\\tx\\tother\\tno\\n5\\tx\\n\\t\\t\\t\\nx\\tx\\tassumed\\tno\\n"
+             "6\\tx\\tassumed\\tno\\tmore' >> \"$GPUPROF_STANDIN_REPORT\"\nexec %s mib=64\n",
+             path_program("job"));
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(script, file) >= 0 && fclose(file) == 0);
+    char line[256];
+    snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
+    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    SAYS("assumed    cublas: a workspace of 32 MiB\n");
+    SAYS("missing    cudnn: ?[31mred?[m\n");
+    SAYS_NOT("no\n");
+    SAYS_NOT("\033");
+    spawn_result_free(&result);
+    work_end((const char *const[]){"script", NULL});
+}
+
+Test(dryrun, keeps_the_recording_and_the_page)
+{
+    struct spawn_result result;
+    char line[512], page[96], record[96];
+    struct stat status;
+    work_begin();
+    snprintf(page, sizeof(page), "%s/page.html", folder);
+    snprintf(record, sizeof(record), "%s/r.gpuprof", folder);
+    snprintf(line, sizeof(line), "--gpu=t4 --record=%s -o %s -- %%s mib=256", record, page);
+    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    cr_expect(stat(page, &status) == 0 && status.st_size > 1000);
+    spawn_result_free(&result);
+    spawn_command(&result, "peak", record, NULL);
+    SAYS("320.0 MiB at ");
+    spawn_result_free(&result);
+    snprintf(line, sizeof(line), "--gpu=t4 --record=%s -- %%s mib=256", page); /* not a recording: it stays */
+    cr_expect_eq(dryrun(&result, line), 1);
+    WARNS("exists and is not a recording");
+    spawn_result_free(&result);
+    work_end((const char *const[]){"page.html", "r.gpuprof", NULL});
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A job for `gpuprof dryrun`, as its arguments say, in this order:
+ *   mib=N       weights of N MiB, then five steps of a quarter as much
+ *   ranks=N     N children with RANK set, each on the device of its number, of which each larger one has 64 MiB more
+ *   status=N    ends with that status
+ *   signal=N    ends by that signal
+ * A request that fails ends it with status 9.
+ */
+#include <cuda.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "finish.h"
+
+static void job_check(CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        printf("no memory\n");
+        exit(9);
+    }
+}
+
+static __attribute__((noinline)) void job_weights(size_t mib)
+{
+    CUdeviceptr pointer;
+
+    job_check(cuMemAlloc(&pointer, mib * MIB));
+}
+
+static __attribute__((noinline)) void job_steps(size_t mib)
+{
+    for (int i = 0; i < 5; i++) {
+        CUdeviceptr one, two;
+
+        job_check(cuMemAlloc(&one, mib / 8 * MIB));
+        job_check(cuMemAlloc(&two, mib / 8 * MIB));
+        CHECK(cuMemFree(two));
+        CHECK(cuMemFree(one));
+    }
+}
+
+static void job_work(int device, size_t mib)
+{
+    CUcontext context;
+
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    job_weights(mib);
+    job_steps(mib);
+}
+
+static int job_ranks(int count, size_t mib)
+{
+    char text[16];
+    int bad = 0, status;
+
+    snprintf(text, sizeof(text), "%d", count);
+    setenv("WORLD_SIZE", text, 1);
+    for (int rank = 0; rank < count; rank++) {
+        if (fork() != 0) {
+            continue;
+        }
+        snprintf(text, sizeof(text), "%d", rank);
+        setenv("RANK", text, 1);
+        job_work(rank, mib + 64u * (unsigned)rank);
+        exit(0);
+    }
+    while (wait(&status) > 0) {
+        bad |= status;
+    }
+    return bad ? 9 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    size_t mib = 0;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("job\n");
+    for (int i = 1; i < argc; i++) {
+        int number = 0;
+        if (sscanf(argv[i], "mib=%zu", &mib) == 1 && !(argv[i + 1] && strncmp(argv[i + 1], "ranks=", 6) == 0)) {
+            job_work(0, mib);
+        } else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0) {
+            return 9;
+        } else if (sscanf(argv[i], "status=%d", &number) == 1) {
+            return number;
+        } else if (sscanf(argv[i], "signal=%d", &number) == 1) {
+            raise(number);
+        }
+    }
+    return 0;
+}

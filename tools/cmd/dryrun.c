@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT
+ * dryrun.c: `gpuprof dryrun`: what a program would need of a GPU that this machine does not have.
+ * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
+ * commands.c; dryrun.h has the parts. */
+#include <cmd/dryrun.h>
+#include <cmd/output.h>
+
+#include <errno.h>
+#include <record/name.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GP_DRYRUN_GPU    "h100-80g"
+#define GP_DRYRUN_PLENTY "1TiB" /* the most that the simulator takes */
+
+struct gp_dryrun_options {
+    struct gp_launch launch;
+    const char *gpu, *memory, *record, *output; /* NULL: not given; record "": without a name */
+    int64_t devices, budget;
+    bool json, list, force;
+};
+
+struct dryrun_work {
+    const struct gp_dryrun_options *o;
+    struct gp_dryrun_job job;
+    struct gp_dryrun_answer answer;
+    struct gp_sim_gpu *table;
+    uint32_t table_count;
+    bool all;
+};
+
+/* ---- which GPUs -------------------------------------------------------------------------------------------------- */
+
+static const struct gp_sim_gpu *dryrun_find(const struct dryrun_work *w, const char *name)
+{
+    for (uint32_t i = 0; i < w->table_count; i++)
+        if (strcasecmp(w->table[i].key, name) == 0 || strcasecmp(w->table[i].name, name) == 0)
+            return &w->table[i];
+    return NULL;
+}
+
+static void dryrun_add(struct dryrun_work *w, const struct gp_sim_gpu *gpu, int64_t memory)
+{
+    struct gp_dryrun_gpu *row = &w->answer.gpus[w->answer.gpu_count++];
+    *row = (struct gp_dryrun_gpu){.total_bytes = memory > 0 ? memory : gpu->total_bytes,
+                                  .verdict = GP_DRYRUN_FAILED, /* until it has run */
+                                  .failed = GP_REC_NONE,
+                                  .needed_bytes = -1,
+                                  .smallest_bytes = -1};
+    snprintf(row->key, sizeof(row->key), "%s", gpu->key);
+    snprintf(row->name, sizeof(row->name), "%s", gpu->name);
+    snprintf(row->capability, sizeof(row->capability), "%s", gpu->capability);
+}
+
+/* By capability, and of one capability the largest first: the program runs on that one. */
+static int dryrun_compare(const void *one, const void *other)
+{
+    const struct gp_dryrun_gpu *a = one, *b = other;
+    double capability = atof(a->capability) - atof(b->capability);
+    if (capability != 0)
+        return capability < 0 ? -1 : 1;
+    return a->total_bytes != b->total_bytes ? (a->total_bytes < b->total_bytes ? 1 : -1) : strcmp(a->key, b->key);
+}
+
+static int dryrun_gpus(struct dryrun_work *w)
+{
+    const char *text = w->o->gpu ? w->o->gpu : GP_DRYRUN_GPU;
+    int64_t memory = 0;
+    int rc = gp_launch_gpu_table("dryrun", &w->table, &w->table_count);
+    if (!rc && w->o->memory)
+        gp_parse_size(w->o->memory, &memory);
+    char *copy = strdup(text), *rest = copy, *name;
+    size_t names = 1;
+    for (const char *at = text; *at; at++)
+        names += *at == ',';
+    w->all = strcmp(text, "all") == 0;
+    w->answer.gpus = calloc(names + w->table_count, sizeof(*w->answer.gpus));
+    if (!rc && (!copy || !w->answer.gpus))
+        rc = gp_load_memory("dryrun");
+    for (uint32_t i = 0; !rc && w->all && i < w->table_count; i++)
+        dryrun_add(w, &w->table[i], memory);
+    while (!rc && !w->all && (name = strsep(&rest, ","))) {
+        const struct gp_sim_gpu *gpu = dryrun_find(w, name);
+        if (!gpu)
+            rc = gp_usage_error("dryrun", "--gpu=%s: no GPU of that name; --list shows the names", name);
+        else
+            dryrun_add(w, gpu, memory);
+    }
+    if (!rc && w->all)
+        qsort(w->answer.gpus, w->answer.gpu_count, sizeof(*w->answer.gpus), dryrun_compare);
+    free(copy);
+    return rc;
+}
+
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+/* A signal that ends commands has arrived; they are blocked since the first run. */
+static int dryrun_interrupted(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t pending;
+    sigpending(&pending);
+    for (size_t i = 0; i < GP_COUNT(ends); i++)
+        if (sigismember(&pending, ends[i]))
+            return 128 + ends[i];
+    return 0;
+}
+
+/* The number of the run, or an exit status after a message in *rc. */
+static uint32_t dryrun_once(struct dryrun_work *w, const struct gp_dryrun_gpu *gpu, bool plenty, int *rc)
+{
+    struct gp_dryrun_run *grown = realloc(w->answer.runs, (w->answer.run_count + 1ul) * sizeof(*grown));
+    *rc = grown ? dryrun_interrupted() : gp_load_memory("dryrun");
+    if (grown)
+        w->answer.runs = grown;
+    if (*rc)
+        return 0;
+    *rc = gp_dryrun_run(&w->job, gpu->key, plenty ? GP_DRYRUN_PLENTY : NULL, &grown[w->answer.run_count]);
+    grown[w->answer.run_count].total_bytes = plenty ? 1ll << 40 : gpu->total_bytes;
+    return w->answer.run_count++;
+}
+
+static bool dryrun_no_memory(const struct gp_dryrun_run *run)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < run->need_count; i++)
+        is |= run->needs[i].oom;
+    return is && run->status != 0 && !run->ended;
+}
+
+/* A short program ends before its device's UUID is asked for; then the numbers count. */
+static bool dryrun_same(const struct gp_need *one, const struct gp_need *other)
+{
+    if (one->uuid[0] && other->uuid[0])
+        return strcmp(one->uuid, other->uuid) == 0;
+    return one->device == other->device;
+}
+
+/* The bytes of the fullest device, of all processes that use it. */
+static void dryrun_sizes(struct gp_dryrun_gpu *gpu, const struct gp_dryrun_run *run)
+{
+    for (uint32_t i = 0; i < run->need_count; i++) {
+        int64_t needed = 0, smallest = 0;
+        for (uint32_t k = 0; k < run->need_count; k++) {
+            if (!dryrun_same(&run->needs[i], &run->needs[k]))
+                continue;
+            needed += run->needs[k].needed_bytes;
+            smallest += run->needs[k].smallest_bytes;
+        }
+        if (needed <= gpu->needed_bytes)
+            continue;
+        gpu->needed_bytes = needed;
+        gpu->smallest_bytes = smallest;
+    }
+}
+
+/* Another GPU with the same capability, on which the program ran. */
+static const struct gp_dryrun_gpu *dryrun_like(const struct dryrun_work *w, const struct gp_dryrun_gpu *gpu)
+{
+    for (const struct gp_dryrun_gpu *other = w->answer.gpus; other < gpu; other++)
+        if (other->own && strcmp(other->capability, gpu->capability) == 0)
+            return other;
+    return NULL;
+}
+
+/* Runs the program on the GPU, and once more if its memory was not enough. */
+static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
+{
+    int rc;
+    gpu->own = true;
+    gpu->run = dryrun_once(w, gpu, false, &rc);
+    if (rc)
+        return rc;
+    const struct gp_dryrun_run *run = &w->answer.runs[gpu->run];
+    if (run->status == GP_EXIT_CANNOT_RUN || run->status == GP_EXIT_NOT_FOUND)
+        return run->status;
+    if (!dryrun_no_memory(run)) {
+        gpu->verdict = run->status && !run->ended ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
+        dryrun_sizes(gpu, run);
+        return GP_EXIT_OK;
+    }
+    gpu->verdict = GP_DRYRUN_TOO_LARGE;
+    gpu->failed = gpu->run;
+    fprintf(stderr,
+            "gpuprof: dryrun: CMD ran out of memory on %s: it runs once more on a device of %s, which shows what it "
+            "needs\n",
+            gpu->key, GP_DRYRUN_PLENTY);
+    gpu->run = dryrun_once(w, gpu, true, &rc);
+    if (!rc)
+        dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
+    return rc;
+}
+
+static void dryrun_judge(struct gp_dryrun_gpu *gpu)
+{
+    /* The simulator's context is smaller than that of most GPUs, so a run that fits by a hair is no proof. */
+    bool small = gpu->needed_bytes > gpu->total_bytes && gpu->smallest_bytes > gpu->total_bytes;
+    if (gpu->verdict == GP_DRYRUN_FITS && small)
+        gpu->verdict = GP_DRYRUN_TOO_LARGE;
+}
+
+static int dryrun_all(struct dryrun_work *w)
+{
+    int rc = GP_EXIT_OK;
+    for (uint32_t i = 0; !rc && i < w->answer.gpu_count; i++) {
+        struct gp_dryrun_gpu *gpu = &w->answer.gpus[i];
+        const struct gp_dryrun_gpu *like = w->all ? dryrun_like(w, gpu) : NULL;
+        if (like) {
+            gpu->run = like->run;
+            gpu->verdict = like->verdict;
+            gpu->needed_bytes = like->needed_bytes;
+            gpu->smallest_bytes = like->smallest_bytes;
+        } else {
+            if (w->answer.gpu_count > 1)
+                fprintf(stderr, "gpuprof: dryrun: running on %s\n", gpu->key);
+            rc = dryrun_own(w, gpu);
+        }
+        if (!rc)
+            dryrun_judge(gpu);
+        if (gpu->verdict == GP_DRYRUN_FAILED || gpu->needed_bytes < 0)
+            break; /* on the next GPU it would fail too, or not use it */
+    }
+    return rc;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+/* The smallest GPU that is enough: of those tried, or, if there was only one, of the whole table by its size. */
+static void dryrun_enough(struct dryrun_work *w)
+{
+    struct gp_dryrun_answer *answer = &w->answer;
+    const struct gp_dryrun_gpu *one = &answer->gpus[0];
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        bool is = gpu->verdict == GP_DRYRUN_FITS && gpu->needed_bytes >= 0;
+        if (is && (!answer->enough || gpu->total_bytes < answer->enough->total_bytes))
+            answer->enough = gpu;
+    }
+    if (answer->gpu_count != 1 || w->o->memory || one->verdict == GP_DRYRUN_FAILED || one->needed_bytes < 0)
+        return;
+    const struct gp_sim_gpu *found = NULL;
+    for (uint32_t i = 0; i < w->table_count; i++)
+        if (w->table[i].total_bytes >= one->needed_bytes && (!found || w->table[i].total_bytes < found->total_bytes))
+            found = &w->table[i];
+    if (!found || (answer->enough && found->total_bytes >= answer->enough->total_bytes))
+        return;
+    /* The row behind the last is not one that was asked for. */
+    dryrun_add(w, found, 0);
+    answer->enough = &answer->gpus[--answer->gpu_count];
+    answer->enough_by_size = true;
+}
+
+static int dryrun_finish(struct dryrun_work *w)
+{
+    struct gp_dryrun_answer *answer = &w->answer;
+    bool fits = true, failed = false, used = false;
+    answer->shown = answer->gpus[0].run;
+    for (uint32_t i = answer->gpu_count; i-- > 0;) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        fits &= gpu->verdict != GP_DRYRUN_TOO_LARGE;
+        failed |= gpu->verdict == GP_DRYRUN_FAILED;
+        if (gpu->own && gpu->verdict == GP_DRYRUN_FITS)
+            answer->shown = gpu->run;
+    }
+    for (uint32_t i = 0; i < answer->run_count; i++)
+        used |= answer->runs[i].need_count > 0;
+    for (uint32_t i = 0; i < answer->gpu_count; i++)
+        answer->over |= answer->budget_bytes && answer->gpus[i].needed_bytes > answer->budget_bytes;
+    dryrun_enough(w);
+    if (!used) {
+        gp_error("dryrun", "no process used a GPU%s",
+                 answer->runs[0].status ? ": CMD failed before"
+                                        : ": does CMD use CUDA, and does it find the simulated driver?");
+        return GP_EXIT_FAILED;
+    }
+    struct gp_text_page page = gp_load_page();
+    int rc = GP_EXIT_OK;
+    if (w->o->json)
+        rc = gp_load_json("dryrun", gp_dryrun_json(answer));
+    else
+        gp_page_dryrun(&page, answer);
+    return rc ? rc : failed ? GP_EXIT_FAILED : !fits || answer->over ? GP_EXIT_OVER : GP_EXIT_OK;
+}
+
+/* ---- what stays -------------------------------------------------------------------------------------------------- */
+
+/* The page of the run that the text shows. */
+static int dryrun_page(const struct dryrun_work *w)
+{
+    char **files = gp_dryrun_files(&w->job, w->answer.shown);
+    struct gp_load_options options = {
+        .target = GP_TARGET_INIT("dryrun"), .file_count = 1, .output = w->o->output, .force = w->o->force};
+    int rc = files && files[0] ? GP_EXIT_OK : GP_EXIT_FAILED;
+    if (!rc) {
+        options.files[0] = files[0];
+        options.more = files + 1;
+        rc = gp_report_write(&options);
+    }
+    for (size_t i = 0; files && files[i]; i++)
+        free(files[i]);
+    free(files);
+    return rc;
+}
+
+/* Gives the recordings of the run that the text shows their name: of several each one has what tells it apart. */
+static int dryrun_keep(const struct dryrun_work *w)
+{
+    char **files = gp_dryrun_files(&w->job, w->answer.shown), path[8192], record[4096];
+    int rc = files ? GP_EXIT_OK : gp_load_memory("dryrun");
+    const char *base = strrchr(w->o->launch.argv[0], '/');
+    if (w->o->record[0])
+        snprintf(record, sizeof(record), "%s", w->o->record);
+    else
+        snprintf(record, sizeof(record), "%s" GP_NAME_SUFFIX, base ? base + 1 : w->o->launch.argv[0]);
+    size_t stem = gp_record_stem(record), count = 0;
+    while (files && files[count])
+        count++;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = strrchr(files[i], '/') + 1;
+        snprintf(path, sizeof(path), "%.*s%s%.*s%s", (int)stem, record, count > 1 ? "." : "",
+                 count > 1 ? (int)gp_record_stem(name) : 0, name, record + stem);
+        if (rename(files[i], path) == 0) {
+            fprintf(stderr, "gpuprof: dryrun: recorded in %s\n", path);
+        } else {
+            gp_error("dryrun", "%s: cannot be written: %s", path, strerror(errno));
+            rc = GP_EXIT_FAILED;
+        }
+        free(files[i]);
+    }
+    free(files);
+    return rc;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static int dryrun_check(void *options)
+{
+    const struct gp_dryrun_options *o = options;
+    int64_t bytes;
+    if (o->list)
+        return GP_EXIT_OK;
+    if (!o->launch.argv)
+        return gp_usage_error("dryrun", "no program given");
+    if (o->memory && (gp_parse_size(o->memory, &bytes) != 0 || bytes <= 0))
+        return gp_usage_error("dryrun", "--memory=%s: not a size (like 512MiB or 16GiB), or out of range", o->memory);
+    return GP_EXIT_OK;
+}
+
+static int dryrun_prepare(struct dryrun_work *w)
+{
+    const struct gp_dryrun_options *o = w->o;
+    w->job = (struct gp_dryrun_job){
+        .launch = o->launch, .memory = o->memory, .devices = o->devices, .budget_bytes = o->budget, .json = o->json};
+    w->answer.command = o->launch.argv;
+    w->answer.budget_bytes = o->budget;
+    int rc = gp_output_check("dryrun", o->output, o->force);
+    if (!rc && o->record && o->record[0])
+        rc = gp_recorded_clear("dryrun", o->record);
+    if (!rc)
+        rc = dryrun_gpus(w);
+    return rc ? rc : gp_dryrun_begin(&w->job, o->record);
+}
+
+static int dryrun_run(void *options)
+{
+    const struct gp_dryrun_options *o = options;
+    struct dryrun_work w = {.o = o};
+    if (o->list)
+        return gp_launch_gpus("dryrun");
+    int rc = dryrun_prepare(&w), kept = GP_EXIT_OK;
+    if (!rc)
+        rc = dryrun_all(&w);
+    if (!rc) {
+        rc = dryrun_finish(&w);
+        bool shown = w.answer.runs[w.answer.shown].need_count > 0;
+        if (shown && o->output)
+            kept = dryrun_page(&w);
+        if (shown && o->record && !kept)
+            kept = dryrun_keep(&w);
+    }
+    gp_dryrun_end(&w.job);
+    for (uint32_t i = 0; i < w.answer.run_count; i++)
+        gp_dryrun_run_free(&w.answer.runs[i]);
+    free(w.answer.runs);
+    free(w.answer.gpus);
+    free(w.table);
+    return kept && !rc ? kept : rc;
+}
+
+static const struct gp_command_option dryrun_options[] = {
+    GP_OPTION(struct gp_dryrun_options, gpu, 0, "gpu", "NAME,..", GP_ARG_TEXT,
+              "the GPUs to try, as --list names them; all: every GPU of the list, with one run for each compute "
+              "capability (default " GP_DRYRUN_GPU ")"),
+    GP_OPTION(struct gp_dryrun_options, memory, 0, "memory", "SIZE", GP_ARG_TEXT,
+              "the memory of each GPU, instead of its own"),
+    GP_OPTION(struct gp_dryrun_options, devices, 0, "devices", "N", GP_ARG_NUMBER,
+              "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
+    GP_OPTION(struct gp_dryrun_options, budget, 0, "budget", "SIZE", GP_ARG_SIZE,
+              "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
+    GP_OPTION(struct gp_dryrun_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
+              "keep the recording (default CMD.gpuprof in the current directory); of several processes each has its "
+              "own, FILE with its number",
+              .optional = true),
+    GP_OPTION(struct gp_dryrun_options, output, 'o', "output", "PAGE", GP_ARG_FILE,
+              "write the page of 'gpuprof report' of the run that is shown"),
+    GP_OPTION_FORCE(struct gp_dryrun_options),
+    GP_FLAG(struct gp_dryrun_options, json, 0, "json",
+            "print JSON, schema gpuprof.dryrun/1; CMD's standard output goes to standard error"),
+    GP_FLAG(struct gp_dryrun_options, list, 0, "list", "print the GPUs that --gpu takes"),
+    GP_OPTION_LIBRARY(struct gp_dryrun_options),
+    {0}};
+
+static const struct gp_command_option dryrun_operands[] = {
+    GP_OPERAND(struct gp_dryrun_options, launch.argv, "CMD", GP_ARG_PROGRAM, "the program and its arguments"), {0}};
+
+const struct gp_command_spec gp_command_dryrun = {
+    .name = "dryrun",
+    .summary = "say what a program would need of a GPU, without one",
+    .group = GP_GROUP_ANALYSE,
+    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--budget=SIZE] [--record[=FILE]] [-o PAGE "
+                     "[--force]] [--json] [--library=FILE] [--] CMD...",
+                     "--list"),
+    .about =
+        GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
+                "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "
+                "is 0 if it fits on every GPU named, 3 if it does not or is over the budget, and 1 if CMD failed for "
+                "another reason; 126 and 127 are as with 'gpuprof run'.",
+                "If CMD runs out of memory, it runs once more on a device of 1 TiB, which shows how much it needs. So "
+                "CMD may run several times, as it does with several GPUs.",
+                "docs/dryrun.md explains what is exact, and which programs take another path because kernels compute "
+                "nothing."),
+    .options = dryrun_options,
+    .operands = dryrun_operands,
+    .examples = GP_EXAMPLES(
+        {"gpuprof dryrun --gpu=rtx-4090,a100-40g -- python3 train.py", "Ask whether a job fits on two GPUs."},
+        {"gpuprof dryrun --gpu=h100-80g --budget=22GiB -- python3 train.py", "Fail if it needs more than 22 GiB."},
+        {"gpuprof dryrun --devices=4 -- torchrun --nproc-per-node=4 train.py", "Ask about a job of four ranks."},
+        {"gpuprof dryrun --list", "Show the GPUs."}),
+    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),
+    .operand_ends = true,
+    .check = dryrun_check,
+    .run = dryrun_run,
+};

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dryrun.h: the parts of `gpuprof dryrun`: dryrun.c decides what to run and what follows from it,
+ * dryrunjob.c runs the program once, dryrunneed.c reads what a recording of it needs of a device.
+ */
+#ifndef GP_CMD_DRYRUN_H
+#define GP_CMD_DRYRUN_H
+
+#include <cmd/load.h>
+#include <write/dryrunformat.h>
+
+struct gp_dryrun_job { /* what is the same for all runs */
+    struct gp_launch launch;
+    char folder[4096];    /* of the recordings and of the notes: made by gp_dryrun_begin, and removed at the end */
+    const char *memory;   /* --memory; NULL: that of the GPU */
+    int64_t devices;      /* simulated GPUs of one machine */
+    int64_t budget_bytes; /* 0: none */
+    bool json;            /* the program's standard output is not ours */
+    unsigned runs;
+};
+
+/* Prepares the environment and makes the folder, beside `beside` (a file to come) or among temporary
+ * files.  GP_EXIT_OK, or an exit status after a message. */
+int gp_dryrun_begin(struct gp_dryrun_job *job, const char *beside);
+/* Removes the folder. */
+void gp_dryrun_end(struct gp_dryrun_job *job);
+/* Runs the program on `gpu`, whose memory is that of the job, or `memory`.  Fills in all of *run but its
+ * total; the recordings are in the folder, under gp_dryrun_files.  GP_EXIT_OK, or an exit status after a message. */
+int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run);
+void gp_dryrun_run_free(struct gp_dryrun_run *run);
+/* The recordings of the run `number` (from 0) that have memory of a GPU, NULL after the last; free each and the list.
+ * NULL: out of memory. */
+char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
+
+/* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
+int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);
+
+#endif

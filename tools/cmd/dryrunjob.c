@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ * dryrunjob.c: runs a program once on the simulated GPU, recorded: see dryrun.h.  Each run has a
+ * folder of its own in that of the job: a recording for each process, and the notes of the
+ * libraries that stand in for NVIDIA's.  What they write is checked like any other input. */
+#include <cmd/dryrun.h>
+#include <collect/watch.h>
+
+#include <base/clock.h>
+#include <base/text.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <record/name.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GP_JOB_LOOK_NS  20000000ull
+#define GP_JOB_NOTES    256u       /* different ones */
+#define GP_JOB_NOTE_MAX (1u << 20) /* bytes of the file that are read */
+#define GP_JOB_STANDIN  "GPUPROF_STANDIN_REPORT"
+
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
+
+int gp_dryrun_begin(struct gp_dryrun_job *job, const char *beside)
+{
+    const char *temporary = getenv("TMPDIR"), *slash = beside ? strrchr(beside, '/') : NULL;
+    char where[3800], spec[256];
+    if (beside)
+        snprintf(where, sizeof(where), "%.*s", slash ? (int)(slash - beside + 1) : 2, slash ? beside : "./");
+    else
+        snprintf(where, sizeof(where), "%s/", temporary && temporary[0] ? temporary : "/tmp");
+    char *whole = realpath(where, NULL); /* the program may change its directory */
+    int n = snprintf(job->folder, sizeof(job->folder), "%s/.gpuprof-dryrun-XXXXXX", whole ? whole : where);
+    free(whole);
+    snprintf(spec, sizeof(spec), "contents=none");
+    job->launch.sim = spec;
+    int rc = gp_launch_prepare(&job->launch);
+    job->launch.sim = "";
+    if (rc || (n > 0 && (size_t)n < sizeof(job->folder) && mkdtemp(job->folder))) {
+        if (rc)
+            job->folder[0] = '\0';
+        return rc;
+    }
+    gp_error("dryrun", "%s: cannot make a folder for the recordings: %s", where, strerror(errno));
+    job->folder[0] = '\0';
+    return GP_EXIT_FAILED;
+}
+
+/* Removes the files of a folder, and the folder. */
+static void job_remove(const char *folder)
+{
+    char path[8192];
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        unlink(path);
+    }
+    if (entries)
+        closedir(entries);
+    rmdir(folder);
+}
+
+static void job_folder(const struct gp_dryrun_job *job, unsigned number, char *path, size_t bytes)
+{
+    snprintf(path, bytes, "%s/%u", job->folder, number);
+}
+
+void gp_dryrun_end(struct gp_dryrun_job *job)
+{
+    char path[4200];
+    for (unsigned i = 0; job->folder[0] && i < job->runs; i++) {
+        job_folder(job, i, path, sizeof(path));
+        job_remove(path);
+    }
+    if (job->folder[0])
+        job_remove(job->folder);
+}
+
+static int file_compare(const void *one, const void *other)
+{
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number)
+{
+    char folder[4200], path[8192];
+    size_t count = 0, room = 16;
+    char **files = calloc(room + 1, sizeof(*files));
+    job_folder(job, number, folder, sizeof(folder));
+    DIR *entries = files ? opendir(folder) : NULL;
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (gp_record_stem(entry->d_name) == strlen(entry->d_name))
+            continue;
+        if (count == room) {
+            char **grown = realloc(files, (room * 2 + 1) * sizeof(*files));
+            if (!grown)
+                break;
+            files = grown;
+            memset(files + room, 0, (room + 1) * sizeof(*files));
+            room *= 2;
+        }
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        files[count] = strdup(path);
+        count += files[count] != NULL;
+    }
+    if (entries)
+        closedir(entries);
+    if (files)
+        qsort(files, count, sizeof(*files), file_compare);
+    return files;
+}
+
+/* ---- notes of the stand-ins -------------------------------------------------------------------------------------- */
+
+/* A line "PID<TAB>LIBRARY<TAB>KIND<TAB>TEXT". */
+static void note_line(struct gp_dryrun_run *run, char *line)
+{
+    static const char *const kinds[] = {"loaded", "assumed", "unsupported"};
+    struct gp_dryrun_note note = {.count = 1};
+    char *fields[4];
+    bool known = false;
+    for (unsigned i = 0; i < 4; i++)
+        if (!(fields[i] = strsep(&line, "\t")) || !fields[i][0])
+            return;
+    for (size_t i = 0; i < GP_COUNT(kinds); i++)
+        known |= strcmp(fields[2], kinds[i]) == 0;
+    if (!known || line || fields[0][strspn(fields[0], "0123456789")])
+        return;
+    gp_text_clean(note.library, sizeof(note.library), fields[1], strlen(fields[1]));
+    gp_text_clean(note.kind, sizeof(note.kind), fields[2], strlen(fields[2]));
+    gp_text_clean(note.text, sizeof(note.text), fields[3], strlen(fields[3]));
+    for (uint32_t i = 0; i < run->note_count; i++) {
+        struct gp_dryrun_note *other = &run->notes[i];
+        if (strcmp(note.library, other->library) == 0 && strcmp(note.kind, other->kind) == 0 &&
+            strcmp(note.text, other->text) == 0) {
+            other->count++;
+            return;
+        }
+    }
+    if (run->note_count < GP_JOB_NOTES)
+        run->notes[run->note_count++] = note;
+}
+
+static int job_notes(struct gp_dryrun_run *run, const char *path)
+{
+    char *text = malloc(GP_JOB_NOTE_MAX + 1ul), *rest = text, *line;
+    run->notes = calloc(GP_JOB_NOTES, sizeof(*run->notes));
+    if (!text || !run->notes) {
+        free(text);
+        return gp_load_memory("dryrun");
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t got = 0, n = 0;
+    while (fd >= 0 && (size_t)got < GP_JOB_NOTE_MAX && (n = read(fd, text + got, GP_JOB_NOTE_MAX - (size_t)got)) > 0)
+        got += n;
+    if (fd >= 0)
+        close(fd);
+    text[got] = '\0';
+    while ((line = strsep(&rest, "\n")))
+        note_line(run, line);
+    free(text);
+    return GP_EXIT_OK;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+static int job_environment(const struct gp_dryrun_job *job, const char *folder, const char *gpu, const char *memory)
+{
+    char spec[512], record[8400], notes[4300], since[32];
+    struct timespec now;
+    size_t used = 0;
+    memory = memory ? memory : job->memory;
+    snprintf(spec, sizeof(spec), "gpu=%s,devices=%lld,contents=none,shared=dryrun-%u-%u%s%s", gpu,
+             (long long)job->devices, (unsigned)getpid(), job->runs, memory ? ",memory=" : "", memory ? memory : "");
+    for (const char *at = folder; *at && used + 32 < sizeof(record); at++) {
+        if (*at == '%')
+            record[used++] = '%';
+        record[used++] = *at;
+    }
+    snprintf(record + used, sizeof(record) - used, "/%%p" GP_NAME_SUFFIX);
+    snprintf(notes, sizeof(notes), "%s/notes", folder);
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
+    if (setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
+        setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0)
+        return GP_EXIT_OK;
+    return gp_load_memory("dryrun");
+}
+
+/* Starts the program; with --json its standard output is our standard error. */
+static int job_start(const struct gp_dryrun_job *job, struct gp_child *child)
+{
+    int out = job->json ? dup(STDOUT_FILENO) : -1;
+    fflush(stdout);
+    if (job->json)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    int rc = gp_child_start(child, &job->launch);
+    if (out >= 0) {
+        dup2(out, STDOUT_FILENO);
+        close(out);
+    }
+    if (rc)
+        gp_error("dryrun", "cannot start a process: %s", strerror(-rc));
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
+static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsigned number)
+{
+    char **files = gp_dryrun_files(job, number);
+    int rc = files ? GP_EXIT_OK : gp_load_memory("dryrun");
+    for (size_t i = 0; files && files[i]; i++) {
+        if (!rc)
+            rc = gp_dryrun_read(run, files[i], job->budget_bytes, number == 0 && i == 0);
+        free(files[i]);
+    }
+    free(files);
+    return rc;
+}
+
+int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run)
+{
+    char folder[4200], notes[4300];
+    struct gp_watch watch = {0};
+    struct gp_child child;
+    unsigned number = job->runs;
+    *run = (struct gp_dryrun_run){.gpu = gpu, .plenty = memory};
+    job_folder(job, number, folder, sizeof(folder));
+    int rc = job_environment(job, folder, gpu, memory);
+    if (!rc && mkdir(folder, 0700) != 0) {
+        gp_error("dryrun", "%s: cannot be made: %s", folder, strerror(errno));
+        rc = GP_EXIT_FAILED;
+    }
+    job->runs++;
+    if (!rc)
+        rc = job_start(job, &child);
+    if (rc)
+        return rc;
+    while (!child.ended) {
+        gp_watch_look(&watch, child.pid, true);
+        gp_child_wait(&child, GP_JOB_LOOK_NS);
+    }
+    run->status = child.status;
+    for (int i = 0; !rc && i < watch.count; i++)
+        if (gp_watch_read(watch.watched[i]) != 0)
+            rc = gp_load_memory("dryrun");
+    if (!rc)
+        gp_recorded_finish(&watch, getenv("GPUPROF_RECORD"));
+    gp_watch_free(&watch);
+    snprintf(notes, sizeof(notes), "%s/notes", folder);
+    if (!rc)
+        rc = job_notes(run, notes);
+    if (!rc)
+        rc = job_read(job, run, number);
+    return rc;
+}
+
+void gp_dryrun_run_free(struct gp_dryrun_run *run)
+{
+    for (uint32_t i = 0; i < run->need_count; i++)
+        free(run->needs[i].lines);
+    free(run->needs);
+    free(run->notes);
+}

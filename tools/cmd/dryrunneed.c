@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT
+ * dryrunneed.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
+ * places are copied, so that of many ranks one recording is in memory at a time. */
+#include <cmd/dryrun.h>
+#include <common/hash.h>
+#include <common/order.h>
+
+#include <cache/policy.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_NEED_POINTS   2000u
+#define GP_NEED_GROWABLE "expandable_segments:True"
+
+static void need_place(struct gp_need_place *place, const struct gp_loaded *loaded, uint32_t site)
+{
+    const struct gp_frame_text *frame = gp_symbols_name(loaded->symbols, site);
+    const struct gp_operation *operation = gp_symbols_operation(loaded->symbols, site);
+    gp_symbols_line(loaded->symbols, site, NULL, NULL, place->text, sizeof(place->text));
+    snprintf(place->function, sizeof(place->function), "%s", frame->function);
+    snprintf(place->file, sizeof(place->file), "%s", frame->file);
+    snprintf(place->operation, sizeof(place->operation), "%s", operation->text ? operation->text : "");
+    place->line = frame->line;
+}
+
+/* The number of the step at that time, from 1; 0: outside of the steps, or there are none. */
+static uint32_t need_step(const struct gp_steps *steps, uint64_t time_ns)
+{
+    if (!steps || steps->source == GP_STEPS_TIME)
+        return 0;
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (time_ns >= steps->bounds_ns[i] && time_ns < steps->bounds_ns[i + 1])
+            return i + 1;
+    return 0;
+}
+
+static void need_moment(struct gp_need_moment *moment, const struct gp_loaded *loaded, uint64_t time_ns, uint32_t site)
+{
+    uint64_t begin_ns = loaded->recording->begin_ns;
+    moment->since_ns = time_ns > begin_ns ? time_ns - begin_ns : 0;
+    moment->step = need_step(loaded->report.steps, time_ns);
+    need_place(&moment->place, loaded, site);
+}
+
+/* ---- what was live at the peak ----------------------------------------------------------------------------------- */
+
+struct need_lines {
+    struct gp_need *need;
+    struct gp_hash known;
+    uint32_t *sites; /* of each line */
+    double *lives;   /* of each line: bytes x ns */
+    uint32_t room;
+    bool failed;
+};
+
+static struct gp_need_line *lines_at(struct need_lines *l, uint32_t row, enum gp_use use)
+{
+    bool added = true;
+    struct gp_need *need = l->need;
+    const uint32_t *at = gp_hash_add(&l->known, gp_hash_of_number((uint64_t)row << 8 | (uint64_t)use), NULL, NULL,
+                                     need->line_count, &added);
+    if (at && !added)
+        return &need->lines[*at];
+    if (need->line_count == l->room) {
+        uint32_t room = l->room ? l->room * 2 : 64;
+        struct gp_need_line *lines = realloc(need->lines, room * sizeof(*lines));
+        need->lines = lines ? lines : need->lines;
+        uint32_t *sites = realloc(l->sites, room * sizeof(*sites));
+        l->sites = sites ? sites : l->sites;
+        double *lives = realloc(l->lives, room * sizeof(*lives));
+        l->lives = lives ? lives : l->lives;
+        l->room = lines && sites && lives ? room : l->room;
+    }
+    l->failed |= !at || need->line_count == l->room;
+    if (l->failed)
+        return NULL;
+    l->sites[need->line_count] = row;
+    l->lives[need->line_count] = 0;
+    need->lines[need->line_count] = (struct gp_need_line){.use = use};
+    return &need->lines[need->line_count++];
+}
+
+static int lines_compare(const void *one, const void *other)
+{
+    const struct gp_need_line *a = one, *b = other;
+    return a->bytes != b->bytes ? GP_ORDER(b->bytes, a->bytes) : strcmp(a->place.text, b->place.text);
+}
+
+/* Adds a block that is live at the peak. */
+static void lines_add(struct need_lines *l, const struct gp_loaded *loaded, const struct gp_flow_change *change,
+                      uint32_t end, enum gp_use use)
+{
+    const struct gp_recording *r = loaded->recording;
+    struct gp_need_line *line = lines_at(l, gp_symbols_row(loaded->symbols, change->item->site), use);
+    uint64_t until_ns = end == GP_REC_NONE ? r->end_ns : r->events[end].time_ns;
+    int64_t bytes = (int64_t)(gp_flow_bytes(change) & INT64_MAX);
+    if (!line)
+        return;
+    line->bytes = (int64_t)(((uint64_t)line->bytes + (uint64_t)bytes) & INT64_MAX);
+    line->count++;
+    if (until_ns > change->time_ns)
+        l->lives[line - l->need->lines] += (double)bytes * (double)(until_ns - change->time_ns);
+}
+
+static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, const struct gp_use_table *uses,
+                       const struct gp_peak *peak)
+{
+    const struct gp_flow *flow = loaded->report.flow;
+    struct need_lines l = {.need = need};
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    double sure[GP_USES] = {0};
+    while (!l.failed && gp_flow_next(&walk, &change)) {
+        uint32_t end;
+        if (change.event != GP_REC_NONE && (peak->event_index == GP_REC_NONE || change.event > peak->event_index))
+            break;
+        if (!change.add || change.item->device != uses->device || !(change.what & GP_FLOW_SUMMED) ||
+            ((end = gp_flow_end(flow, change.id)) != GP_REC_NONE && peak->event_index != GP_REC_NONE &&
+             end <= peak->event_index))
+            continue;
+        const struct gp_use_row *row = &uses->rows[uses->rule[change.id]];
+        lines_add(&l, loaded, &change, end, row->use);
+        need->uses[row->use] += (int64_t)(gp_flow_bytes(&change) & INT64_MAX);
+        sure[row->use] += row->confidence * (double)(gp_flow_bytes(&change) & INT64_MAX);
+    }
+    for (uint32_t i = 0; !l.failed && i < need->line_count; i++) {
+        need_place(&need->lines[i].place, loaded, l.sites[i]);
+        if (need->lines[i].bytes > 0)
+            need->lines[i].life_ns = (uint64_t)(l.lives[i] / (double)need->lines[i].bytes);
+    }
+    for (unsigned use = 0; use < GP_USES; use++)
+        need->sure[use] = need->uses[use] > 0 ? sure[use] / (double)need->uses[use] : 0;
+    if (!l.failed && need->line_count)
+        qsort(need->lines, need->line_count, sizeof(*need->lines), lines_compare);
+    gp_hash_free(&l.known);
+    free(l.sites);
+    free(l.lives);
+    return !l.failed;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+{
+    const struct gp_flow *flow = loaded->report.flow;
+    int64_t total = loaded->recording->devices[d].total_bytes;
+    struct gp_fit_question question = {
+        .gpu_bytes = total > 0 ? (uint64_t)total : UINT64_C(1) << 40, .tenants = 1, .context_bytes = -1};
+    struct gp_fit_result result, growable;
+    int rc = gp_fit_judge(flow, d, &question, &result);
+    if (!rc) {
+        need->needed_bytes = (int64_t)result.rows[0].peak_bytes;
+        need->smallest_bytes = (int64_t)result.rows[0].smallest_bytes;
+        need->context_bytes = (int64_t)result.context_bytes;
+    }
+    need->growable_bytes = -1;
+    if (!rc && result.requests == GP_FIT_OF_FRAMEWORK && !result.rows[0].conf[0]) {
+        question.allocator = result.rows[0].allocator;
+        question.conf = GP_NEED_GROWABLE;
+        rc = gp_fit_judge(flow, d, &question, &growable);
+        if (!rc)
+            need->growable_bytes = (int64_t)growable.rows[0].peak_bytes;
+        gp_fit_result_fini(&growable);
+    }
+    gp_fit_result_fini(&result);
+    return rc;
+}
+
+/* The first event with which the device holds more than the budget.  A page model may hold a little more than the
+ * sum of the requests: then it is the event of their peak. */
+static void need_budget(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, int64_t budget_bytes)
+{
+    const struct gp_flow *flow = loaded->report.flow;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_polled polled = gp_polled_begin(flow, d);
+    struct gp_flow_change change, found = {0};
+    struct gp_level level = {0};
+    int64_t peak = -1;
+    bool over = false;
+    while (!over && gp_flow_next(&walk, &change)) {
+        if (change.item->device != d)
+            continue;
+        gp_polled_advance(&polled, change.time_ns, &level);
+        gp_level_apply(&level, &change);
+        int64_t held = gp_polled_reserved(&polled, &level);
+        if (!change.add || held <= peak)
+            continue;
+        peak = held;
+        found = change;
+        over = held > budget_bytes - need->context_bytes;
+    }
+    need->over = true;
+    if (!found.item)
+        return;
+    need_moment(&need->broke, loaded, found.time_ns, found.item->site);
+    need->broke.bytes = (int64_t)(gp_rec_requested(found.item) & INT64_MAX);
+    need->broke.free_bytes = -1;
+}
+
+/* Whether a request of the recording failed on the device. */
+static bool need_is_oom(const struct gp_recording *r, uint32_t d)
+{
+    return r->has_oom && (r->oom.device < 0 || r->oom.device == r->devices[d].index);
+}
+
+static void need_failure(struct gp_need *need, const struct gp_loaded *loaded)
+{
+    const struct gp_wire_oom *oom = &loaded->recording->oom;
+    uint32_t site = oom->site < loaded->recording->site_count ? oom->site : 0;
+    need->oom = true;
+    need_moment(&need->failed, loaded, oom->time_ns, site);
+    need->failed.bytes = (int64_t)(oom->asked_bytes & INT64_MAX);
+    need->failed.free_bytes = oom->free_bytes;
+}
+
+/* ---- a recording ------------------------------------------------------------------------------------------------- */
+
+static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+{
+    const struct gp_recording *r = loaded->recording;
+    const struct gp_steps *steps = loaded->report.steps;
+    const struct gp_peak *peak = loaded->report.devices[d].peak;
+    need->pid = r->pid;
+    need->rank = r->has_rank ? r->rank : -1;
+    snprintf(need->comm, sizeof(need->comm), "%s", r->comm);
+    memcpy(need->uuid, r->devices[d].uuid, sizeof(need->uuid));
+    need->device = r->devices[d].ordinal;
+    need->complete = r->complete;
+    need->missing = gp_rec_missing(r);
+    need->allocated_peak_bytes = peak->bytes;
+    need->peak_ns = peak->time_ns > r->begin_ns ? peak->time_ns - r->begin_ns : 0;
+    need->peak_step = need_step(steps, peak->time_ns);
+    if (steps && steps->source != GP_STEPS_TIME) {
+        need->steps = steps->count;
+        need->step_ns = steps->length_ns;
+    }
+    const struct gp_series *reserved = loaded->report.devices[d].reserved;
+    for (uint32_t i = 0; reserved && i < reserved->count; i++)
+        GP_RAISE(need->reserved_peak_bytes, reserved->points[i].high);
+}
+
+static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, uint32_t d,
+                       int64_t budget_bytes)
+{
+    const struct gp_report *report = &loaded->report;
+    const struct gp_recording *r = loaded->recording;
+    need_identity(need, loaded, d);
+    struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, hints, d);
+    int rc = uses && need_lines(need, loaded, uses, report->devices[d].peak) ? 0 : -ENOMEM;
+    gp_uses_free(uses);
+    if (!rc)
+        rc = need_sizes(need, loaded, d);
+    if (!rc && need_is_oom(r, d))
+        need_failure(need, loaded);
+    if (!rc && budget_bytes && need->needed_bytes > budget_bytes)
+        need_budget(need, loaded, d, budget_bytes);
+    return rc;
+}
+
+/* Also a device whose first request failed. */
+static bool need_is_used(const struct gp_report *report, uint32_t d)
+{
+    const struct gp_recording *r = report->recording;
+    return r->devices[d].index != GP_WIRE_HOST && (report->devices[d].used || need_is_oom(r, d));
+}
+
+static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int64_t budget_bytes)
+{
+    const uint32_t device_count = loaded->recording->device_count;
+    uint8_t *hints = NULL;
+    int rc = gp_report_run(&loaded->report, GP_REPORT_LEAKS | GP_REPORT_PEAK | GP_REPORT_SERIES, GP_DETAIL_PLOT);
+    struct gp_need *needs = realloc(run->needs, (run->need_count + device_count + 1ul) * sizeof(*needs));
+    if (needs)
+        run->needs = needs;
+    hints = gp_load_hints(&loaded->report);
+    if (!needs || !hints)
+        rc = -ENOMEM;
+    for (uint32_t d = 0; !rc && d < device_count; d++) {
+        if (!need_is_used(&loaded->report, d))
+            continue;
+        struct gp_need *need = &run->needs[run->need_count++];
+        memset(need, 0, sizeof(*need));
+        rc = need_device(need, loaded, hints, d, budget_bytes);
+    }
+    free(hints);
+    return rc;
+}
+
+int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first)
+{
+    const struct gp_load_options options = {
+        .target = GP_TARGET_INIT("dryrun"), .files = {file}, .file_count = 1, .sites = true};
+    struct gp_loaded loaded;
+    uint32_t before = run->need_count;
+    int rc = gp_load(&loaded, &options, 0);
+    if (rc)
+        return rc;
+    rc = need_devices(run, &loaded, budget_bytes);
+    if (rc == -ERANGE)
+        gp_error("dryrun", "%s: no size was found at which the requests fit: is the recording damaged?", file);
+    else if (rc)
+        gp_load_memory("dryrun");
+    run->processes += run->need_count > before;
+    gp_load_unload(&loaded, first);
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
