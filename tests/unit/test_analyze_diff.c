@@ -103,7 +103,7 @@ static void expect_match(const uint32_t *first, const uint32_t *second, const in
             uint32_t i = counts[side]++;
             lines[side][i][0] = *line;
             lines[side][i][1] = side ? 70 : 50; /* of main, which has moved too */
-            sites[side][i] = (struct gp_diff_site){"f\tmain", lines[side][i], 2};
+            sites[side][i] = (struct gp_diff_site){.stack = "f\tmain", .lines = lines[side][i], .line_count = 2};
         }
     }
     cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){sites[0], sites[1]}, counts,
@@ -132,10 +132,64 @@ Test(diff, matches_lines_that_moved_and_keeps_them_apart)
     expect_match(LINES(10, 20, 30, 40, 50), LINES(12, 22, 42, 52), AS(0, 1, 3, 4));
 }
 
+/* One line was inserted above a line, or below it: both moved it by one, and the memory tells which. */
+Test(diff, memory_tells_the_line_that_was_inserted)
+{
+    const uint32_t old[] = {10}, new[] = {9, 11};
+    for (int same = 0; same < 2; same++) {
+        uint32_t first[1], second[2], row_count;
+        struct gp_diff_site before[] = {{.stack = "f", .lines = old, .line_count = 1, .bytes = 800, .calls = 4}};
+        struct gp_diff_site after[] = {{.stack = "f", .lines = &new[0], .line_count = 1, .bytes = 10, .calls = 4},
+                                       {.stack = "f", .lines = &new[1], .line_count = 1, .bytes = 10, .calls = 4}};
+        after[same].bytes = 1600; /* twice as many steps */
+        after[same].calls = 8;
+        cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){before, after}, (const uint32_t[2]){1, 2},
+                                (uint32_t *[2]){first, second}, &row_count));
+        cr_assert_eq(first[0], second[same]);
+        cr_assert_neq(first[0], second[!same]);
+    }
+}
+
+/* For each of `second` the index of the path in `first` that is the same file, or -1; NULL ends both. */
+static void expect_files(const char *const *first, const char *const *second, const int *expected)
+{
+    uint32_t counts[2] = {0, 0}, one[16], other[16];
+    while (first[counts[0]])
+        counts[0]++;
+    while (second[counts[1]])
+        counts[1]++;
+    cr_assert(gp_diff_files((const char *const *const[2]){first, second}, counts, (uint32_t *const[2]){one, other}));
+    for (uint32_t i = 0; i < counts[1]; i++) {
+        int found = -1;
+        for (uint32_t k = 0; k < counts[0]; k++)
+            found = one[k] == other[i] ? (int)k : found;
+        cr_assert_eq(found, expected[i], "%s: %d, not %d", second[i], found, expected[i]);
+        for (uint32_t k = 0; k < i; k++)
+            cr_assert_neq(other[k], other[i]);
+    }
+}
+
+#define PATHS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+Test(diff, finds_files_in_another_folder)
+{
+    expect_files(PATHS("/a/train.py"), PATHS("/a/train.py"), AS(0));
+    expect_files(PATHS("/a/train.py", "/a/lib/gpu.py"), PATHS("/b/c/lib/gpu.py", "/b/c/train.py"), AS(1, 0));
+    /* Files of one name go to those with the same folders; the same path goes first. */
+    expect_files(PATHS("/p/one/__init__.py", "/p/two/__init__.py", "/p/__init__.py"),
+                 PATHS("/q/two/__init__.py", "/q/one/__init__.py"), AS(1, 0));
+    expect_files(PATHS("/p/x/u.py", "/q/x/u.py"), PATHS("/q/x/u.py", "/r/x/u.py"), AS(1, 0));
+    expect_files(PATHS("/a/train.py"), PATHS("/a/retrain.py", "/a/rain.py", "/train.py/x"), AS(-1, -1, -1));
+    expect_files(PATHS("train.py"), PATHS("/x/train.py", "/y/train.py"), AS(0, -1));
+    expect_files(PATHS("", "/a"), PATHS("/a", ""), AS(1, 0));
+    expect_files((const char *const[]){NULL}, PATHS("/a"), AS(-1));
+}
+
 Test(diff, does_not_match_other_stacks)
 {
     uint32_t line[] = {7, 8}, first[2], second[1], row_count;
-    struct gp_diff_site before[] = {{"f\tmain", line, 2}, {"g\tmain", line, 2}}, after[] = {{"f\tmain\tmain", line, 1}};
+    struct gp_diff_site before[] = {{"f\tmain", line, 2, 0, 0}, {"g\tmain", line, 2, 0, 0}},
+                        after[] = {{"f\tmain\tmain", line, 1, 0, 0}};
     cr_assert(gp_diff_match((const struct gp_diff_site *const[2]){before, after}, (const uint32_t[2]){2, 1},
                             (uint32_t *[2]){first, second}, &row_count));
     cr_assert(row_count == 3 && first[0] != first[1] && second[0] != first[0] && second[0] != first[1]);

@@ -192,8 +192,9 @@ static void sheet_matches(struct sheet *sheet)
             for (uint32_t i = 0; i < counts[side]; i++) {
                 for (unsigned frame = 0; frame < 3; frame++)
                     lines[side][i][frame] = (frame == 2 && round % 2 ? 4 : draw(most == 80 ? 90 : 7)) + side * moved;
-                sites[side][i] = (struct gp_diff_site){stacks[most == 80 ? 0 : draw(2)], lines[side][i],
-                                                       most == 80 ? 3 : 1 + draw(3)};
+                sites[side][i] = (struct gp_diff_site){.stack = stacks[most == 80 ? 0 : draw(2)],
+                                                       .lines = lines[side][i],
+                                                       .line_count = most == 80 ? 3 : 1 + draw(3)};
             }
         }
         const struct gp_diff_site *const both[2] = {sites[0], sites[1]};

@@ -165,7 +165,7 @@ static bool match_two(const struct nomem_case *is)
     uint32_t one[3], other[2], *rows[2] = {one, other}, counts[2] = {3, 2}, row_count;
     (void)is;
     for (unsigned i = 0; i < 5; i++)
-        sites[i] = (struct gp_diff_site){"stack", lines[i], 2};
+        sites[i] = (struct gp_diff_site){.stack = "stack", .lines = lines[i], .line_count = 2};
     return gp_diff_match(both, counts, rows, &row_count);
 }
 

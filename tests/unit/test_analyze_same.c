@@ -616,7 +616,8 @@ static void matches(struct golden *golden)
             for (uint32_t i = 0; i < counts[side]; i++) {
                 lines[side][i][0] = (uint32_t)(random_next(&seed) % 12) + (side ? round % 5 : 0);
                 lines[side][i][1] = (uint32_t)(random_next(&seed) % 3);
-                sites[side][i] = (struct gp_diff_site){stacks[random_next(&seed) % 3], lines[side][i], 1 + i % 2};
+                sites[side][i] = (struct gp_diff_site){
+                    .stack = stacks[random_next(&seed) % 3], .lines = lines[side][i], .line_count = 1 + i % 2};
             }
         }
         const struct gp_diff_site *const both[2] = {sites[0], sites[1]};

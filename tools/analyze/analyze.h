@@ -244,6 +244,7 @@ struct gp_diff_site {
     const char *stack;     /* functions, files and modules of its frames, without lines */
     const uint32_t *lines; /* of its frames, innermost first */
     uint32_t line_count;
+    int64_t bytes, calls; /* allocated in the whole time; 0 unknown */
 };
 /* Fills rows[side][site] with the number of the site's row, below *row_count: sites of the same code
  * have the same row, even if lines have moved between the two recordings.  Two lines of one
@@ -251,10 +252,16 @@ struct gp_diff_site {
 bool gp_diff_match(const struct gp_diff_site *const sites[2], const uint32_t counts[2], uint32_t *rows[2],
                    uint32_t *row_count);
 
+/* Fills ids[side][i] with the number of the file paths[side][i], below the sum of the counts.  Two paths
+ * of one side have two numbers, and a file of both sides has one: the folder of the program may be another
+ * one.  False: out of memory. */
+bool gp_diff_files(const char *const *const paths[2], const uint32_t counts[2], uint32_t *const ids[2]);
+
 /* Compares two recordings of one program.  rows: the row of each site of each recording. */
 struct gp_diff_row {
-    uint32_t site[2]; /* GP_REC_NONE: the site is only in the other recording */
-    int64_t live_bytes[2], peak_bytes[2], calls[2];
+    uint32_t site[2];                               /* GP_REC_NONE: the site is only in the other recording */
+    int64_t live_bytes[2], peak_bytes[2], calls[2]; /* peak: at the peak of the device */
+    int64_t own_bytes[2];                           /* the most that the row held at one moment */
 };
 struct gp_diff {
     uint32_t count;

@@ -52,14 +52,35 @@ static int64_t *diff_numbers(const struct gp_flow *flow, int64_t *calls)
     return numbers;
 }
 
+/* The highest number of bytes that each row held at one moment: peaks[row_count].  False: out of memory. */
+static bool diff_peaks(const struct gp_flow *flow, const uint32_t *rows, uint32_t row_count, int64_t *peaks)
+{
+    int64_t *held = calloc(row_count + 1ul, sizeof(*held));
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    while (held && gp_flow_next(&walk, &change)) {
+        uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
+        uint32_t row = rows[change.item->site];
+        if (!(change.what & GP_FLOW_KIND))
+            continue;
+        held[row] = (int64_t)((uint64_t)held[row] + bytes);
+        peaks[row] = held[row] > peaks[row] ? held[row] : peaks[row];
+    }
+    bool ok = held;
+    free(held);
+    return ok;
+}
+
 /* at: for each row the index of its numbers in diff->rows + 1; 0: none yet. */
 static bool diff_side(struct gp_diff *diff, const struct gp_recording *recording, int side, const uint32_t *rows,
-                      uint32_t *at)
+                      uint32_t row_count, uint32_t *at)
 {
     struct gp_flow *flow = gp_flow_new(recording);
     int64_t *calls = calloc(recording->site_count + 1u, sizeof(*calls));
-    int64_t *numbers = flow && calls ? diff_numbers(flow, calls) : NULL;
-    for (uint32_t i = 0; numbers && i < recording->site_count; i++) {
+    int64_t *peaks = calloc(row_count + 1ul, sizeof(*peaks));
+    int64_t *numbers = flow && calls && peaks ? diff_numbers(flow, calls) : NULL;
+    bool ok = numbers && diff_peaks(flow, rows, row_count, peaks);
+    for (uint32_t i = 0; ok && i < recording->site_count; i++) {
         if (calls[i] == 0 && numbers[i * 2] == 0)
             continue;
         if (!at[rows[i]]) {
@@ -69,11 +90,12 @@ static bool diff_side(struct gp_diff *diff, const struct gp_recording *recording
         struct gp_diff_row *to = &diff->rows[at[rows[i]] - 1];
         to->site[side] = to->site[side] == GP_REC_NONE ? i : to->site[side];
         to->peak_bytes[side] += numbers[i * 2];
+        to->own_bytes[side] = peaks[rows[i]];
         to->live_bytes[side] += numbers[i * 2 + 1];
         to->calls[side] += calls[i];
     }
-    bool ok = numbers;
     free(calls);
+    free(peaks);
     free(numbers);
     gp_flow_free(flow);
     return ok;
@@ -86,7 +108,7 @@ struct gp_diff *gp_diff_find(const struct gp_recording *const recordings[2], con
     uint32_t *at = calloc(row_count + 1ul, sizeof(*at));
     bool ok = diff && at;
     for (int side = 0; ok && side < 2; side++)
-        ok = diff_side(diff, recordings[side], side, rows[side], at);
+        ok = diff_side(diff, recordings[side], side, rows[side], row_count, at);
     free(at);
     if (!ok) {
         free(diff);

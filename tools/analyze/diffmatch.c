@@ -2,21 +2,27 @@
  * diffmatch.c: finds the call sites of two recordings that are the same; see analyze.h.  Sites of
  * equal stacks, but for the lines, are a group.  Lines move between versions of a program, and keep
  * their order: within a group the sites of one recording are matched with those of the other in
- * order, so that the lines of all move by the same number if possible. */
+ * order, so that as many as possible have the same memory, and the lines of all move by the same
+ * number if possible. */
 #include <analyze/analyze.h>
 #include <common/order.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Most pairs of sites of one group that are compared; larger groups are matched in order. */
-#define GP_DIFF_PAIRS 4096u
+/* Most comparisons for one group; larger groups are matched in order. */
+#define GP_DIFF_WORK (1ull << 20)
+/* What memory says counts before what lines say: lines that were inserted above or below a line move it
+ * by the same number. */
+#define GP_DIFF_OTHER    (1ll << 46)
+#define GP_DIFF_LINE_OFF (INT64_C(1) << 32)
 
 struct gp_diff_place { /* a site; equal ones are merged */
     const struct gp_diff_site *site;
     uint32_t number, row;
     int side;
     int64_t sum; /* of the lines that tell it from others of its side */
+    int64_t bytes, calls;
 };
 
 static int place_lines(const struct gp_diff_site *a, const struct gp_diff_site *b)
@@ -44,6 +50,14 @@ static int place_compare(const void *one, const void *other)
     return order ? order : (a->number > b->number) - (a->number < b->number);
 }
 
+/* How much the memory of two places differs: the size of their blocks, and how many there were. */
+static int64_t place_other(const struct gp_diff_place *a, const struct gp_diff_place *b)
+{
+    double one = a->calls ? (double)a->bytes / (double)a->calls : 0,
+           other = b->calls ? (double)b->bytes / (double)b->calls : 0;
+    return (2 * (one > other || one < other) + (a->calls != b->calls)) * GP_DIFF_OTHER;
+}
+
 /* The cost of matching all of few[] with some of many[], in order, if lines move by `by`; the
  * chosen ones in chosen[].  table: (few + 1) * (many + 1). */
 static int64_t match_cost(const struct gp_diff_place *const *few, uint32_t few_count,
@@ -59,7 +73,9 @@ static int64_t match_cost(const struct gp_diff_place *const *few, uint32_t few_c
                 continue;
             }
             int64_t off = many[k - 1]->sum - few[i - 1]->sum - by;
-            int64_t take = table[(i - 1) * width + k - 1] + (off < 0 ? -off : off), leave = at[-1];
+            off = off < 0 ? -off : off;
+            off = (off < GP_DIFF_LINE_OFF ? off : GP_DIFF_LINE_OFF) + place_other(many[k - 1], few[i - 1]);
+            int64_t take = table[(i - 1) * width + k - 1] + off, leave = at[-1];
             *at = take <= leave ? take : leave;
         }
     }
@@ -78,7 +94,8 @@ static bool match_choose(const struct gp_diff_place *const *few, uint32_t few_co
     int64_t best = INT64_MAX, moved = 0;
     for (uint32_t i = 0; i < few_count; i++)
         chosen[i] = i;
-    if (few_count == 0 || few_count == many_count || few_count * (uint64_t)many_count > GP_DIFF_PAIRS)
+    if (few_count == 0 || few_count == many_count ||
+        (many_count - few_count + 1ull) * few_count * many_count > GP_DIFF_WORK)
         return true;
     int64_t *table = malloc((few_count + 1ul) * (many_count + 1ul) * sizeof(*table));
     uint32_t *try = malloc(few_count * sizeof(*try));
@@ -102,9 +119,12 @@ static bool match_choose(const struct gp_diff_place *const *few, uint32_t few_co
 static uint32_t match_distinct(struct gp_diff_place *places, uint32_t count, const struct gp_diff_place **out)
 {
     uint32_t distinct = 0;
+    struct gp_diff_place *first = NULL;
     for (uint32_t i = 0; i < count; i++) {
         if (i == 0 || place_lines(places[i - 1].site, places[i].site) != 0)
-            out[distinct++] = &places[i];
+            out[distinct++] = first = &places[i];
+        first->bytes = (int64_t)((uint64_t)first->bytes + (uint64_t)places[i].site->bytes);
+        first->calls = (int64_t)((uint64_t)first->calls + (uint64_t)places[i].site->calls);
     }
     return distinct;
 }

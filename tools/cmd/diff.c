@@ -1,118 +1,106 @@
 /* SPDX-License-Identifier: MIT
  * diff.c: `gpuprof diff`: two recordings of one program, call site by call site, or those of all ranks
  * of two runs of a job.  Called by commands.c. */
+#include <cmd/gateend.h>
 #include <cmd/ranks.h>
+#include <gate/gate.h>
 #include <write/write.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct gp_diff_side { /* the sites of one recording */
-    struct gp_diff_site *sites;
-    char **stacks;
-    uint32_t **lines;
-    uint32_t *rows;
-    uint32_t count;
+/* The first member is what gp_load_check and gp_load take. */
+struct gp_diff_options {
+    struct gp_load_options load;
+    int by; /* enum gp_gate_by */
+    struct gp_gate_growth growth;
+    const char *junit;
 };
 
-static void diff_side_free(struct gp_diff_side *side)
+static bool diff_is_asked(const struct gp_diff_options *o)
 {
-    for (uint32_t i = 0; i < side->count; i++) {
-        free(side->stacks ? side->stacks[i] : NULL);
-        free(side->lines ? side->lines[i] : NULL);
+    return o->growth.given || o->load.error_exitcode >= 0;
+}
+
+/* Without --max-growth nothing may grow. */
+static void diff_judge(const struct gp_diff_options *o, const struct gp_report *const reports[2],
+                       const struct gp_gate_changes *changes, struct gp_findings *gate)
+{
+    static const struct gp_gate_growth none = {.given = true};
+    gp_gate_judge_growth(gate, reports, changes, o->growth.given ? &o->growth : &none);
+}
+
+static json_t *diff_json(const struct gp_gate_changes *changes, const struct gp_report *const reports[2])
+{
+    json_t *object = changes->diff && changes->by == GP_GATE_SITE
+                         ? gp_diff_json(changes->diff, reports)
+                         : json_pack("{s:s,s:o}", "schema", "gpuprof.diff/1", "rows", gp_gate_changes_json(changes));
+    if (object) {
+        json_object_set_new(object, "by", json_string(gp_gate_by_name(changes->by)));
+        json_object_set_new(object, "note", gp_json_text(changes->why));
     }
-    free(side->sites);
-    free(side->stacks);
-    free(side->lines);
-    free(side->rows);
+    return object;
 }
 
-static bool diff_site(struct gp_diff_side *side, struct gp_symbols *symbols, uint32_t site)
+static void diff_text(const struct gp_diff_options *o, const struct gp_gate_changes *changes,
+                      const struct gp_report *const reports[2])
 {
-    const struct gp_frame_text *frames;
-    uint32_t count = gp_symbols_site(symbols, site, &frames);
-    size_t size = 0;
-    FILE *out = open_memstream(&side->stacks[site], &size);
-    side->lines[site] = calloc(count + 1ul, sizeof(uint32_t));
-    for (uint32_t i = 0; out && side->lines[site] && i < count; i++) {
-        fprintf(out, "%s\t%s\t%s\n", frames[i].function, frames[i].file, frames[i].module);
-        side->lines[site][i] = frames[i].line;
-    }
-    if (!out || fclose(out) != 0 || !side->lines[site])
-        return false;
-    side->sites[site] = (struct gp_diff_site){side->stacks[site], side->lines[site], count};
-    return true;
-}
-
-static bool diff_side_new(struct gp_diff_side *side, const struct gp_loaded *loaded)
-{
-    side->count = loaded->recording->site_count;
-    side->sites = calloc(side->count + 1ul, sizeof(*side->sites));
-    side->stacks = calloc(side->count + 1ul, sizeof(*side->stacks));
-    side->lines = calloc(side->count + 1ul, sizeof(*side->lines));
-    side->rows = calloc(side->count + 1ul, sizeof(*side->rows));
-    bool ok = side->sites && side->stacks && side->lines && side->rows;
-    for (uint32_t i = 0; ok && i < side->count; i++)
-        ok = diff_site(side, loaded->symbols, i);
-    return ok;
-}
-
-static struct gp_diff *diff_made(const struct gp_loaded loaded[2])
-{
-    struct gp_diff_side sides[2] = {{0}, {0}};
-    struct gp_diff *diff = NULL;
-    uint32_t row_count;
-    if (diff_side_new(&sides[0], &loaded[0]) && diff_side_new(&sides[1], &loaded[1])) {
-        const struct gp_recording *recordings[2] = {loaded[0].recording, loaded[1].recording};
-        const struct gp_diff_site *sites[2] = {sides[0].sites, sides[1].sites};
-        const uint32_t counts[2] = {sides[0].count, sides[1].count};
-        uint32_t *rows[2] = {sides[0].rows, sides[1].rows};
-        if (gp_diff_match(sites, counts, rows, &row_count))
-            diff = gp_diff_find(recordings, (const uint32_t *const *)rows, row_count);
-    }
-    diff_side_free(&sides[0]);
-    diff_side_free(&sides[1]);
-    return diff;
-}
-
-/* extra: what the JSON also has, which this takes over; NULL: nothing. */
-static int diff_print(const struct gp_loaded loaded[2], const struct gp_load_options *o, json_t *extra)
-{
-    const struct gp_report *reports[2] = {&loaded[0].report, &loaded[1].report};
-    struct gp_diff *diff = diff_made(loaded);
     struct gp_text_page page = gp_load_page();
-    int rc = GP_EXIT_OK;
-    if (!diff) {
-        json_decref(extra);
-        return gp_load_memory("diff");
-    }
-    if (o->json) {
-        json_t *document = gp_diff_json(diff, reports);
+    page.named = true;
+    gp_page_warnings(&page, reports[0]);
+    gp_page_warnings(&page, reports[1]);
+    if (changes->by == GP_GATE_SITE)
+        gp_page_diff(&page, changes->diff, reports, o->load.callers);
+    else
+        gp_gate_changes_print(page.out, changes);
+    if (changes->why[0])
+        printf("note: %s\n", changes->why);
+}
+
+/* extra: what the JSON also has, which this takes over; NULL: nothing.  gate: takes the findings, NULL
+ * without a question.  shown: prints the comparison, with the findings if this is all of it. */
+static int diff_pair(struct gp_loaded loaded[2], const struct gp_diff_options *o, json_t *extra,
+                     struct gp_findings *gate, bool shown)
+{
+    const struct gp_report *const reports[2] = {&loaded[0].report, &loaded[1].report};
+    struct gp_gate_changes changes = {.why = ""};
+    struct gp_gate_uses uses[2] = {{0}, {0}};
+    const struct gp_gate_uses *const both[2] = {&uses[0], &uses[1]};
+    bool ok = o->by != GP_GATE_USE ||
+              (gp_gate_uses_find(&loaded[0].report, &uses[0]) && gp_gate_uses_find(&loaded[1].report, &uses[1]));
+    ok = ok && gp_gate_compare(reports, (enum gp_gate_by)o->by, both, &changes);
+    if (ok && gate)
+        diff_judge(o, reports, &changes, gate);
+    int rc = ok && (!gate || !gate->failed) ? GP_EXIT_OK : gp_load_memory("diff");
+    if (!rc && shown && o->load.json) {
+        json_t *document = diff_json(&changes, reports);
         if (document && extra)
             json_object_update(document, extra);
+        if (document && gate)
+            json_object_set_new(document, "verdict", gp_gate_json(gate, "gpuprof.check/1"));
         rc = gp_load_json("diff", document);
-    } else {
-        page.named = true;
-        gp_page_warnings(&page, reports[0]);
-        gp_page_warnings(&page, reports[1]);
-        gp_page_diff(&page, diff, reports, o->callers);
+    } else if (!rc && shown) {
+        diff_text(o, &changes, reports);
     }
     json_decref(extra);
-    free(diff);
+    gp_gate_changes_free(&changes);
+    gp_gate_uses_free(&uses[0]);
+    gp_gate_uses_free(&uses[1]);
     return rc;
 }
 
-static int diff_two(const struct gp_load_options *o, json_t *extra)
+static int diff_two(const struct gp_diff_options *o, json_t *extra, struct gp_findings *gate, bool shown)
 {
     struct gp_loaded loaded[2];
-    int rc = gp_load(&loaded[0], o, 0);
+    int rc = gp_load(&loaded[0], &o->load, 0);
     if (rc) {
         json_decref(extra);
         return rc;
     }
-    rc = gp_load(&loaded[1], o, 1);
+    rc = gp_load(&loaded[1], &o->load, 1);
     if (!rc) {
-        rc = diff_print(loaded, o, extra);
+        rc = diff_pair(loaded, o, extra, gate, shown);
         gp_load_free(&loaded[1]);
     } else {
         json_decref(extra);
@@ -187,9 +175,31 @@ static void diff_ranks_print(const struct gp_rank_set *set, int32_t shown)
     printf("\nrank %d, whose peak changed most:\n", shown);
 }
 
-static int diff_ranks(const struct gp_load_options *o)
+/* The findings of all ranks but the one that is shown: that one comes last, with its comparison. */
+static int diff_ranks_judge(const struct gp_rank_set *set, const struct gp_diff_options *o, int32_t shown,
+                            struct gp_findings *gate)
 {
-    struct gp_load_options all = *o, two = *o;
+    int rc = GP_EXIT_OK;
+    for (uint32_t i = 0; !rc && gate && i < set->count; i++) {
+        const struct gp_job_rank *before = &set->ranks[i], *after = diff_after(set, i);
+        struct gp_diff_options two = *o;
+        if (!after || before->number == shown)
+            continue;
+        two.load.files[0] = before->file;
+        two.load.files[1] = after->file;
+        uint32_t first = gate->count;
+        rc = diff_two(&two, NULL, gate, false);
+        for (; first < gate->count; first++)
+            gate->findings[first].rank = before->number;
+    }
+    return rc;
+}
+
+static int diff_ranks(const struct gp_diff_options *options, struct gp_findings *gate)
+{
+    const struct gp_load_options *o = &options->load;
+    struct gp_load_options all = *o;
+    struct gp_diff_options two = *options;
     struct gp_rank_set set = {0};
     size_t more = 0;
     while (o->more[more])
@@ -211,13 +221,15 @@ static int diff_ranks(const struct gp_load_options *o)
             continue;
         most = llabs(after->peak_bytes - before->peak_bytes);
         shown = before->number;
-        two.files[0] = before->file;
-        two.files[1] = after->file;
+        two.load.files[0] = before->file;
+        two.load.files[1] = after->file;
     }
     if (!rc && !o->json)
         diff_ranks_print(&set, shown);
     if (!rc)
-        rc = diff_two(&two, o->json ? diff_ranks_json(&set, shown) : NULL);
+        rc = diff_ranks_judge(&set, options, shown, gate);
+    if (!rc)
+        rc = diff_two(&two, o->json ? diff_ranks_json(&set, shown) : NULL, gate, true);
     gp_rank_set_free(&set);
     free(files);
     return rc;
@@ -225,40 +237,76 @@ static int diff_ranks(const struct gp_load_options *o)
 
 static int diff_run(void *options)
 {
-    const struct gp_load_options *o = options;
-    return o->more && o->more[0] ? diff_ranks(o) : diff_two(o, NULL);
+    const struct gp_diff_options *o = options;
+    struct gp_findings gate = {0}, *asked = diff_is_asked(o) ? &gate : NULL;
+    int rc = o->load.more && o->load.more[0] ? diff_ranks(o, asked) : diff_two(o, NULL, asked, true);
+    if (!rc && asked)
+        rc = gp_gate_end("diff", &gate, o->load.json ? NULL : stdout, o->junit, (int)o->load.error_exitcode);
+    gp_gate_free(&gate);
+    return rc;
+}
+
+static int diff_parse_growth(void *options, const struct gp_command_option *option, const char *text)
+{
+    struct gp_diff_options *o = options;
+    int rc = gp_gate_growth_parse(text, &o->growth);
+    return rc ? gp_usage_error("diff", "--%s=%s: %s", option->name, text,
+                               rc == -ERANGE ? "too large" : "neither a size such as 10MiB nor a percentage such as 5%")
+              : GP_EXIT_OK;
 }
 
 static const struct gp_command_option diff_options[] = {
-    GP_FLAG(struct gp_load_options, callers, 0, "callers", "print the callers of each site below it"),
-    GP_OPTION_JSON(struct gp_load_options, "gpuprof.diff/1"),
+    GP_FLAG(struct gp_diff_options, load.callers, 0, "callers", "print the callers of each site below it"),
+    GP_OPTION(struct gp_diff_options, by, 0, "by", "WHAT", GP_ARG_INDEX,
+              "what a row is: a call site with its callers, a line of code, an operation of a framework, or what the "
+              "memory is used for (default site)",
+              .choice = gp_gate_by_name),
+    GP_OPTION(struct gp_diff_options, growth, 0, "max-growth", "SIZE|PERCENT", GP_ARG_TEXT,
+              "fail if the peak of a device grew by more: 10MiB, or 5% of the peak before. With --by=line, operation "
+              "or use, also if one row did",
+              .parse = diff_parse_growth),
+    GP_OPTION(struct gp_diff_options, load.error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
+              "exit status then (default 3); without --max-growth, if anything grew", .high = 255),
+    GP_OPTION(struct gp_diff_options, junit, 0, "junit", "FILE", GP_ARG_FILE, "write the verdict to FILE as JUnit XML"),
+    GP_OPTION(struct gp_diff_options, load.json, 0, "json", NULL, GP_ARG_FLAG, "print JSON, schema gpuprof.diff/1"),
     {0}};
 
 static const struct gp_command_option diff_operands[] = {
-    GP_OPERAND(struct gp_load_options, files[0], "BEFORE", GP_ARG_RECORDING,
+    GP_OPERAND(struct gp_diff_options, load.files[0], "BEFORE", GP_ARG_RECORDING,
                "the file to compare with: " GP_LOAD_READS),
-    GP_OPERAND(struct gp_load_options, files[1], "AFTER", GP_ARG_RECORDING, "the file of the changed program"),
-    GP_OPERAND(struct gp_load_options, more, "FILES", GP_ARG_RECORDINGS,
+    GP_OPERAND(struct gp_diff_options, load.files[1], "AFTER", GP_ARG_RECORDING, "the file of the changed program"),
+    GP_OPERAND(struct gp_diff_options, load.more, "FILES", GP_ARG_RECORDINGS,
                "with the two above: the recordings of all ranks before, and those of all ranks after"),
     {0}};
 
 const struct gp_command_spec gp_command_diff = {
     .name = "diff",
-    .summary = "compare two recordings of a program, call site by call site",
+    .summary = "compare two recordings of a program, and fail if its memory grew",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("BEFORE AFTER [FILES..] [--callers] [--json]"),
+    .usage =
+        GP_LIST("BEFORE AFTER [FILES..] [--by=WHAT] [--callers] [--json]",
+                "BEFORE AFTER [FILES..] --max-growth=SIZE|PERCENT [--by=WHAT] [--error-exitcode=N] [--junit=FILE]"),
     .about = GP_LIST(
         "Prints which call sites hold more or less memory in the second recording than in the first, at "
-        "the peak and at the end, one row for each line of code. Sites are the same if the functions and "
-        "files of their frames are, and lines that moved are matched in their order.",
+        "the peak and at the end. Sites are the same if the functions of the user's own code, their files below "
+        "the program's folder and the operation of the framework are; lines that moved are matched in their order. "
+        "So the folder, Python and the libraries may be others.",
+        "With '--max-growth' or '--error-exitcode' it is a test: it says in one sentence for each device whether its "
+        "peak grew by more than allowed, and which line did, and the exit status is 3 if one did.",
         "With the recordings of all ranks of two runs, it prints the change of each rank, and the call sites of "
         "the rank that changed most. The files of the run before come first."),
+    .details = GP_LIST("A line that allocates more for a moment when the device is not at its peak grows with "
+                       "'--by=line' alone. Where GITHUB_ACTIONS is 'true', each failure is also printed as an "
+                       "annotation of that line. docs/gate.md describes the numbers and the outputs."),
     .options = diff_options,
     .operands = diff_operands,
     .examples =
         GP_EXAMPLES({"gpuprof diff old.gpuprof new.gpuprof", "Show the effect of a change on the memory of a program."},
+                    {"gpuprof diff old.gpuprof new.gpuprof --by=line --max-growth=1MiB",
+                     "Fail if the program or one of its lines needs more memory, by more than 1 MiB."},
                     {"gpuprof diff old.rank*.gpuprof new.rank*.gpuprof", "Show it for each rank of a job."}),
-    GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("diff"), .file_count = 2),
+    GP_DEFAULTS(struct gp_diff_options,
+                .load = {.target = GP_TARGET_INIT("diff"), .file_count = 2, .sites = true, .error_exitcode = -1}),
     .check = gp_load_check,
     .run = diff_run,
 };

@@ -4,6 +4,7 @@
 #include <cmd/dryrun.h>
 #include <common/hash.h>
 #include <common/order.h>
+#include <gate/gate.h>
 
 #include <cache/policy.h>
 #include <errno.h>
@@ -273,7 +274,7 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
     struct gp_need *needs = realloc(run->needs, (run->need_count + device_count + 1ul) * sizeof(*needs));
     if (needs)
         run->needs = needs;
-    hints = gp_load_hints(&loaded->report);
+    hints = gp_gate_hints(&loaded->report);
     if (!needs || !hints)
         rc = -ENOMEM;
     for (uint32_t d = 0; !rc && d < device_count; d++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * load.c: loads a recording for the commands that analyse one; see load.h. */
-#include <analyze/uses.h>
 #include <cmd/load.h>
 #include <cmd/progress.h>
 #include <write/write.h>
@@ -305,29 +304,6 @@ void gp_load_unload(struct gp_loaded *loaded, bool notes)
     gp_report_fini(&loaded->report);
     gp_symbols_free(loaded->symbols);
     gp_recording_free(loaded->recording);
-}
-
-uint8_t *gp_load_hints(const struct gp_report *report)
-{
-    static const uint8_t parts[GP_PARTS] = {
-        [GP_PART_FORWARD] = GP_HINT_FORWARD,     [GP_PART_BACKWARD] = GP_HINT_BACKWARD,
-        [GP_PART_OPTIMIZER] = GP_HINT_OPTIMIZER, [GP_PART_WEIGHTS] = GP_HINT_WEIGHTS,
-        [GP_PART_WORKSPACE] = GP_HINT_WORKSPACE, [GP_PART_COMMUNICATION] = GP_HINT_COMMUNICATION,
-        [GP_PART_GRAPHS] = GP_HINT_GRAPHS,       [GP_PART_KV_CACHE] = GP_HINT_KV_CACHE};
-    const struct gp_recording *recording = report->recording;
-    uint8_t *hints = calloc(recording->site_count + 1ul, 1);
-    for (uint32_t site = 1; hints && site < recording->site_count; site++) {
-        char owner[GP_SITE_OWNER];
-        const struct gp_frame_text *frames;
-        uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-        gp_site_owner(recording, site, owner);
-        hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
-        if (!hints[site])
-            hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];
-        for (uint32_t i = 0; !hints[site] && i < count; i++)
-            hints[site] = (uint8_t)gp_use_hint_of_name(frames[i].function, frames[i].file);
-    }
-    return hints;
 }
 
 /* ---- output ------------------------------------------------------------------------------------------------------ */

@@ -88,10 +88,6 @@ int gp_load_steps(const char *command, const struct gp_recording *recording, con
 /* report.c: writes what `gpuprof report` writes: of one file or of the ranks of a job.  An exit status. */
 int gp_report_write(const struct gp_load_options *options);
 
-/* What the names on its stack tell of each call site (enum gp_use_hint), for gp_uses_find; free() it.  NULL:
- * out of memory. */
-uint8_t *gp_load_hints(const struct gp_report *report);
-
 /* The properties of stdout: width and colours of a terminal, 100 columns and no colours of
  * anything else. */
 struct gp_text_page gp_load_page(void);

@@ -2,64 +2,21 @@
  * phases.c: `gpuprof phases`: what each phase of a program added, its peak, and what it left behind.
  * Called by commands.c. */
 #include <cmd/load.h>
+#include <gate/gate.h>
 #include <write/phasesformat.h>
-
-#include <stdlib.h>
-
-static bool phases_is_used(const struct gp_flow *flow, uint32_t device)
-{
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    while (gp_flow_next(&walk, &change)) {
-        if (change.item->device == device && change.what & GP_FLOW_SUMMED)
-            return true;
-    }
-    return false;
-}
-
-struct phases_result { /* by device; NULL: not used, or the host for uses */
-    struct gp_phases **phases;
-    struct gp_use_table **uses;
-    uint8_t *hints;
-};
-
-static bool phases_find(struct gp_report *report, struct phases_result *result)
-{
-    const struct gp_recording *recording = report->recording;
-    bool ok = gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
-    result->phases = calloc(recording->device_count + 1ul, sizeof(*result->phases));
-    result->uses = calloc(recording->device_count + 1ul, sizeof(*result->uses));
-    result->hints = gp_load_hints(report);
-    ok = ok && result->phases && result->uses && result->hints;
-    for (uint32_t d = 0; ok && d < recording->device_count; d++) {
-        if (!phases_is_used(report->flow, d))
-            continue;
-        if (recording->devices[d].index != GP_WIRE_HOST)
-            ok = (result->uses[d] = gp_uses_find(report->flow, report->steps, report->leaks, result->hints, d)) != NULL;
-        if (ok)
-            ok = (result->phases[d] = gp_phases_find(report->flow, report->steps, result->uses[d], d)) != NULL;
-    }
-    return ok;
-}
 
 static int phases_print(const struct gp_load_options *o, struct gp_report *report)
 {
-    struct phases_result result = {0};
+    struct gp_gate_uses uses = {0};
     struct gp_text_page page = gp_load_page();
     int rc = GP_EXIT_OK;
-    if (!phases_find(report, &result))
+    if (!gp_gate_uses_find(report, &uses))
         rc = gp_load_memory("phases");
     else if (o->json)
-        rc = gp_load_json("phases", gp_phases_json(report, result.phases, result.uses));
+        rc = gp_load_json("phases", gp_phases_json(report, uses.phases, uses.uses));
     else
-        gp_page_phases(&page, report, result.phases, result.uses);
-    for (uint32_t d = 0; d < report->recording->device_count; d++) {
-        gp_phases_free(result.phases ? result.phases[d] : NULL);
-        gp_uses_free(result.uses ? result.uses[d] : NULL);
-    }
-    free(result.phases);
-    free(result.uses);
-    free(result.hints);
+        gp_page_phases(&page, report, uses.phases, uses.uses);
+    gp_gate_uses_free(&uses);
     return rc;
 }
 

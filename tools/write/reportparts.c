@@ -434,10 +434,11 @@ json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const r
         int side = row->site[1] != GP_REC_NONE; /* the newer recording that has it */
         json_t *sites = json_pack("[o,o]", row->site[0] == GP_REC_NONE ? json_null() : json_integer(row->site[0]),
                                   row->site[1] == GP_REC_NONE ? json_null() : json_integer(row->site[1]));
-        json_t *object =
-            json_pack("{s:o,s:[I,I],s:[I,I],s:[I,I]}", "site", sites, "at_peak_bytes", (json_int_t)row->peak_bytes[0],
-                      (json_int_t)row->peak_bytes[1], "live_bytes", (json_int_t)row->live_bytes[0],
-                      (json_int_t)row->live_bytes[1], "calls", (json_int_t)row->calls[0], (json_int_t)row->calls[1]);
+        json_t *object = json_pack("{s:o,s:[I,I],s:[I,I],s:[I,I],s:[I,I]}", "site", sites, "most_bytes",
+                                   (json_int_t)row->own_bytes[0], (json_int_t)row->own_bytes[1], "at_peak_bytes",
+                                   (json_int_t)row->peak_bytes[0], (json_int_t)row->peak_bytes[1], "live_bytes",
+                                   (json_int_t)row->live_bytes[0], (json_int_t)row->live_bytes[1], "calls",
+                                   (json_int_t)row->calls[0], (json_int_t)row->calls[1]);
         if (object)
             json_add_site(reports[side], object, row->site[side],
                           callers[side] ? callers[side][row->site[side]] : NULL);

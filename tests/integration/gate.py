@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: MIT
+"""Tests of `gpuprof diff` as a gate.  gate.py BUILD_DIR; called by test_gate.sh.
+
+A small training program is recorded on the simulated GPU, in several folders, versions of itself and
+of Python; what the commands say of it is compared with what was changed."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+import xml.etree.ElementTree
+
+BUILD = os.path.abspath(sys.argv[1])
+GPUPROF = os.path.join(BUILD, "bin", "gpuprof")
+MIB = 1 << 20
+
+# The module of a program's own allocator, and the program: files in two folders.
+GPU = '''
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+cuda.cuMemAlloc_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t]
+cuda.cuMemFree_v2.argtypes = [ctypes.c_uint64]
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+
+class Tensor:
+    def __init__(self, mib):
+        self.pointer = ctypes.c_uint64()
+        assert cuda.cuMemAlloc_v2(ctypes.byref(self.pointer), int(mib * (1 << 20))) == 0
+
+    def __del__(self):
+        cuda.cuMemFree_v2(self.pointer)
+'''
+TRAIN = '''
+from lib.gpu import Tensor
+
+class Model:
+    def __init__(self):
+        self.weights = [Tensor(4) for _ in range(3)]
+        self.buffer = Tensor(2)
+
+    def forward(self):
+        kept = []
+        for _ in self.weights:
+            kept.append(Tensor(8))
+        mask = Tensor(1)
+        return kept
+
+def backward(kept):
+    gradient = Tensor(8)
+    while kept:
+        kept.pop()
+    return gradient
+
+def main():
+    model = Model()
+    for _ in range(4):
+        gradient = backward(model.forward())
+
+main()
+'''
+
+
+def run(*command, cwd=None, env=None, status=0):
+    result = subprocess.run(
+        command, cwd=cwd, env=dict(os.environ, **(env or {})), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert result.returncode == status, f"{command}: status {result.returncode}, not {status}\n{result.stdout}{result.stderr}"
+    return result
+
+
+def gpuprof(*arguments, **more):
+    return run(GPUPROF, *arguments, **more)
+
+
+class Programs:
+    """Records versions of the program, each in a folder of its own."""
+
+    def __init__(self, work):
+        self.work = work
+        self.count = 0
+
+    def record(self, text=TRAIN, python=sys.executable, below="p"):
+        self.count += 1
+        folder = os.path.join(self.work, str(self.count), below)
+        os.makedirs(os.path.join(folder, "lib"))
+        with open(os.path.join(folder, "lib", "gpu.py"), "w", encoding="utf-8") as file:
+            file.write(GPU)
+        with open(os.path.join(folder, "train.py"), "w", encoding="utf-8") as file:
+            file.write(text)
+        out = os.path.join(self.work, f"{self.count}.gpuprof")
+        gpuprof("run", "--sim", f"--record={out}", "--", python, "train.py", cwd=folder)
+        return out
+
+
+def line_of(text, part):
+    return text[: text.index(part)].count("\n") + 1
+
+
+def verdict(before, after, *arguments, status=0):
+    return json.loads(gpuprof("diff", before, after, "--json", *arguments, status=status).stdout)
+
+
+# ---- tests -----------------------------------------------------------------------------------------------------------
+
+
+def test_same_program_in_another_folder(programs):
+    """Every row is in both recordings, and none differs."""
+    before, after = programs.record(), programs.record(below="else/where")
+    for by in "site", "line", "operation", "use":
+        found = verdict(before, after, f"--by={by}", "--max-growth=0")
+        assert found["verdict"]["ok"] and found["note"] is None
+        for row in found.get("sites") or found["rows"]:
+            assert row["most_bytes"][0] == row["most_bytes"][1] > 0, row
+
+
+def test_same_program_in_another_python(programs):
+    """Python until 3.10 knows no classes of functions, and from 3.12 on comprehensions have no frame."""
+    before, tried = programs.record(), 0
+    for python in pythons():
+        tried += 1
+        after = programs.record(python=python)
+        for pair in (before, after), (after, before):
+            found = verdict(*pair, "--by=line", "--max-growth=0")
+            assert found["verdict"]["ok"], f"{python}: {found['verdict']['sentence']}"
+            assert all(row["most_bytes"][0] for row in found["rows"]), f"{python}: {found['rows']}"
+    return None if tried else "no other Python"
+
+
+def test_a_line_that_allocates_more_is_named(programs):
+    """Whether the peak moves or not: the mask of a step is gone before it."""
+    before = programs.record()
+    for part in "Tensor(2)", "mask = Tensor(1)":
+        changed = TRAIN.replace(part, part.replace("(2)", "(3)").replace("(1)", "(2)"))
+        after = programs.record(changed)
+        found = verdict(before, after, "--by=line", "--max-growth=512K", status=3)["verdict"]
+        broken = [check for check in found["checks"] if not check["ok"] and check["kind"] == "line"]
+        assert [check["culprit"]["line"] for check in broken] == [line_of(TRAIN, part)], broken
+        assert broken[0]["bytes"] == MIB and broken[0]["culprit"]["file"].endswith("/train.py")
+        verdict(before, after, "--by=line", "--max-growth=1MiB")
+        verdict(before, after, "--by=line", "--error-exitcode=7", status=7)
+
+
+def test_a_line_that_is_inserted_is_named(programs):
+    """Its neighbours have moved, and keep their memory.  (Of two lines that allocate the same, none can be told to be new.)"""
+    before = programs.record()
+    places = ["        kept = []\n", "        mask = Tensor(1)\n", "        self.buffer = Tensor(2)\n", "    gradient = Tensor(8)\n"]
+    for place in places:
+        indent = place[: len(place) - len(place.lstrip())]
+        for changed in TRAIN.replace(place, f"{place}{indent}extra = Tensor(1.25)\n"), TRAIN.replace(
+            place, f"{indent}extra = Tensor(1.25)\n{place}"
+        ):
+            after = programs.record(changed)
+            found = verdict(before, after, "--by=line", "--max-growth=512K", status=3)["verdict"]
+            lines = [check["culprit"]["line"] for check in found["checks"] if check["kind"] == "line" and not check["ok"]]
+            assert lines == [line_of(changed, "extra")], f"{place!r}: {lines}"
+
+
+def test_the_peak_of_the_device(programs):
+    """Without --by, the peak alone is a question; percentages are of the peak before."""
+    before = programs.record()
+    after = programs.record(TRAIN.replace("Tensor(4)", "Tensor(5)"))
+    found = verdict(before, after, "--max-growth=2MiB", status=3)["verdict"]
+    assert found["checks"][0]["bytes"] == 3 * MIB and found["culprit"]["line"] == line_of(TRAIN, "Tensor(4)")
+    assert found["peak_bytes"] - found["budget_bytes"] == MIB
+    verdict(before, after, "--max-growth=3MiB")
+    peak = found["checks"][0]["before_bytes"]
+    verdict(before, after, f"--max-growth={300 * MIB / peak + 0.1:.1f}%")
+    verdict(before, after, f"--max-growth={300 * MIB / peak - 0.1:.1f}%", status=3)
+    verdict(after, before, "--error-exitcode=1")
+    verdict(before, after)  # no question, no answer
+
+
+def test_annotations_and_junit(programs):
+    """GitHub's workflow shows the line; JUnit's file has a case for each question."""
+    before = programs.record()
+    after = programs.record(TRAIN.replace("Tensor(2)", "Tensor(3)"))
+    junit = os.path.join(programs.work, "junit.xml")
+    result = gpuprof(
+        "diff", before, after, "--by=line", "--max-growth=0", f"--junit={junit}",
+        env={"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": os.path.join(programs.work, "2", "p")}, status=3,
+    )  # fmt: skip
+    line = line_of(TRAIN, "Tensor(2)")
+    assert f"::error file=train.py,line={line},title=GPU memory::" in result.stderr, result.stderr
+    suites = xml.etree.ElementTree.parse(junit).getroot()
+    cases = suites.findall("./testsuite/testcase")
+    assert len(cases) == int(suites.get("tests")) and int(suites.get("failures")) == 2
+    assert [case.get("line") for case in cases if case.find("failure") is not None and "line" in case.get("classname")] == [str(line)]
+    result = gpuprof("diff", before, after, "--max-growth=0", "--junit=/nowhere/x.xml", status=1)
+    assert "/nowhere/x.xml" in result.stderr
+
+
+def test_says_why_nothing_matches(programs):
+    """Another program, and one without stacks."""
+    before = programs.record()
+    after = programs.record(re.sub(r"\b(main|backward|forward|Model)\b", r"other_\1", TRAIN))
+    gpuprof("diff", before, after)  # the constructor alone is in both
+    bare = os.path.join(programs.work, "bare.gpuprof")
+    gpuprof("run", "--sim", "--stacks=off", f"--record={bare}", "--", sys.executable, "train.py", cwd=os.path.join(programs.work, "1", "p"))
+    assert "has no call sites" in gpuprof("diff", before, bare).stdout
+    assert "has no call sites" in verdict(bare, before)["note"]
+
+
+def test_wrong_limits(programs):
+    for wrong in "x", "-1", "5%%", "%", "1e3%", "":
+        assert "max-growth" in gpuprof("diff", "a", "b", f"--max-growth={wrong}", status=2).stderr
+
+
+# ---- the runner ------------------------------------------------------------------------------------------------------
+
+
+def pythons():
+    """Other versions than this one, that work."""
+    seen = {sys.version_info[:2]}
+    folders = os.environ.get("PATH", "").split(":") + [
+        os.path.join(root, name, "bin")
+        for root in [os.path.expanduser("~/.pyenv/versions")]
+        if os.path.isdir(root)
+        for name in os.listdir(root)
+    ]
+    for minor in range(10, 15):
+        for folder in folders:
+            path = os.path.join(folder, f"python3.{minor}")
+            if (3, minor) in seen or not os.access(path, os.X_OK):
+                continue
+            if subprocess.run([path, "-c", "import ctypes"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                seen.add((3, minor))
+                yield path
+
+
+def main():
+    tests = {name: function for name, function in globals().items() if name.startswith("test_")}
+    passed = failed = skipped = 0
+    for name, function in tests.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
+        work = tempfile.mkdtemp(prefix="gpuprof-gate-")
+        try:
+            why = function(Programs(work))
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            print(f"FAILED {name}")
+            traceback.print_exc(file=sys.stdout)
+        else:
+            passed += why is None
+            skipped += why is not None
+            print(f"{'ok' if why is None else 'skipped'} {name} {why or ''}")
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return failed > 0
+
+
+sys.exit(main())
