@@ -169,6 +169,7 @@ Test(many, blocks_of_a_report, .timeout = 60)
             /* Each stretch ends at its highest moment. */
             cr_assert_eq(past->moment_count, cases[c].moments, "case %u: %u moments", c, past->moment_count);
             cr_assert_eq(!cases[c].fine, !report.devices[d].fine);
+            cr_assert_null(report.devices[d].fine_reserved, "without a cache reserved is allocated");
             cr_assert(!cases[c].fine || (report.devices[d].fine->count > cases[c].fine / 3 &&
                                          report.devices[d].fine->count <= cases[c].fine));
             if (!past->moment_count)

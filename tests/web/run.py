@@ -4,11 +4,13 @@
 
 SHOTS=DIR keeps screenshots of the pages, light, dark and narrow.
 """
+import bisect
 import csv
 import inspect
 import io
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -471,6 +473,81 @@ def test_view_sections_follow_the_moment(case):
     equal(sum(v[0] for v in shown_parts(page).values()), device["peak"]["bytes"], "bytes at the peak")
 
 
+def true_allocated(build, file, document):
+    """The allocated bytes of the first device after each change, from the list of events: [(ns, bytes)]."""
+    text = subprocess.run([f"{build}/bin/gpuprof", "export", file, "--format=csv"], capture_output=True, text=True, check=True).stdout
+    device, live, total, values = document["devices"][0], {}, 0, []
+    for row in csv.DictReader(io.StringIO(text)):
+        if row["type"] not in ("alloc", "free") or row["device"] != str(device["device"]):
+            continue
+        if row["type"] == "alloc":
+            live[row["address"]] = int(row["size_bytes"])
+            total += live[row["address"]]
+        else:
+            total -= live.pop(row["address"])
+        values.append((int(row["time_ns"]), total))
+    peak = max(values, key=lambda v: v[1])
+    equal(peak[1], device["allocated_peak_bytes"], f"{file}: the peak of the events")
+    return [(0, 0)] + [(t - peak[0] + device["allocated_peak_ns"], v) for t, v in values]
+
+
+# What the main plot draws: the times of its columns, the sums of the layers, and its lines.
+PLOTTED = """(u => { const of = (i) => u.series.length - i, [x, ...rest] = u.data;
+    return { x: x.map(t => Math.round(t * 1e9)), layers: Array.from(u.data[1]), lowest: u.data[of(3)], highest: u.data[of(2)], reserved: u.data[of(1)], pixels: u.bbox.width / devicePixelRatio }; })
+    (document.querySelector('#timeline .plot').view.plot)"""
+
+
+def test_plots_show_what_was_there(case):
+    """At any zoom, each point of the main plot is a value that the recording had in that column of pixels, and no peak is missing."""
+    rng, work = random.Random(2), tempfile.mkdtemp(prefix="gpuprof-test-plots-")
+    page = case.page()
+    try:
+        for program, exact in (("leak_rt --steps 60 --pace 1", True), ("train_rt --steps 12", True), ("pool_rt", True), ("leak_rt --steps 3500 --pace 0", False)):
+            file, html = os.path.join(work, "x.gpuprof"), os.path.join(work, "x.html")
+            name, *options = program.split()
+            subprocess.run([f"{case.build}/bin/gpuprof", "run", "--sim", "--stacks=all", f"--record={file}", "--", f"{case.build}/examples/{name}", *options], capture_output=True, check=True)
+            subprocess.run([f"{case.build}/bin/gpuprof", "report", file, "-o", html], capture_output=True, check=True)
+            document = json.loads(subprocess.run([f"{case.build}/bin/gpuprof", "report", file, "--json"], capture_output=True, check=True).stdout)
+            device, end = document["devices"][0], round(document["recording"]["seconds"] * 1e9)
+            equal(bool(device.get("lifetimes", {}).get("complete")), exact, f"{program}: every block is on the page")
+            truth = true_allocated(case.build, file, document)
+            values, reserve = {v for _, v in truth}, {v for p in device["series"]["fine_reserved"] or [] for v in p[1:]}
+            times = [t for t, _ in truth]
+
+            def extremes(low, high):
+                first, last = bisect.bisect_right(times, low) - 1, bisect.bisect_right(times, high)
+                inside = [v for _, v in truth[max(0, first):last]]
+                return min(inside), max(inside)
+
+            page.open(html)
+            zooms = [(0, end)] + [tuple(sorted(rng.uniform(0, end) for _ in range(2))) for _ in range(10)]
+            zooms += [(at, at + end * 10 ** rng.uniform(-6, -1)) for at in (rng.uniform(0, end) for _ in range(30))]
+            for low, high in zooms:
+                page.eval(f"document.querySelector('#timeline .plot').view.show({low / 1e9}, {min(high, end) / 1e9})")
+                seen, where = page.eval(PLOTTED), f"{program}: from {low} to {high}"
+                low, high = seen["x"][0], seen["x"][-1]
+                pixel = (high - low) / seen["pixels"] + 2
+                for line in ("lowest", "highest", "layers"):
+                    wrong = [(t, v) for t, v in zip(seen["x"], seen[line]) if v not in values]
+                    equal(wrong[:3], [], f"{where}: {line}: values that never were")
+                wrong = [(t, v) for t, v in zip(seen["x"], seen["reserved"]) if v is not None and v not in reserve]
+                equal(wrong[:3], [], f"{where}: reserved: values that never were")
+                below = [(t, r, h) for t, r, h in zip(seen["x"], seen["reserved"], seen["highest"]) if r is not None and r < h]
+                equal(below[:3], [], f"{where}: less reserved than allocated")
+                least, most = extremes(low, high)
+                assert max(seen["highest"]) >= most and min(seen["lowest"]) <= least, f"{where}: {max(seen['highest'])} instead of the peak of {most}"
+                for i in range(0, len(seen["x"]) - 1, max(1, len(seen["x"]) // 60)):
+                    least, most = extremes(seen["x"][i], seen["x"][i + 1] - 1)
+                    assert seen["highest"][i] >= most and seen["lowest"][i] <= least, f"{where}: the column at {seen['x'][i]} misses {most} or {least}"
+                    if exact:
+                        least, most = extremes(seen["x"][i] - 1, seen["x"][i] + pixel)
+                        assert least <= seen["lowest"][i] <= seen["highest"][i] <= most, f"{where}: the column at {seen['x'][i]} has what was elsewhere"
+                        equal(seen["layers"][i], seen["highest"][i], f"{where}: the layers at {seen['x'][i]}")
+            equal(page.complaints(), [], "complaints")
+    finally:
+        shutil.rmtree(work)
+
+
 def test_view_of_a_large_recording(case):
     page, document = case.open("huge")
     device = document["devices"][int(page.eval("document.getElementById('device')?.selectedIndex ?? 0"))]
@@ -803,7 +880,7 @@ def main():
     try:
         for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_") and inspect.isfunction(f) and pattern in n]:
             case, begin = Case(browser, folder, documents), time.monotonic()
-            case.make, case.axe = make, lambda: axe_source(build)
+            case.make, case.axe, case.build = make, lambda: axe_source(build), build
             try:
                 test(case)
                 outcome = "passed"

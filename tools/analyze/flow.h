@@ -123,6 +123,8 @@ struct gp_series *gp_flow_allocated(const struct gp_flow *flow, uint32_t device,
                                     uint32_t points);
 struct gp_series *gp_flow_requested(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points);
+/* False: at every change the reserved bytes are the allocated ones. */
+bool gp_flow_reserved_apart(const struct gp_flow *flow, uint32_t device);
 struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps *steps, uint64_t older_ns);
 struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
 struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps *steps);

@@ -73,6 +73,7 @@ void gp_report_fini(struct gp_report *report)
         free(device->held);
         gp_history_free(device->history);
         free(device->fine);
+        free(device->fine_reserved);
     }
     free(report->devices);
     free(report->sites);
@@ -115,6 +116,9 @@ static bool report_history(struct gp_report *report)
         ok = (device->history = gp_flow_history(report->flow, d, &limits)) != NULL;
         if (ok && !device->history->complete)
             ok = (device->fine = gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_FINE_POINTS / used)) != NULL;
+        if (ok && gp_flow_reserved_apart(report->flow, d))
+            ok =
+                (device->fine_reserved = gp_flow_reserved(report->flow, d, GP_FINE_POINTS / (used ? used : 1))) != NULL;
     }
     return ok;
 }

@@ -56,7 +56,8 @@ struct gp_report_device {
     struct gp_peak *held;
     struct gp_past *history;
     struct gp_forecast_run *forecast;
-    struct gp_series *fine; /* allocated, with more points; NULL if the history has every block */
+    struct gp_series *fine;          /* allocated, with more points; NULL if the history has every block */
+    struct gp_series *fine_reserved; /* reserved, with as many; NULL if that is what is allocated, at every change */
 };
 
 struct gp_report_site {    /* one call site over the whole recording */

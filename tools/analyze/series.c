@@ -158,43 +158,78 @@ struct gp_series *gp_flow_requested(const struct gp_flow *flow, uint32_t device,
     return series_sum(flow, device, GP_KIND_NONE, true, points);
 }
 
+/* The reserved bytes of a device along a walk: put into a series, or only counted. */
+struct gp_reserved {
+    struct gp_series_maker *maker; /* NULL: none yet */
+    struct gp_flow_polled polled;
+    struct gp_level level;
+    int64_t value;
+    uint64_t time_ns; /* of the value */
+    size_t changes;
+    bool swung;        /* it changed twice at that time, so that a point ends the swing */
+    bool begun, apart; /* apart: it was not what was allocated, at one moment */
+};
+
+static void reserved_see(struct gp_reserved *reserved, uint64_t time_ns)
+{
+    int64_t value = gp_polled_reserved(&reserved->polled, &reserved->level);
+    bool later = time_ns > reserved->time_ns, moved = value != reserved->value;
+    reserved->changes += moved || (later && reserved->swung);
+    reserved->swung = !later && (moved || reserved->swung);
+    reserved->time_ns = time_ns;
+    reserved->value = value;
+    reserved->apart |= value != reserved->level.allocated;
+    if (reserved->maker)
+        series_put(reserved->maker, time_ns, value);
+}
+
+static void reserved_begin(struct gp_reserved *reserved, const struct gp_recording *recording)
+{
+    if (!reserved->begun)
+        reserved_see(reserved, recording->begin_ns);
+    reserved->begun = true;
+}
+
+static void reserved_advance(struct gp_reserved *reserved, const struct gp_recording *recording, uint64_t time_ns)
+{
+    size_t sampled = reserved->polled.at;
+    gp_polled_advance(&reserved->polled, time_ns, &reserved->level);
+    if (reserved->begun && sampled != reserved->polled.at)
+        reserved_see(reserved, recording->samples[reserved->polled.at - 1].time_ns);
+}
+
+static struct gp_reserved reserved_walk(const struct gp_flow *flow, uint32_t device, struct gp_series_maker *maker)
+{
+    struct gp_reserved reserved = {.maker = maker, .polled = gp_polled_begin(flow, device)};
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.event != GP_REC_NONE)
+            reserved_begin(&reserved, flow->recording);
+        if (change.item->device != device || !(change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED)))
+            continue;
+        reserved_advance(&reserved, flow->recording, change.time_ns);
+        gp_level_apply(&reserved.level, &change);
+        if (reserved.begun)
+            reserved_see(&reserved, change.time_ns);
+    }
+    reserved_begin(&reserved, flow->recording);
+    reserved_advance(&reserved, flow->recording, flow->recording->end_ns);
+    return reserved;
+}
+
 struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, uint32_t points)
 {
     struct gp_series_maker maker;
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    struct gp_level level = {0};
-    struct gp_flow_polled polled = gp_polled_begin(flow, device);
-    size_t changes = flow->recording->sample_count;
-    bool begun = false;
-    while (gp_flow_next(&walk, &change))
-        changes += change.event != GP_REC_NONE && change.item->device == device &&
-                   change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED);
-    if (!series_new(&maker, flow, changes, points))
+    if (!series_new(&maker, flow, reserved_walk(flow, device, NULL).changes, points))
         return NULL;
-    walk = gp_flow_begin(flow);
-    while (gp_flow_next(&walk, &change)) {
-        if (!begun && change.event != GP_REC_NONE) {
-            series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
-            begun = true;
-        }
-        if (change.item->device != device || !(change.what & (GP_FLOW_RESERVED | GP_FLOW_SUMMED)))
-            continue;
-        size_t sampled = polled.at;
-        gp_polled_advance(&polled, change.time_ns, &level);
-        if (begun && sampled != polled.at)
-            series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
-        gp_level_apply(&level, &change);
-        if (begun)
-            series_put(&maker, change.time_ns, gp_polled_reserved(&polled, &level));
-    }
-    if (!begun)
-        series_put(&maker, flow->recording->begin_ns, gp_polled_reserved(&polled, &level));
-    size_t sampled = polled.at;
-    gp_polled_advance(&polled, flow->recording->end_ns, &level);
-    if (sampled != polled.at)
-        series_put(&maker, flow->recording->samples[polled.at - 1].time_ns, gp_polled_reserved(&polled, &level));
+    reserved_walk(flow, device, &maker);
     return series_end(&maker);
+}
+
+bool gp_flow_reserved_apart(const struct gp_flow *flow, uint32_t device)
+{
+    return reserved_walk(flow, device, NULL).apart;
 }
 
 struct gp_series *gp_series_allocated(const struct gp_recording *recording, uint32_t device, enum gp_wire_kind kind,

@@ -242,6 +242,11 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
     if (object && report->devices[d].fine)
         json_object_set_new(json_object_get(object, "series"), "fine",
                             report_series(report, report->devices[d].fine, &allocated));
+    if (object)
+        json_object_set_new(json_object_get(object, "series"), "fine_reserved",
+                            report->devices[d].fine_reserved
+                                ? report_series(report, report->devices[d].fine_reserved, &reserved)
+                                : json_null());
     if (object && !(report_segments(report, object, d) && gp_report_add_history(report, d, object))) {
         json_decref(object);
         return NULL;

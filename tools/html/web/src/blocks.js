@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 // The lifetimes of blocks: one band per block, from its allocation to its free and as high as its bytes, in the order of
 // allocation.  When a block is freed, those above it move down, so that the top is the sum.
-import uPlot from "uplot";
 import { colour, kindColour, layerColour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, duration, exact, plural } from "./format.js";
-import { before, chosen } from "./history.js";
-import { timePlot, vertical } from "./plot.js";
+import { before } from "./history.js";
+import { ledges, timePlot, vertical } from "./plot.js";
 import { choose, state, watch } from "./state.js";
 
 // More bands, or more corners of them, would take longer to draw than a screen can show.
-const MOST = 3000, CORNERS = 400000, ROOM = 700;
-const steps = uPlot.paths.stepped({ align: 1 });
+const MOST = 3000, CORNERS = 400000;
 
 const held = (row, endNs) => row[2] * ((row[1] ?? endNs) - row[0] + 1);
 
@@ -93,17 +91,15 @@ function blocksTable(model, bands) {
 export function blocks(model, device) {
     const past = model.history(device), lives = past.lives, end = model.endNs / 1e9;
     if (!lives.length) return { empty: device.lifetimes ? "No block was allocated on this device." : "The document has no lifetimes of blocks.", redraw() {}, destroy() {} };
-    const bands = bandsOf(lives, model.endNs), { times, total, layers } = past.layers(model.recording.stacks && past.known ? "site" : "kind");
+    const bands = bandsOf(lives, model.endNs), { layers } = past.layers(model.recording.stacks && past.known ? "site" : "kind");
     const places = new Map(layers.map((l, i) => [l.name, [i, l.rest]])), rest = [0, true];
     const paint = ({ row }) => (model.recording.stacks ? layerColour(...(places.get(model.siteName(row[3])) || rest)) : kindColour(row[4]));
     let picked = null, now = null;
     const ns = (seconds) => Math.round(seconds * 1e9);
-    const load = (low, high) => {
-        const states = chosen(times, total, ns(low), ns(high), ROOM), value = (t) => total[before(times, t)] ?? 0, at = new Map([[ns(low), value(ns(low))]]);
-        states.filter((s) => times[s] >= ns(low)).forEach((s) => at.set(times[s], total[s]));
-        at.set(ns(high), value(ns(high)));
-        now = [...at.keys()];
-        return [now.map((t) => t / 1e9), [...at.values()]];
+    const load = (low, high, cells) => {
+        const seen = past.view("kind", ns(low), ns(high), cells);
+        now = seen.xs;
+        return [now.map((t) => t / 1e9), seen.highest];
     };
     const yAt = (band, t) => band.y[before(band.t, t)];
     const liveAt = (t) => bands.filter((b) => b.row[0] <= t && (b.row[1] === null || b.end > t));
@@ -147,7 +143,7 @@ export function blocks(model, device) {
     let own = false;
     const view = timePlot({
         label: "Lifetimes of blocks", height: 320, load, end, top: (u, high) => Math.max(high || 0, 1) * 1.06, readout, tip, under, legend: null,
-        series: [{}, { paths: steps, stroke: () => colour("ink"), width: 1.25, points: { show: false } }], draw: (u) => state.at !== null && vertical(u, state.at / 1e9, colour("accent"), [], 2),
+        series: [{}, { paths: ledges, stroke: () => colour("ink"), width: 1.25, points: { show: false } }], draw: (u) => state.at !== null && vertical(u, state.at / 1e9, colour("accent"), [], 2),
         zoom: state.zoom && state.zoom.map((t) => Math.min(end, t / 1e9)), pick: (x, y) => (y === null ? say() : choosing(hit(ns(x), y))),
         keys: { ArrowUp: () => step(1), ArrowDown: () => step(-1) },
         moved: (low, high) => {

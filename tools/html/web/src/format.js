@@ -48,6 +48,16 @@ export function duration(seconds) {
     return `${Math.round(seconds / 86400).toLocaleString("en-US")} days`;
 }
 
+// A time between others that are `step` seconds apart: with as many digits as tell it from its neighbours.
+export function instant(seconds, step) {
+    if (!known(seconds) || !(step > 0)) return duration(seconds);
+    const [unit, name] = seconds < 1e-3 ? [1e-6, "µs"] : seconds < 1 ? [1e-3, "ms"] : [1, "s"], size = seconds / unit;
+    const places = Math.max(size >= 120 ? 0 : digits(size), Math.min(9, Math.ceil(-Math.log10(step / unit))));
+    if (seconds < 120) return seconds === 0 ? "0 s" : `${size.toFixed(places)} ${name}`;
+    const rest = (seconds % 60).toFixed(places), minutes = Math.floor(seconds / 60);
+    return minutes < 120 ? `${minutes} min ${rest} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min ${rest} s`;
+}
+
 // Times on an axis: one unit for all, and no more digits than are needed to distinguish them.
 export function tickTimes(splits) {
     const most = Math.max(...splits.map((s) => Math.abs(s ?? 0)));

@@ -99,7 +99,49 @@ export class History {
         this.known = this.exact || Boolean(device.moments);
         this.steps = this.exact ? ofBlocks(this.lives) : device.moments ? ofMoments(device.moments) : new Steps();
         this.total = this.sums(() => 0, 1)[0];
+        const { allocated, reserved, fine, fine_reserved: more } = device.series;
+        // Allocated as fine as the document has it, and reserved; null if that is the same at every moment.
+        this.allocated = this.exact ? { times: this.steps.times, tops: this.total, bottoms: this.total } : states(fine || allocated);
+        this.reserved = more === null ? null : states(more || reserved);
+        this.shown = this.exact ? null : this.stretches();
         this.made = new Map();
+    }
+
+    // The states that a plot shows: of each stretch the highest, from its start to its end.
+    stretches() {
+        const { times } = this.steps, width = this.device.moments ? this.device.moments.stretch_ns : 0;
+        if (!width || !times.length) return null;
+        const count = Math.floor(times.at(-1) / width) + 1, { t, high } = columns(times, this.total, this.total, 0, count * width, count);
+        return { times: t, states: high, width };
+    }
+
+    /* What a plot of `cells` columns shows between two times: the times of its columns, the states of which the layers are
+     * drawn, the highest and the lowest allocated and the highest reserved bytes, and when the highest was. */
+    view(stack, low, high, cells) {
+        const { times, total } = this.layers(stack), exact = this.exact || !this.shown, value = (list, i) => (i < 0 ? 0 : list[i]);
+        let from = low, to = high, whole = false;
+        if (!exact) {
+            // Columns about as wide as a stretch are stretches, so that layers, total and reserve are of the same ones.
+            const { width } = this.shown, first = Math.floor(low / width), count = Math.ceil(high / width) - first, each = Math.ceil(count / cells);
+            whole = count >= cells / 3;
+            if (whole) [from, to, cells] = [first * width, (first + Math.ceil(count / each) * each) * width, Math.ceil(count / each)];
+        }
+        const all = columns(this.allocated.times, this.allocated.tops, this.allocated.bottoms, from, to, cells);
+        const totals = exact ? total : this.shown.states.map((s) => value(total, s)), own = columns(exact ? times : this.shown.times, totals, totals, from, to, cells);
+        const kept = this.reserved && columns(this.reserved.times, this.reserved.tops, this.reserved.bottoms, from, to, cells);
+        const inside = [...all.t, ...own.t, ...(kept ? kept.t : [])].filter((t) => t > low && t < high);
+        const xs = [...new Set([low, ...inside, high])].sort((a, b) => a - b);
+        const pick = (from, of) => {
+            let next = 0;
+            return xs.map((x) => {
+                while (next + 1 < from.t.length && from.t[next + 1] <= x) next++;
+                return of(next);
+            });
+        };
+        const at = pick(own, (i) => (exact ? own.high[i] : value(this.shown.states, own.high[i]))), top = pick(all, (i) => value(this.allocated.tops, all.high[i]));
+        const highest = whole ? at.map((s) => value(total, s)) : top, lowest = pick(all, (i) => value(this.allocated.bottoms, all.low[i])).map((v, i) => Math.min(v, highest[i]));
+        const when = whole ? at.map((s, i) => Math.max(value(times, s), i ? xs[i] : low)) : pick(all, (i) => Math.max(low, all.t[i], value(this.allocated.times, all.high[i])));
+        return { xs, at, highest, lowest, when, reserved: kept ? pick(kept, (i) => value(this.reserved.tops, kept.high[i])) : highest };
     }
 
     // The sums of groups of parts in each state: one list for each group.
@@ -121,7 +163,7 @@ export class History {
 
     // {times, total, layers: [{name, most, list}]}: the layers of the stack from the bottom; the last may be the rest.
     layers(stack) {
-        if (!this.made.has(stack)) this.made.set(stack, stack === "kind" && !this.exact || !this.known ? this.ofKinds() : this.ofParts(stack));
+        if (!this.made.has(stack)) this.made.set(stack, this.known ? this.ofParts(stack) : this.ofKinds());
         return this.made.get(stack);
     }
 
@@ -151,7 +193,7 @@ export class History {
         const lists = this.sums((_, i) => place[group[i]], order.length + 1);
         const layers = lists.map((list, i) => ({ name: i < order.length ? names[order[i]] : "all others", rest: i === order.length, list, most: list.reduce((a, b) => Math.max(a, b), 0) }));
         // The steadiest at the bottom: a layer that comes and goes would move all those above it.
-        const mean = (l) => (l.rest ? -1 : l.list.reduce((a, b) => a + b, 0));
+        const mean = (l) => (l.rest ? -1 : l.list.reduce((sum, v, i) => sum + v * ((times[i + 1] ?? this.model.endNs) - times[i]), 0));
         return { times, total: this.total, layers: layers.filter((l) => l.most > 0).sort((a, b) => mean(b) - mean(a)) };
     }
 
@@ -193,48 +235,48 @@ export class History {
     }
 }
 
-// Indices of at most 2 * room elements of times between low and high: all, or the highest and the last of each stretch.
-export function chosen(times, total, low, high, room) {
-    const from = Math.max(0, before(times, low)), to = before(times, high), out = [];
-    if (to - from + 1 <= 2 * room) {
-        for (let i = from; i <= to; i++) out.push(i);
-        return out;
-    }
-    const width = (high - low) / room;
-    for (let i = from; i <= to;) {
-        const end = Math.max(0, Math.floor((times[i] - low) / width)) * width + width + low;
-        let best = i, last = i;
-        // At least one element, also where rounding puts the end at it.
-        for (i++; i <= to && times[i] < end; i++) {
-            if (total[i] > total[best]) best = i;
-            last = i;
+/* What a plot of `cells` columns of pixels shows between two times: the columns at which something changes, each with the index
+ * of the highest and of the lowest state that was there in it.  tops, bottoms: the values of the states, which are valid from
+ * their time until the next one's.  -1 is the time before the first state. */
+export function columns(times, tops, bottoms, low, high, cells) {
+    const from = before(times, low), to = before(times, high), out = { t: [low], high: [from], low: [from] };
+    const put = (t, top, bottom) => {
+        const last = out.t.length - 1, fresh = out.t[last] < t;
+        if (fresh && out.high[last] === top && out.low[last] === bottom) return;
+        out.t[fresh ? last + 1 : last] = t;
+        out.high[fresh ? last + 1 : last] = top;
+        out.low[fresh ? last + 1 : last] = bottom;
+    };
+    const width = (high - low) / cells, top = (i) => (i < 0 ? 0 : tops[i]), bottom = (i) => (i < 0 ? 0 : bottoms[i]);
+    for (let i = from + 1; i <= to;) {
+        const cell = Math.min(cells - 1, Math.floor((times[i] - low) / width)), begin = low + cell * width;
+        // The state before is there too, unless this one comes right at the beginning.
+        let best = times[i] > begin ? i - 1 : i, least = best;
+        for (; i <= to && Math.min(cells - 1, Math.floor((times[i] - low) / width)) === cell; i++) {
+            if (top(i) > top(best)) best = i;
+            if (bottom(i) < bottom(least)) least = i;
         }
-        out.push(best);
-        if (last !== best) out.push(last);
+        put(begin, best, least);
+        // What comes next stays until something changes.
+        if (cell + 1 < cells) put(low + (cell + 1) * width, i - 1, i - 1);
     }
     return out;
 }
 
-// Points [t, low, high, last] between two moments, joined until they are at most `room`.
-export function joined(points, low, high, room) {
-    const from = Math.max(0, before(points, low, (p) => p[0])), to = before(points, high, (p) => p[0]), out = [];
-    const width = to - from + 1 <= room ? 0 : (high - low) / room;
-    // The extremes of a stretch must not last until a later one begins.
-    const close = (t) => {
-        const last = out.at(-1);
-        if (width && last && last[1] !== last[2] && last[0] + width < t) out.push([last[0] + width, last[3], last[3], last[3]]);
-    };
-    for (let i = from; i <= to; i++) {
-        const p = points[i], t = width ? Math.max(low, low + Math.floor((p[0] - low) / width) * width) : p[0], last = out.at(-1);
-        if (last && last[0] === t) {
-            last[1] = Math.min(last[1], p[1]);
-            last[2] = Math.max(last[2], p[2]);
-            last[3] = p[3];
-        } else {
-            close(t);
-            out.push([t, p[1], p[2], p[3]]);
-        }
-    }
-    close(high);
-    return out;
+/* Points [t, lowest, highest, last] as states for columns().  A point of a coarse series stands for a stretch of time; what it
+ * was last is then valid until the next point. */
+export function states(points) {
+    const times = [], tops = [], bottoms = [];
+    let stretch = Infinity;
+    points.forEach((p, i) => i && (stretch = Math.min(stretch, p[0] - points[i - 1][0])));
+    points.forEach(([t, low, high, last], i) => {
+        times.push(t);
+        tops.push(high);
+        bottoms.push(low);
+        if (low === high || (i + 1 < points.length && t + stretch >= points[i + 1][0])) return;
+        times.push(t + stretch);
+        tops.push(last);
+        bottoms.push(last);
+    });
+    return { times, tops, bottoms };
 }

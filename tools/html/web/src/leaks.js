@@ -20,7 +20,9 @@ export function stepWords(model) {
 function sparkline(values) {
     if (!Array.isArray(values) || values.length < 2) return el("span", { class: "soft" }, "–");
     const top = Math.max(1, ...values), w = 150, h = 30;
-    const points = values.map((v, i) => `${((i * w) / (values.length - 1)).toFixed(1)},${(h - (v / top) * (h - 3) - 1).toFixed(1)}`);
+    // What was held from the start of each step to the next one's.
+    const x = (i) => ((i * w) / values.length).toFixed(1), y = (v) => (h - (v / top) * (h - 3) - 1).toFixed(1);
+    const points = values.map((v, i) => `${x(i)},${y(v)} ${x(i + 1)},${y(v)}`);
     return svg("svg", { viewBox: `0 0 ${w} ${h}`, width: w, height: h, role: "img", class: "spark", "aria-label": `from ${bytes(values[0])} to ${bytes(values.at(-1))}` },
         svg("polygon", { points: `0,${h} ${points.join(" ")} ${w},${h}` }), svg("polyline", { points: points.join(" ") }));
 }

@@ -2,6 +2,7 @@
 // The first screen: what was recorded, warnings, five questions with a short answer each, and a row per device.
 import { el, section, svg, table } from "./dom.js";
 import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
+import { columns } from "./history.js";
 import { sureness } from "./leaks.js";
 import { lostOf, processOf, rankOf } from "./lists.js";
 import { deviceWord, isHost, shorter } from "./model.js";
@@ -68,16 +69,14 @@ function fragmentAnswer(device) {
         `of the reserved memory, at its peak. At the end, ${bytes(Math.max(0, idle))} were reserved and idle${known(largest) && idle > 0 ? `, in pieces of at most ${bytes(largest)}` : ""}.`);
 }
 
-function spark(device, endNs) {
-    const list = device.series.allocated, top = Math.max(1, device.allocated_peak_bytes), w = 140, h = 26;
-    if (!list.length) return el("span", {}, "–");
-    const stride = Math.max(1, Math.floor(list.length / 140));
-    const points = [];
-    for (let i = 0; i < list.length; i += stride) {
-        const high = Math.max(...list.slice(i, i + stride).map((p) => p[2]));
-        points.push(`${((list[i][0] / endNs) * w).toFixed(1)},${(h - (high / top) * (h - 2)).toFixed(1)}`);
-    }
-    return svg("svg", { class: "spark", viewBox: `0 0 ${w} ${h}`, width: w, height: h, "aria-hidden": "true" }, svg("polygon", { points: `0,${h} ${points.join(" ")} ${w},${points.at(-1).split(",")[1]} ${w},${h}` }));
+// The highest of each pixel, in steps.
+function spark(past, endNs) {
+    const { times, tops, bottoms } = past.allocated, w = 140, h = 26;
+    if (!times.length) return el("span", {}, "–");
+    const seen = columns(times, tops, bottoms, 0, endNs, w), highs = seen.high.map((i) => (i < 0 ? 0 : tops[i])), top = Math.max(1, ...highs);
+    const x = (t) => ((t / endNs) * w).toFixed(1), y = (v) => (h - (v / top) * (h - 2)).toFixed(1);
+    const points = seen.t.map((t, i) => `${x(t)},${y(highs[i])} ${x(seen.t[i + 1] ?? endNs)},${y(highs[i])}`);
+    return svg("svg", { class: "spark", viewBox: `0 0 ${w} ${h}`, width: w, height: h, "aria-hidden": "true" }, svg("polygon", { points: `0,${h} ${points.join(" ")} ${w},${h}` }));
 }
 
 function deviceTable(model, chosen, choose) {
@@ -86,7 +85,7 @@ function deviceTable(model, chosen, choose) {
     const columns = [
         { name: "Device", value: (d) => d.device, show: button },
         { name: "Name", value: (d) => d.name, show: (d) => (isHost(d.device) ? "pinned and registered memory" : d.name || "–"), title: (d) => d.uuid, class: "clip" },
-        { name: "Over time", value: () => "", show: (d) => spark(d, model.endNs) },
+        { name: "Over time", value: () => "", show: (d) => spark(model.history(d), model.endNs) },
         { ...size("Peak allocated", "allocated_peak_bytes"), bar: (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0) },
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
         ...(model.recording.attached ? [{ ...size("Before attach", "before_attach_bytes", "Allocated before gpuprof was attached, and not freed since"), show: (d) => (known(d.before_attach_bytes) ? bytes(d.before_attach_bytes) : "unknown"), title: (d) => (d.before_attach_source ? `source: ${d.before_attach_source}` : "") }] : []),

@@ -18,11 +18,12 @@ function axes() {
     ];
 }
 
-/* label; height; end: seconds; series; load(low, high) -> data for what is between two times; top(u, low, high): highest
+/* label; height; end: seconds; series; load(low, high, columns) -> data for what is between two
+ * times, for a plot of so many columns of pixels; top(u, low, high): highest
  * value to show; readout(index) -> text; draw(u), under(u): on the canvas, above and below the series.
  * Optional: tip(index, value) -> lines at the pointer; keys: more of them; moved(low, high): the zoom has changed;
- * pick(seconds): a click or Enter; range(low, high): dragged with shift. */
-export function timePlot({ label, height, load, series, bands, end, top, readout, draw, under, legend, tip, keys: more, moved, pick, range: select, zoom: first }) {
+ * pick(seconds): a click or Enter; range(low, high): dragged with shift; clear() -> whether something was chosen, for Escape. */
+export function timePlot({ label, height, load, series, bands, end, top, readout, draw, under, legend, tip, keys: more, moved, pick, range: select, clear, zoom: first }) {
     const hints = `Arrow keys move the cursor, plus and minus zoom, shift with arrows pans, zero shows all${pick ? ", Enter chooses the moment, brackets the start and the end of a range" : ""}.`;
     const holder = el("div", { class: "plot", tabindex: "0", role: "application", "aria-label": `${label}. ${hints}` });
     const line = el("p", { class: "readout", role: "status" });
@@ -33,28 +34,41 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         scales: { x: { time: false, range: (u, low, high) => clamp(low, high) }, y: { range: (u, low, high) => [0, Math.max(1, top(u, high))] } },
         axes: axes(), series,
         hooks: { setCursor: [cursor], draw: [draw], drawAxes: under ? [under] : [], setScale: [() => buttons()], setSelect: [selected], ready: [(u) => u.setScale("x", { min: from[0], max: from[1] })] },
-    }, load(...from), holder);
+    }, load(...from, 600), holder);
+    const data = () => load(...from, Math.max(1, Math.round(plot.bbox.width / devicePixelRatio)));
     line.textContent = readout(null);
     function clamp(low, high) {
         low = Math.max(0, low ?? 0);
         high = Math.min(end, high ?? end);
         return high - low < end * 1e-9 ? [0, end] : [low, high];
     }
+    // The point whose step is under the cursor; uPlot's is the nearest, which may come after it.
+    function hovered() {
+        const idx = plot.cursor.idx;
+        if (idx === null || idx === undefined || !(plot.cursor.left >= 0)) return idx;
+        return idx > 0 && plot.valToPos(plot.data[0][idx], "x") > plot.cursor.left + 0.5 ? idx - 1 : idx;
+    }
     function cursor(u) {
-        line.textContent = readout(u.cursor.idx);
-        const lines = pointer && tip && u.cursor.left >= 0 && tip(u.cursor.idx, u.posToVal(u.cursor.top, "y"));
+        const at = hovered();
+        line.textContent = readout(at);
+        const lines = pointer && tip && u.cursor.left >= 0 && tip(at, u.posToVal(u.cursor.top, "y"));
         if (lines) showTip(pointer, lines);
         else if (tip) hideTip();
     }
     const range = () => from;
+    function reload() {
+        plot.batch(() => {
+            plot.setData(data(), false);
+            plot.setScale("x", { min: from[0], max: from[1] });
+        });
+    }
     function show(low, high) {
         const next = clamp(low, high);
         if (next[0] === from[0] && next[1] === from[1]) return;
         from = next;
-        plot.batch(() => {
-            plot.setData(load(...from), false);
-            plot.setScale("x", { min: from[0], max: from[1] });
-        });
+        reload();
+        // What the cursor pointed at is elsewhere now.
+        line.textContent = readout(null);
         buttons();
         if (moved) moved(...from);
     }
@@ -66,7 +80,10 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         if (shift && select) select(low, high);
         else show(low, high);
     }
-    const x = () => (plot.cursor.idx === null || plot.cursor.idx === undefined ? null : plot.data[0][plot.cursor.idx]);
+    const x = () => {
+        const at = hovered();
+        return at === null || at === undefined ? null : plot.data[0][at];
+    };
     function zoom(factor) {
         const [low, high] = range(), width = Math.min(end, (high - low) * factor), now = x();
         const at = now !== null && now >= low && now <= high ? now : (low + high) / 2;
@@ -85,7 +102,7 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         const [low, high] = range(), now = x();
         pointer = null;
         hideTip();
-        let xs = plot.data[0], at = now === null ? xs.findIndex((v) => v >= low) : plot.cursor.idx;
+        let xs = plot.data[0], at = now === null ? xs.findIndex((v) => v >= low) : hovered();
         const next = Math.max(0, Math.min(xs.length - 1, at + by));
         if (Number.isFinite(by) && (at + by < 0 || at + by >= xs.length || xs[next] < low || xs[next] > high)) {
             pan(by < 0 ? -0.5 : 0.5);
@@ -115,7 +132,7 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
     }
     const keys = {
         ArrowLeft: (e) => (e.shiftKey ? pan(-0.2) : move(-stride())), ArrowRight: (e) => (e.shiftKey ? pan(0.2) : move(stride())),
-        "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(0, end), Escape: () => show(0, end),
+        "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(0, end), Escape: () => (clear && clear()) || show(0, end),
         Home: () => move(-Infinity), End: () => move(Infinity), "[": () => bracket(false), "]": () => bracket(true), ...more,
         ...(pick && { Enter: () => x() !== null && pick(x(), null) }),
     };
@@ -124,6 +141,15 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         event.preventDefault();
         keys[event.key](event);
     });
+    // The wheel alone scrolls the page.
+    plot.over.addEventListener("wheel", (event) => {
+        if (!event.ctrlKey && !event.metaKey) return;
+        event.preventDefault();
+        const [low, high] = range(), factor = 2 ** Math.max(-1, Math.min(1, event.deltaY / 100));
+        const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"), width = Math.min(end, (high - low) * factor);
+        const start = Math.max(0, Math.min(end - width, at - (at - low) * (width / (high - low))));
+        show(start, start + width);
+    }, { passive: false });
     let down = null;
     plot.over.addEventListener("mousemove", (event) => (pointer = event), true);
     plot.over.addEventListener("mousedown", (event) => (down = event));
@@ -135,17 +161,17 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
     });
     const watch = new ResizeObserver(() => {
         const width = Math.floor(holder.clientWidth);
-        if (width > 0 && width !== plot.width) plot.setSize({ width, height });
+        if (width <= 0 || width === plot.width) return;
+        plot.setSize({ width, height });
+        reload();
     });
     watch.observe(holder);
     buttons();
+    holder.view = { plot, show }; // where tests see what is drawn
     return {
         plot, node: el("div", { class: "plotbox" }, bar, holder, line), show,
         // The same times, with other data.
-        reload: () => plot.batch(() => {
-            plot.setData(load(...from), false);
-            plot.setScale("x", { min: from[0], max: from[1] });
-        }),
+        reload,
         say: (text) => (line.textContent = text),
         time: x,
         // Where the pointer is, in ns; the cursor is at the point nearest to it.
@@ -153,6 +179,27 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
         redraw: () => plot.redraw(false, true),
         destroy: () => (watch.disconnect(), hideTip(), plot.destroy()),
     };
+}
+
+/* A path of steps as ledges: a line down or up joins two of them only where both are wide enough to be seen as steps.  Where
+ * spikes of one pixel follow each other, these lines would hide all else. */
+export function ledges(u, series, first, last) {
+    const stroke = new Path2D(), xs = u.data[0], ys = u.data[series], wide = 3 * devicePixelRatio;
+    const known = (y) => y !== null && y !== undefined;
+    let joins = false, to = 0;
+    for (let i = first; i < last;) {
+        const y = ys[i], from = u.valToPos(xs[i], "x", true);
+        while (i < last && ys[i] === y) i++;
+        to = u.valToPos(xs[i], "x", true);
+        if (known(y)) {
+            const at = u.valToPos(y, "y", true);
+            if (joins && to - from >= wide) stroke.lineTo(from, at);
+            else stroke.moveTo(from, at);
+            stroke.lineTo(to, at);
+        }
+        joins = known(y) && to - from >= wide;
+    }
+    return { stroke, fill: null, clip: null, band: null, gaps: null, flags: 1 };
 }
 
 // Draws a vertical line; returns its position, or null if that is outside of the plot.  A label (word) says in words

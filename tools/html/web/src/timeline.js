@@ -4,9 +4,9 @@
 import uPlot from "uplot";
 import { colour, isDark, kindColour, layerColour, UNSUMMED } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
-import { after, bytes, count, exact, duration, percent, plural } from "./format.js";
-import { before, chosen, joined, STACKS, stepped } from "./history.js";
-import { timePlot, vertical, word } from "./plot.js";
+import { after, bytes, count, exact, instant, percent, plural } from "./format.js";
+import { before, columns, states, STACKS } from "./history.js";
+import { ledges, timePlot, vertical, word } from "./plot.js";
 import { isHost, shorter } from "./model.js";
 import { choose, state, watch } from "./state.js";
 
@@ -100,36 +100,33 @@ function resolution(model, device, past) {
 
 // At the moments of the plot.
 function layersTable(model, past, stack) {
-    const { times, layers, total } = past.layers(stack), [low, high] = state.zoom || [0, model.endNs];
+    const { times, layers, total } = past.layers(stack), [low, high] = state.zoom || [0, model.endNs], seen = columns(times, total, total, low, high, ROOM);
     const word = STACKS.find((s) => s[0] === stack)[1], size = (name, value) => ({ name, number: true, value, show: (i) => bytes(value(i)), title: (i) => exact(value(i)) });
     return table({
-        caption: `Memory over time, by ${word}`, id: "layers-table", rows: chosen(times, total, low, high, ROOM),
+        caption: `Memory over time, by ${word}`, id: "layers-table", rows: [...new Set([...seen.high, ...seen.low])].filter((i) => i >= 0).sort((a, b) => a - b),
         columns: [{ name: "From", number: true, value: (i) => times[i], show: (i) => after(times[i]) }, size("Allocated", (i) => total[i]), ...layers.map((l) => size(l.name, (i) => l.list[i]))],
     });
 }
 
-// Points of a curve in the plot: more than there are pixels would only take time.
+// Moments of the table, by their highest and their lowest.
 const ROOM = 700;
 
 // The numbers of the plot between two times, by layer and as uPlot wants them.
-function sampled(device, past, stack, visible, low, high) {
-    const { times, total, layers } = past.layers(stack), { allocated, reserved, fine } = device.series;
-    const states = chosen(times, total, low, high, ROOM);
-    const inside = joined(fine || allocated, low, high, ROOM), reserve = joined(reserved, low, high, ROOM);
-    // The states of all blocks are finer than the series: the band is theirs.
-    const band = past.exact ? bandOf(times, total, low, high) : inside;
-    const xs = [...new Set([low, high, ...states.map((s) => times[s]), ...band.map((p) => p[0]), ...reserve.map((p) => p[0])])].filter((t) => t >= low && t <= high).sort((a, b) => a - b);
-    const at = xs.map((t) => before(times, t));
+function sampled(past, stack, visible, low, high, cells) {
+    const { layers } = past.layers(stack), seen = past.view(stack, low, high, cells), { xs, at, highest, reserved } = seen;
     const piles = layers.map((l) => at.map((s) => (s < 0 ? 0 : l.list[s]))), sums = xs.map(() => 0);
     const stacked = piles.map((pile, k) => (visible[k] ? pile.map((v, i) => (sums[i] += v)) : pile.map(() => null)));
-    const [lowest, highest, last] = [1, 2, 3].map((i) => stepped(band, xs, i));
-    return { xs, piles, stacked, lowest, highest, last, reserved: stepped(reserve, xs, 3) };
+    return { ...seen, piles, stacked, apart: reserved.map((v, i) => (v === highest[i] ? null : v)), step: (high - low) / cells / 1e9 };
 }
 
-function bandOf(times, total, low, high) {
-    const from = Math.max(0, before(times, low)), to = before(times, high), points = [];
-    for (let s = from; s <= to; s++) points.push([times[s], total[s], total[s], total[s]]);
-    return joined(points, low, high, ROOM);
+// The highest value of a series in each column.
+function tops(list, xs, cells) {
+    const { times, tops: high, bottoms } = states(list), seen = columns(times, high, bottoms, xs[0], xs.at(-1), cells);
+    let next = 0;
+    return xs.map((x) => {
+        while (next + 1 < seen.t.length && seen.t[next + 1] <= x) next++;
+        return seen.high[next] < 0 ? 0 : high[seen.high[next]];
+    });
 }
 
 export function timeline(model, device) {
@@ -162,33 +159,33 @@ function stackedPlot(model, device, past, stack, choice) {
     const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(i, l.rest));
     const visible = layers.map(() => true);
     let now = null;
-    const load = (low, high) => {
-        now = sampled(device, past, stack, visible, Math.round(low * 1e9), Math.round(high * 1e9));
+    const load = (low, high, cells) => {
+        now = sampled(past, stack, visible, Math.round(low * 1e9), Math.round(high * 1e9), cells);
         // The highest stack first: each later one is painted over it.
-        return [now.xs.map((t) => t / 1e9), ...now.stacked.toReversed(), ...loose.map((k) => stepped(k.list, now.xs, 3)), now.highest, now.lowest, now.last, now.reserved];
+        return [now.xs.map((t) => t / 1e9), ...now.stacked.toReversed(), ...loose.map((k) => tops(k.list, now.xs, cells)), now.lowest, now.highest, now.apart];
     };
-    const pile = (l, i) => ({ paths: steps, stroke: () => colour("panel"), fill: () => paintOf(l, i), width: 0.5, points: { show: false } });
-    const line = (ink, width, dash) => ({ paths: steps, stroke: ink, width, dash, points: { show: false } });
-    const series = [{}, ...layers.map(pile).reverse(), ...loose.map((k, i) => line(() => kindColour(k.name, i), 1.5, [2, 3])), line(() => colour("band"), 0), line(() => colour("band"), 0),
-        line(edge, 1.25), line(() => colour("reserved"), 1.5, [6, 4])];
-    const bands = [{ series: [series.length - 4, series.length - 3], fill: () => colour("band") }];
+    const pile = (l, i) => ({ paths: steps, fill: () => paintOf(l, i), width: 0, points: { show: false } });
+    const line = (ink, width, dash) => ({ paths: ledges, stroke: ink, width, dash, points: { show: false } });
+    const series = [{}, ...layers.map(pile).reverse(), ...loose.map((k, i) => line(() => kindColour(k.name, i), 1.5, [2, 3])), line(edge, 0.75), line(edge, 1.25),
+        line(() => colour("reserved"), 1.5, [6, 4])];
     const top = (u, high) => {
         const [low, until] = [now.xs[0], now.xs.at(-1)], whole = low <= 0 && until >= model.endNs, most = Math.max(high || 0, 1);
         return whole && device.total_bytes > 0 && device.total_bytes < most * 1.4 ? Math.max(most, device.total_bytes) * 1.06 : most * 1.12;
     };
-    const spread = (i) => (now.highest[i] > now.lowest[i] ? ` (${bytes(now.lowest[i])} to ${bytes(now.highest[i])} within this point)` : "");
+    const spread = (i) => (now.highest[i] > now.lowest[i] ? `at most; at least ${bytes(now.lowest[i])} within this pixel` : "");
     const parts = (i) => layers.map((l, n) => [l.name, now.piles[n][i]]).filter((p) => p[1] > 0);
-    const head = (i) => `${duration(now.xs[i] / 1e9)}${model.step(now.xs[i]) ? `, ${model.step(now.xs[i])}` : ""}`;
+    const head = (i) => `${instant(now.when[i] / 1e9, now.step)}${model.step(now.when[i]) ? `, ${model.step(now.when[i])}` : ""}`;
     const readout = (i) => {
         if (i === null || i === undefined || !now || i >= now.xs.length) return `Use the pointer or the arrow keys to see the memory at a moment.${model.marks.length ? ` ${plural(model.marks.length, "mark")}.` : ""}`;
         const list = parts(i).slice(0, 4).map((p) => `${p[0]} ${bytes(p[1])}`);
-        return `${head(i)}: allocated ${bytes(now.last[i])}${spread(i)}, reserved ${bytes(now.reserved[i])}${list.length > 1 ? ` (${list.join(", ")})` : ""}`;
+        return `${head(i)}: allocated ${bytes(now.highest[i])}${spread(i) && ` ${spread(i)}`}, reserved ${bytes(now.reserved[i])}${list.length > 1 ? ` (${list.join(", ")})` : ""}`;
     };
     const tip = (i, value) => {
         if (i === null || i === undefined || i >= now.xs.length) return null;
         const under = layers.findIndex((l, n) => visible[n] && now.stacked[n][i] >= value && now.piles[n][i] > 0);
-        return [`${bytes(now.last[i])} at ${head(i)}`, spread(i).trim() || null, `reserved ${bytes(now.reserved[i])}`,
-            under >= 0 ? `${layers[under].name}: ${bytes(now.piles[under][i])}, ${percent(now.piles[under][i] / (now.last[i] || 1))}` : null].filter(Boolean);
+        const sum = now.piles.reduce((all, pile) => all + pile[i], 0);
+        return [`${bytes(now.highest[i])} at ${head(i)}`, spread(i) || null, `reserved ${bytes(now.reserved[i])}`,
+            under >= 0 ? `${layers[under].name}: ${bytes(now.piles[under][i])}, ${percent(now.piles[under][i] / (sum || 1))}` : null].filter(Boolean);
     };
     const draw = (u) => {
         marksOf(u, model);
@@ -217,7 +214,8 @@ function stackedPlot(model, device, past, stack, choice) {
     };
     const keys = legend([...layers.map(toggle),
         ...loose.map((k, i) => el("span", {}, swatch(() => kindColour(k.name, i), "line"), `${k.name} `, el("span", { class: "soft" }, "not part of allocated"))),
-        el("span", {}, swatch(() => colour("ink"), "line"), "allocated"), el("span", {}, swatch(() => colour("band")), "its lowest to highest"), el("span", {}, swatch(() => colour("reserved"), "line dashed"), "reserved from the driver")]);
+        el("span", {}, swatch(() => colour("ink"), "line"), "allocated: the highest of each pixel"), el("span", {}, swatch(() => colour("ink"), "line thin"), "the lowest"),
+        past.reserved && el("span", {}, swatch(() => colour("reserved"), "line dashed"), "reserved from the driver, where it is not what is allocated")].filter(Boolean));
     const paint = () => swatches.forEach((f) => f());
     paint();
     let own = false;
@@ -228,10 +226,16 @@ function stackedPlot(model, device, past, stack, choice) {
         view.plot.redraw(false);
     };
     const ns = (seconds) => Math.round(seconds * 1e9);
+    // The plot shows the highest moment of each pixel, so that is the one that a click chooses.
+    const shownAt = (seconds) => {
+        const i = before(now.xs, ns(seconds));
+        return i >= 0 && now.highest[i] > now.lowest[i] ? Math.round(now.when[i]) : ns(seconds);
+    };
     const view = timePlot({
-        label: "Memory over time", height: 340, load, series, bands, end, top, readout, draw, legend: choice, tip, zoom: state.zoom && state.zoom.map((t) => Math.min(end, t / 1e9)),
+        label: "Memory over time", height: 340, load, series, end, top, readout, draw, legend: choice, tip, zoom: state.zoom && state.zoom.map((t) => Math.min(end, t / 1e9)),
         moved: (low, high) => chooseOwn({ zoom: low <= 0 && high >= end ? null : [ns(low), ns(high)] }),
-        ...(past.known && { pick: (seconds) => chooseOwn({ at: ns(seconds) }), range: (low, high) => chooseOwn({ range: [ns(low), ns(high)], at: null }) }),
+        ...(past.known && { pick: (seconds) => chooseOwn({ at: shownAt(seconds) }), range: (low, high) => chooseOwn({ range: [ns(low), ns(high)], at: null }) }),
+        clear: () => (state.at !== null || state.range) && (chooseOwn({ at: null, range: null }), true),
     });
     return {
         node: view.node, keys, redraw: () => (paint(), view.redraw()), destroy: view.destroy,
