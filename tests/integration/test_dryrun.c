@@ -252,6 +252,24 @@ Test(dryrun, a_program_that_is_killed_has_its_numbers)
     work_end(NULL);
 }
 
+Test(dryrun, ends_a_program_whose_peak_repeats)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --steps=8 -- %s mib=256 steps=100000"), 0, "%s", result.err);
+    SAYS("CMD was ended after ");
+    SAYS("fits, ");
+    SAYS("256.0 MiB       1 x weights         job_weights (job.c:");
+    spawn_result_free(&result);
+    /* The shell ends, and its child would go on. */
+    json_t *top = dryrun_json("--gpu=t4 --steps=8 --json -- /bin/sh -c %s\tmib=256\tsteps=100000;true", 0);
+    cr_expect(json_is_true(json_object_get(top, "ended")));
+    cr_expect_geq(number(top, "steps"), 8);
+    cr_expect_eq(kill((pid_t)number(at(top, "ranks", 0), "pid"), 0), -1);
+    json_decref(top);
+    work_end(NULL);
+}
+
 Test(dryrun, what_cannot_be_asked)
 {
     struct spawn_result result;

@@ -4,6 +4,7 @@
  *   mib=N       weights of N MiB, then five steps of a quarter as much
  *   ranks=N     N children with RANK set, each on the device of its number, of which each larger one has 64 MiB more
  *   status=N    ends with that status
+ *   steps=N     N more such steps, a hundredth of a second each
  *   signal=N    ends by that signal
  * A request that fails ends it with status 9.
  */
@@ -28,15 +29,16 @@ static __attribute__((noinline)) void job_weights(size_t mib)
     job_check(cuMemAlloc(&pointer, mib * MIB));
 }
 
-static __attribute__((noinline)) void job_steps(size_t mib)
+static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned pause_us)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < count; i++) {
         CUdeviceptr one, two;
 
         job_check(cuMemAlloc(&one, mib / 8 * MIB));
         job_check(cuMemAlloc(&two, mib / 8 * MIB));
         CHECK(cuMemFree(two));
         CHECK(cuMemFree(one));
+        usleep(pause_us);
     }
 }
 
@@ -48,7 +50,7 @@ static void job_work(int device, size_t mib)
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
     job_weights(mib);
-    job_steps(mib);
+    job_steps(mib, 5, 0);
 }
 
 static int job_ranks(int count, size_t mib)
@@ -85,6 +87,8 @@ int main(int argc, char **argv)
             job_work(0, mib);
         } else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0) {
             return 9;
+        } else if (sscanf(argv[i], "steps=%d", &number) == 1) {
+            job_steps(mib, number, 10000);
         } else if (sscanf(argv[i], "status=%d", &number) == 1) {
             return number;
         } else if (sscanf(argv[i], "signal=%d", &number) == 1) {

@@ -20,7 +20,7 @@
 struct gp_dryrun_options {
     struct gp_launch launch;
     const char *gpu, *memory, *record, *output; /* NULL: not given; record "": without a name */
-    int64_t devices, budget;
+    int64_t devices, budget, steps;
     bool json, list, force;
 };
 
@@ -353,8 +353,12 @@ static int dryrun_check(void *options)
 static int dryrun_prepare(struct dryrun_work *w)
 {
     const struct gp_dryrun_options *o = w->o;
-    w->job = (struct gp_dryrun_job){
-        .launch = o->launch, .memory = o->memory, .devices = o->devices, .budget_bytes = o->budget, .json = o->json};
+    w->job = (struct gp_dryrun_job){.launch = o->launch,
+                                    .memory = o->memory,
+                                    .devices = o->devices,
+                                    .budget_bytes = o->budget,
+                                    .steps = o->steps,
+                                    .json = o->json};
     w->answer.command = o->launch.argv;
     w->answer.budget_bytes = o->budget;
     int rc = gp_output_check("dryrun", o->output, o->force);
@@ -399,6 +403,8 @@ static const struct gp_command_option dryrun_options[] = {
               "the memory of each GPU, instead of its own"),
     GP_OPTION(struct gp_dryrun_options, devices, 0, "devices", "N", GP_ARG_NUMBER,
               "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
+    GP_OPTION(struct gp_dryrun_options, steps, 0, "steps", "N", GP_ARG_NUMBER,
+              "end CMD when it has taken N steps and the peak repeats", .low = 2, .high = 1000000),
     GP_OPTION(struct gp_dryrun_options, budget, 0, "budget", "SIZE", GP_ARG_SIZE,
               "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
     GP_OPTION(struct gp_dryrun_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
@@ -421,9 +427,10 @@ const struct gp_command_spec gp_command_dryrun = {
     .name = "dryrun",
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--budget=SIZE] [--record[=FILE]] [-o PAGE "
-                     "[--force]] [--json] [--library=FILE] [--] CMD...",
-                     "--list"),
+    .usage = GP_LIST(
+        "[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--budget=SIZE] [--record[=FILE]] [-o PAGE "
+        "[--force]] [--json] [--library=FILE] [--] CMD...",
+        "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "
@@ -438,6 +445,7 @@ const struct gp_command_spec gp_command_dryrun = {
     .examples = GP_EXAMPLES(
         {"gpuprof dryrun --gpu=rtx-4090,a100-40g -- python3 train.py", "Ask whether a job fits on two GPUs."},
         {"gpuprof dryrun --gpu=h100-80g --budget=22GiB -- python3 train.py", "Fail if it needs more than 22 GiB."},
+        {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
         {"gpuprof dryrun --devices=4 -- torchrun --nproc-per-node=4 train.py", "Ask about a job of four ranks."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
     GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * dryrun.h: the parts of `gpuprof dryrun`: dryrun.c decides what to run and what follows from it,
- * dryrunjob.c runs the program once, dryrunneed.c reads what a recording of it needs of a device.
+ * dryrunjob.c runs the program once, with its files in a folder (dryrunfolder.c), dryrunfollow.c
+ * looks how far it is, and dryrunneed.c reads what a recording of it needs of a device.
  */
 #ifndef GP_CMD_DRYRUN_H
 #define GP_CMD_DRYRUN_H
@@ -15,6 +16,7 @@ struct gp_dryrun_job { /* what is the same for all runs */
     const char *memory;   /* --memory; NULL: that of the GPU */
     int64_t devices;      /* simulated GPUs of one machine */
     int64_t budget_bytes; /* 0: none */
+    int64_t steps;        /* end the program when so many were seen; 0: it ends by itself */
     bool json;            /* the program's standard output is not ours */
     unsigned runs;
 };
@@ -28,9 +30,23 @@ void gp_dryrun_end(struct gp_dryrun_job *job);
  * total; the recordings are in the folder, under gp_dryrun_files.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run);
 void gp_dryrun_run_free(struct gp_dryrun_run *run);
-/* The recordings of the run `number` (from 0) that have memory of a GPU, NULL after the last; free each and the list.
+/* The folder of the run `number` (from 0). */
+void gp_dryrun_folder(const struct gp_dryrun_job *job, unsigned number, char *path, size_t bytes);
+/* Its recordings, NULL after the last; free each and the list.
  * NULL: out of memory. */
 char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
+
+struct gp_dryrun_follow { /* looks at the recordings of a run while they are written */
+    const struct gp_dryrun_job *job;
+    unsigned number; /* of the run */
+    const char *gpu;
+    uint64_t begin_ns, next_ns, say_ns;
+    uint32_t steps; /* of the process that has most */
+    bool repeats;   /* the last of them need no more memory than the others */
+};
+/* Looks, if it is time to, and on a terminal says how far the program is.  True: it has taken job->steps steps, and
+ * the peak repeats. */
+bool gp_dryrun_follow(struct gp_dryrun_follow *follow);
 
 /* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);

@@ -7,113 +7,23 @@
 
 #include <base/clock.h>
 #include <base/text.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <record/name.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define GP_JOB_LOOK_NS  20000000ull
-#define GP_JOB_NOTES    256u       /* different ones */
-#define GP_JOB_NOTE_MAX (1u << 20) /* bytes of the file that are read */
+#define GP_JOB_STOP_NS  10000000000ull /* a program that was told to end has that long */
+#define GP_JOB_LEFT_NS  1000000000ull  /* and what it leaves has that long */
+#define GP_JOB_NOTES    256u           /* different ones */
+#define GP_JOB_NOTE_MAX (1u << 20)     /* bytes of the file that are read */
 #define GP_JOB_STANDIN  "GPUPROF_STANDIN_REPORT"
-
-/* ---- the folder -------------------------------------------------------------------------------------------------- */
-
-int gp_dryrun_begin(struct gp_dryrun_job *job, const char *beside)
-{
-    const char *temporary = getenv("TMPDIR"), *slash = beside ? strrchr(beside, '/') : NULL;
-    char where[3800], spec[256];
-    if (beside)
-        snprintf(where, sizeof(where), "%.*s", slash ? (int)(slash - beside + 1) : 2, slash ? beside : "./");
-    else
-        snprintf(where, sizeof(where), "%s/", temporary && temporary[0] ? temporary : "/tmp");
-    char *whole = realpath(where, NULL); /* the program may change its directory */
-    int n = snprintf(job->folder, sizeof(job->folder), "%s/.gpuprof-dryrun-XXXXXX", whole ? whole : where);
-    free(whole);
-    snprintf(spec, sizeof(spec), "contents=none");
-    job->launch.sim = spec;
-    int rc = gp_launch_prepare(&job->launch);
-    job->launch.sim = "";
-    if (rc || (n > 0 && (size_t)n < sizeof(job->folder) && mkdtemp(job->folder))) {
-        if (rc)
-            job->folder[0] = '\0';
-        return rc;
-    }
-    gp_error("dryrun", "%s: cannot make a folder for the recordings: %s", where, strerror(errno));
-    job->folder[0] = '\0';
-    return GP_EXIT_FAILED;
-}
-
-/* Removes the files of a folder, and the folder. */
-static void job_remove(const char *folder)
-{
-    char path[8192];
-    DIR *entries = opendir(folder);
-    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        unlink(path);
-    }
-    if (entries)
-        closedir(entries);
-    rmdir(folder);
-}
-
-static void job_folder(const struct gp_dryrun_job *job, unsigned number, char *path, size_t bytes)
-{
-    snprintf(path, bytes, "%s/%u", job->folder, number);
-}
-
-void gp_dryrun_end(struct gp_dryrun_job *job)
-{
-    char path[4200];
-    for (unsigned i = 0; job->folder[0] && i < job->runs; i++) {
-        job_folder(job, i, path, sizeof(path));
-        job_remove(path);
-    }
-    if (job->folder[0])
-        job_remove(job->folder);
-}
-
-static int file_compare(const void *one, const void *other)
-{
-    return strcmp(*(char *const *)one, *(char *const *)other);
-}
-
-char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number)
-{
-    char folder[4200], path[8192];
-    size_t count = 0, room = 16;
-    char **files = calloc(room + 1, sizeof(*files));
-    job_folder(job, number, folder, sizeof(folder));
-    DIR *entries = files ? opendir(folder) : NULL;
-    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
-        if (gp_record_stem(entry->d_name) == strlen(entry->d_name))
-            continue;
-        if (count == room) {
-            char **grown = realloc(files, (room * 2 + 1) * sizeof(*files));
-            if (!grown)
-                break;
-            files = grown;
-            memset(files + room, 0, (room + 1) * sizeof(*files));
-            room *= 2;
-        }
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        files[count] = strdup(path);
-        count += files[count] != NULL;
-    }
-    if (entries)
-        closedir(entries);
-    if (files)
-        qsort(files, count, sizeof(*files), file_compare);
-    return files;
-}
 
 /* ---- notes of the stand-ins -------------------------------------------------------------------------------------- */
 
@@ -222,6 +132,65 @@ static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsign
     return rc;
 }
 
+struct job_ends { /* the processes that were seen: a pid may have another owner by now */
+    int fds[GP_WATCH_MOST];
+    int count;
+};
+
+static void ends_add(struct job_ends *ends, const struct gp_watch *watch)
+{
+    for (; ends->count < watch->count; ends->count++)
+        ends->fds[ends->count] = (int)syscall(SYS_pidfd_open, watch->watched[ends->count]->process.pid, 0);
+}
+
+/* Sends the signal to those that are still there; 0 only asks.  How many there were. */
+static int ends_signal(const struct job_ends *ends, int number)
+{
+    int count = 0;
+    for (int i = 0; i < ends->count; i++)
+        count += ends->fds[i] >= 0 && syscall(SYS_pidfd_send_signal, ends->fds[i], number, NULL, 0) == 0;
+    return count;
+}
+
+/* Ends the program.  A launcher of ranks ends them; a shell leaves its child, which is killed. */
+static void job_stop(struct gp_child *child, const struct job_ends *ends)
+{
+    uint64_t until_ns = gp_clock_ns() + GP_JOB_STOP_NS;
+    kill(child->pid, SIGTERM);
+    while (!child->ended && gp_clock_ns() < until_ns)
+        gp_child_wait(child, GP_JOB_LOOK_NS);
+    until_ns = gp_clock_ns() + GP_JOB_LEFT_NS;
+    while (ends_signal(ends, 0) && gp_clock_ns() < until_ns)
+        gp_child_wait(child, GP_JOB_LOOK_NS);
+    ends_signal(ends, SIGKILL);
+    if (!child->ended)
+        kill(child->pid, SIGKILL);
+    /* The sessions are read when their processes are gone. */
+    while (!child->ended || ends_signal(ends, 0))
+        gp_child_wait(child, GP_JOB_LOOK_NS);
+}
+
+/* Until the program has ended. */
+static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, struct gp_child *child,
+                      struct gp_watch *watch)
+{
+    struct gp_dryrun_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
+    struct job_ends ends = {0};
+    while (!child->ended) {
+        gp_watch_look(watch, child->pid, true);
+        ends_add(&ends, watch);
+        gp_child_wait(child, GP_JOB_LOOK_NS);
+        if (!child->ended && gp_dryrun_follow(&follow)) {
+            run->ended = true;
+            job_stop(child, &ends);
+        }
+    }
+    run->status = child->status;
+    for (int i = 0; i < ends.count; i++)
+        if (ends.fds[i] >= 0)
+            close(ends.fds[i]);
+}
+
 int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run)
 {
     char folder[4200], notes[4300];
@@ -229,7 +198,7 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory
     struct gp_child child;
     unsigned number = job->runs;
     *run = (struct gp_dryrun_run){.gpu = gpu, .plenty = memory};
-    job_folder(job, number, folder, sizeof(folder));
+    gp_dryrun_folder(job, number, folder, sizeof(folder));
     int rc = job_environment(job, folder, gpu, memory);
     if (!rc && mkdir(folder, 0700) != 0) {
         gp_error("dryrun", "%s: cannot be made: %s", folder, strerror(errno));
@@ -240,11 +209,7 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory
         rc = job_start(job, &child);
     if (rc)
         return rc;
-    while (!child.ended) {
-        gp_watch_look(&watch, child.pid, true);
-        gp_child_wait(&child, GP_JOB_LOOK_NS);
-    }
-    run->status = child.status;
+    job_watch(job, run, &child, &watch);
     for (int i = 0; !rc && i < watch.count; i++)
         if (gp_watch_read(watch.watched[i]) != 0)
             rc = gp_load_memory("dryrun");

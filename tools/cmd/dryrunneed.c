@@ -142,6 +142,23 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
+/* The most code that was loaded at a time, in whole pages as the fit counts it. */
+static int64_t need_code(const struct gp_flow *flow, uint32_t d)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    uint64_t code = 0, most = 0;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.item->device != d || change.item->kind != GP_KIND_MODULE || !(change.what & GP_FLOW_KIND))
+            continue;
+        uint64_t pages = change.item->bytes / GP_FIT_PAGE + (change.item->bytes % GP_FIT_PAGE != 0);
+        code += change.add ? pages : -pages;
+        if (code <= UINT32_MAX)
+            GP_RAISE(most, code);
+    }
+    return (int64_t)(most * GP_FIT_PAGE);
+}
+
 static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
 {
     const struct gp_flow *flow = loaded->report.flow;
@@ -153,7 +170,8 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     if (!rc) {
         need->needed_bytes = (int64_t)result.rows[0].peak_bytes;
         need->smallest_bytes = (int64_t)result.rows[0].smallest_bytes;
-        need->context_bytes = (int64_t)result.context_bytes;
+        need->code_bytes = result.context == GP_FIT_ASSUMED ? need_code(flow, d) : 0;
+        need->context_bytes = (int64_t)result.context_bytes + need->code_bytes;
     }
     need->growable_bytes = -1;
     if (!rc && result.requests == GP_FIT_OF_FRAMEWORK && !result.rows[0].conf[0]) {

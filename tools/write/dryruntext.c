@@ -269,8 +269,10 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
     fprintf(page->out, "\n  How sure\n");
     fprintf(page->out, "  %-10s %s: CMD's own allocator, on a GPU with the properties of %s\n", "exact",
             gp_size_text(size, need->needed_bytes - need->context_bytes), run->gpu);
-    fprintf(page->out, "  %-10s %s: the context with the code of kernels\n", "estimated",
-            gp_size_text(size, need->context_bytes));
+    fprintf(page->out, "  %-10s %s: the context", "estimated", gp_size_text(size, need->context_bytes));
+    if (need->code_bytes)
+        fprintf(page->out, ", of which %s are the code of kernels", gp_size_text(size, need->code_bytes));
+    fputc('\n', page->out);
     text_notes(page, run, "assumed", "assumed");
     text_notes(page, run, "unsupported", "missing");
     if (need->missing)
@@ -300,11 +302,18 @@ static void text_status(const struct gp_text_page *page, const struct gp_dryrun_
     }
 }
 
+static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    if (run->ended)
+        fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
+}
+
 void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
     const struct gp_need *need = gp_dryrun_worst(run);
     text_status(page, answer);
+    text_ended(page, run, need);
     text_gpus(page, answer);
     if (!need)
         return;
