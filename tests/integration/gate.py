@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests of `gpuprof diff` as a gate.  gate.py BUILD_DIR; called by test_gate.sh.
+"""Tests of `gpuprof diff`, `check` and `run --budget`.  gate.py BUILD_DIR; called by test_gate.sh.
 
 A small training program is recorded on the simulated GPU, in several folders, versions of itself and
 of Python; what the commands say of it is compared with what was changed."""
@@ -208,6 +208,99 @@ def test_says_why_nothing_matches(programs):
 def test_wrong_limits(programs):
     for wrong in "x", "-1", "5%%", "%", "1e3%", "":
         assert "max-growth" in gpuprof("diff", "a", "b", f"--max-growth={wrong}", status=2).stderr
+
+
+# ---- budgets
+
+
+def check(file, budgets, programs, status=0):
+    """The findings for a file of budgets, by kind."""
+    path = os.path.join(programs.work, "budgets")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(budgets)
+    found = json.loads(gpuprof("check", file, f"--budgets={path}", "--json", status=status).stdout)
+    assert found["schema"] == "gpuprof.check/1" and found["ok"] == (status == 0)
+    return found
+
+
+def test_budgets_at_their_limits(programs):
+    """Each budget holds at its size, and is broken one byte below."""
+    recording = programs.record()
+    peak = 3 * 4 + 2 + 3 * 8 + 2 * 8  # weights, buffer, activations, the gradient, and that of the step before
+    for budget, mib, line in (
+        ("peak", peak, "append(Tensor(8))"),
+        ("reserved", peak, None),
+        ("line train.py:6", 12, "Tensor(4)"),
+        ("line __init__", 14, "Tensor(4)"),
+        ("line lib/gpu.py", 0, None),
+    ):
+        found = check(recording, f"{budget} {mib * MIB}B\n", programs)
+        assert not mib or found["peak_bytes"] == mib * MIB, (budget, found)
+        if mib:
+            found = check(recording, f"{budget} {mib * MIB - 1}B\n", programs, status=3)
+            assert found["budget_bytes"] == mib * MIB - 1
+            assert (found["culprit"] or {}).get("line") == (line and line_of(TRAIN, line)), (budget, found)
+
+
+def test_budget_of_one_rank(programs):
+    """Only the recording of that rank has it."""
+    files = []
+    for rank in "0", "1":
+        programs.record()
+        folder = os.path.join(programs.work, str(programs.count), "p")
+        file = os.path.join(programs.work, f"job{rank}.gpuprof")
+        gpuprof("run", "--sim", "--record=" + file.replace(".gpuprof", ".%p.gpuprof"), "--", sys.executable, "train.py", cwd=folder,
+                env={"RANK": rank, "WORLD_SIZE": "2"})  # fmt: skip
+        files += [os.path.join(programs.work, name) for name in os.listdir(programs.work) if name.startswith(f"job{rank}.")]
+    budgets = os.path.join(programs.work, "b")
+    with open(budgets, "w", encoding="utf-8") as out:
+        out.write("rank 1 1MiB # the second\n\nrank 7 0B\n")
+    found = json.loads(gpuprof("check", *files, f"--budgets={budgets}", "--json", status=3).stdout)
+    assert [row["rank"] for row in found["checks"]] == [1] and "rank 1" in found["sentence"]
+
+
+def test_leak_per_step(programs):
+    """Memory that is kept with every step, by the line that keeps it."""
+    changed = TRAIN.replace("range(4)", "range(30)").replace("    model = Model()\n", "    model = Model()\n    kept = []\n").replace(
+        "        gradient =", "        kept.append(Tensor(0.5))\n        gradient ="
+    )
+    recording = programs.record(changed)
+    found = check(recording, "leak 0B\n", programs, status=3)
+    assert found["culprit"]["line"] == line_of(changed, "kept.append(Tensor(0.5))"), found
+    assert abs(found["peak_bytes"] - MIB / 2) < MIB / 20
+    check(recording, "leak 1MiB\n", programs)
+    unknown = check(programs.record(), "leak 0B\n", programs)["checks"][0]
+    assert unknown["bytes"] in (None, 0)
+
+
+def test_wrong_budgets(programs):
+    """A mistake is reported with its line, before anything runs."""
+    path = os.path.join(programs.work, "budgets")
+    for text in "peak", "peak x", "x 1MiB", "line 1MiB", "peak device 1MiB", "use nothing 1MiB", "rank x 1MiB", "x" * 2000, "peak -1":
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("# first\n" + text + "\n")
+        for command in ("check", "x.gpuprof"), ("run", "--sim", "--", "false"):
+            result = gpuprof(command[0], f"--budgets={path}", *command[1:], status=2)
+            assert "line 2" in result.stderr, result.stderr
+    assert "cannot be read" in gpuprof("check", "x.gpuprof", "--budgets=/nowhere", status=1).stderr
+    gpuprof("check", "x.gpuprof", status=2)
+
+
+def test_run_with_a_budget(programs):
+    """The verdict follows the program; its own failure goes first; no recording is left behind."""
+    programs.record()
+    folder = os.path.join(programs.work, "1", "p")
+    temporary = os.path.join(programs.work, "tmp")
+    os.mkdir(temporary)
+    more = {"cwd": folder, "env": {"TMPDIR": temporary}}
+    junit = os.path.join(programs.work, "run.xml")
+    gpuprof("run", "--sim", "--budget=1GiB", "--", sys.executable, "train.py", **more)
+    result = gpuprof("run", "--sim", "--budget=40MiB", f"--junit={junit}", "--", sys.executable, "train.py", status=3, **more)
+    assert "OVER" in result.stderr and "train.py:" in result.stderr and "recorded" not in result.stderr
+    assert xml.etree.ElementTree.parse(junit).getroot().get("failures") == "1"
+    gpuprof("run", "--sim", "--budget=40MiB", "--", sys.executable, "-c", "import train; raise SystemExit(5)", status=5, **more)
+    assert "not checked" in gpuprof("run", "--sim", "--budget=1GiB", "--", "true", status=1, **more).stderr
+    assert os.listdir(temporary) == []
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <cmd/option.h>
 #include <collect/collect.h>
 #include <common/parse.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,9 +32,9 @@ enum gp_exit {
 extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_stat, gp_command_reset, gp_command_scope,
     gp_command_mark, gp_command_stacks, gp_command_trace, gp_command_record, gp_command_snapshot, gp_command_report,
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
-    gp_command_phases, gp_command_fit, gp_command_diff, gp_command_export, gp_command_replay, gp_command_generate,
-    gp_command_wait, gp_command_dryrun, gp_command_agent, gp_command_doctor, gp_command_attach, gp_command_detach,
-    gp_command_cdi;
+    gp_command_phases, gp_command_fit, gp_command_diff, gp_command_check, gp_command_export, gp_command_replay,
+    gp_command_generate, gp_command_wait, gp_command_dryrun, gp_command_agent, gp_command_doctor, gp_command_attach,
+    gp_command_detach, gp_command_cdi;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 
@@ -146,6 +147,8 @@ void gp_recorded_finish(const struct gp_watch *watch, const char *pattern);
 
 /* One line for each watched process that recorded: how many events, to which file, how many were
  * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
+/* The file of a watched process; false: it wrote none. */
+bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
 
 /* ---- launch.c, child.c ------------------------------------------------------------------------------------------ */

@@ -3,7 +3,6 @@
  * of two runs of a job.  Called by commands.c. */
 #include <cmd/gateend.h>
 #include <cmd/ranks.h>
-#include <gate/gate.h>
 #include <write/write.h>
 
 #include <errno.h>

@@ -160,6 +160,12 @@ void gp_recorded_finish(const struct gp_watch *watch, const char *pattern)
     }
 }
 
+bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX])
+{
+    return watched->process.recording.state != GP_RECORD_OFF &&
+           recorded_find(path, pattern, watched->session.pid, watched->session.id) >= 0;
+}
+
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern)
 {
     int count = 0;

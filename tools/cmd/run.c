@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * run.c: `gpuprof run`: starts a program with the profiler loaded.  Called by commands.c. */
 #include <cmd/cmd.h>
+#include <cmd/gateend.h>
 #include <collect/sites.h>
 #include <collect/watch.h>
 #include <write/write.h>
 
 #include <base/clock.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <record/file.h>
 #include <record/format.h>
 #include <record/name.h>
@@ -34,6 +37,8 @@ struct gp_run_options {
     struct gp_launch launch;
     const char *stacks, *record; /* NULL: not given; record "": without a name */
     bool summary;
+    struct gp_budget_options budget;
+    char kept[PATH_MAX]; /* folder of the recordings that only the budgets need; "" none */
 };
 
 static const char *run_variable(void *arg, const char *name)
@@ -114,6 +119,61 @@ static int run_check(void *options)
     return gp_usage_error("run", "--record %s: join the name with '=': --record=%s", program, program);
 }
 
+static bool run_is_held(const struct gp_run_options *o)
+{
+    return o->budget.bytes >= 0 || o->budget.file;
+}
+
+/* Budgets need a recording: without --record one in a folder that is removed afterwards. */
+static int run_keep(struct gp_run_options *o)
+{
+    const char *folder = getenv("TMPDIR");
+    char name[PATH_MAX + 16];
+    snprintf(o->kept, sizeof(o->kept), "%s/gpuprof-run-XXXXXX", folder && folder[0] == '/' ? folder : "/tmp");
+    if (!mkdtemp(o->kept)) {
+        gp_error("run", "%s: a folder for the recording cannot be made there: %s", o->kept, strerror(errno));
+        o->kept[0] = '\0';
+        return GP_EXIT_FAILED;
+    }
+    snprintf(name, sizeof(name), "%s/%%p.gpuprof", o->kept);
+    return run_record(name);
+}
+
+static void run_unkeep(const struct gp_run_options *o)
+{
+    char path[PATH_MAX + 300];
+    DIR *entries = o->kept[0] ? opendir(o->kept) : NULL;
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        snprintf(path, sizeof(path), "%s/%s", o->kept, entry->d_name);
+        unlink(path);
+    }
+    if (entries) {
+        closedir(entries);
+        rmdir(o->kept);
+    }
+}
+
+/* Whether all processes that recorded were within the budgets.  The program's own failure goes first. */
+static int run_judge(const struct gp_run_options *o, const struct gp_watch *watch, const char *record, int status)
+{
+    struct gp_budgets budgets;
+    struct gp_findings gate = {0};
+    char path[PATH_MAX];
+    int rc = gp_budget_options_read("run", &o->budget, &budgets);
+    for (int i = 0; !rc && i < watch->count; i++)
+        if (gp_recorded_path(watch->watched[i], record, path))
+            rc = gp_check_file("run", path, &budgets, &gate);
+    if (!rc && !gate.count) {
+        gp_error("run", "no process recorded memory of a GPU: the budgets were not checked");
+        rc = GP_EXIT_FAILED;
+    }
+    if (!rc)
+        rc = gp_gate_end("run", &gate, stderr, o->budget.junit, -1);
+    gp_gate_free(&gate);
+    gp_budgets_free(&budgets);
+    return status ? status : rc;
+}
+
 /* Sets the variables of --stacks and --record, which the program inherits. */
 static int run_prepare(struct gp_run_options *o)
 {
@@ -122,6 +182,9 @@ static int run_prepare(struct gp_run_options *o)
         rc = GP_EXIT_FAILED;
     if (!rc && o->record)
         rc = o->record[0] ? run_record(o->record) : run_record_here(o->launch.argv);
+    const char *record = getenv("GPUPROF_RECORD");
+    if (!rc && run_is_held(o) && !(record && record[0]))
+        rc = run_keep(o);
     return rc ? rc : gp_launch_prepare(&o->launch);
 }
 
@@ -268,11 +331,18 @@ static int run_run(void *options)
     struct gp_child child;
     if (o->launch.sim && strcmp(o->launch.sim, "gpu=list") == 0)
         return gp_launch_gpus("run");
-    int rc = run_prepare(o);
-    if (rc)
+    struct gp_budgets budgets = {0};
+    int rc = gp_budget_options_read("run", &o->budget, &budgets); /* a mistake in them, before the program runs */
+    gp_budgets_free(&budgets);
+    if (!rc)
+        rc = run_prepare(o);
+    if (rc) {
+        run_unkeep(o);
         return rc;
+    }
     rc = gp_child_start(&child, &o->launch);
     if (rc) {
+        run_unkeep(o);
         gp_error("run", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
     }
@@ -284,9 +354,17 @@ static int run_run(void *options)
         if (o->summary || child.status != 0)
             run_ooms(&watch, &sites);
         const char *record = getenv("GPUPROF_RECORD");
-        if (record && record[0] && child.status != 126 && child.status != 127) /* the program was started */
-            gp_recorded_print(stderr, &watch, record);
+        bool started = child.status != 126 && child.status != 127;
+        if (record && record[0] && started) {
+            if (o->kept[0])
+                gp_recorded_finish(&watch, record);
+            else
+                gp_recorded_print(stderr, &watch, record);
+        }
+        if (started && run_is_held(o))
+            child.status = run_judge(o, &watch, record ? record : "", child.status);
     }
+    run_unkeep(o);
     for (int i = 0; i < watch.count; i++)
         gp_sites_close(sites.sites[i]); /* first: they read the sessions that gp_watch_free closes */
     gp_watch_free(&watch);
@@ -302,6 +380,9 @@ static const struct gp_command_option run_options[] = {
               "number. A second process writes x.PID.gpuprof instead of x.gpuprof, and of several ranks each one "
               "x.rankN.gpuprof",
               .optional = true),
+    GP_OPTION_BUDGET(struct gp_run_options, budget),
+    GP_OPTION_BUDGETS(struct gp_run_options, budget),
+    GP_OPTION_JUNIT(struct gp_run_options, budget),
     GP_OPTION(struct gp_run_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
               "record call sites of allocations (default all with --record, else off)",
               .words = GP_LIST("off", "native", "python", "all")),
@@ -323,14 +404,17 @@ const struct gp_command_spec gp_command_run = {
     .name = "run",
     .summary = "run a program with the profiler loaded",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
-                     "[--alloc-conf=K:V,..]] [--library=FILE] [--] CMD..."),
+    .usage =
+        GP_LIST("[--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
+                "[--alloc-conf=K:V,..]] [--budget=SIZE] [--budgets=FILE] [--junit=FILE] [--library=FILE] [--] CMD..."),
     .about =
         GP_LIST("Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD "
                 "initialises it. LD_PRELOAD names libgpuprof-shim.so: where CUPTI is missing, does not work, or is "
                 "taken by another tool, events come from the entry points of the driver, and a message says so. "
                 "Signals are forwarded. The exit status is that of CMD: 128 + N if signal N killed "
                 "it, 126 if it could not be run, 127 if it was not found.",
+                "With '--budget' or '--budgets', the exit status is 3 if CMD succeeded and a process of it needed more "
+                "memory; 'gpuprof check' explains the budgets.",
                 "If CMD fails after a request for GPU memory failed, a report on standard error explains why and "
                 "what would help.",
                 "The variables GPUPROF_ALLOCATOR, GPUPROF_MEMORY_LIMIT, GPUPROF_ALLOC_CONF, GPUPROF_RECORD and "
@@ -347,9 +431,11 @@ const struct gp_command_spec gp_command_run = {
     .examples =
         GP_EXAMPLES({"gpuprof run --summary python train.py", "Print a memory summary when the program has ended."},
                     {"gpuprof run --sim=devices=2 ./program", "Run on two simulated GPUs."},
+                    {"gpuprof run --sim --budget=20GiB -- python train.py --steps 3",
+                     "Fail if three steps need more than 20 GiB, without a GPU."},
                     {"gpuprof run --record=train.gpuprof python train.py; gpuprof report train.gpuprof -o report.html",
                      "Record a program and make a page of it."}),
-    GP_DEFAULTS(struct gp_run_options, .launch = {.command = "run", .limit = -1}),
+    GP_DEFAULTS(struct gp_run_options, .launch = {.command = "run", .limit = -1}, .budget.bytes = -1),
     .operand_ends = true,
     .check = run_check,
     .run = run_run,

@@ -26,7 +26,10 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     if (finding->unknown) {
-        fprintf(out, "%s is not in the recording", finding->what);
+        fprintf(out, "%s is not %s", finding->what,
+                strcmp(finding->name ? finding->name : "", "leak") == 0
+                    ? "known: the recording has no steps that repeat"
+                    : "in the recording");
         return;
     }
     fprintf(out, "%s is %s, ", finding->what, gp_size_text(a, finding->bytes));
