@@ -76,6 +76,7 @@ SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
+SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nccl/*.c) src/sim/report.c)
 SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvml/*.c) src/sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
@@ -84,7 +85,7 @@ BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libcudart_static.a
 # Libraries that stand in for others of NVIDIA's, in a folder of their own.
-SIM  += $(SIMD)/standin/libnvidia-ml.so.1
+SIM  += $(SIMD)/standin/libnvidia-ml.so.1 $(SIMD)/standin/libnccl.so.2
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -215,6 +216,8 @@ $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 
 $(SIMD)/standin/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
 	$(call simlib,src/sim/nvml/libnvidia-ml.map)
+$(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
+	$(call simlib)
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).

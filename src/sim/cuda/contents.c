@@ -302,16 +302,6 @@ void sim_contents_unmapped(CUdeviceptr base, size_t size)
         sim_piece_cut(base, base + size);
 }
 
-/* For stand-ins of NVIDIA's libraries, which find it with dlsym: their kernels would have computed
- * the range.  Any thread, no lock. */
-SIM_EXPORT void sim_memory_computed(CUdeviceptr base, size_t size);
-void sim_memory_computed(CUdeviceptr base, size_t size)
-{
-    sim_lock();
-    sim_contents_forget(base, size);
-    sim_unlock();
-}
-
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 static void sim_word_given(CUdeviceptr p)

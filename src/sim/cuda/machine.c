@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * The machine as machine.h describes it to stand-ins of other libraries, which may ask before cuInit and
- * in processes that never call it. */
+ * What stand-ins of other libraries ask of the driver (machine.h): what the machine is, before cuInit too and in
+ * processes that never call it, and the contents of memory. */
 #include "machine.h"
+#include "contents.h"
 #include "sim.h"
+#include "stream.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +12,9 @@
 
 SIM_EXPORT int sim_machine_devices(void);
 SIM_EXPORT int sim_machine_device(int physical, struct sim_machine_device *device);
+SIM_EXPORT int sim_memory_fetch(void *to, uint64_t from, size_t size);
+SIM_EXPORT int sim_memory_store(uint64_t to, const void *from, size_t size);
+SIM_EXPORT void sim_memory_computed(uint64_t base, size_t size);
 
 /* Before cuInit the environment may still change, so each call reads it. */
 static int sim_machine_read(void)
@@ -53,4 +58,48 @@ int sim_machine_device(int physical, struct sim_machine_device *device)
     }
     sim_unlock();
     return error;
+}
+
+static int sim_machine_move(CUdeviceptr memory, void *host, size_t size, bool store)
+{
+    int error = -EFAULT;
+    if (!size)
+        return 0;
+    sim_lock();
+    const struct sim_memory *record = sim_memory_find(memory);
+    int device = record && record->device != SIM_HOST ? record->device : 0;
+    struct sim_side there = {.base = memory, .pitch = size, .slice = size, .device = device};
+    struct sim_side here = {.base = (CUdeviceptr)host, .pitch = size, .slice = size, .host = true, .device = device};
+    struct sim_work work = {.type = SIM_WORK_COPY,
+                            .destination = store ? there : here,
+                            .source = store ? here : there,
+                            .width = size,
+                            .height = 1,
+                            .depth = 1,
+                            .device = device};
+    if (sim_work_check(&work) == CUDA_SUCCESS) {
+        sim_work_run(&work);
+        error = 0;
+    }
+    sim_unlock();
+    return error;
+}
+
+int sim_memory_fetch(void *to, uint64_t from, size_t size)
+{
+    return sim_machine_move(from, to, size, false);
+}
+
+int sim_memory_store(uint64_t to, const void *from, size_t size)
+{
+    return sim_machine_move(to, (void *)from, size, true);
+}
+
+void sim_memory_computed(uint64_t base, size_t size)
+{
+    sim_lock();
+    const struct sim_memory *record = sim_memory_find(base);
+    if (record ? sim_memory_on_device(record) && record->type != SIM_MEMORY_MANAGED : sim_pool_covers(base))
+        sim_contents_forget(base, size);
+    sim_unlock();
 }

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: MIT
+ * Communicators: how they are made, divided, asked and ended, and how a rank waits for another one. */
+#define _GNU_SOURCE
+#include "nccl.h"
+#include "report.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A rank that does not come: below the ten minutes after which PyTorch ends a job without a reason. */
+#define COMM_WAIT_SECONDS 540
+#define COMM_SAY_SECONDS  30
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+static __thread char comm_text[512];
+
+enum nccl_result nccl_error(enum nccl_result result, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(comm_text, sizeof comm_text, format, list);
+    va_end(list);
+    const char *debug = secure_getenv("NCCL_DEBUG");
+    if (debug && *debug)
+        fprintf(stderr, "gpuprof: sim: NCCL: %s\n", comm_text);
+    return result;
+}
+
+/* Work fails on the simulator's thread; programs ask on theirs. */
+static char comm_failure[512];
+static pthread_mutex_t comm_failure_lock = PTHREAD_MUTEX_INITIALIZER;
+
+NCCL_API(const char *, ncclGetLastError, struct nccl_comm *comm)
+{
+    (void)comm;
+    pthread_mutex_lock(&comm_failure_lock);
+    if (*comm_failure)
+        snprintf(comm_text, sizeof comm_text, "%s", comm_failure);
+    pthread_mutex_unlock(&comm_failure_lock);
+    return comm_text;
+}
+
+NCCL_API(const char *, ncclGetErrorString, enum nccl_result result)
+{
+    static const char *const texts[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
+    return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "unknown result code";
+}
+
+void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char *format, ...)
+{
+    char text[400];
+    va_list list;
+    enum nccl_result none = NCCL_SUCCESS;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!__atomic_compare_exchange_n(&comm->failed, &none, result, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return;
+    pthread_mutex_lock(&comm_failure_lock);
+    snprintf(comm_failure, sizeof comm_failure, "rank %d of %d: %s", comm->rank, comm->ranks, text);
+    pthread_mutex_unlock(&comm_failure_lock);
+    fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d: %s\n", comm->rank, comm->ranks, text);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+static double comm_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double comm_limit(void)
+{
+    const char *text = secure_getenv("GPUPROF_SIM_NCCL_WAIT");
+    double limit = text ? strtod(text, NULL) : 0;
+    return limit > 0 ? limit : COMM_WAIT_SECONDS;
+}
+
+bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
+                    void *data)
+{
+    double start = comm_clock(), limit = comm_limit();
+    bool said = limit <= COMM_SAY_SECONDS;
+    for (;;) {
+        bool left;
+        uint32_t bell = nccl_room_bell(comm->room, comm->rank);
+        if (__atomic_load_n(&comm->aborted, __ATOMIC_SEQ_CST) || __atomic_load_n(&comm->failed, __ATOMIC_SEQ_CST))
+            return false;
+        bool gone = nccl_room_gone(comm->room, peer, &left); /* first: what it sent before counts */
+        if (ready(comm, peer, data))
+            return true;
+        if (gone) {
+            nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "%s: rank %d (PID %d) %s", what, peer,
+                           nccl_room_pid(comm->room, peer), left ? "has left the communicator" : "has ended");
+            return false;
+        }
+        double waited = comm_clock() - start;
+        if (waited > limit) {
+            nccl_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: rank %d (PID %d) has not come within %.0f s", what, peer,
+                           nccl_room_pid(comm->room, peer), limit);
+            return false;
+        }
+        if (!said && waited > COMM_SAY_SECONDS) {
+            said = true;
+            fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d has waited %d s for rank %d (PID %d) in %s\n",
+                    comm->rank, comm->ranks, COMM_SAY_SECONDS, peer, nccl_room_pid(comm->room, peer), what);
+        }
+        nccl_room_sleep(comm->room, comm->rank, bell);
+    }
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+bool nccl_comm_valid(const struct nccl_comm *comm)
+{
+    return comm && comm->magic == NCCL_COMM_MAGIC;
+}
+
+void nccl_comm_hold(struct nccl_comm *comm)
+{
+    __atomic_add_fetch(&comm->references, 1, __ATOMIC_SEQ_CST);
+}
+
+void nccl_comm_drop(struct nccl_comm *comm)
+{
+    if (__atomic_sub_fetch(&comm->references, 1, __ATOMIC_SEQ_CST))
+        return;
+    if (comm->room)
+        nccl_room_leave(comm->room, comm->rank);
+    comm->magic = 0;
+    pthread_mutex_destroy(&comm->lock);
+    free(comm->scalers);
+    free(comm);
+}
+
+/* The device that is current: the driver's context, or what the runtime says, which makes contexts late. */
+static enum nccl_result comm_device(struct nccl_comm *comm, int wanted)
+{
+    const struct nccl_driver *driver = nccl_driver();
+    if (!driver)
+        return nccl_error(NCCL_SYSTEM_ERROR, "no simulated driver");
+    CUresult result = driver->cuInit(0);
+    if (wanted >= 0) {
+        comm->device = wanted;
+    } else if (result == CUDA_SUCCESS && (driver->cuCtxGetCurrent(&comm->context) != CUDA_SUCCESS || !comm->context ||
+                                          driver->cuCtxGetDevice(&comm->device) != CUDA_SUCCESS)) {
+        int (*runtime)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");
+        comm->context = NULL;
+        comm->device = 0;
+        if (runtime && runtime(&comm->device) != 0)
+            comm->device = 0;
+    }
+    if (result == CUDA_SUCCESS && !comm->context)
+        result = driver->cuDevicePrimaryCtxRetain(&comm->context, comm->device);
+    if (result != CUDA_SUCCESS)
+        return nccl_error(NCCL_CUDA_ERROR, "no context on device %d: CUDA error %d", comm->device, (int)result);
+    comm->links = nccl_links(comm->device);
+    return NCCL_SUCCESS;
+}
+
+/* Key NULL: to be set. */
+static enum nccl_result comm_new(struct nccl_comm **made, int ranks, int rank, const char *key, int device)
+{
+    if (!made || ranks < 1 || rank < 0 || rank >= ranks)
+        return nccl_error(NCCL_INVALID_ARGUMENT, "rank %d of %d: no such rank", rank, ranks);
+    if (ranks > NCCL_MOST)
+        return nccl_error(NCCL_SYSTEM_ERROR, "%d ranks: the stand-in for NCCL takes at most %d", ranks, NCCL_MOST);
+    struct nccl_comm *comm = calloc(1, sizeof *comm);
+    if (!comm)
+        return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+    *comm = (struct nccl_comm){.magic = NCCL_COMM_MAGIC, .references = 1, .ranks = ranks, .rank = rank};
+    pthread_mutex_init(&comm->lock, NULL);
+    snprintf(comm->key, sizeof comm->key, "%s", key);
+    enum nccl_result result = comm_device(comm, device);
+    if (result != NCCL_SUCCESS) {
+        free(comm);
+        return result;
+    }
+    sim_report(NCCL_LIBRARY, "loaded", "NCCL 2.28.9 of the simulated GPU");
+    *made = comm;
+    return NCCL_SUCCESS;
+}
+
+struct comm_task {
+    struct nccl_task task;
+    struct nccl_comm *comm, *parent;
+    struct nccl_comm **out;
+    int color, key;
+};
+
+static void comm_task_end(struct nccl_task *task)
+{
+    struct comm_task *own = (struct comm_task *)task;
+    if (own->parent)
+        nccl_comm_drop(own->parent);
+    free(own);
+}
+
+static enum nccl_result comm_join(struct nccl_comm *comm)
+{
+    int error = nccl_room_join(comm->key, comm->ranks, comm->rank, &comm->room);
+    if (error == -EEXIST)
+        return nccl_error(NCCL_INVALID_USAGE, "rank %d of %d is there already: two processes have the same rank",
+                          comm->rank, comm->ranks);
+    if (error == -EINVAL)
+        return nccl_error(NCCL_INVALID_USAGE, "rank %d: the ranks do not agree on their number, %d here", comm->rank,
+                          comm->ranks);
+    return error ? nccl_error(NCCL_SYSTEM_ERROR, "rank %d of %d cannot meet the others in /dev/shm: %s", comm->rank,
+                              comm->ranks, strerror(-error))
+                 : NCCL_SUCCESS;
+}
+
+static bool comm_is_there(struct nccl_comm *comm, int peer, void *unused)
+{
+    (void)unused;
+    return nccl_room_pid(comm->room, peer) != 0;
+}
+
+static enum nccl_result comm_ready(struct nccl_comm *comm)
+{
+    int missing;
+    while (!nccl_room_full(comm->room, &missing))
+        if (!nccl_comm_wait(comm, missing, "the start of a communicator", comm_is_there, NULL))
+            return comm->failed ? comm->failed : NCCL_INTERNAL_ERROR;
+    enum nccl_result result = nccl_memory_init(comm);
+    __atomic_store_n(&comm->ready, result == NCCL_SUCCESS, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+static enum nccl_result comm_task_join(struct nccl_task *task)
+{
+    return comm_join(((struct comm_task *)task)->comm);
+}
+
+static enum nccl_result comm_task_ready(struct nccl_task *task)
+{
+    struct nccl_comm *comm = ((struct comm_task *)task)->comm;
+    return comm ? comm_ready(comm) : NCCL_SUCCESS;
+}
+
+/* The program has the handle at once; it works after the group. */
+static enum nccl_result comm_start(struct nccl_comm **out, int ranks, int rank, const char *key, int device, bool child)
+{
+    struct comm_task *task = calloc(1, sizeof *task);
+    struct nccl_comm *comm = NULL;
+    if (!task)
+        return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+    enum nccl_result result = comm_new(&comm, ranks, rank, key, device);
+    if (result != NCCL_SUCCESS) {
+        free(task);
+        return result;
+    }
+    comm->child = child;
+    *out = comm;
+    *task =
+        (struct comm_task){.task = {.stage = {comm_task_join, comm_task_ready}, .end = comm_task_end}, .comm = comm};
+    result = nccl_task_add(&task->task);
+    if (result != NCCL_SUCCESS) {
+        *out = NULL;
+        nccl_comm_drop(comm);
+    }
+    return result;
+}
+
+static uint64_t comm_hash(uint64_t hash, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+/* A child's room, by its parent's and what its ranks agree on. */
+static void comm_key(char key[80], const char *parent, const char *what, unsigned sequence, int color)
+{
+    uint64_t one = comm_hash(UINT64_C(14695981039346656037), parent, strlen(parent));
+    snprintf(key, 80, "%016llx-%.32s-%s-%u-%d", (unsigned long long)one, parent, what, sequence, color);
+}
+
+static enum nccl_result comm_config(const struct nccl_config *config)
+{
+    if (config && (config->magic != NCCL_CONFIG_MAGIC || config->size < offsetof(struct nccl_config, blocking)))
+        return nccl_error(NCCL_INVALID_ARGUMENT, "the configuration was not initialized with NCCL_CONFIG_INITIALIZER");
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclGetVersion, int *version)
+{
+    if (!version)
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclGetVersion: no pointer");
+    *version = NCCL_VERSION;
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclGetUniqueId, struct nccl_id *id)
+{
+    if (!id)
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclGetUniqueId: no pointer");
+    memset(id, 0, sizeof *id);
+    if (syscall(SYS_getrandom, id->bytes, 16, 0) != 16)
+        return nccl_error(NCCL_SYSTEM_ERROR, "ncclGetUniqueId: no random bytes: %s", strerror(errno));
+    return NCCL_SUCCESS;
+}
+
+static void comm_id_key(char key[80], const struct nccl_id *ids, int count)
+{
+    uint64_t one = UINT64_C(14695981039346656037), two = UINT64_C(0x9e3779b97f4a7c15);
+    for (int i = 0; i < count; i++) {
+        one = comm_hash(one, ids[i].bytes, sizeof ids[i].bytes);
+        two = comm_hash(two, ids[i].bytes, sizeof ids[i].bytes);
+    }
+    snprintf(key, 80, "%016llx%016llx", (unsigned long long)one, (unsigned long long)two);
+}
+
+NCCL_API(enum nccl_result, ncclCommInitRankScalable, struct nccl_comm **comm, int ranks, int rank, int count,
+         struct nccl_id *ids, struct nccl_config *config)
+{
+    char key[80];
+    if (!comm || !ids || count < 1)
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclCommInitRank: no pointer, or no id");
+    enum nccl_result result = comm_config(config);
+    if (result != NCCL_SUCCESS)
+        return result;
+    comm_id_key(key, ids, count);
+    return comm_start(comm, ranks, rank, key, -1, false);
+}
+
+NCCL_API(enum nccl_result, ncclCommInitRankConfig, struct nccl_comm **comm, int ranks, struct nccl_id id, int rank,
+         struct nccl_config *config)
+{
+    return pncclCommInitRankScalable(comm, ranks, rank, 1, &id, config);
+}
+
+NCCL_API(enum nccl_result, ncclCommInitRank, struct nccl_comm **comm, int ranks, struct nccl_id id, int rank)
+{
+    return pncclCommInitRankScalable(comm, ranks, rank, 1, &id, NULL);
+}
+
+NCCL_API(enum nccl_result, ncclCommInitAll, struct nccl_comm **comms, int ranks, const int *devices)
+{
+    struct nccl_id id;
+    char key[80];
+    if (!comms || ranks < 1)
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclCommInitAll: no pointer, or no rank");
+    enum nccl_result result = pncclGetUniqueId(&id), end;
+    comm_id_key(key, &id, 1);
+    pncclGroupStart();
+    for (int i = 0; i < ranks && result == NCCL_SUCCESS; i++)
+        result = comm_start(&comms[i], ranks, i, key, devices ? devices[i] : i, false);
+    end = pncclGroupEnd();
+    return result == NCCL_SUCCESS ? end : result;
+}
+
+/* ---- children ---------------------------------------------------------------------------------------------------- */
+
+struct comm_choice {
+    int color, key;
+};
+
+static enum nccl_result split_announce(struct nccl_task *task)
+{
+    struct comm_task *own = (struct comm_task *)task;
+    struct comm_choice choice = {own->color, own->key};
+    struct nccl_message head = {.bytes = sizeof choice};
+    for (int i = 0; i < own->parent->ranks; i++) {
+        int error = i == own->parent->rank
+                        ? 0
+                        : nccl_room_send(own->parent->room, NCCL_CALL, own->parent->rank, i, &head, &choice);
+        if (error)
+            return nccl_error(NCCL_SYSTEM_ERROR, "ncclCommSplit: rank %d cannot be told: %s", i, strerror(-error));
+    }
+    return NCCL_SUCCESS;
+}
+
+static bool split_is_there(struct nccl_comm *comm, int peer, void *head)
+{
+    return nccl_room_peek(comm->room, NCCL_CALL, peer, comm->rank, head);
+}
+
+/* The order in the child is that of the keys, then of the ranks. */
+static enum nccl_result split_hear(struct nccl_task *task)
+{
+    struct comm_task *own = (struct comm_task *)task;
+    struct nccl_comm *parent = own->parent;
+    int ranks = 0, rank = 0;
+    for (int i = 0; i < parent->ranks; i++) {
+        struct nccl_message head = {.bytes = 0};
+        struct comm_choice choice = {own->color, own->key};
+        if (i != parent->rank) {
+            if (!nccl_comm_wait(parent, i, "ncclCommSplit", split_is_there, &head))
+                return parent->failed ? parent->failed : NCCL_INTERNAL_ERROR;
+            if (head.bytes != sizeof choice ||
+                nccl_room_take(parent->room, NCCL_CALL, i, parent->rank, &head, &choice) != 0)
+                return nccl_error(NCCL_INTERNAL_ERROR, "ncclCommSplit: rank %d says something else", i);
+        }
+        if (choice.color != own->color)
+            continue;
+        ranks++;
+        rank += choice.key < own->key || (choice.key == own->key && i < parent->rank);
+    }
+    if (!own->comm)
+        return NCCL_SUCCESS;
+    own->comm->ranks = ranks;
+    own->comm->rank = rank;
+    return comm_join(own->comm);
+}
+
+NCCL_API(enum nccl_result, ncclCommSplit, struct nccl_comm *parent, int color, int key, struct nccl_comm **out,
+         struct nccl_config *config)
+{
+    char name[80];
+    if (!nccl_comm_valid(parent) || !parent->room || !out || color < -1)
+        return nccl_error(NCCL_INVALID_ARGUMENT,
+                          "ncclCommSplit: no such communicator, no pointer, or a negative color");
+    enum nccl_result result = comm_config(config);
+    if (result != NCCL_SUCCESS)
+        return result;
+    struct comm_task *task = calloc(1, sizeof *task);
+    struct nccl_comm *comm = NULL;
+    unsigned sequence = __atomic_fetch_add(&parent->children, 1, __ATOMIC_SEQ_CST);
+    if (!task)
+        return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+    comm_key(name, parent->key, "split", sequence, color);
+    if (color >= 0)
+        result = comm_new(&comm, parent->ranks, parent->rank, name, parent->device);
+    if (result != NCCL_SUCCESS) {
+        free(task);
+        return result;
+    }
+    if (comm)
+        comm->child = true;
+    *out = comm;
+    nccl_comm_hold(parent);
+    *task = (struct comm_task){.task = {.stage = {split_announce, split_hear, comm_task_ready}, .end = comm_task_end},
+                               .comm = comm,
+                               .parent = parent,
+                               .color = color,
+                               .key = key};
+    result = nccl_task_add(&task->task);
+    if (result != NCCL_SUCCESS && comm) {
+        *out = NULL;
+        nccl_comm_drop(comm);
+    }
+    return result;
+}
+
+/* The ranks that stay know who goes, so nobody has to be asked. */
+NCCL_API(enum nccl_result, ncclCommShrink, struct nccl_comm *parent, int *excluded, int count, struct nccl_comm **out,
+         struct nccl_config *config, int flags)
+{
+    char name[80];
+    int rank = 0, ranks = 0;
+    (void)flags;
+    if (!nccl_comm_valid(parent) || !out || count < 0 || (count && !excluded))
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclCommShrink: no such communicator, or no pointer");
+    enum nccl_result result = comm_config(config);
+    if (result != NCCL_SUCCESS)
+        return result;
+    for (int i = 0; i < parent->ranks; i++) {
+        bool stays = true;
+        for (int j = 0; j < count; j++)
+            stays = stays && excluded[j] != i;
+        if (!stays && i == parent->rank)
+            return nccl_error(NCCL_INVALID_USAGE, "ncclCommShrink: rank %d is excluded itself", i);
+        ranks += stays;
+        rank += stays && i < parent->rank;
+    }
+    comm_key(name, parent->key, "shrink", __atomic_fetch_add(&parent->children, 1, __ATOMIC_SEQ_CST), ranks);
+    return comm_start(out, ranks, rank, name, parent->device, true);
+}
+
+/* ---- questions and the end --------------------------------------------------------------------------------------- */
+
+#define COMM_ASK(_comm, _out)                                                                                          \
+    do {                                                                                                               \
+        if (!nccl_comm_valid(_comm) || !(_out))                                                                        \
+            return nccl_error(NCCL_INVALID_ARGUMENT, "%s: no such communicator, or no pointer", __func__ + 1);         \
+    } while (0)
+
+NCCL_API(enum nccl_result, ncclCommCount, const struct nccl_comm *comm, int *count)
+{
+    COMM_ASK(comm, count);
+    *count = comm->ranks;
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclCommCuDevice, const struct nccl_comm *comm, int *device)
+{
+    COMM_ASK(comm, device);
+    *device = comm->device;
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclCommUserRank, const struct nccl_comm *comm, int *rank)
+{
+    COMM_ASK(comm, rank);
+    *rank = comm->rank;
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclCommGetAsyncError, struct nccl_comm *comm, enum nccl_result *error)
+{
+    COMM_ASK(comm, error);
+    *error = __atomic_load_n(&comm->failed, __ATOMIC_SEQ_CST);
+    return NCCL_SUCCESS;
+}
+
+/* Operations go on in their streams, so there is nothing to be flushed. */
+NCCL_API(enum nccl_result, ncclCommFinalize, struct nccl_comm *comm)
+{
+    COMM_ASK(comm, comm);
+    return NCCL_SUCCESS;
+}
+
+static enum nccl_result comm_end(struct nccl_comm *comm, bool abort)
+{
+    if (!comm)
+        return NCCL_SUCCESS;
+    if (!nccl_comm_valid(comm) || __atomic_exchange_n(&comm->left, true, __ATOMIC_SEQ_CST))
+        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclCommDestroy: no such communicator");
+    if (abort)
+        __atomic_store_n(&comm->aborted, true, __ATOMIC_SEQ_CST);
+    nccl_memory_end(comm);
+    nccl_comm_drop(comm);
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclCommDestroy, struct nccl_comm *comm)
+{
+    return comm_end(comm, false);
+}
+
+NCCL_API(enum nccl_result, ncclCommAbort, struct nccl_comm *comm)
+{
+    return comm_end(comm, true);
+}
+
+NCCL_API(enum nccl_result, ncclCommRevoke, struct nccl_comm *comm, int flags)
+{
+    (void)flags;
+    COMM_ASK(comm, comm);
+    __atomic_store_n(&comm->aborted, true, __ATOMIC_SEQ_CST);
+    return NCCL_SUCCESS;
+}
+
+/* Registration makes real transfers faster; here the handle is all there is of it. */
+NCCL_API(enum nccl_result, ncclCommRegister, const struct nccl_comm *comm, void *buffer, size_t size, void **handle)
+{
+    COMM_ASK(comm, buffer && size && handle);
+    *handle = malloc(1);
+    return *handle ? NCCL_SUCCESS : nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+}
+
+NCCL_API(enum nccl_result, ncclCommDeregister, const struct nccl_comm *comm, void *handle)
+{
+    COMM_ASK(comm, comm);
+    free(handle);
+    return NCCL_SUCCESS;
+}
+
+NCCL_API(enum nccl_result, ncclCommWindowRegister, struct nccl_comm *comm, void *buffer, size_t size, void **window,
+         int flags)
+{
+    (void)flags;
+    return pncclCommRegister(comm, buffer, size, window);
+}
+
+NCCL_API(enum nccl_result, ncclCommWindowDeregister, struct nccl_comm *comm, void *window)
+{
+    return pncclCommDeregister(comm, window);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT
+ * NCCL's interface, as NVIDIA documents it, and what the files of the stand-in share.
+ *
+ * A communicator is a room (room.c): a file in shared memory where its ranks meet, with a channel from each rank
+ * to each other one.  A small collective sends each rank's part through the channels when its stream gets there, and a
+ * host function of the simulated driver waits for the others' parts (collective.c). */
+#ifndef SIM_NCCL_H
+#define SIM_NCCL_H
+
+#include <cuda.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NCCL_LIBRARY "libnccl.so.2"
+#define NCCL_VERSION 22809 /* whose memory was measured: memory.c */
+#define NCCL_MOST    512   /* ranks; as many processes share simulated devices */
+
+enum nccl_result {
+    NCCL_SUCCESS = 0,
+    NCCL_CUDA_ERROR = 1,
+    NCCL_SYSTEM_ERROR = 2,
+    NCCL_INTERNAL_ERROR = 3,
+    NCCL_INVALID_ARGUMENT = 4,
+    NCCL_INVALID_USAGE = 5,
+    NCCL_REMOTE_ERROR = 6,
+    NCCL_IN_PROGRESS = 7
+};
+enum nccl_op { NCCL_SUM, NCCL_PROD, NCCL_MAX, NCCL_MIN, NCCL_AVG, NCCL_OPS };
+enum nccl_type {
+    NCCL_INT8,
+    NCCL_UINT8,
+    NCCL_INT32,
+    NCCL_UINT32,
+    NCCL_INT64,
+    NCCL_UINT64,
+    NCCL_FLOAT16,
+    NCCL_FLOAT32,
+    NCCL_FLOAT64,
+    NCCL_BFLOAT16,
+    NCCL_FLOAT8E4M3,
+    NCCL_FLOAT8E5M2,
+    NCCL_TYPES
+};
+#define NCCL_CONFIG_MAGIC 0xcafebeefu
+struct nccl_config { /* later versions have more */
+    size_t size;
+    unsigned magic, version;
+    int blocking;
+};
+struct nccl_id {
+    char bytes[128];
+};
+
+/* Each function has two names, of which a profiler may define the first itself. */
+#define NCCL_EXPORT __attribute__((visibility("default")))
+#define NCCL_API(_type, _name, ...)                                                                                    \
+    NCCL_EXPORT _type p##_name(__VA_ARGS__);                                                                           \
+    NCCL_EXPORT _type _name(__VA_ARGS__) __attribute__((weak, alias("p" #_name)));                                     \
+    _type p##_name(__VA_ARGS__)
+
+/* ---- driver.c: the simulated driver ------------------------------------------------------------------------------ */
+struct nccl_driver {
+    CUresult (*cuInit)(unsigned);
+    CUresult (*cuCtxGetDevice)(CUdevice *);
+    CUresult (*cuCtxGetCurrent)(CUcontext *);
+    CUresult (*cuCtxPushCurrent)(CUcontext);
+    CUresult (*cuCtxPopCurrent)(CUcontext *);
+    CUresult (*cuDeviceGetCount)(int *);
+    CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *, CUdevice);
+    CUresult (*cuDeviceGetPCIBusId)(char *, int, CUdevice);
+    CUresult (*cuLaunchHostFunc)(CUstream, CUhostFn, void *);
+    CUresult (*cuStreamQuery)(CUstream);
+    CUresult (*cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus *);
+    CUresult (*cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode *);
+    CUresult (*cuMemcpyAsync)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+    CUresult (*cuMemAlloc)(CUdeviceptr *, size_t);
+    CUresult (*cuMemFree)(CUdeviceptr);
+    CUresult (*cuMemCreate)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+    CUresult (*cuMemRelease)(CUmemGenericAllocationHandle);
+    CUresult (*cuMemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
+    CUresult (*cuMemAddressReserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*cuMemAddressFree)(CUdeviceptr, size_t);
+    CUresult (*cuMemMap)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    CUresult (*cuMemUnmap)(CUdeviceptr, size_t);
+    CUresult (*cuMemSetAccess)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+    CUresult (*cuMemGetAddressRange)(CUdeviceptr *, size_t *, CUdeviceptr);
+    int (*sim_machine_devices)(void);
+    int (*sim_machine_device)(int, void *);
+    int (*sim_memory_fetch)(void *, uint64_t, size_t);
+    int (*sim_memory_store)(uint64_t, const void *, size_t);
+    void (*sim_memory_computed)(uint64_t, size_t);
+};
+/* NULL after a message: the process does not have the simulated driver. */
+const struct nccl_driver *nccl_driver(void);
+/* The NVLinks of a device of the program; 0 without. */
+int nccl_links(CUdevice device);
+
+/* ---- rooms (room.c) ---------------------------------------------------------------------------------------------- */
+struct nccl_room;
+struct nccl_comm;
+/* What a channel is for: the work of streams, and the calls that make communicators. */
+enum nccl_line { NCCL_DATA, NCCL_CALL };
+struct nccl_message {
+    uint32_t magic;
+    uint16_t kind; /* of the collective */
+    uint8_t type, op;
+    uint64_t count;
+    uint64_t bytes; /* of this piece */
+};
+/* Key: what the ranks have in common.  0 or -errno: -EEXIST if the rank is there already, -EINVAL if the room has another size. */
+int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **room);
+void nccl_room_leave(struct nccl_room *room, int rank);
+/* All ranks are there; the first that is not is *missing. */
+bool nccl_room_full(struct nccl_room *room, int *missing);
+/* Sends without waiting.  0 or -errno: no space in shared memory. */
+int nccl_room_send(struct nccl_room *room, enum nccl_line line, int from, int to, const struct nccl_message *message,
+                   const void *bytes);
+/* A message is there; its head is *message. */
+bool nccl_room_peek(struct nccl_room *room, enum nccl_line line, int from, int to, struct nccl_message *message);
+/* The message that nccl_room_peek showed goes; bytes (as many as it says) may be NULL. */
+int nccl_room_take(struct nccl_room *room, enum nccl_line line, int from, int to, const struct nccl_message *message,
+                   void *bytes);
+/* Sleeps until something reaches the rank, at most for 100 ms.  *bell is from before the caller looked. */
+uint32_t nccl_room_bell(struct nccl_room *room, int rank);
+void nccl_room_sleep(struct nccl_room *room, int rank, uint32_t bell);
+/* The rank was there and has ended, or has left the room (*left). */
+bool nccl_room_gone(struct nccl_room *room, int rank, bool *left);
+int nccl_room_pid(struct nccl_room *room, int rank); /* 0: not there yet */
+
+/* ---- communicators (comm.c) -------------------------------------------------------------------------------------- */
+#define NCCL_COMM_MAGIC 0x6d6d6f63u
+#define NCCL_BUFFERS    (NCCL_MOST + 2)
+struct nccl_scaler { /* of ncclRedOpCreatePreMulSum */
+    bool used, device;
+    int type;
+    uint64_t where;
+    unsigned char value[8];
+};
+struct nccl_comm {
+    uint32_t magic;
+    int references; /* the program's, and one per operation that is not over */
+    int ranks, rank;
+    CUdevice device;
+    CUcontext context;
+    char key[80]; /* of the room */
+    unsigned children;
+    struct nccl_room *room;
+    bool aborted, left;
+    enum nccl_result failed;
+    bool ready; /* all ranks were there */
+    bool child; /* made by a split */
+    int links;
+    pthread_mutex_t lock; /* of what follows */
+    CUdeviceptr buffers[NCCL_BUFFERS];
+    int buffer_count;
+    bool connected;        /* for collectives */
+    bool peers[NCCL_MOST]; /* connected for send and receive */
+    struct nccl_scaler *scalers;
+    int scaler_count;
+};
+bool nccl_comm_valid(const struct nccl_comm *comm);
+void nccl_comm_hold(struct nccl_comm *comm);
+void nccl_comm_drop(struct nccl_comm *comm);
+/* The communicator is broken from now on; says so once. */
+void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Waits for `ready`; what and peer are for messages.  False: the communicator has failed or is aborted. */
+bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
+                    void *data);
+/* Remembers and returns the result. */
+enum nccl_result nccl_error(enum nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *nccl_error_text(void);
+
+/* ---- groups (group.c) -------------------------------------------------------------------------------------------- */
+NCCL_EXPORT enum nccl_result pncclGroupStart(void);
+NCCL_EXPORT enum nccl_result pncclGroupEnd(void);
+/* Something to be done by the outermost ncclGroupEnd, or now.  Each stage is done for all before the next one. */
+#define NCCL_STAGES 4
+struct nccl_task {
+    struct nccl_task *next;
+    enum nccl_result (*stage[NCCL_STAGES])(struct nccl_task *); /* NULL: none */
+    void (*end)(struct nccl_task *);
+};
+enum nccl_result nccl_task_add(struct nccl_task *task);
+
+/* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
+enum nccl_result nccl_memory_init(struct nccl_comm *comm);
+enum nccl_result nccl_memory_collective(struct nccl_comm *comm);
+enum nccl_result nccl_memory_peer(struct nccl_comm *comm, int peer);
+void nccl_memory_end(struct nccl_comm *comm);
+
+/* ---- numbers (reduce.c) ------------------------------------------------------------------------------------------ */
+size_t nccl_type_size(int type); /* 0: no such type */
+const char *nccl_type_name(int type);
+/* Sums and so on are made in a row of accumulators, a rank after the other. */
+union nccl_number {
+    double real;
+    int64_t whole;
+    uint64_t natural;
+};
+void nccl_reduce_first(union nccl_number *to, const void *from, size_t count, int type);
+void nccl_reduce_next(union nccl_number *to, const void *from, size_t count, int type, int op);
+void nccl_reduce_last(void *to, union nccl_number *from, size_t count, int type, int op, int ranks);
+void nccl_scale(void *values, size_t count, int type, const void *factor);
+
+#endif
