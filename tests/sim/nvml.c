@@ -143,7 +143,8 @@ static void watch(void)
     unsigned long long bytes = used_by(one);
     CHECK(bytes >= 256 * MIB);
     CHECK_EQ(memory_of(0).used, bytes);
-    CHECK_EQ(memory_of(1).used, used_by(two)); /* its device 0 is the second one here */
+    unsigned long long other = used_by(two); /* its device 0 is the second one here */
+    CHECK_EQ(memory_of(1).used, other);
     struct child three = start("0", user);
     unsigned long long more = used_by(three); /* of both */
     CHECK_EQ(memory_of(0).used, more);
