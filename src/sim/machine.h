@@ -34,6 +34,8 @@ int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int 
  * that the driver knows.  The caller has seen to the order of the work on it; a host function may call these. */
 int sim_memory_fetch(void *to, uint64_t from, size_t size);
 int sim_memory_store(uint64_t to, const void *from, size_t size);
+/* A host function begins (1), or ends (0), to wait for another process or thread: others may run meanwhile. */
+void sim_host_waits(int begin);
 /* A kernel would have computed the range: with contents=none it reads as zeros from now on. */
 void sim_memory_computed(uint64_t base, size_t size);
 

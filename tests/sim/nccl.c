@@ -691,8 +691,7 @@ int main(void)
     launch(2, spec, memory);
     launch(2, spec, scaled);
     process(alone);
-    if (getenv("NCCL_THREADS"))
-        process(threads);
+    process(threads);
     /* What goes wrong is said on stderr: the test's own stays readable. */
     setenv("GPUPROF_SIM_NCCL_WAIT", "1", 1);
     launch(3, spec, dies);

@@ -164,7 +164,7 @@ static CUresult sim_node_run(struct sim_node *n, struct sim_stream *b)
     CUresult r = CUDA_SUCCESS;
 
     if (n->params.type == CU_GRAPH_NODE_TYPE_HOST) {
-        b->point.host_sequence = sim_host_enqueue(n->params.host.fn, n->params.host.userData);
+        sim_host_enqueue(n->params.host.fn, n->params.host.userData, b);
         return CUDA_SUCCESS;
     }
     sim_point_wait_host(&b->point);

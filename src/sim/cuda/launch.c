@@ -286,7 +286,7 @@ SIM_API3_PTSZ(527, 528, 10000, cuLaunchHostFunc, CUstream, hStream, CUhostFn, fn
     }
     r = sim_host_begin(s);
     if (!r)
-        s->point.host_sequence = sim_host_enqueue(fn, userData);
+        sim_host_enqueue(fn, userData, s);
     return r;
 }
 
@@ -320,6 +320,6 @@ SIM_API4_PTSZ(346, 437, 5000, cuStreamAddCallback, CUstream, hStream, CUstreamCa
         return r;
     c = sim_grow(NULL, sizeof *c);
     *c = (struct callback){callback, hStream, userData};
-    s->point.host_sequence = sim_host_enqueue(sim_callback_run, c);
+    sim_host_enqueue(sim_callback_run, c, s);
     return CUDA_SUCCESS;
 }

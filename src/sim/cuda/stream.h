@@ -6,9 +6,9 @@
  * otherwise.
  *
  * Work is done at once, in the order of the API calls, which is one of the orders that the streams
- * permit; only host functions run later, on one worker.  "Finished" therefore depends on three
- * values in struct sim_point: the virtual time at which the device would be done, the last host
- * function that must have run, and the vector clock of the order that the program guarantees. */
+ * permit; only host functions run later, on a worker.  "Finished" therefore depends on two values
+ * in struct sim_point: the virtual time at which the device would be done, and the vector clock of
+ * the order that the program guarantees, which says too which host functions must have run. */
 #ifndef SIM_STREAM_H
 #define SIM_STREAM_H
 
@@ -49,8 +49,8 @@ void sim_shadow_forget(CUdeviceptr p, size_t bytes);
 /* A position in the device's work. */
 struct sim_point {
     struct sim_vector clock;
-    uint64_t finish_ns;     /* virtual time */
-    uint64_t host_sequence; /* the host function that must have run; 0 none */
+    uint64_t finish_ns; /* virtual time */
+    bool host;          /* host functions may go before it: those that the clock covers */
 };
 void sim_point_join(struct sim_point *into, const struct sim_point *from);
 void sim_point_copy(struct sim_point *into, const struct sim_point *from);
@@ -62,8 +62,9 @@ void sim_point_wait(const struct sim_point *p);
 /* Waits only for the host functions before p: copies run on the calling thread and must not
  * overtake them. */
 void sim_point_wait_host(const struct sim_point *p);
-/* Queues fn for the worker after everything queued so far; returns its sequence number. */
-uint64_t sim_host_enqueue(void (*fn)(void *), void *data);
+/* Queues fn for the worker, as the operation that has begun in s; NULL: after everything queued so far. */
+struct sim_stream;
+void sim_host_enqueue(void (*fn)(void *), void *data, struct sim_stream *s);
 /* The host has observed that p is finished. */
 void sim_point_observe(const struct sim_point *p);
 

@@ -37,7 +37,7 @@ static void sim_user_object_settle(struct sim_user_object *object)
     while (*at != object)
         at = &(*at)->next;
     *at = object->next;
-    sim_host_enqueue(object->destroy, object->data);
+    sim_host_enqueue(object->destroy, object->data, NULL);
     free(object);
 }
 

@@ -51,7 +51,9 @@ struct nccl_work {
     struct nccl_scaler scaler; /* a copy: the program may end the operation as soon as its call returns */
     unsigned char *own;        /* what this rank sends, between the steps */
     bool moves, captured;
-    int steps; /* that are still to run */
+    int steps;       /* that are still to run */
+    uint64_t order;  /* among the calls that were not captured */
+    uint64_t ticket; /* among the second steps */
 };
 
 /* ---- who sends what to whom -------------------------------------------------------------------------------------- */
@@ -203,9 +205,8 @@ static void work_send_pieces(struct nccl_work *work)
     free(piece);
 }
 
-static void work_first(void *data)
+static void work_give(struct nccl_work *work)
 {
-    struct nccl_work *work = data;
     size_t parts = work_parts(work, work_sends), part;
     if (parts && work->bytes > WORK_SMALL) {
         work_send_pieces(work);
@@ -232,6 +233,29 @@ static void work_first(void *data)
                     break;
         }
     }
+}
+
+static bool work_waits(const struct nccl_work *work)
+{
+    return work->moves && work->bytes && work_parts(work, work_receives);
+}
+
+static void work_first(void *data)
+{
+    struct nccl_work *work = data;
+    struct nccl_comm *comm = work->comm;
+    pthread_mutex_lock(&comm->lock);
+    if (!work->captured)
+        nccl_comm_turn(comm, &comm->started, work->order);
+    if (work_waits(work))
+        work->ticket = comm->tickets++;
+    pthread_mutex_unlock(&comm->lock);
+    work_give(work);
+    pthread_mutex_lock(&comm->lock);
+    if (!work->captured)
+        comm->started++;
+    pthread_cond_broadcast(&comm->moved);
+    pthread_mutex_unlock(&comm->lock);
     work_over(work);
 }
 
@@ -306,9 +330,8 @@ static bool work_collect(struct nccl_work *work, unsigned char *result, unsigned
     return true;
 }
 
-static void work_second(void *data)
+static void work_get(struct nccl_work *work)
 {
-    struct nccl_work *work = data;
     size_t parts = work_parts(work, work_receives);
     if (parts && work->bytes > WORK_SMALL) {
         if (work->comm->rank != work->root)
@@ -325,6 +348,20 @@ static void work_second(void *data)
         free(part);
         free(numbers);
     }
+}
+
+static void work_second(void *data)
+{
+    struct nccl_work *work = data;
+    struct nccl_comm *comm = work->comm;
+    pthread_mutex_lock(&comm->lock);
+    nccl_comm_turn(comm, &comm->turn, work->ticket);
+    pthread_mutex_unlock(&comm->lock);
+    work_get(work);
+    pthread_mutex_lock(&comm->lock);
+    comm->turn++;
+    pthread_cond_broadcast(&comm->moved);
+    pthread_mutex_unlock(&comm->lock);
     work_over(work);
 }
 
@@ -343,7 +380,7 @@ static enum nccl_result work_run(struct nccl_work *work, void (*step)(void *), b
 {
     const struct nccl_driver *driver = nccl_driver();
     CUresult result = CUDA_SUCCESS;
-    if (now && !work->captured && driver->cuStreamQuery(work->stream) == CUDA_SUCCESS)
+    if (now && driver->cuStreamQuery(work->stream) == CUDA_SUCCESS)
         step(work);
     else
         result = driver->cuLaunchHostFunc(work->stream, step, work);
@@ -381,10 +418,14 @@ static enum nccl_result work_start(struct nccl_task *task)
             result = nccl_error(NCCL_CUDA_ERROR, "%s: CUDA error %d", work_names[work->kind], (int)copied);
     } else if (!work->moves) {
         work->steps++;
-        result = work_run(work, work_computed, true);
+        result = work_run(work, work_computed, !work->captured);
     } else {
         work->steps++;
-        result = work_run(work, work_first, true);
+        pthread_mutex_lock(&comm->lock);
+        bool now = !work->captured && comm->started == comm->submitted;
+        work->order = work->captured ? 0 : comm->submitted++;
+        pthread_mutex_unlock(&comm->lock);
+        result = work_run(work, work_first, now);
     }
     driver->cuCtxPopCurrent(NULL);
     return result;
@@ -394,7 +435,7 @@ static enum nccl_result work_finish(struct nccl_task *task)
 {
     struct nccl_work *work = (struct nccl_work *)task;
     enum nccl_result result = NCCL_SUCCESS;
-    if (work->moves && work->kind != WORK_SEND) {
+    if (work_waits(work)) {
         nccl_driver()->cuCtxPushCurrent(work->comm->context);
         work->steps++;
         result = work_run(work, work_second, false);

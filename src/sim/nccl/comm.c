@@ -97,33 +97,53 @@ bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*r
                     void *data)
 {
     double start = comm_clock(), limit = comm_limit();
-    bool said = limit <= COMM_SAY_SECONDS;
-    for (;;) {
+    bool said = limit <= COMM_SAY_SECONDS, slept = false, done = false;
+    while (!done) {
         bool left;
         uint32_t bell = nccl_room_bell(comm->room, comm->rank);
-        if (__atomic_load_n(&comm->aborted, __ATOMIC_SEQ_CST) || __atomic_load_n(&comm->failed, __ATOMIC_SEQ_CST))
-            return false;
         bool gone = nccl_room_gone(comm->room, peer, &left); /* first: what it sent before counts */
-        if (ready(comm, peer, data))
-            return true;
-        if (gone) {
-            nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "%s: rank %d (PID %d) %s", what, peer,
-                           nccl_room_pid(comm->room, peer), left ? "has left the communicator" : "has ended");
-            return false;
-        }
         double waited = comm_clock() - start;
-        if (waited > limit) {
-            nccl_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: rank %d (PID %d) has not come within %.0f s", what, peer,
-                           nccl_room_pid(comm->room, peer), limit);
-            return false;
+        if (__atomic_load_n(&comm->aborted, __ATOMIC_SEQ_CST) || __atomic_load_n(&comm->failed, __ATOMIC_SEQ_CST))
+            break;
+        done = ready(comm, peer, data);
+        if (done)
+            break;
+        if (gone || waited > limit) {
+            if (gone)
+                nccl_comm_fail(comm, NCCL_REMOTE_ERROR, "%s: rank %d (PID %d) %s", what, peer,
+                               nccl_room_pid(comm->room, peer), left ? "has left the communicator" : "has ended");
+            else
+                nccl_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: rank %d (PID %d) has not come within %.0f s", what, peer,
+                               nccl_room_pid(comm->room, peer), limit);
+            break;
         }
         if (!said && waited > COMM_SAY_SECONDS) {
             said = true;
             fprintf(stderr, "gpuprof: sim: NCCL: rank %d of %d has waited %d s for rank %d (PID %d) in %s\n",
                     comm->rank, comm->ranks, COMM_SAY_SECONDS, peer, nccl_room_pid(comm->room, peer), what);
         }
+        if (!slept)
+            nccl_driver()->sim_host_waits(1);
+        slept = true;
         nccl_room_sleep(comm->room, comm->rank, bell);
     }
+    if (slept)
+        nccl_driver()->sim_host_waits(0);
+    return done;
+}
+
+void nccl_comm_turn(struct nccl_comm *comm, const uint64_t *counter, uint64_t number)
+{
+    if (*counter >= number)
+        return;
+    pthread_mutex_unlock(&comm->lock); /* never held over a wait for the simulator's worker */
+    nccl_driver()->sim_host_waits(1);
+    pthread_mutex_lock(&comm->lock);
+    while (*counter < number)
+        pthread_cond_wait(&comm->moved, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
+    nccl_driver()->sim_host_waits(0);
+    pthread_mutex_lock(&comm->lock);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -146,6 +166,7 @@ void nccl_comm_drop(struct nccl_comm *comm)
         nccl_room_leave(comm->room, comm->rank);
     comm->magic = 0;
     pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&comm->moved);
     free(comm->scalers);
     free(comm);
 }
@@ -187,6 +208,7 @@ static enum nccl_result comm_new(struct nccl_comm **made, int ranks, int rank, c
         return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
     *comm = (struct nccl_comm){.magic = NCCL_COMM_MAGIC, .references = 1, .ranks = ranks, .rank = rank};
     pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->moved, NULL);
     snprintf(comm->key, sizeof comm->key, "%s", key);
     enum nccl_result result = comm_device(comm, device);
     if (result != NCCL_SUCCESS) {

@@ -48,6 +48,7 @@ static const struct {
     NCCL_NAME(sim_memory_fetch, "sim_memory_fetch"),
     NCCL_NAME(sim_memory_store, "sim_memory_store"),
     NCCL_NAME(sim_memory_computed, "sim_memory_computed"),
+    NCCL_NAME(sim_host_waits, "sim_host_waits"),
 };
 
 static bool nccl_driver_bind(void *library)

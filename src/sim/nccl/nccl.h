@@ -92,6 +92,7 @@ struct nccl_driver {
     int (*sim_memory_fetch)(void *, uint64_t, size_t);
     int (*sim_memory_store)(uint64_t, const void *, size_t);
     void (*sim_memory_computed)(uint64_t, size_t);
+    void (*sim_host_waits)(int);
 };
 /* NULL after a message: the process does not have the simulated driver. */
 const struct nccl_driver *nccl_driver(void);
@@ -154,6 +155,11 @@ struct nccl_comm {
     bool child; /* made by a split */
     int links;
     pthread_mutex_t lock; /* of what follows */
+    /* The order of the work: first steps run in the order of the calls, except those in graphs, and second steps in the
+     * order of the first ones, whatever their streams are. */
+    pthread_cond_t moved;
+    uint64_t submitted, started;
+    uint64_t tickets, turn;
     CUdeviceptr buffers[NCCL_BUFFERS];
     int buffer_count;
     bool connected;        /* for collectives */
@@ -170,6 +176,8 @@ void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char 
 /* Waits for `ready`; what and peer are for messages.  False: the communicator has failed or is aborted. */
 bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
                     void *data);
+/* Waits, with the lock held, until *counter has reached the number. */
+void nccl_comm_turn(struct nccl_comm *comm, const uint64_t *counter, uint64_t number);
 /* Remembers and returns the result. */
 enum nccl_result nccl_error(enum nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *nccl_error_text(void);
