@@ -83,7 +83,7 @@ LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libcudart_static.a
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a
 # Libraries that stand in for others of NVIDIA's, in a folder of their own.
 SIM  += $(SIMD)/standin/libnvidia-ml.so.1 $(SIMD)/standin/libnccl.so.2
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
@@ -197,6 +197,8 @@ $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
 	$(Q)ln -sf libcuda.so.1 $(SIMD)/libcuda.so
 $(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
 	$(call simlib,src/sim/cupti/libcupti.map)
+$(SIMD)/libcupti.so.12: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti12.map
+	$(call simlib,src/sim/cupti/libcupti12.map)
 $(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
 	$(call simlib,src/sim/cudart/libcudart.map)
 	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
@@ -208,6 +210,12 @@ $(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim
 	$(Q)rm $@.new
 $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim/cudart12/libcudart.map
 	$(call simlib,src/sim/cudart12/libcudart.map)
+# In front of programs (LD_PRELOAD): empty, and it needs those above.  A library whose name is loaded is not searched for again,
+# so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
+$(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/standin/libnvidia-ml.so.1
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/standin' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -L$(@D)/standin -o $@.new $(patsubst %,-l:%,$(notdir $^))
+	$(Q)mv -f $@.new $@
 # The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
 $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	$(call say,AR,$@)
@@ -250,7 +258,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
+.PHONY: needs-build needs-check needs-all demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
 needs-build: ## install the packages to build with, as far as they are missing
 	$(Q)deploy/needs.sh build
 needs-check: ## ... and those to check with
@@ -282,6 +290,9 @@ bench: needs-all ## measure against named peers, in one run
 gpu-bundle: needs-all ## gather what a GPU machine needs in build/gpu-bundle
 	$(again) all programs benches
 	$(Q)tests/gpu/bundle.sh $(B)
+
+check-real: all ## run programs of the package indexes on the simulated GPU (NAME="torch-2.7 jax-cuda13 ..", GPUPROF_REAL=DIR); tens of GB
+	$(Q)tests/real/check $(B) $(NAME)
 
 check-gpu: ## on a machine with a GPU: everything under tests/gpu; 77 without one
 	$(Q)tests/gpu/run.sh

@@ -118,7 +118,8 @@ struct sim_tool_frame {
  * running (as CUPTI's unsubscribe). */
 struct sim_tool_table {
     size_t size; /* sizeof(struct sim_tool_table) of the library */
-    void (*attach)(sim_tool_call_fn call, sim_tool_event_fn event, void *user);
+    /* 0, or -EBUSY while another function listens. */
+    int (*attach)(sim_tool_call_fn call, sim_tool_event_fn event, void *user);
     /* 0, or -EINVAL for an id outside of the domain.  enable(domain, 0, on) is refused: see
      * enable_domain. */
     int (*enable)(uint32_t domain, uint32_t cbid, int on);

@@ -11,7 +11,8 @@ import io
 import pickle
 import sys
 
-found = glob.glob(sys.argv[1] + "/usr/lib/python3*/**/torch/cuda/_memory_viz.py", recursive=True)
+found = [path for lib in ("usr/lib", "lib")
+         for path in glob.glob(f"{sys.argv[1]}/{lib}/python3*/**/torch/cuda/_memory_viz.py", recursive=True)]
 assert found, f"{sys.argv[1]} has no torch/cuda/_memory_viz.py"
 spec = importlib.util.spec_from_file_location("memory_viz", found[0])
 viz = importlib.util.module_from_spec(spec)

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Runs a real PyTorch with CUDA, as Debian builds it, on the simulated GPU under gpuprof, and compares gpuprof's numbers with
+# Runs a real PyTorch with CUDA on the simulated GPU under gpuprof, and compares gpuprof's numbers with
 # PyTorch's own after every step of the scripts in tests/real/torch.  Before that: the simulator has every function that these
 # libraries want of the runtime and the driver.
 #
 #   tests/real/torch.sh [BUILD] [SCRIPT...]
 #
-# SCRIPT is a name in tests/real/torch without .py.  The packages come from the mirror once (tests/real/torch-root); without it the
-# test is skipped (exit status 77).
+# SCRIPT is a name in tests/real/torch without .py.  It is the PyTorch that Debian builds, from the mirror (tests/real/torch-root),
+# or the one in the folder $GPUPROF_TORCH_ROOT, such as tests/real/index makes.  Without it the test is skipped (exit status 77).
 set -u
+shopt -s extglob
 cd "$(dirname "$0")/../.."
 build=${1:-build}
 [ $# -eq 0 ] || shift
 sim=$build/lib/gpuprof/sim
-root=$(tests/real/torch-root 2>&1) || { echo "$root" | tail -n 1; exit 77; }
+root=${GPUPROF_TORCH_ROOT:-}
+[ -n "$root" ] || root=$(tests/real/torch-root 2>&1) || { echo "$root" | tail -n 1; exit 77; }
 tests/real/inside "$root" true || exit 77
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -23,13 +25,15 @@ fail() { failed=$((failed + 1)); echo "FAILED  $1"; [ -z "${2:-}" ] || tail -n 3
 
 imports() { # every function of the runtime and the driver that a library of the root wants and the simulator lacks
     nm -D --defined-only "$sim/libcudart.so.12" "$sim/libcuda.so.1" | awk 'NF == 3 {sub(/@.*/, "", $3); print $3}' | sort -u >"$work/have"
-    for library in "$root"/usr/lib/x86_64-linux-gnu/lib{torch,c10,caffe2,tensorpipe,nccl,cu,nv}*.so.*; do
-        [ -L "$library" ] || nm -D --undefined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'
-    done | grep -E '^(__cuda|cuda|cu)[A-Z]' | sort -u >"$work/want"
+    local libraries=() library
+    for library in "$root"/usr/lib/x86_64-linux-gnu/lib{torch,c10,caffe2,tensorpipe,nccl,cu,nv}*.so.* \
+        "$root"/lib/python3*/site-packages/{torch/lib,nvidia/*/lib}/lib{torch,c10,caffe2,tensorpipe,nccl,cu,nv}*.so*; do
+        # NVIDIA's runtime, and CUPTI, are not used here.
+        [[ ! -f $library || -L $library || $library == */libcu*(dart|pti).so* ]] || libraries+=("$library")
+    done
+    for library in "${libraries[@]}"; do nm -D --undefined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'; done | grep -E '^(__cuda|cuda|cu)[A-Z]' | sort -u >"$work/want"
     # Names of the other libraries begin with cu, too.
-    for library in "$root"/usr/lib/x86_64-linux-gnu/lib{cu,nv}*.so.*; do
-        [ -L "$library" ] || nm -D --defined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'
-    done | sort -u >"$work/others"
+    for library in "${libraries[@]}"; do nm -D --defined-only "$library" | awk '{sub(/@.*/, "", $NF); print $NF}'; done | sort -u >"$work/others"
     comm -23 "$work/want" "$work/have" | comm -23 - "$work/others" >"$work/lacking"
     if [ ! -s "$work/want" ] || [ -s "$work/lacking" ]; then
         fail "the simulator's functions: $(wc -l <"$work/want") wanted, lacking:" "$work/lacking"

@@ -199,6 +199,9 @@ int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t 
 int gp_simspec_check(const char *command, const char *spec, const char *driver);
 int gp_simspec_list(const char *command, const char *driver);
 int gp_simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count);
+/* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder, where it can do no harm, so
+ * that a program whose run path names NVIDIA's runtime or CUPTI gets them. */
+int gp_launch_sim_preload(const struct gp_launch *launch, const char *folder);
 /* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
  * environment ask for an allocator or for driver hooks, and where it can do no harm also
  * otherwise, so that the hooks can take over from CUPTI. */

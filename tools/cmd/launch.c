@@ -132,7 +132,7 @@ static int launch_sim(const struct gp_launch *launch)
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
-    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return rc ? GP_EXIT_FAILED : gp_launch_sim_preload(launch, path);
 }
 
 int gp_launch_prepare(struct gp_launch *launch)

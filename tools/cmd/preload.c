@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * preload.c: preloads libgpuprof-shim.so into a program, for the caching allocator and the driver
- * hooks; see cmd.h.  It changes only the environment of this process.  Called by
+ * hooks, and the simulated GPU's libraries; see cmd.h.  It changes only the environment of this process.  Called by
  * launch.c. */
 #define _GNU_SOURCE /* asprintf */
 #include <cache/policy.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define GP_SHIM           "libgpuprof-shim.so"
+#define GP_SIM_NAMES      "libgpuprof-sim.so"
 #define GP_ENV_PRELOAD    "LD_PRELOAD"
 #define GP_ENV_ALLOCATOR  "GPUPROF_ALLOCATOR"
 #define GP_ENV_LIMIT      "GPUPROF_MEMORY_LIMIT"
@@ -50,7 +51,7 @@ static bool shim_path(const struct gp_launch *launch, char *path, size_t path_by
 }
 
 /* The loader takes these for the end of a name. */
-static bool shim_is_named_well(const char *path)
+static bool is_named_well(const char *path)
 {
     return !strpbrk(path, " \t\n:;");
 }
@@ -62,7 +63,7 @@ static int shim_check(const struct gp_launch *launch)
         gp_error(launch->command, "%s: the library to preload is missing: build or install it (make lib)", path);
         return GP_EXIT_USAGE;
     }
-    if (!shim_is_named_well(path)) {
+    if (!is_named_well(path)) {
         gp_error(launch->command,
                  "%s: the dynamic loader cannot preload a file with a space or a colon in its path: install gpuprof "
                  "somewhere else (make install PREFIX=...)",
@@ -77,7 +78,7 @@ static bool shim_is_welcome(const struct gp_launch *launch, const char *source)
 {
     char path[PATH_MAX];
     return (!source || !source[0] || strcmp(source, "auto") == 0) && shim_path(launch, path, sizeof(path)) &&
-           shim_is_named_well(path) && gp_preload_fits(launch->argv[0]);
+           is_named_well(path) && gp_preload_fits(launch->argv[0]);
 }
 
 /* Whether the file is in the list, whose entries are separated by colons or spaces (ld.so(8)). */
@@ -90,10 +91,9 @@ static bool preload_has(const char *list, const char *path)
     return false;
 }
 
-static int preload_add(const struct gp_launch *launch)
+static int preload_add(const char *path)
 {
-    char path[PATH_MAX], *joined = NULL;
-    shim_path(launch, path, sizeof(path));
+    char *joined = NULL;
     const char *before = getenv(GP_ENV_PRELOAD);
     if (before && preload_has(before, path))
         return GP_EXIT_OK;
@@ -104,6 +104,14 @@ static int preload_add(const struct gp_launch *launch)
     int rc = setenv(GP_ENV_PRELOAD, joined, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
     free(joined);
     return rc;
+}
+
+int gp_launch_sim_preload(const struct gp_launch *launch, const char *folder)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/" GP_SIM_NAMES, folder);
+    bool is_there = n >= 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0;
+    return is_there && is_named_well(path) && gp_preload_fits(launch->argv[0]) ? preload_add(path) : GP_EXIT_OK;
 }
 
 /* The program gets the limit in bytes, so that the library need not parse units.  -1: take it
@@ -173,13 +181,16 @@ static int allocator_set(const struct gp_launch *launch, const char *name)
 int gp_launch_shim(const struct gp_launch *launch)
 {
     const char *source = getenv("GPUPROF_SOURCE"), *name = allocator_asked(launch);
+    char path[PATH_MAX];
     if (!name)
         return GP_EXIT_USAGE;
     bool wanted = strcmp(name, "off") != 0 || (source && strcmp(source, "hooks") == 0);
     int rc = allocator_set(launch, name);
     if (!rc && wanted)
         rc = shim_check(launch);
-    if (!rc && (wanted || shim_is_welcome(launch, source)))
-        rc = preload_add(launch);
+    if (!rc && (wanted || shim_is_welcome(launch, source))) {
+        shim_path(launch, path, sizeof(path));
+        rc = preload_add(path);
+    }
     return rc;
 }

@@ -92,16 +92,25 @@ static const CUuuid sim_runtime_uuid = {{0x6b, (char)0xd5, (char)0xfb, 0x6c, 0x5
 static void sim_runtime_refused(const void *caller)
 {
     static bool reported;
-    Dl_info object;
+    Dl_info object, own;
     if (reported)
         return;
     reported = true;
     sim_unlock();
+    const char *path = dladdr(caller, &object) && object.dli_fname && *object.dli_fname ? object.dli_fname : NULL;
+    const char *name = path && strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    bool is_shared = name && !strncmp(name, "libcudart.so.", strlen("libcudart.so."));
     fprintf(stderr,
             "gpuprof: sim: %s contains NVIDIA's CUDA runtime, which needs private interfaces of NVIDIA's driver that "
-            "the simulated GPU does not have, so its calls fail with error 500: link it with the shared runtime (nvcc "
-            "-cudart shared), and let it load the simulator's libcudart.so.12 or libcudart.so.13\n",
-            dladdr(caller, &object) && object.dli_fname && *object.dli_fname ? object.dli_fname : "the program");
+            "the simulated GPU does not have, so its calls fail with error 500: ",
+            path ? path : "the program");
+    if (is_shared && dladdr(&reported, &own) && own.dli_fname && strrchr(own.dli_fname, '/'))
+        fprintf(stderr, "preload the simulator's: LD_PRELOAD=%.*s/%.*s\n",
+                (int)(strrchr(own.dli_fname, '/') - own.dli_fname), own.dli_fname, (int)strlen("libcudart.so.NN"),
+                name);
+    else
+        fprintf(stderr, "link it with the shared runtime (nvcc -cudart shared), and let it load the simulator's "
+                        "libcudart.so.12 or libcudart.so.13\n");
     sim_lock();
 }
 

@@ -27,9 +27,12 @@ static struct sim_listener *sim_listener_get(void)
     return __atomic_load_n(&sim_listener, __ATOMIC_ACQUIRE);
 }
 
-static void sim_tool_attach(sim_tool_call_fn call, sim_tool_event_fn event, void *user)
+static int sim_tool_attach(sim_tool_call_fn call, sim_tool_event_fn event, void *user)
 {
-    struct sim_listener *listener = NULL;
+    struct sim_listener *listener = sim_listener_get();
+    if (call && listener && listener->call != call)
+        return -EBUSY;
+    listener = NULL;
     if (call || event) {
         listener = malloc(sizeof *listener);
         if (!listener)
@@ -38,6 +41,7 @@ static void sim_tool_attach(sim_tool_call_fn call, sim_tool_event_fn event, void
     }
     /* [tool.R1] pairs with [tool.A1] */
     __atomic_store_n(&sim_listener, listener, __ATOMIC_RELEASE);
+    return 0;
 }
 
 static uint32_t sim_domain_size(uint32_t domain)

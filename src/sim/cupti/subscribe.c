@@ -174,11 +174,14 @@ static CUptiResult cupti_enter(struct CUpti_Subscriber_st *made, const char **ho
 
     pthread_mutex_lock(&cupti_state.lock);
     place = cupti_place(made->shares, holder);
+    if (place >= 0 && made->callback &&
+        tools->attach(cupti_deliver_call, cupti_deliver_event, made->shares ? &cupti_state : NULL)) {
+        *holder = "another copy of CUPTI";
+        place = -1;
+    }
     if (place >= 0) {
         made->place = (unsigned)place;
         __atomic_store_n(&cupti_state.current[place], made, __ATOMIC_RELEASE);
-        if (made->callback)
-            tools->attach(cupti_deliver_call, cupti_deliver_event, made->shares ? &cupti_state : NULL);
     }
     pthread_mutex_unlock(&cupti_state.lock);
     return place >= 0 ? CUPTI_SUCCESS : CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
