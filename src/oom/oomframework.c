@@ -140,19 +140,22 @@ void gp_oom_say_less_cache(struct gp_oom_page *page, const struct gp_oom_case *c
             "not known");
 }
 
+/* Every version reads the older name. */
+#define GP_OOM_NEW_NAME " (in newer PyTorch also PYTORCH_ALLOC_CONF)"
+
 void gp_oom_say_torch_expandable(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
     char idle[GP_OOM_SIZE];
     gp_oom_size(idle, c->oom->idle_bytes);
     if (sure)
         gp_oom_say(page, NULL,
-                   "- PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: a replay of PyTorch's requests ends with "
-                   "enough of the %s idle memory in one piece",
+                   "- PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" GP_OOM_NEW_NAME
+                   ": a replay of PyTorch's requests ends with enough of the %s idle memory in one piece",
                    idle);
     else
         gp_oom_say(page, NULL,
-                   "- PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help: how much of the %s idle memory it "
-                   "puts together is not known",
+                   "- PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True may help" GP_OOM_NEW_NAME
+                   ": how much of the %s idle memory it puts together is not known",
                    idle);
 }
 
@@ -160,8 +163,8 @@ void gp_oom_say_torch_split(struct gp_oom_page *page, const struct gp_oom_case *
 {
     (void)sure;
     gp_oom_say(page, NULL,
-               "- PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:%lld: in a replay of PyTorch's requests, larger blocks "
-               "stay whole for this one",
+               "- PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:%lld" GP_OOM_NEW_NAME
+               ": in a replay of PyTorch's requests, larger blocks stay whole for this one",
                (long long)(c->framework->split_bytes >> 20));
 }
 

@@ -132,27 +132,62 @@ static void page_allocator(struct gp_oom_page *page, const struct gp_wire_oom *o
                    gp_oom_size(number, sums->graph_idle_bytes));
 }
 
+struct oom_row { /* of the holders: the blocks of one kind from one place */
+    const struct gp_wire_oom_holder *holder;
+    const char *where; /* "": not known */
+    uint64_t count, bytes;
+    bool sizes; /* of more than one */
+};
+
+/* Holders that are one row where their place is known; the largest row first. */
+static uint32_t oom_rows(struct oom_row rows[GP_OOM_HOLDERS], const struct gp_oom_facts *facts)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < facts->oom->holder_count && i < GP_OOM_HOLDERS; i++) {
+        const struct gp_wire_oom_holder *holder = &facts->oom->holders[i];
+        struct oom_row row = {holder, facts->where ? facts->where[i] : "", holder->count, 0, false};
+        if (__builtin_mul_overflow(holder->block_bytes, holder->count, &row.bytes) || row.bytes > INT64_MAX)
+            row.bytes = INT64_MAX;
+        uint32_t same = 0;
+        while (same < count &&
+               !(row.where[0] && rows[same].holder->kind == holder->kind && strcmp(rows[same].where, row.where) == 0))
+            same++;
+        if (same < count) {
+            row.holder = rows[same].holder;
+            row.sizes = true;
+            row.count = rows[same].count > UINT64_MAX - row.count ? UINT64_MAX : rows[same].count + row.count;
+            row.bytes = rows[same].bytes > INT64_MAX - row.bytes ? INT64_MAX : rows[same].bytes + row.bytes;
+        } else {
+            count++;
+        }
+        for (; same > 0 && rows[same - 1].bytes < row.bytes; same--)
+            rows[same] = rows[same - 1];
+        rows[same] = row;
+    }
+    return count;
+}
+
 static void page_holders(struct gp_oom_page *page, const struct gp_oom_facts *facts)
 {
     const struct gp_wire_oom *oom = facts->oom;
+    struct oom_row rows[GP_OOM_HOLDERS];
     bool where = false;
     char each[GP_OOM_SIZE], all[GP_OOM_SIZE], age[64] = "";
     if (oom->holder_count == 0)
         return;
     if (oom->holders_ns && oom->time_ns > oom->holders_ns && oom->time_ns - oom->holders_ns > 1000000)
         snprintf(age, sizeof(age), "   (as of %.3f s before)", (double)(oom->time_ns - oom->holders_ns) / 1e9);
-    for (uint32_t i = 0; facts->where && i < oom->holder_count && i < GP_OOM_HOLDERS; i++)
-        where |= facts->where[i][0] != '\0';
+    uint32_t count = oom_rows(rows, facts);
+    for (uint32_t i = 0; i < count; i++)
+        where |= rows[i].where[0] != '\0';
     gp_oom_say(page, "holders", "%-10s %10s  %-12s %12s%s%s", "KIND", "BLOCKS", "OF", "TOGETHER",
                where ? "  WHERE" : "", age);
-    for (uint32_t i = 0; i < oom->holder_count && i < GP_OOM_HOLDERS; i++) {
-        const struct gp_wire_oom_holder *holder = &oom->holders[i];
-        uint64_t bytes;
-        bool fits = !__builtin_mul_overflow(holder->block_bytes, holder->count, &bytes) && bytes <= INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gp_wire_oom_holder *holder = rows[i].holder;
         const char *kind = holder->kind ? gp_kind_name(holder->kind) : NULL;
-        gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", holder->count,
-                   gp_oom_size(each, (int64_t)holder->block_bytes), gp_oom_size(all, fits ? (int64_t)bytes : INT64_MAX),
-                   where ? "  " : "", GP_OOM_WHERE, where ? facts->where[i] : "");
+        gp_oom_say(page, "", "%-10s %10" PRIu64 "  %-12s %12s%s%.*s", kind ? kind : "other", rows[i].count,
+                   rows[i].sizes ? "many sizes" : gp_oom_size(each, (int64_t)holder->block_bytes),
+                   gp_oom_size(all, (int64_t)rows[i].bytes), where ? "  " : "", GP_OOM_WHERE, rows[i].where);
     }
     if (oom->rest_count > 0)
         gp_oom_say(page, "", "%-10s %10" PRId64 "  %-12s %12s", "the rest", oom->rest_count,

@@ -91,7 +91,7 @@ Test(oom_framework, replays_decide)
     replayed(1u << GP_OOM_TRY_EXPANDABLE | 1u << GP_OOM_TRY_SPLIT, 0);
     framework.split_bytes = 600 * MIB;
     ADVISED(BIT(TORCH_EXPANDABLE) | BIT(TORCH_SPLIT), 0, 0);
-    expect_page("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: a replay", true);
+    expect_page("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (in newer PyTorch also", true);
     expect_page("max_split_size_mb:600", true);
     replayed(0, 1u << GP_OOM_TRY_EXPANDABLE);
     ADVISED(BIT(LESS), 0, BIT(TORCH_EXPANDABLE));

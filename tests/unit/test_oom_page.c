@@ -515,9 +515,9 @@ Test(oom_page, the_holders)
     oom.holder_count = 2;
     oom.holders[1] = (struct gp_wire_oom_holder){.block_bytes = UINT64_MAX / 2 + 1, .count = 1, .kind = GP_KINDS};
     MIDDLE("holders     KIND           BLOCKS  OF               TOGETHER  WHERE\n"
-           "            pool                3  1 KiB               3 KiB  \n"
            "            other               1  an unknown size        8 EiB \n"
            "            01234567890123456789012345678901234567\n"
+           "            pool                3  1 KiB               3 KiB  \n"
            "            the rest            1  many sizes          512 B\n");
     oom.holders_ns = 1;
     oom.holders[1] =
@@ -525,8 +525,33 @@ Test(oom_page, the_holders)
     oom.holders[0].kind = GP_KIND_IMPORTED;
     oom.rest_count = 0;
     MIDDLE("holders     KIND           BLOCKS  OF               TOGETHER  WHERE   (as of 5.000 s before)\n"
-           "            imported            3  1 KiB               3 KiB  \n"
-           "            linear     2147483648  8 GiB               8 EiB  01234567890123456789012345678901234567\n");
+           "            linear     2147483648  8 GiB               8 EiB  01234567890123456789012345678901234567\n"
+           "            imported            3  1 KiB               3 KiB  \n");
+}
+
+/* What one place holds in blocks of several sizes is one row; without a place, each size is. */
+Test(oom_page, the_holders_of_one_place)
+{
+    static const char *const places[GP_OOM_HOLDERS] = {"", "big", "f (x.c:1)", "f (x.c:1)", "f (x.c:1)", ""};
+    nothing();
+    facts.where = places;
+    oom.holder_count = 6;
+    for (unsigned i = 0; i < 6; i++)
+        oom.holders[i] = (struct gp_wire_oom_holder){.block_bytes = 10 - i, .count = 1, .kind = GP_KIND_LINEAR};
+    oom.holders[4].kind = GP_KIND_ARRAY;
+    MIDDLE("holders     KIND           BLOCKS  OF               TOGETHER  WHERE\n"
+           "            linear              2  many sizes           15 B  f (x.c:1)\n"
+           "            linear              1  10 B                 10 B  \n"
+           "            linear              1  9 B                   9 B  big\n"
+           "            array               1  6 B                   6 B  f (x.c:1)\n"
+           "            linear              1  5 B                   5 B  \n");
+    oom.holders[2].count = UINT64_MAX;
+    MIDDLE("holders     KIND           BLOCKS  OF               TOGETHER  WHERE\n"
+           "            linear     18446744073709551615  many sizes          8 EiB  f (x.c:1)\n"
+           "            linear              1  10 B                 10 B  \n"
+           "            linear              1  9 B                   9 B  big\n"
+           "            array               1  6 B                   6 B  f (x.c:1)\n"
+           "            linear              1  5 B                   5 B  \n");
 }
 
 /* Only as many as a report holds are read, and a place is looked for in all of them. */
