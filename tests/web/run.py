@@ -314,7 +314,7 @@ def test_huge_opens_within_two_seconds(case):
 def test_tab_reaches_everything(case):
     page, _ = case.open("training")
     reached = []
-    for _ in range(150):
+    for _ in range(260):
         page.key("Tab")
         reached.append(page.eval("(e => e.closest('section, nav, header')?.id + ' ' + e.className + ' ' + e.tagName + ' ' + (e.getAttribute('aria-label') || e.textContent).slice(0, 30))(document.activeElement)"))
     text = "\n".join(reached)
@@ -633,13 +633,15 @@ def test_view_of_blocks(case):
 def test_view_of_a_failure(case):
     document = json.loads(json.dumps(case.documents["training"]))
     document["ooms"] = [dict(time_ns=document["devices"][1]["allocated_peak_ns"] + 1, device=1, requested_bytes=3 << 30)]
-    document["oom"] = "out of memory"
+    document["oom"] = "out of memory\nwhat helps  - PYTORCH_CUDA_ALLOC_CONF=a:b (or): <b>it\n              is so\n            - free 1 B\nnext        no - advice\n"
     case.make("failure", document)
     page = case.page()
     page.open(case.path("failure"))
     page.eval(SETTLE)
     banner = page.eval("document.querySelector('.oombanner').innerText")
     assert "GPU 1 had no room for a request of 3.00 GiB" in banner, banner
+    # What helps stands where the failure is told.
+    equal(page.eval("[...document.querySelectorAll('.oombanner li')].map(l => l.textContent)"), ["PYTORCH_CUDA_ALLOC_CONF=a:b (or): <b>it is so", "free 1 B"], "advice")
     assert page.eval("document.querySelector('.oombanner').getBoundingClientRect().bottom < innerHeight"), "not on the first screen"
     page.eval("(s => { s.selectedIndex = 0; s.dispatchEvent(new Event('change')); })(document.getElementById('device'))")
     page.eval("document.querySelector('.oombanner button').click()")
@@ -660,6 +662,75 @@ def test_view_without_contents_is_one_line(case):
     assert page.eval("document.querySelector('.empty summary').getBoundingClientRect().height < 40"), "more than one line"
     page.eval("document.querySelector('.answer a[href=\"#growth\"]').click()")
     assert document["leaks"]["suspects"] or page.eval("document.querySelector('.empty').open"), "a link into it does not open it"
+
+
+def test_tables_sort(case):
+    page, document = case.open("training")
+    page.eval(OPEN_ALL)
+    column = lambda i: [row[i] for row in page.eval(f"{READ_TABLE}('peak-table')")]
+    click = lambda name: page.eval(f"[...document.querySelectorAll('#peak-table button.sort')].find(b => b.textContent === '{name}').click()")
+    given = column(2)
+    assert len(given) > 3, given
+    for clicks, want in ((1, sorted(given, key=int, reverse=True)), (2, sorted(given, key=int)), (3, given)):
+        click("Bytes")
+        equal(column(2), want, f"after click {clicks}")
+    click("Kind")
+    equal(column(1), sorted(column(1)), "names from the first")
+    equal(page.eval("[...document.querySelectorAll('#peak-table th[aria-sort]')].map(h => h.textContent + h.getAttribute('aria-sort'))"), ["Kindascending"], "aria-sort")
+
+
+def test_wheel_and_double_click(case):
+    page, _ = case.open("training")
+    page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
+    box = page.eval("(r => [r.x, r.y, r.width, r.height])(document.querySelector('#timeline .u-over').getBoundingClientRect())")
+    x, y = box[0] + box[2] * 0.25, box[1] + box[3] / 2
+    shown = "(x => [x.min, x.max])(document.querySelector('#timeline .plot').view.plot.scales.x)"
+    low, high = page.eval(shown)
+    wheel = lambda modifiers: page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-100, modifiers=modifiers)
+    wheel(0)
+    page.eval(SETTLE)
+    equal(page.eval(shown), [low, high], "the wheel alone does not zoom")
+    page.eval("document.querySelector('#timeline .plot').scrollIntoView({ block: 'center' })")
+    wheel(2)
+    page.eval(SETTLE)
+    after = page.eval(shown)
+    assert abs((after[1] - after[0]) / (high - low) - 0.5) < 0.01, after
+    assert abs((after[0] - low) / (high - low) - 0.125) < 0.01, "the place under the pointer moved"
+    for clicks in (1, 2):
+        page.call("Input.dispatchMouseEvent", type="mousePressed", x=x, y=y, button="left", buttons=1, clickCount=clicks)
+        page.call("Input.dispatchMouseEvent", type="mouseReleased", x=x, y=y, button="left", clickCount=clicks)
+    page.eval(FOLLOWED)
+    equal(page.eval(shown), [low, high], "a double click shows all")
+    assert "at=" in address(page), "the first click chose a moment"
+    page.eval("document.querySelector('#timeline .plot').focus()")
+    page.key("Escape")
+    assert "at=" not in address(page), "Escape cleared nothing"
+
+
+def test_a_site_keeps_its_colour(case):
+    """On every page that has it, and whatever else is there."""
+    document = fixtures.training()
+    document["devices"] = document["devices"][1:]
+    case.make("other", document)
+    colours = "Object.fromEntries([...document.querySelectorAll('#timeline .legend button')].map(b => [b.title, getComputedStyle(b.querySelector('.swatch')).backgroundColor]))"
+    one, _ = case.open("training")
+    of_one = one.eval(colours)
+    other = case.page()
+    other.open(case.path("other"))
+    same = [(name, paint == of_one[name]) for name, paint in other.eval(colours).items() if name in of_one and name != "all others"]
+    assert same and same[0][1], same
+
+
+def test_bars_end_before_numbers(case):
+    for options in ({}, dict(width=390, height=844, mobile=True)):
+        page, _ = case.open("training", **options)
+        wrong = page.eval("""[...document.querySelectorAll('td.bar')].filter(c => c.offsetParent && c.textContent).map(c => {
+            const text = document.createRange();
+            text.selectNodeContents(c);
+            const box = c.getBoundingClientRect(), part = Number(c.style.getPropertyValue('--part'));
+            return [c.textContent, box.left + part * (box.width - 98), text.getBoundingClientRect().left];
+        }).filter(c => c[1] > c[2])""")
+        equal(wrong[:3], [], "bars through numbers")
 
 
 def test_view_can_be_saved(case):

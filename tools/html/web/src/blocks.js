@@ -92,7 +92,7 @@ export function blocks(model, device) {
     const past = model.history(device), lives = past.lives, end = model.endNs / 1e9;
     if (!lives.length) return { empty: device.lifetimes ? "No block was allocated on this device." : "The document has no lifetimes of blocks.", redraw() {}, destroy() {} };
     const bands = bandsOf(lives, model.endNs), { layers } = past.layers(model.recording.stacks && past.known ? "site" : "kind");
-    const places = new Map(layers.map((l, i) => [l.name, [i, l.rest]])), rest = [0, true];
+    const places = new Map(layers.map((l, i) => [l.name, [l.hue ?? i, l.rest]])), rest = [0, true];
     const paint = ({ row }) => (model.recording.stacks ? layerColour(...(places.get(model.siteName(row[3])) || rest)) : kindColour(row[4]));
     let picked = null, now = null;
     const ns = (seconds) => Math.round(seconds * 1e9);

@@ -38,7 +38,9 @@ const CHUNK = 1000;
  * The raw value is in data-value, for scripts and for the tests. */
 export function table({ caption, columns, rows, first = CHUNK, id, hideCaption = true }) {
     const body = el("tbody");
-    const head = el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.number && "number", title: c.help }, c.name)));
+    // A click on a head sorts by its column: the largest number or the first name at the top, and a second click turns it around.
+    const head = el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.number && "number", title: c.help }, c.name && rows.length > 1 ? el("button", { type: "button", class: "sort", click: (e) => sort(c, e.currentTarget.parentElement) }, c.name) : c.name)));
+    const given = rows;
     const whole = el("table", { id }, el("caption", { class: hideCaption && "hidden" }, caption), el("thead", {}, head), body);
     const more = el("button", { type: "button", class: "more", click: () => add(CHUNK) });
     let shown = 0;
@@ -55,6 +57,23 @@ export function table({ caption, columns, rows, first = CHUNK, id, hideCaption =
         }
         return index === 0 ? el("th", { scope: "row", ...props }, content) : el("td", props, content);
     };
+    function sort(column, cell) {
+        const first = column.number ? "descending" : "ascending", other = column.number ? "ascending" : "descending";
+        const next = { none: first, [first]: other, [other]: "none" }[cell.getAttribute("aria-sort") || "none"];
+        [...head.cells].forEach((c) => c.removeAttribute("aria-sort"));
+        if (next !== "none") cell.setAttribute("aria-sort", next);
+        const key = (row) => column.csv ? column.csv(row) : column.value(row), empty = (v) => v === null || v === undefined || v === "";
+        const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+        // What is unknown comes last in both directions.
+        rows = next === "none" ? given : [...given].sort((x, y) => {
+            const [a, b] = [key(x), key(y)];
+            return empty(a) || empty(b) ? empty(a) - empty(b) : compare(a, b) * (next === "ascending" ? 1 : -1);
+        });
+        const many = shown;
+        shown = 0;
+        body.replaceChildren();
+        add(many);
+    }
     function add(amount) {
         const until = Math.min(rows.length, shown + amount);
         const fresh = document.createDocumentFragment();

@@ -80,5 +80,7 @@ export function moment(unixNs) {
     return new Date(unixNs / 1e6).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+// Without the folders of a path.
+export const shorter = (name) => name.replace(/\([^()]*\/([^()/]+)\)/, "($1)");
 export const base = (path) => String(path || "").replace(/^.*\//, "");
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

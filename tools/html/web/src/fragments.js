@@ -54,6 +54,7 @@ function plotOf(model, device, points, legend) {
 
 export function fragments(model, device) {
     const f = device.fragmentation;
+    if (!f.has_segments && device.series.fine_reserved === null && !(f.internal >= 0.005)) return { empty: "Reserved was allocated at every moment, and nothing was rounded up.", redraw() {}, destroy() {} };
     const figures = el("div", { class: "figures" },
         figure(f.utilisation, "utilisation", "of the memory reserved from the driver was allocated, when the most was reserved. The rest was not in use."),
         figure(f.has_segments ? f.external : null, "external", f.has_segments ? "of the free bytes inside segments at the end are outside the largest free piece: one large request cannot use them." : "is unknown, because the recording has no segments of a cache. It is the share of free bytes that one large request cannot use."),

@@ -2,6 +2,7 @@
 // The memory of a device at every moment that the document has: all changes if it has every block, else two moments of
 // each stretch of time.  Both become one list of states, with the changes that lead from each to the next.
 import { UNSUMMED } from "./colours.js";
+import { shorter } from "./format.js";
 
 export const STACKS = [["site", "call site"], ["owner", "owner"], ["kind", "kind"]];
 const MOST_LAYERS = 10;
@@ -30,6 +31,20 @@ export function before(list, x, at = (v) => v) {
         else high = middle;
     }
     return low;
+}
+
+/* A colour for each name, the same on every page that has the name: by its text, not by its place.  Two names that fall on one
+ * colour share it on no page: the smaller one takes the next that is free. */
+function huesOf(names) {
+    const taken = new Set();
+    return names.map((name) => {
+        let hash = 2166136261;
+        for (const letter of shorter(name)) hash = Math.imul(hash ^ letter.codePointAt(0), 16777619) >>> 0;
+        let hue = hash % MOST_LAYERS;
+        while (taken.has(hue)) hue = (hue + 1) % MOST_LAYERS;
+        taken.add(hue);
+        return hue;
+    });
 }
 
 class Steps {
@@ -191,7 +206,8 @@ export class History {
         const place = names.map(() => order.length);
         order.forEach((g, i) => (place[g] = i));
         const lists = this.sums((_, i) => place[group[i]], order.length + 1);
-        const layers = lists.map((list, i) => ({ name: i < order.length ? names[order[i]] : "all others", rest: i === order.length, list, most: list.reduce((a, b) => Math.max(a, b), 0) }));
+        const hues = huesOf(order.map((g) => names[g]));
+        const layers = lists.map((list, i) => ({ hue: hues[i], name: i < order.length ? names[order[i]] : "all others", rest: i === order.length, list, most: list.reduce((a, b) => Math.max(a, b), 0) }));
         // The steadiest at the bottom: a layer that comes and goes would move all those above it.
         const mean = (l) => (l.rest ? -1 : l.list.reduce((sum, v, i) => sum + v * ((times[i + 1] ?? this.model.endNs) - times[i]), 0));
         return { times, total: this.total, layers: layers.filter((l) => l.most > 0).sort((a, b) => mean(b) - mean(a)) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The sections that are tables with bars: sizes, churn and the bill; and the facts about the recording.
-import { el, section, table } from "./dom.js";
+import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, decimal, exact, known, moment, duration, NONE, percent, plural } from "./format.js";
 import { stepWords } from "./leaks.js";
 
@@ -85,10 +85,12 @@ export function about(model) {
     ];
     const list = el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))]));
     const rows = Object.entries(r.lost || {});
-    const losses = rows.length > 0 && table({
+    const some = rows.filter((row) => row[1] > 0).length;
+    // Eleven zeros say less than this line.
+    const losses = rows.length > 0 && asTable(`Losses in the process, by cause: ${some ? plural(some, "cause") : "none"}`, () => table({
         caption: "Losses in the process, by cause", id: "lost-table", rows, hideCaption: false,
         columns: [{ name: "Cause", value: (l) => l[0], class: "mono" }, { name: "Meaning", value: (l) => (Object.hasOwn(LOST, l[0]) ? LOST[l[0]] : NONE) }, { name: "Count", number: true, value: (l) => l[1], show: (l) => count(l[1]) }],
-    });
+    }));
     const oom = model.oom && el("details", { class: "oom", id: "oom", open: true }, el("summary", {}, "The report of the last out-of-memory error"), el("pre", { tabindex: "0", role: "region", "aria-label": "Report of the last out-of-memory error" }, model.oom));
     return view(section("about", "About this recording", null, oom, list, losses));
 }

@@ -15,7 +15,7 @@ import * as address from "./state.js";
 import { timeline } from "./timeline.js";
 
 // The sections in their order on the page.
-const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["blocks", "Blocks", blocks], ["growth", "Growth", leaks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
+const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["blocks", "Blocks", blocks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
     ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
 const OF_ALL = new Set(["growth", "churn", "about"]);
 

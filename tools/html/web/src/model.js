@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The document, with functions that all sections use: sites by number, the step at a moment, names of devices.
-import { base, count, NONE } from "./format.js";
+import { base, count, NONE, shorter } from "./format.js";
 import { el } from "./dom.js";
 import { History } from "./history.js";
 
@@ -21,8 +21,6 @@ export async function load() {
     return new Model(doc);
 }
 
-// Without the folders of a path.
-export const shorter = (name) => name.replace(/\([^()]*\/([^()/]+)\)/, "($1)");
 export const isHost = (device) => device === "host" || device === -1;
 export const deviceWord = (device) => (isHost(device) ? "host" : `GPU ${device}`);
 

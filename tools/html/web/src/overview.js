@@ -1,21 +1,33 @@
 // SPDX-License-Identifier: MIT
 // The first screen: what was recorded, warnings, five questions with a short answer each, and a row per device.
 import { el, section, svg, table } from "./dom.js";
-import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough } from "./format.js";
+import { after, bytes, count, decimal, duration, exact, known, moment, percent, plural, rough, shorter } from "./format.js";
 import { columns } from "./history.js";
 import { sureness } from "./leaks.js";
 import { lostOf, processOf, rankOf } from "./lists.js";
-import { deviceWord, isHost, shorter } from "./model.js";
+import { deviceWord, isHost } from "./model.js";
+
+// The advice of the report of the last failure, one string for each piece: the paragraph "what helps" of its text.
+export function adviceOf(text) {
+    const lines = (text || "").split("\n"), from = lines.findIndex((l) => /^what helps\s/.test(l)), list = [];
+    for (let i = from; from >= 0 && i < lines.length && (i === from || /^\s+\S/.test(lines[i])); i++) {
+        const line = lines[i].replace(/^what helps/, "").trim();
+        if (line.startsWith("- ")) list.push(line.slice(2));
+        else if (list.length) list.push(`${list.pop()} ${line}`);
+    }
+    return list;
+}
 
 // The failures of the recording; a click goes to the moment of one in the timeline.
 function failures(model, jump) {
     if (!model.ooms.length) return null;
     const named = (o) => (o.device === null ? "a device" : deviceWord(o.device)), first = model.ooms[0], more = model.ooms.length - 1;
     const button = (o) => o.device !== null && el("button", { type: "button", click: () => jump(o) }, `Show ${after(o.time_ns)} in the timeline`);
-    const step = model.step(first.time_ns);
+    const step = model.step(first.time_ns), advice = adviceOf(model.oom);
     return el("div", { class: "banner bad oombanner", role: "alert" }, el("strong", {}, "Out of memory. "),
         `${named(first)} had no room for a request of ${bytes(first.requested_bytes)}${first.name ? ` by ${shorter(first.name)}` : ""}, ${after(first.time_ns)} into the recording${step ? `, in ${step}` : ""}${more ? `; ${plural(more, "more failure")} followed` : ""}. `,
-        model.ooms.slice(0, 3).flatMap((o) => [button(o), " "]), model.oom && el("a", { href: "#oom" }, "Report of the failure"));
+        model.ooms.slice(0, 3).flatMap((o) => [button(o), " "]), model.oom && el("a", { href: "#oom" }, "Report of the failure"),
+        advice.length > 0 && el("div", { class: "helps" }, el("strong", {}, more > 0 ? "What helps against the last one: " : "What helps: "), advice.length === 1 ? advice[0] : el("ul", {}, advice.map((a) => el("li", {}, a)))));
 }
 
 export function banners(model, jump) {
@@ -48,7 +60,7 @@ function peakAnswers(model, device) {
     return [
         answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
         answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end, ${bytes(device.allocated_end_bytes)} were allocated.`),
-        first ? answer("#peak", "Which call site?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
+        first ? answer("#peak-table", "Which call site?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
             : answer("#peak", "Which call site?", "none", "Nothing was allocated."),
     ];
 }
@@ -57,7 +69,7 @@ function growthAnswer(model, device) {
     const here = model.leaks.suspects.find((s) => s.device === device.device) || model.leaks.suspects[0];
     if (!here) return answer("#growth", "What grows?", "nothing", `No suspect${model.leaks.why ? `: ${model.leaks.why}` : ""}.`);
     const end = known(here.seconds_to_oom) ? `At this rate, ${deviceWord(here.device)} is full in about ${rough(here.seconds_to_oom)}.` : "";
-    return answer("#growth", "What grows?", here.function || model.shortName(here.site),
+    return answer("#leaks-table", "What grows?", here.function || model.shortName(here.site),
         `+${bytes(here.bytes_per_step)} per step on ${deviceWord(here.device)}, ${sureness(here.confidence)} (${decimal(here.confidence)}); holds ${bytes(here.live_bytes)}. ${end}`,
         model.leaks.suspects.length > 1 && `${plural(model.leaks.suspects.length - 1, "more suspect")} below.`);
 }

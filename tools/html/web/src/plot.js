@@ -169,7 +169,7 @@ export function timePlot({ label, height, load, series, bands, end, top, readout
     buttons();
     holder.view = { plot, show }; // where tests see what is drawn
     return {
-        plot, node: el("div", { class: "plotbox" }, bar, holder, line), show,
+        plot, node: el("div", { class: "plotbox" }, bar, holder, line, select && el("p", { class: "hint keys" }, "Keys, after a click on the plot: ← → move · + − zoom · shift ← → pan · 0 all · Enter chooses the moment · [ ] a range · Esc clears. Ctrl and the wheel zoom, a double click shows all.")), show,
         // The same times, with other data.
         reload,
         say: (text) => (line.textContent = text),

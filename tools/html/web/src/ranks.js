@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The page of several ranks, schema gpuprof.ranks/1: the verdict, the figures, the skew over time, the ranks with the worst
 // first, and what the worst holds that the median does not.
+import uPlot from "uplot";
 import { layerColour, colour } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
 import { after, bytes, count, duration, exact, known, moment, NONE, plural, rough } from "./format.js";
-import { timePlot } from "./plot.js";
+import { ledges, timePlot } from "./plot.js";
 
+const steps = uPlot.paths.stepped({ align: 1 });
 const LINES = 6; // ranks with a line of their own; more could not be told apart
 
 const rankName = (r) => `rank ${r.rank}`;
@@ -45,11 +47,13 @@ function banners(doc) {
 function skew(doc) {
     const end = Math.max(doc.seconds, 1e-6), times = doc.times_ns.map((t) => t / 1e9), at = new Map(doc.skew.map((p) => [p[0], p]));
     const rows = doc.times_ns.map((t) => at.get(t)), column = (i) => rows.map((r) => (r ? r[i] : null));
-    const curves = doc.ranks.filter((r) => r.curve).slice(0, LINES);
+    // The worst, and those that differ: lines of equal ranks would only cover each other.
+    const far = (r) => Math.abs(r.above_median_bytes) > doc.median_peak_bytes / 100 || r.ooms > 0;
+    const curves = doc.ranks.filter((r, i) => r.curve && (i === 0 || far(r))).slice(0, LINES);
     const data = [times, column(3), column(1), column(2), ...curves.map((r) => r.curve)];
-    const none = { stroke: "transparent", width: 0, points: { show: false } };
-    const series = [{}, none, none, { stroke: () => colour("ink"), width: 2, dash: [6, 4], points: { show: false } },
-        ...curves.map((_, i) => ({ stroke: () => layerColour(i), width: i ? 1.25 : 2.5, points: { show: false } }))];
+    const none = { paths: steps, stroke: "transparent", width: 0, points: { show: false } };
+    const series = [{}, none, none, { paths: ledges, stroke: () => colour("ink"), width: 2, dash: [6, 4], points: { show: false } },
+        ...curves.map((_, i) => ({ paths: ledges, stroke: () => layerColour(i), width: i ? 1.25 : 2.5, points: { show: false } }))];
     const text = (i) => {
         const row = i === null || i === undefined ? null : rows[i];
         if (!row) return "Use the pointer or the arrow keys to see the ranks at a moment.";

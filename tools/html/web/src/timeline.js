@@ -4,14 +4,15 @@
 import uPlot from "uplot";
 import { colour, isDark, kindColour, layerColour, UNSUMMED } from "./colours.js";
 import { asTable, el, section, table } from "./dom.js";
-import { after, bytes, count, exact, instant, percent, plural } from "./format.js";
+import { after, bytes, count, exact, instant, percent, plural, shorter } from "./format.js";
 import { before, columns, states, STACKS } from "./history.js";
 import { ledges, timePlot, vertical, word } from "./plot.js";
-import { isHost, shorter } from "./model.js";
+import { isHost } from "./model.js";
 import { choose, state, watch } from "./state.js";
 
 const edge = () => (isDark() ? "#ffffff" : "#000000");
 const steps = uPlot.paths.stepped({ align: 1 });
+const layer = (u, ...range) => ({ ...steps(u, ...range), stroke: ledges(u, ...range).stroke });
 
 function marksOf(u, model) {
     const [low, high] = [u.scales.x.min, u.scales.x.max];
@@ -156,7 +157,7 @@ export function timeline(model, device) {
 function stackedPlot(model, device, past, stack, choice) {
     const { layers } = past.layers(stack), end = model.endNs / 1e9;
     const loose = Object.entries(device.series.kinds).map(([name, list]) => ({ name, list, most: list.reduce((most, p) => Math.max(most, p[2]), 0) })).filter((k) => UNSUMMED.has(k.name) && k.most > 0);
-    const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(i, l.rest));
+    const paintOf = (l, i) => (stack === "kind" ? kindColour(l.name, i) : layerColour(l.hue ?? i, l.rest));
     const visible = layers.map(() => true);
     let now = null;
     const load = (low, high, cells) => {
@@ -164,7 +165,7 @@ function stackedPlot(model, device, past, stack, choice) {
         // The highest stack first: each later one is painted over it.
         return [now.xs.map((t) => t / 1e9), ...now.stacked.toReversed(), ...loose.map((k) => tops(k.list, now.xs, cells)), now.lowest, now.highest, now.apart];
     };
-    const pile = (l, i) => ({ paths: steps, fill: () => paintOf(l, i), width: 0, points: { show: false } });
+    const pile = (l, i) => ({ paths: layer, stroke: () => colour("panel"), fill: () => paintOf(l, i), width: 0.5, points: { show: false } });
     const line = (ink, width, dash) => ({ paths: ledges, stroke: ink, width, dash, points: { show: false } });
     const series = [{}, ...layers.map(pile).reverse(), ...loose.map((k, i) => line(() => kindColour(k.name, i), 1.5, [2, 3])), line(edge, 0.75), line(edge, 1.25),
         line(() => colour("reserved"), 1.5, [6, 4])];
@@ -194,7 +195,7 @@ function stackedPlot(model, device, past, stack, choice) {
         drawPeak(u, device);
         model.ooms.filter((o) => o.device === device.device).slice(0, 50).forEach((o, i) => {
             const x = vertical(u, o.time_ns / 1e9, colour("bad"), [], 2);
-            if (x !== null && i === 0) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, `out of memory: requested ${bytes(o.requested_bytes)}`, colour("bad"), "right");
+            if (x !== null && i === 0) word(u, x, u.bbox.top + u.bbox.height - 12 * devicePixelRatio, u.bbox.width > 500 * devicePixelRatio ? `out of memory: requested ${bytes(o.requested_bytes)}` : "out of memory", colour("bad"), "right");
         });
     };
     const swatches = [];
