@@ -83,9 +83,12 @@ LIB  := $(B)/lib/libgpuprof.so
 SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
+# Stand-ins for NVIDIA's mathematics libraries: one library per name that a program may want, all names of one from the same objects.
+STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9
+STANDIN_cudnn := cudnn cudnnplan
+STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a
-# Libraries that stand in for others of NVIDIA's, in a folder of their own.
-SIM  += $(SIMD)/standin/libnvidia-ml.so.1 $(SIMD)/standin/libnccl.so.2
+SIM  += $(STANDINS) $(SIMD)/standin/libnvidia-ml.so.1 $(SIMD)/standin/libnccl.so.2
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -215,6 +218,24 @@ $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim
 $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/standin/libnvidia-ml.so.1
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/standin' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -L$(@D)/standin -o $@.new $(patsubst %,-l:%,$(notdir $^))
+	$(Q)mv -f $@.new $@
+# The version of every symbol is the library's name, as in NVIDIA's.
+standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1)))
+define standin
+$(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(subst .so., ,$(1)))))
+	$$(call say,LINK,$$@)
+	@mkdir -p $$(@D)
+	$(Q)echo '$(1) { global: cu*; local: *; };' > $(B)/obj/src/sim/standin/$(1).map
+	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,--version-script=$(B)/obj/src/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
+	$(Q)mv -f $$@.new $$@
+endef
+$(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))
+# The loader's audit library, without libc: nothing may call memset and the like for it.
+$(B)/obj/src/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
+$(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/src/sim/standin/audit.o
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-z,defs -o $@.new $<
 	$(Q)mv -f $@.new $@
 # The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
 $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)

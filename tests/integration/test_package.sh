@@ -59,7 +59,7 @@ for entry in wheel.infolist():
 END
 check "its contents" python3 "$work/wheel.py" "$wheel" "$version" "$work/wheel" "$build"
 native=$work/wheel/gpuprof/_native
-check "glibc 2.17 for what is loaded" tests/lint/check-glibc "$native"/lib/*.so "$native"/lib/gpuprof/sim/*.so* "$native"/lib/gpuprof/sim/standin/*
+check "glibc 2.17 for what is loaded" tests/lint/check-glibc "$native"/lib/*.so "$native"/lib/gpuprof/sim/*.so.* "$native"/lib/gpuprof/sim/standin/*
 check "glibc 2.28 for the command" env GPUPROF_GLIBC=2.28 tests/lint/check-glibc "$native/bin/gpuprof"
 no_names() { ! grep -aqE "$PWD|/home/" "$native/bin/gpuprof" "$native"/lib/*.so; }
 check "no folder of the build in it" no_names

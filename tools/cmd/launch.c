@@ -3,6 +3,7 @@
  * everything before the program starts, and creates no files. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
+#include <cmd/standin.h>
 
 #include <errno.h>
 #include <limits.h>
@@ -132,7 +133,8 @@ static int launch_sim(const struct gp_launch *launch)
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
-    return rc ? GP_EXIT_FAILED : gp_launch_sim_preload(launch, path);
+    rc = rc ? GP_EXIT_FAILED : gp_launch_sim_preload(launch, path);
+    return rc ? rc : gp_standin_environment(launch->command, path);
 }
 
 int gp_launch_prepare(struct gp_launch *launch)

@@ -316,6 +316,17 @@ static void sim_word_given(CUdeviceptr p)
             sim_kept.at[at].given = p;
 }
 
+/* For stand-ins: what a launch does with this pointer among its parameters.  Any thread, no lock. */
+SIM_EXPORT void sim_memory_given(CUdeviceptr p);
+void sim_memory_given(CUdeviceptr p)
+{
+    if (!sim_spec.dropped)
+        return;
+    sim_lock();
+    sim_word_given(p);
+    sim_unlock();
+}
+
 static void sim_everything_given(void)
 {
     while (sim_kept.count)

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT
+ * libgpuprof-standin.so: an audit library of the dynamic loader (LD_AUDIT), which hands programs the
+ * stand-ins that lie beside it in the place of NVIDIA's libraries.  The loader asks la_objsearch about
+ * each path that it is about to try, whoever asked and whatever run path it came from.  Only a path at
+ * which a library lies is exchanged, so a library that is not installed stays absent.
+ *
+ * It is linked without libc: the loader would load a second one for it into every process. */
+#include <fcntl.h>
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define STANDIN_EXPORT __attribute__((visibility("default")))
+#define STANDIN_NAMES  64
+#define STANDIN_PATH   4096
+
+unsigned int la_version(unsigned int version);
+char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag);
+
+/* Written by la_version, before the program has threads. */
+static char standin_folder[STANDIN_PATH]; /* with a slash at its end; empty: switched off */
+static struct {
+    char path[STANDIN_PATH + 64];
+    const char *name;
+} standin_names[STANDIN_NAMES];
+static size_t standin_count;
+
+/* ---- what libc would do -------------------------------------------------------------------------------------------- */
+
+static long standin_call(long number, long a, long b, long c, long d)
+{
+#if defined(__x86_64__)
+    long result;
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return x0;
+#else
+#error "no system calls for this processor"
+#endif
+}
+
+static size_t standin_length(const char *text)
+{
+    size_t n = 0;
+    while (text[n])
+        n++;
+    return n;
+}
+
+static bool standin_same(const char *a, const char *b, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+static const char *standin_base(const char *path)
+{
+    const char *base = path;
+    for (; *path; path++)
+        if (*path == '/')
+            base = path + 1;
+    return base;
+}
+
+/* ---- the folder ---------------------------------------------------------------------------------------------------- */
+
+/* One line of /proc/self/maps: "7f00-7f01 r--p 00000000 fe:00 17   /path". */
+static bool standin_line(const char *line, const char *end, uintptr_t address)
+{
+    uintptr_t bound[2] = {0, 0};
+    int which = 0;
+    for (; line < end && *line != ' '; line++) {
+        if (*line == '-')
+            which = 1;
+        else
+            bound[which] = bound[which] * 16 + (uintptr_t)(*line <= '9' ? *line - '0' : *line - 'a' + 10);
+    }
+    while (line < end && *line != '/')
+        line++;
+    if (address < bound[0] || address >= bound[1] || line == end || (size_t)(end - line) >= sizeof standin_folder)
+        return false;
+    const char *slash = end;
+    while (slash[-1] != '/')
+        slash--;
+    for (size_t i = 0; line < slash; i++)
+        standin_folder[i] = *line++;
+    return true;
+}
+
+/* The folder of this library: the loader does not tell an audit library its path. */
+static void standin_find_folder(void)
+{
+    static char text[2 * STANDIN_PATH];
+    size_t have = 0;
+    bool found = false;
+    long fd = standin_call(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    while (!found) {
+        long n = standin_call(SYS_read, fd, (long)(text + have), (long)(sizeof text - have), 0);
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+        size_t from = 0;
+        for (size_t i = 0; i < have && !found; i++)
+            if (text[i] == '\n') {
+                found = standin_line(text + from, text + i, (uintptr_t)&la_version);
+                from = i + 1;
+            }
+        if (from == 0 && have == sizeof text)
+            break;
+        for (size_t i = from; i < have; i++)
+            text[i - from] = text[i];
+        have -= from;
+    }
+    standin_call(SYS_close, fd, 0, 0, 0);
+}
+
+/* A name such as "libcublas.so.12"; this library's own has no number. */
+static bool standin_is_library(const char *name)
+{
+    size_t n = standin_length(name);
+    if (n >= 60 || !standin_same(name, "lib", 3))
+        return false;
+    for (size_t i = 3; i + 4 < n; i++)
+        if (standin_same(name + i, ".so.", 4))
+            return true;
+    return false;
+}
+
+static void standin_list(void)
+{
+    struct entry {
+        uint64_t inode;
+        int64_t next;
+        unsigned short bytes;
+        unsigned char type;
+        char name[];
+    };
+    static _Alignas(8) char text[STANDIN_PATH];
+    size_t folder = standin_length(standin_folder);
+    long n = 0, fd = standin_call(SYS_openat, AT_FDCWD, (long)standin_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    while ((n = standin_call(SYS_getdents64, fd, (long)text, sizeof text, 0)) > 0)
+        for (long at = 0; at < n;) {
+            const struct entry *entry = (const struct entry *)(text + at);
+            at += entry->bytes;
+            if (standin_count == STANDIN_NAMES || !standin_is_library(entry->name))
+                continue;
+            char *path = standin_names[standin_count].path;
+            for (size_t i = 0; i < folder; i++)
+                path[i] = standin_folder[i];
+            for (size_t i = 0, end = standin_length(entry->name); i <= end; i++)
+                path[folder + i] = entry->name[i];
+            standin_names[standin_count++].name = path + folder;
+        }
+    standin_call(SYS_close, fd, 0, 0, 0);
+}
+
+/* The stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8". */
+static char *standin_of(const char *base)
+{
+    for (size_t i = 0; i < standin_count; i++) {
+        size_t n = standin_length(standin_names[i].name);
+        if (standin_length(base) >= n && standin_same(base, standin_names[i].name, n) &&
+            (base[n] == '\0' || base[n] == '.'))
+            return standin_names[i].path;
+    }
+    return NULL;
+}
+
+/* ---- what the loader calls ----------------------------------------------------------------------------------------- */
+
+/* Every version of the interface has la_objsearch as it is here.  Without anything to hand out, 0:
+ * the loader unloads this library. */
+STANDIN_EXPORT unsigned int la_version(unsigned int version)
+{
+    standin_find_folder();
+    if (standin_folder[0])
+        standin_list();
+    return standin_count ? version : 0;
+}
+
+STANDIN_EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag)
+{
+    const char *base = standin_base(name);
+    char target[STANDIN_PATH];
+    char *path;
+    (void)cookie;
+    (void)flag;
+    if (base == name || !standin_same(base, "lib", 3))
+        return (char *)name; /* a soname: each place for it comes by */
+    path = standin_of(base);
+    if (!path) {
+        /* A name without a number, as linkers and some programs use it, is a link to one with it. */
+        size_t n = standin_length(base);
+        if (n < 4 || !standin_same(base + n - 3, ".so", 3))
+            return (char *)name;
+        long got = standin_call(SYS_readlinkat, AT_FDCWD, (long)name, (long)target, sizeof target - 1);
+        if (got <= 0)
+            return (char *)name;
+        target[got] = '\0';
+        path = standin_of(standin_base(target));
+    }
+    if (!path || standin_call(SYS_faccessat, AT_FDCWD, (long)name, F_OK, 0) != 0)
+        return (char *)name;
+    return path;
+}

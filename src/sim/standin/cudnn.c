@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT
+ * libcudnn.so.8 and .9: descriptors that answer as they were set, and sizes of workspaces by a rule. */
+#include "cudnn.h"
+
+#include <string.h>
+
+enum { STREAM = 1, TENSOR, PAD, STRIDE, DILATION, MODE, TYPE, MATH, GROUPS, REORDER, FORMAT };
+
+#define C(_function, _handle) F(_function, _handle)
+#include "cudnn.def"
+
+S(cudnnSetStream, STREAM, 2)
+G(cudnnGetStream, STREAM, 2, word, 0)
+
+/* ---- tensors and filters ----------------------------------------------------------------------------------------- */
+
+size_t cudnn_element(int type)
+{
+    static const unsigned char bytes[] = {4, 8, 2, 1, 4, 4, 1, 4, 32, 2, 8, 1, 1, 1, 4};
+    return type >= 0 && type < (int)sizeof bytes ? bytes[type] : 4;
+}
+
+size_t cudnn_bytes(const struct cudnn_tensor *tensor)
+{
+    int64_t last = 0;
+    for (int i = 0; i < tensor->dims; i++)
+        last += (tensor->size[i] - 1) * tensor->step[i];
+    return tensor->dims ? (size_t)(last + 1) * cudnn_element(tensor->type) : 0;
+}
+
+/* Steps of a format: 0 the last dimension is dense, 1 the second one is. */
+static void tensor_steps(struct cudnn_tensor *tensor, int format)
+{
+    int64_t step = 1;
+    if (format == 1 && tensor->dims > 2) {
+        tensor->step[1] = step;
+        step *= tensor->size[1];
+    }
+    for (int i = tensor->dims - 1; i >= 0; i--) {
+        if (format == 1 && i == 1 && tensor->dims > 2)
+            continue;
+        tensor->step[i] = step;
+        step *= tensor->size[i];
+    }
+}
+
+static int tensor_keep(word descriptor, const struct cudnn_tensor *tensor)
+{
+    return standin_set(standin_object(descriptor), TENSOR, tensor, sizeof *tensor, false) ? 0 : STANDIN_NO_MEMORY;
+}
+
+static int tensor_set(word descriptor, int type, int format, int dims, const int *size, const int *step)
+{
+    struct cudnn_tensor tensor = {.type = type, .dims = dims};
+    if (dims < 0 || dims > CUDNN_DIMS)
+        return STANDIN_BAD_PARAM;
+    for (int i = 0; i < dims; i++) {
+        tensor.size[i] = size[i];
+        tensor.step[i] = step ? step[i] : 0;
+    }
+    if (!step)
+        tensor_steps(&tensor, format);
+    standin_set_number(standin_object(descriptor), FORMAT, format);
+    return tensor_keep(descriptor, &tensor);
+}
+
+static struct cudnn_tensor tensor_get(word descriptor)
+{
+    struct cudnn_tensor tensor = {0};
+    size_t size;
+    const void *bytes = standin_get(standin_object(descriptor), TENSOR, &size);
+    if (size == sizeof tensor)
+        memcpy(&tensor, bytes, size);
+    return tensor;
+}
+
+EXPORT int cudnnSetTensorNdDescriptor(word tensor, int type, int dims, const int *size, const int *step);
+EXPORT int cudnnSetTensorNdDescriptor(word tensor, int type, int dims, const int *size, const int *step)
+{
+    return tensor_set(tensor, type, 0, dims, size, step);
+}
+
+EXPORT int cudnnSetTensorNdDescriptorEx(word tensor, int format, int type, int dims, const int *size);
+EXPORT int cudnnSetTensorNdDescriptorEx(word tensor, int format, int type, int dims, const int *size)
+{
+    return tensor_set(tensor, type, format, dims, size, NULL);
+}
+
+EXPORT int cudnnSetTensor4dDescriptor(word tensor, int format, int type, int n, int c, int h, int w);
+EXPORT int cudnnSetTensor4dDescriptor(word tensor, int format, int type, int n, int c, int h, int w)
+{
+    return tensor_set(tensor, type, format, 4, (int[]){n, c, h, w}, NULL);
+}
+
+EXPORT int cudnnSetTensor4dDescriptorEx(word tensor, int type, int n, int c, int h, int w, int n_step, int c_step,
+                                        int h_step, int w_step);
+EXPORT int cudnnSetTensor4dDescriptorEx(word tensor, int type, int n, int c, int h, int w, int n_step, int c_step,
+                                        int h_step, int w_step)
+{
+    return tensor_set(tensor, type, 0, 4, (int[]){n, c, h, w}, (int[]){n_step, c_step, h_step, w_step});
+}
+
+EXPORT int cudnnGetTensorNdDescriptor(word descriptor, int wanted, int *type, int *dims, int *size, int *step);
+EXPORT int cudnnGetTensorNdDescriptor(word descriptor, int wanted, int *type, int *dims, int *size, int *step)
+{
+    struct cudnn_tensor tensor = tensor_get(descriptor);
+    *type = tensor.type;
+    *dims = tensor.dims;
+    for (int i = 0; i < tensor.dims && i < wanted; i++) {
+        size[i] = (int)tensor.size[i];
+        step[i] = (int)tensor.step[i];
+    }
+    return 0;
+}
+
+EXPORT int cudnnGetTensor4dDescriptor(word descriptor, int *type, int *n, int *c, int *h, int *w, int *n_step,
+                                      int *c_step, int *h_step, int *w_step);
+EXPORT int cudnnGetTensor4dDescriptor(word descriptor, int *type, int *n, int *c, int *h, int *w, int *n_step,
+                                      int *c_step, int *h_step, int *w_step)
+{
+    struct cudnn_tensor tensor = tensor_get(descriptor);
+    int *sizes[] = {n, c, h, w}, *steps[] = {n_step, c_step, h_step, w_step};
+    *type = tensor.type;
+    for (int i = 0; i < 4; i++) {
+        *sizes[i] = (int)tensor.size[i];
+        *steps[i] = (int)tensor.step[i];
+    }
+    return 0;
+}
+
+EXPORT int cudnnGetTensorSizeInBytes(word descriptor, size_t *bytes);
+EXPORT int cudnnGetTensorSizeInBytes(word descriptor, size_t *bytes)
+{
+    struct cudnn_tensor tensor = tensor_get(descriptor);
+    *bytes = cudnn_bytes(&tensor);
+    return 0;
+}
+EXPORT int cudnnGetFilterSizeInBytes(word descriptor, size_t *bytes)
+    __attribute__((alias("cudnnGetTensorSizeInBytes")));
+
+EXPORT int cudnnSetFilterNdDescriptor(word filter, int type, int format, int dims, const int *size);
+EXPORT int cudnnSetFilterNdDescriptor(word filter, int type, int format, int dims, const int *size)
+{
+    return tensor_set(filter, type, format, dims, size, NULL);
+}
+
+EXPORT int cudnnSetFilter4dDescriptor(word filter, int type, int format, int k, int c, int h, int w);
+EXPORT int cudnnSetFilter4dDescriptor(word filter, int type, int format, int k, int c, int h, int w)
+{
+    return tensor_set(filter, type, format, 4, (int[]){k, c, h, w}, NULL);
+}
+
+EXPORT int cudnnGetFilterNdDescriptor(word descriptor, int wanted, int *type, int *format, int *dims, int *size);
+EXPORT int cudnnGetFilterNdDescriptor(word descriptor, int wanted, int *type, int *format, int *dims, int *size)
+{
+    struct cudnn_tensor tensor = tensor_get(descriptor);
+    *type = tensor.type;
+    *format = (int)standin_number(standin_object(descriptor), FORMAT, 0);
+    *dims = tensor.dims;
+    for (int i = 0; i < tensor.dims && i < wanted; i++)
+        size[i] = (int)tensor.size[i];
+    return 0;
+}
+
+EXPORT int cudnnGetFilter4dDescriptor(word descriptor, int *type, int *format, int *k, int *c, int *h, int *w);
+EXPORT int cudnnGetFilter4dDescriptor(word descriptor, int *type, int *format, int *k, int *c, int *h, int *w)
+{
+    struct cudnn_tensor tensor = tensor_get(descriptor);
+    int *sizes[] = {k, c, h, w};
+    *type = tensor.type;
+    *format = (int)standin_number(standin_object(descriptor), FORMAT, 0);
+    for (int i = 0; i < 4; i++)
+        *sizes[i] = (int)tensor.size[i];
+    return 0;
+}
+
+/* Statistics have one value per channel: modes 0 and, for one per activation, all but the batch. */
+EXPORT int cudnnDeriveBNTensorDescriptor(word derived, word x, int mode);
+EXPORT int cudnnDeriveBNTensorDescriptor(word derived, word x, int mode)
+{
+    struct cudnn_tensor tensor = tensor_get(x);
+    for (int i = 0; i < tensor.dims; i++)
+        if (i == 0 || (i > 1 && mode != 0))
+            tensor.size[i] = 1;
+    if (tensor.type == 2 || tensor.type == 9)
+        tensor.type = 0;
+    tensor_steps(&tensor, 0);
+    return tensor_keep(derived, &tensor);
+}
+
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
+
+size_t cudnn_convolution_workspace(const struct cudnn_tensor *x, const struct cudnn_tensor *w,
+                                   const struct cudnn_tensor *y, bool exact)
+{
+    size_t all = cudnn_bytes(x) + cudnn_bytes(w) + cudnn_bytes(y);
+    bool half = x->type == 2 || x->type == 9;
+    bool tf32 = x->type == 0 && !exact && standin_capability() >= 80;
+    bool last = x->dims > 2 && x->step[1] == 1 && x->size[1] > 1;
+    if (!half && !tf32) {
+        standin_assumed("convolution other than fp16, bf16 and TF32: no workspace");
+        return 0;
+    }
+    if (!last) {
+        standin_assumed("convolution in NCHW: workspace of x + w + y bytes (real ones: 0.7 to 1.1 of it)");
+        return all;
+    }
+    if (half) {
+        standin_assumed("convolution in NHWC, fp16 or bf16: workspace of a tenth of x + w + y bytes (real ones: 0.03 "
+                        "to 0.17 of it)");
+        return all / 10;
+    }
+    standin_assumed("convolution in NHWC, TF32: workspace of half of x + w + y bytes (real ones: 0 to 1.0 of it)");
+    return all / 2;
+}
+
+EXPORT int cudnnSetConvolutionNdDescriptor(word descriptor, int dims, const int *pad, const int *stride,
+                                           const int *dilation, int mode, int type);
+EXPORT int cudnnSetConvolutionNdDescriptor(word descriptor, int dims, const int *pad, const int *stride,
+                                           const int *dilation, int mode, int type)
+{
+    struct standin_object *object = standin_object(descriptor);
+    size_t bytes = (size_t)dims * sizeof(int);
+    if (dims < 0 || dims > CUDNN_DIMS)
+        return STANDIN_BAD_PARAM;
+    bool done = standin_set(object, PAD, pad, bytes, false) && standin_set(object, STRIDE, stride, bytes, false) &&
+                standin_set(object, DILATION, dilation, bytes, false) && standin_set_number(object, MODE, mode) &&
+                standin_set_number(object, TYPE, type);
+    return done ? 0 : STANDIN_NO_MEMORY;
+}
+
+EXPORT int cudnnSetConvolution2dDescriptor(word descriptor, int pad_h, int pad_w, int u, int v, int dilation_h,
+                                           int dilation_w, int mode, int type);
+EXPORT int cudnnSetConvolution2dDescriptor(word descriptor, int pad_h, int pad_w, int u, int v, int dilation_h,
+                                           int dilation_w, int mode, int type)
+{
+    return cudnnSetConvolutionNdDescriptor(descriptor, 2, (int[]){pad_h, pad_w}, (int[]){u, v},
+                                           (int[]){dilation_h, dilation_w}, mode, type);
+}
+
+static int convolution_part(word descriptor, long key, int wanted, int *to, int otherwise)
+{
+    size_t bytes;
+    const void *value = standin_get(standin_object(descriptor), key, &bytes);
+    int dims = (int)(bytes / sizeof *to);
+    for (int i = 0; i < wanted; i++)
+        to[i] = otherwise;
+    if (value)
+        memcpy(to, value, (size_t)(dims < wanted ? dims : wanted) * sizeof *to);
+    return dims;
+}
+
+EXPORT int cudnnGetConvolutionNdDescriptor(word descriptor, int wanted, int *dims, int *pad, int *stride, int *dilation,
+                                           int *mode, int *type);
+EXPORT int cudnnGetConvolutionNdDescriptor(word descriptor, int wanted, int *dims, int *pad, int *stride, int *dilation,
+                                           int *mode, int *type)
+{
+    *dims = convolution_part(descriptor, PAD, wanted, pad, 0);
+    convolution_part(descriptor, STRIDE, wanted, stride, 1);
+    convolution_part(descriptor, DILATION, wanted, dilation, 1);
+    *mode = (int)standin_number(standin_object(descriptor), MODE, 0);
+    *type = (int)standin_number(standin_object(descriptor), TYPE, 0);
+    return 0;
+}
+
+EXPORT int cudnnGetConvolution2dDescriptor(word descriptor, int *pad_h, int *pad_w, int *u, int *v, int *dilation_h,
+                                           int *dilation_w, int *mode, int *type);
+EXPORT int cudnnGetConvolution2dDescriptor(word descriptor, int *pad_h, int *pad_w, int *u, int *v, int *dilation_h,
+                                           int *dilation_w, int *mode, int *type)
+{
+    int dims, pad[2], stride[2], dilation[2];
+    cudnnGetConvolutionNdDescriptor(descriptor, 2, &dims, pad, stride, dilation, mode, type);
+    *pad_h = pad[0], *pad_w = pad[1];
+    *u = stride[0], *v = stride[1];
+    *dilation_h = dilation[0], *dilation_w = dilation[1];
+    return 0;
+}
+
+S(cudnnSetConvolutionMathType, MATH, 2)
+G(cudnnGetConvolutionMathType, MATH, 2, int, 0)
+S(cudnnSetConvolutionGroupCount, GROUPS, 2)
+G(cudnnGetConvolutionGroupCount, GROUPS, 2, int, 1)
+S(cudnnSetConvolutionReorderType, REORDER, 2)
+G(cudnnGetConvolutionReorderType, REORDER, 2, int, 0)
+
+EXPORT int cudnnGetConvolutionNdForwardOutputDim(word convolution, word x, word w, int wanted, int *size);
+EXPORT int cudnnGetConvolutionNdForwardOutputDim(word convolution, word x, word w, int wanted, int *size)
+{
+    struct cudnn_tensor input = tensor_get(x), filter = tensor_get(w);
+    int pad[CUDNN_DIMS], stride[CUDNN_DIMS], dilation[CUDNN_DIMS];
+    convolution_part(convolution, PAD, CUDNN_DIMS, pad, 0);
+    convolution_part(convolution, STRIDE, CUDNN_DIMS, stride, 1);
+    convolution_part(convolution, DILATION, CUDNN_DIMS, dilation, 1);
+    for (int i = 0; i < wanted && i < input.dims; i++) {
+        int64_t reach = i > 1 ? (filter.size[i] - 1) * dilation[i - 2] + 1 : 0;
+        if (i > 1)
+            size[i] = (int)(1 + (input.size[i] + 2 * pad[i - 2] - reach) / (stride[i - 2] ? stride[i - 2] : 1));
+        else
+            size[i] = (int)(i ? filter.size[0] : input.size[0]);
+    }
+    return 0;
+}
+
+EXPORT int cudnnGetConvolution2dForwardOutputDim(word convolution, word x, word w, int *n, int *c, int *height,
+                                                 int *width);
+EXPORT int cudnnGetConvolution2dForwardOutputDim(word convolution, word x, word w, int *n, int *c, int *height,
+                                                 int *width)
+{
+    int size[4] = {0};
+    cudnnGetConvolutionNdForwardOutputDim(convolution, x, w, 4, size);
+    *n = size[0], *c = size[1], *height = size[2], *width = size[3];
+    return 0;
+}
+
+static size_t convolution_workspace(word x, word w, word y, word convolution)
+{
+    enum { FMA = 3 };
+    struct cudnn_tensor input = tensor_get(x), filter = tensor_get(w), output = tensor_get(y);
+    bool exact = standin_number(standin_object(convolution), MATH, 0) == FMA;
+    return cudnn_convolution_workspace(&input, &filter, &output, exact);
+}
+
+/* The four descriptors come in an order of each function's own: positions of x, w, y and convolution. */
+#define WORKSPACE(_function, _x, _w, _y, _convolution)                                                                 \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        UNREAD;                                                                                                        \
+        *(size_t *)a7 = convolution_workspace(_x, _w, _y, _convolution);                                               \
+        return 0;                                                                                                      \
+    }
+WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, a2, a3, a5, a4)
+WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, a5, a2, a3, a4)
+WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, a2, a5, a3, a4)
+
+struct convolution_algorithm {
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math;
+    int reserved[3];
+};
+
+static int algorithm_answer(int wanted, int *count, struct convolution_algorithm *result, size_t workspace)
+{
+    *count = wanted > 0;
+    if (wanted > 0) /* implicit GEMM with precomputed indices; the same number is an algorithm of every direction */
+        *result = (struct convolution_algorithm){.algorithm = 1, .memory = workspace, .determinism = 1};
+    return 0;
+}
+
+/* Positions of the number wanted, the number found and the results. */
+#define ALGORITHM(_function, _x, _w, _y, _convolution, _wanted, _count, _results)                                      \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        UNREAD;                                                                                                        \
+        return algorithm_answer((int)_wanted, (int *)_count, (struct convolution_algorithm *)_results,                 \
+                                convolution_workspace(_x, _w, _y, _convolution));                                      \
+    }
+ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7, a2, a3, a5, a4, a6, a7, a8)
+ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7, a5, a2, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, a2, a5, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionForwardAlgorithm, a2, a3, a5, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithm, a5, a2, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithm, a2, a5, a3, a4, a6, a7, a8)
+/* Those with Ex have each tensor's memory behind its descriptor, and none for the convolution. */
+ALGORITHM(cudnnFindConvolutionForwardAlgorithmEx, a2, a4, a7, a6, a9, a10, a11)
+ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithmEx, a7, a2, a4, a6, a9, a10, a11)
+ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithmEx, a2, a7, a4, a6, a9, a10, a11)
+
+static int algorithm_most(word handle, int *count)
+{
+    (void)handle;
+    *count = 1;
+    return 0;
+}
+EXPORT int cudnnGetConvolutionForwardAlgorithmMaxCount(word handle, int *count)
+    __attribute__((alias("algorithm_most")));
+EXPORT int cudnnGetConvolutionBackwardDataAlgorithmMaxCount(word handle, int *count)
+    __attribute__((alias("algorithm_most")));
+EXPORT int cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(word handle, int *count)
+    __attribute__((alias("algorithm_most")));
+
+/* ---- the library ------------------------------------------------------------------------------------------------- */
+
+/* The newest of each major: programs refuse one that is older than they were built with. */
+EXPORT size_t cudnnGetVersion(void);
+EXPORT size_t cudnnGetVersion(void)
+{
+    return standin_major() < 9 ? 8907 : 92700;
+}
+
+EXPORT size_t cudnnGetCudartVersion(void);
+EXPORT size_t cudnnGetCudartVersion(void)
+{
+    return standin_major() < 9 ? 12000 : 12090;
+}
+
+EXPORT size_t cudnnGetMaxDeviceVersion(void);
+EXPORT size_t cudnnGetMaxDeviceVersion(void)
+{
+    return standin_major() < 9 ? 900 : 1210;
+}
+
+EXPORT int cudnnGetProperty(int part, int *value);
+EXPORT int cudnnGetProperty(int part, int *value)
+{
+    static const int parts[][3] = {{8, 9, 7}, {9, 27, 0}};
+    if (part < 0 || part > 2)
+        return STANDIN_BAD_PARAM;
+    *value = parts[standin_major() >= 9][part];
+    return 0;
+}
+
+EXPORT const char *cudnnGetErrorString(int status);
+EXPORT const char *cudnnGetErrorString(int status)
+{
+    if (status == 0)
+        return "CUDNN_STATUS_SUCCESS";
+    if (status == STANDIN_NOT_SUPPORTED)
+        return "CUDNN_STATUS_NOT_SUPPORTED";
+    if (status == STANDIN_BAD_PARAM)
+        return "CUDNN_STATUS_BAD_PARAM";
+    if (status == STANDIN_NO_MEMORY)
+        return "CUDNN_STATUS_ALLOC_FAILED";
+    return "CUDNN_STATUS_INTERNAL_ERROR";
+}
+
+EXPORT void cudnnGetLastErrorString(char *message, size_t size);
+EXPORT void cudnnGetLastErrorString(char *message, size_t size)
+{
+    if (size)
+        message[0] = '\0';
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT
+ * What all stand-ins share: objects behind handles, the device, and the report of what was assumed. */
+#include "standin.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
+
+#define STANDIN_MAGIC 0x6770737464696e31ull
+
+struct standin_value {
+    struct standin_value *next;
+    long key;
+    size_t size;
+    bool objects;
+    _Alignas(16) char bytes[];
+};
+struct standin_object {
+    uint64_t magic;
+    int references, type;
+    struct standin_value *values;
+};
+
+struct standin_object *standin_new(int type)
+{
+    struct standin_object *object = calloc(1, sizeof *object);
+    if (object)
+        *object = (struct standin_object){.magic = STANDIN_MAGIC, .references = 1, .type = type};
+    return object;
+}
+
+bool standin_create(word pointer)
+{
+    struct standin_object *object = standin_new(0);
+    if (object)
+        *(struct standin_object **)pointer = object;
+    return object != NULL;
+}
+
+struct standin_object *standin_object(word handle)
+{
+    struct standin_object *object = (struct standin_object *)handle;
+    if (handle < 4096 || handle % sizeof(void *) || object->magic != STANDIN_MAGIC)
+        return NULL;
+    return object;
+}
+
+int standin_type(const struct standin_object *object)
+{
+    return object ? object->type : -1;
+}
+
+struct standin_object *standin_hold(struct standin_object *object)
+{
+    if (object)
+        __atomic_add_fetch(&object->references, 1, __ATOMIC_RELAXED);
+    return object;
+}
+
+static void standin_value_free(struct standin_value *value)
+{
+    if (value->objects)
+        for (size_t i = 0; i < value->size / sizeof(word); i++)
+            standin_drop(standin_object(((const word *)value->bytes)[i]));
+    free(value);
+}
+
+void standin_drop(struct standin_object *object)
+{
+    if (!object || __atomic_sub_fetch(&object->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    while (object->values) {
+        struct standin_value *value = object->values;
+        object->values = value->next;
+        standin_value_free(value);
+    }
+    object->magic = 0;
+    free(object);
+}
+
+bool standin_set(struct standin_object *object, long key, const void *bytes, size_t size, bool objects)
+{
+    if (!object)
+        return true;
+    struct standin_value *value = malloc(sizeof *value + size), **at = &object->values;
+    if (!value)
+        return false;
+    value->key = key;
+    value->size = size;
+    value->objects = objects;
+    if (size)
+        memcpy(value->bytes, bytes, size);
+    if (objects)
+        for (size_t i = 0; i < size / sizeof(word); i++)
+            standin_hold(standin_object(((const word *)value->bytes)[i]));
+    while (*at && (*at)->key != key)
+        at = &(*at)->next;
+    struct standin_value *before = *at;
+    value->next = before ? before->next : NULL;
+    *at = value;
+    if (before)
+        standin_value_free(before);
+    return true;
+}
+
+const void *standin_get(const struct standin_object *object, long key, size_t *size)
+{
+    *size = 0;
+    for (const struct standin_value *value = object ? object->values : NULL; value; value = value->next)
+        if (value->key == key) {
+            *size = value->size;
+            return value->bytes;
+        }
+    return NULL;
+}
+
+bool standin_copy(struct standin_object *to, const struct standin_object *from)
+{
+    for (const struct standin_value *value = from ? from->values : NULL; value; value = value->next)
+        if (!standin_set(to, value->key, value->bytes, value->size, value->objects))
+            return false;
+    return true;
+}
+
+int64_t standin_number(const struct standin_object *object, long key, int64_t otherwise)
+{
+    size_t size;
+    const void *bytes = standin_get(object, key, &size);
+    if (size >= sizeof otherwise)
+        memcpy(&otherwise, bytes, sizeof otherwise);
+    return otherwise;
+}
+
+bool standin_set_number(struct standin_object *object, long key, int64_t value)
+{
+    return standin_set(object, key, &value, sizeof value, false);
+}
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+/* CUDA's values, written here so that a table's file needs no header of the driver. */
+enum { STANDIN_MEMORY_TYPE = 2, STANDIN_MEMORY_DEVICE = 2, STANDIN_MAJOR = 75, STANDIN_MINOR = 76 };
+
+struct standin_copy2d {
+    size_t from_x, from_y;
+    int from_type;
+    const void *from_host;
+    word from_device;
+    void *from_array;
+    size_t from_pitch, to_x, to_y;
+    int to_type;
+    void *to_host;
+    word to_device;
+    void *to_array;
+    size_t to_pitch, width, height;
+};
+
+static struct {
+    int (*init)(unsigned flags);
+    int (*current)(void **context);
+    int (*set_current)(void *context);
+    int (*retain)(void **context, int device);
+    int (*device)(int *device);
+    int (*attribute)(int *value, int attribute, int device);
+    int (*pointer)(void *value, int attribute, word pointer);
+    int (*alloc)(word *pointer, size_t bytes);
+    int (*release)(word pointer);
+    int (*copy)(const struct standin_copy2d *copy);
+    /* The simulated driver's own: what a launch with this pointer among its parameters does. */
+    void (*given)(word pointer);
+} driver;
+
+static void standin_bind(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return;
+    *(void **)&driver.current = dlsym(library, "cuCtxGetCurrent");
+    *(void **)&driver.set_current = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&driver.retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&driver.device = dlsym(library, "cuCtxGetDevice");
+    *(void **)&driver.attribute = dlsym(library, "cuDeviceGetAttribute");
+    *(void **)&driver.pointer = dlsym(library, "cuPointerGetAttribute");
+    *(void **)&driver.alloc = dlsym(library, "cuMemAlloc_v2");
+    *(void **)&driver.release = dlsym(library, "cuMemFree_v2");
+    *(void **)&driver.copy = dlsym(library, "cuMemcpy2DUnaligned_v2");
+    *(void **)&driver.given = dlsym(library, "sim_memory_given");
+    *(void **)&driver.init = dlsym(library, "cuInit");
+}
+
+/* A context is current afterwards, as after a call of the runtime. */
+static bool standin_driver(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    void *context = NULL;
+    pthread_once(&once, standin_bind);
+    if (!driver.init)
+        return false;
+    if (driver.current(&context) == 0 && context)
+        return true;
+    return driver.init(0) == 0 && driver.retain(&context, 0) == 0 && driver.set_current(context) == 0;
+}
+
+void standin_written(word pointer, size_t bytes)
+{
+    int type = 0;
+    if (!pointer)
+        return;
+    if (standin_driver() && driver.pointer(&type, STANDIN_MEMORY_TYPE, pointer) == 0 && type == STANDIN_MEMORY_DEVICE) {
+        if (driver.given)
+            driver.given(pointer);
+        return;
+    }
+    memset((void *)pointer, 0, bytes);
+}
+
+word standin_device_alloc(size_t bytes)
+{
+    word pointer = 0;
+    return standin_driver() && driver.alloc(&pointer, bytes) == 0 ? pointer : 0;
+}
+
+void standin_device_free(word pointer)
+{
+    if (pointer && standin_driver())
+        driver.release(pointer);
+}
+
+int standin_device_copy(word to, size_t to_pitch, word from, size_t from_pitch, size_t width, size_t height)
+{
+    enum { UNIFIED = 4 };
+    struct standin_copy2d copy = {.from_type = UNIFIED,
+                                  .from_device = from,
+                                  .from_pitch = from_pitch,
+                                  .to_type = UNIFIED,
+                                  .to_device = to,
+                                  .to_pitch = to_pitch,
+                                  .width = width,
+                                  .height = height};
+    if (width == 0 || height == 0)
+        return 0;
+    return standin_driver() ? driver.copy(&copy) : 3;
+}
+
+int standin_capability(void)
+{
+    int device = 0, major = 0, minor = 0;
+    if (!standin_driver() || driver.device(&device) != 0 || driver.attribute(&major, STANDIN_MAJOR, device) != 0 ||
+        driver.attribute(&minor, STANDIN_MINOR, device) != 0)
+        return 0;
+    return 10 * major + minor;
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static const char *standin_library(void)
+{
+    static char name[64]; /* writers write the same */
+    Dl_info info;
+    if (!name[0] && dladdr((void *)standin_library, &info) && info.dli_fname) {
+        const char *slash = strrchr(info.dli_fname, '/');
+        snprintf(name, sizeof name, "%s", slash ? slash + 1 : info.dli_fname);
+    }
+    return name;
+}
+
+int standin_major(void)
+{
+    const char *number = strstr(standin_library(), ".so.");
+    return number ? atoi(number + 4) : 0;
+}
+
+/* Texts are few and small; a child of fork says them again, under its own number. */
+static bool standin_is_new(const char *kind, const char *text)
+{
+    static struct said {
+        struct said *next;
+        const char *kind;
+        pid_t pid;
+        char text[];
+    } * all;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pid_t pid = getpid();
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (struct said *said = all; said && !found; said = said->next)
+        found = said->pid == pid && said->kind == kind && !strcmp(said->text, text);
+    if (!found) {
+        size_t bytes = strlen(text) + 1;
+        struct said *said = malloc(sizeof *said + bytes);
+        if (said) {
+            *said = (struct said){.next = all, .kind = kind, .pid = pid};
+            memcpy(said->text, text, bytes);
+            all = said;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return !found;
+}
+
+static void standin_say(const char *kind, const char *text)
+{
+    const char *path = getenv("GPUPROF_STANDIN_REPORT");
+    char line[512];
+    if (!path || !path[0] || !standin_is_new(kind, text))
+        return;
+    int n = snprintf(line, sizeof line, "%d\t%s\t%s\t%s\n", (int)getpid(), standin_library(), kind, text);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return;
+    if (n > 0 && n < (int)sizeof line && write(fd, line, (size_t)n) < 0) { /* nobody to tell */
+    }
+    close(fd);
+}
+
+static const char standin_kind_assumed[] = "assumed", standin_kind_unsupported[] = "unsupported";
+
+void standin_assumed(const char *text)
+{
+    standin_say(standin_kind_assumed, text);
+}
+
+void standin_unsupported(const char *function)
+{
+    standin_say(standin_kind_unsupported, function);
+}
+
+__attribute__((constructor)) static void standin_loaded(void)
+{
+    static const char kind[] = "loaded";
+    standin_say(kind, "computes nothing; results are zeros");
+}

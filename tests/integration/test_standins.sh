@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Programs on the simulated GPU get the stand-ins for NVIDIA's libraries, however they find the real ones, and get none for a
+# library that is not installed.  The real one here is a library of the same name whose functions return 77.
+set -u
+cd "$(dirname "$0")/../.."
+build=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/installed" "$work/other"
+cat >"$work/real.c" <<'END'
+int cublasLoggerConfigure(void) { return 77; }
+END
+cat >"$work/linked.c" <<'END'
+#include <unistd.h>
+int cublasLoggerConfigure(void);
+int main(int argc, char **argv)
+{
+    if (argc > 1) { execv(argv[1], argv + 1); return 99; }
+    return cublasLoggerConfigure();
+}
+END
+cat >"$work/opened.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_NOW);
+    int (*product)(void) = library ? (int (*)(void))dlsym(library, "cublasLoggerConfigure") : NULL;
+    if (!product) { printf("%s\n", dlerror()); return 98; }
+    return product();
+}
+END
+real=libcublas.so.12.4.5.8
+echo 'libcublas.so.12 { global: *; };' >"$work/map"
+cc -w -shared -fPIC -Wl,-soname,libcublas.so.12 -Wl,--version-script="$work/map" -o "$work/installed/$real" "$work/real.c" &&
+    ln -s $real "$work/installed/libcublas.so.12" && ln -s $real "$work/installed/libcublas.so" &&
+    cp "$work/installed/$real" "$work/other/libother.so.12" &&
+    cc -w -o "$work/rpath" "$work/linked.c" -L"$work/installed" -lcublas -Wl,--disable-new-dtags,-rpath,"$work/installed" &&
+    cc -w -o "$work/runpath" "$work/linked.c" -L"$work/installed" -lcublas -Wl,--enable-new-dtags,-rpath,"$work/installed" &&
+    cc -w -o "$work/path" "$work/linked.c" -L"$work/installed" -lcublas && cc -w -o "$work/opened" "$work/opened.c" -ldl || exit 1
+passed=0 failed=0
+run() { # STATUS WHAT COMMAND...
+    local wanted=$1 what=$2
+    shift 2
+    "$build/bin/gpuprof" run --sim -- "$@" >"$work/out" 2>&1 </dev/null
+    local status=$?
+    if [ $status = "$wanted" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$what: status $status, not $wanted"
+        cat "$work/out"
+    fi
+}
+unset LD_AUDIT GPUPROF_STANDINS
+run 0 "by DT_RPATH" "$work/rpath"
+run 0 "by DT_RUNPATH" "$work/runpath"
+run 0 "by LD_LIBRARY_PATH" env LD_LIBRARY_PATH="$work/installed:$build/lib/gpuprof/sim" "$work/path"
+run 0 "a child" "$work/rpath" "$work/rpath"
+run 0 "opened by a path" "$work/opened" "$work/installed/libcublas.so.12"
+run 0 "opened by the file's own name" "$work/opened" "$work/installed/$real"
+run 0 "opened by a link without a number" "$work/opened" "$work/installed/libcublas.so"
+run 77 "another library" "$work/opened" "$work/other/libother.so.12"
+run 98 "not installed, by name" "$work/opened" libcublas.so.12
+run 98 "not installed, by path" "$work/opened" "$work/other/libcublas.so.12"
+export GPUPROF_STANDINS=0
+run 77 "switched off" "$work/rpath"
+unset GPUPROF_STANDINS
+export LD_AUDIT=$work/other/nothing.so
+run 0 "another audit library stays named" sh -c 'case $LD_AUDIT in */libgpuprof-standin.so:*/nothing.so) ;; *) exit 1 ;; esac'
+unset LD_AUDIT
+# Every function has the version that a program linked with the real library asks for.
+for library in "$build"/lib/gpuprof/sim/standin/lib*.so.*; do
+    name=${library##*/}
+    if readelf -dW "$library" | grep -q "soname: \[$name\]" && [ -z "$(nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | grep -v "@@$name\$")" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$name: a symbol without the version $name, or another soname"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
