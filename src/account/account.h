@@ -67,8 +67,9 @@ struct gp_account {             /* one device, or the host */
     int64_t x_split_limit; /* max_split_size; -1: no limit */
     uint32_t x_flags;      /* GP_DEVICE_* */
     uint32_t x_context_count;
-    uint64_t x_pool;    /* the device's current pool if the program has set one, else 0 */
-    uint32_t x_primary; /* primary context's number */
+    uint64_t x_pool;       /* the device's current pool if the program has set one, else 0 */
+    uint32_t x_primary;    /* primary context's number */
+    uint64_t default_pool; /* as the driver named it last; the poller's */
     /* Under gp_accounts.lock: identity, polled peaks, and resets of the totals. */
     uint8_t uuid[16];
     char name[64];

@@ -57,6 +57,9 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     if (ctx == 0)
         return;
     context_unused(ctx, device);
+    uint32_t primary = gp_feed_primary_of(device);
+    if (primary ? ctx == primary : device >= 0 && gp_accounts.setup.late) /* then it may be that one */
+        gp_feed_pools_unsure(device);
     gp_heap_context_gone(ctx); /* blocks end before their segments */
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
@@ -106,7 +109,8 @@ uint32_t gp_feed_primary_of(int device)
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
 /* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way
- * (enum gp_capture), link = the graph being captured, once an allocation has shown it. */
+ * (enum gp_capture), link = the graph being captured, once an allocation has shown it, bytes = the
+ * questions of the poller before the capture began. */
 static uint32_t x_recaptures; /* under way */
 
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
@@ -197,6 +201,54 @@ void gp_feed_capture_end(uint64_t stream, bool discarded)
     struct gp_capture_record capture = {0};
     if (stream_switch_capture(stream, &capture) && discarded && capture.graph)
         gp_feed_graph_gone(capture.graph);
+}
+
+/* ---- questions during a capture ---------------------------------------------------------------------------------- */
+
+/* The poller asks in relaxed mode, which excuses it. If that does not hold for a call, or in a driver, each capture of
+ * the program would fail again while we ask. */
+static uint32_t x_asks, x_harmed;
+
+bool gp_feed_poll_ask(void)
+{
+    if (gp_feed_poll_silent())
+        return false;
+    __atomic_fetch_add(&x_asks, 1, __ATOMIC_SEQ_CST); /* before the driver's own lock */
+    return true;
+}
+
+void gp_feed_poll_refused(void)
+{
+    __atomic_store_n(&x_harmed, 1, __ATOMIC_RELAXED);
+}
+
+bool gp_feed_poll_silent(void)
+{
+    return __atomic_load_n(&x_harmed, __ATOMIC_RELAXED);
+}
+
+uint32_t gp_feed_poll_asks(void)
+{
+    return __atomic_load_n(&x_asks, __ATOMIC_SEQ_CST);
+}
+
+static bool stream_set_asks(struct gp_record *record, void *asks)
+{
+    record->bytes = *(uint32_t *)asks;
+    return false;
+}
+
+void gp_feed_capture_asks(uint64_t stream, uint32_t asks)
+{
+    gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_asks, &asks);
+}
+
+void gp_feed_capture_broke(uint64_t stream)
+{
+    struct gp_record record;
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs &&
+        record.bytes != gp_feed_poll_asks())
+        gp_feed_poll_refused();
 }
 
 bool gp_feed_stream_is_capturing(uint64_t stream)

@@ -212,12 +212,20 @@ void gp_feed_vmm_unbind_all(uint64_t object);
 #define GP_POOL_IMPORTED 1u /* nothing can be allocated from it, nothing is polled */
 #define GP_POOL_MANAGED  2u /* hands out managed memory, which is never added to the totals */
 #define GP_POOL_NOWHERE  4u /* set by gp_feed_pool_create if the device is unknown: nothing is polled */
+#define GP_POOL_UNSURE   8u /* set by gp_feed_pools_unsure: perhaps the handle is dead, so nothing is polled */
 void gp_feed_pool_create(uint64_t pool, int device, unsigned flags);
 /* The same, if the pool is not known yet: a pool that no call created. */
 void gp_feed_pool_found(uint64_t pool, int device, unsigned flags);
-/* Returns a token. The driver must not be asked about a destroyed pool, so this waits, at most a
- * second, until a query of this pool has ended. Before that, if blocks of the pool are live and
- * so keep it alive, it waits at most 10 ms for a last poll. */
+/* The device's primary context ends, and it is not known whether the pools' handles outlive that: none is
+ * polled until the program has used it again, or the driver has named it. Waits as gp_feed_pool_destroy_begin. */
+void gp_feed_pools_unsure(int device);
+/* The program has used the pool, and the driver knew it. */
+void gp_feed_pool_sure(uint64_t pool);
+/* The driver names a device's default pool: another than before has replaced that. */
+void gp_feed_pool_default(uint64_t pool, int device);
+/* Returns a token. The driver must not be asked about a destroyed pool, so this waits, at most 10 ms,
+ * until a query of this pool has ended. Before that, if blocks of the pool are live and so keep it
+ * alive, it waits at most 10 ms for a last poll. After a wait in vain each is 1 ms. */
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool);
 void gp_feed_pool_destroy_end(uint32_t token, bool ok);
 void gp_feed_pool_use(int device, uint64_t pool); /* the device's current pool changed; 0: it is the default pool */
@@ -273,6 +281,11 @@ enum gp_capture {
     GP_CAPTURE_AGAIN, /* the nodes of such a graph are captured again, with the memory that they have */
 };
 void gp_feed_capture_begin(uint64_t stream, enum gp_capture how);
+/* Before that, and before the driver's call: what the capture's gp_feed_capture_asked gets. */
+uint32_t gp_feed_poll_asks(void);
+void gp_feed_capture_asks(uint64_t stream, uint32_t asks);
+/* The capture was invalidated (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED). Call it before gp_feed_capture_end. */
+void gp_feed_capture_broke(uint64_t stream);
 /* Whether an allocation at this address, just made by the program, is one of a graph that is being
  * captured again. */
 bool gp_feed_recaptured(uint64_t address);
@@ -373,6 +386,13 @@ void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes);
 void gp_feed_poll_oom_replay(uint32_t most);
 /* The newest report, returned once, for the log. */
 bool gp_feed_poll_oom_report(struct gp_wire_oom *out, struct gp_wire_oom_framework *framework);
+
+/* The poller is about to ask the driver. False: it must not: a question has harmed a capture, or may have. */
+bool gp_feed_poll_ask(void);
+/* The driver refused a question because of a capture, and has invalidated that. */
+void gp_feed_poll_refused(void);
+/* Whether nothing is asked any more. */
+bool gp_feed_poll_silent(void);
 
 /* What must be polled, as bits; cleared by reading. A callback that makes the word non-zero
  * calls the waker. */

@@ -7,6 +7,10 @@
  * it; uses = live blocks; bytes = reserved at the last poll; requested_bytes = the highest
  * reserve that the driver reported. A destroyed pool lives, with its last known reserve, until
  * its last block is freed (cuda.h: cuMemPoolDestroy), and is no longer polled.
+ *
+ * NVIDIA does not say whether the handle of a pool outlives the end of its device's primary context,
+ * and the driver does not check a handle. So after that no pool of the device is polled until it is
+ * known to live: GP_POOL_UNSURE.
  */
 #include "account/account.h"
 #include "base/clock.h"
@@ -43,7 +47,8 @@ void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
     if (status < 0)
         gp_feed_lost(GP_LOST_MAP);
     if (status == 1) {
-        gp_feed_lost(GP_LOST_MISSED_FREE);
+        if (!(old.flags & GP_POOL_UNSURE))
+            gp_feed_lost(GP_LOST_MISSED_FREE);
         pool_gone(&old);
     }
     gp_feed_poll_want(GP_POLL_POOLS);
@@ -57,7 +62,7 @@ bool gp_feed_poll_enter(uint64_t pool)
     /* [poll.P] sequentially consistent store, then the lookup; the destroyer marks the record, then loads [poll.D]:
      * one of the two sees the other. */
     __atomic_store_n(&x_polling, pool, __ATOMIC_SEQ_CST);
-    if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.refs == 1)
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.refs == 1 && !record.flags)
         return true;
     __atomic_store_n(&x_polling, 0, __ATOMIC_SEQ_CST);
     return false;
@@ -122,6 +127,7 @@ unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max)
 
 struct gp_pool_change {
     int uses;           /* blocks that were allocated (+) or freed (-) */
+    bool sure;          /* the driver knows the pool */
     uint32_t refs_from; /* the new state, if it is not equal */
     uint32_t refs_to;
     struct gp_record gone; /* refs == 1: the record left the map; this is what it held */
@@ -131,6 +137,8 @@ static bool pool_changed(struct gp_record *pool, void *arg)
 {
     struct gp_pool_change *change = arg;
     pool->uses = (uint32_t)((int)pool->uses + change->uses);
+    if (change->uses > 0 || change->sure)
+        pool->flags &= (uint8_t)~GP_POOL_UNSURE;
     if (change->refs_from != change->refs_to && pool->refs == change->refs_from)
         pool->refs = change->refs_to;
     if (pool->refs != 0 || pool->uses != 0)
@@ -153,16 +161,45 @@ void gp_pool_count(uint64_t pool, int blocks)
     pool_change(pool, &(struct gp_pool_change){.uses = blocks});
 }
 
+/* A poll takes microseconds, unless the driver delays it. Perhaps it does so because of this thread, and the next
+ * destroy would meet the same: so a wait in vain is the last one of its length. */
+static uint64_t pool_patience(bool in_vain)
+{
+    const uint64_t first_ns = 10000000, later_ns = 1000000;
+    static uint32_t x_impatient;
+    if (in_vain)
+        __atomic_store_n(&x_impatient, 1, __ATOMIC_RELAXED); /* a hint */
+    return __atomic_load_n(&x_impatient, __ATOMIC_RELAXED) ? later_ns : first_ns;
+}
+
+static void pool_last_look(uint64_t pool)
+{
+    struct gp_record record;
+    if (gp_accounts.setup.poll_now && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
+        record.uses && record.refs == 1 && !record.flags && !gp_accounts.setup.poll_now(pool_patience(false)))
+        pool_patience(true);
+}
+
+/* The driver must not be asked about a dead pool. pool 0: about none. */
+static void pool_let_go(uint64_t pool)
+{
+    uint64_t now = 0, deadline = 0, polling;
+    /* [poll.D]: pairs with [poll.P]. */
+    for (unsigned i = 0; (polling = __atomic_load_n(&x_polling, __ATOMIC_SEQ_CST)) && (!pool || polling == pool); i++) {
+        now = gp_clock_ns();
+        deadline = deadline ? deadline : now + pool_patience(false);
+        if (now >= deadline) {
+            pool_patience(true);
+            return;
+        }
+        gp_pause(i);
+    }
+}
+
 uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 {
-    const uint64_t last_look_ns = 10000000; /* 10 ms: a poll takes microseconds unless the driver delays it */
-    /* The driver must not be asked about a dead pool; after a second it will not answer. */
-    const uint64_t patience_ns = 1000000000;
     struct gp_frame *frame;
-    struct gp_record record;
-    if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.uses &&
-        gp_accounts.setup.poll_now)
-        gp_accounts.setup.poll_now(last_look_ns);
+    pool_last_look(pool);
     uint32_t token = gp_frame_get(&frame);
     if (!token)
         return 0;
@@ -172,10 +209,7 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
         gp_frame_put(token);
         return 0;
     }
-    /* [poll.D]: pairs with [poll.P]. */
-    uint64_t deadline = gp_clock_ns() + patience_ns;
-    for (unsigned i = 0; __atomic_load_n(&x_polling, __ATOMIC_SEQ_CST) == pool && gp_clock_ns() < deadline; i++)
-        gp_pause(i);
+    pool_let_go(pool);
     return token;
 }
 
@@ -201,6 +235,36 @@ void gp_feed_pool_destroy_end(uint32_t token, bool ok)
     pool_change(frame->address, &(struct gp_pool_change){.refs_from = 2, .refs_to = ok ? 0 : 1});
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_POOLS);
+}
+
+static bool pool_unsure(struct gp_record *record, void *device)
+{
+    if (record->space == GP_SPACE_POOL && record->device == *(int *)device)
+        record->flags |= GP_POOL_UNSURE;
+    return false;
+}
+
+void gp_feed_pools_unsure(int device)
+{
+    gp_map_each(gp_accounts.objects, pool_unsure, &device);
+    pool_let_go(0);
+}
+
+void gp_feed_pool_sure(uint64_t pool)
+{
+    pool_change(pool, &(struct gp_pool_change){.sure = true});
+}
+
+void gp_feed_pool_default(uint64_t pool, int device)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (!account)
+        return;
+    if (account->default_pool && account->default_pool != pool)
+        pool_change(account->default_pool, &(struct gp_pool_change){.refs_from = 1, .refs_to = 0});
+    account->default_pool = pool;
+    gp_feed_pool_found(pool, device, 0);
+    gp_feed_pool_sure(pool);
 }
 
 void gp_feed_pool_use(int device, uint64_t pool)

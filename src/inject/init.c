@@ -146,7 +146,13 @@ static int inject_switch(uint32_t modes, uint32_t *before)
 
 static bool inject_unseen(char *text, size_t bytes)
 {
-    return gp_hooks_past(text, bytes) || gp_cupti_gaps(text, bytes);
+    if (gp_hooks_past(text, bytes) || gp_cupti_gaps(text, bytes))
+        return true;
+    if (gp_feed_poll_silent())
+        snprintf(
+            text, bytes,
+            "a stream capture failed while gpuprof asked the driver: what pools and graphs hold is not asked any more");
+    return text[0] != '\0';
 }
 
 /* After the source: a viewer may ask for the subscriber to be given up. */

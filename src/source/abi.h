@@ -117,6 +117,7 @@ struct gp_cu_multicast_prop {
 #define GP_CU_POINTER_RANGE_START    11
 #define GP_CU_POINTER_RANGE_SIZE     12
 #define GP_CU_MEMORY_DEVICE          2 /* CUmemorytype */
+#define GP_CU_CAPTURE_UNSUPPORTED    900
 #define GP_CU_CAPTURE_INVALIDATED    901
 #define GP_CU_CAPTURE_UNJOINED       904
 #define GP_CU_CAPTURE_RELAXED        2

@@ -63,6 +63,10 @@ extern int (*gp_call_ask_device)(void *context, uint32_t ctx);
 /* Asks the source for a context's number; 0 unknown. */
 extern uint32_t (*gp_call_ask_number)(void *context);
 
+/* Whether a thread is inside a call that loads a module: the driver makes other threads' calls wait for that, and the
+ * poller's too. False again after two seconds. Any thread. */
+bool gp_call_is_loading(void);
+
 /* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
  * location that names none or that this build does not know. */
 int gp_location_device(const struct gp_cu_location *location);

@@ -155,8 +155,10 @@ static void primary_let(int device)
 static void before_release(struct gp_hooks_call *call)
 {
     int device = GP_PARAMS(&call->call, cuDevicePrimaryCtxRelease_v2)->dev;
-    if (primary_handle(device) && __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) == 1)
-        call->own = gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
+    if (!primary_handle(device) || __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) != 1)
+        return;
+    call->own = gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
+    gp_feed_pools_unsure(device);
 }
 
 static void primary_ended(struct gp_hooks_call *call, int device)
@@ -230,6 +232,9 @@ static void before_green_end(struct gp_hooks_call *call)
     void *context = NULL;
     if (gp_ask.from_green && gp_ask.from_green(&context, GP_PARAMS(&call->call, cuGreenCtxDestroy)->hCtx) == 0)
         call->own = gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
+    int device = call->own ? gp_feed_context_device(call->own) : -1;
+    if (device >= 0 && __atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) == 1)
+        gp_feed_pools_unsure(device);
 }
 
 static void after_green_end(struct gp_hooks_call *call)

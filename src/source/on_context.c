@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * on_context.c: legacy IPC, external memory and contexts (tables G and H). */
+ * on_context.c: legacy IPC, external memory, contexts and loads of modules (tables G and H). */
 #include "account/feed.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "source/dispatch.h"
 
@@ -84,6 +85,7 @@ const struct gp_handler gp_on_primary_retain = {NULL, on_primary_retain_exit};
 static void on_primary_reset_enter(struct gp_call *call)
 {
     *call->slot = gp_feed_primary_of(GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev);
+    gp_feed_pools_unsure(GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev);
 }
 
 static void on_primary_reset_exit(struct gp_call *call)
@@ -93,3 +95,29 @@ static void on_primary_reset_exit(struct gp_call *call)
         gp_feed_context_destroyed((uint32_t)*call->slot, GP_PARAMS(call, cuDevicePrimaryCtxReset_v2)->dev, false);
 }
 const struct gp_handler gp_on_primary_reset = {on_primary_reset_enter, on_primary_reset_exit};
+
+/* ---- loads of modules ------------------------------------------------------------------------------------------ */
+
+static uint32_t x_loads; /* under way; what a callback that never came left there does no harm */
+static uint64_t x_load_ns;
+
+static void on_load_enter(struct gp_call *call)
+{
+    *call->slot = 1;
+    __atomic_store_n(&x_load_ns, gp_clock_ns(), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&x_loads, 1, __ATOMIC_RELAXED);
+}
+
+static void on_load_exit(struct gp_call *call)
+{
+    if (*call->slot) /* its begin was seen */
+        __atomic_fetch_sub(&x_loads, 1, __ATOMIC_RELAXED);
+}
+const struct gp_handler gp_on_load = {on_load_enter, on_load_exit};
+
+bool gp_call_is_loading(void)
+{
+    const uint64_t longest_ns = 2000000000; /* to read, check and copy a large module; compiling one may take longer */
+    return __atomic_load_n(&x_loads, __ATOMIC_RELAXED) &&
+           gp_clock_ns() - __atomic_load_n(&x_load_ns, __ATOMIC_RELAXED) < longest_ns;
+}

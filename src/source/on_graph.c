@@ -66,35 +66,47 @@ static void on_graph_destroy_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_graph_destroy = {on_graph_destroy_enter, on_graph_destroy_exit};
 
+/* A question of the poller from here on may be one during the capture. */
+static void on_capture_begin_enter(struct gp_call *call)
+{
+    *call->slot = gp_feed_poll_asks();
+}
+
+static void on_capture_begun(const struct gp_call *call, const void *stream, enum gp_capture how)
+{
+    if (!gp_call_ok(call))
+        return;
+    gp_feed_capture_begin((uint64_t)(uintptr_t)stream, how);
+    gp_feed_capture_asks((uint64_t)(uintptr_t)stream, (uint32_t)*call->slot);
+}
+
 static void on_capture_begin_exit(struct gp_call *call)
 {
-    if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, GP_CAPTURE_NEW);
+    on_capture_begun(call, GP_PARAMS(call, cuStreamBeginCapture_v2)->hStream, GP_CAPTURE_NEW);
 }
-const struct gp_handler gp_on_capture_begin = {NULL, on_capture_begin_exit};
+const struct gp_handler gp_on_capture_begin = {on_capture_begin_enter, on_capture_begin_exit};
 
 static void on_capture_to_graph_exit(struct gp_call *call)
 {
-    if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream,
-                              GP_CAPTURE_INTO);
+    on_capture_begun(call, GP_PARAMS(call, cuStreamBeginCaptureToGraph)->hStream, GP_CAPTURE_INTO);
 }
-const struct gp_handler gp_on_capture_to_graph = {NULL, on_capture_to_graph_exit};
+const struct gp_handler gp_on_capture_to_graph = {on_capture_begin_enter, on_capture_to_graph_exit};
 
 static void on_recapture_exit(struct gp_call *call)
 {
-    const struct gp_params_cuStreamBeginRecaptureToGraph *params = GP_PARAMS(call, cuStreamBeginRecaptureToGraph);
-    if (gp_call_ok(call))
-        gp_feed_capture_begin((uint64_t)(uintptr_t)params->hStream, GP_CAPTURE_AGAIN);
+    on_capture_begun(call, GP_PARAMS(call, cuStreamBeginRecaptureToGraph)->hStream, GP_CAPTURE_AGAIN);
 }
-const struct gp_handler gp_on_recapture = {NULL, on_recapture_exit};
+const struct gp_handler gp_on_recapture = {on_capture_begin_enter, on_recapture_exit};
 
 static void on_capture_end_exit(struct gp_call *call)
 {
     /* The first two errors end the capture and discard its graph, the third one ends it; after any
      * other the capture goes on. */
     bool discarded = call->result == GP_CU_CAPTURE_INVALIDATED || call->result == GP_CU_CAPTURE_UNJOINED;
+    uint64_t stream = (uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream;
+    if (call->result == GP_CU_CAPTURE_INVALIDATED)
+        gp_feed_capture_broke(stream);
     if (gp_call_ok(call) || discarded || call->result == GP_CU_RECAPTURE_FAILED)
-        gp_feed_capture_end((uint64_t)(uintptr_t)GP_PARAMS(call, cuStreamEndCapture)->hStream, discarded);
+        gp_feed_capture_end(stream, discarded);
 }
 const struct gp_handler gp_on_capture_end = {NULL, on_capture_end_exit};

@@ -91,9 +91,11 @@ static void on_pool_destroy_exit(struct gp_call *call)
 }
 const struct gp_handler gp_on_pool_destroy = {on_pool_destroy_enter, on_pool_destroy_exit};
 
+/* Trimmed, or an attribute set. */
 static void on_pool_change_exit(struct gp_call *call)
 {
-    (void)call;
+    if (gp_call_ok(call))
+        gp_feed_pool_sure((uint64_t)(uintptr_t)GP_PARAMS(call, cuMemPoolTrimTo)->pool);
     gp_feed_poll_want(GP_POLL_POOLS);
 }
 const struct gp_handler gp_on_pool_change = {NULL, on_pool_change_exit};
@@ -101,8 +103,10 @@ const struct gp_handler gp_on_pool_change = {NULL, on_pool_change_exit};
 static void on_pool_set_exit(struct gp_call *call)
 {
     const struct gp_params_cuDeviceSetMemPool *params = GP_PARAMS(call, cuDeviceSetMemPool);
-    if (gp_call_ok(call))
-        gp_feed_pool_use(params->dev, (uint64_t)(uintptr_t)params->pool);
+    if (!gp_call_ok(call))
+        return;
+    gp_feed_pool_use(params->dev, (uint64_t)(uintptr_t)params->pool);
+    gp_feed_pool_sure((uint64_t)(uintptr_t)params->pool);
 }
 const struct gp_handler gp_on_pool_set = {NULL, on_pool_set_exit};
 

@@ -30,6 +30,9 @@
 #define GP_POLL_TRAIL     3
 #define GP_POLL_BEAT_NS   10000000000ull
 
+/* No thread of the program waits for us longer than this. */
+#define GP_POLL_PATIENCE_NS 20000000ull
+
 struct gp_driver {
     int (*version)(int *);
     int (*device_count)(int *);
@@ -65,7 +68,7 @@ GP_KEEP(x_registered);
 static bool ask_enter(void)
 {
     __atomic_store_n(&x_busy, 1, __ATOMIC_SEQ_CST);
-    if (GP_LIKELY(!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST)))
+    if (GP_LIKELY(!__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST) && gp_feed_poll_ask()))
         return true;
     __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
     return false;
@@ -73,13 +76,15 @@ static bool ask_enter(void)
 
 static int ask_leave(int result)
 {
+    if (GP_UNLIKELY(result == GP_CU_CAPTURE_UNSUPPORTED))
+        gp_feed_poll_refused();
     __atomic_store_n(&x_busy, 0, __ATOMIC_SEQ_CST);
     if (GP_UNLIKELY(__atomic_load_n(&x_stopped, __ATOMIC_SEQ_CST)))
         gp_futex_wake(&x_busy);
     return result;
 }
 
-/* The result of a driver call; -1, which no call returns, once the program exits. */
+/* The result of a driver call; -1, which no call returns, once the program exits or may not be asked any more. */
 #define GP_ASK(_call) (ask_enter() ? ask_leave(driver._call) : -1)
 
 static bool driver_bind(void)
@@ -128,6 +133,12 @@ static bool driver_relaxed(void)
     return relaxed;
 }
 
+/* The program exits, or nothing may be asked any more. */
+static bool is_over(void)
+{
+    return __atomic_load_n(&x_stopped, __ATOMIC_RELAXED) || gp_feed_poll_silent();
+}
+
 static void poll_devices(uint64_t devices)
 {
     static uint64_t known;
@@ -143,7 +154,7 @@ static void poll_devices(uint64_t devices)
         if (driver.device_name)
             GP_ASK(device_name(name, sizeof(name), device));
         bool sized = driver.device_total && GP_ASK(device_total(&total, device)) == 0;
-        if (__atomic_load_n(&x_stopped, __ATOMIC_RELAXED)) /* the answers are incomplete */
+        if (is_over()) /* the answers are incomplete */
             return;
         gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
         known |= 1ull << i;
@@ -163,7 +174,7 @@ static void poll_pool(uint64_t pool)
     void *handle = (void *)(uintptr_t)pool;
     int64_t reserved = pool_attribute(handle, GP_CU_POOL_RESERVED_CURRENT);
     int64_t high = pool_attribute(handle, GP_CU_POOL_RESERVED_HIGH);
-    if (reserved >= 0 && !__atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
+    if (reserved >= 0 && !is_over())
         gp_feed_poll_pool(pool, reserved, high);
     gp_feed_poll_leave();
 }
@@ -179,7 +190,7 @@ static void poll_pools(uint64_t devices)
         if (!(devices >> i & 1))
             continue;
         if (driver.device_default_pool && GP_ASK(device_default_pool(&pool, i)) == 0 && pool)
-            gp_feed_pool_found((uint64_t)(uintptr_t)pool, i, 0);
+            gp_feed_pool_default((uint64_t)(uintptr_t)pool, i);
     }
     unsigned count = driver.pool_get ? gp_feed_poll_pools(pools, GP_COUNT(pools)) : 0;
     for (unsigned i = 0; i < count; i++)
@@ -201,7 +212,7 @@ static void poll_graphs(uint64_t devices)
                 reserved = graph_attribute(i, GP_CU_GRAPH_RESERVED_CURRENT);
         int64_t used_high = graph_attribute(i, GP_CU_GRAPH_USED_HIGH),
                 reserved_high = graph_attribute(i, GP_CU_GRAPH_RESERVED_HIGH);
-        if (used >= 0 && reserved >= 0 && !__atomic_load_n(&x_stopped, __ATOMIC_RELAXED))
+        if (used >= 0 && reserved >= 0 && !is_over())
             gp_feed_poll_graph(i, used, used_high, reserved, reserved_high);
     }
 }
@@ -316,17 +327,21 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
 }
 
 /* Pools and graphs are queried only after an event of theirs: the first query may make the driver
- * create them. */
-static void poll_once(unsigned wanted, unsigned *ever)
+ * create them. False: not now. */
+static bool poll_once(unsigned wanted, unsigned *ever)
 {
     uint64_t devices = gp_feed_devices();
     *ever |= wanted;
+    if (gp_call_is_loading())
+        return false;
     if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
-        return;
+        return true;
     if (!__atomic_exchange_n(&x_registered, 1, __ATOMIC_RELAXED))
         atexit(gp_poll_last);
     poll_oom();
     gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
+    if (gp_feed_poll_silent())
+        return true;
     gp_cupti_beat(driver.device_count);
     poll_devices(devices);
     poll_imports();
@@ -338,6 +353,7 @@ static void poll_once(unsigned wanted, unsigned *ever)
     if (*ever & GP_POLL_GRAPHS)
         poll_graphs(devices);
     poll_around(devices, *ever, gp_feed_poll_end);
+    return true;
 }
 
 static void (*x_check)(void);
@@ -367,7 +383,8 @@ static void poll_round(unsigned *ever, unsigned *trail)
         *trail = GP_POLL_TRAIL;
     else if (*trail)
         (*trail)--;
-    poll_once(wanted, ever);
+    if (!poll_once(wanted, ever) && !*trail)
+        *trail = 1;
     if (wanted & GP_POLL_OOM)
         poll_oom_log();
     if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
@@ -464,9 +481,8 @@ static void poll_rouse(void)
 /* From here on no query begins.  A query takes microseconds, unless a call of the program makes it
  * wait in the driver, perhaps for ever.  In that case the program exits with its own thread in the
  * driver anyway, and ours makes no difference.  So the wait is bounded. */
-void gp_poll_stop(void)
+static void poll_stop(uint64_t patience_ns)
 {
-    const uint64_t patience_ns = 20000000;
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
     bool checks = __atomic_exchange_n(&x_running, 0, __ATOMIC_ACQ_REL) && gp_life_on() &&
                   __atomic_load_n(&x_check, __ATOMIC_RELAXED);
@@ -480,14 +496,18 @@ void gp_poll_stop(void)
         gp_futex_wait(&x_checked, 0, deadline - now);
 }
 
+void gp_poll_stop(void)
+{
+    poll_stop(GP_POLL_PATIENCE_NS);
+}
+
 void gp_poll_last(void)
 {
-    const uint64_t patience_ns = 20000000;
     if (!gp_life_on())
         return;
     if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED))
-        gp_poll_now(patience_ns);
-    gp_poll_stop();
+        gp_poll_now(GP_POLL_PATIENCE_NS / 2);
+    poll_stop(GP_POLL_PATIENCE_NS / 2);
 }
 
 void gp_poll_end(void)

@@ -246,6 +246,21 @@ void gp_feed_pool_use(int device, uint64_t pool)
     feed_note("device %d uses %lx", device, L pool);
 }
 
+void gp_feed_pools_unsure(int device)
+{
+    feed_note("unsure of device %d", device);
+}
+
+void gp_feed_pool_sure(uint64_t pool)
+{
+    feed_note("sure of %lx", L pool);
+}
+
+void gp_feed_pool_default(uint64_t pool, int device)
+{
+    feed_note("named pool %lx device %d", L pool, device);
+}
+
 uint64_t gp_feed_pool_of(int device)
 {
     return device < 0 ? 0 : 0xd00 + (uint64_t)device;
@@ -381,6 +396,36 @@ void gp_feed_stream_destroyed(uint64_t stream)
 void gp_feed_capture_begin(uint64_t stream, enum gp_capture how)
 {
     feed_note("capture %lx %d", L stream, how);
+}
+
+bool gp_feed_poll_ask(void)
+{
+    return true;
+}
+
+void gp_feed_poll_refused(void)
+{
+    feed_note("refused");
+}
+
+bool gp_feed_poll_silent(void)
+{
+    return false;
+}
+
+uint32_t gp_feed_poll_asks(void)
+{
+    return 0xa5;
+}
+
+void gp_feed_capture_asks(uint64_t stream, uint32_t asks)
+{
+    feed_note("stream %lx asks %x", L stream, asks);
+}
+
+void gp_feed_capture_broke(uint64_t stream)
+{
+    feed_note("capture broke %lx", L stream);
 }
 
 bool gp_feed_recaptured(uint64_t address)

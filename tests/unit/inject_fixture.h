@@ -382,6 +382,11 @@ bool gp_cupti_gaps(char *text, size_t bytes)
     return true;
 }
 
+bool gp_feed_poll_silent(void)
+{
+    return false;
+}
+
 bool gp_hooks_present(void)
 {
     return hooks_are_there;

@@ -447,7 +447,7 @@ Test(hookscall, the_last_green_context)
     feed_taken();
     active[2] = 0;
     gp_wrap_cuGreenCtxDestroy(green);
-    did("cuGreenCtxDestroy;ctx gone 2 device 2 1;");
+    did("unsure of device 2;cuGreenCtxDestroy;ctx gone 2 device 2 1;");
     cr_expect_eq(primary_number(primary), 0, "its number is not used again");
     gp_wrap_cuDevicePrimaryCtxRetain(&primary, 2);
     active[2] = 1;
@@ -457,7 +457,7 @@ Test(hookscall, the_last_green_context)
     active[2] = 0;
     feed_taken();
     gp_wrap_cuDevicePrimaryCtxReset(2);
-    did("cuDevicePrimaryCtxReset;ctx gone 3 device 2 1;ctx gone 72 device 2 0;");
+    did("unsure of device 2;cuDevicePrimaryCtxReset;ctx gone 3 device 2 1;ctx gone 72 device 2 0;");
 }
 
 Test(hookscall, streams_and_nodes)

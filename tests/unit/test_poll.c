@@ -5,6 +5,7 @@
  */
 #include "account/account.h"
 #include "account/tap.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "lib/build.h"
 #include "source/dispatch.h"
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MIB      ((int64_t)1 << 20)
 #define PATIENCE 20000000000ull
@@ -42,7 +44,7 @@ enum {
 static uint64_t lost[GP_LOSTS];
 static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static unsigned *fails, *calls, *wrong;
+static unsigned *fails, *calls, *wrong, *slow, *asked, *fresh;
 static int *attribute, *current;
 static uint64_t *held, *height;
 
@@ -66,6 +68,9 @@ static void open_driver(unsigned lacks)
     wrong = dlsym(library, "fake_wrong");
     attribute = dlsym(library, "fake_attribute");
     current = dlsym(library, "fake_current");
+    slow = dlsym(library, "fake_slow");
+    asked = dlsym(library, "fake_asked");
+    fresh = dlsym(library, "fake_default");
     held = dlsym(library, "fake_held");
     height = dlsym(library, "fake_height");
     *held = 64 * (uint64_t)MIB;
@@ -97,6 +102,7 @@ static void start(void)
                                                        .failures = failures,
                                                        .oom = &oom,
                                                        .wake_poller = gp_poll_wake,
+                                                       .poll_now = gp_poll_now,
                                                        .map_limit = 1 << 16}),
                  0);
     cr_assert(gp_thread_enter());
@@ -117,7 +123,7 @@ static struct known known_without(unsigned lacks, unsigned failing)
     unsigned off = lacks | failing;
     bool any = !(lacks & 1u << VERSION) && !(off & 1u << MODE);
     bool device = any && !(off & 1u << GET);
-    bool asked = any && !(lacks & (1u << PUSH | 1u << POP | 1u << INFO));
+    bool is_asked = any && !(lacks & (1u << PUSH | 1u << POP | 1u << INFO));
     return (struct known){
         .any = any,
         .device = device,
@@ -127,8 +133,8 @@ static struct known known_without(unsigned lacks, unsigned failing)
         .pools = any && !(off & (1u << DEFAULT_POOL | 1u << POOL_GET)),
         .graphs = any && !(off & 1u << GRAPH_GET),
         .import = any && !(off & 1u << POINTER),
-        .oom_asked = asked,
-        .oom = asked && !(failing & (1u << PUSH | 1u << INFO)),
+        .oom_asked = is_asked,
+        .oom = is_asked && !(failing & (1u << PUSH | 1u << INFO)),
     };
 }
 
@@ -260,5 +266,164 @@ Test(poll, peaks_hold_own_and_polled_bytes_of_one_time, .timeout = 120)
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 128 * MIB);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak, 144 * MIB);
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak, 48 * MIB);
+    gp_poll_end();
+}
+
+/* ---- threads of the program -------------------------------------------------------------------------------------- */
+
+#define POOL 0x7050
+
+static void await(const unsigned *count, unsigned more_than)
+{
+    for (int i = 0; i < 2000 && __atomic_load_n(count, __ATOMIC_RELAXED) <= more_than; i++)
+        usleep(10000);
+    cr_assert_gt(__atomic_load_n(count, __ATOMIC_RELAXED), more_than);
+}
+
+/* The only pool, which the driver takes two seconds to look at. */
+Test(poll, a_destroy_does_not_wait_for_a_slow_driver, .timeout = 120)
+{
+    struct gp_allocation block = {
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_POOL, .bytes = 4096, .requested_bytes = 4096, .pool = POOL};
+    open_driver(1u << DEFAULT_POOL);
+    *slow = 2000;
+    start();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_thread_enter());
+    for (unsigned i = 0; i < 3; i++) {
+        gp_feed_pool_create(POOL, 0, 0);
+        block.address = 0x1000 * (i + 1);
+        gp_feed_alloc(&block);
+        await(&calls[MODE], 0);
+        usleep(200000); /* the poller is inside a query now */
+        uint64_t begin = gp_clock_ns();
+        uint32_t token = gp_feed_pool_destroy_begin(POOL);
+        uint64_t took = gp_clock_ns() - begin;
+        cr_expect_lt(took, 500000000, "%u: a thread of the program waited %.3f s", i, (double)took / 1e9);
+        gp_feed_pool_destroy_end(token, true);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, block.address), true, 0);
+    }
+    gp_thread_leave();
+    gp_poll_end();
+}
+
+/* The driver keeps other threads waiting while it loads a module. */
+Test(poll, nothing_is_asked_while_a_module_is_loaded, .timeout = 120)
+{
+    static void *module;
+    uint64_t slot = 0;
+    struct gp_call load = {.params = &(struct gp_params_cuModuleLoadData){&module, NULL}, .slot = &slot};
+    for (unsigned i = 0; i < gp_hook_count; i++)
+        if (strcmp(gp_hooks[i].name, "cuModuleLoadData") == 0)
+            load.hook = &gp_hooks[i];
+    open_driver(0);
+    start();
+    cr_assert(gp_thread_enter());
+    gp_dispatch_enter(&load);
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE), "a viewer is answered");
+    cr_expect_eq(calls[POOL_GET] + calls[GRAPH_GET] + calls[INFO] + calls[NAME], 0);
+    gp_dispatch_exit(&load);
+    gp_thread_leave();
+    await(&calls[POOL_GET], 0); /* by itself */
+    cr_assert(gp_poll_now(PATIENCE));
+    check(&(struct known){true, true, true, true, true, true, true, true, true, true});
+    gp_poll_end();
+}
+
+/* ---- pools of a context that ended --------------------------------------------------------------------------------- */
+
+static bool is_asked(unsigned pool)
+{
+    unsigned before = asked[pool];
+    cr_assert(gp_poll_now(PATIENCE));
+    return asked[pool] != before;
+}
+
+static int64_t pools_of(unsigned device)
+{
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(device, &is));
+    return is.kinds[GP_KIND_POOL].reserved_bytes;
+}
+
+/* Pool 5 is the program's, 0 and 3 are default pools of the first device, 1 is that of the second. A pool of number i
+ * holds i MiB more than all of them do. */
+Test(poll, a_pool_of_an_ended_primary_context_is_not_asked, .timeout = 120)
+{
+    struct gp_allocation block = {
+        .space = GP_SPACE_DEVICE, .kind = GP_KIND_POOL, .address = 0x1000, .bytes = 4096, .pool = POOL};
+    int device = 0;
+    open_driver(0);
+    start();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_thread_enter());
+    gp_feed_primary_context(0, 7);
+    gp_feed_pool_create(POOL, 0, 0);
+    cr_expect(is_asked(5) && is_asked(0) && is_asked(1));
+    cr_expect_eq(pools_of(0), 2 * (int64_t)*held + 5 * MIB);
+    gp_feed_context_destroyed(9, 0, true);
+    cr_expect(is_asked(5), "another context of the device ended");
+    gp_feed_context_destroyed(8, 1, true);
+    cr_expect(is_asked(5), "a context of another device ended");
+
+    *fresh = 3;
+    gp_feed_context_destroyed(7, 0, true);
+    cr_expect_not(is_asked(5));
+    cr_expect_not(is_asked(0));
+    cr_expect(is_asked(3), "the new default pool");
+    cr_expect(is_asked(1));
+    cr_expect_eq(pools_of(0), 2 * (int64_t)*held + 8 * MIB, "what the old default pool held is gone");
+
+    gp_feed_alloc(&block);
+    cr_expect(is_asked(5), "the program uses it");
+    call("cuDevicePrimaryCtxReset_v2", &device, 0, 0);
+    cr_expect_not(is_asked(5), "a reset");
+    call("cuMemPoolTrimTo", &(struct gp_params_cuMemPoolTrimTo){(void *)POOL, 0}, 0, 1);
+    cr_expect_not(is_asked(5), "a call with it failed");
+    call("cuMemPoolTrimTo", &(struct gp_params_cuMemPoolTrimTo){(void *)POOL, 0}, 0, 0);
+    cr_expect(is_asked(5));
+    cr_expect_eq(pools_of(0), 2 * (int64_t)*held + 8 * MIB);
+
+    /* The driver makes another pool of the same handle. */
+    gp_feed_context_destroyed(7, 0, true);
+    gp_feed_pool_create(POOL, 0, 0);
+    cr_expect(is_asked(5));
+    cr_expect_eq(lost[GP_LOST_MISSED_FREE], 0);
+    gp_thread_leave();
+    gp_poll_end();
+}
+
+/* ---- captures ------------------------------------------------------------------------------------------------------ */
+
+#define STREAM ((void *)0x5000)
+
+static void capture(bool is_asked, uint32_t result)
+{
+    call("cuStreamBeginCapture_v2", &(struct gp_params_cuStreamBeginCapture_v2){STREAM, 0}, 7, 0);
+    if (is_asked)
+        cr_assert(gp_poll_now(PATIENCE));
+    call("cuStreamEndCapture", &(struct gp_params_cuStreamEndCapture){STREAM, NULL}, 7, result);
+}
+
+Test(poll, a_capture_that_fails_beside_a_question_ends_the_questions, .timeout = 120)
+{
+    open_driver(0);
+    start();
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    cr_assert(gp_thread_enter());
+    gp_feed_stream_created((uint64_t)(uintptr_t)STREAM, 7);
+    usleep(500000); /* the polls after the first events are over: no question but on request */
+    capture(false, 901);
+    capture(true, 0);
+    capture(true, 904);
+    cr_expect_not(gp_feed_poll_silent());
+    capture(true, 901);
+    cr_expect(gp_feed_poll_silent());
+    unsigned before = calls[POOL_GET] + calls[GRAPH_GET] + calls[COUNT];
+    cr_expect(gp_poll_now(PATIENCE), "a viewer is answered");
+    cr_expect_eq(calls[POOL_GET] + calls[GRAPH_GET] + calls[COUNT], before);
+    gp_thread_leave();
     gp_poll_end();
 }

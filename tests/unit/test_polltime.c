@@ -460,7 +460,7 @@ Test(polltime, what_is_asked_in_which_order)
         "get 2 0;uuid 2a 0;name 2a 0;total 2a 0;device 2 is 42 42 63 1042;"
         "pointer c 5003;import 5003 has 100;pointer c 5002;import 5002 has 100;pointer c 5001;import 5001 has 1;"
         "begin 0;begin 2;"
-        "default 0 0;found pool e0 device 0 flags 0;default 2 0;"
+        "default 0 0;named pool e0 device 0;default 2 0;"
         "enter e0;pool e0 5;pool e0 6;pool e0 has 1 high 2;leave;"
         "enter e9;pool e9 5;pool e9 6;pool e9 has 3 high 4;leave;"
         "graph 0 0;graph 0 2;graph 0 1;graph 0 3;graphs of 0 have 5 high 7 of 6 high 8;"
@@ -506,7 +506,7 @@ Test(polltime, only_what_had_an_event_is_asked)
         "graphs of 0 have 13 high 15 of 14 high 16;end 0;"
         "\n700: round;beat;begin 0;graph 0 0;graph 0 2;graph 0 1;graph 0 3;"
         "graphs of 0 have 17 high 19 of 18 high 20;end 0;"
-        "\n1000: round;beat;begin 0;default 0 0;found pool e0 device 0 flags 0;graph 0 0;graph 0 2;graph 0 1;graph 0 3;"
+        "\n1000: round;beat;begin 0;default 0 0;named pool e0 device 0;graph 0 0;graph 0 2;graph 0 1;graph 0 3;"
         "graphs of 0 have 21 high 23 of 22 high 24;end 0;");
 }
 
@@ -554,7 +554,7 @@ Test(polltime, a_pool_that_is_gone)
     lacks = "count";
     begin();
     run("\n0: round;version 0 0;mode 2 0;beat without;get 0 0;uuid 28 0;name 28 0;total 28 0;device 0 is 40 40 63 1040;"
-        "begin 0;default 0 0;found pool e0 device 0 flags 0;enter e9;end 0;");
+        "begin 0;default 0 0;named pool e0 device 0;enter e9;end 0;");
 }
 
 /* ---- the log of a failure ---------------------------------------------------------------------------------------- */

@@ -81,14 +81,18 @@ CUresult sim_capture_implicit(const struct sim_stream *s)
     return any ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-/* Does c forbid the calling thread an unsafe call? */
+/* Does c forbid the calling thread an unsafe call? NVIDIA does not list these calls. Programs have met allocations,
+ * queries of events and cuMemPoolGetAttribute; the other calls about pools, and cuMemGetInfo, are held to be like it. */
 static bool sim_capture_forbids(const struct sim_capture *c)
 {
-    if (sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    bool relaxed = sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (relaxed && !sim_spec.capture_strict)
         return false;
     if (c->thread == gettid())
         return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    return sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    return (relaxed || sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL) &&
+           c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 CUresult sim_capture_check(void)

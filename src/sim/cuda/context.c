@@ -4,6 +4,7 @@
  * through memory.c.
  */
 #include "context.h"
+#include "pool.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -279,6 +280,7 @@ static void sim_primary_end(struct sim_device *device)
     device->primary_refs = 0;
     sim_green_end(device->primary);
     sim_context_end(device->primary);
+    sim_pools_reset((int)(device - sim_devices));
     device->primary->dying = false;
 }
 

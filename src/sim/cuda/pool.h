@@ -39,7 +39,8 @@ struct sim_pool {
     CUmemPoolProps props;
     int device; /* SIM_HOST: host memory */
     bool standard, destroyed, imported;
-    int fd; /* own memfd when it can be shared or is imported, else -1 */
+    bool dead; /* its device's primary context has ended */
+    int fd;    /* own memfd when it can be shared or is imported, else -1 */
     uint64_t fd_end;
     uint64_t threshold;
     int reuse[3]; /* FOLLOW_EVENT_DEPENDENCIES, ALLOW_OPPORTUNISTIC, ALLOW_INTERNAL_DEPENDENCIES */
@@ -64,6 +65,8 @@ void sim_pool_end(struct sim_pool *p);
 /* The pool goes once nothing is outstanding; until then it lives on without a handle. */
 void sim_pool_maybe_end(struct sim_pool *p);
 CUresult sim_pool_record_access(struct sim_memory *m, size_t offset, size_t size, int device, bool write);
+/* The device's primary context has ended. */
+void sim_pools_reset(int device);
 /* Frees an imported pointer. */
 CUresult sim_pool_import_free(struct sim_memory *m);
 

@@ -3,6 +3,7 @@
  * current, and sharing between processes.  The pool itself is pool.c. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,14 +36,36 @@ static struct sim_pool *sim_pool_current(int device)
     return p ? p : sim_pool_default(device);
 }
 
+void sim_pools_reset(int device)
+{
+    if (!sim_spec.reset_pools)
+        return;
+    for (struct sim_pool *p = sim_pools; p; p = p->next)
+        if (p->device == device)
+            p->dead = true;
+    sim_pool_defaults[device + 1] = sim_pool_currents[device + 1] = NULL;
+}
+
 CUresult sim_pool_find(CUmemoryPool h, struct sim_pool **out)
 {
     for (struct sim_pool *p = sim_pools; p; p = p->next)
         if ((CUmemoryPool)p == h && !p->destroyed) {
+            if (p->dead) {
+                fprintf(stderr, "gpuprof: sim: a pool is used that died with its device's primary context\n");
+                abort();
+            }
             *out = p;
             return CUDA_SUCCESS;
         }
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* For a call that a capture may forbid. */
+static CUresult sim_pool_ask(CUmemoryPool h, struct sim_pool **out)
+{
+    CUresult r = sim_pool_find(h, out);
+
+    return r ? r : sim_capture_check();
 }
 
 /* ---- allocation -------------------------------------------------------------------------------------------------- */
@@ -203,7 +226,7 @@ SIM_API1(608, 11020, cuMemPoolDestroy, CUmemoryPool, pool)
 SIM_API2(602, 11020, cuMemPoolTrimTo, CUmemoryPool, pool, size_t, minBytesToKeep)
 {
     struct sim_pool *p;
-    CUresult r = sim_pool_find(pool, &p);
+    CUresult r = sim_pool_ask(pool, &p);
 
     if (!r)
         sim_pool_trim(p, minBytesToKeep, false);
@@ -293,10 +316,10 @@ SIM_API3(803, 13000, cuMemSetMemPool, CUmemLocation *, location, CUmemAllocation
 SIM_API3(603, 11020, cuMemPoolSetAttribute, CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value)
 {
     struct sim_pool *p;
-    CUresult r = sim_pool_find(pool, &p);
+    CUresult r = sim_pool_ask(pool, &p);
 
     if (r || !value)
-        return CUDA_ERROR_INVALID_VALUE;
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -325,10 +348,10 @@ SIM_API3(603, 11020, cuMemPoolSetAttribute, CUmemoryPool, pool, CUmemPool_attrib
 SIM_API3(604, 11020, cuMemPoolGetAttribute, CUmemoryPool, pool, CUmemPool_attribute, attr, void *, value)
 {
     struct sim_pool *p;
-    CUresult r = sim_pool_find(pool, &p);
+    CUresult r = sim_pool_ask(pool, &p);
 
     if (r || !value)
-        return CUDA_ERROR_INVALID_VALUE;
+        return r ? r : CUDA_ERROR_INVALID_VALUE;
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:

@@ -47,12 +47,14 @@ void sim_unlock(void);
 struct sim_spec {
     int devices; /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
     const struct sim_gpu *gpu;
-    uint64_t memory;   /* bytes of each device */
-    uint64_t limit;    /* bytes that this process may take of each device; 0: all */
-    bool latency;      /* false: every call costs 0 virtual ns */
-    bool dropped;      /* contents=none: see contents.c */
-    char shared[33];   /* name of the group of processes that share devices; "": none */
-    char faults[4096]; /* path of the fault script, or "" */
+    uint64_t memory;     /* bytes of each device */
+    uint64_t limit;      /* bytes that this process may take of each device; 0: all */
+    bool latency;        /* false: every call costs 0 virtual ns */
+    bool dropped;        /* contents=none: see contents.c */
+    bool reset_pools;    /* reset=pools: see poolapi.c */
+    bool capture_strict; /* capture=strict: see capture.c */
+    char shared[33];     /* name of the group of processes that share devices; "": none */
+    char faults[4096];   /* path of the fault script, or "" */
 };
 extern struct sim_spec sim_spec;
 int sim_spec_read(void); /* 0, or -EINVAL after one message on stderr */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,shared[=NAME],
- * faults=FILE.
+ * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,reset=keep|pools,
+ * capture=real|strict,shared[=NAME],faults=FILE.
+ * capture=strict: relaxed mode excuses no other thread, as if cuThreadExchangeStreamCaptureMode had no effect.
+ * reset=pools: pools do not outlive the primary context of their device, and a call with such a pool aborts.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read by cuInit, and before it when another library asks (machine.c).  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
@@ -20,7 +22,7 @@ static int sim_spec_bad(const char *item, const char *why)
     fprintf(stderr,
             "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes "
             "devices=1..%d,gpu=NAME,memory=SIZE,limit=SIZE,latency=zero|typical,"
-            "contents=keep|none,shared[=NAME],faults=FILE\n",
+            "contents=keep|none,reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
 }
@@ -91,6 +93,14 @@ static int sim_spec_item(char *item)
         if (strcmp(value, "keep") && strcmp(value, "none"))
             return sim_spec_bad(item, "neither keep nor none");
         sim_spec.dropped = !strcmp(value, "none");
+    } else if (key == 7 && !strncmp(item, "capture", key)) {
+        if (strcmp(value, "real") && strcmp(value, "strict"))
+            return sim_spec_bad(item, "neither real nor strict");
+        sim_spec.capture_strict = !strcmp(value, "strict");
+    } else if (key == 5 && !strncmp(item, "reset", key)) {
+        if (strcmp(value, "keep") && strcmp(value, "pools"))
+            return sim_spec_bad(item, "neither keep nor pools");
+        sim_spec.reset_pools = !strcmp(value, "pools");
     } else if (key == 6 && !strncmp(item, "faults", key)) {
         if (strlen(value) >= sizeof sim_spec.faults)
             return sim_spec_bad(item, "path too long");

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef FAKE_LACKS
 #define FAKE_LACKS 0
@@ -21,6 +22,9 @@ unsigned fake_calls[15];         /* of each function */
 unsigned fake_wrong;             /* calls at a time when they are not allowed */
 int fake_mode, fake_current;     /* of the calling thread: capture mode; contexts that are current */
 uint64_t fake_held, fake_height; /* what pools and graphs hold */
+unsigned fake_slow;              /* ms that a query of a pool takes */
+unsigned fake_asked[64];         /* queries of each pool from 0x7000 on */
+unsigned fake_default;           /* the first device's default pool */
 
 static int answer(unsigned bit)
 {
@@ -78,7 +82,7 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
 #if HAS(6)
 int cuDeviceGetDefaultMemPool(void **pool, int ordinal)
 {
-    *pool = (void *)(uintptr_t)(0x7000 + 16 * ordinal);
+    *pool = (void *)(uintptr_t)(0x7000 + 16 * (ordinal ? (unsigned)ordinal : fake_default));
     return answer(6);
 }
 #endif
@@ -88,6 +92,8 @@ int cuMemPoolGetAttribute(void *pool, int attribute, void *value)
     uint64_t bytes = ((uintptr_t)pool - 0x7000) / 16 * MIB + (attribute == 5 ? fake_held : fake_height);
     memcpy(value, &bytes, 8);
     fake_wrong += attribute != 5 && attribute != 6;
+    fake_asked[((uintptr_t)pool - 0x7000) / 16]++;
+    nanosleep(&(struct timespec){fake_slow / 1000, fake_slow % 1000 * 1000000L}, NULL);
     return answer(7) || attribute == fake_attribute ? 2 : 0;
 }
 #endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the poll thread asks the driver must not harm the program: pools that died with their context are not asked, a
+ * capture survives the questions, and if one does not, there are no more.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/full.h"
+#include "lib/ledger.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+#define MIB (1024ll * 1024)
+
+TestSuite(asking, .timeout = 90);
+
+/* The program's numbers at its end, and its output. source NULL: CUPTI. */
+static json_t *asking_run(const char *program, const char *source, const char *sim, struct spawn_result *result)
+{
+    const char *argv[] = {path_program(program), NULL};
+    struct spawn_options options = {
+        .argv = argv, .sim = sim, .source = source, .want_library = true, .want_hold = true};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    json_t *process = NULL;
+
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    if (spawn_wait_held(&spawn, 1) == 0) {
+        process = ledger_stat(&diff, spawn.held[0]);
+        cr_expect_not_null(process, "%s", diff.text);
+    }
+    spawn_finish(&spawn, result);
+    return process;
+}
+
+static void asking_reset(const char *source, const char *sim)
+{
+    struct spawn_result result = {0};
+    json_t *process = asking_run("poll_reset", source, sim, &result);
+
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
+              spawn_status_text(&result), result.out, result.err);
+    cr_expect_geq(json_at(process, "devices/0/stats/reserved_bytes.all.current", -1), 64 * MIB);
+    json_decref(process);
+    spawn_result_free(&result);
+}
+
+Test(asking, a_pool_that_died_with_its_context_is_not_asked)
+{
+    asking_reset(NULL, "reset=pools");
+    asking_reset("hooks", "reset=pools");
+    asking_reset(NULL, "reset=keep");
+}
+
+static void asking_captures(const char *source, const char *sim, const char *out, const char *trouble)
+{
+    struct spawn_result result = {0};
+    json_t *process = asking_run("poll_capture", source, sim, &result);
+    const char *says = json_string_value(json_object_get(process, "trouble"));
+
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
+              spawn_status_text(&result), result.out, result.err);
+    cr_expect_str_eq(result.out, out, "%s", sim);
+    says = says != NULL ? says : "";
+    cr_expect(strncmp(says, trouble, strlen(trouble)) == 0 && (*trouble || !*says), "%s", says);
+    json_decref(process);
+    spawn_result_free(&result);
+}
+
+Test(asking, a_capture_survives_the_questions)
+{
+    static const char good[] = "capture: 0\ncapture: 0\ncapture: 0\ncapture: 0\n";
+
+    asking_captures(NULL, "capture=real", good, "");
+    asking_captures("hooks", "capture=real", good, "");
+}
+
+Test(asking, nothing_is_asked_after_a_capture_failed)
+{
+    static const char harmed[] = "capture: 901\ncapture: 0\ncapture: 0\ncapture: 0\n";
+    static const char says[] = "a stream capture failed while gpuprof asked";
+
+    asking_captures(NULL, "capture=strict", harmed, says);
+    asking_captures("hooks", "capture=strict", harmed, says);
+}
+
+/* Each of these calls is delayed by a second, also for the poll thread. The program makes none of them. */
+Test(asking, no_thread_of_the_program_waits_for_a_slow_driver, .timeout = 3600)
+{
+    const char *env[] = {"GPUPROF_SIM_FAULTS=cuMemPoolGetAttribute 1+ delay 1s;cuDeviceGetDefaultMemPool 1+ delay 1s;"
+                         "cuCtxPopCurrent_v2 1+ delay 1s;cuMemGetInfo_v2 1+ delay 1s;cuDeviceTotalMem_v2 1+ delay 1s",
+                         NULL};
+    unsigned runs = test_is_full() ? 1000 : 12;
+    char seed[16];
+
+    for (unsigned i = 0; i < runs; i++) {
+        const char *argv[] = {path_program("poll_waits"), seed, NULL};
+        struct spawn_options options = {
+            .argv = argv, .env = env, .want_library = true, .source = i % 3 == 2 ? "hooks" : NULL};
+        struct spawn_result result = {0};
+
+        snprintf(seed, sizeof(seed), "%u", i);
+        cr_assert_eq(spawn_run(&options, &result), 0);
+        cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "seed %u: %s\n%s%s", i,
+                  spawn_status_text(&result), result.out, result.err);
+        spawn_result_free(&result);
+    }
+}
