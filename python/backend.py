@@ -48,6 +48,16 @@ def version():
         )
 
 
+def entry_points():
+    """The tables [project.entry-points.GROUP] of pyproject.toml, as the file of a distribution."""
+    text = read(here, "pyproject.toml").decode()
+    lines = []
+    for group, table in re.findall(r"^\[project\.entry-points\.([\w.-]+)\]\n((?:[^\[\n][^\n]*\n)*)", text, re.M):
+        lines.append(f"[{group}]")
+        lines += [f"{name} = {value}" for name, value in re.findall(r'^([\w.-]+) = "([^"]*)"$', table, re.M)]
+    return "\n".join(lines + [""]).encode()
+
+
 def stem():
     """The part of file names that all distributions of this version begin with."""
     return f"{project()['name'][0].replace('-', '_')}-{version()}"
@@ -90,6 +100,7 @@ def write_wheel(directory, tag, files, licences):
     files = list(files) + [(f"{info}/licenses/{path}", text, False) for path, text in licences.items()]
     files.append((f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: gpuprof\nRoot-Is-Purelib: {is_pure}\nTag: {tag}\n".encode(), False))
     files.append((f"{info}/METADATA", metadata(licences), False))
+    files.append((f"{info}/entry_points.txt", entry_points(), False))
     record = ""
     for path, data, _ in files:
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

@@ -33,6 +33,8 @@ class scope(ContextDecorator):
     ...     pass
     >>> forward.peak_allocated() >= 0      # bytes, exact, on the current device
     True
+    >>> forward.peak >= forward.peak_allocated()     # on the device with the most
+    True
 
     A scope is also a decorator.  Up to 16 can be open in a process (`gpuprof scope list` shows
     them); one more raises RuntimeError.  Several may have the same name (recursion, threads).  A
@@ -89,6 +91,15 @@ class scope(ContextDecorator):
     def _peaks(self, device: Any) -> Tuple[int, int]:
         number = _device.number(device)
         return self._read(number) if self._final is None else self._final.get(number, (0, 0))
+
+    @property
+    def peak(self) -> int:
+        """The most bytes allocated at once inside the scope, on the device with the most; while it is
+        open: until now."""
+        library = _library.active()
+        count = library.gpuprof_device_count() if library is not None else 0
+        devices = range(count) if self._final is None else self._final
+        return max((self.peak_allocated(device) for device in devices), default=0)
 
     def peak_allocated(self, device: Any = None) -> int:
         """The most bytes allocated at once inside the scope; while it is open: until now."""

@@ -2,6 +2,7 @@
 """Without gpuprof in the process: every call is harmless, and queries load nothing."""
 import doctest
 import importlib
+import importlib.util
 import os
 import pickle
 import pkgutil
@@ -18,7 +19,8 @@ from gpuprof import _library
 def modules():
     yield gpuprof
     for module in pkgutil.walk_packages(gpuprof.__path__, "gpuprof."):
-        if not module.name.endswith("__main__"):
+        needs = {"pytest_plugin": "pytest"}.get(module.name.rsplit(".", 1)[-1])
+        if not module.name.endswith("__main__") and (needs is None or importlib.util.find_spec(needs)):
             yield importlib.import_module(module.name)
 
 
