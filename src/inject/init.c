@@ -12,6 +12,7 @@
  *   No GPU   cuInit injects before it searches for devices.  In a process without a GPU nothing is
  *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
  *            would start a thread and set CUPTI_PROFILE_MODE for every child.
+ *   Spared   Nothing is started either in NVIDIA's own services and tools (base/spared.h).
  *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
  *            also after a raw fork, since the kernel clears its page.  The atfork handler only
  *            closes the child's copy of the descriptor, so no viewer finds the session twice.
@@ -33,6 +34,7 @@
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/opener.h"
+#include "base/spared.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "ds/ring.h"
@@ -305,11 +307,26 @@ static void inject_once(void)
     atexit(inject_exit);
 }
 
+/* What this program is, if gpuprof does not start in it. */
+static const char *inject_spared(void)
+{
+    static char path[4096]; /* of the one thread that starts us */
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    path[bytes > 0 ? bytes : 0] = '\0';
+    return gp_spared(path);
+}
+
 void gp_inject_start(const char *settings)
 {
     char complaint[sizeof(gp_inject_session.header->options)];
     struct gp_options options;
     gp_options_read(&options, settings, complaint, sizeof(complaint));
+    const char *spared = inject_spared();
+    if (spared) {
+        gp_log(GP_LOG_INFO, "not started: this is %s", spared);
+        gp_log_close();
+        return;
+    }
     if (gp_nogpu_is_certain()) {
         gp_log(GP_LOG_INFO, "no GPU here: switched off");
         gp_log_close();

@@ -552,6 +552,41 @@ Test(attach, refuses_what_is_no_target, .timeout = 60)
     waitpid(child, NULL, 0);
 }
 
+/* A program of such a name inherits the variable, and has no session; attach refuses it, and doctor says why. */
+static void spares(const char *name, const char *what)
+{
+    char folder[] = "/tmp/gpuprof-test-XXXXXX", path[96], copy[700], text[64 * 1024], sentence[160];
+    const char *argv[] = {path, NULL};
+    const struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
+    struct spawn_result result = {0};
+    struct spawn spawn;
+    cr_assert(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(copy, sizeof(copy), "cp %s %s", path_program("linear"), path);
+    cr_assert_eq(system(copy), 0);
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    snprintf(sentence, sizeof(sentence), "gpuprof does not start in it: it is %s", what);
+    refused(spawn.pid, 1, sentence);
+    files_of(spawn.pid, text, sizeof(text));
+    cr_expect_null(strstr(text, "gpuprof-session"), "%s", text);
+    spawn_command(&result, "doctor", NULL);
+    snprintf(sentence, sizeof(sentence), "not profiled: gpuprof does not start in %s", what);
+    cr_expect(strstr(result.out, sentence), "%s", result.out);
+    spawn_result_free(&result);
+    spawn_finish(&spawn, &result);
+    cr_expect_eq(result.status, 0, "%s\n%s", spawn_status_text(&result), result.err);
+    spawn_result_free(&result);
+    unlink(path);
+    rmdir(folder);
+}
+
+Test(attach, spares_services_and_tools_of_the_driver, .timeout = 120)
+{
+    spares("nvidia-cuda-mps-server", "the MPS service");
+    spares("nsys-launcher", "Nsight Systems");
+}
+
 Test(attach, refuses_another_user, .timeout = 60)
 {
     struct target target;

@@ -4,6 +4,7 @@
  * attach.c.  Everything here only reads; the process does not notice.
  */
 #include <attach/internal.h>
+#include <base/spared.h>
 #include <collect/procfs.h>
 
 #include <elf.h>
@@ -176,6 +177,20 @@ static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_att
     return GP_ATTACH_REFUSED;
 }
 
+static enum gp_attach_outcome facts_spared(const struct gp_facts *facts, struct gp_attach *attach)
+{
+    char path[64], program[4096];
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
+    ssize_t got = readlink(path, program, sizeof(program) - 1);
+    program[got > 0 ? got : 0] = '\0';
+    const char *what = gp_spared(program);
+    if (!what)
+        return GP_ATTACH_DONE;
+    gp_attach_why(attach, "name the program whose memory you want to see", "gpuprof does not start in it: it is %s",
+                  what);
+    return GP_ATTACH_REFUSED;
+}
+
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
 static bool facts_is(const char *base, const char *name, const char *old)
@@ -314,6 +329,8 @@ enum gp_attach_outcome gp_facts_read(struct gp_facts *facts, struct gp_attach *a
     enum gp_attach_outcome outcome = facts_status(facts, attach);
     if (outcome == GP_ATTACH_DONE)
         outcome = facts_rights(facts, attach);
+    if (outcome == GP_ATTACH_DONE)
+        outcome = facts_spared(facts, attach);
     if (outcome == GP_ATTACH_DONE && (facts->state == 'T' || facts->state == 't')) {
         gp_attach_why(attach, "continue it ('kill -CONT PID'), and try again", "it is stopped");
         outcome = GP_ATTACH_REFUSED;

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <cmd/checks.h>
 
+#include <base/spared.h>
 #include <base/text.h>
 #include <collect/procfs.h>
 #include <fcntl.h>
@@ -40,8 +41,9 @@ static const struct gp_tracer {
     {"xla_extension.so", "JAX (while its profiler runs)"},
 };
 
-struct gp_traced { /* one process */
-    bool ours;     /* libgpuprof.so is mapped */
+struct gp_traced {      /* one process */
+    const char *spared; /* what it is, if gpuprof does not start in it */
+    bool ours;          /* libgpuprof.so is mapped */
     bool cupti;
     uint32_t tracers;   /* bits of known_tracers */
     char injected[256]; /* CUDA_INJECTION64_PATH, if it is another library */
@@ -129,6 +131,10 @@ static bool traced_read(struct gp_traced *traced, const struct gp_proc *proc)
     if (!traced_maps(traced, proc))
         return false;
     traced_environ(traced, proc);
+    char program[4096];
+    ssize_t got = readlinkat(proc->dir, "exe", program, sizeof(program) - 1);
+    program[got > 0 ? got : 0] = '\0';
+    traced->spared = gp_spared(program);
     return true;
 }
 
@@ -160,10 +166,14 @@ static int tracer_visit(pid_t pid, void *context)
             return 0; /* doctor.c has printed its line */
     if (gp_proc_open(&proc, pid) != 0)
         return 0;
+    bool is_read = traced_read(&traced, &proc);
+    snprintf(name, sizeof(name), "pid %d", (int)pid);
     /* A process without CUPTI has no subscriber; Nsight has CUPTI inside its own library. */
-    if (traced_read(&traced, &proc) && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
+    if (is_read && traced.spared && traced.ours) {
+        gp_check(tracing->doctor, name, GP_OK, NULL, "%s: not profiled: gpuprof does not start in %s", proc.comm,
+                 traced.spared);
+    } else if (is_read && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
         traced_profilers(&traced, who, sizeof(who));
-        snprintf(name, sizeof(name), "pid %d", (int)pid);
         gp_check(tracing->doctor, name, GP_UNSURE, NULL, "%s: not profiled%s; CUPTI subscriber: %s", proc.comm,
                  traced.ours ? ", although libgpuprof.so is loaded" : "",
                  who[0] ? who : "CUPTI is loaded; its user cannot be determined from outside");
