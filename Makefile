@@ -87,8 +87,8 @@ SIMD := $(B)/lib/gpuprof/sim
 STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9
 STANDIN_cudnn := cudnn cudnnplan
 STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
-SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a
-SIM  += $(STANDINS) $(SIMD)/standin/libnvidia-ml.so.1 $(SIMD)/standin/libnccl.so.2
+SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py
+SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -215,9 +215,9 @@ $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim
 	$(call simlib,src/sim/cudart12/libcudart.map)
 # In front of programs (LD_PRELOAD): empty, and it needs those above.  A library whose name is loaded is not searched for again,
 # so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
-$(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/standin/libnvidia-ml.so.1
+$(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/libnvidia-ml.so.1
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN:$$ORIGIN/standin' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -L$(@D)/standin -o $@.new $(patsubst %,-l:%,$(notdir $^))
+	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
 	$(Q)mv -f $@.new $@
 # The version of every symbol is the library's name, as in NVIDIA's.
 standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1)))
@@ -243,7 +243,10 @@ $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
 	@mkdir -p $(@D)
 	$(Q)rm -f $@; $(AR) rcs $@ $^
 
-$(SIMD)/standin/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
+$(SIMD)/python/sitecustomize.py: src/sim/python/sitecustomize.py
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
 	$(call simlib,src/sim/nvml/libnvidia-ml.map)
 $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
 	$(call simlib)

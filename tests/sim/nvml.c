@@ -44,8 +44,8 @@ static void nvml_open(void)
     char path[4096];
     Dl_info driver;
     CHECK(dladdr((void *)cuInit, &driver) != 0);
-    snprintf(path, sizeof path, "%.*s/standin/libnvidia-ml.so.1",
-             (int)(strrchr(driver.dli_fname, '/') - driver.dli_fname), driver.dli_fname);
+    snprintf(path, sizeof path, "%.*s/libnvidia-ml.so.1", (int)(strrchr(driver.dli_fname, '/') - driver.dli_fname),
+             driver.dli_fname);
     library = dlopen(path, RTLD_NOW);
     CHECK(library != NULL);
     if (!library)

@@ -115,21 +115,31 @@ int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t 
     return rc ? rc : gp_simspec_gpus(command, path, gpus, count);
 }
 
+/* In front of a list of folders.  No trailing colon: an empty entry means the current directory. */
+static int launch_prepend(const char *variable, const char *folder)
+{
+    const char *before = getenv(variable);
+    char *joined = NULL;
+    if (asprintf(&joined, "%s%s%s", folder, before && before[0] ? ":" : "", before ? before : "") < 0)
+        return -1;
+    int rc = setenv(variable, joined, 1);
+    free(joined);
+    return rc;
+}
+
 static int launch_sim(const struct gp_launch *launch)
 {
-    char path[PATH_MAX], *joined = NULL;
+    char path[PATH_MAX], python[PATH_MAX + sizeof("/python")];
     int rc = launch_driver(launch->command, path);
     if (!rc)
         rc = gp_simspec_check(launch->command, launch->sim, path);
     if (rc)
         return rc;
     *strrchr(path, '/') = '\0';
-    const char *before = getenv("LD_LIBRARY_PATH");
-    /* No trailing colon: an empty entry means the current directory. */
-    if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
-        return GP_EXIT_FAILED;
-    rc = setenv("LD_LIBRARY_PATH", joined, 1);
-    free(joined);
+    snprintf(python, sizeof(python), "%s/python", path);
+    rc = launch_prepend("LD_LIBRARY_PATH", path);
+    if (!rc && access(python, R_OK) == 0) /* what the simulated GPU has for programs in Python */
+        rc = launch_prepend("PYTHONPATH", python);
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');

@@ -31,8 +31,8 @@ static bool sim_driver_bind(void *library)
     return library && sim_driver.devices && sim_driver.device && sim_driver.processes;
 }
 
-/* The driver that the process has, if it is the simulated one; else the one in the folder above this library's.  NVIDIA's own
- * lacks the names above, so it is never asked. */
+/* The driver that the process has, if it is the simulated one; else the one beside this library.  NVIDIA's own lacks the
+ * names above, so it is never asked. */
 static bool sim_driver_find(void)
 {
     char path[4096];
@@ -44,7 +44,7 @@ static bool sim_driver_find(void)
     if (dladdr((void *)sim_driver_find, &own) && own.dli_fname) {
         const char *slash = strrchr(own.dli_fname, '/');
         int length = slash ? (int)(slash - own.dli_fname) : 1;
-        snprintf(path, sizeof path, "%.*s/../libcuda.so.1", length, slash ? own.dli_fname : ".");
+        snprintf(path, sizeof path, "%.*s/libcuda.so.1", length, slash ? own.dli_fname : ".");
         if (sim_driver_bind(dlopen(path, RTLD_NOW | RTLD_LOCAL)))
             return true;
     }

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""For Python programs on the simulated GPU: sends the objects of torch.distributed through the CPU.
+
+`gpuprof run --sim` puts this folder in front of PYTHONPATH.  PyTorch's object collectives (broadcast_object_list,
+all_gather_object and so on) compute the sizes of pickles on the GPU, which computes nothing here.  Each group of NCCL
+alone gets Gloo for tensors of the CPU, and the objects take that way; tensors of the GPU still take NCCL.  Without
+torch.distributed nothing happens, and a sitecustomize of the program's own is run first.
+"""
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+
+def _next_sitecustomize():
+    own = os.path.dirname(os.path.abspath(__file__))
+    paths = [path for path in sys.path if os.path.abspath(path) != own]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    if spec and spec.loader:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+def _without_device(function):
+    """Calls the function as if the program had not said on which device the object travels."""
+    import functools
+    import inspect
+
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments.pop("device", None)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _distributed(c10d):
+    if not c10d.is_gloo_available():
+        return
+    config, device_of = c10d.BackendConfig, c10d._get_object_coll_device
+    config_init, default_device = config.__init__, getattr(c10d, "_get_pg_default_device", None)
+
+    def init(self, backend):
+        config_init(self, backend)
+        if set(self.device_backend_map) == {"cuda"} and str(self.device_backend_map["cuda"]) == "nccl":
+            self.device_backend_map["cpu"] = c10d.Backend("gloo")
+
+    def coll_device(group=None):
+        # A barrier is none of objects: NCCL's takes memory of the GPU.
+        chosen = device_of(group)
+        if chosen == "cpu" and sys._getframe(1).f_code.co_name == "barrier" and c10d.get_backend(group) == "nccl":
+            return "cuda"
+        return chosen
+
+    def pg_default_device(group=None):
+        import torch
+
+        chosen = default_device(group)
+        return torch.device("cuda") if chosen.type == "cpu" and c10d.get_backend(group) == "nccl" else chosen
+
+    config.__init__ = init
+    c10d._get_object_coll_device = coll_device
+    if default_device:
+        c10d._get_pg_default_device = pg_default_device
+    for name in "broadcast_object_list", "send_object_list", "recv_object_list":
+        if hasattr(c10d, name):
+            setattr(c10d, name, _without_device(getattr(c10d, name)))
+
+
+def _zero(optimizer):
+    optimizer._broadcast_object = _without_device(optimizer._broadcast_object)
+
+
+_CHANGES = {
+    "torch.distributed.distributed_c10d": _distributed,
+    "torch.distributed.optim.zero_redundancy_optimizer": _zero,
+}
+
+
+class _Loader:
+    """The module's own loader, and the change after it."""
+
+    def __init__(self, loader, change):
+        self._loader, self._change = loader, change
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        try:
+            self._change(module)
+        except AttributeError as error:  # another version of PyTorch
+            print(f"gpuprof: sim: object collectives stay on the GPU, where sizes are zeros: {error}", file=sys.stderr)
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        change = _CHANGES.get(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if change else None
+        if spec and spec.loader:
+            spec.loader = _Loader(spec.loader, change)
+        return spec
+
+
+sys.meta_path.insert(0, _Finder)
+_next_sitecustomize()
