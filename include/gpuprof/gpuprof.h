@@ -111,7 +111,7 @@ int gpuprof_reset_accumulated_memory_stats(int device);
  * flattened names, in sorted order: "active.all.allocated" is number 0.  The order never changes;
  * later versions add names at the end.  Returns NULL after the last name.  The strings are
  * constant. */
-#define GPUPROF_STATS 122u
+#define GPUPROF_STATS 126u
 const char *gpuprof_stat_name(unsigned index);
 
 /* Reads all values at one instant: values[i] belongs to gpuprof_stat_name(i).  Fills at most `count`

@@ -81,6 +81,7 @@ struct gp_wire_scope_value {
 #define GP_DEVICE_ESTIMATED  4u  /* some bytes are estimates (arrays) */
 #define GP_DEVICE_POLLED     8u  /* reserved_bytes holds polled parts (pools, graphs) */
 #define GP_DEVICE_FRAMEWORK  16u /* counts a framework's blocks: requested sizes and idle splits are unknown */
+#define GP_DEVICE_UNSOUND    32u /* allocated_bytes is more than reserved_bytes: memory was missed */
 
 struct gp_wire_device {
     uint32_t flags;
@@ -100,7 +101,11 @@ struct gp_wire_device {
     struct gp_wire_kind_value kinds[GP_KINDS];
     struct gp_wire_scope_value scopes[GP_WIRE_SCOPES];
     int64_t linear_rounded_bytes; /* estimate: linear memory after the driver's 512 B / 2 MiB rounding */
-    uint8_t reserved_[64];
+    /* Of the blocks of a framework: those without memory under them, and those in memory that counts by itself or in
+     * no total (managed, imported). Older libraries have 0. */
+    struct gp_wire_value asleep_bytes;
+    int64_t beside_bytes;
+    uint8_t reserved_[24];
 };
 
 struct gp_wire_scope {

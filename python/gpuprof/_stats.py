@@ -57,12 +57,12 @@ def _nested(flat: Dict[str, Optional[int]]) -> Dict[str, Any]:
 
 
 def memory_stats(device: Device = None) -> "OrderedDict[str, Optional[int]]":
-    """All 122 statistics of `torch.cuda.memory_stats` by flattened name, sorted; {} if not active.
+    """The 122 statistics of `torch.cuda.memory_stats` by flattened name, and `asleep_bytes.*`, sorted; {} if not active.
 
     Where PyTorch's own allocator reports its blocks, it does not tell `requested_bytes.*` and
     `inactive_split*`: these are None.
 
-    >>> len(memory_stats()) == (122 if _library.is_active() else 0)
+    >>> len(memory_stats()) == (126 if _library.is_active() else 0)
     True
     """
     return OrderedDict(sorted((_flat(device) or {}).items()))

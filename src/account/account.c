@@ -147,6 +147,7 @@ void gp_account_own(struct gp_record *record)
     /* Memory that a framework can divide into blocks. */
     if (owner.segment && gp_account_is_divisible(record->kind)) {
         record->segment = GP_SEGMENT_FRAMEWORK;
+        record->owner = owner.framework;
         record->flags = __atomic_load_n(&gp_accounts.x_captures, __ATOMIC_RELAXED) ? GP_FLAG_PRIVATE : 0;
     }
 }

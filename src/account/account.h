@@ -28,6 +28,8 @@ enum { GP_SEGMENT_NONE, GP_SEGMENT_FRAMEWORK, GP_SEGMENT_HEAP };
 
 /* gp_record.flags of a segment: it is known to be of a private pool (frameworkoom.c). */
 #define GP_FLAG_PRIVATE 1u
+/* Of a block: a framework reports it. Its link is then what of its bytes is not allocated (ground.c). */
+#define GP_FLAG_REPORTED 2u
 
 struct gp_forgotten { /* what resets of the totals subtracted */
     int64_t calls, frees, failures;
@@ -50,6 +52,10 @@ struct gp_framework {
     uint32_t x_ctx;
     uint32_t x_failing;   /* driver allocations of a segment that failed since the last block */
     uint32_t x_gave_back; /* it freed a segment since the last block */
+    /* Of x_allocated_bytes (ground.c): what has no memory, and what is not allocated for that or another reason. */
+    int64_t x_asleep_bytes, x_lacking_bytes;
+    uint32_t x_unseen;  /* it had blocks before the first report: it may have memory that is not known */
+    uint32_t x_strange; /* others made its segments or took them away: their sum need not be its total */
     /* Of its requests, in order (feed.h). Under the framework's lock. */
     uint64_t *history;
     uint32_t x_history_count, history_allocs;
@@ -89,6 +95,13 @@ struct gp_accounts {
 };
 
 extern struct gp_accounts gp_accounts;
+
+/* What of a record in the map of blocks is in the totals. */
+static inline uint64_t gp_account_counted(const struct gp_record *record)
+{
+    return record->flags & GP_FLAG_REPORTED && record->space == GP_SPACE_BLOCK ? record->bytes - record->link
+                                                                               : record->bytes;
+}
 
 /* The counters' watch for the high-water mark between two batches. The scopes use the others. */
 #define GP_BATCH_WATCH GP_WIRE_SCOPES
@@ -143,8 +156,39 @@ void gp_framework_oom_facts(struct gp_wire_oom *report, struct gp_wire_oom_frame
 /* False: nothing can be replayed. On the thread whose request failed. */
 bool gp_framework_replay_begin(const struct gp_wire_oom *report, const struct gp_wire_oom_framework *part,
                                struct gp_feed_replay *out);
-/* framework.c: the gauges of a segment moved. */
+/* segment.c: the gauges of a segment moved. */
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
+/* The segment was none. */
+void gp_framework_segment_not(const struct gp_record *segment);
+/* A record became a segment, or was one, and changed its owner: moves what depends on that of its reserved bytes. */
+void gp_framework_segment_remade(const struct gp_record *before, const struct gp_record *after);
+/* The framework's total of reserved bytes is not the sum of its segments. */
+static inline bool gp_framework_strange(const struct gp_framework *framework, int64_t reserved_bytes)
+{
+    return reserved_bytes >= 0 && reserved_bytes != __atomic_load_n(&framework->x_segment_bytes, __ATOMIC_RELAXED) &&
+           !gp_accounts.setup.late;
+}
+/* ground.c. 0: the blocks of frameworks lie in their own segments, as far as is known. */
+extern uint32_t gp_ground_x_odd;
+/* A framework hands a block out. True: it is counted, as far as there is memory under it, and in the map of blocks;
+ * status: of gp_map_insert. reserved_bytes: the framework's total; -1: unknown. */
+bool gp_ground_block(struct gp_record *block, int64_t reserved_bytes, int *status);
+/* It takes a block back whose link is not 0, and which has left its map. False: count it as any other. */
+bool gp_ground_unblock(const struct gp_record *block);
+/* The driver's memory is there, in its map and in the totals; or it has left its map, and is about to leave them. */
+void gp_ground_add(const struct gp_record *memory);
+void gp_ground_gone(const struct gp_record *memory);
+void gp_ground_context_gone(uint32_t ctx);
+/* A segment that a framework has just taken as linear memory, whose block must be the next that its thread reports. */
+void gp_ground_provisional(const struct gp_record *segment);
+/* This thread does something else, or the address is freed. */
+void gp_ground_next(uint64_t address);
+/* The numbers are about to be read. */
+void gp_ground_look(void);
+/* Whether a mapping there is a segment, and of whom. */
+bool gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner);
+/* A reservation of addresses is no more. */
+void gp_ground_range_gone(uint64_t address, uint64_t bytes);
 /* before.c. True: the address was from before the attach. After the driver has freed it. */
 bool gp_before_free(enum gp_space space, uint64_t address);
 /* A block has entered its map. */
@@ -187,6 +231,8 @@ void gp_heap_unmapped(uint64_t address, uint64_t bytes);
  * as it is then; whole: a heap is all of it. False: it cannot, since it is not the only mapping of
  * all of its handle. */
 bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out);
+/* The mapping at the address becomes a segment of a framework. False: it cannot, for the same reason. */
+bool gp_vmm_adopt(uint64_t address, uint8_t owner);
 /* It is a plain mapping again. */
 void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device);
 /* The move of a plain block that a record describes. */

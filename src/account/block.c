@@ -42,6 +42,7 @@ static void block_pool(const struct gp_record *record, int change)
 static GP_COLD void block_missed(const struct gp_record *old)
 {
     gp_feed_lost(GP_LOST_MISSED_FREE);
+    gp_ground_gone(old);
     if (old->segment == GP_SEGMENT_HEAP)
         gp_heap_gone(old);
     uint64_t time_ns = block_move(old, GP_SUB);
@@ -79,11 +80,18 @@ void gp_feed_alloc(const struct gp_allocation *block)
                           };
     gp_map_prefetch(block_map(block->space), record.space, record.key); /* it arrives while the owner is found */
     gp_heap_settle();
+    gp_ground_next(0);
     if (record.kind == GP_KIND_LINEAR && block->device >= 0)
         record.link = gp_account_raises(block->device);
     if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
         gp_account_own(&record);
+    bool provisional = record.segment;
+    if (!provisional && gp_account_is_divisible(record.kind) &&
+        gp_ground_wants(record.key, record.bytes, &record.owner))
+        record.segment = GP_SEGMENT_FRAMEWORK;
     record.site = gp_event_site_of(&record);
+    if (GP_UNLIKELY(provisional)) /* if it turns out to be none (ground.c) */
+        record.uses = gp_event_here(block->device, record.kind);
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
     int status = gp_map_insert(block_map(block->space), &record, &old);
@@ -102,12 +110,16 @@ void gp_feed_alloc(const struct gp_allocation *block)
         block_estimated(block->device);
     block_pool(&record, 1);
     gp_event_record(GP_EVENT_ALLOC, &record, block->stream);
+    gp_ground_add(&record);
+    if (GP_UNLIKELY(provisional))
+        gp_ground_provisional(&record);
 }
 
 uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
 {
     struct gp_frame *frame;
     gp_map_prefetch(block_map(space), (uint8_t)space, address);
+    gp_ground_next(address);
     uint32_t token = gp_frame_get(&frame);
     if (!token)
         return 0;
@@ -115,6 +127,7 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
         gp_frame_put(token);
         return 0;
     }
+    gp_ground_gone(&frame->record);
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
     if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
         gp_heap_gone(&frame->record);
@@ -138,6 +151,8 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
     if (GP_LIKELY(ok)) {
         block_move(record, GP_TAKEN);
         block_pool(record, -1);
+        if (GP_UNLIKELY(record->space == GP_SPACE_RANGE))
+            gp_ground_range_gone(record->key, record->bytes);
         if (GP_LIKELY(record->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
             gp_event_record_at(GP_EVENT_FREE, record, stream, frame->time_ns);
     } else {
@@ -152,6 +167,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         } else if (status == 1) {
             block_missed(&old);
         }
+        gp_ground_add(record);
     }
     gp_frame_put(token);
 }

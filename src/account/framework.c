@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * framework.c: blocks that a framework's own allocator hands out inside memory that it took from
- * the driver. Called by framework/, and by block.c and vmm.c for the segments.
+ * the driver. Called by framework/.
  *
  *      reserved  = driver allocations
  *      allocated = driver allocations that are no segment + live blocks of the framework
@@ -26,26 +26,6 @@ static void count_add(uint64_t *word)
     __atomic_store_n(word, __atomic_load_n(word, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
-{
-    struct gp_account *account = op == GP_TAKEN ? NULL : gp_account_of(segment->device);
-    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1;
-    if (!account)
-        return;
-    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
-    __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
-    int64_t bytes = sign * (int64_t)segment->bytes;
-    bytes += __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
-    if (of != &account->framework)
-        return;
-    if (segment->flags & GP_FLAG_PRIVATE)
-        __atomic_fetch_add(&of->x_private_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
-    if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
-        __atomic_store_n(&of->x_segment_peak, bytes, __ATOMIC_RELAXED);
-    if (sign < 0)
-        gp_framework_gave_back(of);
-}
-
 /* Blocks that were there before the first report: their number is not known. */
 static GP_COLD void framework_first(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
@@ -63,6 +43,7 @@ static GP_COLD void framework_first(struct gp_account *account, const struct gp_
         gp_framework_history_begin(framework);
     if (event->allocated_bytes < 0 || before <= 0)
         return;
+    __atomic_store_n(&framework->x_unseen, 1, __ATOMIC_RELAXED);
     struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = before, .class_bytes = INT64_MAX, .owner = owner};
     gp_account_move(event->device, GP_ADD, &move);
     word_add(&framework->x_allocated_bytes, before);
@@ -93,7 +74,9 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
     }
     if (GP_UNLIKELY(allocated != event->allocated_bytes))
         count_add(&framework->x_allocated_differs);
-    if (GP_UNLIKELY(reserved != event->reserved_bytes))
+    if (GP_LIKELY(reserved == event->reserved_bytes))
+        return;
+    if (!__atomic_load_n(&framework->x_strange, __ATOMIC_RELAXED)) /* else nobody knows what it counts as reserved */
         count_add(&framework->x_reserved_differs);
 }
 
@@ -131,14 +114,20 @@ static int framework_alloc(struct gp_account *account, const struct gp_framework
                               .space = GP_SPACE_BLOCK,
                               .kind = GP_KIND_LINEAR,
                               .device = (uint8_t)event->device,
+                              .flags = GP_FLAG_REPORTED,
                               .owner = owner,
                               .bytes = (uint64_t)event->bytes,
                               .requested_bytes = (uint64_t)event->bytes,
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
                               .refs = gp_framework_history_alloc(&account->framework, (uint64_t)event->bytes),
                           };
+    int status = 0;
+    bool odd = __atomic_load_n(&gp_ground_x_odd, __ATOMIC_RELAXED) ||
+               gp_framework_strange(&account->framework, event->reserved_bytes);
+    if (GP_UNLIKELY(odd) && gp_ground_block(&record, event->reserved_bytes, &status))
+        return status == 0;
     record.time_ns = framework_move(account, GP_ADD, event->bytes, owner);
-    int status = gp_map_insert(gp_accounts.blocks, &record, &old);
+    status = gp_map_insert(gp_accounts.blocks, &record, &old);
     if (GP_UNLIKELY(status != 0)) /* the sums are right all the same: a free brings its size */
         gp_feed_lost(status < 0 ? GP_LOST_MAP : GP_LOST_MISSED_FREE);
     gp_event_block(GP_EVENT_ALLOC, &record, record.time_ns);
@@ -165,6 +154,8 @@ static int framework_free(struct gp_account *account, const struct gp_framework_
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
     gp_framework_history_free(&account->framework, known ? record.refs : 0);
+    if (GP_UNLIKELY(known && record.link) && gp_ground_unblock(&record))
+        return -1;
     uint64_t time_ns = known ? framework_move(account, GP_SUB, -event->bytes, record.owner)
                              : framework_free_unknown(event, owner, &record);
     record.bytes = record.requested_bytes = (uint64_t)-event->bytes;
@@ -239,7 +230,7 @@ static bool framework_read(const struct gp_framework *framework, const char *nam
     out->private_bytes = word(&framework->x_private_bytes);
     out->blocks = word(&framework->x_blocks);
     out->segments = word(&framework->x_segments);
-    out->allocated_bytes = word(&framework->x_allocated_bytes);
+    out->allocated_bytes = word(&framework->x_allocated_bytes) - word(&framework->x_lacking_bytes);
     out->reserved_bytes = word(&framework->x_segment_bytes);
     out->their_allocated_bytes = word(&framework->x_their_allocated_bytes);
     out->their_reserved_bytes = word(&framework->x_their_reserved_bytes);

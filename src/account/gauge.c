@@ -119,6 +119,7 @@ uint64_t gp_gauge_mask(unsigned what)
 #define GP_STAT(_id, _gauge, _tag, _name, _reset, _told)                                                               \
     mask |= what & GP_RESET_##_reset ? gauge_bits(GP_GAUGE_##_tag, GP_POOLS) : 0;
 #include <gpuprof/numbers.def>
+    mask |= what & GP_RESET_ALLOCATED ? gauge_bits(GP_GAUGE_ASLEEP, 1) : 0;
     /* When both are reset, the gauges that belong to neither alone restart too: oversize ones
      * and kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)

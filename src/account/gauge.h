@@ -21,6 +21,7 @@ enum gp_gauge {
     GP_GAUGE_GRAPH_RESERVED,
     GP_GAUGE_GRAPH_USED,
     GP_GAUGE_LINEAR_ROUNDED,
+    GP_GAUGE_ASLEEP,
     GP_GAUGES
 };
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");

@@ -79,8 +79,9 @@ static bool oom_visit_block(struct gp_record *record, void *arg)
     (void)arg;
     /* Of a framework's memory the blocks are listed, not the segments that contain them. */
     bool held = !record->segment && (record->kind == GP_KIND_POOL || gp_gauge_parts(record->kind) & GP_PART_RESERVED);
-    if (held && record->device == gp_oom_walk.device)
-        oom_group_add(record->kind, record->site, record->bytes);
+    uint64_t bytes = gp_account_counted(record);
+    if (held && bytes && record->device == gp_oom_walk.device)
+        oom_group_add(record->kind, record->site, bytes);
     return false;
 }
 

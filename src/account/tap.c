@@ -64,11 +64,19 @@ static void tap_statistics(const struct gp_gauge_value *gauges, struct gp_wire_d
         tap_kind(gauges, kind, &out->kinds[kind]);
     out->kinds[GP_KIND_POOL].reserved_bytes = tap_memory(gauges[GP_GAUGE_POOL_RESERVED].current);
     out->kinds[GP_KIND_GRAPH].reserved_bytes = tap_memory(gauges[GP_GAUGE_GRAPH_RESERVED].current);
+    out->asleep_bytes = tap_value(&gauges[GP_GAUGE_ASLEEP]);
     out->linear_rounded_bytes = tap_memory(gauges[GP_GAUGE_LINEAR_ROUNDED].current);
     /* Every driver allocation counts as a segment, as every cudaMalloc does in PyTorch's own
      * count. */
     out->num_device_alloc = gauges[GP_GAUGE_SEGMENT].allocated;
     out->num_device_free = gauges[GP_GAUGE_SEGMENT].freed;
+}
+
+/* Holds wherever every driver allocation is known (ground.c). */
+static bool tap_sound(struct gp_account *account, const struct gp_gauge_value *gauges)
+{
+    return gauges[GP_GAUGE_ALLOCATED_BYTES].current <= gauges[GP_GAUGE_RESERVED_BYTES].current ||
+           gp_accounts.setup.late || __atomic_load_n(&account->framework.x_unseen, __ATOMIC_RELAXED);
 }
 
 typedef int gp_tap_watch_fn(struct gp_counter *set, unsigned watch, int64_t *peaks);
@@ -92,6 +100,7 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     if (!account)
         return false;
     gp_heap_settle();
+    gp_ground_look();
     gp_counter_snapshot(account->counter, gauges);
     gp_polled_fold(account, gauges);
     tap_statistics(gauges, out);
@@ -109,6 +118,10 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     if (__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED) ||
         __atomic_load_n(&account->heaps.x_events, __ATOMIC_RELAXED))
         out->flags |= GP_DEVICE_FRAMEWORK;
+    if (!tap_sound(account, gauges))
+        out->flags |= GP_DEVICE_UNSOUND;
+    out->beside_bytes = tap_memory(__atomic_load_n(&account->framework.x_lacking_bytes, __ATOMIC_RELAXED) -
+                                   __atomic_load_n(&account->framework.x_asleep_bytes, __ATOMIC_RELAXED));
     /* The size of a context must be measured (-1: unknown); the number of contexts is known. */
     out->kinds[GP_KIND_CONTEXT] = (struct gp_wire_kind_value){-1, -1, -1, -1, 0, -1, -1, -1};
     out->kinds[GP_KIND_CONTEXT].live = __atomic_load_n(&account->x_context_count, __ATOMIC_RELAXED);

@@ -17,20 +17,22 @@ _Static_assert(GP_TAP_REST == GP_MAP_WALK, "tap.h");
 
 static void tap_visit(const struct gp_tap_walk *walk, const struct gp_record *record, uint64_t bytes, bool mapped)
 {
-    walk->visit(walk->arg, &(struct gp_tap_block){
-                               .address = record->key,
-                               .bytes = bytes,
-                               .requested_bytes = record->requested_bytes,
-                               .time_ns = record->time_ns,
-                               .site = record->site,
-                               .kind = record->kind,
-                               .device = record->device,
-                               .owner = record->owner,
-                               .segment = record->segment,
-                               .inside = record->space == GP_SPACE_BLOCK,
-                               .mapped = mapped,
-                               .before = walk->before,
-                           });
+    walk->visit(walk->arg,
+                &(struct gp_tap_block){
+                    .address = record->key,
+                    .bytes = bytes,
+                    .requested_bytes = record->requested_bytes,
+                    .time_ns = record->time_ns,
+                    .site = record->site,
+                    /* A segment is linear memory, whatever it was taken as. */
+                    .kind = record->segment && record->space == GP_SPACE_DEVICE ? GP_KIND_LINEAR : record->kind,
+                    .device = record->device,
+                    .owner = record->owner,
+                    .segment = record->segment,
+                    .inside = record->space == GP_SPACE_BLOCK,
+                    .mapped = mapped,
+                    .before = walk->before,
+                });
 }
 
 static bool tap_wants(const struct gp_tap_walk *walk, const struct gp_record *record)
@@ -43,8 +45,9 @@ static bool tap_visit_block(struct gp_record *record, void *arg)
     const struct gp_tap_walk *walk = arg;
     /* Else its bytes are about to enter the totals (block.c). The time of a framework's block may be unknown. */
     bool counted = record->time_ns != 0 || record->space == GP_SPACE_BLOCK;
-    if (counted && tap_wants(walk, record) && gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
-        tap_visit(walk, record, record->bytes, false);
+    if (counted && tap_wants(walk, record) && gp_account_counted(record) &&
+        gp_gauge_parts(record->kind) & GP_PART_ALLOCATED)
+        tap_visit(walk, record, gp_account_counted(record), false);
     return false;
 }
 

@@ -173,9 +173,12 @@ static bool vmm_use(struct gp_record *handle, void *arg)
     change->crossed = change->bytes && handle->link == 0;
     handle->uses++;
     handle->link += change->bytes;
-    change->turned = change->heap && gp_vmm_turns(handle, change->bytes);
+    change->turned = change->want && gp_vmm_turns(handle, change->bytes);
+    change->before = *handle;
     if (change->turned)
-        handle->segment = GP_SEGMENT_HEAP;
+        handle->segment = change->want;
+    if (change->turned && change->want == GP_SEGMENT_FRAMEWORK)
+        handle->owner = change->owner;
     change->share = gp_vmm_share(handle) - before;
     change->after = *handle;
     return false;
@@ -203,7 +206,10 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
 
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
-    struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes, .heap = gp_heap_over(address, bytes)};
+    struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
+    change.want = gp_heap_over(address, bytes)                     ? GP_SEGMENT_HEAP
+                  : gp_ground_wants(address, bytes, &change.owner) ? GP_SEGMENT_FRAMEWORK
+                                                                   : GP_SEGMENT_NONE;
     gp_heap_settle();
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
@@ -230,11 +236,14 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
     if (change.turned) {
         gp_vmm_count_unmapped(change.after.device, GP_SUB, (int64_t)change.after.bytes);
         gp_vmm_turned(&change.after);
+        if (change.want == GP_SEGMENT_FRAMEWORK)
+            gp_framework_segment_remade(&change.before, &change.after);
     }
     uint64_t time_ns = gp_vmm_move_share(&change, GP_ADD);
     gp_event_record_at(GP_EVENT_SEGMENT_MAP, &mapping, 0, time_ns);
-    if (change.turned)
+    if (change.turned && change.want == GP_SEGMENT_HEAP)
         gp_heap_mapped(&mapping);
+    gp_ground_add(&mapping);
 }
 
 uint64_t gp_feed_vmm_handle_at(uint64_t address)
@@ -273,6 +282,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
         gp_heap_unmapped(mapping->key, mapping->bytes);
     else
         gp_heap_pass();
+    gp_ground_gone(mapping);
     uint64_t added = mapping->requested_bytes;
     mapping->refs = mapping->uses = 0;
     mapping->requested_bytes = 0;
@@ -388,6 +398,7 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     gp_map_insert(gp_accounts.objects, mapping, NULL);
     if (GP_UNLIKELY(heap))
         gp_event_record(GP_EVENT_SEGMENT_MAP, mapping, 0);
+    gp_ground_add(mapping);
 }
 
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok)

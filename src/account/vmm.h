@@ -17,10 +17,13 @@ struct gp_vmm_change {
     /* in */
     uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */
     uint64_t extent; /* offset + bytes: a lower bound of an imported handle's size */
-    bool heap;       /* the mapping is to be a heap's segment, or was one */
+    bool heap;       /* the mapping was a heap's segment */
+    uint8_t want;    /* GP_SEGMENT_*: what the mapping is to be */
+    uint8_t owner;   /* of a framework's segment */
     /* out */
+    struct gp_record before;
     struct gp_record after;
-    bool turned;      /* the handle became a heap's segment */
+    bool turned;      /* the handle became a segment */
     int64_t share;    /* allocated bytes that are added or removed, >= 0 */
     bool crossed;     /* the first mapping was added, or the last one removed */
     bool died;        /* the record left the map: memory is free */
@@ -35,7 +38,7 @@ uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
  * theirs from now on, so that the parts of all mappings add up to the handle's share. */
 void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
 
-/* Whether the handle can become a heap's segment: as a whole, in its only mapping. */
+/* Whether the handle can become a segment: as a whole, in its only mapping. */
 bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped);
 /* A mapping has in refs and uses where the peaks were before it (gp_account_retract). */
 void gp_vmm_raises(struct gp_record *mapping);

@@ -132,8 +132,11 @@ static bool vmm_turn(struct gp_record *handle, void *arg)
 {
     struct gp_vmm_change *change = arg;
     change->turned = gp_vmm_turns(handle, change->bytes);
+    change->before = *handle;
     if (change->turned)
-        handle->segment = GP_SEGMENT_HEAP;
+        handle->segment = change->want;
+    if (change->turned && change->want == GP_SEGMENT_FRAMEWORK)
+        handle->owner = change->owner;
     change->after = *handle;
     return false;
 }
@@ -149,7 +152,7 @@ static bool vmm_turn_back(struct gp_record *handle, void *arg)
 
 struct gp_vmm_mark {
     uint64_t handle, raises;
-    uint8_t segment;
+    uint8_t segment, owner;
     struct gp_record before;
     bool done;
 };
@@ -162,20 +165,22 @@ static bool vmm_mark(struct gp_record *mapping, void *arg)
     if (!mark->done)
         return false;
     mapping->segment = mark->segment;
+    mapping->owner = mark->owner ? mark->owner : mapping->owner;
     mapping->refs = (uint32_t)mark->raises;
     mapping->uses = (uint32_t)(mark->raises >> 32);
     return false;
 }
 
 /* An unmap takes the mapping out of the map first, and only then asks the handle. So the handle
- * alone decides whether its share is allocated: whatever changes its segment moves the totals. */
-bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
+ * alone decides whether its share is allocated: whatever changes its segment moves the totals.
+ * want, owner: as in struct gp_vmm_change. */
+static bool vmm_segment_make(uint64_t address, struct gp_vmm_change change, bool whole, struct gp_record *out)
 {
     struct gp_record mapping;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 || mapping.segment ||
         mapping.requested_bytes != mapping.bytes)
         return false;
-    struct gp_vmm_change change = {.bytes = mapping.bytes};
+    change.bytes = mapping.bytes;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.link, vmm_turn, &change) != 0 || !change.turned)
         return false;
     struct gp_move move = {
@@ -185,7 +190,7 @@ bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
         .requested_bytes = (int64_t)mapping.bytes,
         .class_bytes = (int64_t)mapping.bytes,
         .count = 1,
-        .owner = change.after.owner,
+        .owner = change.before.owner,
     };
     if (whole)
         gp_account_retract(mapping.device, (uint64_t)mapping.uses << 32 | mapping.refs, &move);
@@ -193,13 +198,27 @@ bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
         gp_account_move(mapping.device, GP_SUB, &move);
     gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
     gp_vmm_turned(&change.after);
-    struct gp_vmm_mark mark = {.handle = mapping.link, .segment = GP_SEGMENT_HEAP};
+    if (change.want == GP_SEGMENT_FRAMEWORK)
+        gp_framework_segment_remade(&change.before, &change.after);
+    struct gp_vmm_mark mark = {.handle = mapping.link, .segment = change.want, .owner = change.owner};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done)
         return false;
     *out = mapping;
-    out->segment = GP_SEGMENT_HEAP;
+    out->segment = change.want;
     gp_event_record(GP_EVENT_SEGMENT_MAP, out, 0);
     return true;
+}
+
+bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
+{
+    return vmm_segment_make(address, (struct gp_vmm_change){.want = GP_SEGMENT_HEAP}, whole, out);
+}
+
+bool gp_vmm_adopt(uint64_t address, uint8_t owner)
+{
+    struct gp_record mapping;
+    return vmm_segment_make(address, (struct gp_vmm_change){.want = GP_SEGMENT_FRAMEWORK, .owner = owner}, false,
+                            &mapping);
 }
 
 static void vmm_segment_settle(uint64_t address, uint64_t handle, int device)

@@ -51,7 +51,7 @@ enum {
 #define GP_VALUE(...)  +1
 #define GP_NUMBER(...) +1
 #define GP_KIND(...)   +1
-    GP_NUMBER_ROWS = 2 /* the estimate of linear memory, and the scopes */
+    GP_NUMBER_ROWS = 3 /* the estimate of linear memory, the scopes, and blocks in memory that counts by itself */
 #include <gpuprof/numbers.def>
 };
 extern const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS];

@@ -152,9 +152,10 @@ static GP_COLD uint8_t owner_learn(uint64_t pc)
 
 /* What a stack shows; valid if the turn did not change meanwhile. */
 struct owner_answer {
-    uint64_t pc; /* in the owner; 0: none */
-    uint8_t row; /* GP_OBJECT_NO_ROW: still to be learned */
-    bool segment;
+    struct {
+        uint64_t pc; /* in the object; 0: none */
+        uint8_t row; /* GP_OBJECT_NO_ROW: still to be learned */
+    } owner, framework;
 };
 
 /* [owner.A2] acquire, here and in gp_object_find: pairs with [owner.R2]. */
@@ -162,17 +163,19 @@ static struct owner_answer owner_search(const uint64_t *pcs, unsigned n, bool se
 {
     struct owner_answer answer = {0};
     unsigned count = __atomic_load_n(&x_object_count, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; i < n && (!answer.pc || (segments && !answer.segment)); i++) {
+    for (unsigned i = 0; i < n && (!answer.owner.pc || (segments && !answer.framework.pc)); i++) {
         /* A return address may be the first byte after its function, and so after its object. */
         int at = gp_object_find(objects, count, pcs[i] - 1);
         if (at < 0)
             continue;
-        if (!answer.pc && __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE)) {
-            answer.pc = pcs[i] - 1;
-            answer.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
+        if (!answer.owner.pc && __atomic_load_n(&objects[at].x_owner, __ATOMIC_ACQUIRE)) {
+            answer.owner.pc = pcs[i] - 1;
+            answer.owner.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
         }
-        if (segments && __atomic_load_n(&objects[at].x_segment, __ATOMIC_ACQUIRE))
-            answer.segment = true;
+        if (segments && __atomic_load_n(&objects[at].x_segment, __ATOMIC_ACQUIRE)) {
+            answer.framework.pc = pcs[i] - 1;
+            answer.framework.row = __atomic_load_n(&objects[at].x_row, __ATOMIC_ACQUIRE);
+        }
     }
     return answer;
 }
@@ -184,7 +187,7 @@ struct gp_owner gp_owner_here(void)
     bool more;
     uint32_t turn;
     if (!started)
-        return (struct gp_owner){GP_OWNER_UNKNOWN, false};
+        return (struct gp_owner){.row = GP_OWNER_UNKNOWN};
     unsigned n = gp_stack_native(pcs, OWNER_FRAMES, &more);
     uint64_t generation = gp_stack_generation();
     if (GP_UNLIKELY(generation != __atomic_load_n(&x_generation, __ATOMIC_ACQUIRE)))
@@ -200,9 +203,12 @@ struct gp_owner gp_owner_here(void)
         }
         answer = owner_search(pcs, n, segments);
     } while (turn & 1 || __atomic_load_n(&x_turn, __ATOMIC_RELAXED) != turn);
-    if (GP_UNLIKELY(answer.pc && answer.row == GP_OBJECT_NO_ROW))
-        answer.row = owner_learn(answer.pc);
-    return (struct gp_owner){answer.pc ? answer.row : GP_OWNER_UNKNOWN, answer.segment};
+    if (GP_UNLIKELY(answer.owner.pc && answer.owner.row == GP_OBJECT_NO_ROW))
+        answer.owner.row = owner_learn(answer.owner.pc);
+    if (GP_UNLIKELY(answer.framework.pc && answer.framework.row == GP_OBJECT_NO_ROW))
+        answer.framework.row = owner_learn(answer.framework.pc);
+    return (struct gp_owner){answer.owner.pc ? answer.owner.row : GP_OWNER_UNKNOWN, answer.framework.pc != 0,
+                             answer.framework.row};
 }
 
 void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count))

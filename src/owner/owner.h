@@ -17,8 +17,9 @@
 #include <stdint.h>
 
 struct gp_owner {
-    uint8_t row;  /* in the table of owners; GP_OWNER_UNKNOWN: the stack could not be followed */
-    bool segment; /* memory that a framework divides into blocks it reports: reserved, not allocated */
+    uint8_t row;       /* in the table of owners; GP_OWNER_UNKNOWN: the stack could not be followed */
+    bool segment;      /* memory that a framework divides into blocks it reports: reserved, not allocated */
+    uint8_t framework; /* its row, where segment is set */
 };
 
 /* Call it once, at start. 0 or -errno: then every owner is unknown. */

@@ -2,7 +2,7 @@
  *
  * bench_framework.c: what an event of a framework's allocator costs while no viewer listens, and while one reads the
  * events ("read"): a block handed out and taken back, through torch.c over the stand-in for libc10, with few and with
- * many live blocks; the stand-in's own cost; and what the owner of a driver allocation costs.
+ * many live blocks, and beside memory of others; the stand-in's own cost; and what the owner of a driver allocation costs.
  *
  * TSV: name, threads, ns. An event is one report.
  */
@@ -50,6 +50,8 @@ static void print(const char *name)
            ns[BATCHES / 100 * 99]);
 }
 
+static uint64_t reserved = LIVE * 1024; /* the framework's total */
+
 typedef void report_fn(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device);
 
 /* Blocks in rotation, as an allocator gives the same ones again; `live` of them. */
@@ -59,13 +61,13 @@ static void measure(const char *name, report_fn *report, uint64_t live)
     const uint64_t first = 0x700000000000ull;
     const struct c10_device device = {C10_CUDA, 0};
     for (; filled < live; filled++)
-        report((void *)(first + filled * 512), 512, allocated += 512, LIVE * 1024, device);
+        report((void *)(first + filled * 512), 512, allocated += 512, reserved, device);
     for (unsigned i = 0; i < BATCHES; i++) {
         uint64_t begin = gp_clock_ns();
         for (unsigned n = 0; n < BATCH / 2; n++) {
             void *block = (void *)(first + at++ % live * 512);
-            report(block, -512, allocated -= 512, LIVE * 1024, device);
-            report(block, 512, allocated += 512, LIVE * 1024, device);
+            report(block, -512, allocated -= 512, reserved, device);
+            report(block, 512, allocated += 512, reserved, device);
         }
         ns[i] = (double)(gp_clock_ns() - begin) / BATCH;
     }
@@ -159,6 +161,13 @@ int main(void)
     }
     gp_feed_context_created(1, 0);
     gp_framework_start();
+    struct gp_record segment = {.key = 0x700000000000ull,
+                                .space = GP_SPACE_DEVICE,
+                                .kind = GP_KIND_LINEAR,
+                                .segment = GP_SEGMENT_FRAMEWORK,
+                                .bytes = LIVE * 1024};
+    gp_framework_segment(&segment, GP_ADD);
+    gp_map_insert(gp_accounts.blocks, &segment, NULL);
     /* The stand-in's slot leads to torch.c's function now. */
     measure("framework_event_1_at_peak", report, 1);
     /* Below the peak, as a program is most of the time, the counters need no total order. */
@@ -176,6 +185,9 @@ int main(void)
         listened = rows[i].listened;
         measure(rows[i].name, report, rows[i].live);
     }
+    listened = 0;
+    reserved++; /* it has memory of others, so each block is looked up by its address */
+    measure("framework_event_beside", report, 1000);
     measure_parts();
     measure_owner();
     for (unsigned i = 0; i < GP_LOSTS; i++)

@@ -278,7 +278,7 @@ Test(system, stat_adds_processes_without_a_readable_session)
     json_t *stats = json_object_get(json_array_get(json_object_get(one, "devices"), 0), "stats");
     cr_assert_eq(number(stats, "allocated_bytes.all.peak"), 400 * MIB);
     cr_assert(json_is_null(json_object_get(stats, "active_bytes.all.peak")), "an unknown value is not null");
-    cr_assert_eq(json_object_size(stats), 122);
+    cr_assert_eq(json_object_size(stats), 126);
     one = of(top, "processes", "pid", pid);
     cr_assert_str_eq(json_string_value(json_object_get(one, "known_from")), "session");
     json_decref(top);

@@ -143,10 +143,10 @@ class Shapes(Case):
         for stat in ("allocated", "reserved", "active", "inactive_split", "requested"):
             for pool in ("all", "small_pool", "large_pool"):
                 expected |= {f"{stat}_bytes.{pool}.{moment}" for moment in moments}
-        for stat in ("oversize_allocations", "oversize_segments"):
+        for stat in ("oversize_allocations", "oversize_segments", "asleep_bytes"):
             expected |= {f"{stat}.{moment}" for moment in moments}
         self.assertEqual(set(stats), expected)
-        self.assertEqual(len(expected), 122)
+        self.assertEqual(len(expected), 126)
 
     def test_nested(self):
         self.alloc(MIB)
@@ -233,7 +233,7 @@ class Devices(Case):
 
     def test_untouched_device_has_zeros(self):
         code = (
-            "import gpu, gpuprof; gpu.use(0); p = gpu.alloc(1 << 20); s = gpuprof.memory_stats(1); assert len(s) == 122, s; "
+            "import gpu, gpuprof; gpu.use(0); p = gpu.alloc(1 << 20); s = gpuprof.memory_stats(1); assert len(s) == 126, s; "
             "assert s.pop('max_split_size') == -1; assert not any(s.values()); assert gpuprof.memory_allocated(1) == 0; gpu.free(p)"
         )
         subprocess.run([sys.executable, "-c", code], check=True)

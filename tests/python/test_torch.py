@@ -146,7 +146,7 @@ class Patch(Case):
         for module in (cuda, cuda.memory):
             self.assertEqual(module.memory_allocated(), base + 2 * MIB)
             self.assertEqual(module.max_memory_allocated(0), base + 6 * MIB)
-            self.assertEqual(len(module.memory_stats()), 122)
+            self.assertEqual(len(module.memory_stats()), 126)
             self.assertEqual(module.memory_stats_as_nested_dict(device="cuda:0")["allocated_bytes"]["all"]["current"], base + 2 * MIB)
             self.assertEqual(module.memory_summary(), gpuprof.memory_summary(0))
             self.assertEqual(len(module.memory_summary(None, True).splitlines()), 29)

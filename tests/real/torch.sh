@@ -44,8 +44,9 @@ imports() { # every function of the runtime and the driver that a library of the
 
 script() { # NAME SOURCE
     local file=tests/real/torch/$1.py spec
+    case $1 in asleep*) cc -shared -fPIC -O1 -Isrc/sim/include -o "$work/sleeper.so" tests/real/torch/sleeper.c -L"$sim" -l:libcuda.so.1 ;; esac
     spec=$(sed -n 's/^# sim: //p' "$file")
-    GPUPROF_SOURCE=$2 PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 \
+    GPUPROF_SLEEPER=$work/sleeper.so GPUPROF_SOURCE=$2 PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 \
         "$build/bin/gpuprof" run --sim${spec:+=$spec} -- tests/real/inside "$root" python3 "$file" >"$work/out" 2>&1 </dev/null
     local status=$?
     if [ "$status" = 0 ] && grep -q ' agree$' "$work/out"; then pass "$1 ($2): $(grep ' agree$' "$work/out" | tail -n 1)"; else
@@ -231,7 +232,7 @@ else
         name=$(basename "$file" .py)
         case $name in common | outside | alike | uses | counted | nets | rhythms) ;; *) script "$name" cupti ;; esac
     done
-    for name in basic streams expandable; do script "$name" hooks; done
+    for name in basic streams expandable asleep; do script "$name" hooks; done
     forecast steady
     forecast grows --leak
     forecast "not periodic" --lengths

@@ -747,6 +747,8 @@ Test(reports, segments_of_a_framework_are_small_up_to_two_mebibytes)
                 gp_feed_vmm_create(i + 1, (uint64_t)sizes[i], 0);
             else
                 linear(0x10000000ull * (i + 1), sizes[i]);
+            framework_block(0x10000000ull * (i + 1), 1); /* else it would be none */
+            framework_block(0x10000000ull * (i + 1), -1);
             cr_assert(gp_tap_device(0, &is));
             unsigned pool = sizes[i] <= 2 * MIB ? GP_POOL_SMALL : GP_POOL_LARGE, other = 3 - pool;
             cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][pool].current,

@@ -49,7 +49,7 @@ Test(api, what_a_framework_does_not_tell_is_minus_one)
     cr_assert(gp_thread_enter());
     gp_feed_framework_block(
         &(struct gp_framework_event){
-            .device = 2, .address = 1 << 20, .bytes = 4096, .allocated_bytes = 4096, .reserved_bytes = 2 << 20},
+            .device = 2, .address = 1 << 20, .bytes = 4096, .allocated_bytes = 4096, .reserved_bytes = -1},
         0);
     gp_thread_leave();
     cr_assert_eq(gpuprof_memory_stats(2, values, GPUPROF_STATS), 0);

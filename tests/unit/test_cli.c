@@ -193,7 +193,7 @@ Test(cli, stat_of_a_process)
     cr_assert_str_eq(json_string_value(json_object_get(process, "driver")), "sim");
     cr_assert_str_eq(json_string_value(json_object_get(process, "state")), "live");
     json_t *stats = json_object_get(json_array_get(json_object_get(process, "devices"), 1), "stats");
-    cr_assert_eq(json_object_size(stats), 122);
+    cr_assert_eq(json_object_size(stats), 126);
     cr_assert_eq(json_integer_value(json_object_get(stats, "allocated_bytes.all.peak")), 4 << 20);
     cr_assert_eq(json_integer_value(json_object_get(stats, "max_split_size")), -1);
     cr_assert(json_is_object(json_object_get(json_object_get(process, "host"), "stats")));

@@ -454,7 +454,7 @@ static const char *wrong_at(size_t at)
 #define IN(_field)                                                                                                     \
     (at >= offsetof(struct gp_wire_device, _field) &&                                                                  \
      at < offsetof(struct gp_wire_device, _field) + sizeof(s.devices[0]._field))
-    if (IN(stats) || IN(oversize_allocations) || IN(oversize_segments))
+    if (IN(stats) || IN(oversize_allocations) || IN(oversize_segments) || IN(asleep_bytes))
         return "a statistic is negative";
     if (IN(kinds) || IN(max_split_size) || IN(total_bytes))
         return NULL;

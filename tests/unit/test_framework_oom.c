@@ -193,6 +193,8 @@ Test(framework_oom, private_pools)
     gives_up(100);
     cr_expect(wire.releasable_bytes == 70 * MIB && part.private_bytes == 30 * MIB);
     segment(AT(C, 100), 2);
+    block(AT(C, 100), 1);
+    block(AT(C, 100), -1);
     segment_freed(AT(C, 100)); /* it empties its cache, and C stays */
     block(AT(A, 1), 1);
     gives_up(100);

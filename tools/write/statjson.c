@@ -57,13 +57,21 @@ static json_t *kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-static json_t *owner_json(const char *owner, const char *library, const struct gp_wire_owner_value *value)
+/* What of the device's blocks is asleep is of the framework that reports them. */
+static json_int_t owner_asleep(const struct gp_device_view *device, const char *owner)
 {
-    return json_pack("{s:s,s:o,s:I,s:o,s:I,s:o,s:I}", "owner", owner, "library", gp_json_text(library),
+    const char *name = device->framework.name;
+    return name[0] && strcmp(name, owner) == 0 ? (json_int_t)device->wire.asleep_bytes.current : 0;
+}
+
+static json_t *owner_json(const struct gp_device_view *device, const char *owner, const char *library,
+                          const struct gp_wire_owner_value *value)
+{
+    return json_pack("{s:s,s:o,s:I,s:o,s:I,s:o,s:I,s:I}", "owner", owner, "library", gp_json_text(library),
                      "reserved_bytes", (json_int_t)value->reserved_bytes, "reserved_peak_bytes",
                      gp_json_known(value->reserved_peak_bytes), "allocated_bytes", (json_int_t)value->allocated_bytes,
                      "allocated_peak_bytes", gp_json_known(value->allocated_peak_bytes), "live",
-                     (json_int_t)value->live);
+                     (json_int_t)value->live, "asleep_bytes", owner_asleep(device, owner));
 }
 
 static json_t *owners_json(const struct gp_process *process, const struct gp_device_view *device)
@@ -73,29 +81,29 @@ static json_t *owners_json(const struct gp_process *process, const struct gp_dev
         return json_null();
     json_t *array = json_array();
     for (int i = 0, count = gp_owners_of(process, device, views); i < count; i++)
-        json_array_append_new(array, owner_json(views[i].owner, views[i].library, &views[i].value));
+        json_array_append_new(array, owner_json(device, views[i].owner, views[i].library, &views[i].value));
     return array;
 }
 
-static void framework_json(json_t *array, const struct gp_wire_framework *f)
+static void framework_json(json_t *array, const struct gp_wire_framework *f, int64_t asleep, int64_t beside)
 {
     if (!f->name[0])
         return;
-    json_array_append_new(array,
-                          json_pack("{s:s,s:n,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "name", f->name, "version",
-                                    "agrees", gp_framework_agrees(f), "blocks", (json_int_t)f->blocks, "segments",
-                                    (json_int_t)f->segments, "allocated_bytes", (json_int_t)f->allocated_bytes,
-                                    "reserved_bytes", (json_int_t)f->reserved_bytes, "events", (json_int_t)f->events,
-                                    "allocated_differs", (json_int_t)f->allocated_differs, "reserved_differs",
-                                    (json_int_t)f->reserved_differs, "private_bytes", (json_int_t)f->private_bytes,
-                                    "retries", (json_int_t)f->retries, "ooms", (json_int_t)f->ooms));
+    json_array_append_new(
+        array, json_pack("{s:s,s:n,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "name", f->name, "version",
+                         "agrees", gp_framework_agrees(f), "blocks", (json_int_t)f->blocks, "segments",
+                         (json_int_t)f->segments, "allocated_bytes", (json_int_t)f->allocated_bytes, "reserved_bytes",
+                         (json_int_t)f->reserved_bytes, "events", (json_int_t)f->events, "allocated_differs",
+                         (json_int_t)f->allocated_differs, "reserved_differs", (json_int_t)f->reserved_differs,
+                         "private_bytes", (json_int_t)f->private_bytes, "retries", (json_int_t)f->retries, "ooms",
+                         (json_int_t)f->ooms, "asleep_bytes", (json_int_t)asleep, "beside_bytes", (json_int_t)beside));
 }
 
 static json_t *frameworks_json(const struct gp_device_view *device)
 {
     json_t *array = json_array();
-    framework_json(array, &device->framework);
-    framework_json(array, &device->heaps);
+    framework_json(array, &device->framework, device->wire.asleep_bytes.current, device->wire.beside_bytes);
+    framework_json(array, &device->heaps, 0, 0);
     return array;
 }
 
@@ -121,12 +129,13 @@ static void before_json(json_t *object, const struct gp_process *process, const 
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
 {
     json_t *object = json_pack(
-        "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
+        "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
         gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
         gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
         device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
-        gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
-        "linear_rounded_bytes", gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
+        gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled, "sound",
+        !(device->wire.flags & GP_DEVICE_UNSOUND), "linear_rounded_bytes",
+        gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
         owners_json(process, device), "frameworks", frameworks_json(device), "forecast", stat_forecast(device));
     before_json(object, process, device);
     return object;

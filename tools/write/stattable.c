@@ -73,6 +73,14 @@ static void framework_print(FILE *out, const struct gp_wire_framework *f)
                 f->allocated_differs, f->reserved_differs, f->events);
 }
 
+static void beside_print(FILE *out, const struct gp_device_view *device)
+{
+    char text[GP_SIZE_TEXT];
+    if (device->wire.beside_bytes)
+        fprintf(out, "    %s: %s of its blocks lie in memory that counts by itself or in no total, such as managed\n",
+                device->framework.name, gp_size_text(text, device->wire.beside_bytes));
+}
+
 /* They name no totals of their own that ours could be compared with. */
 static void heaps_print(FILE *out, const struct gp_wire_framework *f)
 {
@@ -125,9 +133,14 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
     fprintf(out, "    %-12s %12s %12s %14s %14s\n", "", "CURRENT", "PEAK", "ALLOCATED", "FREED");
     row_print(out, "allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]);
     row_print(out, "reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]);
+    if (d->asleep_bytes.peak)
+        row_print(out, "asleep", &d->asleep_bytes);
+    if (d->flags & GP_DEVICE_UNSOUND)
+        fprintf(out, "    allocated is more than reserved: gpuprof has missed memory of this device\n");
     kinds_print(out, d);
     owners_print(out, process, device);
     framework_print(out, &device->framework);
+    beside_print(out, device);
     heaps_print(out, &device->heaps);
     before_print(out, process, device);
     if (device->untracked_bytes >= 0)

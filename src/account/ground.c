@@ -1,0 +1,639 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ground.c: what memory lies under the blocks of a framework, by address. Called by framework.c for
+ * blocks, and by block.c, vmm.c and context.c when the driver's memory comes and goes.
+ *
+ *      allocated = driver allocations that are no segment + the bytes of blocks that lie in segments
+ *      asleep    = the bytes of blocks that lie in nothing
+ *
+ * Memory is in `reserved` before it counts as allocated, a segment counts through its blocks alone,
+ * and a block in memory that counts by itself (managed, imported, another device's, a handle with two
+ * mappings, a heap's) does not count. So no byte counts twice, and allocated <= reserved.
+ *
+ * Most blocks lie in segments that the framework itself took from the driver. Those are not followed:
+ * the framework's total of reserved bytes shows with each block that there is nothing else. From the
+ * first difference on, or when somebody else takes a segment from under its blocks, the driver's
+ * memory is kept in the order of its addresses too (`memory`), and the blocks that lie not wholly in
+ * segments are claims (`claims`). The record of such a block has in link what does not count of it.
+ * A claim counts again as soon as all of it lies in segments.
+ *
+ * The sets are under the lock of this file. A driver call changes the map of records first and then
+ * looks whether the sets are kept. They are switched on before the walk that fills them, which takes the
+ * lock of each shard, so a change is in the walk or its thread sees the switch.
+ */
+#include "account/account.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "ds/span.h"
+#include "owner/owner.h"
+#include "site/site.h"
+
+#define GROUND_SPANS (1u << 22)
+
+static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_GROUND);
+static struct {
+    struct gp_span_set memory;  /* link: context; size: space and kind (memory_what); flag: segment */
+    struct gp_span_set claims;  /* link: bytes asleep; size: bytes that count */
+    struct gp_span_set fields;  /* reservations of addresses in which segments lay that others took away */
+    struct gp_span_set natives; /* the other blocks, as of the events that natives_stamp sums */
+    uint64_t natives_stamp;
+    uint32_t x_on;
+} grounds = {.memory = {.limit = GROUND_SPANS},
+             .claims = {.limit = GROUND_SPANS},
+             .fields = {.limit = 1u << 16},
+             .natives = {.limit = GROUND_SPANS}};
+
+uint32_t gp_ground_x_odd; /* claims, and segments that are provisional: blocks must be looked at */
+
+static bool ground_on(void)
+{
+    return GP_UNLIKELY(__atomic_load_n(&grounds.x_on, __ATOMIC_RELAXED));
+}
+
+static void odd_add(int change)
+{
+    __atomic_fetch_add(&gp_ground_x_odd, (uint32_t)change, __ATOMIC_RELAXED);
+}
+
+/* The framework's total of reserved bytes is no longer the sum of its segments. */
+static void ground_strange(int device)
+{
+    struct gp_account *account = gp_account_of(device);
+    if (account)
+        __atomic_store_n(&account->framework.x_strange, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- the driver's memory; under the lock ------------------------------------------------------------------------- */
+
+static uint64_t memory_what(unsigned space, unsigned kind)
+{
+    return (uint64_t)space << 8 | kind;
+}
+
+static bool memory_is(const struct gp_record *record)
+{
+    bool mapping = record->space == GP_SPACE_MAPPING && !(record->key & 1); /* else a binding */
+    return (mapping || record->space == GP_SPACE_DEVICE || record->space == GP_SPACE_HOST ||
+            record->space == GP_SPACE_REGISTERED) &&
+           record->bytes && record->key + record->bytes > record->key;
+}
+
+static void memory_put(const struct gp_record *record)
+{
+    struct gp_span *span;
+    while ((span = gp_span_in(&grounds.memory, record->key, record->bytes)))
+        gp_span_drop(&grounds.memory, span); /* it was freed unseen */
+    span = gp_span_put(&grounds.memory, record->key, record->bytes);
+    if (!span) {
+        gp_feed_lost(GP_LOST_MAP);
+        return;
+    }
+    span->link = record->space == GP_SPACE_DEVICE ? record->ctx : 0;
+    span->size = memory_what(record->space, record->kind);
+    span->device = record->device;
+    span->owner = record->owner;
+    span->flag = record->segment == GP_SEGMENT_FRAMEWORK;
+}
+
+static bool memory_visit(struct gp_record *record, void *arg)
+{
+    (void)arg;
+    if (memory_is(record))
+        memory_put(record);
+    return false;
+}
+
+static void ground_start(void)
+{
+    if (grounds.x_on)
+        return;
+    __atomic_store_n(&grounds.x_on, 1, __ATOMIC_RELAXED);
+    gp_map_each(gp_accounts.blocks, memory_visit, NULL);
+    gp_map_each(gp_accounts.objects, memory_visit, NULL);
+}
+
+/* How many bytes of a range lie in segments of the device, and how many in other memory. */
+static void memory_under(uint64_t address, uint64_t bytes, int device, uint64_t *counted, uint64_t *elsewhere)
+{
+    const struct gp_span *span;
+    uint64_t at = address, end = address + bytes;
+    *counted = *elsewhere = 0;
+    while (at < end && (span = gp_span_in(&grounds.memory, at, end - at))) {
+        uint64_t from = span->address > at ? span->address : at, to = span->address + span->bytes;
+        to = to < end ? to : end;
+        *(span->flag && span->device == device ? counted : elsewhere) += to - from;
+        at = to;
+    }
+}
+
+/* ---- an allocation becomes a segment, or ordinary; under the lock ------------------------------------------------ */
+
+struct ground_change {
+    uint8_t owner;
+    bool done;
+    struct gp_record before, after;
+};
+
+/* Bytes of other kinds are in none of the totals, or are estimates. */
+static bool linear_adopt(struct gp_record *record, void *arg)
+{
+    struct ground_change *change = arg;
+    change->before = *record;
+    change->done = !record->segment &&
+                   (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_PITCHED || record->kind == GP_KIND_POOL);
+    if (change->done) {
+        record->segment = GP_SEGMENT_FRAMEWORK;
+        record->owner = change->owner;
+        record->flags = 0;
+    }
+    change->after = *record;
+    return false;
+}
+
+/* What the allocation has as allocated bytes when it is no segment. */
+static uint64_t linear_allocated(const struct gp_record *record, enum gp_counter_op op)
+{
+    struct gp_move move = gp_account_block_move(record);
+    move.parts = GP_PART_ALLOCATED;
+    return gp_account_move(record->device, op, &move);
+}
+
+/* Its bytes were allocated until now, so its peaks stay. */
+static bool memory_adopt_linear(const struct gp_span *span, uint8_t owner)
+{
+    struct ground_change change = {.owner = owner};
+    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, span->address, linear_adopt, &change) != 0 || !change.done)
+        return false;
+    uint64_t time_ns = linear_allocated(&change.before, GP_SUB);
+    gp_event_record_at(GP_EVENT_FREE, &change.before, 0, time_ns);
+    gp_framework_segment(&change.after, GP_ADD);
+    gp_framework_segment_remade(&change.before, &change.after);
+    change.after.time_ns = 0; /* now */
+    gp_event_record(GP_EVENT_ALLOC, &change.after, 0);
+    return true;
+}
+
+/* Memory that others took from the driver becomes a segment if a block lies in it. */
+static void memory_adopt(uint64_t address, uint64_t bytes, int device, uint8_t owner)
+{
+    struct gp_span *span;
+    uint64_t at = address, end = address + bytes;
+    while (at < end && (span = gp_span_in(&grounds.memory, at, end - at))) {
+        at = span->address + span->bytes;
+        if (span->flag || span->device != device)
+            continue;
+        if (span->size >> 8 == GP_SPACE_MAPPING)
+            span->flag = gp_vmm_adopt(span->address, owner);
+        else if (span->size >> 8 == GP_SPACE_DEVICE)
+            span->flag = memory_adopt_linear(span, owner);
+        if (span->flag)
+            ground_strange(device);
+    }
+}
+
+/* ---- claims; under the lock -------------------------------------------------------------------------------------- */
+
+struct claim_note {
+    uint64_t lacks;
+    bool only_native, done;
+    struct gp_record record;
+};
+
+static bool claim_mark(struct gp_record *record, void *arg)
+{
+    struct claim_note *note = arg;
+    note->done = !note->only_native || (!record->link && record->flags & GP_FLAG_REPORTED);
+    if (note->done)
+        record->link = note->lacks;
+    note->record = *record;
+    return false;
+}
+
+/* A part of the block counts from now on, or no longer. */
+static void claim_move(const struct gp_span *claim, struct gp_record block, enum gp_counter_op op)
+{
+    const struct gp_move move = {
+        .parts = GP_PART_ALLOCATED,
+        .bytes = (int64_t)claim->size,
+        .class_bytes = (int64_t)claim->bytes,
+        .count = 1,
+        .owner = claim->owner,
+    };
+    if (!claim->size)
+        return;
+    block.key = claim->address;
+    block.bytes = block.requested_bytes = claim->size;
+    block.time_ns = gp_account_move(claim->device, op, &move);
+    gp_event_block(op == GP_ADD ? GP_EVENT_ALLOC : GP_EVENT_FREE, &block, block.time_ns);
+}
+
+static void claim_sleep(struct gp_span *claim, uint64_t asleep, uint64_t lacked, uint64_t lacks)
+{
+    struct gp_account *account = gp_account_of(claim->device);
+    int64_t change = (int64_t)asleep - (int64_t)claim->link;
+    claim->link = asleep;
+    if (!account)
+        return;
+    __atomic_fetch_add(&account->framework.x_lacking_bytes, (int64_t)lacks - (int64_t)lacked, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&account->framework.x_asleep_bytes, change, __ATOMIC_RELAXED);
+    const struct gp_delta delta = {.gauge = GP_GAUGE_ASLEEP, .amount = change > 0 ? change : -change};
+    if (change)
+        gp_counter_apply(account->counter, gp_thread.number, change > 0 ? GP_ADD : GP_SUB, &delta, 1);
+}
+
+static void claim_drop(struct gp_span *claim)
+{
+    gp_span_drop(&grounds.claims, claim);
+    odd_add(-1);
+}
+
+/* Counts what has memory under it. lacked: of the bytes, what did not count in any way before. */
+static void claim_settle(struct gp_span *claim, uint64_t lacked)
+{
+    uint64_t counted, elsewhere;
+    memory_adopt(claim->address, claim->bytes, claim->device, claim->owner);
+    memory_under(claim->address, claim->bytes, claim->device, &counted, &elsewhere);
+    struct claim_note note = {.lacks = claim->bytes - counted};
+    note.record = (struct gp_record){
+        .key = claim->address, .space = GP_SPACE_BLOCK, .kind = GP_KIND_LINEAR, .device = claim->device};
+    gp_map_update(gp_accounts.blocks, GP_SPACE_BLOCK, claim->address, claim_mark, &note);
+    bool changes = counted != claim->size;
+    if (changes)
+        claim_move(claim, note.record, GP_SUB);
+    claim_sleep(claim, claim->bytes - counted - elsewhere, lacked, note.lacks);
+    claim->size = counted;
+    if (changes)
+        claim_move(claim, note.record, GP_ADD);
+    if (!note.lacks) {
+        claim_drop(claim);
+        grounds.natives_stamp = 0; /* it is one of these again */
+    }
+}
+
+static struct gp_span *claim_put(const struct gp_record *block)
+{
+    struct gp_span *claim;
+    while ((claim = gp_span_in(&grounds.claims, block->key, block->bytes))) { /* its free was not seen */
+        claim_move(claim, *block, GP_SUB);
+        claim_sleep(claim, 0, claim->bytes - claim->size, 0);
+        claim_drop(claim);
+    }
+    claim = gp_span_put(&grounds.claims, block->key, block->bytes);
+    if (!claim) {
+        gp_feed_lost(GP_LOST_MAP);
+        return NULL;
+    }
+    claim->device = block->device;
+    claim->owner = block->owner;
+    odd_add(1);
+    return claim;
+}
+
+static void claims_settle(uint64_t address, uint64_t bytes)
+{
+    struct gp_span *claim;
+    uint64_t at = address, end = address + bytes;
+    while (at < end && (claim = gp_span_in(&grounds.claims, at, end - at))) {
+        at = claim->address + claim->bytes;
+        claim_settle(claim, claim->bytes - claim->size);
+    }
+}
+
+/* ---- blocks that are no claims; under the lock ------------------------------------------------------------------- */
+
+static uint64_t natives_events(void)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+        struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[i], __ATOMIC_ACQUIRE);
+        sum += account ? __atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED) : 0;
+    }
+    return sum;
+}
+
+static bool native_visit(struct gp_record *record, void *arg)
+{
+    (void)arg;
+    struct gp_span *span;
+    if (record->space != GP_SPACE_BLOCK || record->link || !(record->flags & GP_FLAG_REPORTED) ||
+        gp_span_in(&grounds.natives, record->key, record->bytes))
+        return false;
+    span = gp_span_put(&grounds.natives, record->key, record->bytes);
+    if (span)
+        span->device = record->device, span->owner = record->owner;
+    return false;
+}
+
+/* A pool that goes to sleep takes hundreds of segments away while its framework makes no block: one walk
+ * serves them all. */
+static void natives_list(void)
+{
+    struct gp_span *span;
+    uint64_t stamp = natives_events();
+    if (grounds.natives_stamp == stamp + 1)
+        return;
+    while ((span = gp_span_in(&grounds.natives, 0, UINT64_MAX)))
+        gp_span_drop(&grounds.natives, span);
+    gp_map_each(gp_accounts.blocks, native_visit, NULL);
+    grounds.natives_stamp = stamp + 1;
+}
+
+/* The blocks in the range become claims. */
+static void natives_claim(uint64_t address, uint64_t bytes)
+{
+    struct gp_span *found;
+    natives_list();
+    while ((found = gp_span_in(&grounds.natives, address, bytes))) {
+        struct gp_record block = {
+            .key = found->address, .bytes = found->bytes, .device = found->device, .owner = found->owner};
+        struct claim_note note = {.lacks = found->bytes, .only_native = true};
+        gp_span_drop(&grounds.natives, found);
+        if (gp_map_update(gp_accounts.blocks, GP_SPACE_BLOCK, block.key, claim_mark, &note) != 0 || !note.done)
+            continue; /* freed meanwhile */
+        struct gp_span *claim = claim_put(&block);
+        if (!claim)
+            continue;
+        claim->size = claim->bytes;
+        claim_settle(claim, 0);
+    }
+}
+
+/* ---- provisional segments; under the lock ------------------------------------------------------------------------ */
+
+/* What a framework takes from the driver is a segment provisionally, so that the peaks of allocated hold between that call
+ * and the report of the block. If the thread goes on to something else, then it was no segment: the framework's cache is
+ * off. A viewer waits for this long. */
+#define GROUND_SOON_NS 1000000u
+
+static struct provisional {
+    uint64_t address, bytes, time_ns;
+    uint32_t thread; /* 0: none */
+} provisional[GP_WIRE_GPUS];
+static uint32_t x_provisional;
+
+static void provisional_end(struct provisional *one)
+{
+    one->thread = 0;
+    odd_add(-1);
+    __atomic_fetch_sub(&x_provisional, 1, __ATOMIC_RELAXED);
+}
+
+static bool linear_ordinary(struct gp_record *record, void *arg)
+{
+    struct ground_change *change = arg;
+    change->before = *record;
+    change->done = record->segment == GP_SEGMENT_FRAMEWORK;
+    if (change->done) {
+        record->segment = GP_SEGMENT_NONE;
+        record->flags = 0;
+        record->site = record->uses;
+        record->uses = 0;
+        record->link = gp_account_raises(record->device);
+    }
+    change->after = *record;
+    return false;
+}
+
+static void provisional_ordinary(struct provisional *one)
+{
+    struct ground_change change = {0};
+    uint64_t address = one->address;
+    provisional_end(one);
+    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, address, linear_ordinary, &change) != 0 || !change.done)
+        return;
+    gp_event_record(GP_EVENT_FREE, &change.before, 0);
+    gp_framework_segment_not(&change.before);
+    gp_framework_segment_remade(&change.before, &change.after);
+    change.after.time_ns = linear_allocated(&change.after, GP_ADD);
+    gp_event_record(GP_EVENT_ALLOC, &change.after, 0);
+    struct gp_span *span = ground_on() ? gp_span_at(&grounds.memory, address) : NULL;
+    if (span)
+        span->flag = false;
+}
+
+void gp_ground_provisional(const struct gp_record *segment)
+{
+    struct provisional *one = &provisional[segment->device];
+    gp_lock_take(&lock);
+    if (one->thread)
+        provisional_ordinary(one);
+    *one = (struct provisional){segment->key, segment->bytes, segment->time_ns, gp_thread.number};
+    odd_add(1);
+    __atomic_fetch_add(&x_provisional, 1, __ATOMIC_RELAXED);
+    gp_lock_give(&lock);
+}
+
+/* Those of this thread, that at the address, and those from before that time. */
+static GP_COLD void provisional_over(uint64_t address, uint64_t before_ns)
+{
+    gp_lock_take(&lock);
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+        struct provisional *one = &provisional[i];
+        if (one->thread && (one->thread == gp_thread.number || one->address == address || one->time_ns < before_ns))
+            provisional_ordinary(one);
+    }
+    gp_lock_give(&lock);
+}
+
+void gp_ground_next(uint64_t address)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&x_provisional, __ATOMIC_RELAXED)))
+        provisional_over(address, 0);
+}
+
+void gp_ground_look(void)
+{
+    if (__atomic_load_n(&x_provisional, __ATOMIC_RELAXED))
+        provisional_over(0, gp_clock_ns() - GROUND_SOON_NS);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+static void block_provisional(const struct gp_record *block)
+{
+    struct provisional *one = block->device < GP_WIRE_GPUS ? &provisional[block->device] : NULL;
+    if (!one || !one->thread)
+        return;
+    if (block->key >= one->address && block->key - one->address < one->bytes)
+        provisional_end(one);
+    else
+        provisional_ordinary(one);
+}
+
+/* Not all of the block lies in segments. */
+static bool block_claim(struct gp_record *block, int *status)
+{
+    uint64_t counted, elsewhere;
+    ground_start();
+    memory_adopt(block->key, block->bytes, block->device, block->owner);
+    memory_under(block->key, block->bytes, block->device, &counted, &elsewhere);
+    struct gp_account *account = gp_account_of(block->device);
+    bool unseen =
+        gp_accounts.setup.late || (account && __atomic_load_n(&account->framework.x_unseen, __ATOMIC_RELAXED));
+    /* It may lie in memory that was there before, and is in no total. */
+    bool before = unseen && !counted && !elsewhere && !gp_span_in(&grounds.fields, block->key, block->bytes);
+    struct gp_span *claim = counted == block->bytes || before ? NULL : claim_put(block);
+    if (!claim)
+        return false;
+    struct gp_record old;
+    block->link = block->bytes;
+    block->time_ns = 0;
+    *status = gp_map_insert(gp_accounts.blocks, block, &old);
+    claim_settle(claim, 0);
+    return true;
+}
+
+bool gp_ground_block(struct gp_record *block, int64_t reserved_bytes, int *status)
+{
+    struct gp_account *account = gp_account_of(block->device);
+    bool claimed = false;
+    if (!account)
+        return false;
+    gp_lock_take(&lock);
+    block_provisional(block);
+    if (__atomic_load_n(&gp_ground_x_odd, __ATOMIC_RELAXED) ||
+        gp_framework_strange(&account->framework, reserved_bytes))
+        claimed = block_claim(block, status);
+    gp_lock_give(&lock);
+    return claimed;
+}
+
+bool gp_ground_unblock(const struct gp_record *block)
+{
+    gp_lock_take(&lock);
+    struct gp_span *claim = gp_span_at(&grounds.claims, block->key);
+    if (claim) {
+        claim_move(claim, *block, GP_SUB);
+        claim_sleep(claim, 0, claim->bytes - claim->size, 0);
+        claim_drop(claim);
+    }
+    gp_lock_give(&lock);
+    return claim != NULL;
+}
+
+/* ---- the driver's memory comes and goes -------------------------------------------------------------------------- */
+
+void gp_ground_add(const struct gp_record *record)
+{
+    if (GP_LIKELY(!ground_on()) || !memory_is(record))
+        return;
+    gp_lock_take(&lock);
+    memory_put(record);
+    claims_settle(record->key, record->bytes);
+    gp_lock_give(&lock);
+}
+
+struct field_search {
+    uint64_t address, from, bytes;
+};
+
+static bool field_visit(struct gp_record *record, void *arg)
+{
+    struct field_search *search = arg;
+    if (record->space == GP_SPACE_RANGE && search->address >= record->key &&
+        search->address - record->key < record->bytes) {
+        search->from = record->key;
+        search->bytes = record->bytes;
+    }
+    return false;
+}
+
+/* The whole reservation: what is mapped there again, or further on, is a segment too. */
+static void field_put(const struct gp_record *mapping)
+{
+    struct field_search search = {mapping->key, mapping->key, mapping->bytes};
+    if (gp_span_in(&grounds.fields, mapping->key, mapping->bytes))
+        return;
+    gp_map_each(gp_accounts.objects, field_visit, &search);
+    if (gp_span_in(&grounds.fields, search.from, search.bytes))
+        search.from = mapping->key, search.bytes = mapping->bytes;
+    struct gp_span *field = gp_span_put(&grounds.fields, search.from, search.bytes);
+    if (field)
+        field->device = mapping->device, field->owner = mapping->owner;
+}
+
+/* Memory that leaves; foreign: a segment, and it was not the framework that took it away. */
+static void memory_gone(const struct gp_record *record, bool foreign)
+{
+    struct gp_span *span = gp_span_at(&grounds.memory, record->key);
+    if (span)
+        gp_span_drop(&grounds.memory, span);
+    if (foreign) {
+        ground_strange(record->device);
+        if (record->space == GP_SPACE_MAPPING)
+            field_put(record);
+        natives_claim(record->key, record->bytes);
+    }
+    claims_settle(record->key, record->bytes);
+}
+
+void gp_ground_gone(const struct gp_record *record)
+{
+    bool segment = record->segment == GP_SEGMENT_FRAMEWORK && memory_is(record);
+    if (GP_LIKELY(!ground_on() && !segment) || !memory_is(record))
+        return;
+    bool foreign = segment && !gp_owner_here().segment;
+    if (!ground_on() && !foreign)
+        return;
+    gp_lock_take(&lock);
+    ground_start();
+    memory_gone(record, foreign);
+    gp_lock_give(&lock);
+}
+
+bool gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner)
+{
+    const struct gp_span *over = NULL;
+    if (GP_LIKELY(!ground_on()))
+        return false;
+    gp_lock_take(&lock);
+    over = gp_span_in(&grounds.claims, address, bytes);
+    over = over ? over : gp_span_in(&grounds.fields, address, bytes);
+    if (over)
+        *owner = over->owner;
+    gp_lock_give(&lock);
+    return over != NULL;
+}
+
+void gp_ground_range_gone(uint64_t address, uint64_t bytes)
+{
+    struct gp_span *field;
+    if (GP_LIKELY(!ground_on()))
+        return;
+    gp_lock_take(&lock);
+    while ((field = gp_span_in(&grounds.fields, address, bytes)))
+        gp_span_drop(&grounds.fields, field);
+    gp_lock_give(&lock);
+}
+
+static bool segment_of_context(struct gp_record *record, void *arg)
+{
+    struct ground_change *change = arg;
+    change->done |= record->segment == GP_SEGMENT_FRAMEWORK && record->space == GP_SPACE_DEVICE &&
+                    record->ctx == change->before.ctx;
+    return false;
+}
+
+void gp_ground_context_gone(uint32_t ctx)
+{
+    struct ground_change any = {.before = {.ctx = ctx}};
+    struct gp_span *span;
+    uint64_t at = 0;
+    gp_ground_next(0);
+    gp_map_each(gp_accounts.blocks, segment_of_context, &any);
+    if (!any.done && !ground_on())
+        return;
+    gp_lock_take(&lock);
+    ground_start();
+    while ((span = gp_span_in(&grounds.memory, at, UINT64_MAX - at))) {
+        const struct gp_record record = {.key = span->address,
+                                         .bytes = span->bytes,
+                                         .space = (uint8_t)(span->size >> 8),
+                                         .device = span->device,
+                                         .owner = span->owner};
+        at = span->address + span->bytes;
+        if (span->link == ctx)
+            memory_gone(&record, span->flag);
+    }
+    gp_lock_give(&lock);
+}

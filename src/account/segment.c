@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * segment.c: counts the segments of frameworks and of heaps. Called by block.c, vmm.c and context.c as the
+ * driver's memory comes and goes, and by ground.c and the files of heaps, which make segments of what was
+ * none.
+ */
+#include "account/account.h"
+#include "base/thread.h"
+
+void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
+{
+    struct gp_account *account = op == GP_TAKEN ? NULL : gp_account_of(segment->device);
+    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1;
+    if (!account)
+        return;
+    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
+    __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
+    int64_t bytes = sign * (int64_t)segment->bytes;
+    bytes += __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
+    if (of != &account->framework)
+        return;
+    if (segment->flags & GP_FLAG_PRIVATE)
+        __atomic_fetch_add(&of->x_private_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
+    if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
+        __atomic_store_n(&of->x_segment_peak, bytes, __ATOMIC_RELAXED);
+    if (sign < 0)
+        gp_framework_gave_back(of);
+}
+
+void gp_framework_segment_not(const struct gp_record *segment)
+{
+    struct gp_account *account = gp_account_of(segment->device);
+    if (!account)
+        return;
+    struct gp_framework *of = &account->framework;
+    __atomic_fetch_sub(&of->x_segments, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&of->x_segment_bytes, (int64_t)segment->bytes, __ATOMIC_RELAXED);
+    if (segment->flags & GP_FLAG_PRIVATE)
+        __atomic_fetch_sub(&of->x_private_bytes, (int64_t)segment->bytes, __ATOMIC_RELAXED);
+}
+
+static void remade_apply(struct gp_counter *set, unsigned first, unsigned from, unsigned to, int64_t bytes)
+{
+    const struct gp_delta less[] = {{.gauge = GP_GAUGE_SEGMENT + from, .amount = 1},
+                                    {.gauge = first + from, .amount = bytes}},
+                          more[] = {{.gauge = GP_GAUGE_SEGMENT + to, .amount = 1},
+                                    {.gauge = first + to, .amount = bytes}};
+    gp_counter_apply(set, gp_thread.number, GP_SUB, less, 2);
+    gp_counter_apply(set, gp_thread.number, GP_ADD, more, 2);
+}
+
+static void remade_owner(struct gp_account *account, const struct gp_record *record, enum gp_counter_op op)
+{
+    struct gp_move move = gp_account_block_move(record);
+    struct gp_delta deltas[GP_OWNER_GAUGES];
+    move.parts = GP_PART_RESERVED;
+    unsigned count = gp_gauge_owner_deltas(&move, deltas);
+    if (count)
+        gp_counter_apply(account->owners, gp_thread.number, op, deltas, count);
+}
+
+void gp_framework_segment_remade(const struct gp_record *before, const struct gp_record *after)
+{
+    struct gp_account *account = gp_account_of(after->device);
+    bool was_small = gp_account_block_move(before).class_bytes <= GP_SMALL_BYTES,
+         is_small = gp_account_block_move(after).class_bytes <= GP_SMALL_BYTES;
+    if (!account)
+        return;
+    if (was_small != is_small && gp_gauge_parts(after->kind) & GP_PART_RESERVED)
+        remade_apply(account->counter, GP_GAUGE_RESERVED_BYTES, was_small ? GP_POOL_SMALL : GP_POOL_LARGE,
+                     is_small ? GP_POOL_SMALL : GP_POOL_LARGE, (int64_t)after->bytes);
+    if (before->owner != after->owner && gp_gauge_parts(after->kind) & GP_PART_RESERVED) {
+        remade_owner(account, before, GP_SUB);
+        remade_owner(account, after, GP_ADD);
+    }
+}

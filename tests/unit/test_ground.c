@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_ground.c: what lies under a framework's blocks. A model of places, each with memory of some maker or none and a
+ * block or none, is compared with the accounts after each of thousands of random calls: allocated, reserved, asleep,
+ * their peaks, the number of allocations, the owners, and what a walk and the events say.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include "base/thread.h"
+#include "owner/owner.h"
+#include "record/ringread.h"
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CHUNKS  256u
+#define UNIT    (4ull << 20)
+#define AREAS   6u /* reservations of addresses */
+#define UNITS   16u
+#define PLACES  (AREAS * UNITS)
+#define PYTORCH 3u
+
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+static struct gp_wire_oom oom;
+static uint32_t heard = 1;
+
+static void nothing(void)
+{
+}
+
+static struct gp_wire_chunk *chunks;
+static struct gp_ringread *reader;
+
+static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
+{
+    (void)arg;
+    memcpy(into, (const char *)chunks + offset, bytes);
+    return 0;
+}
+
+static void setup(void)
+{
+    static struct gp_ring ring;
+    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
+    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                                       .lost = lost,
+                                                       .failures = failures,
+                                                       .oom = &oom,
+                                                       .listened = &heard,
+                                                       .wake_poller = nothing,
+                                                       .map_limit = 1 << 20}),
+                 0);
+    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    cr_assert(gp_thread_enter());
+    cr_assert_eq(gp_owner_start(), 0);
+    gp_feed_framework_start("pytorch");
+}
+
+TestSuite(ground, .init = setup, .timeout = 120);
+
+/* Whoever is on the stack is the framework, or nobody is. */
+static void by_framework(bool is)
+{
+    gp_owner_segments_of(is ? "" : NULL);
+}
+
+static unsigned draw(unsigned below)
+{
+    static __thread uint64_t state;
+    state = state ? state : 88172645463325252ull ^ (uint64_t)gp_thread.number << 32;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (unsigned)(state >> 33) % below;
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+enum what { NONE, SEGMENT, PLAIN, BESIDE };
+
+struct memory { /* of neighbouring places */
+    enum what what;
+    bool mapped;
+    unsigned from, count;
+    uint64_t handle;
+};
+
+struct block {
+    unsigned from, count; /* 0: none */
+};
+
+static struct {
+    struct memory memory[PLACES]; /* at its first place */
+    struct block blocks[PLACES];
+    bool fields[AREAS]; /* a segment was taken away there */
+    int64_t peaks[3];
+    uint64_t next;
+    int64_t theirs;
+} model;
+
+static uint64_t place(unsigned at)
+{
+    return 0x7000000000ull + (at / UNITS << 12) * UNIT + at % UNITS * UNIT;
+}
+
+static struct memory *memory_at(unsigned at)
+{
+    for (unsigned i = 0; i < PLACES; i++)
+        if (model.memory[i].what && model.memory[i].from <= at && at < model.memory[i].from + model.memory[i].count)
+            return &model.memory[i];
+    return NULL;
+}
+
+static struct block *block_at(unsigned at)
+{
+    for (unsigned i = 0; i < PLACES; i++)
+        if (model.blocks[i].count && model.blocks[i].from <= at && at < model.blocks[i].from + model.blocks[i].count)
+            return &model.blocks[i];
+    return NULL;
+}
+
+static bool claimed(unsigned from, unsigned count)
+{
+    bool any = false;
+    for (unsigned at = from; at < from + count; at++) {
+        const struct block *block = block_at(at);
+        for (unsigned k = 0; block && k < block->count; k++) {
+            const struct memory *memory = memory_at(block->from + k);
+            any |= !memory || memory->what != SEGMENT;
+        }
+    }
+    return any;
+}
+
+/* Ordinary memory with a block in it is a segment. */
+static void model_adopt(void)
+{
+    for (unsigned at = 0; at < PLACES; at++) {
+        struct memory *memory = block_at(at) ? memory_at(at) : NULL;
+        if (memory && memory->what == PLAIN)
+            memory->what = SEGMENT;
+    }
+}
+
+enum { ALLOCATED, RESERVED, ASLEEP, COUNT, SUMS };
+
+static void model_sums(int64_t sums[SUMS])
+{
+    memset(sums, 0, SUMS * sizeof(*sums));
+    for (unsigned at = 0; at < PLACES; at++) {
+        const struct memory *memory = memory_at(at);
+        const struct block *block = block_at(at);
+        bool counts = memory && (memory->what == PLAIN || (memory->what == SEGMENT && block));
+        sums[RESERVED] += memory && memory->what != BESIDE ? (int64_t)UNIT : 0;
+        sums[ALLOCATED] += counts ? (int64_t)UNIT : 0;
+        sums[ASLEEP] += block && !memory ? (int64_t)UNIT : 0;
+        sums[COUNT] += memory && memory->what == PLAIN && memory->from == at;
+    }
+    for (unsigned i = 0; i < PLACES; i++) {
+        bool any = false;
+        for (unsigned k = 0; k < model.blocks[i].count; k++) {
+            const struct memory *memory = memory_at(model.blocks[i].from + k);
+            any |= memory && memory->what == SEGMENT;
+        }
+        sums[COUNT] += any;
+    }
+}
+
+static void walked(void *arg, const struct gp_tap_block *block)
+{
+    if (block->inside || !block->segment)
+        *(int64_t *)arg += block->kind == GP_KIND_VIRTUAL ? 0 : (int64_t)block->bytes;
+}
+
+static void no_rest(void *arg)
+{
+    (void)arg;
+}
+
+/* The blocks and plain allocations of a recording, as its readers add them up. */
+static int64_t told(void)
+{
+    static int64_t sum;
+    const struct gp_wire_event *event;
+    ssize_t got;
+    while ((got = gp_ringread_poll(reader, UINT64_MAX, &event)) > 0)
+        for (ssize_t i = 0; i < got; i++) {
+            bool block = event[i].type == GP_EVENT_ALLOC || event[i].type == GP_EVENT_FREE;
+            bool plain = event[i].kind == GP_KIND_VMM &&
+                         (event[i].type == GP_EVENT_SEGMENT_MAP || event[i].type == GP_EVENT_SEGMENT_UNMAP);
+            int sign = event[i].type == GP_EVENT_ALLOC || event[i].type == GP_EVENT_SEGMENT_MAP ? 1 : -1;
+            int64_t bytes = (int64_t)(plain ? event[i].requested_bytes : event[i].bytes);
+            bool kind = event[i].kind == GP_KIND_LINEAR || plain;
+            sum += (block || plain) && kind ? sign * bytes : 0;
+        }
+    return sum;
+}
+
+static void check(const char *what)
+{
+    struct gp_wire_device device;
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    int64_t want[SUMS], walk = 0, owned[2] = {0};
+    gp_ground_next(0);
+    cr_assert(gp_tap_device(0, &device));
+    cr_assert(gp_tap_owners(0, owners));
+    gp_tap_blocks(0, &walk, walked, no_rest);
+    model_sums(want);
+    const struct gp_wire_value *is[3] = {&device.stats[GP_STAT_ALLOCATED_BYTES][0],
+                                         &device.stats[GP_STAT_RESERVED_BYTES][0], &device.asleep_bytes};
+    for (int i = 0; i < 3; i++) {
+        model.peaks[i] = want[i] > model.peaks[i] ? want[i] : model.peaks[i];
+        cr_assert(is[i]->current == want[i] && is[i]->peak == model.peaks[i],
+                  "%s: %s: %lld (peak %lld), not %lld (%lld)", what,
+                  i == ALLOCATED  ? "allocated"
+                  : i == RESERVED ? "reserved"
+                                  : "asleep",
+                  (long long)(is[i]->current / (int64_t)UNIT), (long long)(is[i]->peak / (int64_t)UNIT),
+                  (long long)(want[i] / (int64_t)UNIT), (long long)(model.peaks[i] / (int64_t)UNIT));
+    }
+    for (int i = 0; i < (int)GP_WIRE_OWNERS; i++)
+        owned[0] += owners[i].allocated_bytes, owned[1] += owners[i].reserved_bytes;
+    cr_assert(owned[0] == want[ALLOCATED] && owned[1] == want[RESERVED], "%s: the owners' sums", what);
+    cr_assert_eq(device.stats[GP_STAT_ALLOCATION][0].current, want[COUNT], "%s: %lld allocations, not %lld", what,
+                 (long long)device.stats[GP_STAT_ALLOCATION][0].current, (long long)want[COUNT]);
+    cr_assert_eq(walk, want[ALLOCATED], "%s: a walk", what);
+    cr_assert_eq(told(), want[ALLOCATED], "%s: the events", what);
+    cr_assert(!(device.flags & GP_DEVICE_UNSOUND));
+}
+
+/* ---- what happens ------------------------------------------------------------------------------------------------ */
+
+static bool free_range(unsigned from, unsigned count)
+{
+    if (from / UNITS != (from + count - 1) / UNITS)
+        return false;
+    for (unsigned at = from; at < from + count; at++)
+        if (memory_at(at))
+            return false;
+    return true;
+}
+
+static struct memory *memory_new(enum what what, bool mapped, unsigned from, unsigned count)
+{
+    struct memory *memory = &model.memory[from];
+    *memory = (struct memory){what, mapped, from, count, 0};
+    return memory;
+}
+
+static void linear_taken(unsigned from, unsigned count, enum gp_wire_kind kind)
+{
+    bool wanted = claimed(from, count) || model.fields[from / UNITS];
+    if (!free_range(from, count))
+        return;
+    by_framework(false);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = kind,
+                                          .address = place(from),
+                                          .bytes = count * UNIT,
+                                          .requested_bytes = count * UNIT});
+    memory_new(kind == GP_KIND_MANAGED ? BESIDE : wanted ? SEGMENT : PLAIN, false, from, count);
+    model_adopt();
+}
+
+static void mapped(unsigned from, unsigned count, bool framework)
+{
+    bool wanted = framework || claimed(from, count) || model.fields[from / UNITS];
+    if (!free_range(from, count))
+        return;
+    by_framework(framework);
+    gp_feed_vmm_create(++model.next, count * UNIT, 0);
+    gp_feed_vmm_map(place(from), count * UNIT, 0, model.next);
+    memory_new(wanted ? SEGMENT : PLAIN, true, from, count)->handle = model.next;
+}
+
+static void taken_away(unsigned at, bool framework, bool ok)
+{
+    struct memory *memory = memory_at(at);
+    if (!memory)
+        return;
+    bool any = false;
+    for (unsigned k = 0; k < memory->count; k++)
+        any |= block_at(memory->from + k) != NULL;
+    by_framework(framework && !any); /* the framework takes nothing from under its blocks */
+    bool foreign = !(framework && !any) && memory->what == SEGMENT;
+    if (memory->mapped) {
+        if (ok && draw(2)) { /* released first: the mapping keeps it */
+            gp_feed_vmm_release_end(gp_feed_vmm_release_begin(memory->handle), true);
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(place(memory->from), memory->count * UNIT), true);
+        } else {
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(place(memory->from), memory->count * UNIT), ok);
+            if (ok)
+                gp_feed_vmm_release_end(gp_feed_vmm_release_begin(memory->handle), true);
+        }
+        model.fields[memory->from / UNITS] |= foreign;
+    } else {
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, place(memory->from)), ok, 0);
+    }
+    /* For an instant its blocks were asleep. */
+    enum what what = memory->what;
+    memory->what = NONE;
+    int64_t meanwhile[SUMS];
+    model_sums(meanwhile);
+    model.peaks[ASLEEP] = meanwhile[ASLEEP] > model.peaks[ASLEEP] ? meanwhile[ASLEEP] : model.peaks[ASLEEP];
+    memory->what = ok ? NONE : what;
+}
+
+static void block_made(unsigned from, unsigned count)
+{
+    if (from / UNITS != (from + count - 1) / UNITS)
+        return;
+    for (unsigned at = from; at < from + count; at++)
+        if (block_at(at))
+            return;
+    model.blocks[from] = (struct block){from, count};
+    model.theirs += (int64_t)(count * UNIT);
+    bool all = true;
+    for (unsigned at = from; at < from + count; at++)
+        all &= memory_at(at) && memory_at(at)->what == SEGMENT;
+    struct gp_wire_framework is, heaps;
+    bool known = gp_tap_framework(0, &is, &heaps);
+    gp_feed_framework_block(
+        &(struct gp_framework_event){.device = 0,
+                                     .address = place(from),
+                                     .bytes = (int64_t)(count * UNIT),
+                                     .allocated_bytes = model.theirs,
+                                     .reserved_bytes = all && known && draw(2) ? is.reserved_bytes : 1},
+        PYTORCH);
+    model_adopt();
+}
+
+static void block_ends(unsigned at)
+{
+    struct block *block = block_at(at);
+    if (!block)
+        return;
+    model.theirs -= (int64_t)(block->count * UNIT);
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 0,
+                                                         .address = place(block->from),
+                                                         .bytes = -(int64_t)(block->count * UNIT),
+                                                         .allocated_bytes = model.theirs,
+                                                         .reserved_bytes = 1},
+                            PYTORCH);
+    block->count = 0;
+}
+
+static void reserve(unsigned area)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_RANGE,
+                                          .kind = GP_KIND_VIRTUAL,
+                                          .address = place(area * UNITS),
+                                          .bytes = UNITS * UNIT,
+                                          .requested_bytes = UNITS * UNIT});
+}
+
+static void unreserve(unsigned area)
+{
+    for (unsigned at = area * UNITS; at < (area + 1) * UNITS; at++)
+        if (memory_at(at))
+            return;
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_RANGE, place(area * UNITS)), true, 0);
+    model.fields[area] = false;
+    reserve(area);
+}
+
+Test(ground, allocated_reserved_and_asleep_are_the_model_s)
+{
+    struct gp_wire_framework is, heaps;
+    for (unsigned area = 0; area < AREAS; area++)
+        reserve(area);
+    for (unsigned step = 0; step < 20000; step++) {
+        unsigned at = draw(PLACES), count = 1 + draw(5), what = draw(20);
+        if (what < 7)
+            block_made(at, 1 + draw(3));
+        else if (what < 11)
+            block_ends(at);
+        else if (what < 12)
+            linear_taken(at, count, draw(3) ? GP_KIND_LINEAR : GP_KIND_MANAGED);
+        else if (what < 15)
+            mapped(at, count, draw(2));
+        else if (what < 19)
+            taken_away(at, draw(2), draw(5));
+        else
+            unreserve(at / UNITS);
+        check("a step");
+    }
+    cr_assert(gp_tap_framework(0, &is, &heaps));
+    cr_expect_eq(is.allocated_differs, 0, "its totals are what is allocated, asleep and beside");
+    for (int cause = 0; cause < GP_LOSTS; cause++)
+        cr_expect_eq(lost[cause], 0, "lost %d", cause);
+}
+
+/* The cache of the framework is off: each of its driver allocations is one. */
+Test(ground, a_segment_in_which_no_block_follows_is_ordinary)
+{
+    struct gp_wire_device is;
+    by_framework(true);
+    for (unsigned i = 0; i < 3; i++)
+        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                              .kind = GP_KIND_LINEAR,
+                                              .address = place(i),
+                                              .bytes = UNIT,
+                                              .requested_bytes = UNIT});
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 3 * UNIT);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATION][0].current, 3);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, place(1)), true, 0);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 2 * UNIT);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].peak, 3 * UNIT);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, 2 * UNIT);
+    cr_expect_eq(told(), 2 * UNIT);
+}
+
+/* A block follows: the peak of allocated has never seen the segment. */
+Test(ground, a_segment_is_never_allocated_before_its_block)
+{
+    struct gp_wire_device is;
+    by_framework(true);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .address = place(0),
+                                          .bytes = 5 * UNIT,
+                                          .requested_bytes = 5 * UNIT});
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .device = 0, .address = place(0), .bytes = 512, .allocated_bytes = 512, .reserved_bytes = 5 * UNIT},
+        PYTORCH);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].peak, 512);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, 5 * UNIT);
+}
+
+/* The context ends below the blocks, as in cudaDeviceReset. */
+Test(ground, what_a_context_takes_along_leaves_its_blocks_asleep)
+{
+    struct gp_wire_device is;
+    by_framework(true);
+    gp_feed_context_created(7, 0);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .ctx = 7,
+                                          .address = place(0),
+                                          .bytes = 5 * UNIT,
+                                          .requested_bytes = 5 * UNIT});
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .address = place(1), .bytes = UNIT, .allocated_bytes = UNIT, .reserved_bytes = 5 * UNIT},
+        PYTORCH);
+    gp_feed_context_destroyed(7, 0, true);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 0);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, 0);
+    cr_expect_eq(is.asleep_bytes.current, UNIT);
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .address = place(1), .bytes = -(int64_t)UNIT, .allocated_bytes = 0, .reserved_bytes = 5 * UNIT},
+        PYTORCH);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.asleep_bytes.current, 0);
+    cr_expect_eq(gp_ground_x_odd, 0);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+#define THREADS 4u
+
+static pthread_mutex_t torch = PTHREAD_MUTEX_INITIALIZER; /* the framework's lock */
+static bool x_stop;
+
+static void theirs_move(unsigned at, int64_t bytes)
+{
+    static int64_t theirs;
+    pthread_mutex_lock(&torch);
+    theirs += bytes;
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .device = 0, .address = place(at), .bytes = bytes, .allocated_bytes = theirs, .reserved_bytes = 1},
+        PYTORCH);
+    pthread_mutex_unlock(&torch);
+}
+
+/* Each thread has an area, in which it maps, unmaps, hands out and takes back. */
+static void *area_thread(void *arg)
+{
+    unsigned area = *(unsigned *)arg;
+    uint64_t handles[UNITS] = {0};
+    bool blocks[UNITS] = {false};
+    cr_assert(gp_thread_enter());
+    for (unsigned step = 0; step < 30000 || step % 2; step++) {
+        unsigned k = draw(UNITS), at = area * UNITS + k;
+        if (draw(2)) {
+            theirs_move(at, blocks[k] ? -(int64_t)UNIT : (int64_t)UNIT);
+            blocks[k] = !blocks[k];
+        } else if (handles[k]) {
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(place(at), UNIT), true);
+            gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handles[k]), true);
+            handles[k] = 0;
+        } else {
+            handles[k] = __atomic_add_fetch(&model.next, 1, __ATOMIC_RELAXED);
+            gp_feed_vmm_create(handles[k], UNIT, 0);
+            gp_feed_vmm_map(place(at), UNIT, 0, handles[k]);
+        }
+    }
+    for (unsigned k = 0; k < UNITS; k++) {
+        if (handles[k])
+            memory_new(SEGMENT, true, area * UNITS + k, 1)->handle = handles[k];
+        if (blocks[k])
+            model.blocks[area * UNITS + k] = (struct block){area * UNITS + k, 1};
+    }
+    gp_thread_leave();
+    return NULL;
+}
+
+static void *reader_thread(void *arg)
+{
+    struct gp_wire_device device;
+    uint64_t unsound = 0;
+    cr_assert(gp_thread_enter());
+    while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
+        cr_assert(gp_tap_device(0, &device));
+        unsound += device.flags & GP_DEVICE_UNSOUND;
+    }
+    gp_thread_leave();
+    *(uint64_t *)arg = unsound;
+    return NULL;
+}
+
+Test(ground, threads_that_map_and_unmap_below_the_blocks_of_others)
+{
+    pthread_t threads[THREADS], watch;
+    unsigned areas[THREADS];
+    uint64_t unsound = 1;
+    int64_t want[SUMS];
+    struct gp_wire_device is;
+    heard = 0;
+    by_framework(false);
+    for (unsigned area = 0; area < THREADS; area++)
+        reserve(area);
+    cr_assert_eq(pthread_create(&watch, NULL, reader_thread, &unsound), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        areas[i] = i;
+        cr_assert_eq(pthread_create(&threads[i], NULL, area_thread, &areas[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    __atomic_store_n(&x_stop, true, __ATOMIC_RELAXED);
+    pthread_join(watch, NULL);
+    cr_assert(gp_tap_device(0, &is));
+    for (unsigned at = 0; at < PLACES; at++) { /* what never had a block may be ordinary still */
+        struct memory *memory = memory_at(at);
+        struct gp_record record;
+        if (memory && gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, place(at), &record) == 0)
+            memory->what = record.segment ? SEGMENT : PLAIN;
+    }
+    model_sums(want);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, want[ALLOCATED]);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, want[RESERVED]);
+    cr_expect_eq(is.asleep_bytes.current, want[ASLEEP]);
+    cr_expect_eq(unsound, 0, "allocated was never more than reserved");
+}
