@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #define GP_CONTAINER_BYTES 128
@@ -52,6 +53,13 @@ struct gp_owner_view {
     struct gp_wire_owner_value value;
 };
 #define GP_OWNER_VIEWS (GP_WIRE_OWNERS + 1)
+
+/* What of the device's blocks is asleep is of the framework that reports them. */
+static inline int64_t gp_owner_asleep(const struct gp_device_view *device, const char *owner)
+{
+    const char *name = device->framework.name;
+    return name[0] && strcmp(name, owner) == 0 ? device->wire.asleep_bytes.current : 0;
+}
 
 /* Where the number of the memory from before an attach comes from; NULL: it is not known. */
 const char *gp_before_source(const struct gp_wire_before_device *before);

@@ -148,6 +148,8 @@ static const struct gp_family owner_families[] = {
      GP_AT(allocated_bytes)},
     {"gpuprof_owner_reserved_bytes", GP_GAUGE, "GPU memory that this library asked the driver for and holds.",
      GP_AT(reserved_bytes)},
+    {"gpuprof_owner_asleep_bytes", GP_GAUGE, "Blocks of this framework without memory under them.",
+     GP_AT(asleep_bytes)},
 };
 _Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES, "samples.h");
 #undef GP_AT

@@ -44,6 +44,7 @@ static uint32_t owners_merge(struct gp_row_owner *rows, uint32_t count)
         if (kept > 0 && owners_by_labels(&rows[kept - 1], &rows[i]) == 0) {
             owners_add(&rows[kept - 1].allocated_bytes, rows[i].allocated_bytes);
             owners_add(&rows[kept - 1].reserved_bytes, rows[i].reserved_bytes);
+            owners_add(&rows[kept - 1].asleep_bytes, rows[i].asleep_bytes);
         } else {
             rows[kept++] = rows[i];
         }
@@ -90,6 +91,7 @@ static uint32_t owners_take(struct gp_row_owner *all, uint32_t count, const stru
         memcpy(row->owner, views[i].owner, sizeof(row->owner));
         owners_add(&row->allocated_bytes, views[i].value.allocated_bytes);
         owners_add(&row->reserved_bytes, views[i].value.reserved_bytes);
+        owners_add(&row->asleep_bytes, gp_owner_asleep(device, row->owner));
     }
     return count;
 }

@@ -39,7 +39,7 @@ struct gp_row_owner {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
     char pid[12], comm[64], owner[24];
-    int64_t allocated_bytes, reserved_bytes;
+    int64_t allocated_bytes, reserved_bytes, asleep_bytes;
 };
 
 /* The call site that grows most, of a process (or of all processes with the same labels). */
@@ -54,7 +54,7 @@ struct gp_row_site {
 #define GP_ROW_DEVICE_SERIES    12u
 #define GP_ROW_CONTAINER_SERIES 10u
 #define GP_ROW_PROCESS_SERIES   4u
-#define GP_ROW_OWNER_SERIES     2u
+#define GP_ROW_OWNER_SERIES     3u
 
 struct gp_rows {
     uint32_t device_count, container_count, process_count, owner_count, site_count;

@@ -78,6 +78,14 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
         draw_peaks(draw, rect, y, heading, " PEAK");
         draw_peaks(draw, rect, y++, heading, "R-PEAK");
     }
+    const struct gp_wire_value *asleep = &row->device->wire.asleep_bytes;
+    char current[32], most[32];
+    if (asleep->peak)
+        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%s: %s of blocks asleep, without memory; peak %s",
+                       f->name, gp_text_bytes(asleep->current, GP_TEXT_LONG, current, sizeof(current)),
+                       gp_text_bytes(asleep->peak, GP_TEXT_LONG, most, sizeof(most)));
+    if (row->device->wire.flags & GP_DEVICE_UNSOUND)
+        gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_WARN, "allocated is more than reserved: memory was missed");
     if (f->name[0] && gp_framework_agrees(f))
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
                        "%s: %lld blocks in %lld segments, its own totals agree", f->name, (long long)f->blocks,

@@ -128,6 +128,9 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_object_set_new(object, "cgroup_id", json_cgroup(process->cgroup_id));
     json_object_set_new(object, "cgroup_memory", gp_cgroup_json(process));
     json_object_set_new(object, "device", json_device(model, row->id.device));
+    json_object_set_new(
+        object, "asleep_bytes",
+        gp_json_known(row->device && !row->device->totals_only ? row->device->wire.asleep_bytes.current : -1));
     json_bytes(object, row);
     json_object_set_new(object, "allocs_per_s", json_rate(row->allocs_per_s));
     json_object_set_new(object, "frees_per_s", json_rate(row->frees_per_s));

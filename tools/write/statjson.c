@@ -57,13 +57,6 @@ static json_t *kinds_json(const struct gp_wire_device *device)
     return object;
 }
 
-/* What of the device's blocks is asleep is of the framework that reports them. */
-static json_int_t owner_asleep(const struct gp_device_view *device, const char *owner)
-{
-    const char *name = device->framework.name;
-    return name[0] && strcmp(name, owner) == 0 ? (json_int_t)device->wire.asleep_bytes.current : 0;
-}
-
 static json_t *owner_json(const struct gp_device_view *device, const char *owner, const char *library,
                           const struct gp_wire_owner_value *value)
 {
@@ -71,7 +64,7 @@ static json_t *owner_json(const struct gp_device_view *device, const char *owner
                      "reserved_bytes", (json_int_t)value->reserved_bytes, "reserved_peak_bytes",
                      gp_json_known(value->reserved_peak_bytes), "allocated_bytes", (json_int_t)value->allocated_bytes,
                      "allocated_peak_bytes", gp_json_known(value->allocated_peak_bytes), "live",
-                     (json_int_t)value->live, "asleep_bytes", owner_asleep(device, owner));
+                     (json_int_t)value->live, "asleep_bytes", (json_int_t)gp_owner_asleep(device, owner));
 }
 
 static json_t *owners_json(const struct gp_process *process, const struct gp_device_view *device)
