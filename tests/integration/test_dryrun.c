@@ -242,11 +242,11 @@ Test(dryrun, a_program_that_is_killed_has_its_numbers)
 {
     struct spawn_result result;
     work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024 signal=9"), 1);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024 steps=20 signal=9"), 1);
     SAYS("CMD was ended by signal 9");
     SAYS("1.000 GiB       1 x");
     spawn_result_free(&result);
-    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024\tsignal=9;true", 0);
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024\tsteps=20\tsignal=9;true", 0);
     cr_expect_eq(number(at(top, "ranks", 0), "allocated_peak_bytes"), 1280 * MIB);
     json_decref(top);
     work_end(NULL);
@@ -313,6 +313,79 @@ Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
     SAYS("assumed    cublas: a workspace of 32 MiB\n");
     SAYS("missing    cudnn: ?[31mred?[m\n");
     SAYS_NOT("no\n");
+    SAYS_NOT("\033");
+    spawn_result_free(&result);
+    work_end((const char *const[]){"script", NULL});
+}
+
+Test(dryrun, results_that_are_read_back_are_counted)
+{
+    work_begin();
+    json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=64 copies=5 steps=20 signal=9", 1); /* no exit handler runs */
+    cr_expect_eq(json_array_size(json_object_get(top, "read_back")), 1);
+    cr_expect_geq(number(at(top, "read_back", 0), "count"), 4);
+    json_decref(top);
+    top = dryrun_json("--gpu=t4 --json -- %s mib=64 copies=5", 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "read_back")), 1);
+    cr_expect_eq(number(at(top, "read_back", 0), "count"), 5);
+    cr_expect_eq(number(at(top, "read_back", 0), "bytes"), 20);
+    cr_expect(json_is_null(json_object_get(at(top, "read_back", 0), "function")));
+    json_decref(top);
+    top = dryrun_json("--gpu=t4 --json -- %s mib=64", 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "read_back")), 0);
+    json_decref(top);
+    work_end(NULL);
+}
+
+static const char reader[] = "import ctypes\n"
+                             "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                             "device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()\n"
+                             "def decide():\n"
+                             "    value = ctypes.c_int(1)\n"
+                             "    cuda.cuMemcpyDtoH_v2(ctypes.byref(value), pointer, ctypes.c_size_t(4))\n"
+                             "    return value.value\n"
+                             "cuda.cuInit(0)\n"
+                             "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
+                             "cuda.cuCtxSetCurrent(context)\n"
+                             "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))\n"
+                             "for i in range(9):\n"
+                             "    assert decide() == 0\n";
+
+Test(dryrun, results_that_are_read_back_have_their_line)
+{
+    struct spawn_result result;
+    char path[96], line[256];
+    if (access("/usr/bin/python3", X_OK) != 0)
+        cr_skip("no python3");
+    work_begin();
+    snprintf(path, sizeof(path), "%s/reader.py", folder);
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(reader, file) >= 0 && fclose(file) == 0);
+    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s", path);
+    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    SAYS("Results read back 9 times");
+    SAYS("36 B       9 x decide (reader.py:6)\n");
+    spawn_result_free(&result);
+    work_end((const char *const[]){"reader.py", NULL});
+}
+
+Test(dryrun, a_hostile_list_of_results_is_not_shown)
+{
+    struct spawn_result result;
+    char path[96], script[512], line[256];
+    work_begin();
+    snprintf(path, sizeof(path), "%s/script", folder);
+    snprintf(script, sizeof(script),
+             "printf '1\\t3\\t12\\t/x/\\033[31ma.py:7:run\\n1\\t2\\t8\\t/x/\\033[31ma.py:7:run\\n"
+             "2\\t-1\\t4\\ta.py:1:no\\n3\\t99999999999999999999\\t4\\ta.py:1:no\\n4\\t1\\n\\n\\t\\t\\t\\n"
+             "5\\t1\\t1\\ta.py:1x:no\\t:\\t::\\n' >> \"$GPUPROF_SIM_READS\"\nexec %s mib=64\n",
+             path_program("job"));
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(script, file) >= 0 && fclose(file) == 0);
+    snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
+    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    SAYS("12 B       3 x run (?[31ma.py:7)\n");
+    SAYS_NOT("no (");
     SAYS_NOT("\033");
     spawn_result_free(&result);
     work_end((const char *const[]){"script", NULL});

@@ -3,6 +3,7 @@
  * A job for `gpuprof dryrun`, as its arguments say, in this order:
  *   mib=N       weights of N MiB, then five steps of a quarter as much
  *   ranks=N     N children with RANK set, each on the device of its number, of which each larger one has 64 MiB more
+ *   copies=N    copies N results to the host, and as often what the host has written
  *   status=N    ends with that status
  *   steps=N     N more such steps, a hundredth of a second each
  *   signal=N    ends by that signal
@@ -53,6 +54,21 @@ static void job_work(int device, size_t mib)
     job_steps(mib, 5, 0);
 }
 
+/* Nothing computes on the simulated GPU: a result is memory that the host has not written. */
+static void job_copies(int count)
+{
+    CUdeviceptr result, input;
+    int number = 1;
+
+    job_check(cuMemAlloc(&result, MIB));
+    job_check(cuMemAlloc(&input, MIB));
+    CHECK(cuMemcpyHtoD(input, &number, sizeof(number)));
+    while (count-- > 0) {
+        CHECK(cuMemcpyDtoH(&number, result, sizeof(number)));
+        CHECK(cuMemcpyDtoH(&number, input, sizeof(number)));
+    }
+}
+
 static int job_ranks(int count, size_t mib)
 {
     char text[16];
@@ -89,6 +105,8 @@ int main(int argc, char **argv)
             return 9;
         } else if (sscanf(argv[i], "steps=%d", &number) == 1) {
             job_steps(mib, number, 10000);
+        } else if (sscanf(argv[i], "copies=%d", &number) == 1) {
+            job_copies(number);
         } else if (sscanf(argv[i], "status=%d", &number) == 1) {
             return number;
         } else if (sscanf(argv[i], "signal=%d", &number) == 1) {

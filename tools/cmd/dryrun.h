@@ -36,6 +36,12 @@ void gp_dryrun_folder(const struct gp_dryrun_job *job, unsigned number, char *pa
  * NULL: out of memory. */
 char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
 
+/* The first `most` bytes of a file; "" if it cannot be read; free it.  False: out of memory. */
+bool gp_dryrun_text(const char *path, size_t most, char **text);
+
+/* Fills in run->reads from the file that the simulated driver wrote.  GP_EXIT_OK, or an exit status after a message. */
+int gp_dryrun_reads(struct gp_dryrun_run *run, const char *path);
+
 struct gp_dryrun_follow { /* looks at the recordings of a run while they are written */
     const struct gp_dryrun_job *job;
     unsigned number; /* of the run */

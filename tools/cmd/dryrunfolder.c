@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <record/name.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,4 +99,19 @@ char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number)
     if (files)
         qsort(files, count, sizeof(*files), folder_compare);
     return files;
+}
+
+bool gp_dryrun_text(const char *path, size_t most, char **text)
+{
+    size_t got = 0;
+    ssize_t n = 0;
+    *text = malloc(most + 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    while (*text && fd >= 0 && got < most && (n = read(fd, *text + got, most - got)) > 0)
+        got += (size_t)n;
+    if (fd >= 0)
+        close(fd);
+    if (*text)
+        (*text)[got] = '\0';
+    return *text;
 }

@@ -18,12 +18,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GP_JOB_LOOK_NS  20000000ull
+#define GP_JOB_LOOK_NS 20000000ull
+/* In the first seconds as often as `run` does: a short program that is killed leaves only its session. */
+#define GP_JOB_FIRST_NS 3000000000ull
+#define GP_JOB_SOON_NS  2000000ull
 #define GP_JOB_STOP_NS  10000000000ull /* a program that was told to end has that long */
 #define GP_JOB_LEFT_NS  1000000000ull  /* and what it leaves has that long */
 #define GP_JOB_NOTES    256u           /* different ones */
 #define GP_JOB_NOTE_MAX (1u << 20)     /* bytes of the file that are read */
 #define GP_JOB_STANDIN  "GPUPROF_STANDIN_REPORT"
+#define GP_JOB_READS    "GPUPROF_SIM_READS"
 
 /* ---- notes of the stand-ins -------------------------------------------------------------------------------------- */
 
@@ -58,19 +62,11 @@ static void note_line(struct gp_dryrun_run *run, char *line)
 
 static int job_notes(struct gp_dryrun_run *run, const char *path)
 {
-    char *text = malloc(GP_JOB_NOTE_MAX + 1ul), *rest = text, *line;
+    char *text, *line;
     run->notes = calloc(GP_JOB_NOTES, sizeof(*run->notes));
-    if (!text || !run->notes) {
-        free(text);
+    if (!run->notes || !gp_dryrun_text(path, GP_JOB_NOTE_MAX, &text))
         return gp_load_memory("dryrun");
-    }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t got = 0, n = 0;
-    while (fd >= 0 && (size_t)got < GP_JOB_NOTE_MAX && (n = read(fd, text + got, GP_JOB_NOTE_MAX - (size_t)got)) > 0)
-        got += n;
-    if (fd >= 0)
-        close(fd);
-    text[got] = '\0';
+    char *rest = text;
     while ((line = strsep(&rest, "\n")))
         note_line(run, line);
     free(text);
@@ -81,7 +77,7 @@ static int job_notes(struct gp_dryrun_run *run, const char *path)
 
 static int job_environment(const struct gp_dryrun_job *job, const char *folder, const char *gpu, const char *memory)
 {
-    char spec[512], record[8400], notes[4300], since[32];
+    char spec[512], record[8400], notes[4300], reads[4300], since[32];
     struct timespec now;
     size_t used = 0;
     memory = memory ? memory : job->memory;
@@ -94,10 +90,12 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
     }
     snprintf(record + used, sizeof(record) - used, "/%%p" GP_NAME_SUFFIX);
     snprintf(notes, sizeof(notes), "%s/notes", folder);
+    snprintf(reads, sizeof(reads), "%s/reads", folder);
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
     if (setenv("GPUPROF_SIM", spec, 1) == 0 && setenv("GPUPROF_RECORD", record, 1) == 0 &&
-        setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0)
+        setenv("GPUPROF_RECORD_SINCE", since, 1) == 0 && setenv(GP_JOB_STANDIN, notes, 1) == 0 &&
+        setenv(GP_JOB_READS, reads, 1) == 0)
         return GP_EXIT_OK;
     return gp_load_memory("dryrun");
 }
@@ -176,10 +174,11 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
 {
     struct gp_dryrun_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
     struct job_ends ends = {0};
+    const uint64_t begin_ns = gp_clock_ns();
     while (!child->ended) {
         gp_watch_look(watch, child->pid, true);
         ends_add(&ends, watch);
-        gp_child_wait(child, GP_JOB_LOOK_NS);
+        gp_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
         if (!child->ended && gp_dryrun_follow(&follow)) {
             run->ended = true;
             job_stop(child, &ends);
@@ -219,6 +218,9 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory
     snprintf(notes, sizeof(notes), "%s/notes", folder);
     if (!rc)
         rc = job_notes(run, notes);
+    snprintf(notes, sizeof(notes), "%s/reads", folder);
+    if (!rc)
+        rc = gp_dryrun_reads(run, notes);
     if (!rc)
         rc = job_read(job, run, number);
     return rc;
@@ -230,4 +232,5 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run)
         free(run->needs[i].lines);
     free(run->needs);
     free(run->notes);
+    free(run->reads);
 }

@@ -60,15 +60,15 @@ static bool is_standard(const char *path, bool windows)
     return lib && ((python && python < lib) || (conda && conda < lib));
 }
 
-static enum gp_frame_role role_of_python(const struct gp_frame_text *frame)
+enum gp_frame_role gp_role_of_python(const char *function, const char *file)
 {
     static const char *const inner[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
     char path[GP_SYMBOL_TEXT];
-    size_t length = strlen(frame->file);
-    bool windows = isalpha((unsigned char)frame->file[0]) && frame->file[1] == ':' && frame->file[2] == '\\';
+    size_t length = strlen(file);
+    bool windows = isalpha((unsigned char)file[0]) && file[1] == ':' && file[2] == '\\';
     length = length < sizeof(path) ? length : sizeof(path) - 1;
     for (size_t i = 0; i < length; i++)
-        path[i] = windows && frame->file[i] == '\\' ? '/' : frame->file[i];
+        path[i] = windows && file[i] == '\\' ? '/' : file[i];
     path[length] = '\0';
     if (has_prefix(path, "<frozen ") || strstr(path, "/ctypes/__init__.py"))
         return GP_ROLE_INTERPRETER;
@@ -81,7 +81,7 @@ static enum gp_frame_role role_of_python(const struct gp_frame_text *frame)
     /* A comprehension is a function of its own until Python 3.11; the one that it is part of is what
      * a reader knows. */
     for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
-        if (ends_with(frame->function, inner[i]))
+        if (ends_with(function, inner[i]))
             return GP_ROLE_WRAPPER;
     return GP_ROLE_USER;
 }
@@ -218,7 +218,7 @@ static const char *role_plain(struct gp_intern *intern, const struct gp_frame_te
 void gp_role_set(struct gp_symbols *symbols, struct gp_frame_text *frame)
 {
     const char *path = frame->module_index == GP_REC_NONE ? "" : symbols->modules[frame->module_index].path;
-    frame->role = frame->python ? role_of_python(frame) : role_of_native(frame, path);
+    frame->role = frame->python ? gp_role_of_python(frame->function, frame->file) : role_of_native(frame, path);
     frame->folded = frame->role == GP_ROLE_INTERPRETER || frame->role == GP_ROLE_START;
     frame->plain = role_plain(&symbols->intern, frame);
 }

@@ -19,6 +19,8 @@ enum gp_frame_role {
     GP_ROLE_INTERPRETER, /* C code of Python, or between Python and C */
     GP_ROLE_START,       /* before main, and before a thread's first function */
 };
+/* role.c. Of a Python frame, without its stack. */
+enum gp_frame_role gp_role_of_python(const char *function, const char *file);
 const char *gp_frame_role_name(enum gp_frame_role role); /* "user" */
 
 /* Strings are valid UTF-8 without control characters, at most 1 KiB each. */

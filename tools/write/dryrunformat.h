@@ -59,6 +59,11 @@ struct gp_dryrun_note { /* of a stand-in or of the simulator */
     uint64_t count; /* processes that said it */
 };
 
+struct gp_dryrun_read {         /* copies of results to the host from one place */
+    struct gp_need_place place; /* function "": not known */
+    int64_t count, bytes;
+};
+
 struct gp_dryrun_run { /* one run of the program */
     const char *gpu;   /* the name */
     int64_t total_bytes;
@@ -70,6 +75,8 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t need_count;
     struct gp_dryrun_note *notes;
     uint32_t note_count;
+    struct gp_dryrun_read *reads; /* the most often first */
+    uint32_t read_count;
 };
 
 enum gp_dryrun_verdict { GP_DRYRUN_FITS, GP_DRYRUN_TOO_LARGE, GP_DRYRUN_FAILED /* for another reason */ };

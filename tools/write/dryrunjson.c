@@ -114,6 +114,17 @@ static json_t *json_notes(const struct gp_dryrun_answer *answer)
     return rows;
 }
 
+static json_t *json_reads(const struct gp_dryrun_run *run)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < run->read_count; i++) {
+        const struct gp_dryrun_read *read = &run->reads[i];
+        json_t *row = json_pack("{s:I,s:I}", "count", (json_int_t)read->count, "bytes", (json_int_t)read->bytes);
+        json_array_append_new(rows, row ? json_place(row, &read->place) : NULL);
+    }
+    return rows;
+}
+
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
@@ -130,5 +141,5 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
                      "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
-                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_array());
+                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run));
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define GP_DRYRUN_LINES 12u /* places */
+#define GP_DRYRUN_READS 5u  /* lines that read results */
 #define GP_DRYRUN_FEW   3u  /* candidates */
 /* An activation of less than that part of the peak is no candidate. */
 #define GP_DRYRUN_PART 50
@@ -283,6 +284,30 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
                 gp_page_on(page, GP_RED), "cut", gp_page_on(page, GP_OFF));
 }
 
+static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char size[GP_SIZE_TEXT];
+    int64_t count = 0;
+    uint32_t shown = run->read_count <= GP_DRYRUN_READS + 1 ? run->read_count : GP_DRYRUN_READS;
+    for (uint32_t i = 0; i < run->read_count; i++)
+        count += run->reads[i].count;
+    if (!count)
+        return;
+    fprintf(page->out,
+            "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are zeros. If CMD decides by\n"
+            "  one of them, it may do something else on a GPU.\n",
+            count);
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_dryrun_read *read = &run->reads[i];
+        fprintf(page->out, "  %10s %7" PRId64 " x ", gp_size_text(size, read->bytes), read->count);
+        gp_page_cut(page, read->place.text[0] ? read->place.text : "not from Python", gp_page_room(page, 23));
+        fputc('\n', page->out);
+    }
+    if (shown < run->read_count)
+        fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", "", gp_page_on(page, GP_DIM),
+                run->read_count - shown, gp_page_on(page, GP_OFF));
+}
+
 static void text_status(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     for (uint32_t i = 0; i < answer->gpu_count; i++) {
@@ -324,4 +349,5 @@ void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_ranks(page, run);
     text_help(page, need);
     text_sure(page, run, need);
+    text_reads(page, run);
 }

@@ -2,6 +2,7 @@
  * The steps around every driver call: gate (cuInit, fork), tool callbacks, fault script, call
  * count, latency, the lock. Called by the wrappers that api.h makes.  Never calls a callback with
  * the lock held. */
+#include "contents.h"
 #include "sim.h"
 
 #include <string.h>
@@ -63,6 +64,11 @@ CUresult sim_call_end(struct sim_call *call, CUresult result)
     if (call->reported)
         sim_tool_call(call, SIM_TOOL_EXIT, &result);
     sim_self.call = call->previous;
+    if (sim_self.read_bytes && !call->previous) {
+        uint64_t bytes = sim_self.read_bytes;
+        sim_self.read_bytes = 0;
+        sim_read_back(bytes);
+    }
     return result;
 }
 

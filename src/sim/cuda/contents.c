@@ -247,8 +247,19 @@ static void sim_side_store(const struct sim_work *work, const char *from)
     sim_side_keep(work, &work->destination);
 }
 
+/* Whether the host wrote all of the range, and it is still there. */
+static bool sim_bytes_kept(CUdeviceptr base, CUdeviceptr end)
+{
+    for (size_t at = sim_piece_find(base); base < end && at < sim_kept.count && sim_kept.at[at].base <= base; at++)
+        base = sim_kept.at[at].end;
+    return base >= end;
+}
+
 static void sim_contents_to_host(const struct sim_work *work)
 {
+    CUdeviceptr base = work->source.base;
+    if (!sim_bytes_kept(base, base + sim_side_span(work, &work->source)))
+        sim_self.read_bytes += work->width * work->height * work->depth;
     for (size_t z = 0; z < work->depth; z++)
         for (size_t y = 0; y < work->height; y++)
             sim_bytes_fetch((void *)sim_side_row(&work->destination, z, y), sim_side_row(&work->source, z, y),

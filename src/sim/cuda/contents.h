@@ -15,6 +15,9 @@ void sim_contents_forget(CUdeviceptr base, size_t size);
 /* The range is no longer mapped. */
 void sim_contents_unmapped(CUdeviceptr base, size_t size);
 
+/* readback.c: notes that the caller has copied so many bytes of results to the host.  Without the lock. */
+void sim_read_back(uint64_t bytes);
+
 /* What a kernel is given, in 8-byte words that may be device pointers.  The first function forgets
  * what the launch's parameters point to.  The second one collects it for launches later on, which
  * the third one runs. */

@@ -353,6 +353,7 @@ struct sim_thread {
         uint32_t uid;
         int device;
     } stack[SIM_CONTEXT_STACK];
+    uint64_t read_bytes;              /* of results that the running call copied to the host, with contents=none */
     CUstreamCaptureMode capture_mode; /* cuThreadExchangeStreamCaptureMode; GLOBAL at first */
 };
 extern __thread struct sim_thread sim_self;
