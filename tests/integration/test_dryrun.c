@@ -206,7 +206,7 @@ Test(dryrun, processes_on_one_device_add_up)
 Test(dryrun, all_runs_once_for_each_capability)
 {
     work_begin();
-    json_t *top = dryrun_json("--gpu=all --json -- %s mib=16384", 3);
+    json_t *top = dryrun_json("--gpu=all --json -- %s mib=16384", 0);
     size_t count = json_array_size(json_object_get(top, "gpus")), own = 0, fit = 0;
     for (size_t i = 0; i < count; i++) {
         json_t *gpu = at(top, "gpus", i);

@@ -4,6 +4,7 @@
  * commands.c; dryrun.h has the parts. */
 #include <cmd/dryrun.h>
 #include <cmd/output.h>
+#include <common/order.h>
 
 #include <errno.h>
 #include <record/name.h>
@@ -254,10 +255,18 @@ static void dryrun_enough(struct dryrun_work *w)
     answer->enough_by_size = true;
 }
 
+static int dryrun_by_size(const void *one, const void *other)
+{
+    const struct gp_dryrun_gpu *a = one, *b = other;
+    return a->total_bytes != b->total_bytes ? GP_ORDER(a->total_bytes, b->total_bytes) : strcmp(a->key, b->key);
+}
+
 static int dryrun_finish(struct dryrun_work *w)
 {
     struct gp_dryrun_answer *answer = &w->answer;
     bool fits = true, failed = false, used = false;
+    if (w->all)
+        qsort(answer->gpus, answer->gpu_count, sizeof(*answer->gpus), dryrun_by_size);
     answer->shown = answer->gpus[0].run;
     for (uint32_t i = answer->gpu_count; i-- > 0;) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
@@ -271,6 +280,7 @@ static int dryrun_finish(struct dryrun_work *w)
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         answer->over |= answer->budget_bytes && answer->gpus[i].needed_bytes > answer->budget_bytes;
     dryrun_enough(w);
+    fits |= w->all && answer->enough;
     if (!used) {
         gp_error("dryrun", "no process used a GPU%s",
                  answer->runs[0].status ? ": CMD failed before"
@@ -434,7 +444,8 @@ const struct gp_command_spec gp_command_dryrun = {
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "
-                "is 0 if it fits on every GPU named, 3 if it does not or is over the budget, and 1 if CMD failed for "
+                "is 0 if it fits on every GPU named (with 'all' on one of them), 3 if it does not or is over the "
+                "budget, and 1 if CMD failed for "
                 "another reason; 126 and 127 are as with 'gpuprof run'.",
                 "If CMD runs out of memory, it runs once more on a device of 1 TiB, which shows how much it needs. So "
                 "CMD may run several times, as it does with several GPUs.",
@@ -446,7 +457,7 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --gpu=rtx-4090,a100-40g -- python3 train.py", "Ask whether a job fits on two GPUs."},
         {"gpuprof dryrun --gpu=h100-80g --budget=22GiB -- python3 train.py", "Fail if it needs more than 22 GiB."},
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
-        {"gpuprof dryrun --devices=4 -- torchrun --nproc-per-node=4 train.py", "Ask about a job of four ranks."},
+        {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
     GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),
     .operand_ends = true,
