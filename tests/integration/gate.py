@@ -303,6 +303,48 @@ def test_run_with_a_budget(programs):
     assert os.listdir(temporary) == []
 
 
+# ---- explain
+
+
+def explained(file):
+    text = gpuprof("explain", file, "--json").stdout
+    assert len(text.encode()) <= 2048, f"{file}: {len(text.encode())} bytes"
+    found = json.loads(text)
+    assert found["schema"] == "gpuprof.explain/1"
+    assert len(gpuprof("explain", file).stdout.encode()) <= 2048
+    return found
+
+
+def test_explain(programs):
+    """How much, when, who, what grows, what would help, how sure."""
+    changed = TRAIN.replace("range(4)", "range(30)").replace("    model = Model()\n", "    model = Model()\n    kept = []\n").replace(
+        "        gradient =", "        kept.append(Tensor(0.5))\n        gradient ="
+    )
+    found = explained(programs.record(changed))
+    assert (54 + 14) * MIB <= found["peak_bytes"] <= (54 + 15) * MIB and found["end_bytes"] == 0 and found["device"] == 0
+    assert found["who"][0]["name"].startswith("Model.forward") and found["who"][0]["bytes"] == 24 * MIB
+    place = f"train.py:{line_of(changed, 'kept.append(Tensor(0.5))')}"
+    assert place in found["grows"][0]["name"] and place in found["helps"][0], found
+    assert found["failed"] is None and found["sure"] == "yes" and found["doubts"] == []
+    found = explained(programs.record())
+    assert found["sure"] == "partly" and found["grows"] == []
+    # Of every recording that there is: in 2 KB, and about the memory that `peak` has.
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "recordings")
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".gpuprof"):
+            found = explained(os.path.join(folder, name))
+            peaks = json.loads(gpuprof("peak", os.path.join(folder, name), "--json").stdout)["devices"]
+            assert found["peak_bytes"] == max([device["bytes"] for device in peaks if device["device"] != "host"], default=0), name
+
+
+def test_explain_a_failure(programs):
+    programs.record(TRAIN.replace("Tensor(2)", "Tensor(12)"))
+    out = os.path.join(programs.work, "oom.gpuprof")
+    gpuprof("run", "--sim=memory=64MiB", f"--record={out}", "--", sys.executable, "train.py", cwd=os.path.join(programs.work, "1", "p"), status=1)
+    found = explained(out)
+    assert found["failed"]["asked_bytes"] == MIB, found  # the mask
+
+
 # ---- the runner ------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ const struct gp_command_spec *const gp_commands[] = {
     &gp_command_fit,
     &gp_command_diff,
     &gp_command_check,
+    &gp_command_explain,
     &gp_command_export,
     &gp_command_replay,
     &gp_command_generate,
