@@ -7,8 +7,10 @@
 #include <gpuprof/gpuprof.h>
 
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int main_dispatch(int argc, char **argv)
 {
@@ -33,7 +35,10 @@ int main(int argc, char **argv)
     int rc = main_dispatch(argc, argv);
     /* A full disk or a closed pipe may show only now, and must not look like success. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && rc == GP_EXIT_OK) {
-        gp_error(NULL, "cannot write to stdout");
+        /* A reader that has enough, such as head, is no error to talk about. */
+        struct pollfd out = {.fd = STDOUT_FILENO};
+        if (poll(&out, 1, 0) != 1 || !(out.revents & POLLERR))
+            gp_error(NULL, "cannot write to stdout");
         rc = GP_EXIT_FAILED;
     }
     return rc;

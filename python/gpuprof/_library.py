@@ -93,6 +93,25 @@ def active() -> Optional[Any]:
     return found if found is not None and found.gpuprof_active() > 0 else None
 
 
+_warned = False  # that this process is not profiled
+
+
+def needed() -> Optional[Any]:
+    """As active(), for callers that ask for a number: warns once where nothing will ever count one, because a log of
+    zeros looks like a program that needs no memory.  Under `gpuprof run`, the driver loads the library when it starts."""
+    global _warned
+    found = active()
+    if found is None and not _warned and not _refused and library() is None and not os.environ.get("CUDA_INJECTION64_PATH"):
+        _warned = True
+        warnings.warn(
+            "gpuprof: this process is not profiled, so all numbers are 0: start it with 'gpuprof run -- python ...', or "
+            "attach to it with 'gpuprof attach PID'",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return found
+
+
 def is_active() -> bool:
     """True if gpuprof profiles this process.
 

@@ -29,7 +29,7 @@ def _stat_names(function: str) -> List[str]:
 def _flat(device: Device) -> Optional[Dict[str, Optional[int]]]:
     """All statistics of one instant; None if not active.  An unused device has zeros, an unknown value is None."""
     number = _device.number(device)
-    library = _library.active()
+    library = _library.needed()
     if library is None:
         return None
     names = _stat_names("gpuprof_stat_name")
@@ -75,7 +75,7 @@ def memory_stats_as_nested_dict(device: Device = None) -> Dict[str, Any]:
 
 def _one(function: str, device: Device) -> int:
     number = _device.number(device)
-    library = _library.active()
+    library = _library.needed()
     return max(0, getattr(library, function)(number)) if library is not None else 0
 
 
@@ -182,7 +182,7 @@ def empty_cache(device: Device = None) -> None:
 
 
 def _host() -> Dict[str, int]:
-    library = _library.active()
+    library = _library.needed()
     if library is None:
         return {}
     names = _stat_names("gpuprof_host_stat_name")

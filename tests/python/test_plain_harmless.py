@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 import gpuprof
@@ -95,6 +96,20 @@ class Harmless(unittest.TestCase):
         self.assertIsNone(rmm.get_statistics())
         self.assertIsNone(rmm.push_statistics())
         self.assertIsNone(rmm.pop_statistics())
+
+    def test_a_program_that_is_not_profiled_is_warned_once(self):
+        with unittest.mock.patch.dict(os.environ), unittest.mock.patch.object(_library, "_warned", False):
+            os.environ["CUDA_INJECTION64_PATH"] = "/x"  # the driver has not loaded the library yet
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertEqual(gpuprof.memory_allocated(), 0)
+            del os.environ["CUDA_INJECTION64_PATH"]
+            with self.assertWarnsRegex(RuntimeWarning, "not profiled.*gpuprof run"):
+                self.assertEqual(gpuprof.memory_allocated(), 0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                self.assertEqual(gpuprof.max_memory_reserved(), 0)
+                self.assertEqual(gpuprof.memory_stats(), {})
 
     def test_a_library_without_the_functions_is_reported_once(self):
         class Old:  # a library of another version: a few names are missing

@@ -14,6 +14,9 @@ static const struct {
     {"", 2, NULL},
     {"statt", 2, "did you mean 'stat'"},
     {"frobnicate", 2, "no such command"},
+    {"ps", 2, "did you mean 'gpuprof top --once'?"},
+    {"version", 2, "did you mean 'gpuprof --version'?"},
+    {"/bin/sh x.sh", 2, "gpuprof run -- /bin/sh .."},
     {"--frobnicate", 2, "unknown option"},
     {"help frobnicate", 2, "no such command"},
     {"report", 2, "no recording given"},
@@ -178,6 +181,34 @@ Test(cli, full_disk_is_a_failure)
     int status;
     waitpid(pid, &status, 0);
     cr_assert_eq(WEXITSTATUS(status), 1);
+}
+
+/* `gpuprof help | head -1` where SIGPIPE is ignored: the status tells, and no message. */
+Test(cli, a_reader_that_has_enough_is_no_news)
+{
+    int to[2], err[2];
+    char said[256] = "";
+    if (!binary[0])
+        find_binary();
+    cr_assert(pipe2(to, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGPIPE, SIG_IGN);
+        dup2(to[1], 1);
+        dup2(err[1], 2);
+        close(to[0]);
+        execl(binary, binary, "help", "--man", NULL);
+        _exit(98);
+    }
+    close(to[0]);
+    close(to[1]);
+    close(err[1]);
+    ssize_t got = read(err[0], said, sizeof(said) - 1);
+    int status;
+    waitpid(pid, &status, 0);
+    close(err[0]);
+    cr_assert_eq(WEXITSTATUS(status), 1);
+    cr_assert_eq(got, 0, "%s", said);
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,21 @@ static void write_damaged(const char *name, uint64_t dropped, int error, bool en
     gp_recording_free(recording);
 }
 
+/* As "rec", of a program that has exited. */
+static void write_ended(const char *name)
+{
+    char why[256];
+    struct gp_recording *recording;
+    cr_assert_eq(gp_recording_open(&recording, in("rec"), why, sizeof(why), NULL, NULL), 0);
+    struct gp_rec_event *events = realloc(recording->events, (recording->event_count + 1) * sizeof(*events));
+    cr_assert(events);
+    events[recording->event_count] = (struct gp_rec_event){.time_ns = recording->end_ns, .type = GP_EVENT_PROCESS_EXIT};
+    recording->events = events;
+    recording->event_count++;
+    cr_assert_eq(recsave(recording, in(name)), 0);
+    gp_recording_free(recording);
+}
+
 static void write_recording(const char *name, uint64_t dropped)
 {
     write_damaged(name, dropped, 0, false);
@@ -134,6 +149,14 @@ Test(export_command, stacks_are_weighed_as_asked)
         snprintf(want, sizeof(want), "%s %u\n", stack, weights[i].bytes);
         expect(run("export %s --format=collapsed --weight=%s", in("rec"), weights[i].weight), 0, want, NULL);
     }
+    /* Without a word: of a program that has ended at its peak, else now; and what opens it. */
+    snprintf(want, sizeof(want), "%s %u\n", stack, weights[0].bytes);
+    expect(run("export %s --format=collapsed", in("rec")), 0, want, NULL);
+    write_ended("ended");
+    snprintf(want, sizeof(want), "%s %u\n", stack, weights[1].bytes);
+    expect(run("export %s --format=collapsed", in("ended")), 0, want, NULL);
+    expect(run("export %s --format=collapsed -o %s", in("ended"), in("out")), 0, "",
+           "written, weighed by peak; open it in speedscope.app");
 }
 
 Test(export_command, replaces_a_file_and_leaves_nothing_beside_it)

@@ -273,6 +273,12 @@ Test(cli_help, the_zsh_script_is_valid, .fini = clean)
     const char *path = file("_gpuprof", script(ZSH));
     cr_expect_eq(shell(&output, "zsh -n %s%s 2>&1", path, ""), 0, "%s", output);
     free(output);
+    /* As docs/install.md has it, with `source`: it registers itself. */
+    cr_expect_eq(shell(&output, "zsh -fc 'autoload -U compinit; compinit -uD; source %s%s; echo $_comps[gpuprof]' 2>&1",
+                       path, ""),
+                 0);
+    cr_expect_str_eq(output, "_gpuprof\n");
+    free(output);
 }
 
 Test(cli_help, the_fish_script_is_valid, .fini = clean)

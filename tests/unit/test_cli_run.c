@@ -75,7 +75,7 @@ Test(cli, run_beside_another_recording)
     expect(run("%s", line), 7, NULL, NULL);
     cr_assert_eq(access(path, F_OK), 0, "the recording that another process writes is gone");
     close(fd);
-    expect(run("%s", line), 7, NULL, NULL); /* an old one is replaced */
+    expect(run("%s", line), 7, NULL, "x.gpuprof: replaces the recording of 20"); /* an old one, and not in silence */
     cr_assert_neq(access(path, F_OK), 0);
     cr_assert_eq(rmdir(folder), 0, "a file was left behind");
 }

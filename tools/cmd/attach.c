@@ -374,6 +374,7 @@ static const struct gp_command_option attach_options[] = {
     GP_OPTION(struct gp_attach_options, started, 0, "started", "TICKS", GP_ARG_NUMBER,
               "only if the process started then: field 22 of /proc/PID/stat; its PID may be used again", .low = 1,
               .high = INT64_MAX),
+    GP_OPTION_PID(struct gp_attach_options, "the process, as other commands name it"),
     GP_FLAG(struct gp_attach_options, quiet, 'q', "quiet", "print no line unless something is wrong"),
     {0}};
 

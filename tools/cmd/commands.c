@@ -5,8 +5,13 @@
  */
 #include <cmd/cmd.h>
 
+#include <base/compiler.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct gp_command_spec help_spec, completion_spec;
 
@@ -54,6 +59,42 @@ static const char *command_name(unsigned i)
     return i < GP_COUNT(gp_commands) - 1 ? gp_commands[i]->name : NULL;
 }
 
+/* Words that people try, and what they mean by them; NULL: none of these. */
+static const char *command_meant(const char *name)
+{
+    static const char *const words[][2] = {{"ps", "gpuprof top --once"},        {"ls", "gpuprof top --once"},
+                                           {"list", "gpuprof top --once"},      {"status", "gpuprof top --once"},
+                                           {"version", "gpuprof --version"},    {"profile", "gpuprof run -- PROGRAM"},
+                                           {"start", "gpuprof run -- PROGRAM"}, {"exec", "gpuprof run -- PROGRAM"}};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcmp(name, words[i][0]) == 0)
+            return words[i][1];
+    return NULL;
+}
+
+/* A program by its path, or one that PATH has. */
+static bool command_is_program(const char *name)
+{
+    char path[PATH_MAX];
+    const char *list = strchr(name, '/') ? "" : getenv("PATH");
+    while (list) {
+        size_t length = strcspn(list, ":");
+        int used = snprintf(path, sizeof(path), "%.*s%s%s", (int)length, list, length ? "/" : "", name);
+        struct stat status;
+        if (used > 0 && (size_t)used < sizeof(path) && stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+            access(path, X_OK) == 0)
+            return true;
+        list = list[length] ? list + length + 1 : NULL;
+    }
+    return false;
+}
+
+static bool command_is_recording(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 8 && strcmp(name + length - 8, ".gpuprof") == 0 && access(name, F_OK) == 0;
+}
+
 const struct gp_command_spec *gp_command_find(const char *name)
 {
     const char *names[GP_COUNT(gp_commands)];
@@ -63,9 +104,16 @@ const struct gp_command_spec *gp_command_find(const char *name)
             return gp_commands[count];
         names[count] = gp_commands[count]->name;
     }
-    const char *nearest = gp_nearest(name, names, count);
-    gp_usage_error(NULL, "%s: no such command%s%s%s", name, nearest ? ": did you mean '" : "", nearest ? nearest : "",
-                   nearest ? "'?" : "");
+    const char *meant = command_meant(name), *nearest = meant ? NULL : gp_nearest(name, names, count);
+    if (!meant && command_is_recording(name))
+        gp_usage_error(NULL, "%s: no such command: to read the recording: gpuprof report %s", name, name);
+    else if (!meant && !nearest && command_is_program(name))
+        gp_usage_error(NULL, "%s: no such command: to profile the program: gpuprof run -- %s ..", name, name);
+    else if (meant)
+        gp_usage_error(NULL, "%s: no such command: did you mean '%s'?", name, meant);
+    else
+        gp_usage_error(NULL, "%s: no such command%s%s%s", name, nearest ? ": did you mean '" : "",
+                       nearest ? nearest : "", nearest ? "'?" : "");
     return NULL;
 }
 

@@ -293,7 +293,9 @@ static void zsh_write(FILE *out, const struct gp_command_spec *const *commands)
         completion_each(out, commands[i], commands[i]->operands, zsh_operand);
         fprintf(out, " ;;\n");
     }
-    fprintf(out, "        esac ;;\n    esac\n}\n_gpuprof \"$@\"\n");
+    /* From a folder of fpath this file is the function; `source` has to register it. */
+    fprintf(out, "        esac ;;\n    esac\n}\nif [ \"$funcstack[1]\" = _gpuprof ]; then\n    _gpuprof \"$@\"\n"
+                 "else\n    compdef _gpuprof gpuprof\nfi\n");
 }
 
 /* ---- fish -------------------------------------------------------------------------------------------------------- */

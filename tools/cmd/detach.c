@@ -69,6 +69,9 @@ static int detach_run(void *options)
     return rc;
 }
 
+static const struct gp_command_option detach_options[] = {
+    GP_OPTION_PID(struct gp_detach_options, "the process, as other commands name it"), {0}};
+
 static const struct gp_command_option detach_operands[] = {
     GP_OPERAND(struct gp_detach_options, target, "PID", GP_ARG_PID, "the process"), {0}};
 
@@ -83,6 +86,7 @@ const struct gp_command_spec gp_command_detach = {
                 "process runs on. The library's code stays in memory, unused; 'gpuprof attach' starts it again."),
     .details = GP_LIST("A process that allocates through gpuprof's allocator cannot be left, because only the "
                        "allocator can take its blocks back."),
+    .options = detach_options,
     .operands = detach_operands,
     .examples = GP_EXAMPLES({"gpuprof detach 1234", "Stop profiling process 1234."}),
     GP_DEFAULTS(struct gp_detach_options, .target = GP_TARGET_INIT("detach")),

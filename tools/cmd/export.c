@@ -68,6 +68,17 @@ static int export_write(struct gp_export *export, const struct gp_export_options
     return rc ? rc : end;
 }
 
+/* A program that has ended holds next to nothing, so its stacks weigh what they did at the peak. */
+static enum gp_export_weight export_weight(const struct gp_export_options *o, const struct gp_recording *recording)
+{
+    if (o->weight >= 0)
+        return (enum gp_export_weight)o->weight;
+    for (uint32_t i = recording->event_count; o->format->weighed && i-- > 0;)
+        if (recording->events[i].type == GP_EVENT_PROCESS_EXIT)
+            return GP_EXPORT_PEAK;
+    return GP_EXPORT_LIVE;
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int export_run(struct gp_export *export, const struct gp_export_options *o)
@@ -84,9 +95,14 @@ static int export_run(struct gp_export *export, const struct gp_export_options *
         rc = gp_output_close(&target, export_write(export, o, &target));
         gp_progress_end();
     }
-    if (rc)
+    /* A reader of a pipe that has enough, such as head, is no error to talk about. */
+    if (rc && (rc != -EPIPE || o->output))
         gp_error("export", "%s: cannot be written: %s", o->output ? o->output : "stdout",
                  rc == -EPROTO && export->why[0] ? export->why : strerror(-rc));
+    if (!rc && o->output)
+        fprintf(stderr, "gpuprof: export: %s: written%s%s; open it %s\n", o->output,
+                o->format->weighed ? ", weighed by " : "",
+                o->format->weighed ? gp_export_weight_name(export->weight) : "", o->format->opens);
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
@@ -119,7 +135,7 @@ static int export_command(void *options)
     }
     struct gp_export export = {.recording = recording,
                                .steps = steps,
-                               .weight = o->weight < 0 ? GP_EXPORT_LIVE : (enum gp_export_weight)o->weight,
+                               .weight = export_weight(o, recording),
                                .full_stacks = o->full_stacks,
                                .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
                                .progress = gp_progress_listener};
@@ -144,11 +160,10 @@ static const struct gp_command_option export_options[] = {
               .choice = export_format_name),
     GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
               "the file to write; without it, or with '-', standard output; sqlite needs a file"),
-    GP_OPTION(
-        struct gp_export_options, weight, 0, "weight", "WEIGHT", GP_ARG_INDEX,
-        "weigh the stacks of pprof and collapsed by the memory that is live at the end (default), live at the peak, "
-        "allocated in total, or suspected by 'gpuprof leaks'",
-        .choice = gp_export_weight_name),
+    GP_OPTION(struct gp_export_options, weight, 0, "weight", "WEIGHT", GP_ARG_INDEX,
+              "weigh the stacks of pprof and collapsed by the memory that is live at the end, live at the peak, "
+              "allocated in total, or suspected by 'gpuprof leaks' (default peak if the program has ended, else live)",
+              .choice = gp_export_weight_name),
     GP_OPTION(struct gp_export_options, blocks, 0, "blocks", "N", GP_ARG_NUMBER,
               "chrome: draw the lifetimes of the N largest blocks (default 20000)", .high = 10000000),
     GP_FLAG(struct gp_export_options, full_stacks, 0, "full-stacks",
@@ -172,9 +187,9 @@ const struct gp_command_spec gp_command_export = {
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "
                 "scripts and speedscope; csv and jsonl with one event per line; sqlite as a database.",
-                "A program that has exited holds almost nothing at the end of its recording, so use "
-                "'--weight=peak' for it. A pprof file has all weights; '--weight' chooses the one that is shown "
-                "first. docs/export.md describes columns and sample types."),
+                "A program that has exited holds almost nothing at the end of its recording, so its stacks are "
+                "weighed at its peak unless '--weight' says otherwise. A pprof file has all weights; '--weight' "
+                "chooses the one that is shown first. docs/export.md describes columns and sample types."),
     .options = export_options,
     .operands = export_operands,
     .examples = GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o "

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Size of the file in bytes if the session with this id wrote it; else -1. */
@@ -132,6 +133,10 @@ int gp_recorded_clear(const char *command, const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return GP_EXIT_OK;
+    if (fd < 0 && errno == EACCES) { /* the folder's or the file's: this does not tell */
+        gp_error(command, "--record=%s: %s", path, strerror(EACCES));
+        return GP_EXIT_FAILED;
+    }
     bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
     bool empty = regular && status.st_size == 0;
     bool ours = regular && !empty && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
@@ -139,7 +144,15 @@ int gp_recorded_clear(const char *command, const char *path)
     bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
-    if (busy || empty || (ours && (unlink(path) == 0 || errno == ENOENT))) /* another `run` was faster */
+    bool gone = !busy && !empty && ours && unlink(path) == 0;
+    if (gone) { /* said, because its name may have been taken by mistake */
+        char when[32] = "";
+        struct tm local;
+        if (localtime_r(&status.st_mtime, &local))
+            strftime(when, sizeof(when), "%F %R", &local);
+        gp_error(command, "--record=%s: replaces the recording of %s", path, when);
+    }
+    if (busy || empty || gone || (ours && errno == ENOENT)) /* another `run` was faster */
         return GP_EXIT_OK;
     gp_error(command,
              ours ? "--record=%s: cannot replace the old recording"

@@ -2,6 +2,7 @@
  * run.c: `gpuprof run`: starts a program with the profiler loaded.  Called by commands.c. */
 #include <cmd/cmd.h>
 #include <cmd/gateend.h>
+#include <cmd/libcheck.h>
 #include <collect/sites.h>
 #include <collect/watch.h>
 #include <write/write.h>
@@ -312,6 +313,20 @@ static void run_ooms(struct gp_watch *watch, const struct gp_run_sites *sites)
     }
 }
 
+/* A program that failed without a session, on a machine without a driver: it was not told what it lacks. */
+static void run_driver(const struct gp_run_options *o, const struct gp_watch *watch, int status)
+{
+    struct gp_probe probe;
+    if (o->launch.sim || watch->count || status == 0 || status >= 126)
+        return;
+    gp_probe_driver(&probe);
+    if (!probe.ok)
+        gp_error("run",
+                 "this machine has no NVIDIA driver (%s): 'gpuprof run --sim -- CMD' simulates a GPU, and 'gpuprof "
+                 "doctor' says more",
+                 probe.text);
+}
+
 static bool run_read(struct gp_watch *watch)
 {
     for (int i = 0; i < watch->count; i++) {
@@ -365,6 +380,7 @@ static int run_run(void *options)
             child.status = run_judge(o, &watch, record ? record : "", child.status);
     }
     run_unkeep(o);
+    run_driver(o, &watch, child.status);
     for (int i = 0; i < watch.count; i++)
         gp_sites_close(sites.sites[i]); /* first: they read the sessions that gp_watch_free closes */
     gp_watch_free(&watch);
@@ -424,7 +440,7 @@ const struct gp_command_spec gp_command_run = {
         GP_LIST("The forwarded signals are INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT and WINCH. The report about "
                 "failed requests covers CMD and the processes that it started; see OUT OF MEMORY. With '--summary' it "
                 "is printed even if they ended with status 0, and there is a table for each profiled process.",
-                "An existing recording of the given name is replaced; any other file is not.",
+                "An existing recording of the given name is replaced, and a message says so; any other file is not.",
                 "The allocator 'passthrough' sends every request to the driver; 'off' loads no allocator."),
     .options = run_options,
     .operands = run_operands,

@@ -6,9 +6,12 @@
 #include <string.h>
 
 static const struct gp_export_format format_table[] = {
-    {"pprof", true, true, gp_export_pprof, NULL},          {"chrome", false, false, gp_export_chrome, NULL},
-    {"collapsed", false, true, gp_export_collapsed, NULL}, {"csv", false, false, gp_export_csv, NULL},
-    {"jsonl", false, false, gp_export_jsonl, NULL},        {"sqlite", true, false, NULL, gp_export_sqlite},
+    {"pprof", "with 'go tool pprof -http=:' or in speedscope.app", true, true, gp_export_pprof, NULL},
+    {"chrome", "in ui.perfetto.dev", false, false, gp_export_chrome, NULL},
+    {"collapsed", "in speedscope.app, or give it to flamegraph.pl", false, true, gp_export_collapsed, NULL},
+    {"csv", "with any spreadsheet or DuckDB", false, false, gp_export_csv, NULL},
+    {"jsonl", "with jq or DuckDB", false, false, gp_export_jsonl, NULL},
+    {"sqlite", "with sqlite3", true, false, NULL, gp_export_sqlite},
 };
 
 static const char *const weights[GP_EXPORT_WEIGHTS] = {"live", "peak", "allocated", "leaked"};

@@ -33,8 +33,8 @@ struct gp_export {
 #define GP_EXPORT_BLOCKS 20000u /* default block_limit: about the number at which Perfetto still scrolls smoothly */
 
 struct gp_export_format {
-    const char *name;
-    bool binary; /* never to a terminal */
+    const char *name, *opens; /* opens: "in" or "with" what */
+    bool binary;              /* never to a terminal */
     bool weighed;
     /* One of the two.  0 or -errno; -EPROTO with export->why. */
     int (*write)(struct gp_export *export, struct gp_out *out);
