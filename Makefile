@@ -84,8 +84,9 @@ SHIM := $(B)/lib/libgpuprof-shim.so
 BIN  := $(B)/bin/gpuprof
 SIMD := $(B)/lib/gpuprof/sim
 # Stand-ins for NVIDIA's mathematics libraries: one library per name that a program may want, all names of one from the same objects.
-STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9
-STANDIN_cudnn := cudnn cudnnplan
+STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9 \
+	$(foreach n,10 11 12,libcufft.so.$n) libcurand.so.10 $(foreach n,11 12,libcusolver.so.$n libcusparse.so.$n) libcusparseLt.so.0 libcufile.so.0
+STANDIN_cudnn := cudnn cudnnplan cudnnrnn
 STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py
 SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2
@@ -219,13 +220,13 @@ $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIM
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
 	$(Q)mv -f $@.new $@
-# The version of every symbol is the library's name, as in NVIDIA's.
+# The version of every symbol is the library's name, as in NVIDIA's; two of them have none.
 standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1)))
 define standin
 $(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(subst .so., ,$(1)))))
 	$$(call say,LINK,$$@)
 	@mkdir -p $$(@D)
-	$(Q)echo '$(1) { global: cu*; local: *; };' > $(B)/obj/src/sim/standin/$(1).map
+	$(Q)echo '$(if $(filter libcusparseLt% libcufile%,$(1)),,$(1) ){ global: cu*; local: *; };' > $(B)/obj/src/sim/standin/$(1).map
 	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,--version-script=$(B)/obj/src/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
 	$(Q)mv -f $$@.new $$@
 endef

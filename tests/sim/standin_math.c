@@ -2,31 +2,7 @@
  * Selftest: stand-ins for cuBLAS, cuBLASLt and cuDNN.  Handles, sizes and descriptors answer as the real ones do, results
  * count as computed, and the report names each assumption once. */
 #define _GNU_SOURCE
-#include "core_check.h"
-
-#include <stddef.h>
-
-static void *library(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/standin/%s", getenv("LD_LIBRARY_PATH"), name);
-    void *handle = dlopen(path, RTLD_NOW);
-    if (!handle)
-        fprintf(stderr, "%s\n", dlerror());
-    CHECK(handle != NULL);
-    return handle;
-}
-
-#define FUNCTION(_type, _name, _handle, ...)                                                                           \
-    _type (*_name)(__VA_ARGS__) = (_type(*)(__VA_ARGS__))dlsym(_handle, #_name);                                       \
-    CHECK(_name != NULL)
-
-static long long used(void)
-{
-    size_t left = 0, total = 0;
-    CHECK_OK(cuMemGetInfo(&left, &total));
-    return (long long)(total - left);
-}
+#include "standin_check.h"
 
 static void blas(void)
 {

@@ -6,7 +6,6 @@
 
 enum { STREAM = 1, TENSOR, PAD, STRIDE, DILATION, MODE, TYPE, MATH, GROUPS, REORDER, FORMAT };
 
-#define C(_function, _handle) F(_function, _handle)
 #include "cudnn.def"
 
 S(cudnnSetStream, STREAM, 2)
@@ -62,6 +61,11 @@ static int tensor_set(word descriptor, int type, int format, int dims, const int
         tensor_steps(&tensor, format);
     standin_set_number(standin_object(descriptor), FORMAT, format);
     return tensor_keep(descriptor, &tensor);
+}
+
+int cudnn_tensor_set(word descriptor, int type, const int size[3])
+{
+    return tensor_set(descriptor, type, 0, 3, size, NULL);
 }
 
 static struct cudnn_tensor tensor_get(word descriptor)
@@ -381,6 +385,79 @@ EXPORT int cudnnGetConvolutionBackwardDataAlgorithmMaxCount(word handle, int *co
     __attribute__((alias("algorithm_most")));
 EXPORT int cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(word handle, int *count)
     __attribute__((alias("algorithm_most")));
+
+/* ---- other layers ------------------------------------------------------------------------------------------------ */
+
+KEPT(cudnnSetOpTensorDescriptor)
+TOLD(cudnnGetOpTensorDescriptor, "iii")
+KEPT(cudnnSetReduceTensorDescriptor)
+TOLD(cudnnGetReduceTensorDescriptor, "iiiii")
+KEPT(cudnnSetCTCLossDescriptor)
+TOLD(cudnnGetCTCLossDescriptor, "i")
+KEPT(cudnnSetCTCLossDescriptorEx)
+TOLD(cudnnGetCTCLossDescriptorEx, "iii")
+KEPT(cudnnSetCTCLossDescriptor_v8)
+TOLD(cudnnGetCTCLossDescriptor_v8, "iiii")
+KEPT(cudnnSetCTCLossDescriptor_v9)
+TOLD(cudnnGetCTCLossDescriptor_v9, "iiii")
+KEPT(cudnnSetPooling2dDescriptor)
+TOLD(cudnnGetPooling2dDescriptor, "iiiiiiii")
+
+/* Arguments 4 to 9 of the descriptor are window, padding and stride, height first. */
+EXPORT int cudnnGetPooling2dForwardOutputDim(word pooling, word x, int *n, int *c, int *height, int *width);
+EXPORT int cudnnGetPooling2dForwardOutputDim(word pooling, word x, int *n, int *c, int *height, int *width)
+{
+    const struct standin_object *object = standin_object(pooling);
+    struct cudnn_tensor input = tensor_get(x);
+    int *sizes[2] = {height, width};
+    *n = (int)input.size[0];
+    *c = (int)input.size[1];
+    for (int i = 0; i < 2; i++) {
+        int window = (int)standin_kept(object, 4 + i), padding = (int)standin_kept(object, 6 + i),
+            stride = (int)standin_kept(object, 8 + i);
+        *sizes[i] = 1 + ((int)input.size[2 + i] + 2 * padding - window) / (stride ? stride : 1);
+    }
+    return 0;
+}
+
+EXPORT int cudnnDropoutGetStatesSize(void *handle, size_t *bytes);
+EXPORT int cudnnDropoutGetStatesSize(void *handle, size_t *bytes)
+{
+    enum { STATE = 48, THREADS = 2048 };
+    (void)handle;
+    *bytes = (size_t)standin_multiprocessors() * THREADS * STATE;
+    standin_assumed("dropout: 48 bytes of state for each of 2048 threads of a multiprocessor");
+    return 0;
+}
+
+EXPORT int cudnnDropoutGetReserveSpaceSize(word x, size_t *bytes);
+EXPORT int cudnnDropoutGetReserveSpaceSize(word x, size_t *bytes)
+{
+    struct cudnn_tensor tensor = tensor_get(x);
+    *bytes = (cudnn_bytes(&tensor) / cudnn_element(tensor.type) + 7) / 8;
+    standin_assumed("dropout: a reserve of a bit for each element");
+    return 0;
+}
+
+/* Answers of 0 that the report names. */
+#define NO_SPACE(_function, _position)                                                                                 \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        UNREAD;                                                                                                        \
+        standin_assumed(#_function ": nothing");                                                                       \
+        *(size_t *)a##_position = 0;                                                                                   \
+        return 0;                                                                                                      \
+    }
+NO_SPACE(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize, 9)
+NO_SPACE(cudnnGetBatchNormalizationBackwardExWorkspaceSize, 11)
+NO_SPACE(cudnnGetBatchNormalizationTrainingExReserveSpaceSize, 6)
+NO_SPACE(cudnnGetNormalizationForwardTrainingWorkspaceSize, 11)
+NO_SPACE(cudnnGetNormalizationBackwardWorkspaceSize, 13)
+NO_SPACE(cudnnGetNormalizationTrainingReserveSpaceSize, 7)
+NO_SPACE(cudnnGetCTCLossWorkspaceSize, 9)
+NO_SPACE(cudnnGetCTCLossWorkspaceSize_v8, 6)
+NO_SPACE(cudnnGetReductionWorkspaceSize, 5)
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 

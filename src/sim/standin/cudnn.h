@@ -24,4 +24,7 @@ size_t cudnn_bytes(const struct cudnn_tensor *tensor);
 size_t cudnn_convolution_workspace(const struct cudnn_tensor *x, const struct cudnn_tensor *w,
                                    const struct cudnn_tensor *y, bool exact);
 
+/* Sets a dense tensor of three dimensions. */
+int cudnn_tensor_set(word descriptor, int type, const int size[3]);
+
 #endif

@@ -142,10 +142,49 @@ bool standin_set_number(struct standin_object *object, long key, int64_t value)
     return standin_set(object, key, &value, sizeof value, false);
 }
 
+enum { STANDIN_KEPT = -1000, STANDIN_ARGUMENTS = 30 };
+
+bool standin_keep(struct standin_object *object, const word *arguments)
+{
+    return standin_set(object, STANDIN_KEPT, arguments, STANDIN_ARGUMENTS * sizeof *arguments, false);
+}
+
+word standin_kept(const struct standin_object *object, int position)
+{
+    size_t size;
+    const word *kept = standin_get(object, STANDIN_KEPT, &size);
+    return kept ? kept[position - 1] : 0;
+}
+
+bool standin_replace(struct standin_object *object, int position, word value)
+{
+    word kept[STANDIN_ARGUMENTS];
+    for (int i = 0; i < STANDIN_ARGUMENTS; i++)
+        kept[i] = i == position - 1 ? value : standin_kept(object, i + 1);
+    return standin_keep(object, kept);
+}
+
+void standin_tell(const struct standin_object *object, const char *widths, const word *arguments)
+{
+    for (int i = 0; widths[i]; i++) {
+        word value = standin_kept(object, i + 2), to = arguments[i + 1];
+        if (to && widths[i] == 'i')
+            *(int *)to = (int)value;
+        else if (to && widths[i] == 'l')
+            *(word *)to = value;
+    }
+}
+
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
 /* CUDA's values, written here so that a table's file needs no header of the driver. */
-enum { STANDIN_MEMORY_TYPE = 2, STANDIN_MEMORY_DEVICE = 2, STANDIN_MAJOR = 75, STANDIN_MINOR = 76 };
+enum {
+    STANDIN_MEMORY_TYPE = 2,
+    STANDIN_MEMORY_DEVICE = 2,
+    STANDIN_MULTIPROCESSORS = 16,
+    STANDIN_MAJOR = 75,
+    STANDIN_MINOR = 76
+};
 
 struct standin_copy2d {
     size_t from_x, from_y;
@@ -207,17 +246,30 @@ static bool standin_driver(void)
     return driver.init(0) == 0 && driver.retain(&context, 0) == 0 && driver.set_current(context) == 0;
 }
 
-void standin_written(word pointer, size_t bytes)
+static bool standin_on_device(word pointer)
 {
     int type = 0;
+    return standin_driver() && driver.pointer(&type, STANDIN_MEMORY_TYPE, pointer) == 0 &&
+           type == STANDIN_MEMORY_DEVICE;
+}
+
+void standin_written(word pointer, size_t bytes)
+{
     if (!pointer)
         return;
-    if (standin_driver() && driver.pointer(&type, STANDIN_MEMORY_TYPE, pointer) == 0 && type == STANDIN_MEMORY_DEVICE) {
-        if (driver.given)
-            driver.given(pointer);
-        return;
-    }
-    memset((void *)pointer, 0, bytes);
+    if (!standin_on_device(pointer))
+        memset((void *)pointer, 0, bytes);
+    else if (driver.given)
+        driver.given(pointer);
+}
+
+void standin_minus_one(word pointer)
+{
+    static const int minus_one = -1;
+    if (pointer && standin_on_device(pointer))
+        standin_device_copy(pointer, 0, (word)&minus_one, 0, sizeof minus_one, 1);
+    else if (pointer)
+        *(int *)pointer = minus_one;
 }
 
 word standin_device_alloc(size_t bytes)
@@ -255,6 +307,14 @@ int standin_capability(void)
         driver.attribute(&minor, STANDIN_MINOR, device) != 0)
         return 0;
     return 10 * major + minor;
+}
+
+int standin_multiprocessors(void)
+{
+    int device = 0, count = 0;
+    if (!standin_driver() || driver.device(&device) != 0)
+        return 0;
+    return driver.attribute(&count, STANDIN_MULTIPROCESSORS, device) == 0 ? count : 0;
 }
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */

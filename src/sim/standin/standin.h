@@ -8,10 +8,10 @@
  *   none       nothing
  *   w13_4      argument 13 points to an output of 4 bytes (0: of unknown size).  In device memory it
  *              counts as computed; in host memory it becomes zero.  w3_4_w9_8 has two of them
+ *   m5         argument 5 points to an int that becomes -1: no position was found
  *   c2, d1     argument 2 points to a new handle; argument 1 is a handle that ends
- *   s1_2, g1_2 argument 1 is a handle that remembers argument 2 under the name of the row's last
- *              column; argument 2 points to an int that gets it (p: to a pointer).  Rows S and G
- *   refused    NOT_SUPPORTED, said once in the report
+ * SIZE rows are answers of 0 to questions for a workspace, REFUSED ones return NOT_SUPPORTED; the
+ * report names each once.
  *
  * A row's function is an alias of its rule's function, which takes as many arguments as any: those
  * beyond the caller's are never read. */
@@ -53,13 +53,17 @@ bool standin_set_number(struct standin_object *object, long key, int64_t value);
 
 /* What the library's kernels would have written.  bytes 0: unknown. */
 void standin_written(word pointer, size_t bytes);
-/* 0: no memory.  `what` names it in the report. */
+/* An int on either side becomes -1. */
+void standin_minus_one(word pointer);
+/* 0: no memory. */
 word standin_device_alloc(size_t bytes);
 void standin_device_free(word pointer);
 /* A copy as the driver makes it, whichever side each is on; 0 or an error of the driver. */
 int standin_device_copy(word to, size_t to_pitch, word from, size_t from_pitch, size_t width, size_t height);
 /* 10 * major + minor of the current device; 0 unknown. */
 int standin_capability(void);
+/* Of the current device; 0 unknown. */
+int standin_multiprocessors(void);
 
 /* ---- the report (GPUPROF_STANDIN_REPORT) ------------------------------------------------------------------------- */
 
@@ -83,9 +87,45 @@ int standin_major(void);
         (void)a12, (void)a13, (void)a14, (void)a15, (void)a16, (void)a17, (void)a18, (void)a19, (void)a20, (void)a21,  \
         (void)a22, (void)a23, (void)a24, (void)a25, (void)a26, (void)a27, (void)a28, (void)a29, (void)a30
 #define W(_position, _bytes) standin_written(a##_position, _bytes);
+#define M(_position)         standin_minus_one(a##_position);
 #define F(_function, _rule)  EXPORT int _function(void) __attribute__((alias("rule_" #_rule)));
 /* The function and the one of the same arguments whose numbers have 64 bits. */
 #define F64(_function, _rule) F(_function, _rule) F(_function##_64, _rule)
+#define ALL                                                                                                            \
+    a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21, a22, a23, a24,     \
+        a25, a26, a27, a28, a29, a30
+/* F for a question for the size of a workspace, whose answer is 0. */
+#define SIZE(_function, _rule)                                                                                         \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        standin_assumed(#_function ": no workspace");                                                                  \
+        return rule_##_rule(ALL);                                                                                      \
+    }
+/* A descriptor that remembers its arguments from the second on.  CREATED makes it, KEPT has it made.
+ * TOLD gives them back: argument N points to a place for argument N of what was kept, of a width of
+ * its own: i 4 bytes, l 8, - none. */
+#define CREATED(_function, _kind)                                                                                      \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        struct standin_object *object = standin_new(_kind);                                                            \
+        *(struct standin_object **)a1 = object;                                                                        \
+        return object && standin_keep(object, (const word[]){ALL}) ? 0 : STANDIN_NO_MEMORY;                            \
+    }
+#define KEPT(_function)                                                                                                \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        return standin_keep(standin_object(a1), (const word[]){ALL}) ? 0 : STANDIN_NO_MEMORY;                          \
+    }
+#define TOLD(_function, _widths)                                                                                       \
+    EXPORT int _function(ARGS);                                                                                        \
+    EXPORT int _function(ARGS)                                                                                         \
+    {                                                                                                                  \
+        standin_tell(standin_object(a1), _widths, (const word[]){ALL});                                                \
+        return 0;                                                                                                      \
+    }
 #define CREATE(_position)                                                                                              \
     if (!standin_create(a##_position))                                                                                 \
         return STANDIN_NO_MEMORY;
@@ -115,6 +155,12 @@ int standin_major(void);
     }
 
 bool standin_create(word pointer);
+bool standin_keep(struct standin_object *object, const word *arguments);
+void standin_tell(const struct standin_object *object, const char *widths, const word *arguments);
+/* Argument N of what was kept; 0 without. */
+word standin_kept(const struct standin_object *object, int position);
+/* The same with another value. */
+bool standin_replace(struct standin_object *object, int position, word value);
 
 #pragma GCC diagnostic ignored "-Wattribute-alias"
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ * Selftest: stand-ins for cuFFT, cuRAND, cuSOLVER, cuSPARSE, cuSPARSELt, cuFile and the recurrent layers of cuDNN. */
+#define _GNU_SOURCE
+#include "standin_check.h"
+
+#include <fcntl.h>
+
+static void fft(void)
+{
+    void *fft = library("libcufft.so.11");
+    FUNCTION(int, cufftPlan1d, fft, int *, int, int, int);
+    FUNCTION(int, cufftCreate, fft, int *);
+    FUNCTION(int, cufftSetAutoAllocation, fft, int, int);
+    FUNCTION(int, cufftMakePlanMany, fft, int, int, int *, int *, int, int, int *, int, int, int, int, size_t *);
+    FUNCTION(int, cufftExecC2C, fft, int, void *, void *, int);
+    FUNCTION(int, cufftDestroy, fft, int);
+    int plan = 0, other = 0, n[2] = {32, 64};
+    size_t bytes = 0;
+    CUdeviceptr data = 0;
+    float back = 1, one = 1;
+
+    long long before = used();
+    CHECK_EQ(cufftPlan1d(&plan, 1 << 20, 0x29, 2), 0);
+    CHECK_EQ(used() - before, 16 * CHECK_MIB); /* a workspace of 2^20 complex numbers, twice */
+    CHECK_EQ(cufftCreate(&other), 0);
+    CHECK(other != plan);
+    CHECK_EQ(cufftSetAutoAllocation(other, 0), 0);
+    CHECK_EQ(cufftMakePlanMany(other, 2, n, NULL, 1, 0, NULL, 1, 0, 0x69, 10, &bytes), 0);
+    CHECK_EQ(bytes, 16 * 32 * 64 * 10);
+    CHECK(n[0] == 32 && n[1] == 64); /* an input */
+    CHECK_OK(cuMemAlloc(&data, 4096));
+    CHECK_OK(cuMemcpyHtoD(data, &one, sizeof one));
+    CHECK_EQ(cufftExecC2C(other, (void *)data, (void *)data, 1), 0);
+    CHECK_OK(cuMemcpyDtoH(&back, data, sizeof back));
+    CHECK(back == 0);
+    CHECK_EQ(cufftDestroy(other), 0);
+    CHECK(cufftDestroy(other) != 0);
+    CHECK_EQ(cufftDestroy(plan), 0);
+    CHECK_OK(cuMemFree(data));
+    CHECK_EQ(used(), before);
+}
+
+static void random_numbers(void)
+{
+    void *rand = library("libcurand.so.10"), *generator = NULL;
+    FUNCTION(int, curandCreateGeneratorHost, rand, void **, int);
+    FUNCTION(int, curandGenerateUniformDouble, rand, void *, double *, size_t);
+    FUNCTION(int, curandGetDirectionVectors32, rand, void **, int);
+    double numbers[3] = {1, 2, 3};
+
+    CHECK_EQ(curandCreateGeneratorHost(&generator, 100), 0);
+    CHECK_EQ(curandGenerateUniformDouble(generator, numbers, 2), 0);
+    CHECK(numbers[0] == 0 && numbers[1] == 0 && numbers[2] == 3);
+    CHECK(curandGetDirectionVectors32(&generator, 101) != 0); /* must not be guessed */
+}
+
+static void solver(void)
+{
+    void *solver = library("libcusolver.so.11"), *handle = NULL;
+    FUNCTION(int, cusolverDnCreate, solver, void **);
+    FUNCTION(int, cusolverDnSgetrf_bufferSize, solver, void *, int, int, float *, int, int *);
+    FUNCTION(int, cusolverSpDcsrlsvqr, solver, void *, int, int, void *, const double *, const int *, const int *,
+             const double *, double, int, double *, int *);
+    FUNCTION(int, cusolverSpDcsrlsvluHost, solver, void *);
+    int lwork = 9, singularity = 9;
+
+    CHECK_EQ(cusolverDnCreate(&handle), 0);
+    CHECK_EQ(cusolverDnSgetrf_bufferSize(handle, 4, 4, NULL, 4, &lwork), 0);
+    CHECK_EQ(lwork, 0);
+    CHECK_EQ(cusolverSpDcsrlsvqr(handle, 1, 1, NULL, NULL, NULL, NULL, NULL, 0.5, 0, NULL, &singularity), 0);
+    CHECK_EQ(singularity, -1);
+    CHECK(cusolverSpDcsrlsvluHost(handle) != 0);
+}
+
+static void sparse(void)
+{
+    void *sparse = library("libcusparse.so.12"), *matrix = NULL, *info = NULL;
+    FUNCTION(int, cusparseCreateCsr, sparse, void **, int64_t, int64_t, int64_t, void *, void *, void *, int, int, int,
+             int);
+    FUNCTION(int, cusparseCsrGet, sparse, void *, int64_t *, int64_t *, int64_t *, void **, void **, void **, int *,
+             int *, int *, int *);
+    FUNCTION(int, cusparseCsrSetPointers, sparse, void *, void *, void *, void *);
+    FUNCTION(int, cusparseSpMatGetSize, sparse, void *, int64_t *, int64_t *, int64_t *);
+    FUNCTION(int, cusparseSpMatGetValues, sparse, void *, void **);
+    FUNCTION(int, cusparseCreateMatDescr, sparse, void **);
+    FUNCTION(int, cusparseSetMatType, sparse, void *, int);
+    FUNCTION(int, cusparseGetMatType, sparse, void *);
+    FUNCTION(int, cusparseXcsrsv2_zeroPivot, library("libcusparse.so.11"), void *, void *, int *);
+    FUNCTION(const char *, cusparseGetErrorString, sparse, int);
+    int64_t rows = 0, columns = 0, elements = 0;
+    void *at[3] = {0};
+    int types[4] = {0}, position = 9;
+
+    CHECK_EQ(cusparseCreateCsr(&matrix, 5, 6, 7, (void *)0x1000, (void *)0x2000, (void *)0x3000, 2, 3, 1, 0), 0);
+    CHECK_EQ(cusparseSpMatGetSize(matrix, &rows, &columns, &elements), 0);
+    CHECK(rows == 5 && columns == 6 && elements == 7);
+    CHECK_EQ(cusparseCsrGet(matrix, &rows, &columns, &elements, &at[0], &at[1], &at[2], &types[0], &types[1], &types[2],
+                            &types[3]),
+             0);
+    CHECK(at[1] == (void *)0x2000 && types[0] == 2 && types[1] == 3 && types[2] == 1 && types[3] == 0);
+    CHECK_EQ(cusparseCsrSetPointers(matrix, (void *)0x4000, (void *)0x5000, (void *)0x6000), 0);
+    CHECK_EQ(cusparseSpMatGetValues(matrix, &at[0]), 0);
+    CHECK(at[0] == (void *)0x6000);
+    CHECK_EQ(cusparseCreateMatDescr(&info), 0);
+    CHECK_EQ(cusparseSetMatType(info, 3), 0);
+    CHECK_EQ(cusparseGetMatType(info), 3);
+    CHECK_EQ(cusparseXcsrsv2_zeroPivot(NULL, NULL, &position), 0);
+    CHECK_EQ(position, -1);
+    CHECK(cusparseGetErrorString(0) != NULL);
+}
+
+static void sparse_lt(void)
+{
+    void *lt = library("libcusparseLt.so.0");
+    FUNCTION(int, cusparseLtStructuredDescriptorInit, lt, void *, void *, int64_t, int64_t, int64_t, unsigned, int, int,
+             int);
+    FUNCTION(int, cusparseLtSpMMACompressedSize2, lt, void *, void *, size_t *, size_t *);
+    char handle[512], matrix[512];
+    size_t bytes = 0, buffer = 9;
+
+    CHECK_EQ(cusparseLtStructuredDescriptorInit(handle, matrix, 128, 64, 64, 16, 2, 1, 0), 0);
+    CHECK_EQ(cusparseLtSpMMACompressedSize2(handle, matrix, &bytes, &buffer), 0);
+    CHECK_EQ(bytes, 128 * 64 * 2 * 9 / 16);
+}
+
+/* A file through device memory; its bytes come back. */
+static void file(void)
+{
+    void *library_ = library("libcufile.so.0"), *handle = NULL;
+    FUNCTION(int64_t, cuFileHandleRegister, library_, void **, void *);
+    FUNCTION(ssize_t, cuFileRead, library_, void *, void *, size_t, off_t, off_t);
+    FUNCTION(ssize_t, cuFileWrite, library_, void *, const void *, size_t, off_t, off_t);
+    FUNCTION(void, cuFileHandleDeregister, library_, void *);
+    struct {
+        int kind;
+        union {
+            int fd;
+            void *handle;
+        };
+        const void *operations;
+    } descriptor = {.kind = 1};
+    char path[] = "/tmp/sim-file-XXXXXX", back[8] = "";
+    CUdeviceptr memory = 0;
+
+    descriptor.fd = mkstemp(path);
+    CHECK(descriptor.fd >= 0 && write(descriptor.fd, "0123456789", 10) == 10);
+    unlink(path);
+    CHECK_OK(cuMemAlloc(&memory, 4096));
+    CHECK_EQ(cuFileHandleRegister(&handle, &descriptor), 0);
+    CHECK_EQ(cuFileRead(handle, (void *)memory, 100, 3, 16), 7);
+    CHECK_OK(cuMemcpyDtoH(back, memory + 16, 7));
+    CHECK(!memcmp(back, "3456789", 7));
+    CHECK_EQ(cuFileWrite(handle, (void *)memory, 4, 20, 17), 4);
+    CHECK_EQ(pread(descriptor.fd, back, 8, 20), 4);
+    CHECK(!memcmp(back, "4567", 4));
+    cuFileHandleDeregister(handle);
+    close(descriptor.fd);
+    CHECK_OK(cuMemFree(memory));
+}
+
+/* Weights lie where the answers say: every matrix and every bias has bytes of its own, and all lie within the size. */
+static void recurrent(void)
+{
+    enum { INPUT = 5, HIDDEN = 7, LAYERS = 2, DIRECTIONS = 2, GATES = 4 };
+    void *dnn = library("libcudnn.so.9"), *rnn = NULL, *data = NULL, *m = NULL, *b = NULL;
+    FUNCTION(int, cudnnCreateRNNDescriptor, dnn, void **);
+    FUNCTION(int, cudnnCreateRNNDataDescriptor, dnn, void **);
+    FUNCTION(int, cudnnCreateTensorDescriptor, dnn, void **);
+    FUNCTION(int, cudnnSetRNNDescriptor_v8, dnn, void *, int, int, int, int, int, int, int, int, int, int, int, int,
+             void *, unsigned);
+    FUNCTION(int, cudnnSetRNNDataDescriptor, dnn, void *, int, int, int, int, int, const int *, void *);
+    FUNCTION(int, cudnnGetRNNWeightSpaceSize, dnn, void *, void *, size_t *);
+    FUNCTION(int, cudnnGetRNNWeightParams, dnn, void *, void *, int, size_t, const void *, int, void *, void **, void *,
+             void **);
+    FUNCTION(int, cudnnGetRNNTempSpaceSizes, dnn, void *, void *, int, void *, size_t *, size_t *);
+    FUNCTION(int, cudnnGetTensorNdDescriptor, dnn, void *, int, int *, int *, int *, int *);
+    static char weights[1 << 16];
+    size_t bytes = 0, covered = 0, workspace = 0, reserve = 9;
+
+    CHECK_EQ(cudnnCreateRNNDescriptor(&rnn), 0);
+    CHECK_EQ(cudnnCreateRNNDataDescriptor(&data), 0);
+    CHECK_EQ(cudnnCreateTensorDescriptor(&m), 0);
+    CHECK_EQ(cudnnCreateTensorDescriptor(&b), 0);
+    CHECK_EQ(cudnnSetRNNDescriptor_v8(rnn, 0, 2, 2, 1, 0, 0, 0, 0, INPUT, HIDDEN, HIDDEN, LAYERS, NULL, 0), 0);
+    CHECK_EQ(cudnnGetRNNWeightSpaceSize(NULL, rnn, &bytes), 0);
+    size_t first = GATES * HIDDEN * (INPUT + HIDDEN + 2), second = GATES * HIDDEN * (DIRECTIONS * HIDDEN + HIDDEN + 2);
+    CHECK_EQ(bytes, 4 * DIRECTIONS * (first + second));
+    for (int layer = 0; layer < LAYERS * DIRECTIONS; layer++)
+        for (int id = 0; id < 2 * GATES; id++) {
+            void *at[2] = {0};
+            CHECK_EQ(cudnnGetRNNWeightParams(NULL, rnn, layer, bytes, weights, id, m, &at[0], b, &at[1]), 0);
+            for (int i = 0; i < 2; i++) {
+                int type, dims, size[3] = {0}, step[3];
+                CHECK_EQ(cudnnGetTensorNdDescriptor(i ? b : m, 3, &type, &dims, size, step), 0);
+                size_t part = 4u * (size_t)size[1] * (size_t)size[2], from = (size_t)((char *)at[i] - weights);
+                CHECK(from + part <= bytes && !memchr(weights + from, 1, part));
+                memset(weights + from, 1, part);
+                covered += part;
+            }
+        }
+    CHECK_EQ(covered, bytes);
+    CHECK_EQ(cudnnSetRNNDataDescriptor(data, 0, 0, 10, 3, INPUT, NULL, NULL), 0);
+    CHECK_EQ(cudnnGetRNNTempSpaceSizes(NULL, rnn, 0, data, &workspace, &reserve), 0);
+    CHECK(workspace > 0 && reserve == 0);
+}
+
+int main(void)
+{
+    setenv("GPUPROF_SIM", "gpu=a100-80g,contents=none", 1);
+    check_begin(0);
+    fft();
+    random_numbers();
+    solver();
+    sparse();
+    sparse_lt();
+    file();
+    recurrent();
+    return check_done();
+}
