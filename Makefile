@@ -248,6 +248,7 @@ $(SIMD)/python/sitecustomize.py: src/sim/python/sitecustomize.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
+	$(Q)rm -f $(@D)/standin/$(@F) # an older build's: whatever lies there is installed
 	$(call simlib,src/sim/nvml/libnvidia-ml.map)
 $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
 	$(call simlib)
