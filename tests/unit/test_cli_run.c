@@ -88,18 +88,23 @@ Test(cli, run_on_the_simulated_gpu)
     chmod(folder, 0755);
     /* The layout of an installation, in another place. */
     snprintf(command, sizeof(command),
-             "mkdir -p %s/bin %s/lib/gpuprof/sim && cp %s %s/bin/gpuprof && touch %s/lib/libgpuprof.so "
+             "mkdir -p %s/bin %s/lib/gpuprof/sim/python && cp %s %s/bin/gpuprof && touch %s/lib/libgpuprof.so "
              "%s/lib/gpuprof/sim/libcuda.so.1",
              folder, folder, binary, folder, folder, folder);
     cr_assert_eq(system(command), 0);
     snprintf(binary, sizeof(binary), "%s/bin/gpuprof", folder);
-    char sim[200], library[200];
+    char sim[200], python[200], library[200];
     snprintf(sim, sizeof(sim), "%s/lib/gpuprof/sim:/elsewhere", folder);
+    snprintf(python, sizeof(python), "%s/lib/gpuprof/sim/python:/own", folder);
     snprintf(library, sizeof(library), "%s/lib/libgpuprof.so", folder);
     setenv("LD_LIBRARY_PATH", "/elsewhere", 1);
+    setenv("PYTHONPATH", "/own", 1);
+    setenv("GPUPROF_STANDINS", "0", 1); /* this installation has none */
     setenv("GP_TEST_PROFILED", "0", 1);
     setenv("GP_TEST_SAYS", "LD_LIBRARY_PATH", 1);
     expect(run("run --sim @"), 7, sim, NULL);
+    setenv("GP_TEST_SAYS", "PYTHONPATH", 1);
+    expect(run("run --sim @"), 7, python, NULL);
     setenv("GP_TEST_SAYS", "CUDA_INJECTION64_PATH", 1);
     expect(run("run --sim @"), 7, library, NULL);
     setenv("GP_TEST_SAYS", "GPUPROF_SIM", 1);
