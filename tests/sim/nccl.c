@@ -5,11 +5,13 @@
 #define _GNU_SOURCE
 #include "core_check.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define MIB  (1ull << 20)
@@ -677,10 +679,51 @@ static void process(void (*body)(void))
     CHECK_EQ(status, 0);
 }
 
+/* A line for each process and item, with tabs between pid, library, kind and text. */
+static void reported(const char *path)
+{
+    char line[1024], kind[32], text[1024], seen[64][1024];
+    int count = 0, assumed = 0, pid;
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (file && fgets(line, sizeof line, file) && count < 64) {
+        for (int i = 0; i < count; i++)
+            CHECK(strcmp(line, seen[i]) != 0);
+        strcpy(seen[count++], line);
+        CHECK_EQ(sscanf(line, "%d\tlibnccl.so.2\t%31[a-z]\t%1023[^\t\n]\n", &pid, kind, text), 3);
+        CHECK(!strcmp(kind, "loaded") || !strcmp(kind, "assumed"));
+        assumed += !strcmp(kind, "assumed") && strstr(text, "197 MiB a communicator") != NULL;
+    }
+    CHECK_EQ(assumed, 2);
+    CHECK_EQ(count, 4); /* of two ranks */
+    if (file)
+        fclose(file);
+}
+
+/* The file of ranks that were killed before they met goes, that of others stays. */
+static void sweep(void)
+{
+    char dead[64], fresh[64];
+    struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    unique_id id;
+    snprintf(dead, sizeof dead, "/dev/shm/gpuprof-nccl-%u-test-dead", geteuid());
+    snprintf(fresh, sizeof fresh, "/dev/shm/gpuprof-nccl-%u-test-fresh", geteuid());
+    int one = open(dead, O_CREAT | O_RDWR, 0600), two = open(fresh, O_CREAT | O_RDWR, 0600);
+    CHECK(one >= 0 && two >= 0 && futimens(one, old) == 0);
+    CHECK_EQ(nccl.GetUniqueId(&id), 0);
+    CHECK(access(dead, F_OK) != 0);
+    CHECK(access(fresh, F_OK) == 0);
+    unlink(fresh);
+    close(one);
+    close(two);
+}
+
 int main(void)
 {
     static const char spec[] = "devices=4,memory=4GiB";
+    char report[4096];
     nccl_open();
+    process(sweep);
     for (int ranks = 1; ranks <= MOST; ranks++)
         launch(ranks, spec, random_ones);
     launch(3, "devices=4,memory=4GiB,contents=none", random_ones);
@@ -688,7 +731,12 @@ int main(void)
     launch(3, spec, graph);
     launch(3, spec, large);
     launch(2, spec, crossed);
+    snprintf(report, sizeof report, "%s/nccl-report", getenv("SIM_SELFTEST_DIR") ? getenv("SIM_SELFTEST_DIR") : "/tmp");
+    unlink(report);
+    setenv("GPUPROF_STANDIN_REPORT", report, 1);
     launch(2, spec, memory);
+    unsetenv("GPUPROF_STANDIN_REPORT");
+    reported(report);
     launch(2, spec, scaled);
     process(alone);
     process(threads);

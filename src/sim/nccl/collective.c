@@ -483,7 +483,7 @@ static enum nccl_result work_add(struct nccl_work wanted)
     if (work->op >= NCCL_OPS)
         work->scaler = work->comm->scalers[work->op - NCCL_OPS];
     if (!work->moves && work->comm->ranks > 1)
-        sim_report(NCCL_LIBRARY, "assumed", "collectives above 64 KiB a rank move no data: their results are zeros");
+        sim_report(NCCL_LIBRARY, "assumed", "collectives above 64 KiB a rank move no data: results are zeros");
     work->task = (struct nccl_task){.stage = {work_start, work_finish}, .end = work_end};
     work->steps = 1;
     nccl_comm_hold(work->comm);

@@ -334,6 +334,7 @@ NCCL_API(enum nccl_result, ncclGetUniqueId, struct nccl_id *id)
 {
     if (!id)
         return nccl_error(NCCL_INVALID_ARGUMENT, "ncclGetUniqueId: no pointer");
+    nccl_room_sweep();
     memset(id, 0, sizeof *id);
     if (syscall(SYS_getrandom, id->bytes, 16, 0) != 16)
         return nccl_error(NCCL_SYSTEM_ERROR, "ncclGetUniqueId: no random bytes: %s", strerror(errno));

@@ -51,9 +51,8 @@ enum nccl_result nccl_memory_init(struct nccl_comm *comm)
         return NCCL_SUCCESS;
     sim_report(
         NCCL_LIBRARY, "assumed",
-        "NCCL's memory is that of version 2.28.9 on compute capability 9.0 %s, without NVLink SHARP: %zu MiB for a "
-        "communicator, %zu MiB for its first collective, %zu MiB for each peer of send and receive, %zu MiB for a "
-        "split",
+        "memory of NCCL 2.28.9 %s, without NVLink SHARP: %zu MiB a communicator, %zu its first collective, %zu a "
+        "peer, %zu a split",
         table->topology, table->start, table->collective, table->peer, table->split);
     pthread_mutex_lock(&comm->lock);
     enum nccl_result result = memory_take(comm, comm->child ? table->split : table->start, "a communicator");

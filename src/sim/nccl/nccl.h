@@ -114,6 +114,8 @@ struct nccl_message {
 /* Key: what the ranks have in common.  0 or -errno: -EEXIST if the rank is there already, -EINVAL if the room has another size. */
 int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **room);
 void nccl_room_leave(struct nccl_room *room, int rank);
+/* Removes the files of ranks that were all killed before they had met. */
+void nccl_room_sweep(void);
 /* All ranks are there; the first that is not is *missing. */
 bool nccl_room_full(struct nccl_room *room, int *missing);
 /* Sends without waiting.  0 or -errno: no space in shared memory. */

@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include "nccl.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -26,6 +27,7 @@
 #define ROOM_MAGIC   UINT64_C(0x316d6f6f726c636e) /* "nclroom1" */
 #define ROOM_CHANNEL (UINT64_C(1) << 32)          /* bytes of the file per channel; more are never on the way */
 #define ROOM_GIVE    65536u                       /* read bytes that are given back at once */
+#define ROOM_OLD     60                           /* seconds */
 #define ROOM_PIECE   0x65636970u
 
 enum { ROOM_NEVER, ROOM_THERE, ROOM_LEFT };
@@ -238,6 +240,35 @@ __attribute__((destructor)) static void room_exit(void)
         if (room->head->joined < room->ranks)
             unlink(room->path);
     }
+}
+
+/* Nobody holds a lock in it, and it is older than a rank needs from making it to locking it. */
+static bool room_dead(int folder, const char *name)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat status;
+    int fd = openat(folder, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool dead = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+                time(NULL) - status.st_mtime > ROOM_OLD && fcntl(fd, F_GETLK, &all) == 0 && all.l_type == F_UNLCK;
+    close(fd);
+    return dead;
+}
+
+void nccl_room_sweep(void)
+{
+    char own[64];
+    DIR *folder = opendir("/dev/shm");
+    snprintf(own, sizeof own, "gpuprof-nccl-%u-", (unsigned)geteuid());
+    pthread_mutex_lock(&nccl_rooms_lock);
+    /* A process with rooms would not see its own locks, and lose them. */
+    for (struct dirent *entry; folder && !nccl_rooms && (entry = readdir(folder));)
+        if (!strncmp(entry->d_name, own, strlen(own)) && room_dead(dirfd(folder), entry->d_name))
+            unlinkat(dirfd(folder), entry->d_name, 0);
+    pthread_mutex_unlock(&nccl_rooms_lock);
+    if (folder)
+        closedir(folder);
 }
 
 bool nccl_room_full(struct nccl_room *room, int *missing)
