@@ -227,7 +227,7 @@ $(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(sub
 	$$(call say,LINK,$$@)
 	@mkdir -p $$(@D)
 	$(Q)echo '$(if $(filter libcusparseLt% libcufile%,$(1)),,$(1) ){ global: cu*; local: *; };' > $(B)/obj/src/sim/standin/$(1).map
-	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,--version-script=$(B)/obj/src/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
+	$(Q)$(CC) -shared -Wl,-soname,$(1) -Wl,-e,standin_real -Wl,--version-script=$(B)/obj/src/sim/standin/$(1).map -o $$@.new $$^ $(OLD_GLIBC)
 	$(Q)mv -f $$@.new $$@
 endef
 $(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))

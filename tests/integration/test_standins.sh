@@ -31,6 +31,15 @@ int main(int argc, char **argv)
     return product();
 }
 END
+cat >"$work/version.c" <<'END'
+#include <dlfcn.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_NOW);
+    int (*ask)(void *, int *) = library ? (int (*)(void *, int *))dlsym(library, "cublasGetVersion_v2") : 0, version = 0;
+    return !ask || ask(0, &version) ? 99 : version % 100 * 10 + version / 100 % 100;
+}
+END
 real=libcublas.so.12.4.5.8
 echo 'libcublas.so.12 { global: *; };' >"$work/map"
 cc -w -shared -fPIC -Wl,-soname,libcublas.so.12 -Wl,--version-script="$work/map" -o "$work/installed/$real" "$work/real.c" &&
@@ -38,7 +47,9 @@ cc -w -shared -fPIC -Wl,-soname,libcublas.so.12 -Wl,--version-script="$work/map"
     cp "$work/installed/$real" "$work/other/libother.so.12" &&
     cc -w -o "$work/rpath" "$work/linked.c" -L"$work/installed" -lcublas -Wl,--disable-new-dtags,-rpath,"$work/installed" &&
     cc -w -o "$work/runpath" "$work/linked.c" -L"$work/installed" -lcublas -Wl,--enable-new-dtags,-rpath,"$work/installed" &&
-    cc -w -o "$work/path" "$work/linked.c" -L"$work/installed" -lcublas && cc -w -o "$work/opened" "$work/opened.c" -ldl || exit 1
+    cc -w -o "$work/path" "$work/linked.c" -L"$work/installed" -lcublas && cc -w -o "$work/opened" "$work/opened.c" -ldl && cc -w -o "$work/version" "$work/version.c" -ldl &&
+    mkdir -p "$work/site/nvidia/cublas/lib" "$work/site/nvidia_cublas_cu12-12.6.3.1.dist-info" &&
+    cp "$work/installed/$real" "$work/site/nvidia/cublas/lib/libcublas.so.12" || exit 1
 passed=0 failed=0
 run() { # STATUS WHAT COMMAND...
     local wanted=$1 what=$2
@@ -64,6 +75,10 @@ run 0 "opened by a link without a number" "$work/opened" "$work/installed/libcub
 run 77 "another library" "$work/opened" "$work/other/libother.so.12"
 run 98 "not installed, by name" "$work/opened" libcublas.so.12
 run 98 "not installed, by path" "$work/opened" "$work/other/libcublas.so.12"
+# It has the version of the library whose place it takes: 12.4.5 by its file's name, 12.6.3 by its Python package.
+run 54 "version by a link" "$work/version" "$work/installed/libcublas.so.12"
+run 54 "version by the search path" env LD_LIBRARY_PATH="$work/installed:$build/lib/gpuprof/sim" "$work/version" libcublas.so.12
+run 36 "version by a package" "$work/version" "$work/site/nvidia/cublas/lib/libcublas.so.12"
 export GPUPROF_STANDINS=0
 run 77 "switched off" "$work/rpath"
 unset GPUPROF_STANDINS

@@ -16,15 +16,20 @@
 #define STANDIN_EXPORT __attribute__((visibility("default")))
 #define STANDIN_NAMES  64
 #define STANDIN_PATH   4096
+/* As in standin.c. */
+#define STANDIN_REAL 1024
+#define STANDIN_MARK "stand-in"
 
 unsigned int la_version(unsigned int version);
 char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag);
+unsigned int la_objopen(struct link_map *map, Lmid_t lmid, uintptr_t *cookie);
 
 /* Written by la_version, before the program has threads. */
 static char standin_folder[STANDIN_PATH]; /* with a slash at its end; empty: switched off */
 static struct {
     char path[STANDIN_PATH + 64];
     const char *name;
+    char real[STANDIN_REAL]; /* the path of the library whose place it takes; under the loader's lock */
 } standin_names[STANDIN_NAMES];
 static size_t standin_count;
 
@@ -171,16 +176,29 @@ static void standin_list(void)
     standin_call(SYS_close, fd, 0, 0, 0);
 }
 
-/* The stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8". */
-static char *standin_of(const char *base)
+/* The number of the stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8"; -1: none. */
+static int standin_of(const char *base)
 {
     for (size_t i = 0; i < standin_count; i++) {
         size_t n = standin_length(standin_names[i].name);
         if (standin_length(base) >= n && standin_same(base, standin_names[i].name, n) &&
             (base[n] == '\0' || base[n] == '.'))
-            return standin_names[i].path;
+            return (int)i;
     }
-    return NULL;
+    return -1;
+}
+
+/* The folder of a path, of which `folder` bytes are given, and a name in it. */
+static void standin_remember(char to[STANDIN_REAL], const char *path, size_t folder, const char *name)
+{
+    size_t n = standin_length(name);
+    to[0] = '\0';
+    if (folder + n >= STANDIN_REAL)
+        return;
+    for (size_t i = 0; i < folder; i++)
+        to[i] = path[i];
+    for (size_t i = 0; i <= n; i++)
+        to[folder + i] = name[i];
 }
 
 /* ---- what the loader calls ----------------------------------------------------------------------------------------- */
@@ -199,24 +217,40 @@ STANDIN_EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned 
 {
     const char *base = standin_base(name);
     char target[STANDIN_PATH];
-    char *path;
     (void)cookie;
     (void)flag;
     if (base == name || !standin_same(base, "lib", 3))
         return (char *)name; /* a soname: each place for it comes by */
-    path = standin_of(base);
-    if (!path) {
-        /* A name without a number, as linkers and some programs use it, is a link to one with it. */
-        size_t n = standin_length(base);
-        if (n < 4 || !standin_same(base + n - 3, ".so", 3))
-            return (char *)name;
-        long got = standin_call(SYS_readlinkat, AT_FDCWD, (long)name, (long)target, sizeof target - 1);
-        if (got <= 0)
-            return (char *)name;
-        target[got] = '\0';
-        path = standin_of(standin_base(target));
-    }
-    if (!path || standin_call(SYS_faccessat, AT_FDCWD, (long)name, F_OK, 0) != 0)
+    /* A name without a number, as linkers and some programs use it, is a link to one with it; one with
+     * a number may be a link to one with more of it. */
+    long got = 0;
+    int found = standin_of(base);
+    size_t n = standin_length(base);
+    if (found >= 0 || (n > 6 && standin_same(base + n - 3, ".so", 3)))
+        got = standin_call(SYS_readlinkat, AT_FDCWD, (long)name, (long)target, sizeof target - 1);
+    target[got > 0 ? got : 0] = '\0';
+    if (found < 0 && got > 0)
+        found = standin_of(standin_base(target));
+    if (found < 0 || standin_call(SYS_faccessat, AT_FDCWD, (long)name, F_OK, 0) != 0)
         return (char *)name;
-    return path;
+    standin_remember(standin_names[found].real, name, (size_t)(base - name), got > 0 ? standin_base(target) : base);
+    return standin_names[found].path;
+}
+
+/* A stand-in learns whose place it takes, since programs ask for the version of that: the entry point of
+ * its file, which nobody runs, is where it reads the path.  Its code has not run yet.  The loader names
+ * it by either path, so the text there tells that it is a stand-in. */
+STANDIN_EXPORT unsigned int la_objopen(struct link_map *map, Lmid_t lmid, uintptr_t *cookie)
+{
+    const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)map->l_addr;
+    int found = standin_of(standin_base(map->l_name));
+    (void)lmid;
+    (void)cookie;
+    if (found < 0 || !head || !head->e_entry)
+        return 0;
+    char *to = (char *)map->l_addr + head->e_entry;
+    if (standin_same(to, STANDIN_MARK, sizeof STANDIN_MARK))
+        for (size_t at = 0; at < STANDIN_REAL; at++)
+            to[at] = standin_names[found].real[at];
+    return 0;
 }

@@ -461,11 +461,17 @@ NO_SPACE(cudnnGetReductionWorkspaceSize, 5)
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
-/* The newest of each major: programs refuse one that is older than they were built with. */
+/* Programs refuse one that is older than they were built with. */
+static int version(int part)
+{
+    static const int newest[][3] = {{8, 9, 7}, {9, 27, 0}};
+    return standin_version(part, newest[standin_major() >= 9]);
+}
+
 EXPORT size_t cudnnGetVersion(void);
 EXPORT size_t cudnnGetVersion(void)
 {
-    return standin_major() < 9 ? 8907 : 92700;
+    return (size_t)(version(0) * (version(0) < 9 ? 1000 : 10000) + version(1) * 100 + version(2));
 }
 
 EXPORT size_t cudnnGetCudartVersion(void);
@@ -483,10 +489,9 @@ EXPORT size_t cudnnGetMaxDeviceVersion(void)
 EXPORT int cudnnGetProperty(int part, int *value);
 EXPORT int cudnnGetProperty(int part, int *value)
 {
-    static const int parts[][3] = {{8, 9, 7}, {9, 27, 0}};
     if (part < 0 || part > 2)
         return STANDIN_BAD_PARAM;
-    *value = parts[standin_major() >= 9][part];
+    *value = version(part);
     return 0;
 }
 

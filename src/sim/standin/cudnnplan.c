@@ -13,6 +13,8 @@ enum {
     HEUR_GRAPH = 201,
     HEUR_RESULTS = 202,
     CONFIG_ENGINE = 300,
+    CONFIG_WORKSPACE = 303,
+    CONFIG_SHARED_MEMORY = 304,
     PLAN_CONFIG = 401,
     PLAN_WORKSPACE = 402,
     PLAN_JSON = 405,
@@ -140,9 +142,9 @@ static size_t operation_workspace(const struct standin_object *operation)
     return cudnn_convolution_workspace(&x, &w, &y, false);
 }
 
-static int64_t plan_workspace(const struct standin_object *plan)
+static int64_t config_workspace(const struct standin_object *config)
 {
-    const struct standin_object *graph = member(member(member(plan, PLAN_CONFIG), CONFIG_ENGINE), ENGINE_GRAPH);
+    const struct standin_object *graph = member(member(config, CONFIG_ENGINE), ENGINE_GRAPH);
     size_t size, most = 0;
     const word *operations = standin_get(graph, GRAPH_OPERATIONS, &size);
     for (size_t i = 0; i < size / sizeof *operations; i++) {
@@ -198,7 +200,13 @@ EXPORT int cudnnBackendGetAttribute(word descriptor, int name, int type, int64_t
     case GRAPH_ENGINES:
         return answer_number(1, wanted, count, elements);
     case PLAN_WORKSPACE:
-        return answer_number(plan_workspace(object), wanted, count, elements);
+        return answer_number(config_workspace(member(object, PLAN_CONFIG)), wanted, count, elements);
+    case CONFIG_WORKSPACE:
+        return answer_number(config_workspace(object), wanted, count, elements);
+    case CONFIG_SHARED_MEMORY: /* an int */
+        if (wanted > 0 && elements)
+            memset(elements, 0, sizeof(int));
+        return answer_number(0, 0, count, NULL);
     case PLAN_JSON:
         standin_unsupported("cudnnBackendGetAttribute of a plan's JSON");
         return STANDIN_NOT_SUPPORTED;
@@ -234,6 +242,6 @@ EXPORT int cudnnGetExecutionPlanWorkspaceSize(word handle, word plan, word pack,
 {
     (void)handle;
     (void)pack;
-    *bytes = (size_t)plan_workspace(standin_object(plan));
+    *bytes = (size_t)config_workspace(member(standin_object(plan), PLAN_CONFIG));
     return 0;
 }

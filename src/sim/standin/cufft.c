@@ -244,7 +244,7 @@ static int version(int part)
 {
     static const int versions[][3] = {{10, 9, 0}, {11, 4, 1}, {12, 0, 0}};
     int major = standin_major();
-    return versions[major <= 10 ? 0 : major == 11 ? 1 : 2][part];
+    return standin_version(part, versions[major <= 10 ? 0 : major == 11 ? 1 : 2]);
 }
 
 EXPORT int cufftGetVersion(int *value);

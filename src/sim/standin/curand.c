@@ -44,10 +44,16 @@ NUMBERS(curandGenerateLogNormalDouble, 8)
 NUMBERS(curandGeneratePoisson, 4)
 NUMBERS(curandGeneratePoissonMethod, 4)
 
+static int version(int part)
+{
+    static const int newest[3] = {10, 3, 10};
+    return standin_version(part, newest);
+}
+
 EXPORT int curandGetVersion(int *value);
 EXPORT int curandGetVersion(int *value)
 {
-    *value = 10310;
+    *value = version(0) * 1000 + version(1) * 100 + version(2);
     return 0;
 }
 
@@ -56,6 +62,6 @@ EXPORT int curandGetProperty(int part, int *value)
 {
     if (part < 0 || part > 2)
         return STANDIN_INVALID;
-    *value = part == 0 ? 10 : part == 1 ? 3 : 10;
+    *value = version(part);
     return 0;
 }

@@ -33,7 +33,7 @@ TOLD(cusolverRfGetAlgs, "ii")
 static int version(int part)
 {
     static const int versions[][3] = {{11, 7, 5}, {12, 0, 9}};
-    return versions[standin_major() >= 12][part];
+    return standin_version(part, versions[standin_major() >= 12]);
 }
 
 EXPORT int cusolverGetProperty(int part, int *value);

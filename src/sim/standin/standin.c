@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * What all stand-ins share: objects behind handles, the device, and the report of what was assumed. */
+#define _GNU_SOURCE
 #include "standin.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* ---- objects ----------------------------------------------------------------------------------------------------- */
@@ -334,6 +337,67 @@ int standin_major(void)
 {
     const char *number = strstr(standin_library(), ".so.");
     return number ? atoi(number + 4) : 0;
+}
+
+/* The path of the library whose place this one takes: audit.c writes it before any of this runs.  The
+ * linker makes it the entry point of the file. */
+char standin_real[1024] = "stand-in";
+
+static bool standin_version_read(const char *text, int version[3])
+{
+    return sscanf(text, "%d.%d.%d", &version[0], &version[1], &version[2]) == 3;
+}
+
+/* SITE has a folder such as nvidia_cudnn_cu12-9.5.1.17.dist-info. */
+static bool standin_version_package(const char *site, const char *name, int version[3])
+{
+    size_t n = strcspn(name, "."); /* "cudnn" of "cudnn.so.9" */
+    bool found = false;
+    DIR *folder = opendir(site);
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));) {
+        const char *rest = entry->d_name + strlen("nvidia_"), *dash = strchr(entry->d_name, '-');
+        if (strncmp(entry->d_name, "nvidia_", 7) == 0 && dash && strncasecmp(rest, name, n) == 0 &&
+            (rest + n == dash || strncmp(rest + n, "_cu", 3) == 0))
+            found = standin_version_read(dash + 1, version);
+    }
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/* SITE/nvidia/cudnn/lib/libcudnn.so.9, SITE/nvidia/cu13/lib/..., SITE/cusparselt/lib/... */
+static bool standin_version_site(const char *name, int version[3])
+{
+    char site[sizeof standin_real];
+    snprintf(site, sizeof site, "%s", standin_real);
+    for (int up = 1; up <= 4; up++) {
+        char *slash = strrchr(site, '/');
+        if (!slash)
+            return false;
+        *slash = '\0';
+        if (up >= 3 && standin_version_package(site, name, version))
+            return true;
+    }
+    return false;
+}
+
+static int standin_versions[3]; /* [0] < 0: unknown */
+
+static void standin_version_find(void)
+{
+    const char *slash = strrchr(standin_real, '/'), *number = slash ? strstr(slash, ".so.") : NULL;
+    bool known = slash && strncmp(slash, "/lib", 4) == 0 &&
+                 ((number && standin_version_read(number + 4, standin_versions)) ||
+                  standin_version_site(slash + 4, standin_versions));
+    if (!known)
+        standin_versions[0] = -1;
+}
+
+int standin_version(int part, const int newest[3])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, standin_version_find);
+    return standin_versions[0] < 0 ? newest[part] : standin_versions[part];
 }
 
 /* Texts are few and small; a child of fork says them again, under its own number. */

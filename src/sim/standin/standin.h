@@ -72,6 +72,9 @@ void standin_assumed(const char *text);
 void standin_unsupported(const char *function);
 /* The number after ".so." of this library's name. */
 int standin_major(void);
+/* Part 0, 1 or 2 of the version of the library whose place this one takes, where its file or its
+ * Python package names one; else that of `newest`. */
+int standin_version(int part, const int newest[3]);
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
