@@ -112,7 +112,7 @@ Test(oom, the_page_says_where_cached_blocks_were_allocated)
 
         cr_expect_eq(oom_run(&result, "oom_fail", NULL, allocators[i], NULL, "GPUPROF_STACKS=native"), 2);
         SAYS("KIND BLOCKS OF TOGETHER WHERE");
-        SAYS("linear 2 96 MiB 192 MiB program_alloc");
+        SAYS("linear 6 many sizes 384 MiB program_alloc");
         spawn_result_free(&result);
     }
 }

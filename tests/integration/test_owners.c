@@ -52,6 +52,7 @@ static void execute(void *arg, int exec_fd)
     (void)arg;
     (void)exec_fd;
     snprintf(record, sizeof(record), "--record=%s", recording);
+    setenv("GPUPROF_STANDINS", "0", 1); /* the program's own libnccl.so.2 */
     execl(path_command(), "gpuprof", "run", "--sim", "--stacks=native", record, "--", path_program("owners"), NULL);
 }
 

@@ -242,7 +242,7 @@ Test(limits, calls_for_a_device_without_memory)
         cr_expect_eq(gp_account_move(device, GP_ADD, &(struct gp_move){.parts = 3, .bytes = 1, .count = 1}), 0);
         cr_expect(!gp_framework_failed(device, GP_KIND_LINEAR) && !gp_framework_failed_in(device, 1, 1));
         calls_left = -1;
-        cr_expect_eq(lost[GP_LOST_DEVICE], 24, "device %d: %llu", device, (unsigned long long)lost[GP_LOST_DEVICE]);
+        cr_expect_eq(lost[GP_LOST_DEVICE], 25, "device %d: %llu", device, (unsigned long long)lost[GP_LOST_DEVICE]);
         cr_expect_eq(lost[GP_LOST_MAP], 0);
         cr_expect_eq(event_count(), device == 2 ? 2 : 0, "of the block of before");
         if (device < (int)GP_WIRE_DEVICES)
