@@ -50,6 +50,8 @@ enum {
     TORCH_OOM_SIGNED,
     TORCH_POOLS,
     TORCH_GRAPH_POOLS,
+    TORCH_POOLS_ATEN,
+    TORCH_GRAPH_POOLS_ATEN,
     TORCH_IMPORTS
 };
 #define TORCH_IMPORT(_name, _function)                                                                                 \
@@ -62,9 +64,12 @@ static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_REPORT_OLD] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlNS_6DeviceE", old_report),
     [TORCH_OOM] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElmmNS_6DeviceE", out_of_memory),
     [TORCH_OOM_SIGNED] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElllNS_6DeviceE", out_of_memory),
-    /* Since 2.5: numbers of the next MemPool and of the next graph's pool, each from 1. They are only looked up. */
+    /* Since 2.5, and elsewhere since 2.10: numbers of the next MemPool and of the next graph's pool, each from 1. They are
+     * only looked up. */
     [TORCH_POOLS] = {.name = "_ZN3c104cuda7MemPool4uid_E", .definer = "libc10_cuda", .importer = "(none)"},
     [TORCH_GRAPH_POOLS] = {.name = "_ZN3c104cuda7MemPool5uuid_E", .definer = "libc10_cuda", .importer = "(none)"},
+    [TORCH_POOLS_ATEN] = {.name = "_ZN2at4cuda7MemPool4uid_E", .definer = "libtorch_cuda", .importer = "(none)"},
+    [TORCH_GRAPH_POOLS_ATEN] = {.name = "_ZN2at4cuda7MemPool5uuid_E", .definer = "libtorch_cuda", .importer = "(none)"},
 };
 
 /* A thread that has just left `torch_block` goes on to the original. */
@@ -128,8 +133,10 @@ static bool torch_uncached(void)
 
 static uint64_t torch_pools(void)
 {
-    const uint64_t *one = __atomic_load_n(&imports[TORCH_POOLS].x_original, __ATOMIC_RELAXED);
-    const uint64_t *other = __atomic_load_n(&imports[TORCH_GRAPH_POOLS].x_original, __ATOMIC_RELAXED);
+    bool aten = __atomic_load_n(&imports[TORCH_POOLS_ATEN].x_original, __ATOMIC_RELAXED) != NULL;
+    const uint64_t *one = __atomic_load_n(&imports[aten ? TORCH_POOLS_ATEN : TORCH_POOLS].x_original, __ATOMIC_RELAXED);
+    const uint64_t *other =
+        __atomic_load_n(&imports[aten ? TORCH_GRAPH_POOLS_ATEN : TORCH_GRAPH_POOLS].x_original, __ATOMIC_RELAXED);
     /* Not known if the library is gone. */
     return one && other ? __atomic_load_n(one, __ATOMIC_RELAXED) - 1 + __atomic_load_n(other, __ATOMIC_RELAXED) - 1 : 1;
 }

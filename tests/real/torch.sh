@@ -214,6 +214,16 @@ advice() { # number of programs
     fi
 }
 
+# Whether PyTorch ever made a MemPool is known: the page says that its idle memory comes back.
+beside() {
+    "$build/bin/gpuprof" run --sim=memory=2GiB -- tests/real/inside "$root" python3 tests/real/torch/beside.py >"$work/out" 2>&1 </dev/null
+    if tr -s '\n ' ' ' <"$work/out" | grep -q 'segments without a live block: torch.cuda.empty_cache() gives it back'; then
+        pass "the page when another library's request fails"
+    else
+        fail "the page when another library's request fails" "$work/out"
+    fi
+}
+
 # Every piece of Python in the documentation that names PyTorch.
 documentation() {
     if PYTHONPATH=$PWD/python timeout -k 10 300 "$build/bin/gpuprof" run --sim=memory=4GiB -- tests/real/inside "$root" \
@@ -230,7 +240,7 @@ else
     imports
     for file in tests/real/torch/*.py; do
         name=$(basename "$file" .py)
-        case $name in common | outside | alike | uses | counted | nets | rhythms) ;; *) script "$name" cupti ;; esac
+        case $name in beside | common | outside | alike | uses | counted | nets | rhythms) ;; *) script "$name" cupti ;; esac
     done
     for name in basic streams expandable asleep; do script "$name" hooks; done
     forecast steady
@@ -248,6 +258,7 @@ else
     blocks "segments" A=
     blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
     advice 70
+    beside
     documentation
     viewer "segments" A=
     viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True

@@ -35,7 +35,8 @@ def step(name, other=0):
             name_of, _, field = key.partition(".")
             pool_is_there = ".small_pool" not in key and field.rpartition(".")[2] != "freed"
             extra = more.get(name_of[-6:], more.get(name_of[-5:], 0)) if pool_is_there else 0
-            compare(name, device, key, ours.get(key), theirs.get(key, 0) + extra)
+            # Before CUDA starts there is nothing: PyTorch counts devices by NVML.
+            compare(name, device, key, ours.get(key) if ours else 0, theirs.get(key, 0) + extra)
 
 
 def reset():
