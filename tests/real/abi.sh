@@ -30,22 +30,39 @@ awk '/^SAME_/ { line = ""; open = 1 } open { gsub(/^ +/, " "); line = line $0 } 
     cat "$work/facts"
 } >"$work/facts.c"
 
-headers() { # RELEASE VERSION
-    local said include=$real/headers-$2/usr/include lacks=0 known=0 fact kind line
-    said=$(GPUPROF_REAL_ONLY=usr/include tests/real/fetch "$real/headers-$2" "$1" nvidia-cuda-dev libcupti-dev) || {
+# The headers of Debian's packages, and of the package index.
+from() { # RELEASE
+    includes=("$real/headers-$version/usr/include")
+    said=$(GPUPROF_REAL_ONLY=usr/include tests/real/fetch "$real/headers-$version" "$1" nvidia-cuda-dev libcupti-dev)
+}
+packages() {
+    said=$(tests/real/index "cupti-$version") || return
+    includes=("$said"/lib/python3*/site-packages/nvidia/*/include)
+    [ "$version" != newest ] || version=$(awk '$2 == "CUDA_VERSION" {print int($3 / 1000) "." $3 % 1000 / 10; exit}' \
+        "$said"/lib/python3*/site-packages/nvidia/*/include/cuda.h)
+}
+
+headers() { # VERSION
+    local said includes=() lacks=0 known=0 fact kind line version=$1
+    case $1 in
+        11.8) from bookworm ;;
+        12.4) from trixie ;;
+        12.5) from experimental ;;
+        *) packages ;;
+    esac || {
         skipped=$((skipped + 1))
-        echo "skipped CUDA $2: $said"
+        echo "skipped CUDA $1: $said"
         return
     }
     cc -std=gnu11 -fsyntax-only -w -fmax-errors=0 -ftrack-macro-expansion=0 -fno-diagnostics-show-caret -Isrc \
-        -isystem "$include" "$work/facts.c" 2>"$work/said"
+        "${includes[@]/#/-isystem}" "$work/facts.c" 2>"$work/said"
     # An unknown name has several errors.  A known parameter list without that parameter is a difference.
     awk -F: '$1 == "facts" && /error:/ { if (/static assertion failed|no member named/) kind[$2] = "differs"
             else if (!($2 in kind)) kind[$2] = "lacks" }
         END { for (line in kind) print line, kind[line] }' "$work/said" | sort -n >"$work/wrong"
     if [ ! -s "$work/wrong" ] && [ -s "$work/said" ] || grep -v '^facts:' "$work/said" | grep -q 'error:'; then
         failed=$((failed + 1))
-        echo "FAILED CUDA $2: the headers cannot be read:"
+        echo "FAILED CUDA $version: the headers cannot be read:"
         grep -v '^facts:' "$work/said" | head -n 5
         return
     fi
@@ -53,19 +70,17 @@ headers() { # RELEASE VERSION
         fact=$(sed -n "${line}p" "$work/facts")
         if [ "$kind" = lacks ]; then
             lacks=$((lacks + 1))
-        elif grep -v '^#' tests/real/abi.known | grep -qF "$2 $fact"; then
+        elif grep -v '^#' tests/real/abi.known | grep -qF "$version $fact"; then
             known=$((known + 1))
         else
             failed=$((failed + 1))
-            echo "FAILED CUDA $2: $fact"
+            echo "FAILED CUDA $version: $fact"
         fi
     done <"$work/wrong"
     passed=$((passed + $(grep -c . "$work/facts") - $(grep -c . "$work/wrong") + known))
-    echo "CUDA $2: $(grep -c . "$work/facts") facts, of which it lacks the names of $lacks; $known known differences"
+    echo "CUDA $version: $(grep -c . "$work/facts") facts, of which it lacks the names of $lacks; $known known differences"
 }
-headers bookworm 11.8
-headers trixie 12.4
-headers experimental 12.5
+for version in 11.8 12.4 12.5 12.9 13.4 newest; do headers $version; done
 [ $((passed + failed)) -gt 0 ] || { echo "real/abi.sh: no headers could be had"; exit 77; }
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
