@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# JAX takes most of the device at once and hands pieces out of it, or takes each array from the driver.  Nothing is compiled:
+# XLA wants cuDNN for that.
+import os
+import sys
+
+os.environ["JAX_PLATFORMS"] = "cuda"
+import jax
+import numpy as np
+from common import done, equal, ledger, say, step
+from jax._src import hardware_utils
+
+# It looks for a device node first, which a simulated GPU has not.
+hardware_utils.has_visible_nvidia_gpu = lambda: True
+
+device = jax.devices()[0]
+say(device.device_kind, len(jax.devices()))
+step("the client")
+arrays = [jax.device_put(np.full((at + 1) << 20, at, dtype=np.float32), device) for at in range(8)]
+for array in arrays:
+    array.block_until_ready()
+step("arrays")
+stats = device.memory_stats()
+pool = stats["pool_bytes"]
+say("bytes in use", stats["bytes_in_use"], "of", pool)
+equal("JAX's pool", ledger()["reserved_bytes"]["current"], pool)
+say("they come back", all(bool((np.asarray(array) == at).all()) for at, array in enumerate(arrays)))
+del arrays[::2]
+step("some freed")
+say("bytes in use", device.memory_stats()["bytes_in_use"])
+done()
