@@ -221,7 +221,7 @@ $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIM
 	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
 	$(Q)mv -f $@.new $@
 # The version of every symbol is the library's name, as in NVIDIA's; two of them have none.
-standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1)))
+standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1))) $(B)/obj/src/sim/report.o
 define standin
 $(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(subst .so., ,$(1)))))
 	$$(call say,LINK,$$@)

@@ -3,9 +3,10 @@
 #define _GNU_SOURCE
 #include "standin.h"
 
+#include "report.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -400,63 +401,17 @@ int standin_version(int part, const int newest[3])
     return standin_versions[0] < 0 ? newest[part] : standin_versions[part];
 }
 
-/* Texts are few and small; a child of fork says them again, under its own number. */
-static bool standin_is_new(const char *kind, const char *text)
-{
-    static struct said {
-        struct said *next;
-        const char *kind;
-        pid_t pid;
-        char text[];
-    } * all;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pid_t pid = getpid();
-    bool found = false;
-    pthread_mutex_lock(&lock);
-    for (struct said *said = all; said && !found; said = said->next)
-        found = said->pid == pid && said->kind == kind && !strcmp(said->text, text);
-    if (!found) {
-        size_t bytes = strlen(text) + 1;
-        struct said *said = malloc(sizeof *said + bytes);
-        if (said) {
-            *said = (struct said){.next = all, .kind = kind, .pid = pid};
-            memcpy(said->text, text, bytes);
-            all = said;
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return !found;
-}
-
-static void standin_say(const char *kind, const char *text)
-{
-    const char *path = getenv("GPUPROF_STANDIN_REPORT");
-    char line[512];
-    if (!path || !path[0] || !standin_is_new(kind, text))
-        return;
-    int n = snprintf(line, sizeof line, "%d\t%s\t%s\t%s\n", (int)getpid(), standin_library(), kind, text);
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return;
-    if (n > 0 && n < (int)sizeof line && write(fd, line, (size_t)n) < 0) { /* nobody to tell */
-    }
-    close(fd);
-}
-
-static const char standin_kind_assumed[] = "assumed", standin_kind_unsupported[] = "unsupported";
-
 void standin_assumed(const char *text)
 {
-    standin_say(standin_kind_assumed, text);
+    sim_report(standin_library(), "assumed", "%s", text);
 }
 
 void standin_unsupported(const char *function)
 {
-    standin_say(standin_kind_unsupported, function);
+    sim_report(standin_library(), "unsupported", "%s", function);
 }
 
 __attribute__((constructor)) static void standin_loaded(void)
 {
-    static const char kind[] = "loaded";
-    standin_say(kind, "computes nothing; results are zeros");
+    sim_report(standin_library(), "loaded", "computes nothing; results are zeros");
 }

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# A real PyTorch with the stand-ins for NVIDIA's mathematics libraries, on the simulated GPU: every function that it wants of them
+# is there, each part of its mathematics runs, and a model trains with a peak that repeats.
+#
+#   tests/real/standins.sh [BUILD]
+#
+# It is the PyTorch that Debian builds (tests/real/torch-root), or the one in the folder $GPUPROF_TORCH_ROOT, such as
+# tests/real/index makes.  Without it the test is skipped (exit status 77).
+set -u
+shopt -s nullglob
+cd "$(dirname "$0")/../.."
+build=$(cd "${1:-build}" && pwd)
+stand=$build/lib/gpuprof/sim/standin
+root=${GPUPROF_TORCH_ROOT:-}
+[ -n "$root" ] || root=$(tests/real/torch-root 2>&1) || { echo "$root" | tail -n 1; exit 77; }
+tests/real/inside "$root" true || exit 77
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+pass() { passed=$((passed + 1)); echo "ok      $1"; }
+fail() { failed=$((failed + 1)); echo "FAILED  $1"; tail -n 30 "$2" | sed 's/^/        /'; }
+check() { if "${@:3}"; then pass "$1"; else fail "$1" "$2"; fi; }
+under() {
+    GPUPROF_STANDIN_REPORT=$work/report timeout -k 10 400 "$build/bin/gpuprof" run --sim=gpu=h100-80g,contents=none -- \
+        tests/real/inside "$root" python3 "$@" </dev/null >"$work/out" 2>&1
+}
+
+# With their versions: libtorch_cuda.so wants cublasSgemm_v2@libcublas.so.12.
+names='(cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|cusparseLt|cuFile)[A-Z]'
+for library in "$root"/usr/lib/x86_64-linux-gnu/libtorch*.so.* "$root"/lib/python3*/site-packages/torch/lib/lib{torch,c10}*.so; do
+    nm -D --undefined-only --with-symbol-versions "$library"
+done | awk '{print $NF}' | grep -E "^$names" | sort -u >"$work/want"
+nm -D --defined-only --with-symbol-versions "$stand"/libcu*.so.* | awk 'NF == 3 {sub(/@@/, "@", $3); print $3}' | sort -u >"$work/have"
+comm -23 "$work/want" "$work/have" >"$work/lacking"
+check "$(wc -l <"$work/want") functions of the libraries" "$work/lacking" [ -s "$work/want" -a ! -s "$work/lacking" ]
+
+under tests/real/standins/maths.py
+grep '^FAIL' "$work/out" >"$work/wrong"
+check "$(grep -c '^ok' "$work/out") calls" "$work/out" [ "$(tail -n 1 "$work/out")" = "0 failed" ]
+
+under tests/real/standins/gpt2.py
+# 163 million parameters, their gradients and two moments take 2.6 GB; the rest are activations.
+peak=$(awk 'NF == 3 && /^[0-2] 0.0 / {print $3}' "$work/out" | tail -n 2 | uniq)
+check "GPT-2: $peak bytes in steps 2 and 3" "$work/out" [ "$(wc -w <<<"$peak")" = 1 -a "${peak:-0}" -gt 5500000000 -a "${peak:-0}" -lt 6000000000 ]
+
+told() { grep -q "	libcudnn.so.9	assumed	convolution in NCHW" "$work/report" && ! grep -qE "	libcu[^	]*	unsupported	" "$work/report"; }
+check "the report names what was assumed, and nothing was refused" "$work/report" told
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
