@@ -268,6 +268,8 @@ static inline bool gp_event_heard(void)
 }
 /* gp_event_record_at for a framework's block: the ring only while it has a reader. */
 void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns);
+/* The same, with a mark: GP_SLEEP_*. */
+void gp_event_sleep(uint32_t mark, const struct gp_record *record, uint64_t time_ns);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 /* The same for a record whose owner is known: 0 for a segment, whose blocks have sites. */

@@ -137,6 +137,23 @@ void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record
                                            .bytes = record->bytes});
 }
 
+void gp_event_sleep(uint32_t mark, const struct gp_record *record, uint64_t time_ns)
+{
+    struct gp_wire_event event = {
+        .time_ns = time_ns,
+        .type = mark == GP_SLEEP_FALLS   ? GP_EVENT_FREE
+                : mark == GP_SLEEP_WAKES ? GP_EVENT_ALLOC
+                                         : GP_EVENT_SNAPSHOT, /* it moves nothing */
+        .kind = record->kind,
+        .device = record->device,
+        .site = record->site,
+        .error = mark,
+    };
+    event.address = record->key;
+    event.bytes = event.requested_bytes = record->bytes;
+    gp_event_write_if_heard(&event);
+}
+
 void gp_feed_event(enum gp_wire_event_type type, const char *name)
 {
     struct gp_wire_event event = {.type = (uint8_t)type, .device = 255};

@@ -209,8 +209,8 @@ static bool claim_mark(struct gp_record *record, void *arg)
     return false;
 }
 
-/* A part of the block counts from now on, or no longer. */
-static void claim_move(const struct gp_span *claim, struct gp_record block, enum gp_counter_op op)
+/* A part of the block counts from now on, or no longer. mark: GP_SLEEP_*; 0: it is handed out or taken back. */
+static void claim_move(const struct gp_span *claim, struct gp_record block, enum gp_counter_op op, uint32_t mark)
 {
     const struct gp_move move = {
         .parts = GP_PART_ALLOCATED,
@@ -224,7 +224,10 @@ static void claim_move(const struct gp_span *claim, struct gp_record block, enum
     block.key = claim->address;
     block.bytes = block.requested_bytes = claim->size;
     block.time_ns = gp_account_move(claim->device, op, &move);
-    gp_event_block(op == GP_ADD ? GP_EVENT_ALLOC : GP_EVENT_FREE, &block, block.time_ns);
+    if (mark)
+        gp_event_sleep(mark, &block, block.time_ns);
+    else
+        gp_event_block(op == GP_ADD ? GP_EVENT_ALLOC : GP_EVENT_FREE, &block, block.time_ns);
 }
 
 static void claim_sleep(struct gp_span *claim, uint64_t asleep, uint64_t lacked, uint64_t lacks)
@@ -257,27 +260,37 @@ static void claim_settle(struct gp_span *claim, uint64_t lacked)
     note.record = (struct gp_record){
         .key = claim->address, .space = GP_SPACE_BLOCK, .kind = GP_KIND_LINEAR, .device = claim->device};
     gp_map_update(gp_accounts.blocks, GP_SPACE_BLOCK, claim->address, claim_mark, &note);
-    bool changes = counted != claim->size;
+    bool changes = counted != claim->size, fresh = !claim->size && !lacked;
     if (changes)
-        claim_move(claim, note.record, GP_SUB);
+        claim_move(claim, note.record, GP_SUB, GP_SLEEP_FALLS);
     claim_sleep(claim, claim->bytes - counted - elsewhere, lacked, note.lacks);
     claim->size = counted;
     if (changes)
-        claim_move(claim, note.record, GP_ADD);
+        claim_move(claim, note.record, GP_ADD, fresh ? 0 : GP_SLEEP_WAKES);
     if (!note.lacks) {
         claim_drop(claim);
         grounds.natives_stamp = 0; /* it is one of these again */
     }
 }
 
+/* The framework takes the block back. */
+static void claim_end(struct gp_span *claim, struct gp_record block)
+{
+    uint64_t asleep = claim->link;
+    claim_move(claim, block, GP_SUB, 0);
+    claim_sleep(claim, 0, claim->bytes - claim->size, 0);
+    block.key = claim->address;
+    block.bytes = asleep;
+    claim_drop(claim);
+    if (asleep)
+        gp_event_sleep(GP_SLEEP_ENDS, &block, gp_clock_ns());
+}
+
 static struct gp_span *claim_put(const struct gp_record *block)
 {
     struct gp_span *claim;
-    while ((claim = gp_span_in(&grounds.claims, block->key, block->bytes))) { /* its free was not seen */
-        claim_move(claim, *block, GP_SUB);
-        claim_sleep(claim, 0, claim->bytes - claim->size, 0);
-        claim_drop(claim);
-    }
+    while ((claim = gp_span_in(&grounds.claims, block->key, block->bytes))) /* its free was not seen */
+        claim_end(claim, *block);
     claim = gp_span_put(&grounds.claims, block->key, block->bytes);
     if (!claim) {
         gp_feed_lost(GP_LOST_MAP);
@@ -502,11 +515,8 @@ bool gp_ground_unblock(const struct gp_record *block)
 {
     gp_lock_take(&lock);
     struct gp_span *claim = gp_span_at(&grounds.claims, block->key);
-    if (claim) {
-        claim_move(claim, *block, GP_SUB);
-        claim_sleep(claim, 0, claim->bytes - claim->size, 0);
-        claim_drop(claim);
-    }
+    if (claim)
+        claim_end(claim, *block);
     gp_lock_give(&lock);
     return claim != NULL;
 }

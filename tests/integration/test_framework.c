@@ -57,6 +57,7 @@ static const struct framework_case cases[] = {
     ROW("throw", "signed-now"),                 ROW("throw", "old-lazy-norelro"),
     /* Each thing that can happen. */
     ROW("walk", "unsigned-now-rt"),             ROW("walk", "unsigned-now-rt", .when = "late"),
+    ROW("sleep", "unsigned-now"),               ROW("sleep", "unsigned-lazy", .when = "late", .source = "hooks"),
     ROW("expandable", "unsigned-lazy"),         ROW("expandable", "unsigned-now", .source = "hooks"),
     ROW("others", "unsigned-now"),              ROW("others", "unsigned-lazy", .when = "late", .source = "hooks"),
     ROW("oom", "unsigned-now"),                 ROW("oom", "unsigned-now-rt", .source = "hooks"),
@@ -395,6 +396,23 @@ Test(framework, blocks_from_before_leave_with_their_bytes)
     held_end(&held);
 }
 
+/* The program has taken the memory away below two blocks. */
+Test(framework, blocks_without_memory_are_asleep)
+{
+    struct framework_held held;
+
+    held_start(&held, &(struct framework_case)ROW("sleep", "unsigned-now"));
+    HELD("devices/0/stats/allocated_bytes.all.current", 0);
+    HELD("devices/0/stats/reserved_bytes.all.current", 0);
+    HELD("devices/0/stats/asleep_bytes.current", 7 * MIB);
+    HELD(FRAMEWORK("asleep_bytes"), 7 * MIB);
+    HELD(FRAMEWORK("allocated_bytes"), 0);
+    HELD(FRAMEWORK("blocks"), 2);
+    HELD("devices/0/owners/0/asleep_bytes", 7 * MIB);
+    cr_expect(held_agrees(&held));
+    held_end(&held);
+}
+
 /* ---- readers of events ------------------------------------------------------------------------------------------ */
 
 #define READER_MS 20000
@@ -517,6 +535,33 @@ Test(framework, blocks_are_always_events_if_the_user_says_so)
     reader_pause(500);
     reader_end(&reader, SIGINT);
     cr_expect_eq(reader_saw(&reader, 1 * MIB), 1);
+    unlink(reader.path);
+    held_end(&held);
+}
+
+/* A recording tells what fell asleep, and from where. */
+Test(framework, a_report_has_the_times_of_sleep)
+{
+    struct framework_held held;
+    struct spawn_result command = {0};
+    struct reader reader;
+
+    held_start(&held, &(struct framework_case)ROW("naps", "unsigned-now"));
+    reader_start_as(&reader, &held, "record", NULL);
+    cr_assert_eq(spawn_step(&held.spawn), 0);
+    reader_pause(500);
+    reader_end(&reader, SIGINT);
+    cr_assert_eq(spawn_command(&command, "report", "--json", reader.path, (char *)NULL), 0);
+    json_t *report = json_loads(command.out, 0, NULL);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/0/asleep_bytes", -1), 7 * MIB, "%.2000s", command.out);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/0/woken_bytes", -1), 7 * MIB);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/0/late_bytes", -1), 0);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/1/asleep_bytes", -1), 4 * MIB);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/1/freed_asleep_bytes", -1), 4 * MIB);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/1/stayed/0/bytes", -1), -1, "nothing stayed");
+    cr_expect_eq(json_at(report, "devices/0/peak/bytes", -1), 7 * MIB);
+    json_decref(report);
+    spawn_result_free(&command);
     unlink(reader.path);
     held_end(&held);
 }

@@ -171,6 +171,75 @@ static void mode_expandable(void)
     walk(300, 2);
 }
 
+static void asleep(const char *what, long long bytes, long long peak)
+{
+    if (is_profiled) {
+        differs(what, "asleep", api_stat(0, "asleep_bytes.current"), bytes);
+        differs(what, "asleep peak", api_stat(0, "asleep_bytes.peak"), peak);
+        differs(what, "allocated with asleep", api_gpuprof_memory_allocated(0) + bytes, 7 * MIB);
+        differs(what, "reserved", api_gpuprof_memory_reserved(0), bytes ? 0 : 20 * MIB);
+    }
+}
+
+/* The program takes the memory away below live blocks, and puts other memory there. */
+static void mode_sleep(void)
+{
+    CUmemGenericAllocationHandle handle = 0, own = 0;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    void *blocks[2];
+
+    x_torch_configure(&(struct torch_conf){.expandable = 1});
+    blocks[0] = take("one", 3 * MIB);
+    blocks[1] = take("two", 4 * MIB);
+    others_peak = 1;
+    CUdeviceptr at = (CUdeviceptr)blocks[0];
+    CHECK(cuMemRetainAllocationHandle(&handle, blocks[0]));
+    for (int i = 0; i < 2; i++) {
+        asleep("awake", 0, i * 7 * MIB);
+        CHECK(cuMemUnmap(at, 20 * MIB));
+        CHECK(cuMemRelease(i == 0 ? handle : own));
+        if (i == 0) {
+            CHECK(cuMemRelease(handle)); /* the allocator's own reference */
+        }
+        asleep("asleep", 7 * MIB, 7 * MIB);
+        if (i == 1) {
+            program_hold();
+        }
+        CHECK(cuMemCreate(&own, 20 * MIB, &prop, 0));
+        CHECK(cuMemMap(at, 20 * MIB, 0, own, 0));
+    }
+    compare("woken");
+    give("one", blocks[0]);
+    CHECK(cuMemUnmap(at, 20 * MIB));
+    x_torch_free(0, blocks[1]);
+    CHECK(cuMemRelease(own));
+    if (is_profiled) {
+        differs("the end", "asleep", api_stat(0, "asleep_bytes.current"), 0);
+        differs("the end", "reserved", api_gpuprof_memory_reserved(0), 0);
+    }
+}
+
+/* Two times of sleep for a reader that comes at the first hold and goes at the second. */
+static void mode_naps(void)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    void *one, *two;
+
+    x_torch_configure(&(struct torch_conf){.expandable = 1});
+    one = take("one", 3 * MIB);
+    two = take("two", 4 * MIB);
+    program_hold();
+    CHECK(cuMemRetainAllocationHandle(&handle, one));
+    CHECK(cuMemUnmap((CUdeviceptr)one, 20 * MIB));
+    CHECK(cuMemMap((CUdeviceptr)one, 20 * MIB, 0, handle, 0));
+    x_torch_free(0, one);
+    CHECK(cuMemUnmap((CUdeviceptr)one, 20 * MIB));
+    x_torch_free(0, two);
+    CHECK(cuMemRelease(handle));
+    program_hold();
+}
+
 /* Driver memory of the program beside the framework's. */
 static void mode_others(void)
 {
@@ -475,7 +544,8 @@ int main(int count, char **arguments)
                  {"uncached", mode_uncached, 0}, {"fork", mode_fork, 0},
                  {"again", mode_again, 0},       {"throw", mode_throw, 0},
                  {"early", mode_early, 1},       {"owners", mode_owners, 0},
-                 {"before", mode_before, 0},     {"readers", mode_readers, 0}};
+                 {"before", mode_before, 0},     {"readers", mode_readers, 0},
+                 {"sleep", mode_sleep, 0},       {"naps", mode_naps, 0}};
     int is_late = count > 3 && strcmp(arguments[3], "late") == 0;
 
     if (count < 3) {

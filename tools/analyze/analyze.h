@@ -145,6 +145,23 @@ struct gp_peak_owners { /* the sums of a peak's parts by owner */
 };
 struct gp_peak_owners *gp_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak);
 
+/* ---- asleep ----------------------------------------------------------------------------------------------------- */
+
+struct gp_sleep {
+    uint64_t begin_ns, end_ns;  /* the first and the last block fell asleep */
+    uint64_t wake_ns, woken_ns; /* the first and the last one woke; 0: none did */
+    int64_t fell_bytes, woke_bytes;
+    int64_t ended_bytes;      /* of blocks that were taken back asleep */
+    int64_t late_bytes;       /* of reserved memory that was given back more than 10 ms after end_ns */
+    uint64_t late_ns;         /* the last of it; 0: none */
+    struct gp_peak *released; /* the blocks that fell asleep, by call site */
+    struct gp_peak *stayed;   /* what was allocated at end_ns */
+};
+struct gp_sleeps {
+    uint32_t count, more; /* more: blocks of times beyond the most that are kept */
+    struct gp_sleep rows[];
+};
+
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
 struct gp_churn_site {

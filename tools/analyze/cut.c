@@ -103,6 +103,15 @@ static void cut_samples(struct gp_recording *recording, uint64_t from_ns, uint64
     recording->sample_count = kept;
 }
 
+static void cut_sleeps(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < recording->sleep_count; i++)
+        if (recording->sleeps[i].time_ns >= from_ns && recording->sleeps[i].time_ns <= to_ns)
+            recording->sleeps[kept++] = recording->sleeps[i];
+    recording->sleep_count = kept;
+}
+
 static void cut_events(struct gp_recording *recording, uint64_t from_ns, uint64_t to_ns)
 {
     size_t first = 0, end = 0;
@@ -156,6 +165,7 @@ int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t 
     recording->baseline_count = cut.count;
     cut_events(recording, from_ns, to_ns);
     cut_samples(recording, from_ns, to_ns);
+    cut_sleeps(recording, from_ns, to_ns);
     recording->part_of_ns = recording->part_of_ns ? recording->part_of_ns : recording->end_ns - recording->begin_ns;
     recording->part_from_ns += from_ns - recording->begin_ns;
     recording->begin_unix_ns += from_ns - recording->begin_ns;

@@ -127,6 +127,9 @@ struct gp_series *gp_flow_reserved(const struct gp_flow *flow, uint32_t device, 
 bool gp_flow_reserved_apart(const struct gp_flow *flow, uint32_t device);
 struct gp_leaks *gp_flow_leaks(const struct gp_flow *flow, const struct gp_steps *steps, uint64_t older_ns);
 struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);
+/* The times in which blocks had no memory. NULL: out of memory. */
+struct gp_sleeps *gp_flow_sleeps(const struct gp_flow *flow, uint32_t device);
+void gp_sleeps_free(struct gp_sleeps *sleeps);
 struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps *steps);
 struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint32_t device, uint32_t points);
 struct gp_segments *gp_flow_segments(const struct gp_flow *flow, uint32_t device, uint64_t at_ns);

@@ -44,6 +44,7 @@ struct gp_report_device {
     uint64_t blocks;     /* how many starts of blocks that count as allocated */
     struct gp_peak *peak;
     struct gp_peak_owners *owners; /* of the peak */
+    struct gp_sleeps *sleeps;      /* with the peak */
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;

@@ -147,6 +147,26 @@ static void read_mark(struct gp_read *read, struct gp_read_columns *columns, str
     event->bytes = name ? gp_read_string(read, name, length) : 0;
 }
 
+/* A free, an allocation or a snapshot event may be marked. */
+static void read_sleep(struct gp_read *read, struct gp_read_columns *columns, const struct gp_rec_event *event,
+                       uint64_t mark)
+{
+    static const uint8_t types[] = {
+        [GP_SLEEP_FALLS] = GP_EVENT_FREE, [GP_SLEEP_WAKES] = GP_EVENT_ALLOC, [GP_SLEEP_ENDS] = GP_EVENT_SNAPSHOT};
+    struct gp_recording *r = read->recording;
+    if (mark == 0 || mark > GP_SLEEP_ENDS || types[mark] != event->type || event->device == GP_REC_NO_DEVICE)
+        return;
+    if (!GP_READ_ROOM(read, r->sleeps, read->sleeps_room, r->sleep_count + 1, GP_READ_EVENTS)) {
+        columns->bad = true;
+        return;
+    }
+    r->sleeps[r->sleep_count++] = (struct gp_rec_sleep){.time_ns = event->time_ns,
+                                                        .bytes = event->bytes,
+                                                        .site = event->site,
+                                                        .device = event->device,
+                                                        .what = (uint8_t)mark};
+}
+
 static void read_event(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *event)
 {
     uint8_t number = *columns->column[GP_COLUMN_TAG].at++;
@@ -171,7 +191,7 @@ static void read_event(struct gp_read *read, struct gp_read_columns *columns, st
         columns->thread = gp_read_thread(read, 0);
     event->thread = columns->thread;
     if (tag->mask & GP_TAG_ERROR)
-        read_next(columns, GP_COLUMN_ERROR);
+        read_sleep(read, columns, event, read_next(columns, GP_COLUMN_ERROR));
     const uint8_t *cost = tag->mask & GP_TAG_COST ? gp_unpack_raw(&columns->column[GP_COLUMN_COST], 1) : NULL;
     event->cost = cost ? *cost : 0;
 }

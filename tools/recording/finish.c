@@ -134,6 +134,9 @@ static void finish_sites(struct gp_recording *r)
     for (size_t i = 0; i < r->baseline_count; i++)
         if (r->baseline[i].site >= r->site_count)
             r->baseline[i].site = 0;
+    for (size_t i = 0; i < r->sleep_count; i++)
+        if (r->sleeps[i].site >= r->site_count)
+            r->sleeps[i].site = 0;
     if (r->oom.site >= r->site_count)
         r->oom.site = 0;
     for (uint32_t i = 0; r->has_oom && i < r->oom.holder_count; i++)
@@ -204,6 +207,12 @@ static void finish_end(struct gp_recording *r)
         r->sample_count--;
 }
 
+static int finish_sleeps(const void *one, const void *other)
+{
+    const struct gp_rec_sleep *a = one, *b = other;
+    return a->time_ns != b->time_ns ? (a->time_ns > b->time_ns ? 1 : -1) : (int)a->what - (int)b->what;
+}
+
 static int finish_samples(const void *one, const void *other)
 {
     const struct gp_rec_sample *a = one, *b = other;
@@ -230,6 +239,8 @@ int gp_read_finish(struct gp_read *read)
     finish_counts(read);
     if (r->sample_count)
         qsort(r->samples, r->sample_count, sizeof(*r->samples), finish_samples);
+    if (r->sleep_count)
+        qsort(r->sleeps, r->sleep_count, sizeof(*r->sleeps), finish_sleeps);
     finish_end(r);
     r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));
     return r->peer ? gp_recording_match(r) : -ENOMEM;

@@ -54,6 +54,8 @@ void gp_recording_join(struct gp_recording *recording, const uint32_t *to)
         }
     }
     join_events(recording->events, recording->event_count, to);
+    for (size_t i = 0; i < recording->sleep_count; i++)
+        recording->sleeps[i].site = to[recording->sleeps[i].site];
     join_events(recording->baseline, recording->baseline_count, to);
     if (recording->has_oom)
         gp_recording_join_oom(&recording->oom, to);

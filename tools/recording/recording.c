@@ -10,7 +10,8 @@ void gp_recording_free(struct gp_recording *recording)
         return;
     void *parts[] = {recording->events,  recording->peer,    recording->baseline, recording->devices,
                      recording->samples, recording->sites,   recording->frames,   recording->modules,
-                     recording->threads, recording->streams, recording->strings,  recording->befores};
+                     recording->threads, recording->streams, recording->strings,  recording->befores,
+                     recording->sleeps};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         free(parts[i]);
     free(recording);

@@ -59,6 +59,14 @@ struct gp_rec_before {
     struct gp_wire_before_device is;
 };
 
+/* A block of a framework that lost its memory, got some again, or was taken back without any: bytes of it. */
+struct gp_rec_sleep {
+    uint64_t time_ns, bytes;
+    uint32_t site;
+    uint8_t device; /* index in devices */
+    uint8_t what;   /* GP_SLEEP_* */
+};
+
 struct gp_rec_frame {
     uint64_t pc;             /* native; else 0 */
     uint32_t function, file; /* Python, and named: offsets in the strings; else 0 ("") */
@@ -143,6 +151,8 @@ struct gp_recording {
     size_t sample_count;
     struct gp_rec_before *befores;
     size_t before_count;
+    struct gp_rec_sleep *sleeps; /* in the order of time */
+    size_t sleep_count;
     struct gp_rec_site *sites; /* [0] is the unknown site */
     uint32_t site_count;
     struct gp_rec_frame *frames;

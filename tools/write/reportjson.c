@@ -214,6 +214,30 @@ static json_t *report_counted(const struct gp_rec_device *device)
                             : json_null();
 }
 
+static json_t *report_when(const struct gp_report *report, uint64_t time_ns)
+{
+    return time_ns ? json_integer(gp_report_since(report, time_ns)) : json_null();
+}
+
+static json_t *report_sleeps(const struct gp_report *report, uint32_t d)
+{
+    const struct gp_sleeps *sleeps = report->devices[d].sleeps;
+    json_t *list = json_array();
+    for (uint32_t i = 0; list && i < sleeps->count; i++) {
+        const struct gp_sleep *sleep = &sleeps->rows[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "begin_ns", report_when(report, sleep->begin_ns),
+                      "end_ns", report_when(report, sleep->end_ns), "wake_begin_ns",
+                      report_when(report, sleep->wake_ns), "wake_end_ns", report_when(report, sleep->woken_ns),
+                      "asleep_bytes", (json_int_t)sleep->fell_bytes, "woken_bytes", (json_int_t)sleep->woke_bytes,
+                      "freed_asleep_bytes", (json_int_t)sleep->ended_bytes, "late_bytes", (json_int_t)sleep->late_bytes,
+                      "late_end_ns", report_when(report, sleep->late_ns), "released", report_parts(sleep->released),
+                      "stayed", report_parts(sleep->stayed)));
+    }
+    return list;
+}
+
 static json_t *report_device(const struct gp_report *report, uint32_t d)
 {
     const struct gp_rec_device *device = &report->recording->devices[d];
@@ -237,6 +261,8 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
         json_decref(object);
         return NULL;
     }
+    if (object)
+        json_object_set_new(object, "sleeps", report_sleeps(report, d));
     if (object)
         gp_report_add_before(report, d, object);
     if (object && report->devices[d].fine)

@@ -48,11 +48,6 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
             gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
 }
 
-static const char *page_seconds(char text[GP_SIZE_TEXT], double seconds)
-{
-    return gp_seconds_text(text, seconds);
-}
-
 static double page_since(const struct gp_report *report, uint64_t time_ns)
 {
     uint64_t begin = report->recording->begin_ns;
@@ -84,8 +79,8 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
     char when[GP_SIZE_TEXT], span[GP_SIZE_TEXT];
     if (!r->write_error || !r->unwritten)
         return;
-    page_seconds(when, page_since(report, r->ended_early ? r->end_ns : r->write_error_ns));
-    page_seconds(span, page_since(report, r->stopped_ns));
+    gp_seconds_text(when, page_since(report, r->ended_early ? r->end_ns : r->write_error_ns));
+    gp_seconds_text(span, page_since(report, r->stopped_ns));
     if (r->ended_early && !r->complete) /* it is unknown how many followed */
         fprintf(page->out, "%sends at %s: the file could not be written: %s; all later events are missing%s\n", note,
                 when, strerror(r->write_error), gp_page_on(page, GP_OFF));
@@ -250,10 +245,8 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
 }
 
 /* Prints nothing where no stack says who asked for the memory. */
-static void page_owners(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+static void page_owner_rows(const struct gp_text_page *page, const struct gp_peak_owners *owners, int64_t bytes)
 {
-    const struct gp_peak_owners *owners = report->devices[device].owners;
-    const struct gp_peak *peak = report->devices[device].peak;
     char size[GP_SIZE_TEXT];
     if (owners->count == 0 || (owners->count == 1 && strcmp(owners->rows[0].owner, "unknown") == 0))
         return;
@@ -261,8 +254,51 @@ static void page_owners(const struct gp_text_page *page, const struct gp_report 
     for (uint32_t i = 0; i < owners->count && i < GP_PAGE_ROWS * 2; i++) {
         const struct gp_peak_owner *row = &owners->rows[i];
         fprintf(page->out, "  %10s %5.1f %%   %s\n", gp_size_text(size, row->bytes),
-                peak->bytes > 0 ? 100.0 * (double)row->bytes / (double)peak->bytes : 0, row->owner);
+                bytes > 0 ? 100.0 * (double)row->bytes / (double)bytes : 0, row->owner);
     }
+}
+
+static void page_owners(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    page_owner_rows(page, report->devices[device].owners, report->devices[device].peak->bytes);
+}
+
+/* The largest time of sleep with its table, the others with a line. */
+static void page_sleeps(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    const struct gp_sleeps *sleeps = report->devices[device].sleeps;
+    const struct gp_sleep *most = NULL;
+    char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], took[GP_SIZE_TEXT];
+    for (uint32_t i = 0; i < sleeps->count; i++) {
+        const struct gp_sleep *sleep = &sleeps->rows[i];
+        most = !most || sleep->fell_bytes > most->fell_bytes ? sleep : most;
+        if (i >= GP_PAGE_ROWS)
+            continue;
+        fprintf(page->out, "%s  asleep  %s at %s, within %s", i ? "" : "\n", gp_size_text(size, sleep->fell_bytes),
+                gp_seconds_text(when, page_since(report, sleep->begin_ns)),
+                gp_seconds_text(took, (double)(sleep->end_ns - sleep->begin_ns) / 1e9));
+        if (sleep->wake_ns)
+            fprintf(page->out, "; %s awake at %s, within %s", gp_size_text(size, sleep->woke_bytes),
+                    gp_seconds_text(when, page_since(report, sleep->wake_ns)),
+                    gp_seconds_text(took, (double)(sleep->woken_ns - sleep->wake_ns) / 1e9));
+        if (sleep->ended_bytes)
+            fprintf(page->out, "; %s freed asleep", gp_size_text(size, sleep->ended_bytes));
+        fputc('\n', page->out);
+        if (sleep->late_bytes)
+            fprintf(page->out, "          %s came back to the device late: up to %s after that\n",
+                    gp_size_text(size, sleep->late_bytes),
+                    gp_seconds_text(took, (double)(sleep->late_ns - sleep->end_ns) / 1e9));
+    }
+    if (!most)
+        return;
+    fprintf(page->out, "\n  released at %s\n", gp_seconds_text(when, page_since(report, most->begin_ns)));
+    gp_page_parts(page, report, most->released, 8);
+    fprintf(page->out, "  what stayed: %s\n", gp_size_text(size, most->stayed->bytes));
+    gp_page_parts(page, report, most->stayed, 8);
+    struct gp_peak_owners *owners = gp_peak_owners(report->recording, most->stayed);
+    if (owners)
+        page_owner_rows(page, owners, most->stayed->bytes);
+    free(owners);
 }
 
 /* Memory from before an attach, as of the end of the recording. */
@@ -289,7 +325,7 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
     const struct gp_peak *peak = report->devices[device].peak;
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
     fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
-            page_seconds(when, page_since(report, peak->time_ns)));
+            gp_seconds_text(when, page_since(report, peak->time_ns)));
     gp_page_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
     page_before_attach(page, report, device);
@@ -306,7 +342,7 @@ static void page_step_line(const struct gp_text_page *page, const struct gp_repo
 {
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
-    page_seconds(each, (double)steps->length_ns / 1e9);
+    gp_seconds_text(each, (double)steps->length_ns / 1e9);
     fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_page_on(page, GP_DIM), steps->count, page_plural(steps->count),
             each, gp_report_rhythm(report, rhythm), gp_page_on(page, GP_OFF));
 }
@@ -394,14 +430,14 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     fputs("  ", page->out);
     int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
                         gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
-                        gp_kind_name(leak->kind), page_seconds(age, (double)leak->oldest_ns / 1e9),
+                        gp_kind_name(leak->kind), gp_seconds_text(age, (double)leak->oldest_ns / 1e9),
                         page->whole ? "\n     " : "; ");
     if (!timed)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);
     used += snprintf(text + used, sizeof(text) - (size_t)used, "%s", gp_report_evidence(leak, evidence));
     if (leak->seconds_to_oom >= 0)
         snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
-                 page_seconds(oom, leak->seconds_to_oom));
+                 gp_seconds_text(oom, leak->seconds_to_oom));
     gp_page_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
     fputc('\n', page->out);
     if (frames)
@@ -452,7 +488,7 @@ void gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
             churn->pairs, churn->allocations, churn->pairs_per_step);
     if (churn->driver_ns)
         fprintf(page->out, "the driver calls of these pairs took %s\n\n",
-                page_seconds(took, (double)churn->driver_ns / 1e9));
+                gp_seconds_text(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
         fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
                 "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
@@ -465,8 +501,8 @@ void gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
         char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
         fprintf(page->out, "  %10.1f %10s %10s %10s  ", site->pairs_per_step,
                 gp_size_text(size, (int64_t)(site->bytes / site->pairs)),
-                page_seconds(life, (double)site->mean_life_ns / 1e9),
-                site->driver_ns ? page_seconds(took, (double)site->driver_ns / 1e9) : "-");
+                gp_seconds_text(life, (double)site->mean_life_ns / 1e9),
+                site->driver_ns ? gp_seconds_text(took, (double)site->driver_ns / 1e9) : "-");
         page_site(page, report, &names, i, 48);
         fputc('\n', page->out);
     }
@@ -513,7 +549,7 @@ static void page_fragmentation(const struct gp_text_page *page, const struct gp_
         uint64_t from = i ? f->points[i - 1].time_ns : p->time_ns;
         struct gp_series_point reserved = gp_series_range(row->reserved, from, p->time_ns + 1);
         struct gp_series_point allocated = gp_series_range(row->allocated, from, p->time_ns + 1);
-        fprintf(page->out, "  %8s %10s %10s %10s %10s %11s %12s\n", page_seconds(at, page_since(report, p->time_ns)),
+        fprintf(page->out, "  %8s %10s %10s %10s %10s %11s %12s\n", gp_seconds_text(at, page_since(report, p->time_ns)),
                 gp_size_text(a, reserved.high), gp_size_text(b, allocated.low), gp_size_text(c, allocated.high),
                 gp_size_text(d, p->allocated_bytes), gp_size_text(e, p->requested_bytes),
                 gp_size_text(g, p->largest_free_bytes));
@@ -531,7 +567,7 @@ static void page_bill(const struct gp_text_page *page, const struct gp_report *r
 {
     const struct gp_bill *bill = report->devices[device].bill;
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
-    page_seconds(when, page_since(report, bill->time_ns));
+    gp_seconds_text(when, page_since(report, bill->time_ns));
     for (uint32_t i = 0; i < bill->count; i++) {
         const struct gp_bill_row *row = &bill->rows[i];
         bool below = row->bytes < -1;
@@ -572,7 +608,7 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
         }
     }
     fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
-            page_seconds(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
+            gp_seconds_text(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
     page_before_attach(page, report, device);
     fprintf(page->out, "  %s", gp_page_on(page, GP_BLUE));
@@ -626,7 +662,7 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
     if (!report->recording->has_oom)
         return;
     fprintf(page->out, "\n%sout of memory%s at %s", gp_page_on(page, GP_RED), gp_page_on(page, GP_OFF),
-            page_seconds(when, page_since(report, oom->time_ns)));
+            gp_seconds_text(when, page_since(report, oom->time_ns)));
     if (oom->asked_bytes)
         fprintf(page->out, ": %s asked for",
                 gp_size_text(size, oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes));
@@ -653,7 +689,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
     if (!r->from_torch && !r->from_rmm) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
-    fprintf(page->out, "%s, %zu event%s%s\n", page_seconds(span, page_since(report, r->end_ns)), r->event_count,
+    fprintf(page->out, "%s, %zu event%s%s\n", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
             page_plural(r->event_count), gp_page_on(page, GP_OFF));
     gp_page_warnings(page, report);
     if (page_empty(page, report))
@@ -671,6 +707,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
         fprintf(page->out, "\n  held at the peak by\n");
         gp_page_parts(page, report, device->peak, 8);
         page_owners(page, report, d);
+        page_sleeps(page, report, d);
         if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
             fprintf(page->out, "\n");
             page_fragments(page, f);
