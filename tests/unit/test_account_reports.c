@@ -745,10 +745,7 @@ Test(reports, segments_of_a_framework_are_small_up_to_two_mebibytes)
         for (int vmm = 0; vmm < 2; vmm++) {
             struct gp_wire_device is, was;
             cr_assert(gp_tap_device(0, &was));
-            if (vmm)
-                gp_feed_vmm_create(i + 1, (uint64_t)sizes[i], 0);
-            else
-                linear(0x10000000ull * (i + 1), sizes[i]);
+            vmm ? gp_feed_vmm_create(i + 1, (uint64_t)sizes[i], 0) : linear(0x10000000ull * (i + 1), sizes[i]);
             framework_block(0x10000000ull * (i + 1), 1); /* else it would be none */
             framework_block(0x10000000ull * (i + 1), -1);
             cr_assert(gp_tap_device(0, &is));
