@@ -426,6 +426,12 @@ static enum nccl_result work_start(struct nccl_task *task)
         work->order = work->captured ? 0 : comm->submitted++;
         pthread_mutex_unlock(&comm->lock);
         result = work_run(work, work_first, now);
+        if (result != NCCL_SUCCESS && !work->captured) {
+            pthread_mutex_lock(&comm->lock);
+            if (comm->submitted == work->order + 1) /* it has no turn */
+                comm->submitted--;
+            pthread_mutex_unlock(&comm->lock);
+        }
     }
     driver->cuCtxPopCurrent(NULL);
     return result;
@@ -439,6 +445,8 @@ static enum nccl_result work_finish(struct nccl_task *task)
         nccl_driver()->cuCtxPushCurrent(work->comm->context);
         work->steps++;
         result = work_run(work, work_second, false);
+        if (result != NCCL_SUCCESS) /* its turn would never come, and the others have sent already */
+            nccl_comm_fail(work->comm, result, "%s: the stream is gone", work_names[work->kind]);
         nccl_driver()->cuCtxPopCurrent(NULL);
     }
     return result;

@@ -139,8 +139,12 @@ void nccl_comm_turn(struct nccl_comm *comm, const uint64_t *counter, uint64_t nu
     pthread_mutex_unlock(&comm->lock); /* never held over a wait for the simulator's worker */
     nccl_driver()->sim_host_waits(1);
     pthread_mutex_lock(&comm->lock);
-    while (*counter < number)
-        pthread_cond_wait(&comm->moved, &comm->lock);
+    while (*counter < number && !comm->failed && !comm->aborted) {
+        struct timespec soon;
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_sec += 1; /* nobody rings when a communicator fails */
+        pthread_cond_timedwait(&comm->moved, &comm->lock, &soon);
+    }
     pthread_mutex_unlock(&comm->lock);
     nccl_driver()->sim_host_waits(0);
     pthread_mutex_lock(&comm->lock);

@@ -178,7 +178,7 @@ void nccl_comm_fail(struct nccl_comm *comm, enum nccl_result result, const char 
 /* Waits for `ready`; what and peer are for messages.  False: the communicator has failed or is aborted. */
 bool nccl_comm_wait(struct nccl_comm *comm, int peer, const char *what, bool (*ready)(struct nccl_comm *, int, void *),
                     void *data);
-/* Waits, with the lock held, until *counter has reached the number. */
+/* Waits, with the lock held, until *counter has reached the number, or the communicator has failed. */
 void nccl_comm_turn(struct nccl_comm *comm, const uint64_t *counter, uint64_t number);
 /* Remembers and returns the result. */
 enum nccl_result nccl_error(enum nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
