@@ -76,7 +76,7 @@ SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
-SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nccl/*.c) src/sim/report.c)
+SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nccl/*.c) src/sim/standin/standin.c src/sim/report.c)
 SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvml/*.c) src/sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
@@ -251,7 +251,10 @@ $(SIMD)/libnvidia-ml.so.1: $(SIM_NVML_OBJ) src/sim/nvml/libnvidia-ml.map
 	$(Q)rm -f $(@D)/standin/$(@F) # an older build's: whatever lies there is installed
 	$(call simlib,src/sim/nvml/libnvidia-ml.map)
 $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
-	$(call simlib)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -o $@.new $^ $(OLD_GLIBC) -lm
+	$(Q)mv -f $@.new $@
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with
 # the static runtime alone (*_srt.c).

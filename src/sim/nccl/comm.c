@@ -219,7 +219,7 @@ static enum nccl_result comm_new(struct nccl_comm **made, int ranks, int rank, c
         free(comm);
         return result;
     }
-    sim_report(NCCL_LIBRARY, "loaded", "NCCL 2.28.9 of the simulated GPU");
+    sim_report(NCCL_LIBRARY, "loaded", "moves data of small collectives alone, between processes of one machine");
     *made = comm;
     return NCCL_SUCCESS;
 }
@@ -323,14 +323,6 @@ static enum nccl_result comm_config(const struct nccl_config *config)
 {
     if (config && (config->magic != NCCL_CONFIG_MAGIC || config->size < offsetof(struct nccl_config, blocking)))
         return nccl_error(NCCL_INVALID_ARGUMENT, "the configuration was not initialized with NCCL_CONFIG_INITIALIZER");
-    return NCCL_SUCCESS;
-}
-
-NCCL_API(enum nccl_result, ncclGetVersion, int *version)
-{
-    if (!version)
-        return nccl_error(NCCL_INVALID_ARGUMENT, "ncclGetVersion: no pointer");
-    *version = NCCL_VERSION;
     return NCCL_SUCCESS;
 }
 

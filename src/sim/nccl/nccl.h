@@ -15,8 +15,7 @@
 #include <stdint.h>
 
 #define NCCL_LIBRARY "libnccl.so.2"
-#define NCCL_VERSION 22809 /* whose memory was measured: memory.c */
-#define NCCL_MOST    512   /* ranks; as many processes share simulated devices */
+#define NCCL_MOST    512 /* ranks; as many processes share simulated devices */
 
 enum nccl_result {
     NCCL_SUCCESS = 0,
@@ -60,6 +59,8 @@ struct nccl_id {
     NCCL_EXPORT _type p##_name(__VA_ARGS__);                                                                           \
     NCCL_EXPORT _type _name(__VA_ARGS__) __attribute__((weak, alias("p" #_name)));                                     \
     _type p##_name(__VA_ARGS__)
+
+int nccl_version(void); /* version.c: 22809 is 2.28.9 */
 
 /* ---- driver.c: the simulated driver ------------------------------------------------------------------------------ */
 struct nccl_driver {
