@@ -4,9 +4,9 @@
 # PyTorch's own after every step of the scripts in tests/real/torch.  Before that: the simulator has every function that these
 # libraries want of the runtime and the driver.
 #
-#   tests/real/torch.sh [BUILD] [SCRIPT...]
+#   tests/real/torch.sh [BUILD] [PART...]
 #
-# SCRIPT is a name in tests/real/torch without .py.  It is the PyTorch that Debian builds, from the mirror (tests/real/torch-root),
+# PART is a name in tests/real/torch without .py, or one of those at the end; without it all are run.  It is the PyTorch that Debian builds, from the mirror (tests/real/torch-root),
 # or the one in the folder $GPUPROF_TORCH_ROOT, such as tests/real/index makes.  Without it the test is skipped (exit status 77).
 set -u
 shopt -s extglob
@@ -234,39 +234,48 @@ documentation() {
     fi
 }
 
-if [ $# -gt 0 ]; then
-    for name; do script "$name" cupti; done
-else
-    imports
-    for file in tests/real/torch/*.py; do
-        name=$(basename "$file" .py)
-        case $name in beside | common | outside | alike | uses | counted | nets | rhythms) ;; *) script "$name" cupti ;; esac
-    done
-    for name in basic streams expandable asleep; do script "$name" hooks; done
-    forecast steady
-    forecast grows --leak
-    forecast "not periodic" --lengths
-    for kind in adam zeroed frozen concat blocks graph; do uses "$kind"; done
-    counted blocks adamw
-    counted stages plain
-    counted chain many
-    counted blocks sgd
-    counted blocks adamw checkpoint
-    rhythms
-    attached "segments" A=
-    attached "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-    blocks "segments" A=
-    blocks "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-    advice 70
-    beside
-    documentation
-    viewer "segments" A=
-    viewer "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+sound() {
     if GPUPROF_TORCH_ROOT=$root GPUPROF_TEST_FULL='' tests/integration/test_snapshot_sound.sh "$build" >"$work/sound" 2>&1; then
         pass "torch's _memory_viz.py reads snapshots of programs without PyTorch"
     else
         fail "torch's _memory_viz.py" "$work/sound"
     fi
-fi
+}
+
+both() { # PART: with either kind of segments
+    "$1" "segments" A=
+    "$1" "expandable segments" PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+}
+
+part() { # NAME
+    local name
+    case $1 in
+        scripts) for name in "${scripts[@]}"; do script "$name" cupti; done ;;
+        hooks) for name in basic streams expandable asleep; do script "$name" hooks; done ;;
+        forecasts)
+            forecast steady
+            forecast grows --leak
+            forecast "not periodic" --lengths ;;
+        used) for name in adam zeroed frozen concat blocks graph; do uses "$name"; done ;;
+        counts)
+            counted blocks adamw
+            counted stages plain
+            counted chain many
+            counted blocks sgd
+            counted blocks adamw checkpoint ;;
+        attached | blocks | viewer) both "$1" ;;
+        advice) advice 70 ;;
+        imports | rhythms | beside | documentation | sound) "$1" ;;
+        *) script "$1" cupti ;;
+    esac
+}
+
+scripts=()
+for file in tests/real/torch/*.py; do
+    name=$(basename "$file" .py)
+    case $name in beside | common | outside | alike | uses | counted | nets | rhythms) ;; *) scripts+=("$name") ;; esac
+done
+[ $# -gt 0 ] || set -- imports scripts hooks forecasts used counts rhythms attached blocks advice beside documentation viewer sound
+for name; do part "$name"; done
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
