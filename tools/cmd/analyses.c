@@ -13,6 +13,7 @@
 static const struct gp_command_option churn_options[] = {GP_LOAD_OPTION_PID,
                                                          GP_LOAD_OPTION_DURATION,
                                                          GP_LOAD_OPTION_STEP(struct gp_load_options),
+                                                         GP_LOAD_OPTION_SYMFS(struct gp_load_options),
                                                          GP_OPTION_JSON(struct gp_load_options, "gpuprof.churn/1"),
                                                          {0}};
 
@@ -20,6 +21,7 @@ static const struct gp_command_option peak_options[] = {GP_LOAD_OPTION_PID,
                                                         GP_LOAD_OPTION_DURATION,
                                                         GP_LOAD_OPTION_FROM(struct gp_load_options),
                                                         GP_LOAD_OPTION_TO(struct gp_load_options),
+                                                        GP_LOAD_OPTION_SYMFS(struct gp_load_options),
                                                         GP_OPTION_JSON(struct gp_load_options, "gpuprof.peak/1"),
                                                         {0}};
 
@@ -45,7 +47,7 @@ const struct gp_command_spec gp_command_peak = {
     .name = "peak",
     .summary = "show which call sites held the memory at its peak",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--json]"),
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--symfs=DIR] [--json]"),
     .about = GP_LIST("Prints, for each device, the moment at which most memory was allocated, and the call sites that "
                      "held it at that moment. docs/analyses.md explains the numbers."),
     .options = peak_options,
@@ -58,7 +60,7 @@ const struct gp_command_spec gp_command_churn = {
     .name = "churn",
     .summary = "show what every step allocates and frees again",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--step=NAME|TIME] [--json]"),
+    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--step=NAME|TIME] [--symfs=DIR] [--json]"),
     .about = GP_LIST("Prints the call sites whose memory is freed within the step that allocated it. A cache would "
                      "save these allocations. docs/analyses.md explains the numbers."),
     .options = churn_options,

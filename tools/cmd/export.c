@@ -20,6 +20,7 @@ struct gp_export_options {
     int64_t blocks; /* -1: not given */
     bool force, full_stacks;
     const char *step; /* NULL: not given */
+    const char *symfs;
     struct gp_load_part part;
 };
 
@@ -146,6 +147,7 @@ static int export_command(void *options)
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;
     } else {
+        gp_symbols_look_below(export.symbols, o->symfs);
         gp_load_warn("export", o->file, recording);
         rc = export_run(&export, o);
     }
@@ -172,6 +174,7 @@ static const struct gp_command_option export_options[] = {
     GP_LOAD_OPTION_STEP(struct gp_export_options),
     GP_LOAD_OPTION_FROM(struct gp_export_options),
     GP_LOAD_OPTION_TO(struct gp_export_options),
+    GP_LOAD_OPTION_SYMFS(struct gp_export_options),
     {0}};
 
 static const struct gp_command_option export_operands[] = {
@@ -182,7 +185,7 @@ const struct gp_command_spec gp_command_export = {
     .summary = "write a recording in the format of another tool",
     .group = GP_GROUP_EXPORT,
     .usage = GP_LIST("FILE --format=FORMAT [-o OUT [--force]] [--weight=WEIGHT] [--blocks=N] [--full-stacks] "
-                     "[--step=NAME|TIME] [--from=WHEN] [--to=WHEN]"),
+                     "[--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--symfs=DIR]"),
     .about =
         GP_LIST("Writes a recording in the format of another tool: pprof (gzipped) for go tool pprof, Pyroscope, "
                 "Parca, Grafana and speedscope; chrome for Perfetto and chrome://tracing; collapsed for flame graph "

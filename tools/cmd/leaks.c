@@ -34,6 +34,7 @@ static const struct gp_command_option leaks_options[] = {
     GP_OPTION(struct gp_load_options, older_seconds, 0, "older", "SECS", GP_ARG_NUMBER,
               "count only blocks that are at least this old at the end", .high = 1000000000),
     GP_LOAD_OPTION_STEP(struct gp_load_options),
+    GP_LOAD_OPTION_SYMFS(struct gp_load_options),
     GP_OPTION_JSON(struct gp_load_options, "gpuprof.leaks/1"),
     GP_OPTION(struct gp_load_options, error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
               "exit status if there is a suspect (default 0)", .high = 255),
@@ -44,7 +45,8 @@ const struct gp_command_spec gp_command_leaks = {
     .summary = "find call sites that hold more memory with every step",
     .group = GP_GROUP_ANALYSE,
     .usage =
-        GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--step=NAME|TIME] [--json] [--error-exitcode=N]"),
+        GP_LIST("(FILE | -p PID [--duration=SECS]) [--older=SECS] [--step=NAME|TIME] [--json] [--error-exitcode=N] "
+                "[--symfs=DIR]"),
     .about = GP_LIST("Lists the call sites that hold more memory with every step of the program, how fast they grow, "
                      "and when the memory will run out. Steps are recurring marks, NVTX ranges, or a period that the "
                      "events themselves show. docs/analyses.md has the rule by which a site is suspected."),

@@ -278,7 +278,10 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
                                       .frame_count = r->frame_count,
                                       .module_count = r->module_count,
                                       .root = loaded->root};
-    if (gp_symbols_new(&loaded->symbols, &source) == 0 &&
+    int made = gp_symbols_new(&loaded->symbols, &source);
+    if (!made)
+        gp_symbols_look_below(loaded->symbols, o->symfs);
+    if (made == 0 &&
         (o->plain ? gp_report_init_plain : gp_report_init)(&loaded->report, r, loaded->symbols,
                                                            live ? "" : o->files[i]) == 0 &&
         (o->nameless || o->plain || gp_load_join(loaded))) {

@@ -31,6 +31,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     bool plain;       /* set by a command that calls gp_report_steps and gp_load_join itself, as far as it needs them */
     bool nameless;    /* set by a command that shows no call sites: none is looked up */
     const char *step; /* --step; NULL: not given */
+    const char *symfs;
     struct gp_load_part part;
 };
 
@@ -49,6 +50,10 @@ struct gp_load_options { /* the options of all these commands; each takes some o
 #define GP_LOAD_OPTION_STEP(_type)                                                                                     \
     GP_OPTION(_type, step, 0, "step", "NAME|TIME", GP_ARG_TEXT,                                                        \
               "what a step is: the name of a mark or of an NVTX range, or a duration such as 350ms")
+/* The option --symfs of a command whose struct has the member `symfs`. */
+#define GP_LOAD_OPTION_SYMFS(_type)                                                                                    \
+    GP_OPTION(_type, symfs, 0, "symfs", "DIR", GP_ARG_FILE,                                                            \
+              "look for programs and libraries below DIR first, as a container or another machine had them")
 /* The options --from and --to of a command whose struct has the member `part`. */
 #define GP_LOAD_OPTION_FROM(_type)                                                                                     \
     GP_OPTION(_type, part.from, 0, "from", "WHEN", GP_ARG_TEXT,                                                        \

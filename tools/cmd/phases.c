@@ -37,6 +37,7 @@ static const struct gp_command_option phases_options[] = {GP_LOAD_OPTION_PID,
                                                           GP_LOAD_OPTION_FROM(struct gp_load_options),
                                                           GP_LOAD_OPTION_TO(struct gp_load_options),
                                                           GP_LOAD_OPTION_STEP(struct gp_load_options),
+                                                          GP_LOAD_OPTION_SYMFS(struct gp_load_options),
                                                           GP_OPTION_JSON(struct gp_load_options, "gpuprof.phases/1"),
                                                           {0}};
 
@@ -44,7 +45,8 @@ const struct gp_command_spec gp_command_phases = {
     .name = "phases",
     .summary = "show what each phase of a program added and left behind",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--step=NAME|TIME] [--json]"),
+    .usage = GP_LIST(
+        "(FILE | -p PID [--duration=SECS]) [--from=WHEN] [--to=WHEN] [--step=NAME|TIME] [--symfs=DIR] [--json]"),
     .about = GP_LIST("Prints, for each NVTX range and for the time from one mark to the next, the highest number of "
                      "bytes that were allocated, how many the phase added, and how many it left behind, with the call "
                      "sites that did. A recording without marks is divided into the time before, in and after its "

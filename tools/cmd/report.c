@@ -114,6 +114,7 @@ static const struct gp_command_option report_options[] = {
     GP_LOAD_OPTION_STEP(struct gp_load_options),
     GP_LOAD_OPTION_FROM(struct gp_load_options),
     GP_LOAD_OPTION_TO(struct gp_load_options),
+    GP_LOAD_OPTION_SYMFS(struct gp_load_options),
     GP_FLAG(struct gp_load_options, json, 0, "json",
             "print everything that the page shows as JSON, schema gpuprof.report/1 (of several files gpuprof.ranks/1)"),
     GP_OPTION_FORCE(struct gp_load_options),
@@ -129,7 +130,8 @@ const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("FILE [FILES..] [--json] [-o OUT [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN]"),
+    .usage = GP_LIST(
+        "FILE [FILES..] [--json] [-o OUT [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--symfs=DIR]"),
     .about =
         GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
                 "then, which call sites hold more with every step, and how much of the reserved memory was used.",

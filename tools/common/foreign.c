@@ -192,6 +192,15 @@ int gp_foreign_open(const char *root, const char *path)
     return fd;
 }
 
+int gp_foreign_below(const char *folder, const char *path)
+{
+    int top = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int held = top < 0 ? -errno : gp_foreign_hold(top, path, false);
+    if (top >= 0)
+        close(top);
+    return held < 0 ? held : foreign_read(held, AT_FDCWD);
+}
+
 /* The kernel appends " (deleted)" to the path of a deleted file. */
 static bool foreign_named(int dir, const char *name, const char *path)
 {

@@ -39,6 +39,9 @@ int gp_foreign_reopen(int held);
  * root must not read it. A descriptor or -errno. */
 int gp_foreign_open(const char *root, const char *path);
 
+/* The same below a folder of the user's own choice, such as a copy of a container's files: links do not leave it. */
+int gp_foreign_below(const char *folder, const char *path);
+
 /* The file that a process maps at [start, end), for reading, if the kernel gives it that path. proc:
  * "/proc/PID". Needs CAP_CHECKPOINT_RESTORE (before Linux 5.9 CAP_SYS_ADMIN), but works for files
  * that are deleted or out of reach. Errors as gp_foreign_open. */

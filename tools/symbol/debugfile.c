@@ -71,10 +71,13 @@ static int debug_copy(struct gp_object *object, const struct debug_want *want, i
     return fd;
 }
 
-/* Tries the process's own root and then ours. */
+/* Tries the user's folder, the process's own root and then ours. */
 static int debug_try(struct gp_object *object, const struct debug_want *want, const char *path)
 {
     const char *roots[] = {object->root, ""};
+    int below = object->symfs ? gp_foreign_below(object->symfs, path) : -1;
+    if (below >= 0 && (below = debug_copy(object, want, below)) >= 0)
+        return below;
     for (int i = object->root[0] ? 0 : 1; i < 2; i++) {
         int file = gp_foreign_open(roots[i], path), fd = file < 0 ? -1 : debug_copy(object, want, file);
         if (fd >= 0)

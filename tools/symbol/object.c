@@ -62,13 +62,15 @@ static bool object_report(struct gp_object *object, const char *path)
     return true;
 }
 
-enum object_way { OBJECT_MAPPED, OBJECT_BELOW_ROOT, OBJECT_HERE, OBJECT_WAYS };
+enum object_way { OBJECT_SYMFS, OBJECT_MAPPED, OBJECT_BELOW_ROOT, OBJECT_HERE, OBJECT_WAYS };
 
 static int object_file(const struct gp_object_source *source, enum object_way way)
 {
     char proc[32];
     size_t length = strlen(source->root);
     switch (way) {
+    case OBJECT_SYMFS:
+        return source->symfs ? gp_foreign_below(source->symfs, source->path) : -ENOENT;
     case OBJECT_MAPPED: /* the root without "/root" is the process's directory */
         if (length < 5 || length >= sizeof(proc))
             return -ENOENT;
@@ -94,8 +96,13 @@ static enum gp_object_problem object_try(struct gp_object *object, struct gp_int
         close(file);
     if (fd < 0)
         return fd == -EFBIG ? GP_OBJECT_LARGE : fd == -ENOEXEC ? GP_OBJECT_BAD : GP_OBJECT_MISSING;
-    *object = (struct gp_object){
-        .intern = intern, .path = source->path, .fd = fd, .debug_fd = -1, .room = source->room, .is_cut = is_cut};
+    *object = (struct gp_object){.intern = intern,
+                                 .symfs = source->symfs,
+                                 .path = source->path,
+                                 .fd = fd,
+                                 .debug_fd = -1,
+                                 .room = source->room,
+                                 .is_cut = is_cut};
     snprintf(object->root, sizeof(object->root), "%s", source->root);
     if (!object_report(object, source->path))
         close(fd);
@@ -110,7 +117,7 @@ enum gp_object_problem gp_object_open(struct gp_object *object, struct gp_intern
                                       const struct gp_object_source *source)
 {
     enum gp_object_problem problem = GP_OBJECT_MISSING;
-    for (enum object_way way = OBJECT_MAPPED; way < OBJECT_WAYS; way++) {
+    for (enum object_way way = OBJECT_SYMFS; way < OBJECT_WAYS; way++) {
         enum gp_object_problem now = object_try(object, intern, source, way);
         if (now == GP_OBJECT_FINE || (now == GP_OBJECT_UNCHECKED && way != OBJECT_HERE))
             return now;

@@ -31,6 +31,7 @@ struct gp_dwarf;
 
 struct gp_object_source { /* where to look for a file */
     const char *root;     /* "", or /proc/PID/root of a living process that maps it at [start, end) */
+    const char *symfs;    /* a folder with the files of where it ran; NULL: none. It is tried first */
     const char *path;
     const char *build_id; /* hex digits, "" if none was recorded */
     uint64_t start, end;
@@ -44,6 +45,7 @@ struct gp_object { /* must not be moved while open */
     Dwfl_Callbacks callbacks;
     char *debug_path;
     char root[32];
+    const char *symfs;           /* the caller's */
     const char *path;            /* the caller's */
     int fd, debug_fd;            /* elfutils owns them; -1 none.  Private copies (elfimage.h) */
     uint64_t *room;              /* the caller's: bytes that files may still take */

@@ -32,6 +32,7 @@ struct gp_symbol_site {
 
 struct gp_symbols {
     struct gp_symbol_source source;
+    const char *symfs; /* NULL: none */
     struct gp_intern intern;
     uint64_t room; /* bytes that files may still take */
     struct gp_symbol_module *modules;

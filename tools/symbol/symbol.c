@@ -99,6 +99,7 @@ static struct gp_object *symbols_object(struct gp_symbols *symbols, uint32_t ind
         return NULL;
     const struct gp_rec_module *recorded = &symbols->source.modules[index];
     const struct gp_object_source source = {.root = symbols->source.root,
+                                            .symfs = symbols->symfs,
                                             .path = module->path,
                                             .build_id = symbols->source.strings + recorded->build_id,
                                             .start = recorded->start,
@@ -307,6 +308,11 @@ int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *sourc
     symbols_descriptors();
     *out = symbols;
     return 0;
+}
+
+void gp_symbols_look_below(struct gp_symbols *symbols, const char *folder)
+{
+    symbols->symfs = folder;
 }
 
 void gp_symbols_free(struct gp_symbols *symbols)

@@ -77,6 +77,8 @@ struct gp_symbol_source {
 /* 0 or -ENOMEM. */
 int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source);
 void gp_symbols_free(struct gp_symbols *symbols);
+/* Objects are looked for below this folder first, as where the program ran had them. NULL: nowhere else. */
+void gp_symbols_look_below(struct gp_symbols *symbols, const char *folder);
 /* Call when the arrays have grown or moved; old entries must be unchanged. Strings returned earlier
  * stay valid. 0 or -ENOMEM (nothing changes then, and the old arrays must stay). */
 int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source *source);
