@@ -174,6 +174,14 @@ Test(ui, quit_keys_quit_and_k_kills_no_process)
     cr_assert_eq(fix_key(&view, GP_KEY_F10), GP_ACTION_QUIT);
     cr_assert_eq(fix_key(&view, 'k'), GP_ACTION_NONE);
     cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
+    cr_assert(strstr(view.ui.message, "never kills"), "%s", view.ui.message);
+    fix_key(&view, 'g');
+    cr_assert_eq(fix_key(&view, GP_KEY_F1 + 8), GP_ACTION_NONE);
+    cr_assert(strstr(view.ui.message, "never kills"), "%s", view.ui.message);
+    fix_key(&view, 'y');
+    cr_assert(strstr(view.ui.message, "no such key: y"), "%s", view.ui.message);
+    fix_key(&view, 'g');
+    cr_assert_str_empty(view.ui.message, "%s", view.ui.message);
     fix_close(&view);
 }
 

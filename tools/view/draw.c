@@ -121,8 +121,12 @@ static struct gp_alerts alerts_of(const struct gp_model *model, const struct gp_
     if (model->system->agent.present && !model->system->agent.alive)
         stale = 0;
     if (stale || damaged) {
-        snprintf(alerts.text[alerts.count], sizeof(alerts.text[0]),
-                 "NOT EXACT: %d stale (stopped? showing old numbers), %d damaged (numbers not shown)", stale, damaged);
+        char old[80] = "", wrong[48] = "";
+        if (stale)
+            snprintf(old, sizeof(old), "%d stale (stopped or busy: old numbers)", stale);
+        if (damaged)
+            snprintf(wrong, sizeof(wrong), "%s%d damaged (numbers not shown)", stale ? ", " : "", damaged);
+        snprintf(alerts.text[alerts.count], sizeof(alerts.text[0]), "NOT EXACT: %s%s", old, wrong);
         alerts.style[alerts.count++] = damaged ? GP_STYLE_ERROR : GP_STYLE_WARN;
     }
     alerts_agent(&alerts, &model->system->agent);

@@ -273,6 +273,8 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         "Bars: allocated, rest of reserved, memory of others, free; mark: the peak.",
         "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up).",
         "LOST: events that were not recorded.  Totals do not come from events.",
+        "stale: did not answer in time, numbers are old.  foreign: not profiled.",
+        "damaged: its data contradicts itself, and no number of it is shown.",
     };
     size_t note = 0;
     for (; note < GP_COUNT(notes) && y < rect.h; note++, y++)
@@ -281,7 +283,7 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         struct gp_rect last = {rect.y + rect.h - 1, rect.x, 1, rect.w};
         gp_grid_clear(draw->grid, last);
         gp_grid_put(draw->grid, last, 0, 1, GP_STYLE_DIM,
-                    "more: Down, PgDn, or the wheel; any other key ends the help");
+                    "more: Down, PgDn, or the wheel; any other key ends the help, then q quits");
     }
 }
 

@@ -31,7 +31,7 @@ const struct gp_key_help gp_key_helps[] = {
     {"arrows j", "move, as wheel and clicks do; left, right scroll the command", NULL, 0},
     {"PgUp PgDn", "page; Home, End or g, G: first and last", NULL, 0},
     {"Ctrl-L", "redraw", NULL, 0},
-    {"F10 q", "quit", "Quit", GP_KEY_F10},
+    {"F10 q", "quit; top never ends another program", "Quit", GP_KEY_F10},
 };
 const int gp_key_help_count = (int)GP_COUNT(gp_key_helps);
 
@@ -593,7 +593,13 @@ static enum gp_action ui_key_act(struct gp_ui *ui, const struct gp_model *model,
         return GP_ACTION_REFRESH;
     case GP_KEY_REDRAW:
         return GP_ACTION_REDRAW;
+    case 'k':
+    case GP_KEY_F1 + 8: /* htop's way to end a process */
+        gp_ui_say(ui, false, "gpuprof top never kills; q quits, h lists the keys");
+        break;
     default:
+        if (key > ' ' && key < 0x7f)
+            gp_ui_say(ui, false, "no such key: %c; h lists the keys, q quits", key);
         break;
     }
     return GP_ACTION_NONE;
