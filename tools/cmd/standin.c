@@ -5,6 +5,7 @@
 #include <cmd/standin.h>
 
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,5 +39,9 @@ int gp_standin_environment(const char *command, const char *sim)
         return GP_EXIT_FAILED;
     int rc = setenv("LD_AUDIT", joined, 1);
     free(joined);
+    /* Before glibc 2.35 the stand-ins stay away without it (src/sim/standin/audit.c). */
+    int minor = 0;
+    if (!rc && sscanf(gnu_get_libc_version(), "2.%d", &minor) == 1 && minor < 35)
+        rc = setenv("LD_BIND_NOW", "1", 1);
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }

@@ -82,8 +82,9 @@ static const char *standin_base(const char *path)
 
 /* ---- the folder ---------------------------------------------------------------------------------------------------- */
 
-/* One line of /proc/self/maps: "7f00-7f01 r--p 00000000 fe:00 17   /path". */
-static bool standin_line(const char *line, const char *end, uintptr_t address)
+/* One line of /proc/self/maps: "7f00-7f01 r--p 00000000 fe:00 17   /path".  The folder of this library:
+ * the loader does not tell an audit library its path. */
+static bool standin_line(const char *line, const char *end)
 {
     uintptr_t bound[2] = {0, 0};
     int which = 0;
@@ -95,6 +96,7 @@ static bool standin_line(const char *line, const char *end, uintptr_t address)
     }
     while (line < end && *line != '/')
         line++;
+    const uintptr_t address = (uintptr_t)&la_version;
     if (address < bound[0] || address >= bound[1] || line == end || (size_t)(end - line) >= sizeof standin_folder)
         return false;
     const char *slash = end;
@@ -105,33 +107,38 @@ static bool standin_line(const char *line, const char *end, uintptr_t address)
     return true;
 }
 
-/* The folder of this library: the loader does not tell an audit library its path. */
-static void standin_find_folder(void)
+/* Hands the parts of a file to `take`, until it says that it found what it wants. */
+static bool standin_parts(const char *path, char separator, bool (*take)(const char *part, const char *end))
 {
     static char text[2 * STANDIN_PATH];
     size_t have = 0;
     bool found = false;
-    long fd = standin_call(SYS_openat, AT_FDCWD, (long)"/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    long n, fd = standin_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        return;
-    while (!found) {
-        long n = standin_call(SYS_read, fd, (long)(text + have), (long)(sizeof text - have), 0);
-        if (n <= 0)
-            break;
+        return false;
+    while (!found && (n = standin_call(SYS_read, fd, (long)(text + have), (long)(sizeof text - have), 0)) > 0) {
         have += (size_t)n;
         size_t from = 0;
         for (size_t i = 0; i < have && !found; i++)
-            if (text[i] == '\n') {
-                found = standin_line(text + from, text + i, (uintptr_t)&la_version);
+            if (text[i] == separator) {
+                found = take(text + from, text + i);
                 from = i + 1;
             }
         if (from == 0 && have == sizeof text)
-            break;
+            from = have; /* longer than any that matters */
         for (size_t i = from; i < have; i++)
             text[i - from] = text[i];
         have -= from;
     }
     standin_call(SYS_close, fd, 0, 0, 0);
+    return found;
+}
+
+static bool standin_is_bind_now(const char *part, const char *end)
+{
+    static const char name[] = "LD_BIND_NOW=";
+    size_t n = sizeof name - 1;
+    return (size_t)(end - part) > n && standin_same(part, name, n);
 }
 
 /* A name such as "libcublas.so.12"; this library's own has no number. */
@@ -203,12 +210,15 @@ static void standin_remember(char to[STANDIN_REAL], const char *path, size_t fol
 
 /* ---- what the loader calls ----------------------------------------------------------------------------------------- */
 
-/* Every version of the interface has la_objsearch as it is here.  Without anything to hand out, 0:
- * the loader unloads this library. */
+/* Every version of the interface has what is here.  Without anything to hand out, 0: the loader unloads
+ * this library.  The loader of glibc before 2.35, which has version 1, takes all calls between libraries
+ * that it has not yet bound through its slow path if it has an audit library: a loop of bash becomes 20
+ * times slower.  So there the program's functions must be bound at its start. */
 STANDIN_EXPORT unsigned int la_version(unsigned int version)
 {
-    standin_find_folder();
-    if (standin_folder[0])
+    if (version < 2 && !standin_parts("/proc/self/environ", '\0', standin_is_bind_now))
+        return 0;
+    if (standin_parts("/proc/self/maps", '\n', standin_line))
         standin_list();
     return standin_count ? version : 0;
 }
