@@ -104,11 +104,25 @@ static void lines_add(struct need_lines *l, const struct gp_loaded *loaded, cons
         l->lives[line - l->need->lines] += (double)bytes * (double)(until_ns - change->time_ns);
 }
 
+/* By site: whether one of the libraries asked for the memory that the simulated GPU stands in for; NULL: out of
+ * memory. */
+static bool *need_assumed(const struct gp_recording *r)
+{
+    bool *assumed = calloc(r->site_count + 1ul, sizeof(*assumed));
+    for (uint32_t site = 1; assumed && site < r->site_count; site++) {
+        char owner[GP_SITE_OWNER];
+        gp_site_owner(r, site, owner);
+        assumed[site] = gp_use_hint_of_owner(owner) != GP_HINT_NONE;
+    }
+    return assumed;
+}
+
 static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, const struct gp_use_table *uses,
                        const struct gp_peak *peak)
 {
     const struct gp_flow *flow = loaded->report.flow;
-    struct need_lines l = {.need = need};
+    bool *assumed = need_assumed(loaded->recording);
+    struct need_lines l = {.need = need, .failed = !assumed};
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     double sure[GP_USES] = {0};
@@ -123,6 +137,8 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
         const struct gp_use_row *row = &uses->rows[uses->rule[change.id]];
         lines_add(&l, loaded, &change, end, row->use);
         need->uses[row->use] += (int64_t)(gp_flow_bytes(&change) & INT64_MAX);
+        if (assumed[change.item->site])
+            need->assumed_bytes += (int64_t)(gp_flow_bytes(&change) & INT64_MAX);
         sure[row->use] += row->confidence * (double)(gp_flow_bytes(&change) & INT64_MAX);
     }
     for (uint32_t i = 0; !l.failed && i < need->line_count; i++) {
@@ -137,6 +153,7 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
     gp_hash_free(&l.known);
     free(l.sites);
     free(l.lives);
+    free(assumed);
     return !l.failed;
 }
 
@@ -159,6 +176,12 @@ static int64_t need_code(const struct gp_flow *flow, uint32_t d)
     return (int64_t)(most * GP_FIT_PAGE);
 }
 
+static int64_t need_pages(int64_t bytes)
+{
+    const int64_t page = (int64_t)GP_FIT_PAGE;
+    return bytes > INT64_MAX - page ? bytes : (bytes + page - 1) / page * page;
+}
+
 static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
 {
     const struct gp_flow *flow = loaded->report.flow;
@@ -166,12 +189,20 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     struct gp_fit_question question = {
         .gpu_bytes = total > 0 ? (uint64_t)total : UINT64_C(1) << 40, .tenants = 1, .context_bytes = -1};
     struct gp_fit_result result, growable;
+    int64_t replayed = 0;
     int rc = gp_fit_judge(flow, d, &question, &result);
     if (!rc) {
         need->needed_bytes = (int64_t)result.rows[0].peak_bytes;
         need->smallest_bytes = (int64_t)result.rows[0].smallest_bytes;
         need->code_bytes = result.context == GP_FIT_ASSUMED ? need_code(flow, d) : 0;
         need->context_bytes = (int64_t)result.context_bytes + need->code_bytes;
+        replayed = need->needed_bytes;
+        /* An allocator has asked for segments, of which the recording has the sum; a replay is near to it.  The
+         * requests of other programs share pages, which only the replay knows. */
+        if (result.requests != GP_FIT_OF_DRIVER)
+            need->needed_bytes = need_pages(need->reserved_peak_bytes) + need->context_bytes;
+        if (need->smallest_bytes > need->needed_bytes)
+            need->smallest_bytes = need->needed_bytes;
     }
     need->growable_bytes = -1;
     if (!rc && result.requests == GP_FIT_OF_FRAMEWORK && !result.rows[0].conf[0]) {
@@ -179,7 +210,7 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
         question.conf = GP_NEED_GROWABLE;
         rc = gp_fit_judge(flow, d, &question, &growable);
         if (!rc)
-            need->growable_bytes = (int64_t)growable.rows[0].peak_bytes;
+            need->growable_bytes = need->needed_bytes + (int64_t)growable.rows[0].peak_bytes - replayed;
         gp_fit_result_fini(&growable);
     }
     gp_fit_result_fini(&result);

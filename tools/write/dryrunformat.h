@@ -42,6 +42,7 @@ struct gp_need { /* of one process on one device */
     /* Of the device, with the context. */
     int64_t needed_bytes, smallest_bytes, context_bytes;
     int64_t code_bytes;     /* of kernels: a part of the context */
+    int64_t assumed_bytes;  /* at the peak: what libraries took that are stood in for */
     int64_t growable_bytes; /* needed with expandable segments; -1: not tried */
     int64_t uses[GP_USES];  /* at the peak of the allocated bytes, to which they add up */
     double sure[GP_USES];   /* of most of its bytes; 0: unknown */
