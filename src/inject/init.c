@@ -157,12 +157,25 @@ static bool inject_unseen(char *text, size_t bytes)
     return text[0] != '\0';
 }
 
+/* A hand-over; on any thread. */
+static void inject_changed(const struct gp_source_status *status)
+{
+    struct gp_wire_header *header = gp_inject_session.header;
+    if (status->source == GP_SOURCE_NONE) {
+        __atomic_fetch_or(&header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
+        return;
+    }
+    memcpy(header->source_detail, status->detail, sizeof(header->source_detail));
+    header->enabled_callbacks = status->enabled;
+    __atomic_store_n(&header->source, status->source, __ATOMIC_RELEASE);
+}
+
 /* After the source: a viewer may ask for the subscriber to be given up. */
 static void inject_drain(void)
 {
     const struct gp_session_hooks hooks = {.poll_now = gp_poll_now,
                                            .driver_version = gp_poll_driver_version,
-                                           .yield = gp_cupti_yield,
+                                           .yield = gp_handover_give,
                                            .event = gp_feed_event,
                                            .gone = gp_cupti_gone,
                                            .trouble = inject_unseen,
@@ -173,6 +186,7 @@ static void inject_drain(void)
                                            .blocks = gp_framework_survey,
                                            .settle = gp_site_settle};
     struct gp_wire_header *header = gp_inject_session.header;
+    gp_handover_start(inject_changed);
     int error = gp_drain_start(&gp_inject_session, &hooks);
     if (!error)
         return;

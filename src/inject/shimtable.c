@@ -35,6 +35,9 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
 GP_EXPORT const struct gp_private gpuprof_private = {
     .is_missing = gp_hooks_is_missing,
     .wrap_symbol = gp_hooks_wrap_symbol,
+    .subscribe = gp_foreign_subscribe,
+    .subscribe_v2 = gp_foreign_subscribe_v2,
+    .unsubscribe = gp_foreign_unsubscribe,
 #define GP_HOOK(_id, _name, _handler, ...) ._name = gp_wrap_##_name,
 #define GP_WRAP(_name, ...)                ._name = gp_wrap_##_name,
 #define GP_SELF(_name, ...)                ._name = gp_wrap_##_name,

@@ -15,6 +15,11 @@ struct gp_private {
     bool (*is_missing)(const char *name);
     void *(*wrap_symbol)(const char *name, void *real, const void *caller);
 
+    /* Of CUPTI's functions. */
+    int (*subscribe)(void **subscriber, void *callback, void *user, const void *caller);
+    int (*subscribe_v2)(void **subscriber, void *callback, void *user, void *params, const void *caller);
+    int (*unsubscribe)(void *subscriber, const void *caller);
+
     /* The wrapper of each row. */
 #define GP_HOOK(_id, _name, _handler, ...) uint32_t (*_name)(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));
 #define GP_WRAP(_name, ...)                uint32_t (*_name)(GP_EACH_LIST(GP_HOOKS_PARAM, __VA_ARGS__));

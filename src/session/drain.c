@@ -177,10 +177,10 @@ static int answer(struct gp_wire_slot *slot, uint32_t command)
         hooks_of_session.event(GP_EVENT_MARK, name);
         break;
     case GP_COMMAND_YIELD:
-        if (hooks_of_session.yield())
-            __atomic_fetch_or(&drained->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
-        else
+        if (!hooks_of_session.yield())
             result = -EOPNOTSUPP;
+        else if (drained->header->source != GP_SOURCE_HOOKS) /* else the hooks count now */
+            __atomic_fetch_or(&drained->header->flags, GP_SESSION_YIELDED, __ATOMIC_RELEASE);
         break;
     case GP_COMMAND_STACKS:
         result = hooks_of_session.stacks ? hooks_of_session.stacks(what, &slot->what) : -EOPNOTSUPP;

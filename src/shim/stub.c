@@ -28,6 +28,26 @@
 #undef GP_HOOK
 #undef GP_WRAP
 
+/* A profiler of the program that is linked with CUPTI: source/foreign.c. */
+GP_EXPORT int cuptiSubscribe(void **subscriber, void *callback, void *user);
+GP_EXPORT int cuptiSubscribe_v2(void **subscriber, void *callback, void *user, void *params);
+GP_EXPORT int cuptiUnsubscribe(void *subscriber);
+
+int cuptiSubscribe(void **subscriber, void *callback, void *user)
+{
+    return gpuprof_private.subscribe(subscriber, callback, user, __builtin_return_address(0));
+}
+
+int cuptiSubscribe_v2(void **subscriber, void *callback, void *user, void *params)
+{
+    return gpuprof_private.subscribe_v2(subscriber, callback, user, params, __builtin_return_address(0));
+}
+
+int cuptiUnsubscribe(void *subscriber)
+{
+    return gpuprof_private.unsubscribe(subscriber, __builtin_return_address(0));
+}
+
 #define GP_TORCH(_result, _name, ...)                                                                                  \
     _result _name(GP_EACH_LIST(GP_TORCH_PARAM, __VA_ARGS__))                                                           \
     {                                                                                                                  \

@@ -46,6 +46,7 @@ struct gp_cupti {
     uint32_t x_gone;  /* no callbacks come */
     uint32_t x_fatal; /* CUPTI said so itself, and does not work any more */
     uint32_t x_yielded;
+    uint32_t x_returned;         /* it is the source again, after the hooks */
     uint64_t alive_ns, tried_ns; /* the last callback of `pulse`; the last attempt to subscribe again */
     uint32_t x_gaps;             /* times without callbacks that are over */
     uint64_t x_gap_ns;           /* their length together, at most */
@@ -54,6 +55,18 @@ struct gp_cupti {
 static struct gp_cupti cupti;
 
 /* ---- callbacks ------------------------------------------------------------------------------------------------ */
+
+/* Once the hooks have been the source, contexts have the numbers that they know. */
+static uint32_t cupti_known(void *context, uint32_t number)
+{
+    return GP_UNLIKELY(__atomic_load_n(&cupti.x_returned, __ATOMIC_RELAXED)) ? gp_call_table_number(context) : number;
+}
+
+static void cupti_note(void *context, uint32_t number)
+{
+    if (gp_call_note_context && context)
+        gp_call_note_context(context, number);
+}
 
 static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
 {
@@ -64,14 +77,17 @@ static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
         .hook = hook,
         .params = data->params,
         .context = data->context,
-        .ctx = data->context ? data->context_uid : 0,
+        .ctx = data->context ? cupti_known(data->context, data->context_uid) : 0,
         .slot = data->slot,
     };
     if (data->site == GP_CUPTI_ENTER) {
         gp_dispatch_enter(&call);
+        gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = (uint32_t)*call.slot;
+        gp_thread.reported = GP_REPORTED_BEGIN;
     } else {
         call.result = *(const uint32_t *)data->result;
         gp_dispatch_exit(&call);
+        gp_thread.reported = GP_REPORTED_ALL;
     }
 }
 
@@ -80,7 +96,7 @@ static uint32_t cupti_number(void *context)
     uint32_t number = 0;
     if (!context || !cupti.number_of || cupti.number_of(context, &number) != GP_CUPTI_OK)
         return 0;
-    return number;
+    return cupti_known(context, number);
 }
 
 static int cupti_device(void *context, uint32_t ctx)
@@ -113,10 +129,12 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
         int device = cupti_device(data->context, number);
         if (number && device >= 0)
             gp_feed_context_created(number, device);
+        cupti_note(data->context, number);
         break;
     }
     case GP_CUPTI_CONTEXT_DESTROY_STARTING:
         cupti_on_context_end(cupti_number(data->context), cupti_device(data->context, 0));
+        cupti_note(data->context, 0);
         break;
     case GP_CUPTI_STREAM_CREATED:
         gp_feed_stream_created((uint64_t)(uintptr_t)data->stream, cupti_number(data->context));
@@ -389,6 +407,33 @@ bool gp_cupti_yield(void)
     __atomic_store_n(&cupti.x_yielded, 1, __ATOMIC_SEQ_CST); /* pairs with the load in cupti_again */
     cupti_give_back();
     return true;
+}
+
+bool gp_cupti_is_held(void)
+{
+    return __atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) && /* [cupti.A] */
+           __atomic_load_n(&cupti.x_held, __ATOMIC_SEQ_CST);
+}
+
+uint32_t gp_cupti_resume(void)
+{
+    char holder[128];
+    uint32_t shared, enabled;
+    if (!__atomic_load_n(&cupti.x_yielded, __ATOMIC_SEQ_CST) ||
+        cupti_subscribe(cupti.version, holder, sizeof(holder), &shared) != GP_CUPTI_OK)
+        return 0;
+    __atomic_store_n(&cupti.x_returned, 1, __ATOMIC_RELAXED); /* before the first callback */
+    __atomic_store_n(&cupti.x_held, 1, __ATOMIC_SEQ_CST);
+    enabled = cupti_enable_rows();
+    if (!enabled) {
+        cupti_give_back();
+        return 0;
+    }
+    gp_call_ask_device = cupti_device;
+    gp_call_ask_number = cupti_number;
+    cupti.alive_ns = gp_clock_ns();
+    __atomic_store_n(&cupti.x_yielded, 0, __ATOMIC_SEQ_CST);
+    return enabled;
 }
 
 /* ---- after cuptiFinalize ----------------------------------------------------------------------------------------- */

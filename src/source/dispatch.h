@@ -67,6 +67,21 @@ extern uint32_t (*gp_call_ask_number)(void *context);
  * poller's too. False again after two seconds. Any thread. */
 bool gp_call_is_loading(void);
 
+/* What CUPTI has reported of the driver call that a wrapper makes: if CUPTI is given up meanwhile, the wrapper reports
+ * the rest. */
+/* What the handler noted at the call's begin, of a thread that has one of the numbers (base/thread.c); pages that no thread
+ * uses are not touched. */
+#define GP_CALL_SLOTS 65538u
+extern uint32_t gp_call_slots[GP_CALL_SLOTS];
+enum gp_reported { GP_REPORTED_NOTHING, GP_REPORTED_BEGIN, GP_REPORTED_ALL };
+
+/* For a hand-over between CUPTI and the hooks (handover.c), set where the hooks could be the source. The first two
+ * tell them what CUPTI sees: a context and its number, 0: it ends; a device's primary context. The third is the
+ * number that both use for a context after a hand-over. */
+extern void (*gp_call_note_context)(void *context, uint32_t number);
+extern void (*gp_call_note_primary)(int device, void *context, uint32_t number);
+extern uint32_t (*gp_call_table_number)(void *context);
+
 /* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
  * location that names none or that this build does not know. */
 int gp_location_device(const struct gp_cu_location *location);

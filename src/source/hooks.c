@@ -104,6 +104,44 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
     return result;
 }
 
+/* CUPTI reported the call's begin, and perhaps what it made or ended: a context that has its number is counted, and one
+ * that has none any more is not. Which module was loaded is not known. */
+static void hooks_late_end(struct gp_hooks_call *call)
+{
+    const struct gp_hooks_resource *resource = call->call.hook->handler == &gp_on_load ? NULL : call->resource;
+    if (resource && resource->before)
+        resource->before(call);
+    if (resource && resource->is_maker && !gp_hooks_is_known_here())
+        resource->after(call);
+    if (!call->own)
+        gp_hooks_current(&call->call);
+    gp_dispatch_exit(&call->call);
+    if (resource && resource->after && !resource->is_maker)
+        resource->after(call);
+}
+
+/* Hooks have become the source while the driver ran the call, and CUPTI, which was it before, was given up. */
+static GP_COLD uint32_t hooks_late(enum gp_hooks_row row, const void *params, uint32_t result)
+{
+    struct gp_hooks_call call;
+    if (gp_thread.reported == GP_REPORTED_ALL)
+        return result;
+    if (gp_thread.reported == GP_REPORTED_NOTHING)
+        return hooks_begin(&call, row, params) ? hooks_end(&call, result) : result;
+    if ((unsigned)row >= gp_hook_count || !gp_thread_enter())
+        return result;
+    int saved_errno = errno;
+    call = (struct gp_hooks_call){
+        .call = {.hook = &gp_hooks[row], .params = params, .slot = &call.slot, .result = result},
+        .resource = &gp_hooks_resources[row],
+        .slot = gp_call_slots[gp_thread.number % GP_CALL_SLOTS],
+    };
+    hooks_late_end(&call);
+    errno = saved_errno;
+    gp_thread_leave();
+    return result;
+}
+
 /* ---- one wrapper and one pass a row ------------------------------------------------------------------------------ */
 
 #define GP_HOOKS_NAME(_type, _name) _name
@@ -123,8 +161,14 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
         uint32_t(*real) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_real(GP_HOOKS_##_name);                                \
         if (GP_UNLIKELY(!real))                                                                                        \
             return GP_HOOKS_NO_DRIVER;                                                                                 \
-        if (!hooks_sourced())                                                                                          \
-            return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
+        if (!hooks_sourced()) {                                                                                        \
+            gp_thread.reported = GP_REPORTED_NOTHING;                                                                  \
+            uint32_t result = real GP_HOOKS_ARGS(__VA_ARGS__);                                                         \
+            if (GP_LIKELY(!hooks_sourced()))                                                                           \
+                return result;                                                                                         \
+            struct gp_params_##_name late = {GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                \
+            return hooks_late(GP_HOOKS_##_name, &late, result);                                                        \
+        }                                                                                                              \
         struct gp_params_##_name params = {GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                  \
         struct gp_hooks_call call;                                                                                     \
         if (!hooks_begin(&call, GP_HOOKS_##_name, &params))                                                            \
@@ -165,4 +209,9 @@ bool gp_hooks_start(struct gp_source_status *out)
     __atomic_store_n(&x_sourced, 1, __ATOMIC_RELEASE);
     gp_poll_check(gp_hooks_look);
     return true;
+}
+
+void gp_hooks_end(void)
+{
+    __atomic_store_n(&x_sourced, 0, __ATOMIC_RELEASE);
 }

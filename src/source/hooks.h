@@ -80,6 +80,19 @@ void gp_hooks_look(void);
 /* Which one was found, as a sentence; false: none. Any thread. */
 bool gp_hooks_past(char *text, size_t bytes);
 
+/* CUPTI's functions by which another tool becomes the subscriber, or ceases to be it (foreign.c). caller: an address in
+ * the calling code. The results are CUPTI's. */
+enum gp_foreign_call { GP_FOREIGN_SUBSCRIBE, GP_FOREIGN_SUBSCRIBE_V2, GP_FOREIGN_UNSUBSCRIBE, GP_FOREIGN_CALLS };
+int gp_foreign_subscribe(void **subscriber, void *callback, void *user, const void *caller);
+int gp_foreign_subscribe_v2(void **subscriber, void *callback, void *user, void *params, const void *caller);
+int gp_foreign_unsubscribe(void *subscriber, const void *caller);
+/* enum gp_foreign_call; -1: it is none of them. */
+int gp_foreign_call_of(const char *name);
+/* What dlsym answers in the place of `real`. */
+void *gp_foreign_wrap(int call, void *real);
+
+/* Another source counts the calls that begin from now on. */
+void gp_hooks_end(void);
 /* Makes hooks the source of events.  False: libgpuprof-shim.so is not in front of the driver. */
 bool gp_hooks_start(struct gp_source_status *out);
 

@@ -40,7 +40,7 @@ static char hooks_none;
 static void *x_dlsym; /* libc's */
 
 /* With libgpuprof-shim.so its dlsym precedes libc's, so libc's is looked up by version. */
-static void *hooks_dlsym(void *handle, const char *name)
+void *gp_hooks_symbol(void *handle, const char *name)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
     void *found = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED); /* a code address: needs no order */
@@ -83,7 +83,7 @@ void *gp_hooks_driver(const char *name)
 {
     void *handle = hooks_driver_handle();
     if (GP_LIKELY(handle))
-        return hooks_dlsym(handle, name);
+        return gp_hooks_symbol(handle, name);
     return gpuprof_preload_next ? GP_LOADER(gpuprof_preload_next(name)) : NULL; /* dlopen may fail for other reasons */
 }
 
@@ -131,8 +131,8 @@ static bool hooks_are_in_front(void)
     }
     /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
      * objects do not see it. */
-    const void *init = hooks_object(hooks_dlsym(program, "cuInit"));
-    const void *lookup = hooks_object(hooks_dlsym(program, "dlsym"));
+    const void *init = hooks_object(gp_hooks_symbol(program, "cuInit"));
+    const void *lookup = hooks_object(gp_hooks_symbol(program, "dlsym"));
     GP_LOADER(dlclose(program));
     return init == shim && lookup != libc;
 }
@@ -156,8 +156,9 @@ void gp_hooks_prepare(void)
     if (__atomic_exchange_n(&x_prepared, 1, __ATOMIC_RELAXED))
         return;
     gp_hooks_real_count();
-    gp_hooks_present();
     gp_hooks_resource_prepare();
+    if (gp_hooks_present())
+        gp_hooks_resource_note();
 }
 
 /* CUPTI and the driver's companion libraries look the driver up too.  Their calls are not the
@@ -191,12 +192,16 @@ static int hooks_row_of(const char *name)
 bool gp_hooks_is_missing(const char *name)
 {
     int row = hooks_row_of(name);
+    if (gp_foreign_call_of(name) >= 0)
+        return true; /* only the next definition of it counts */
     return row >= 0 && (!hooks_have_driver() || !gp_hooks_real(row));
 }
 
 void *gp_hooks_wrap_symbol(const char *name, void *real, const void *caller)
 {
-    int row = hooks_row_of(name);
+    int row = hooks_row_of(name), call = gp_foreign_call_of(name);
+    if (call >= 0)
+        return hooks_is_insider(caller) ? real : gp_foreign_wrap(call, real);
     if (row < 0 || !hooks_have_driver() || gp_hooks_real(row) != real || hooks_is_insider(caller))
         return real;
     return gp_hooks_table[row].wrapper;

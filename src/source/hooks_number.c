@@ -93,12 +93,21 @@ static void hooks_number_set(struct gp_hooks_slot *slot, uint64_t handle, uint32
     __atomic_store_n(&slot->x_number, number, __ATOMIC_RELEASE);
 }
 
+void gp_hooks_number_after(struct gp_hooks_numbers *numbers, uint32_t number)
+{
+    uint32_t last = __atomic_load_n(&numbers->x_last, __ATOMIC_RELAXED);
+    while (number > last &&
+           !__atomic_compare_exchange_n(&numbers->x_last, &last, number, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number)
 {
     pthread_mutex_lock(&numbers->mutex);
     struct gp_hooks_slot *slot = hooks_number_place(numbers, handle);
     if (slot)
         hooks_number_set(slot, handle, number);
+    gp_hooks_number_after(numbers, number);
     pthread_mutex_unlock(&numbers->mutex);
     if (!slot)
         gp_feed_lost(GP_LOST_MAP);

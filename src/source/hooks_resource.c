@@ -42,6 +42,8 @@ static struct {
     uint32_t x_number; /* under which it was counted as created; 0 not */
 } gp_primaries[GP_WIRE_GPUS];
 
+static uint32_t x_noted; /* the last number that CUPTI has told of */
+
 /* Handlers ask only about the current context. */
 static int hooks_ask_device(void *context, uint32_t ctx)
 {
@@ -68,6 +70,13 @@ void gp_hooks_current(struct gp_call *call)
         call->ctx = gp_hooks_number_learn(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
         gp_feed_context_learned(call->ctx, device);
     }
+}
+
+bool gp_hooks_is_known_here(void)
+{
+    void *context = NULL;
+    return gp_ask.current && gp_ask.current(&context) == 0 &&
+           gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
 static uint32_t hooks_ask_number(void *context)
@@ -125,7 +134,9 @@ static void after_retain(struct gp_hooks_call *call)
     __atomic_store_n(&gp_primaries[params->dev].x_handle, handle, __ATOMIC_RELAXED);
     __atomic_fetch_add(&gp_primaries[params->dev].x_refs, 1, __ATOMIC_RELAXED);
     uint32_t number = gp_hooks_number_learn(&gp_hooks_contexts, handle);
-    if (number && __atomic_exchange_n(&gp_primaries[params->dev].x_number, number, __ATOMIC_RELAXED) != number)
+    bool is_new =
+        number && __atomic_exchange_n(&gp_primaries[params->dev].x_number, number, __ATOMIC_RELAXED) != number;
+    if (is_new && number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED)) /* else CUPTI has counted it */
         gp_feed_context_created(number, params->dev);
 }
 
@@ -248,6 +259,9 @@ static void after_green_end(struct gp_hooks_call *call)
     }
     if (device < 0)
         return;
+    uint32_t primary = gp_hooks_number_of(&gp_hooks_contexts, primary_handle(device));
+    if (primary && call->own != primary)
+        gp_feed_green_destroyed(call->own, device); /* CUPTI gave it a number of its own */
     primary_let(device);
     if (!primary_is_active(device)) {
         gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
@@ -436,6 +450,42 @@ void gp_hooks_resource_prepare(void)
     *(void **)&gp_ask.capture[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v3_ptsz");
     *(void **)&gp_ask.capture_old[0] = gp_hooks_driver("cuStreamGetCaptureInfo_v2");
     *(void **)&gp_ask.capture_old[1] = gp_hooks_driver("cuStreamGetCaptureInfo_v2_ptsz");
+}
+
+static void note_context(void *context, uint32_t number)
+{
+    if (number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED))
+        __atomic_store_n(&x_noted, number, __ATOMIC_RELAXED);
+    if (number)
+        gp_hooks_number_put(&gp_hooks_contexts, (uint64_t)(uintptr_t)context, number);
+    else
+        gp_hooks_number_take(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
+}
+
+static void note_primary(int device, void *context, uint32_t number)
+{
+    if (device < 0 || device >= (int)GP_WIRE_GPUS)
+        return;
+    __atomic_store_n(&gp_primaries[device].x_handle, (uint64_t)(uintptr_t)context, __ATOMIC_RELAXED);
+    __atomic_store_n(&gp_primaries[device].x_number, number, __ATOMIC_RELAXED);
+}
+
+static uint32_t table_number(void *context)
+{
+    return gp_hooks_number_learn(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
+}
+
+void gp_hooks_resource_note(void)
+{
+    gp_call_note_context = note_context;
+    gp_call_note_primary = note_primary;
+    gp_call_table_number = table_number;
+}
+
+void gp_hooks_resource_apart(void)
+{
+    const uint32_t first = 1u << 30; /* CUPTI numbers modules from 1 on */
+    gp_hooks_number_after(&gp_hooks_modules, first);
 }
 
 void gp_hooks_resource_start(void)

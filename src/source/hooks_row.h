@@ -36,6 +36,9 @@ void *gp_hooks_real(enum gp_hooks_row row);
 /* Rows whose function this driver has. */
 unsigned gp_hooks_real_count(void);
 
+/* libc's dlsym; keeps dlerror. */
+void *gp_hooks_symbol(void *handle, const char *name);
+
 /* ---- one accounted call ----------------------------------------------------------------------------------------- */
 
 struct gp_hooks_call {
@@ -60,6 +63,12 @@ extern const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS];
 /* Once, before the first call is accounted: the driver functions that hooks_resource.c asks. */
 void gp_hooks_resource_prepare(void); /* looks the driver up; gp_hooks_resource_start does if it was not called */
 void gp_hooks_resource_start(void);
+/* From now on it notes what CUPTI sees, for the case that hooks become the source. */
+void gp_hooks_resource_note(void);
+/* CUPTI was the source until now: numbers of modules that it has not given. */
+void gp_hooks_resource_apart(void);
+/* Whether the context current to this thread has a number. */
+bool gp_hooks_is_known_here(void);
 /* The context current to this thread and its number; NULL and 0: none. */
 void gp_hooks_current(struct gp_call *call);
 
@@ -74,6 +83,8 @@ extern struct gp_hooks_numbers gp_hooks_contexts, gp_hooks_modules;
 uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle);
 /* The handle's number, a new one if it has none.  0: the table is full (counted as lost). */
 uint32_t gp_hooks_number_learn(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* New numbers come after this one. */
+void gp_hooks_number_after(struct gp_hooks_numbers *numbers, uint32_t number);
 /* Gives a new object at this handle a new number, also if the handle had one.  0 as above. */
 uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle);
 /* Removes the handle's number and returns it, or 0. */

@@ -79,6 +79,8 @@ static void on_primary_retain_exit(struct gp_call *call)
     uint32_t number = gp_call_ask_number(*params->pctx);
     if (number)
         gp_feed_primary_context(params->dev, number);
+    if (number && gp_call_note_primary)
+        gp_call_note_primary(params->dev, *params->pctx, number);
 }
 const struct gp_handler gp_on_primary_retain = {NULL, on_primary_retain_exit};
 

@@ -340,6 +340,7 @@ static bool poll_once(unsigned wanted, unsigned *ever)
         atexit(gp_poll_last);
     poll_oom();
     gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
+    gp_handover_look();
     if (gp_feed_poll_silent())
         return true;
     gp_cupti_beat(driver.device_count);

@@ -27,6 +27,23 @@ void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried);
  * Any thread. */
 bool gp_cupti_yield(void);
 
+/* Whether the subscriber is ours now. Any thread. */
+bool gp_cupti_is_held(void);
+/* After gp_cupti_yield: subscribes again. Returns the number of callbacks that are on; 0: it did not succeed. Poll
+ * thread only. */
+uint32_t gp_cupti_resume(void);
+
+/* A hand-over (handover.c): the source of events changes while the program runs. changed: what it is now, or
+ * GP_SOURCE_NONE. */
+void gp_handover_start(void (*changed)(const struct gp_source_status *status));
+/* Gives the subscriber of CUPTI up; the hooks become the source, if the shim is preloaded. False: the subscriber is not
+ * ours. Any thread but in a callback. */
+bool gp_handover_give(void);
+/* The other tool has given the subscriber up: the poll thread subscribes again. Any thread. */
+void gp_handover_want(void);
+/* Does that, if it is wanted. Poll thread only. */
+void gp_handover_look(void);
+
 /* Checks, with a driver call, whether callbacks still come, and subscribes again if they do not.
  * device_count: cuDeviceGetCount.  Poll thread only. */
 void gp_cupti_beat(int (*device_count)(int *));

@@ -249,7 +249,7 @@ Test(inject_init, stacks_are_switched, .init = enter)
     cr_expect_eq(hooks.stacks(3, &was), 0);
     cr_expect_eq(hooks.stacks(0, &was), 0);
     EXPECT_NOTES("to3 switch show to0 switch ");
-    cr_expect(hooks.yield == gp_cupti_yield && hooks.event == gp_feed_event && hooks.gone == gp_cupti_gone &&
+    cr_expect(hooks.yield == gp_handover_give && hooks.event == gp_feed_event && hooks.gone == gp_cupti_gone &&
               hooks.trouble(why, sizeof(why)) && strcmp(why, "a gap") == 0 && hooks.poll_now == gp_poll_now &&
               hooks.settle == gp_site_settle && hooks.blocks == gp_framework_survey);
 }

@@ -44,7 +44,7 @@ enum {
 static uint64_t lost[GP_LOSTS];
 static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static unsigned *fails, *calls, *wrong, *slow, *asked, *fresh;
+static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh;
 static int *attribute, *current;
 static uint64_t *held, *height;
 
@@ -69,7 +69,7 @@ static void open_driver(unsigned lacks)
     attribute = dlsym(library, "fake_attribute");
     current = dlsym(library, "fake_current");
     slow = dlsym(library, "fake_slow");
-    asked = dlsym(library, "fake_asked");
+    queries = dlsym(library, "fake_asked");
     fresh = dlsym(library, "fake_default");
     held = dlsym(library, "fake_held");
     height = dlsym(library, "fake_height");
@@ -335,9 +335,9 @@ Test(poll, nothing_is_asked_while_a_module_is_loaded, .timeout = 120)
 
 static bool is_asked(unsigned pool)
 {
-    unsigned before = asked[pool];
+    unsigned before = queries[pool];
     cr_assert(gp_poll_now(PATIENCE));
-    return asked[pool] != before;
+    return queries[pool] != before;
 }
 
 static int64_t pools_of(unsigned device)

@@ -17,11 +17,11 @@ GP_TEST_UNSANITIZED_ONLY(polltime)
 #include "base/log.h"
 #include "base/worker.h"
 #include "feed_log.h"
+#include "handover_none.h"
 #include "oom/oomtext.h"
 #include "source/abi.h"
 #include "source/before.h"
 #include "source/dispatch.h"
-#include "source/source.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -34,7 +34,7 @@ extern const struct gp_command_spec gp_command_run, gp_command_top, gp_command_s
     gp_command_leaks, gp_command_peak, gp_command_churn, gp_command_fragmentation, gp_command_reconcile,
     gp_command_phases, gp_command_fit, gp_command_diff, gp_command_check, gp_command_explain, gp_command_export,
     gp_command_replay, gp_command_generate, gp_command_wait, gp_command_dryrun, gp_command_agent, gp_command_doctor,
-    gp_command_attach, gp_command_detach, gp_command_cdi;
+    gp_command_attach, gp_command_detach, gp_command_yield, gp_command_cdi;
 
 /* ---- commands.c -------------------------------------------------------------------------------------------------- */
 

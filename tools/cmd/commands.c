@@ -20,6 +20,7 @@ const struct gp_command_spec *const gp_commands[] = {
     &gp_command_run,
     &gp_command_attach,
     &gp_command_detach,
+    &gp_command_yield,
     &gp_command_top,
     &gp_command_stat,
     &gp_command_reset,

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * handover.c: the program's own profiler has priority. Before CUPTI 13.3 a process has one subscriber: when another tool
+ * wants to be it, or an operator asks, ours is given up, and the hooks count from then on. When the tool has left, CUPTI
+ * becomes the source again. No call is missed or counted twice:
+ *
+ *      to the hooks   they begin, then CUPTI is given up. A call that began as the source's change took a while ends in
+ *                     its wrapper, which knows what CUPTI has reported of it (hooks_late). CUPTI's callbacks for calls
+ *                     that the hooks count are ignored.
+ *      to CUPTI       it subscribes, then the hooks end. A call that they have begun to count they count to its end.
+ *
+ * Calls that go past the hooks (gp_hooks_past), and what only CUPTI sees (docs/limits.md), are missing in between.
+ */
+#include "account/feed.h"
+#include "base/futex.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "source/hooks_row.h"
+#include "source/source.h"
+#include <gpuprof/wire.h>
+#include <stdio.h>
+
+/* A thread that has just seen that CUPTI counts enters the driver in this time, and CUPTI reports at least that. A free that
+ * nobody reported at its begin is counted late, perhaps after another thread has got the address. */
+#define GP_HANDOVER_NS 5000000ull
+
+static void (*x_changed)(const struct gp_source_status *status);
+static uint32_t x_given, x_wanted;
+
+void gp_handover_start(void (*changed)(const struct gp_source_status *status))
+{
+    __atomic_store_n(&x_changed, changed, __ATOMIC_RELEASE); /* [handover.R] the session; pairs with [handover.A] */
+}
+
+static void handover_tell(const struct gp_source_status *status, const char *mark)
+{
+    /* [handover.A] pairs with [handover.R] */
+    void (*changed)(const struct gp_source_status *) = __atomic_load_n(&x_changed, __ATOMIC_ACQUIRE);
+    bool inside = gp_thread_enter();
+    gp_feed_event(GP_EVENT_MARK, mark);
+    if (inside)
+        gp_thread_leave();
+    gp_log(GP_LOG_INFO, "%s", mark);
+    if (changed)
+        changed(status);
+}
+
+bool gp_handover_give(void)
+{
+    static uint32_t never;
+    struct gp_source_status status = {.source = GP_SOURCE_NONE};
+    if (!gp_cupti_is_held())
+        return false;
+    if (gp_hooks_present()) {
+        gp_hooks_resource_apart();
+        gp_hooks_start(&status);
+        gp_futex_wait(&never, 0, GP_HANDOVER_NS);
+    }
+    if (!gp_cupti_yield())
+        return false;
+    snprintf(status.detail, sizeof(status.detail), "%s the CUPTI subscriber was given up on request",
+             status.source ? "driver hooks:" : "no events:");
+    __atomic_store_n(&x_given, status.source != GP_SOURCE_NONE, __ATOMIC_RELEASE);
+    handover_tell(&status, status.source ? "gpuprof: driver hooks count from here on" : "gpuprof: events end here");
+    return true;
+}
+
+void gp_handover_want(void)
+{
+    if (!__atomic_load_n(&x_given, __ATOMIC_ACQUIRE))
+        return;
+    __atomic_store_n(&x_wanted, 1, __ATOMIC_RELEASE);
+    gp_poll_wake();
+}
+
+void gp_handover_look(void)
+{
+    struct gp_source_status status = {.source = GP_SOURCE_CUPTI, .detail = "CUPTI, again after the driver hooks"};
+    if (!__atomic_load_n(&x_wanted, __ATOMIC_RELAXED) || !__atomic_exchange_n(&x_wanted, 0, __ATOMIC_ACQ_REL))
+        return;
+    status.enabled = gp_cupti_resume();
+    if (!status.enabled)
+        return;
+    gp_hooks_end();
+    __atomic_store_n(&x_given, 0, __ATOMIC_RELEASE);
+    handover_tell(&status, "gpuprof: CUPTI counts from here on");
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program's own profiler has priority: when it subscribes to CUPTI, gpuprof gives the subscriber up and counts with
+ * driver hooks, and when it leaves, with CUPTI again. In both directions each total equals the simulated GPU's ledger.
+ */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "lib/full.h"
+#include "lib/ledger.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
+
+#define MIB (1024ll * 1024)
+
+TestSuite(handover, .timeout = 3600);
+
+Test(handover, totals_stay_exact_when_the_source_changes)
+{
+    const struct ledger_rules rules = {.is_reserved_polled = true, .peak_slack_bytes = 3 * 8 * MIB};
+    unsigned runs = test_is_full() ? 1000 : 12;
+    char seed[16];
+
+    for (unsigned i = 0; i < runs; i++) {
+        const char *argv[] = {path_program("handover"), seed, i % 4 ? "2" : "5", NULL};
+        struct spawn_options options = {.argv = argv, .source = "auto", .want_library = true};
+        struct spawn_result result = {0};
+        struct ledger_diff diff = {0};
+
+        snprintf(seed, sizeof(seed), "%u", i);
+        check_against_ledger(&diff, &options, 1, &rules, &result);
+        cr_assert(diff.count == 0, "seed %u: gpuprof differs from the ledger:\n%s\n%s", i, diff.text, result.out);
+        cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "seed %u: %s\n%s%s", i,
+                  spawn_status_text(&result), result.out, result.err);
+        spawn_result_free(&result);
+    }
+}
+
+/* `gpuprof yield`: with the shim the hooks go on, without it events end; a second time there is nothing to give up. */
+static void yields(const char *source, const char *counts, int64_t more)
+{
+    const char *argv[] = {path_program("steps"), NULL};
+    struct spawn_options options = {.argv = argv, .source = source, .want_library = true, .want_hold = true};
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    char pid[16];
+
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
+    json_t *before = ledger_stat(&diff, spawn.held[0]);
+    spawn_command(&result, "yield", "-p", pid, NULL);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    spawn_command(&result, "yield", "-p", pid, NULL);
+    cr_expect(WEXITSTATUS(result.status) != 0 && strstr(result.err, "nothing to give up"), "%s%s", result.out,
+              result.err);
+    spawn_result_free(&result);
+    cr_assert_eq(spawn_step(&spawn), 0);
+    json_t *after = ledger_stat(&diff, spawn.held[0]);
+    const char *is = json_string_value(json_object_get(after, "source"));
+    cr_expect(is && strcmp(is, counts) == 0, "%s", is);
+    int64_t calls = json_at(after, "devices/0/stats/allocated_bytes.all.allocated", 0) -
+                    json_at(before, "devices/0/stats/allocated_bytes.all.allocated", 0);
+    cr_expect((calls > 0) == (more > 0), "%lld", (long long)calls);
+    json_decref(before);
+    json_decref(after);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
+}
+
+Test(handover, an_operator_asks)
+{
+    yields("auto", "hooks", 1);
+    yields(NULL, "cupti", 0);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * handover_none.h: stands in for the hand-over between the sources, of which nothing is wanted.
+ */
+#ifndef GP_TEST_HANDOVER_NONE_H
+#define GP_TEST_HANDOVER_NONE_H
+
+#include "source/source.h"
+
+void gp_handover_look(void)
+{
+}
+
+#endif
