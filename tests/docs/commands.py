@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.join(ROOT, sys.argv[1])
 ELSEWHERE = ("make", "sudo", "docker", "podman", "kubectl", "helm", "pip", "apt", "apt-get", "git", "systemctl", "cd", "PATH", "python")
 RECORDINGS = ("train", "now", "old", "new", "test", "BEFORE", "AFTER", "leak", "serve",
-              "run.0", "run.1", "old.rank0", "old.rank1", "new.rank0", "new.rank1")
+              "run.0", "run.1", "train.rank0", "train.rank1", "old.rank0", "old.rank1", "new.rank0", "new.rank1")
 SERVICE = "gpuprof run --stacks=all -- python3 examples/service.py --seconds 600"
 passed = failed = skipped = 0
 
@@ -71,6 +71,8 @@ class Place:
         for name in ("BEFORE", "AFTER"):
             os.rename(os.path.join(self.folder, name + ".gpuprof"), os.path.join(self.folder, name))
         shutil.copy(os.path.join(self.folder, "train.gpuprof"), os.path.join(self.folder, ".kept"))
+        with open(os.path.join(self.folder, "memory.budgets"), "w", encoding="utf-8") as file:
+            file.write("peak 20GiB\n")
 
     def run(self, text, limit=120):
         # Not as an argument, in which pgrep would find the names of programs.
