@@ -200,14 +200,15 @@ static void inject_drain(void)
 static const char inject_stuck[] = "a thread that loads a library did not let us load CUPTI: does it call cuInit?";
 
 /* auto: CUPTI, which sees more; without it the hooks, if they are in front of the driver anyway. */
-static void inject_source(enum gp_option_source wanted)
+static void inject_source(const struct gp_options *options)
 {
+    enum gp_option_source wanted = options->source;
     struct gp_wire_header *header = gp_inject_session.header;
     struct gp_source_status status = {0};
     if (wanted == GP_OPTION_HOOKS)
         gp_hooks_start(&status);
     else
-        gp_cupti_start(&status, gp_inject_session.cupti);
+        gp_cupti_start(options->cupti, &status, gp_inject_session.cupti);
     if (gp_opener_is_stuck())
         snprintf(status.detail, sizeof(status.detail), "%s", inject_stuck);
     else if (wanted == GP_OPTION_AUTO && status.source == GP_SOURCE_NONE && gp_hooks_present()) {
@@ -385,7 +386,7 @@ void gp_inject_start(const char *settings)
     gp_nvtx_start();
     inject_poller();
     gp_call_timed = options.record; /* a recording has the duration of a call, at the cost of two clock readings */
-    inject_source(options.source);
+    inject_source(&options);
     if (settings && gp_inject_session.header->source == GP_SOURCE_NONE)
         return; /* attach.c says why, and leaves */
     inject_shim(&options);

@@ -24,6 +24,19 @@ static bool parse_source(struct gp_options *out, const char *value, const char *
     return false;
 }
 
+static bool parse_cupti(struct gp_options *out, const char *value, const char **why)
+{
+    static const char *const words[] = {
+        [GP_CUPTI_AUTO] = "auto", [GP_CUPTI_V1] = "v1", [GP_CUPTI_V2] = "v2", [GP_CUPTI_SHARED] = "shared"};
+    for (size_t i = 0; i < GP_COUNT(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            out->cupti = (enum gp_cupti_form)i;
+            return true;
+        }
+    *why = "must be auto, v1, v2 or shared";
+    return false;
+}
+
 static bool parse_log(struct gp_options *out, const char *value, const char **why)
 {
     static const char *const levels[] = {"off", "error", "warning", "info", "debug"};

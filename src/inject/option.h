@@ -3,6 +3,7 @@
 #ifndef GP_INJECT_OPTION_H
 #define GP_INJECT_OPTION_H
 
+#include "source/source.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +13,7 @@ enum gp_option_source { GP_OPTION_AUTO, GP_OPTION_CUPTI, GP_OPTION_HOOKS };
 /* The valid settings; the strings belong to the environment, or to the text of gpuprof_attach. */
 struct gp_options {
     enum gp_option_source source;
+    enum gp_cupti_form cupti;
     const char *allocator; /* NULL: none requested.  allocator/ parses it and conf */
     const char *conf;
     uint64_t limit_bytes; /* 0: none */

@@ -39,6 +39,7 @@ struct gp_cupti {
     gp_cupti_name_fn callback_name;
     void *subscriber;
     uint32_t version;
+    enum gp_cupti_form form;
     uint32_t pulse;   /* callback id of cuDeviceGetCount; 0 unknown */
     uint32_t x_on;    /* callbacks are enabled */
     uint32_t x_held;  /* the subscriber must be given back; taken by the thread that does so */
@@ -211,23 +212,44 @@ static bool cupti_is_taken(int status)
     return status == GP_CUPTI_MULTIPLE_SUBSCRIBERS || status == GP_CUPTI_MAX_LIMIT_REACHED;
 }
 
-/* Tries the newest form of the parameters that the version knows, then older ones: a driver that is
+/* Tries the newest form of the parameters that is wanted and that the version knows, then the older: a driver that is
  * older than CUPTI may refuse to share. */
-static int cupti_subscribe(uint32_t version, char *holder, size_t holder_bytes, uint32_t *shared)
+static int cupti_subscribe_v2(enum gp_cupti_form form, char *holder, size_t holder_bytes, uint32_t *shared)
 {
     static const uint32_t sizes[] = {GP_CUPTI_PARAMS_SHARED, GP_CUPTI_PARAMS_BYTES};
-    holder[0] = '\0';
-    *shared = 0;
-    for (size_t i = version >= GP_CUPTI_SHARED_VERSION ? 0 : 1; cupti.subscribe_v2 && i < GP_COUNT(sizes); i++) {
+    bool can_share = form != GP_CUPTI_V2 && cupti.version >= GP_CUPTI_SHARED_VERSION;
+    int status = GP_CUPTI_NOT_INITIALIZED;
+    for (size_t i = can_share ? 0 : 1; cupti.subscribe_v2 && i < GP_COUNT(sizes); i++) {
         bool is_shared = sizes[i] == GP_CUPTI_PARAMS_SHARED;
         struct gp_cupti_subscriber_params params = {sizes[i], GP_SUBSCRIBER_NAME, holder, holder_bytes, is_shared, {0}};
-        int status = cupti.subscribe_v2(&cupti.subscriber, cupti_callback, NULL, &params);
+        status = cupti.subscribe_v2(&cupti.subscriber, cupti_callback, NULL, &params);
         holder[holder_bytes - 1] = '\0';
         *shared = status == GP_CUPTI_OK && is_shared;
         if (status == GP_CUPTI_OK || cupti_is_taken(status))
-            return status;
+            break;
     }
-    return cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
+    return status;
+}
+
+/* Where CUPTI has both forms in one process, it refuses the second with 39, and V1 is what profilers use: V2 comes first
+ * only if one of them is linked to it, or if the user wants it. After a 39, V2 tells the holder's name, or succeeds beside
+ * a V2 tool that was there before. */
+static int cupti_subscribe(char *holder, size_t holder_bytes, uint32_t *shared)
+{
+    bool is_v2_first =
+        cupti.form == GP_CUPTI_AUTO ? gp_cupti_find_user("cuptiSubscribe_v2") : cupti.form != GP_CUPTI_V1;
+    int status = GP_CUPTI_NOT_INITIALIZED, second;
+    holder[0] = '\0';
+    *shared = 0;
+    if (is_v2_first)
+        status = cupti_subscribe_v2(cupti.form, holder, holder_bytes, shared);
+    if (status == GP_CUPTI_OK || (is_v2_first && cupti_is_taken(status)))
+        return status;
+    status = cupti.subscribe(&cupti.subscriber, cupti_callback, NULL);
+    if (status != GP_CUPTI_MULTIPLE_SUBSCRIBERS || is_v2_first || cupti.form == GP_CUPTI_V1)
+        return status;
+    second = cupti_subscribe_v2(cupti.form, holder, holder_bytes, shared);
+    return second == GP_CUPTI_OK ? second : status;
 }
 
 /* Returns the number of enabled callbacks, or 0 if none of the driver's could be enabled. */
@@ -312,7 +334,7 @@ static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire
     if (cupti.get_version)
         cupti.get_version(&version);
     row->version = out->cupti_version = cupti.version = version;
-    int status = cupti_subscribe(version, holder, holder_bytes, &shared);
+    int status = cupti_subscribe(holder, holder_bytes, &shared);
     cupti_answer(row, status, NULL);
     if (status != GP_CUPTI_OK)
         return false;
@@ -362,13 +384,14 @@ static uint32_t cupti_driver_version(void)
     return get && get(&version) == 0 && version > 0 ? (uint32_t)version : 0;
 }
 
-void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
+void gp_cupti_start(enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried)
 {
     static struct gp_cupti_list list; /* 40 KiB, too much for a program's stack; one thread starts us */
     struct gp_wire_copy row = {0}, first = {0};
     char holder[128] = "";
     const char *path;
     unsigned count = 0;
+    cupti.form = form;
     gp_cupti_find_begin(&list, cupti_driver_version());
     while (!cupti_is_taken(row.status) && (path = gp_cupti_find_next(&list))) {
         row = (struct gp_wire_copy){0};
@@ -420,7 +443,7 @@ uint32_t gp_cupti_resume(void)
     char holder[128];
     uint32_t shared, enabled;
     if (!__atomic_load_n(&cupti.x_yielded, __ATOMIC_SEQ_CST) ||
-        cupti_subscribe(cupti.version, holder, sizeof(holder), &shared) != GP_CUPTI_OK)
+        cupti_subscribe(holder, sizeof(holder), &shared) != GP_CUPTI_OK)
         return 0;
     __atomic_store_n(&cupti.x_returned, 1, __ATOMIC_RELAXED); /* before the first callback */
     __atomic_store_n(&cupti.x_held, 1, __ATOMIC_SEQ_CST);
@@ -462,7 +485,7 @@ static void cupti_again(int (*device_count)(int *))
     char holder[128];
     uint32_t shared;
     cupti.tried_ns = gp_clock_ns();
-    if (cupti_subscribe(cupti.version, holder, sizeof(holder), &shared) != GP_CUPTI_OK)
+    if (cupti_subscribe(holder, sizeof(holder), &shared) != GP_CUPTI_OK)
         return;
     /* Pairs with the store in gp_cupti_yield: one of the two threads gives the subscriber back. */
     __atomic_store_n(&cupti.x_held, 1, __ATOMIC_SEQ_CST);

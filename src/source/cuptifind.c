@@ -8,6 +8,7 @@
 #endif
 #include "source/cuptifind.h"
 #include "base/compiler.h"
+#include "base/image.h"
 #include "base/loader.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -219,6 +220,37 @@ static void cupti_look(struct gp_cupti_list *list, unsigned folder)
         if (access(path, R_OK) == 0)
             cupti_add(list, path, list->folders[folder].origin);
     }
+}
+
+/* ---- tools ------------------------------------------------------------------------------------------------------- */
+
+struct cupti_user {
+    const char *function;
+    bool found;
+};
+
+static void cupti_user_slot(void *arg, const char *symbol, uint64_t *slot)
+{
+    struct cupti_user *user = arg;
+    (void)slot;
+    user->found |= strcmp(symbol, user->function) == 0;
+}
+
+static int cupti_user_visit(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+    struct cupti_user *user = arg;
+    struct gp_image image;
+    (void)bytes;
+    if (gp_image_read(&image, info) && gp_image_needs(&image, "libcupti.so"))
+        gp_image_slots(&image, cupti_user_slot, user);
+    return user->found;
+}
+
+bool gp_cupti_find_user(const char *function)
+{
+    struct cupti_user user = {function, false};
+    gp_loader_look(cupti_user_visit, &user);
+    return user.found;
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */

@@ -49,5 +49,7 @@ struct gp_cupti_list {
 void gp_cupti_find_begin(struct gp_cupti_list *list, uint32_t driver_version);
 /* The path of the next copy to try; NULL: there is no other. */
 const char *gp_cupti_find_next(struct gp_cupti_list *list);
+/* Whether a loaded object that is linked to libcupti imports the function. Takes the loader's lock. */
+bool gp_cupti_find_user(const char *function);
 
 #endif

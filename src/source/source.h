@@ -17,11 +17,14 @@ struct gp_source_status {
     char detail[128]; /* the path of CUPTI; or why there is no source and which tool holds the subscriber */
 };
 
+/* How CUPTI is subscribed to. AUTO: V1, unless the process has a tool that is V2. */
+enum gp_cupti_form { GP_CUPTI_AUTO, GP_CUPTI_V1, GP_CUPTI_V2, GP_CUPTI_SHARED };
+
 /* Tries the copies of CUPTI until one subscribes and enables the rows of hooks.def.  Called once,
  * inside cuInit, on the application's thread: of CUDA only cuDriverGetVersion is called.  Never
  * fails: `out` has the result, and `tried` the answer of each copy. */
 struct gp_wire_cupti;
-void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried);
+void gp_cupti_start(enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried);
 
 /* Gives the subscriber up, so that another tool can get it.  Callbacks in progress still complete.
  * Any thread. */

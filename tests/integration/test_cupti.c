@@ -26,6 +26,7 @@ struct place {
     char *folder;
     char path[PATH_MAX + 32];     /* LD_LIBRARY_PATH=... */
     char settings[PATH_MAX + 32]; /* GPUPROF_SIM_CUPTI=... */
+    char form[32];                /* GPUPROF_CUPTI=... */
 };
 
 TestSuite(cupti, .timeout = 60);
@@ -49,6 +50,7 @@ static void place_begin(struct place *place, const char *settings)
     snprintf(from, sizeof(from), "%s/libcuda.so.1", path_sim());
     cr_assert_eq(symlink(from, place_file(place, "libcuda.so.1")), 0);
     snprintf(place->path, sizeof(place->path), "LD_LIBRARY_PATH=%s", place->folder);
+    snprintf(place->form, sizeof(place->form), "GPUPROF_CUPTI=");
     snprintf(place->settings, sizeof(place->settings), "GPUPROF_SIM_CUPTI=%s", settings);
 }
 
@@ -84,7 +86,8 @@ static void place_rename(const struct place *place, const char *name)
  * result->err. */
 static json_t *place_stat(const struct place *place, const char *arguments, struct spawn_result *result)
 {
-    const char *argv[CUPTI_ARGS + 2] = {path_program("cupti")}, *env[] = {place->path, place->settings, NULL};
+    const char *argv[CUPTI_ARGS + 2] = {path_program("cupti")},
+                                  *env[] = {place->path, place->settings, place->form, NULL};
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
     char *words = strdup(arguments), *state = NULL, *word;
     struct ledger_diff diff = {0};
@@ -317,7 +320,42 @@ Test(cupti, a_wheel_keeps_its_name)
 
 /* ---- together with others ---------------------------------------------------------------------------------------- */
 
+/* What the program's second form answers beside ours, and whether ours shares. linked: before cuInit, the program opens a
+ * library that imports that form. */
+static void expect_share(const char *form, bool is_linked, bool is_shared)
+{
+    struct place place;
+    struct spawn_result result = {0};
+    char arguments[3 * PATH_MAX], extra[PATH_MAX + 32];
+
+    place_begin(&place, "13.3");
+    snprintf(place.form, sizeof(place.form), "GPUPROF_CUPTI=%s", form);
+    place_copy(&place, "libcupti.so.13");
+    snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s/libcupti.so.13", place.folder);
+    cr_assert_eq(build_shared(place.folder, "cupti_linked.c", "linked.so", extra), 0);
+    snprintf(arguments, sizeof(arguments), "%s%s%s init share:%s/libcupti.so.13 alloc", is_linked ? "open:" : "",
+             is_linked ? place.folder : "", is_linked ? "/linked.so" : "", place.folder);
+    json_t *process = place_stat(&place, arguments, &result);
+    cr_expect_str_eq(text_at(process, "source"), "cupti");
+    cr_expect_eq(json_is_true(json_object_get(json_object_get(process, "cupti"), "shared")), is_shared, "%s", form);
+    cr_expect_eq(json_at(process, "devices/0/kinds/linear/current_bytes", 0), 2 * 1048576);
+    cr_expect_not_null(strstr(result.out, is_shared ? "cuptiSubscribe_v2: 0" : "cuptiSubscribe_v2: 39"), "%s: %s", form,
+                       result.out);
+    cr_expect_eq(strstr(result.out, "callbacks: 2") != NULL, is_shared, "%s", result.out);
+    place_end(&place, process, &result);
+}
+
 Test(cupti, the_subscriber_is_shared)
+{
+    expect_share("shared", false, true);
+    expect_share("auto", true, true);
+    expect_share("auto", false, false);
+    expect_share("v1", true, false);
+    expect_share("v2", true, false);
+}
+
+/* A tool that shares was there first: V1 is refused, and V2 succeeds. */
+Test(cupti, the_subscriber_is_shared_with_an_earlier_tool)
 {
     struct place place;
     struct spawn_result result = {0};
@@ -325,13 +363,11 @@ Test(cupti, the_subscriber_is_shared)
 
     place_begin(&place, "13.3");
     place_copy(&place, "libcupti.so.13");
-    snprintf(arguments, sizeof(arguments), "init share:%s alloc", place_file(&place, "libcupti.so.13"));
+    snprintf(arguments, sizeof(arguments), "share:%s init alloc", place_file(&place, "libcupti.so.13"));
     json_t *process = place_stat(&place, arguments, &result);
     cr_expect_str_eq(text_at(process, "source"), "cupti");
     cr_expect(json_is_true(json_object_get(json_object_get(process, "cupti"), "shared")));
     cr_expect_eq(json_at(process, "devices/0/kinds/linear/current_bytes", 0), 2 * 1048576);
-    cr_expect_not_null(strstr(result.out, "cuptiSubscribe_v2: 0"), "%s", result.out);
-    cr_expect_not_null(strstr(result.out, "callbacks: 2"), "%s", result.out);
     place_end(&place, process, &result);
 }
 

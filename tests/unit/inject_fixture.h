@@ -73,6 +73,7 @@ static struct gp_session_hooks hooks;
 static struct gp_feed_setup feed;
 static struct gp_record_setup recorded;
 static struct gp_source_status cupti_status, hooks_status;
+static enum gp_cupti_form cupti_form;
 static bool is_certain, is_stuck, is_used, hooks_are_there, kept_is_saved, sites_are_there = true, is_sourced = true;
 static char site_room[16];
 
@@ -350,8 +351,9 @@ uint32_t gp_poll_driver_version(void)
     return 0;
 }
 
-void gp_cupti_start(struct gp_source_status *out, struct gp_wire_cupti *tried)
+void gp_cupti_start(enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried)
 {
+    cupti_form = form;
     cr_expect_eq(tried, &cupti);
     note("timed%d ", gp_call_timed);
     stage("cupti");

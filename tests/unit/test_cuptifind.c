@@ -253,3 +253,23 @@ Test(cuptifind, more_folders_than_have_room)
     FOUND(12000);
     cr_assert_eq(list.folder_count, GP_CUPTI_FOLDERS);
 }
+
+/* Only an object that is linked to libcupti is asked what it imports. */
+Test(cuptifind, the_tools_that_use_a_function)
+{
+    char extra[PATH_MAX + 32];
+    mkdir(below("list"), 0700);
+    cr_assert_eq(build_shared(below("list"), "cupti_other.c", "libcupti.so.13", "-Wl,-soname,libcupti.so.13"), 0);
+    cr_assert_eq(build_shared(below("list"), "cupti_linked.c", "alone.so", NULL), 0);
+    snprintf(extra, sizeof(extra), "-Wl,--no-as-needed,%s", below("list/libcupti.so.13"));
+    cr_assert_eq(build_shared(below("list"), "cupti_user.c", "user.so", extra), 0);
+    cr_assert_eq(build_shared(below("list"), "cupti_linked.c", "linked.so", extra), 0);
+    cr_assert_not_null(dlopen(below("list/libcupti.so.13"), RTLD_NOW));
+    cr_assert_not_null(dlopen(below("list/alone.so"), RTLD_NOW));
+    cr_assert_not_null(dlopen(below("list/user.so"), RTLD_NOW), "%s", dlerror());
+    cr_expect(!gp_cupti_find_user("cuptiSubscribe_v2"));
+    cr_expect(gp_cupti_find_user("cuptiOnlyInTheOther"));
+    cr_assert_not_null(dlopen(below("list/linked.so"), RTLD_NOW), "%s", dlerror());
+    cr_expect(gp_cupti_find_user("cuptiSubscribe_v2"));
+    cr_expect(!gp_cupti_find_user("cuptiSubscribe"));
+}

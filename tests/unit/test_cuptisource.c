@@ -198,6 +198,14 @@ const char *gp_cupti_find_next(struct gp_cupti_list *list)
     return copy_given < copy_count ? copies[copy_given++].path : NULL;
 }
 
+static bool has_v2_user;
+
+bool gp_cupti_find_user(const char *function)
+{
+    cr_assert_str_eq(function, "cuptiSubscribe_v2");
+    return has_v2_user;
+}
+
 void gp_log(enum gp_log_level level, const char *format, ...)
 {
     char line[512];
@@ -213,6 +221,8 @@ void gp_log(enum gp_log_level level, const char *format, ...)
 static struct gp_source_status out;
 static struct gp_wire_cupti tried;
 
+static enum gp_cupti_form form;
+
 static void start(const struct copy *of, unsigned count)
 {
     copies = of;
@@ -220,7 +230,7 @@ static void start(const struct copy *of, unsigned count)
     memset(enabled, 0, sizeof(enabled));
     memset(&out, 0, sizeof(out));
     memset(&tried, 0, sizeof(tried));
-    gp_cupti_start(&out, &tried);
+    gp_cupti_start(form, &out, &tried);
 }
 
 static void did(const char *want)
@@ -254,7 +264,7 @@ Test(cuptisource, the_callbacks_that_are_enabled)
     for (int pulse = 0; pulse < 2; pulse++) {
         has_pulse = pulse;
         start(&one, 1);
-        did("has /a/libcupti.so.13;load /a/libcupti.so.13;hide;subscribe 32 gpuprof;"
+        did("has /a/libcupti.so.13;load /a/libcupti.so.13;hide;subscribe;"
             "info /a/libcupti.so.13: version 130001: CUPTI_0 (0);");
         cr_expect_eq(out.source, GP_SOURCE_CUPTI);
         cr_expect_eq(out.cupti_version, 130001);
@@ -284,8 +294,41 @@ Test(cuptisource, the_callbacks_that_are_enabled)
     cr_expect_eq(out.enabled, 3 + 7, "cuCtxCreate, cuCtxDestroy, cuCtxDetach: %u", out.enabled);
 }
 
-/* The newest form that the version has, then older ones, unless the subscriber is taken. */
-Test(cuptisource, forms_of_the_subscription)
+/* What one copy is asked in turn, and its answer in the end. */
+static int expect_forms(const struct copy *copy, bool v2_first, char *want, bool *shared)
+{
+    const bool has_v2 = !(copy->lacks & SUBSCRIBE_V2);
+    int status = -1;
+    *shared = false;
+    for (int round = v2_first ? 0 : 1; round < 3; round++) {
+        if (round == 1) {
+            strcat(want, "subscribe;");
+            status = copy->old;
+            if (status == 39 && !v2_first && form != GP_CUPTI_V1)
+                continue;
+            return status;
+        }
+        int second = -1;
+        if (has_v2 && form != GP_CUPTI_V2 && copy->version >= 130200) {
+            strcat(want, "subscribe 40 gpuprof shared;");
+            second = copy->shared;
+            *shared = second == 0;
+        }
+        if (has_v2 && second != 0 && second != 12 && second != 39) {
+            strcat(want, "subscribe 32 gpuprof;");
+            second = copy->plain;
+        }
+        if (round == 2)
+            return second == 0 ? 0 : status;
+        if (second == 0 || second == 12 || second == 39)
+            return second;
+    }
+    return status;
+}
+
+/* V1, and V2 after a 39; or V2 in the newest form that the version has and in older ones, and then V1, unless the
+ * subscriber is taken. */
+static void forms_are(bool v2_first)
 {
     static const int statuses[] = {0, 12, 39, 1, 15};
     static const uint32_t versions[] = {0, 130199, 130200, 130300};
@@ -298,27 +341,15 @@ Test(cuptisource, forms_of_the_subscription)
         two[0].lacks = i / 500 ? SUBSCRIBE_V2 : 0;
         start(two, 2);
         char want[512] = "has /a/libcupti.so.13;load /a/libcupti.so.13;hide;", line[80];
-        int status = -1;
-        bool shared = false;
-        if (!two[0].lacks && two[0].version >= 130200) {
-            strcat(want, "subscribe 40 gpuprof shared;");
-            status = two[0].shared;
-            shared = status == 0;
-        }
-        if (!two[0].lacks && status != 0 && status != 12 && status != 39) {
-            strcat(want, "subscribe 32 gpuprof;");
-            status = two[0].plain;
-        }
-        if (status != 0 && status != 12 && status != 39) {
-            strcat(want, "subscribe;");
-            status = two[0].old;
-        }
+        bool shared;
+        int status = expect_forms(&two[0], v2_first, want, &shared);
         snprintf(line, sizeof(line), "%s /a/libcupti.so.13: version %u: CUPTI_%d (%d);", status ? "warn" : "info",
                  two[0].version, status, status);
         strcat(want, line);
         bool next = status == 1 || status == 15;
         if (next)
-            strcat(want, "has /b/libcupti.so.12;subscribe 32 gpuprof;info /b/libcupti.so.12: version 0: CUPTI_0 (0);");
+            strcat(strcat(strcat(want, "has /b/libcupti.so.12;"), v2_first ? "subscribe 32 gpuprof;" : "subscribe;"),
+                   "info /b/libcupti.so.12: version 0: CUPTI_0 (0);");
         did(want);
         cr_assert_eq(tried.shared, shared);
         cr_assert_eq(tried.copies, next ? 2 : 1);
@@ -327,6 +358,20 @@ Test(cuptisource, forms_of_the_subscription)
         cr_assert_eq(gp_call_ask_device != NULL, next || !status);
         cr_assert_eq(gp_call_ask_number != NULL, next || !status);
     }
+}
+
+Test(cuptisource, forms_of_the_subscription)
+{
+    forms_are(false);
+    has_v2_user = true;
+    forms_are(true);
+    form = GP_CUPTI_V1;
+    forms_are(false);
+    has_v2_user = false;
+    form = GP_CUPTI_V2;
+    forms_are(true);
+    form = GP_CUPTI_SHARED;
+    forms_are(true);
 }
 
 /* Every way in which a copy is none, and the search goes on. */
@@ -359,10 +404,10 @@ Test(cuptisource, copies_that_do_not_work)
         "has /h;load /h;hide;warn /h: version 0: it is not CUPTI (-2);"
         "has /i;load /i;hide;warn /i: version 0: it is not CUPTI (-2);"
         "has /j;load /j;hide;warn /j: version 0: it is not CUPTI (-2);"
-        "has /k;load /k;hide;subscribe 32 gpuprof;subscribe;warn /k: version 8:  (77);"
-        "has /l;load /l;hide;subscribe 32 gpuprof;subscribe;warn /l: version 8:  (3);"
-        "has /m;load /m;hide;subscribe 32 gpuprof;unsubscribe;warn /m: version 9: it enabled no callback (-3);"
-        "has /n/site-packages/x;load /n/site-packages/x;subscribe 32 gpuprof;"
+        "has /k;load /k;hide;subscribe;warn /k: version 8:  (77);"
+        "has /l;load /l;hide;subscribe;warn /l: version 8:  (3);"
+        "has /m;load /m;hide;subscribe;unsubscribe;warn /m: version 9: it enabled no callback (-3);"
+        "has /n/site-packages/x;load /n/site-packages/x;subscribe;"
         "info /n/site-packages/x: version 0: CUPTI_0 (0);");
     cr_expect_eq(tried.copies, 14);
     row_is(0, "/a", "file too short", GP_COPY_LOAD, 0);
@@ -393,9 +438,10 @@ Test(cuptisource, the_reason_why_there_is_no_source)
     static char holder[129];
     static const struct copy two[] = {{.path = "/a", .refused = "/a: file too short"},
                                       {.path = "/b", .plain = 3, .old = 3}};
-    static const struct copy taken[] = {{.path = "/a", .plain = 39, .holder = "Nsight Systems"}, {.path = "/b"}};
-    static const struct copy limit = {.path = "/a", .plain = 12};
-    static const struct copy named = {.path = "/a", .plain = 12, .holder = holder};
+    static const struct copy taken[] = {{.path = "/a", .old = 39, .plain = 39, .holder = "Nsight Systems"},
+                                        {.path = "/b"}};
+    static const struct copy limit = {.path = "/a", .old = 12};
+    static const struct copy named = {.path = "/a", .old = 39, .plain = 39, .holder = holder};
     start(NULL, 0);
     cr_expect_str_eq(out.detail, "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
     start(two, 1);
@@ -651,7 +697,7 @@ Test(cuptisource, the_end_of_the_callbacks_is_noticed_once)
     memset(enabled, 0, sizeof(enabled)); /* cuptiFinalize */
     gp_cupti_beat(device_count);
     cr_expect(gp_cupti_gone());
-    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe 32 gpuprof;unsubscribe;");
+    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe;unsubscribe;");
     gp_cupti_beat(device_count);
     cr_expect(gp_cupti_gone());
     cr_expect(!gp_cupti_gaps(text, sizeof(text)), "it has not ended");
@@ -670,11 +716,11 @@ Test(cuptisource, callbacks_that_ended_begin_again)
     memset(enabled, 0, sizeof(enabled)); /* cuptiFinalize */
     calls_back = false;
     taken = good;
-    taken.plain = 39;
+    taken.old = taken.plain = 39;
     now = &taken;
     gp_cupti_beat(device_count);
     cr_expect(gp_cupti_gone());
-    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe 32 gpuprof;");
+    did("warn the program ended CUPTI (cuptiFinalize): later events are missing;subscribe;subscribe 32 gpuprof;");
     now = &good;
     calls_back = true;
     gp_cupti_beat(device_count);
@@ -683,7 +729,7 @@ Test(cuptisource, callbacks_that_ended_begin_again)
     nanosleep(&(struct timespec){1, 100000000}, NULL);
     gp_cupti_beat(device_count);
     cr_expect_not(gp_cupti_gone());
-    did("subscribe 32 gpuprof;event 9 gpuprof: events before this were missed;warn CUPTI calls back again;");
+    did("subscribe;event 9 gpuprof: events before this were missed;warn CUPTI calls back again;");
     cr_expect(gp_cupti_gaps(text, sizeof(text)));
     cr_expect_not_null(strstr(text, "(cuptiFinalize) 1 times: events of up to 1."), "%s", text);
     gp_cupti_beat(device_count);

@@ -38,6 +38,13 @@ Test(inject_init, a_plain_start, .init = enter)
     cr_expect_not(gp_inject_claim() == false, "the start is over");
 }
 
+Test(inject_init, the_form_of_the_subscription, .init = enter)
+{
+    setenv("GPUPROF_CUPTI", "v2", 1);
+    InitializeInjection();
+    cr_expect_eq(cupti_form, GP_CUPTI_V2);
+}
+
 Test(inject_init, all_settings, .init = enter)
 {
     setenv("GPUPROF_RECORD", "a.gpuprof", 1);

@@ -32,6 +32,7 @@ static void is(struct gp_options want, const char *setting)
     read_text(setting);
     cr_expect_str_eq(complaint, "", "%s", setting);
     cr_expect_eq(options.source, want.source, "%s", setting);
+    cr_expect_eq(options.cupti, want.cupti, "%s", setting);
     cr_expect_eq(options.limit_bytes, want.limit_bytes, "%s: %llu", setting, (unsigned long long)options.limit_bytes);
     cr_expect_eq(options.stacks, want.stacks, "%s", setting);
     cr_expect_eq(options.stacks_set, want.stacks_set, "%s", setting);
@@ -49,6 +50,10 @@ Test(option, words)
     IS("GPUPROF_SOURCE=hooks", .source = GP_OPTION_HOOKS);
     IS("GPUPROF_SOURCE=", .source = GP_OPTION_AUTO);
     IS("GPUPROF_SOURCES=hooks", .source = GP_OPTION_AUTO);
+    IS("GPUPROF_CUPTI=auto", .cupti = GP_CUPTI_AUTO);
+    IS("GPUPROF_CUPTI=v1", .cupti = GP_CUPTI_V1);
+    IS("GPUPROF_CUPTI=v2", .cupti = GP_CUPTI_V2);
+    IS("GPUPROF_CUPTI=shared", .cupti = GP_CUPTI_SHARED);
     IS("GPUPROF_STACKS=off", .stacks_set = true);
     IS("GPUPROF_STACKS=native", .stacks_set = true, .stacks = GP_SITES_NATIVE);
     IS("GPUPROF_STACKS=python", .stacks_set = true, .stacks = GP_SITES_PYTHON);
@@ -130,6 +135,7 @@ Test(option, what_is_said_of_a_value_that_does_not_fit)
     static const char *const bad[][2] = {
         {"GPUPROF_SOURCE=CUPTI", "GPUPROF_SOURCE=CUPTI must be auto, cupti or hooks"},
         {"GPUPROF_SOURCE=cuptis", "GPUPROF_SOURCE=cuptis must be auto, cupti or hooks"},
+        {"GPUPROF_CUPTI=V1", "GPUPROF_CUPTI=V1 must be auto, v1, v2 or shared"},
         {"GPUPROF_LOG=loud", "GPUPROF_LOG=loud must be off, error, warning, info or debug"},
         {"GPUPROF_LOG=warn", "GPUPROF_LOG=warn must be off, error, warning, info or debug"},
         {"GPUPROF_LOG=offx", "GPUPROF_LOG=offx must be off, error, warning, info or debug"},
@@ -156,7 +162,7 @@ Test(option, what_is_said_of_a_value_that_does_not_fit)
     for (unsigned i = 0; i < GP_COUNT(bad); i++) {
         read_text(bad[i][0]);
         cr_expect_str_eq(complaint, bad[i][1], "%s", complaint);
-        cr_expect(!options.source && !options.stacks && !options.stacks_set && !options.ring_always &&
+        cr_expect(!options.source && !options.cupti && !options.stacks && !options.stacks_set && !options.ring_always &&
                   !options.limit_bytes);
     }
 }

@@ -50,7 +50,7 @@ static void attach_setting(char *text, size_t bytes, const char *name, const cha
  * to serve from the first allocation on, and the recording, which this command writes. */
 static void attach_settings(const struct gp_attach_options *o, char *text, size_t bytes)
 {
-    static const char *const names[] = {"GPUPROF_SOURCE", "GPUPROF_LOG", "GPUPROF_RING"};
+    static const char *const names[] = {"GPUPROF_SOURCE", "GPUPROF_CUPTI", "GPUPROF_LOG", "GPUPROF_RING"};
     const char *stacks = o->stacks ? o->stacks : getenv("GPUPROF_STACKS");
     text[0] = '\0';
     for (size_t i = 0; i < GP_COUNT(names); i++)
@@ -399,13 +399,14 @@ const struct gp_command_spec gp_command_attach = {
         "as torch.cuda.memory_snapshot() takes. It can be given later too, for a process that was attached already.",
         "It needs the right to trace the process: the same user and ptrace_scope 0, or root. If it cannot "
         "attach, it says why, and the process is as it was."),
-    .details = GP_LIST("The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
-                       "process, 75 if it is a child of fork that has not initialised CUDA yet, 77 if this machine's "
-                       "processor is not supported, 2 if the usage is wrong or the library is missing, else 1. With "
-                       "--duration, --record or --stacks, a process that was "
-                       "profiled already is refused, with status 1.",
-                       "The variables GPUPROF_STACKS, GPUPROF_SOURCE, GPUPROF_RING and GPUPROF_LOG of the command "
-                       "are settings of the library, as with 'gpuprof run'."),
+    .details = GP_LIST(
+        "The exit status is 0 if the process is profiled now or was already, 3 if there is no such "
+        "process, 75 if it is a child of fork that has not initialised CUDA yet, 77 if this machine's "
+        "processor is not supported, 2 if the usage is wrong or the library is missing, else 1. With "
+        "--duration, --record or --stacks, a process that was "
+        "profiled already is refused, with status 1.",
+        "The variables GPUPROF_STACKS, GPUPROF_SOURCE, GPUPROF_CUPTI, GPUPROF_RING and GPUPROF_LOG of the command "
+        "are settings of the library, as with 'gpuprof run'."),
     .options = attach_options,
     .operands = attach_operands,
     .examples = GP_EXAMPLES({"gpuprof attach 1234", "Start to profile process 1234."},

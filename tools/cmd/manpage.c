@@ -66,6 +66,9 @@ static const struct gp_man_section man_after[] = {
       {"GPUPROF_SOURCE",
        "The source of events: auto, cupti or hooks. With auto, hooks take over if CUPTI cannot be used. "
        "With cupti, 'gpuprof run' does not preload libgpuprof-shim.so."},
+      {"GPUPROF_CUPTI", "How CUPTI is subscribed to: auto, v1, v2 or shared. With auto, V1, as most profilers do, "
+                        "unless a library of the "
+                        "process is linked to cuptiSubscribe_v2."},
       {"GPUPROF_RING",
        "With always, the blocks of PyTorch's allocator leave events also while no command reads them, "
        "so that 'trace --backlog' has them; they then cost several times as much. The default is auto."},
