@@ -143,7 +143,7 @@ static void golden(struct fix_view *view, int cols, int rows, bool ascii, const 
 
 Test(golden, frames_of_all_sizes)
 {
-    static const int sizes[][2] = {{40, 10}, {60, 15}, {80, 24}, {120, 40}, {200, 50}};
+    static const int sizes[][2] = {{40, 10}, {60, 15}, {80, 24}, {120, 40}, {200, 50}, {120, 60}};
     for (size_t m = 0; m < GP_COUNT(fix_machines); m++) {
         struct fix_view view;
         fix_open(&view, fix_machines[m].make, 20);
@@ -195,6 +195,29 @@ Test(golden, owners)
         golden(&view, frames[i].cols, frames[i].rows, false, frames[i].name);
         fix_close(&view);
     }
+}
+
+static bool screen_says(const struct gp_grid *grid, const char *what)
+{
+    char line[1024];
+    bool is_there = false;
+    for (int y = 0; y < grid->rows && !is_there; y++) {
+        gp_grid_line(grid, y, line, sizeof(line));
+        is_there = strstr(line, what) != NULL;
+    }
+    return is_there;
+}
+
+/* The line of the screen that has `text`; -1: none. */
+static int line_of(const struct gp_grid *grid, const char *text)
+{
+    char line[1024];
+    for (int y = 0; y < grid->rows; y++) {
+        gp_grid_line(grid, y, line, sizeof(line));
+        if (strstr(line, text))
+            return y;
+    }
+    return -1;
 }
 
 /* ---- strokes ------------------------------------------------------------------------------------------------- */
@@ -268,6 +291,58 @@ Test(draw, a_gpus_peaks_have_one_colour_and_its_history_a_scale)
     fix_close(&view);
 }
 
+static struct gp_system *fix_growing(uint64_t tick)
+{
+    struct gp_system *system = fix_system(1, tick);
+    system->nvml = false;
+    system->gpus[0].used_bytes = -1;
+    fix_device(system, fix_process(system, 1, "grow"), 0, (double)tick, (double)tick, (double)tick, (double)tick);
+    return system;
+}
+
+/* More samples than top keeps and than the screen has columns: the newest is at the right, one per
+ * column, and the scale is that of what is shown. */
+Test(draw, a_plot_shows_the_newest_samples_and_keeps_no_more_than_it_can_show)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    int last = GP_PLOT_SAMPLES + 17;
+    fix_open(&view, fix_growing, last + 1);
+    const struct gp_plot_history *plot = view.model.lists[GP_LIST_DEVICES].rows[0].plot;
+    cr_assert_eq(plot->count, GP_PLOT_SAMPLES);
+    for (int back = 0; back < GP_PLOT_SAMPLES; back++)
+        cr_assert_eq(gp_plot_get(plot, back)->allocated, (int64_t)((last - back) * GIB));
+    cr_assert_null(gp_plot_get(plot, GP_PLOT_SAMPLES));
+    cr_assert_eq(gp_grid_init(&grid, 60, 100, true), 0);
+    fix_draw(&view, &grid);
+    check_cells(&grid, "plot");
+    cr_assert(screen_says(&grid, "30s ago") && screen_says(&grid, "now") && screen_says(&grid, "- peak 529G"));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
+Test(draw, a_program_that_ended_stays_in_the_plot)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    fix_open(&view, fix_typical, 20);
+    for (uint64_t tick = 20; tick < 40; tick++)
+        cr_assert_eq(gp_model_update(&view.model, fix_system(2, tick)), 0);
+    fix_rows(&view);
+    cr_assert_eq(gp_grid_init(&grid, 60, 120, true), 0);
+    fix_draw(&view, &grid);
+    int y = line_of(&grid, "# allocated"), end = line_of(&grid, "30s ago");
+    cr_assert(y >= 0 && end > y);
+    bool held = false;
+    for (int line = y + 1; line < end; line++)
+        held |= gp_grid_at(&grid, line, 120 - 1 - 30)->style == GP_STYLE_ALLOCATED;
+    cr_assert(held, "%s", frame_text(&grid));
+    for (int line = y + 1; line < end; line++)
+        cr_assert_neq(gp_grid_at(&grid, line, 120 - 2)->style, GP_STYLE_ALLOCATED);
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
 Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
 {
     static const struct {
@@ -298,17 +373,6 @@ static void make_from_agent(struct gp_system *system)
     system->agent.present = system->agent.alive = true;
     for (int i = 0; i < system->process_count; i++)
         system->processes[i].from_agent = true;
-}
-
-static bool screen_says(const struct gp_grid *grid, const char *what)
-{
-    char line[1024];
-    bool is_there = false;
-    for (int y = 0; y < grid->rows && !is_there; y++) {
-        gp_grid_line(grid, y, line, sizeof(line));
-        is_there = strstr(line, what) != NULL;
-    }
-    return is_there;
 }
 
 Test(draw, without_the_agents_maps_no_process_is_live)
@@ -342,18 +406,6 @@ Test(draw, the_command_is_shown_without_the_folders_of_its_program)
     cr_assert(screen_says(&grid, "python3 +train.py") && !screen_says(&grid, "/opt/conda"));
     gp_grid_fini(&grid);
     fix_close(&view);
-}
-
-/* The line of the screen that has `text`; -1: none. */
-static int line_of(const struct gp_grid *grid, const char *text)
-{
-    char line[1024];
-    for (int y = 0; y < grid->rows; y++) {
-        gp_grid_line(grid, y, line, sizeof(line));
-        if (strstr(line, text))
-            return y;
-    }
-    return -1;
 }
 
 /* The style of the last character of a text on line y. */

@@ -17,7 +17,7 @@ static bool overlap(struct gp_rect a, struct gp_rect b)
 static void check(const struct gp_layout_wish *wish)
 {
     struct gp_layout layout = gp_layout_of(wish);
-    struct gp_rect all[8 + 64] = {layout.title,  layout.alerts,  layout.header, layout.table,
+    const struct gp_rect all[] = {layout.title,  layout.alerts,  layout.header, layout.table, layout.plots,
                                   layout.detail, layout.message, layout.footer, layout.gpus};
     cr_assert_leq(layout.gpu_shown, wish->gpus);
     for (int i = 0; i < layout.gpu_shown; i++) {
@@ -29,8 +29,18 @@ static void check(const struct gp_layout_wish *wish)
         for (int k = 0; k < i; k++)
             cr_assert_not(overlap(gpu, gp_layout_gpu(&layout, k)));
     }
+    cr_assert_leq(layout.plot_shown, wish->gpus);
+    cr_assert((layout.plot_shown > 0) == (layout.plots.h > 0));
+    for (int i = 0; i < layout.plot_shown; i++) {
+        struct gp_rect plot = gp_layout_plot(&layout, i);
+        cr_assert(plot.h >= 7 && plot.w >= 50);
+        cr_assert(plot.y >= layout.plots.y && plot.y + plot.h <= layout.plots.y + layout.plots.h);
+        cr_assert(plot.x + plot.w <= layout.plots.w);
+        for (int k = 0; k < i; k++)
+            cr_assert_not(overlap(plot, gp_layout_plot(&layout, k)));
+    }
     int lines = 0;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < (int)GP_COUNT(all); i++) {
         cr_assert(inside(all[i], wish->rows, wish->cols), "%dx%d part %d", wish->cols, wish->rows, i);
         lines += all[i].h;
         for (int k = 0; k < i; k++)
@@ -76,6 +86,28 @@ Test(layout, puts_many_gpus_side_by_side)
     struct gp_layout layout = gp_layout_of(&wish);
     cr_assert_eq(layout.gpu_columns, 4);
     cr_assert_eq(layout.gpu_shown, 56);
+}
+
+/* Plots take only the lines that the table and the detail pane leave. */
+Test(layout, a_tall_screen_has_a_plot_per_gpu_and_a_low_one_none)
+{
+    struct gp_layout_wish wish = {.rows = 24, .cols = 80, .gpus = 1, .table_rows = 1};
+    cr_assert_eq(gp_layout_of(&wish).plot_shown, 0);
+    wish = (struct gp_layout_wish){.rows = 60, .cols = 120, .gpus = 2, .table_rows = 4, .detail = 6};
+    struct gp_layout layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.plot_shown, 2);
+    cr_assert_eq(layout.plot_columns, 1);
+    cr_assert_geq(layout.plots.h, 30);
+    cr_assert_eq(layout.detail.h, 6);
+    cr_assert_geq(layout.table.h, 5);
+    wish.table_rows = 100;
+    layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.plot_shown, 0);
+    cr_assert_eq(layout.plots.h, 0);
+    wish = (struct gp_layout_wish){.rows = 60, .cols = 220, .gpus = 8, .table_rows = 8};
+    layout = gp_layout_of(&wish);
+    cr_assert_eq(layout.plot_shown, 8);
+    cr_assert_gt(layout.plot_columns, 1);
 }
 
 Test(layout, accepts_a_screen_without_cells)

@@ -331,15 +331,16 @@ void gp_draw_frame(const struct gp_draw *draw)
         gp_grid_put(draw->grid, layout.alerts, i, 0, alerts.style[i], alerts.text[i]);
     if (draw->ui->mode == GP_MODE_HELP) { /* it takes the space between the alerts and the message */
         struct gp_rect body = layout.gpus;
-        body.h += layout.header.h + layout.table.h + layout.detail.h;
+        body.h += layout.header.h + layout.table.h + layout.plots.h + layout.detail.h;
         gp_draw_help(draw, body);
     } else {
         gp_draw_gpus(draw, &layout);
         gp_draw_table(draw, &layout);
+        gp_draw_plots(draw, &layout);
         gp_draw_detail(draw, layout.detail);
         if (draw->ui->mode == GP_MODE_SORT) {
             struct gp_rect body = layout.table;
-            body.h += layout.detail.h;
+            body.h += layout.plots.h + layout.detail.h;
             gp_draw_sort(draw, body);
         }
     }

@@ -26,6 +26,8 @@ void gp_draw_frame(const struct gp_draw *draw);
 
 void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout);
 void gp_draw_table(const struct gp_draw *draw, const struct gp_layout *layout);
+/* Memory over time, per GPU. */
+void gp_draw_plots(const struct gp_draw *draw, const struct gp_layout *layout);
 void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect);
 void gp_draw_sort(const struct gp_draw *draw, struct gp_rect rect);
@@ -36,6 +38,8 @@ int gp_draw_stack_lines(const struct gp_draw *draw, const struct gp_row *row);
 void gp_draw_no_sites(const struct gp_draw *draw, struct gp_rect rect);
 /* The height that the detail pane of the selected row could use, in lines. */
 int gp_draw_detail_lines(const struct gp_draw *draw);
+/* The row of a GPU of the model, or NULL. */
+const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu);
 /* The row under the cursor, or NULL. */
 const struct gp_row *gp_draw_selected(const struct gp_draw *draw);
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-static const struct gp_row *draw_gpu_row(const struct gp_draw *draw, int gpu)
+const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
 {
     const struct gp_row_list *list = &draw->model->lists[GP_LIST_DEVICES];
     for (int i = 0; i < list->count; i++) {
@@ -72,7 +72,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
 static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
 {
     const struct gp_gpu *gpu = &draw->model->gpus[index];
-    const struct gp_row *row = draw_gpu_row(draw, index);
+    const struct gp_row *row = gp_draw_gpu_row(draw, index);
     if (!row || rect.h <= 0)
         return;
     struct gp_bar bar = draw_gpu_bar(gpu, row);

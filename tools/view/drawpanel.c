@@ -271,6 +271,7 @@ void gp_draw_help(const struct gp_draw *draw, struct gp_rect rect)
         "",
         "Allocated: the program's live blocks.  Reserved: memory held from the driver.",
         "Bars: allocated, rest of reserved, memory of others, free; mark: the peak.",
+        "Plots (a screen of 32 lines or more): a column is a sample, the newest at the right.",
         "-: unknown.  ~: has estimates.  >=: highest sum seen (peaks do not add up).",
         "LOST: events that were not recorded.  Totals do not come from events.",
         "stale: did not answer in time, numbers are old.  foreign: not profiled.",

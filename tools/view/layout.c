@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * layout.c: see layout.h.  Parts take their lines in the order of their importance: title, one line
- * of the table, header, footer, alerts, GPUs, message, detail.  The table gets the rest.
+ * of the table, header, footer, alerts, GPUs, message, detail.  The table gets the
+ * rest, and gives plots of the GPUs the lines that it does not need on a tall screen.
  */
 #include <view/layout.h>
+
+#define GP_PLOT_SCREEN    32 /* rows of the lowest screen with plots */
+#define GP_PLOT_WIDTH     50
+#define GP_PLOT_HEIGHT    7 /* with its title and its times */
+#define GP_PLOT_TALLEST   20
+#define GP_PLOT_TABLE_GAP 1 /* a row that comes or goes need not move the plots */
 
 static int least(int a, int b)
 {
@@ -43,9 +50,24 @@ static int layout_gpus(struct gp_layout *layout, int gpus, int cols, int room)
     return lines;
 }
 
+/* One plot per GPU, side by side only if they do not fit below one another.  All are of one height. */
+static int layout_plots(struct gp_layout *layout, int gpus, int cols, int room)
+{
+    layout->plot_columns = 1;
+    layout->plot_shown = 0;
+    if (gpus <= 0 || room < GP_PLOT_HEIGHT || cols < GP_PLOT_WIDTH)
+        return 0;
+    while (divide_up(gpus, layout->plot_columns) * GP_PLOT_HEIGHT > room &&
+           cols / (layout->plot_columns + 1) >= GP_PLOT_WIDTH)
+        layout->plot_columns++;
+    int lines = least(divide_up(gpus, layout->plot_columns), room / GP_PLOT_HEIGHT);
+    layout->plot_shown = least(gpus, lines * layout->plot_columns);
+    return lines * least(room / lines, GP_PLOT_TALLEST);
+}
+
 struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
 {
-    struct gp_layout layout = {.gpu_lines = 1, .gpu_columns = 1};
+    struct gp_layout layout = {.gpu_lines = 1, .gpu_columns = 1, .plot_columns = 1};
     int cols = wish->cols > 0 ? wish->cols : 0;
     int left = cols ? (wish->rows > 0 ? wish->rows : 0) : 0;
     int title = take(&left, 1);
@@ -59,12 +81,14 @@ struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
     int spare = left + table - wish->table_rows;
     int room = spare > (left + table) / 2 ? spare : (left + table) / 2;
     int detail = room >= 4 && left >= 4 ? take(&left, least(wish->detail, room)) : 0;
+    int unused = wish->rows >= GP_PLOT_SCREEN ? left + table - wish->table_rows - GP_PLOT_TABLE_GAP : 0;
+    int plots = take(&left, layout_plots(&layout, wish->gpus, cols, least(left, unused)));
     table += left;
 
     int y = 0;
-    struct gp_rect *const order[] = {&layout.title, &layout.alerts, &layout.gpus,    &layout.header,
-                                     &layout.table, &layout.detail, &layout.message, &layout.footer};
-    const int heights[] = {title, alerts, gpus, header, table, detail, message, footer};
+    struct gp_rect *const order[] = {&layout.title, &layout.alerts, &layout.gpus,    &layout.header, &layout.table,
+                                     &layout.plots, &layout.detail, &layout.message, &layout.footer};
+    const int heights[] = {title, alerts, gpus, header, table, plots, detail, message, footer};
     for (size_t i = 0; i < GP_COUNT(order); i++) {
         *order[i] = (struct gp_rect){y, 0, heights[i], cols};
         y += heights[i];
@@ -81,4 +105,13 @@ struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i)
     if (i < 0 || i >= layout->gpu_shown)
         rect.h = rect.w = 0;
     return rect;
+}
+
+struct gp_rect gp_layout_plot(const struct gp_layout *layout, int i)
+{
+    int columns = layout->plot_columns, lines = divide_up(layout->plot_shown, columns);
+    if (i < 0 || i >= layout->plot_shown)
+        return (struct gp_rect){layout->plots.y, layout->plots.x, 0, 0};
+    int width = layout->plots.w / columns, height = layout->plots.h / lines;
+    return (struct gp_rect){layout->plots.y + i / columns * height, i % columns * width, height, width};
 }

@@ -19,14 +19,18 @@ struct gp_layout_wish {
 };
 
 struct gp_layout {
-    struct gp_rect title, alerts, gpus, header, table, detail, message, footer;
-    int gpu_lines;   /* per GPU: 2 or 1 */
-    int gpu_columns; /* GPUs side by side */
-    int gpu_shown;   /* places; if they are fewer than the GPUs, the last one says how many more there are */
+    struct gp_rect title, alerts, gpus, header, table, plots, detail, message, footer;
+    int gpu_lines;    /* per GPU: 2 or 1 */
+    int gpu_columns;  /* GPUs side by side */
+    int gpu_shown;    /* places; if they are fewer than the GPUs, the last one says how many more there are */
+    int plot_columns; /* plots side by side */
+    int plot_shown;   /* plots of memory over time, one per GPU as far as they fit */
 };
 
 struct gp_layout gp_layout_of(const struct gp_layout_wish *wish);
 /* The place of GPU number i < gpu_shown. */
 struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i);
+/* The place of plot number i < plot_shown. */
+struct gp_rect gp_layout_plot(const struct gp_layout *layout, int i);
 
 #endif

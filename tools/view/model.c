@@ -392,7 +392,13 @@ static int model_finish(struct gp_model *model, struct gp_row *group)
         gp_track_peak(track, group);
     gp_track_push(track, group->allocated);
     group->history = &track->history;
-    return 0;
+    if (group->id.kind != GP_ROW_DEVICE || group->id.device < 0)
+        return 0;
+    struct gp_plot_sample sample = {model->system->time_ns, group->allocated, group->reserved,
+                                    model->gpus[group->id.device].used_bytes};
+    int err = gp_track_plot(track, &sample);
+    group->plot = track->plot;
+    return err;
 }
 
 /* Memory that the driver takes for the rounding of the process's blocks: an estimate. */

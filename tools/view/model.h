@@ -55,17 +55,31 @@ struct gp_history { /* samples of allocated bytes; a new one overwrites the olde
     int count, next;
 };
 
+/* Samples of a GPU: as many as the columns of a very wide screen. */
+#define GP_PLOT_SAMPLES 512
+
+struct gp_plot_sample { /* bytes; -1 unknown */
+    uint64_t time_ns;
+    int64_t allocated, reserved, used; /* used: of all programs, by NVML */
+};
+
+struct gp_plot_history { /* a new sample overwrites the oldest */
+    struct gp_plot_sample samples[GP_PLOT_SAMPLES];
+    int count, next;
+};
+
 struct gp_row {
     struct gp_row_id id;
     const struct gp_process *process;    /* NULL for a GPU or a container */
     const struct gp_device_view *device; /* pairs only; may be NULL */
     const struct gp_history *history;
-    struct gp_outlook *outlook;     /* of a pair on a GPU; else NULL */
-    const struct gp_site_row *site; /* a call site; else NULL */
-    int depth;                      /* in the tree */
-    bool last;                      /* the last row of its branch */
-    int members;                    /* pairs summed */
-    bool estimated;                 /* some of the bytes are estimates */
+    const struct gp_plot_history *plot; /* of a GPU; else NULL */
+    struct gp_outlook *outlook;         /* of a pair on a GPU; else NULL */
+    const struct gp_site_row *site;     /* a call site; else NULL */
+    int depth;                          /* in the tree */
+    bool last;                          /* the last row of its branch */
+    int members;                        /* pairs summed */
+    bool estimated;                     /* some of the bytes are estimates */
     bool seen_peak; /* the peaks are the highest sums that this viewer saw; the exact ones may be higher */
     bool exact;     /* the agent's sum, which includes processes that are hidden from this viewer */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
@@ -121,5 +135,7 @@ int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or
 bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair);
 /* The sample `back` samples before the newest; -1: unknown, or the history is shorter. */
 int64_t gp_history_get(const struct gp_history *history, int back);
+/* The same of a GPU; NULL: the history is shorter. */
+const struct gp_plot_sample *gp_plot_get(const struct gp_plot_history *plot, int back);
 
 #endif

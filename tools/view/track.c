@@ -5,6 +5,7 @@
 #include <view/track.h>
 
 #include <common/hash.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,13 @@ struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id
     return track;
 }
 
+static void track_free(struct gp_track *track)
+{
+    free(track->plot);
+    free(track->outlook);
+    free(track);
+}
+
 void gp_track_sweep(struct gp_model *model)
 {
     for (int i = 0; i < GP_TRACK_BUCKETS; i++) {
@@ -57,8 +65,7 @@ void gp_track_sweep(struct gp_model *model)
                 continue;
             }
             *link = track->next;
-            free(track->outlook);
-            free(track);
+            track_free(track);
         }
     }
 }
@@ -69,8 +76,7 @@ void gp_track_free_all(struct gp_model *model)
         while (model->tracks[i]) {
             struct gp_track *track = model->tracks[i];
             model->tracks[i] = track->next;
-            free(track->outlook);
-            free(track);
+            track_free(track);
         }
     }
 }
@@ -89,6 +95,25 @@ int64_t gp_history_get(const struct gp_history *history, int back)
     if (!history || back < 0 || back >= history->count)
         return -1;
     return history->samples[(history->next - 1 - back + 2 * GP_HISTORY) % GP_HISTORY];
+}
+
+int gp_track_plot(struct gp_track *track, const struct gp_plot_sample *sample)
+{
+    if (!track->plot && !(track->plot = calloc(1, sizeof(*track->plot))))
+        return -ENOMEM;
+    struct gp_plot_history *plot = track->plot;
+    plot->samples[plot->next] = *sample;
+    plot->next = (plot->next + 1) % GP_PLOT_SAMPLES;
+    if (plot->count < GP_PLOT_SAMPLES)
+        plot->count++;
+    return 0;
+}
+
+const struct gp_plot_sample *gp_plot_get(const struct gp_plot_history *plot, int back)
+{
+    if (!plot || back < 0 || back >= plot->count)
+        return NULL;
+    return &plot->samples[(plot->next - 1 - back + 2 * GP_PLOT_SAMPLES) % GP_PLOT_SAMPLES];
 }
 
 void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns)

@@ -19,7 +19,8 @@ struct gp_track {
     double allocs_per_s, frees_per_s;
     int64_t allocated_seen, reserved_seen; /* highest so far; -1 none */
     struct gp_history history;
-    struct gp_outlook *outlook; /* of a pair on a GPU; else NULL */
+    struct gp_plot_history *plot; /* of a GPU; else NULL */
+    struct gp_outlook *outlook;   /* of a pair on a GPU; else NULL */
 };
 
 /* Finds the track of a row, or makes one; NULL: out of memory. */
@@ -29,6 +30,8 @@ struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id
 void gp_track_sweep(struct gp_model *model);
 void gp_track_free_all(struct gp_model *model);
 void gp_track_push(struct gp_track *track, int64_t allocated);
+/* Adds a sample of a GPU.  0 or -ENOMEM. */
+int gp_track_plot(struct gp_track *track, const struct gp_plot_sample *sample);
 /* Sets the row's rates since the last sample. */
 void gp_track_rate(struct gp_track *track, struct gp_row *row, uint64_t time_ns);
 /* The same, from counters that were read at time_ns; -1 unknown. */
