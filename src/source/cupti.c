@@ -128,8 +128,10 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
     case GP_CUPTI_CONTEXT_CREATED: {
         uint32_t number = cupti_number(data->context);
         int device = cupti_device(data->context, number);
-        if (number && device >= 0)
+        if (number && device >= 0) {
             gp_feed_context_created(number, device);
+            gp_poll_expect();
+        }
         cupti_note(data->context, number);
         break;
     }

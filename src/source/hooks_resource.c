@@ -89,8 +89,10 @@ static void context_made(const struct gp_hooks_call *call, void *const *made, in
     if (!gp_call_ok(&call->call))
         return;
     uint32_t number = gp_hooks_number_new(&gp_hooks_contexts, (uint64_t)(uintptr_t)*made);
-    if (number)
-        gp_feed_context_created(number, device);
+    if (!number)
+        return;
+    gp_feed_context_created(number, device);
+    gp_poll_expect();
 }
 
 #define GP_CONTEXT_MADE(_name)                                                                                         \
@@ -136,8 +138,10 @@ static void after_retain(struct gp_hooks_call *call)
     uint32_t number = gp_hooks_number_learn(&gp_hooks_contexts, handle);
     bool is_new =
         number && __atomic_exchange_n(&gp_primaries[params->dev].x_number, number, __ATOMIC_RELAXED) != number;
-    if (is_new && number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED)) /* else CUPTI has counted it */
+    if (is_new && number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED)) { /* else CUPTI has counted it */
         gp_feed_context_created(number, params->dev);
+        gp_poll_expect();
+    }
 }
 
 static uint64_t primary_handle(int device)

@@ -60,6 +60,7 @@ static uint32_t x_running;
 static uint32_t x_busy; /* inside a driver call */
 static uint32_t x_stopped;
 static uint32_t x_polls;      /* pools or graphs are queried: their reserves are known by polls alone */
+static uint32_t x_unnamed;    /* a device's name and size are not known yet */
 static uint32_t x_registered; /* gp_poll_last is an exit handler */
 GP_KEEP(x_registered);
 
@@ -159,6 +160,7 @@ static void poll_devices(uint64_t devices)
         gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
         known |= 1ull << i;
     }
+    __atomic_store_n(&x_unnamed, 0, __ATOMIC_RELAXED);
 }
 
 static int64_t pool_attribute(void *pool, int attribute)
@@ -326,6 +328,14 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
             note(i);
 }
 
+void gp_poll_expect(void)
+{
+    if (__atomic_load_n(&x_registered, __ATOMIC_RELAXED) || __atomic_exchange_n(&x_registered, 1, __ATOMIC_RELAXED))
+        return;
+    __atomic_store_n(&x_unnamed, 1, __ATOMIC_RELAXED);
+    atexit(gp_poll_last);
+}
+
 /* Pools and graphs are queried only after an event of theirs: the first query may make the driver
  * create them. False: not now. */
 static bool poll_once(unsigned wanted, unsigned *ever)
@@ -336,8 +346,7 @@ static bool poll_once(unsigned wanted, unsigned *ever)
         return false;
     if (!devices || !driver_bind() || !driver_relaxed()) /* no device yet: the program is still inside cuInit */
         return true;
-    if (!__atomic_exchange_n(&x_registered, 1, __ATOMIC_RELAXED))
-        atexit(gp_poll_last);
+    gp_poll_expect();
     poll_oom();
     gp_feed_poll_oom_replay(GP_REPLAY_SHORT);
     gp_handover_look();
@@ -407,7 +416,7 @@ static uint64_t poll_pause(unsigned trail)
 static void *poll_main(void *arg)
 {
     unsigned ever = 0, trail = 0;
-    uint64_t last = 0;
+    uint64_t last = 0, devices = 0;
     (void)arg;
     for (;;) {
         if (!gp_life_on())
@@ -423,6 +432,10 @@ static void *poll_main(void *arg)
         uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
         uint64_t now = gp_clock_ns();
         bool urgent = asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED);
+        /* The program may be over within milliseconds: a device that is new is asked about at once. */
+        uint64_t used = gp_feed_devices();
+        urgent |= (used & ~devices) != 0;
+        devices |= used;
         if (urgent || now - last >= GP_POLL_PERIOD_NS) {
             poll_round(&ever, &trail);
             last = gp_clock_ns();
@@ -432,7 +445,7 @@ static void *poll_main(void *arg)
         if (__atomic_load_n(&x_ring, __ATOMIC_ACQUIRE) == seen)
             gp_futex_wait(&x_ring, seen, poll_pause(trail));
         now = gp_clock_ns();
-        if (now - last < GP_POLL_PERIOD_NS &&
+        if (now - last < GP_POLL_PERIOD_NS && !(gp_feed_devices() & ~devices) &&
             __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE) == __atomic_load_n(&x_answered, __ATOMIC_RELAXED))
             gp_futex_wait(&x_asked, __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE), GP_POLL_PERIOD_NS - (now - last));
     }
@@ -506,7 +519,7 @@ void gp_poll_last(void)
 {
     if (!gp_life_on())
         return;
-    if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED))
         gp_poll_now(GP_POLL_PATIENCE_NS / 2);
     poll_stop(GP_POLL_PATIENCE_NS / 2);
 }

@@ -23,7 +23,7 @@ TIMEOUT_S = 60  # programs need a few seconds; the first CUDA call on a machine 
 SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "hook_caller_srt", "oom_fail", "lend",
            "leak_branch", "nvtx", "snapshot", "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk",
            "agent_walk", "probe_fire", "rude", "owners", "framework", "cupti", "exit_poll", "nvtx_mem", "record_walk", "who", "ranks",
-           "attach_target", "late_attach"}
+           "attach_target", "late_attach", "momentary"}
 # Programs with more than one process that is held at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Programs whose threads allocate at the same time, so their peaks differ from run to run.

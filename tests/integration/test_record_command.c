@@ -284,6 +284,24 @@ Test(record_command, run_says_what_was_recorded, .init = work_begin, .fini = wor
     spawn_result_free(&result);
 }
 
+/* It ends within a millisecond of its first context, before the poller's thread need have run. */
+Test(record_command, the_device_of_a_momentary_program_has_a_name, .init = work_begin, .fini = work_end)
+{
+    char option[128];
+    snprintf(option, sizeof(option), "--record=%s", file);
+    for (int i = 0; i < 10; i++) {
+        struct spawn_result result;
+        setenv("GPUPROF_SOURCE", i % 2 ? "hooks" : "cupti", 1);
+        cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--", path_program("momentary"), NULL), 0);
+        cr_assert_eq(result.status, 0, "%s", result.err);
+        struct gp_recording *r = record_open(file);
+        cr_assert(r->device_count >= 1 && r->devices[0].total_bytes > 0);
+        cr_assert_str_eq(r->devices[0].name, "Simulated GPU 0", "run %d", i);
+        gp_recording_free(r);
+        spawn_result_free(&result);
+    }
+}
+
 /* ---- names of several processes ---------------------------------------------------------------------------------- */
 
 /* Starts the program as three ranks, the last of them twice. */

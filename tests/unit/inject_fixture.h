@@ -325,6 +325,10 @@ void gp_poll_wake(void)
 {
 }
 
+void gp_poll_expect(void)
+{
+}
+
 bool gp_poll_now(uint64_t timeout_ns)
 {
     return timeout_ns > 0;

@@ -122,6 +122,10 @@ void gp_hooks_look(void)
 {
 }
 
+void gp_poll_expect(void)
+{
+}
+
 void gp_poll_check(void (*check)(void))
 {
     cr_expect_eq(check, gp_hooks_look);
