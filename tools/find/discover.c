@@ -11,6 +11,7 @@
 #include <common/asuser.h>
 #include <common/foreign.h>
 #include <find/discover.h>
+#include <find/procopen.h>
 
 #include <base/clock.h>
 #include <dirent.h>
@@ -63,6 +64,7 @@ struct ring {
 
 struct gp_discover {
     struct gp_discover_options options;
+    struct gp_procopen *procopen; /* of what the kernel may block in */
     int epoll, timer;
     long page_bytes;
     struct ring *rings;
@@ -72,7 +74,7 @@ struct gp_discover {
     pid_t resume; /* the pid at which an interrupted sweep continues; 0: no sweep is open */
     int mappers;  /* processes found by this sweep */
     pid_t current;
-    uint64_t cpus_at_ns, swept_at_ns, postponed, logged_lost, log_after_ns;
+    uint64_t cpus_at_ns, swept_at_ns, postponed, logged_lost, log_after_ns, stall_after_ns;
     struct gp_discover_count count;
     _Alignas(8) uint8_t record[65536]; /* a record's length has 16 bits */
     char maps[65536];
@@ -127,16 +129,36 @@ static int open_by_name(const struct mapping *mapping)
     return fd;
 }
 
+/* Opens what belongs to the process's memory. The kernel blocks there while the process is in a call
+ * of exec that does not end, as when it holds a file whose FUSE server does not answer: then the
+ * process counts as one that cannot be examined. A descriptor or -errno. */
+static int open_bounded(struct gp_discover *d, const struct mapping *mapping, const char *name, int flags)
+{
+    int fd = gp_procopen_open(d->procopen, mapping->proc, name, flags);
+    if (fd != -ETIMEDOUT)
+        return fd;
+    uint64_t now = gp_clock_ns();
+    d->count.stalls++;
+    if (now >= d->stall_after_ns) {
+        d->stall_after_ns = now + LOG_NS;
+        gp_agent_log(GP_AGENTLOG_WARNING,
+                     "the kernel does not answer for the memory of process %d (it may be in exec with a file whose "
+                     "server hangs): the process is left out until the next sweep",
+                     (int)mapping->pid);
+    }
+    return fd;
+}
+
 static int open_mapped(struct gp_discover *d, const struct mapping *mapping)
 {
     char path[64];
     snprintf(path, sizeof(path), "map_files/%" PRIx64 "-%" PRIx64, mapping->start, mapping->end);
-    int fd = d->no_map_files ? -1 : openat(mapping->proc, path, O_PATH | O_CLOEXEC);
-    if (fd >= 0)
+    int fd = d->no_map_files ? -EPERM : open_bounded(d, mapping, path, O_PATH);
+    if (fd >= 0 || fd == -ETIMEDOUT)
         return fd;
     /* ENOENT: the mapping was split or is gone. EACCES: this process cannot be examined; EPERM: no
      * process can. */
-    if (!d->no_map_files && errno == EPERM) {
+    if (!d->no_map_files && fd == -EPERM) {
         d->no_map_files = true;
         gp_agent_log(GP_AGENTLOG_INFO,
                      "cannot open /proc/PID/map_files without CAP_CHECKPOINT_RESTORE: files are opened by their paths, "
@@ -498,7 +520,7 @@ static int maps_query(struct gp_discover *d, struct mapping *mapping, int fd)
 static int proc_examine(struct gp_discover *d, pid_t pid)
 {
     struct mapping mapping = {.pid = pid, .proc = proc_open(d, pid)};
-    int fd = mapping.proc < 0 ? -1 : openat(mapping.proc, "maps", O_RDONLY | O_CLOEXEC);
+    int fd = mapping.proc < 0 ? -1 : open_bounded(d, &mapping, "maps", O_RDONLY);
     int is_mapper = fd < 0 ? 0 : -ENOTTY;
     if (fd < 0)
         gp_libraries_sweep_keep(d->options.libraries, pid);
@@ -632,6 +654,9 @@ struct gp_discover_count gp_discover_count(const struct gp_discover *d)
 static int open_all(struct gp_discover *d)
 {
     d->page_bytes = sysconf(_SC_PAGESIZE);
+    d->procopen = gp_procopen_new();
+    if (!d->procopen)
+        return -ENOMEM;
     d->count.has_build_ids = true;
     d->epoll = epoll_create1(EPOLL_CLOEXEC);
     d->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -673,6 +698,7 @@ void gp_discover_close(struct gp_discover *d)
     for (unsigned i = 0; i < d->ring_count; i++)
         ring_close(d, &d->rings[i]);
     free(d->rings);
+    gp_procopen_free(d->procopen);
     if (d->timer >= 0)
         close(d->timer);
     if (d->epoll >= 0)

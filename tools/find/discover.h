@@ -46,6 +46,7 @@ struct gp_discover_count {
     uint64_t records, candidates; /* mappings examined, and mappings offered */
     uint64_t lost;                /* records lost; a sweep makes up for each loss */
     uint64_t sweeps, sweep_ns;    /* sweep_ns: of the last one */
+    uint64_t stalls;              /* opens that were given up because the kernel blocked in them */
     unsigned cpus;
     bool has_build_ids, has_map_files;
 };

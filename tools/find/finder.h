@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * finder.h: finds copies of the library and keeps them armed, on a thread of its own. It opens
- * files of /proc/PID, and there the kernel may block for as long as a process likes: if a process
- * calls exec while it holds a file on its own FUSE server, every reader of its maps blocks. Then
- * new copies are not found until that process exits, which the agent logs; the heartbeat and the
- * armed files are unaffected.
+ * files of /proc/PID, where the kernel may block for as long as a process likes (procopen.h bounds the
+ * waits that are known). Should the thread hang all the same, new copies are not found until that
+ * ends, which the agent logs; the heartbeat and the armed files are unaffected.
  */
 #ifndef GP_FIND_FINDER_H
 #define GP_FIND_FINDER_H
