@@ -343,6 +343,46 @@ Test(draw, a_program_that_ended_stays_in_the_plot)
     fix_close(&view);
 }
 
+static struct gp_system *fix_attached(uint64_t tick)
+{
+    struct gp_system *system = fix_system(1, tick);
+    system->nvml = false;
+    system->gpus[0].used_bytes = -1;
+    fix_device(system, fix_process(system, 4711, "late"), 0, 1, 2, 3, 4)->before.bytes = (int64_t)(70 * GIB);
+    fix_device(system, fix_process(system, 4712, "early"), 0, 1, 2, 3, 4);
+    return system;
+}
+
+/* What was there before an attach is in no total, but the memory is not free. */
+Test(draw, an_attached_program_looks_as_large_as_it_is)
+{
+    struct fix_view view;
+    struct gp_grid grid;
+    char line[512];
+    fix_open(&view, fix_attached, 3);
+    cr_assert_eq(gp_grid_init(&grid, 60, 140, true), 0);
+    fix_draw(&view, &grid);
+    gp_grid_line(&grid, line_of(&grid, "GPU0"), line, sizeof(line));
+    cr_assert(strstr(line, "2.0G/76.0G/140G") && strstr(line, "====="), "%s", line);
+    cr_assert(!strchr(line, '|'), "the peak since the attach is no mark in what is held: %s", line);
+    cr_assert(line_of(&grid, "- peak") < 0 && screen_says(&grid, "at least  reserved 6.0 GiB") &&
+                  screen_says(&grid, "before an attach 70.0 GiB"),
+              "%s", frame_text(&grid));
+    gp_grid_line(&grid, line_of(&grid, " late"), line, sizeof(line));
+    cr_assert(strstr(line, ">=1.0G") && strstr(line, ">=2.0G") && strstr(line, ">=3.0G") && strstr(line, ">=4.0G"),
+              "%s", line);
+    cr_assert(strstr(line, "66.0G") && strstr(line, "70.0G"), "headroom (64 free, 2 idle) and before: %s", line);
+    gp_grid_line(&grid, line_of(&grid, " early"), line, sizeof(line));
+    cr_assert(!strstr(line, ">=") && strstr(line, "66.0G"), "%s", line);
+    cr_assert_eq(gp_plot_get(view.model.lists[GP_LIST_DEVICES].rows[0].plot, 0)->reserved, (int64_t)(76 * GIB));
+    gp_grid_fini(&grid);
+    cr_assert_eq(gp_grid_init(&grid, 24, 80, true), 0);
+    fix_draw(&view, &grid);
+    cr_assert(screen_says(&grid, "BEFORE") && screen_says(&grid, ">=1.0G"), "%s", frame_text(&grid));
+    gp_grid_fini(&grid);
+    fix_close(&view);
+}
+
 Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
 {
     static const struct {

@@ -159,10 +159,19 @@ static void text_sum(TEXT_ARGS)
     text_marked(row->estimated ? "~" : "", value, row, say, out, out_bytes);
 }
 
-/* ">=": the highest sum that this viewer saw, a lower bound of the peak. */
+/* ">=": what the program had before an attach is not in it. */
+static void text_least(TEXT_ARGS)
+{
+    if (row->late)
+        text_marked(say->ascii ? ">=" : "\u2265", value, row, say, out, out_bytes);
+    else
+        text_sum(value, row, say, out, out_bytes);
+}
+
+/* ">=": also for the highest sum that this viewer saw, a lower bound of the peak. */
 static void text_peak(TEXT_ARGS)
 {
-    if (row->seen_peak)
+    if (row->seen_peak || row->late)
         text_marked(say->ascii ? ">=" : "\u2265", value, row, say, out, out_bytes);
     else
         text_sum(value, row, say, out, out_bytes);

@@ -19,9 +19,9 @@ const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
 
 static struct gp_bar draw_gpu_bar(const struct gp_gpu *gpu, const struct gp_row *row)
 {
-    struct gp_bar bar = {row->allocated, row->reserved, -1, gpu->total_bytes, row->allocated_peak};
+    struct gp_bar bar = {row->allocated, gp_row_held(row), -1, gpu->total_bytes, gp_row_mark(row)};
     if (gpu->used_bytes >= 0) {
-        int64_t ours = row->reserved > 0 ? row->reserved : 0;
+        int64_t ours = bar.reserved > 0 ? bar.reserved : 0;
         bar.other = gpu->used_bytes > ours ? gpu->used_bytes - ours : 0;
     }
     return bar;
@@ -47,19 +47,18 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
                              const struct gp_bar *bar, int x)
 {
     char number[32], item[64];
-    const char *seen = row->seen_peak ? " seen" : "";
+    const char *seen = row->late ? " at least" : row->seen_peak ? " seen" : "";
     struct {
         const char *label, *note;
         int64_t bytes;
         enum gp_style style;
-    } items[] = {{"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},
-                 {"peak", seen, row->allocated_peak, GP_STYLE_PEAK},
-                 {"reserved", "", bar->reserved, GP_STYLE_RESERVED},
-                 {"peak", seen, row->reserved_peak, GP_STYLE_PEAK},
-                 {"others", "", bar->other, GP_STYLE_OTHER}};
+    } items[] = {
+        {"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},    {"peak", seen, row->allocated_peak, GP_STYLE_PEAK},
+        {"reserved", "", row->reserved, GP_STYLE_RESERVED},       {"peak", seen, row->reserved_peak, GP_STYLE_PEAK},
+        {"before an attach", "", row->before, GP_STYLE_RESERVED}, {"others", "", bar->other, GP_STYLE_OTHER}};
     for (size_t i = 0; i < GP_COUNT(items); i++) {
-        if (i == GP_COUNT(items) - 1 && items[i].bytes < 0)
-            break; /* only NVML knows the memory of others */
+        if (i >= GP_COUNT(items) - 2 && items[i].bytes < 0)
+            continue; /* few programs were attached, and only NVML knows the memory of others */
         int length = snprintf(item, sizeof(item), "%s %s%s", items[i].label,
                               gp_text_bytes(items[i].bytes, GP_TEXT_LONG, number, sizeof(number)), items[i].note);
         if (x + length > rect.w)

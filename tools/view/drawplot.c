@@ -54,7 +54,7 @@ static int plot_steps(const struct plot *plot, double bytes)
 static struct plot plot_of(const struct gp_gpu *gpu, const struct gp_row *row, struct gp_rect area)
 {
     struct plot plot = {.row = row, .area = area, .top = 1 << 20, .peak = -1};
-    double highest = plot_known(row->allocated_peak);
+    double highest = plot_known(gp_row_mark(row));
     for (int back = 0; back < area.w; back++) {
         const struct gp_plot_sample *sample = gp_plot_get(row->plot, back);
         if (sample && plot_held(sample) > highest)
@@ -65,7 +65,7 @@ static struct plot plot_of(const struct gp_gpu *gpu, const struct gp_row *row, s
     plot.whole = gpu->total_bytes > 0 && plot.top >= (double)gpu->total_bytes && highest <= (double)gpu->total_bytes;
     if (plot.whole)
         plot.top = (double)gpu->total_bytes;
-    if (row->allocated_peak > 0)
+    if (gp_row_mark(row) > 0)
         plot.peak = (plot_steps(&plot, (double)row->allocated_peak) - 1) / GP_PLOT_STEPS;
     return plot;
 }
@@ -177,7 +177,7 @@ static void draw_plot(const struct gp_draw *draw, struct gp_rect rect, int index
 static bool plot_idle(const struct gp_draw *draw, int index)
 {
     const struct gp_row *row = gp_draw_gpu_row(draw, index);
-    return !row || (row->reserved_peak <= 0 && row->allocated_peak <= 0);
+    return !row || (row->reserved_peak <= 0 && row->allocated_peak <= 0 && row->before <= 0);
 }
 
 void gp_draw_plots(const struct gp_draw *draw, const struct gp_layout *layout)

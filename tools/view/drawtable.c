@@ -115,7 +115,7 @@ static void draw_line_bar(const struct gp_draw *draw, struct gp_rect field, cons
 {
     if (row->id.device < 0)
         return; /* neither host memory nor a sum over GPUs has a total */
-    struct gp_bar bar = {row->allocated, row->reserved, -1, row->total, row->allocated_peak};
+    struct gp_bar bar = {row->allocated, gp_row_held(row), -1, row->total, gp_row_mark(row)};
     if (row->allocated >= 0)
         gp_draw_bar(draw, field, 0, 0, field.w, &bar);
 }

@@ -161,6 +161,7 @@ static struct gp_row row_of(const struct gp_process *process, const struct gp_de
         return row;
     row.untracked = view->untracked_bytes;
     row.before = view->before.bytes > 0 ? view->before.bytes : -1;
+    row.late = view->before.bytes != 0;
     row.total = view->total_bytes;
     row.estimated = view->estimated;
     if (gp_process_readable(process)) {
@@ -329,6 +330,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
         group->estimated |= pair->estimated;
         sum_bytes(&group->untracked, pair->untracked);
         sum_bytes(&group->before, pair->before);
+        group->late |= pair->late;
         sum_bytes(&group->lost, pair->lost);
         return 0;
     }
@@ -341,6 +343,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
     sum_bytes(&group->reserved, pair->reserved);
     sum_bytes(&group->untracked, pair->untracked);
     sum_bytes(&group->before, pair->before);
+    group->late |= pair->late;
     sum_most(&group->allocated_peak, pair->allocated_peak);
     sum_most(&group->reserved_peak, pair->reserved_peak);
     if (first_of_process)
@@ -394,7 +397,7 @@ static int model_finish(struct gp_model *model, struct gp_row *group)
     group->history = &track->history;
     if (group->id.kind != GP_ROW_DEVICE || group->id.device < 0)
         return 0;
-    struct gp_plot_sample sample = {model->system->time_ns, group->allocated, group->reserved,
+    struct gp_plot_sample sample = {model->system->time_ns, group->allocated, gp_row_held(group),
                                     model->gpus[group->id.device].used_bytes};
     int err = gp_track_plot(track, &sample);
     group->plot = track->plot;
@@ -408,8 +411,8 @@ static int64_t model_rounding(const struct gp_device_view *device)
     return linear >= 0 && device->wire.linear_rounded_bytes > linear ? device->wire.linear_rounded_bytes - linear : 0;
 }
 
-/* Free memory of the pair's GPU: NVML's, or without it the size minus what all profiled processes have
- * reserved, with its rounding.  A simulated GPU belongs to its process alone.  -1: unknown. */
+/* Free memory of the pair's GPU: NVML's, or without it the size minus what all profiled processes hold,
+ * with its rounding.  A simulated GPU belongs to its process alone.  -1: unknown. */
 static int64_t model_free_bytes(const struct gp_model *model, const struct gp_row *pair)
 {
     const struct gp_gpu *gpu = &model->gpus[pair->id.device];
@@ -419,10 +422,10 @@ static int64_t model_free_bytes(const struct gp_model *model, const struct gp_ro
         total = pair->total;
     for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && gpu->used_bytes < 0; i++) {
         const struct gp_row *one = &model->lists[GP_LIST_PAIRS].rows[i];
-        if (alone ? one != pair : one->id.device != pair->id.device || !one->device || one->reserved < 0)
+        if (alone ? one != pair : one->id.device != pair->id.device || !one->device || gp_row_held(one) < 0)
             continue;
         used = used < 0 ? 0 : used;
-        if (__builtin_add_overflow(used, one->reserved, &used) ||
+        if (__builtin_add_overflow(used, gp_row_held(one), &used) ||
             __builtin_add_overflow(used, model_rounding(one->device), &used))
             return 0;
     }

@@ -60,7 +60,7 @@ struct gp_history { /* samples of allocated bytes; a new one overwrites the olde
 
 struct gp_plot_sample { /* bytes; -1 unknown */
     uint64_t time_ns;
-    int64_t allocated, reserved, used; /* used: of all programs, by NVML */
+    int64_t allocated, reserved, used; /* reserved: gp_row_held; used: of all programs, by NVML */
 };
 
 struct gp_plot_history { /* a new sample overwrites the oldest */
@@ -81,9 +81,10 @@ struct gp_row {
     int members;                        /* pairs summed */
     bool estimated;                     /* some of the bytes are estimates */
     bool seen_peak; /* the peaks are the highest sums that this viewer saw; the exact ones may be higher */
+    bool late;      /* attached: the program had memory before, or it is not known, so the numbers are least ones */
     bool exact;     /* the agent's sum, which includes processes that are hidden from this viewer */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
-    int64_t before; /* from before an attach; -1: nothing, or unknown */
+    int64_t before; /* from before an attach, in no other number; -1: nothing, or unknown */
     int64_t lost;
     double allocs_per_s, frees_per_s;
 };
@@ -128,6 +129,17 @@ bool gp_gpu_known(const struct gp_gpu *gpu);
 /* The GPU's name, or what is known instead: never empty. */
 const char *gp_gpu_label(const struct gp_gpu *gpu);
 bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
+/* Reserved, and what was there before an attach; -1: unknown. */
+static inline int64_t gp_row_held(const struct gp_row *row)
+{
+    int64_t reserved = row->reserved, before = row->before;
+    return before <= 0 ? reserved : reserved <= 0 ? before : reserved + before;
+}
+/* The peak as a place in a bar; -1: none, because the peak since an attach is not that of what is held. */
+static inline int64_t gp_row_mark(const struct gp_row *row)
+{
+    return row->late ? -1 : row->allocated_peak;
+}
 /* A row without numbers. */
 struct gp_row gp_row_empty(enum gp_row_kind kind, int device);
 int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or -ENOMEM */

@@ -76,7 +76,7 @@ static int64_t outlook_limit(const struct gp_row *pair)
         devices += process->devices[i].index != (int)GP_WIRE_HOST;
     if (devices == 1 && process->cgroup_limit_count == 1 && process->cgroup_limits[0].limit_bytes >= 0) {
         const struct gp_cgroup_limit *limit = &process->cgroup_limits[0];
-        int64_t used = limit->used_bytes >= 0 ? limit->used_bytes : pair->reserved;
+        int64_t used = limit->used_bytes >= 0 ? limit->used_bytes : gp_row_held(pair);
         left = limit->limit_bytes > used ? limit->limit_bytes - used : 0;
     }
     const struct gp_wire_oom *oom = &process->oom;
