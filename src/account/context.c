@@ -209,6 +209,7 @@ void gp_feed_capture_end(uint64_t stream, bool discarded)
 /* The poller asks in relaxed mode, which excuses it. If that does not hold for a call, or in a driver, each capture of
  * the program would fail again while we ask. */
 static uint32_t x_asks, x_harmed;
+static uint32_t x_forbidden; /* x_asks after the newest call of the program that a capture forbade */
 
 bool gp_feed_poll_ask(void)
 {
@@ -244,11 +245,21 @@ void gp_feed_capture_asks(uint64_t stream, uint32_t asks)
     gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_asks, &asks);
 }
 
+/* It counts as a question, so that a capture which began before it has an older number. */
+void gp_feed_capture_forbidden(void)
+{
+    uint32_t asks = __atomic_add_fetch(&x_asks, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&x_forbidden, asks, __ATOMIC_RELAXED);
+}
+
+/* If the program itself made a call that a capture forbids, that explains it. Whether questions harm captures too, the
+ * next one shows that breaks without such a call. */
 void gp_feed_capture_broke(uint64_t stream)
 {
     struct gp_record record;
     if (gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs &&
-        record.bytes != gp_feed_poll_asks())
+        record.bytes != gp_feed_poll_asks() &&
+        (int32_t)(__atomic_load_n(&x_forbidden, __ATOMIC_RELAXED) - (uint32_t)record.bytes) <= 0)
         gp_feed_poll_refused();
 }
 

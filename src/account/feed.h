@@ -284,6 +284,8 @@ void gp_feed_capture_begin(uint64_t stream, enum gp_capture how);
 /* Before that, and before the driver's call: what the capture's gp_feed_capture_asked gets. */
 uint32_t gp_feed_poll_asks(void);
 void gp_feed_capture_asks(uint64_t stream, uint32_t asks);
+/* A call of the program failed because of a capture, and has invalidated that. */
+void gp_feed_capture_forbidden(void);
 /* The capture was invalidated (CUDA_ERROR_STREAM_CAPTURE_INVALIDATED). Call it before gp_feed_capture_end. */
 void gp_feed_capture_broke(uint64_t stream);
 /* Whether an allocation at this address, just made by the program, is one of a graph that is being

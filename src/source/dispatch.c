@@ -75,6 +75,8 @@ void gp_dispatch_exit(struct gp_call *call)
     gp_thread.cost = 0;
     if (GP_UNLIKELY(!gp_call_ok(call))) {
         int device = call->device < 0 ? gp_call_device(call) : call->device;
+        if (call->result == GP_CU_CAPTURE_UNSUPPORTED)
+            gp_feed_capture_forbidden();
         gp_feed_failed(call->hook->name, call->result, call->asked_bytes, device, call->asked_kind);
         if (call->result == GP_ERROR_OUT_OF_MEMORY)
             gp_feed_oom_context(call->ctx, (uint64_t)(uintptr_t)call->context);

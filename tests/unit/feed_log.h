@@ -423,6 +423,11 @@ void gp_feed_capture_asks(uint64_t stream, uint32_t asks)
     feed_note("stream %lx asks %x", L stream, asks);
 }
 
+void gp_feed_capture_forbidden(void)
+{
+    feed_note("capture forbids");
+}
+
 void gp_feed_capture_broke(uint64_t stream)
 {
     feed_note("capture broke %lx", L stream);

@@ -419,6 +419,11 @@ Test(poll, a_capture_that_fails_beside_a_question_ends_the_questions, .timeout =
     capture(true, 0);
     capture(true, 904);
     cr_expect_not(gp_feed_poll_silent());
+    call("cuStreamBeginCapture_v2", &(struct gp_params_cuStreamBeginCapture_v2){STREAM, 0}, 7, 0);
+    cr_assert(gp_poll_now(PATIENCE));
+    call("cuMemFree_v2", &(struct gp_params_cuMemFree_v2){0x1000}, 7, 900);
+    call("cuStreamEndCapture", &(struct gp_params_cuStreamEndCapture){STREAM, NULL}, 7, 901);
+    cr_expect_not(gp_feed_poll_silent(), "a call of the program broke it");
     capture(true, 901);
     cr_expect(gp_feed_poll_silent());
     unsigned before = calls[POOL_GET] + calls[GRAPH_GET] + calls[COUNT];
