@@ -55,6 +55,7 @@ try() { # WHAT COMMAND...: output, messages and exit code are those of the progr
     shift
     "$@" "$work/program" "$work/library.so" >"$work/out" 2>"$work/err" </dev/null
     echo "exit $?" >>"$work/out"
+    sed -i '/^gpuprof: run: this machine has no NVIDIA driver/d' "$work/err" # of gpuprof, after a program that failed
     if cmp -s "$work/out" "$work/wanted" && cmp -s "$work/err" "$work/wanted.err"; then
         passed=$((passed + 1))
     else
