@@ -336,7 +336,8 @@ Test(handlers, ends_of_captures_that_fail)
     const struct row row = {.name = "cuStreamEndCapture", .params = P(cuStreamEndCapture, {PTR(0x50), NULL})};
     for (uint32_t result = 895; result < 925; result++) {
         char want[128];
-        const char *end = result == 901   ? "capture broke 50;capture end 50 1;"
+        const char *end = result == 900   ? "capture forbids;"
+                          : result == 901 ? "capture broke 50;capture end 50 1;"
                           : result == 904 ? "capture end 50 1;"
                           : result == 918 ? "capture end 50 0;"
                                           : "";
