@@ -244,10 +244,7 @@ EXPORT size_t cublasLtGetCudartVersion(void)
 EXPORT int cublasLtGetProperty(int part, int *value);
 EXPORT int cublasLtGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_INVALID;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_INVALID);
 }
 
 EXPORT const char *cublasLtGetStatusName(int status);

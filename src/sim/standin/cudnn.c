@@ -489,10 +489,7 @@ EXPORT size_t cudnnGetMaxDeviceVersion(void)
 EXPORT int cudnnGetProperty(int part, int *value);
 EXPORT int cudnnGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_BAD_PARAM;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_BAD_PARAM);
 }
 
 EXPORT const char *cudnnGetErrorString(int status);

@@ -257,8 +257,5 @@ EXPORT int cufftGetVersion(int *value)
 EXPORT int cufftGetProperty(int part, int *value);
 EXPORT int cufftGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_INVALID;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_INVALID);
 }

@@ -39,10 +39,7 @@ static int version(int part)
 EXPORT int cusolverGetProperty(int part, int *value);
 EXPORT int cusolverGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_INVALID;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_INVALID);
 }
 
 EXPORT int cusolverGetVersion(int *value);

@@ -236,10 +236,7 @@ EXPORT int cusparseGetVersion(void *handle, int *value)
 EXPORT int cusparseGetProperty(int part, int *value);
 EXPORT int cusparseGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_INVALID;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_INVALID);
 }
 
 EXPORT const char *cusparseGetErrorName(int status);

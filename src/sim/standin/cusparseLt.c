@@ -162,10 +162,7 @@ EXPORT int cusparseLtGetVersion(void *handle, int *value)
 EXPORT int cusparseLtGetProperty(int part, int *value);
 EXPORT int cusparseLtGetProperty(int part, int *value)
 {
-    if (part < 0 || part > 2)
-        return STANDIN_INVALID;
-    *value = version(part);
-    return 0;
+    return standin_property(part, value, version, STANDIN_INVALID);
 }
 
 EXPORT const char *cusparseLtGetErrorName(int status);

@@ -401,6 +401,14 @@ int standin_version(int part, const int newest[3])
     return standin_versions[0] < 0 ? newest[part] : standin_versions[part];
 }
 
+int standin_property(int part, int *value, int (*version)(int part), int invalid)
+{
+    if (part < 0 || part > 2)
+        return invalid;
+    *value = version(part);
+    return 0;
+}
+
 void standin_assumed(const char *text)
 {
     sim_report(standin_library(), "assumed", "%s", text);

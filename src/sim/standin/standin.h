@@ -75,6 +75,8 @@ int standin_major(void);
 /* Part 0, 1 or 2 of the version of the library whose place this one takes, where its file or its
  * Python package names one; else that of `newest`. */
 int standin_version(int part, const int newest[3]);
+/* A library's GetProperty: what its `version` says of the part; `invalid`, its error, if there is no such part. */
+int standin_property(int part, int *value, int (*version)(int part), int invalid);
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
