@@ -203,6 +203,22 @@ Test(dryrun, processes_on_one_device_add_up)
     work_end(NULL);
 }
 
+Test(dryrun, processes_that_break_at_one_place_share_a_line)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=600MiB --devices=3 -- %s mib=1024 ranks=3"), 3);
+    SAYS("    rank 0, at ");
+    SAYS("    rank 2, at ");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=600MiB -- /bin/sh -c %s\tmib=1024;%1$s\tmib=1024"), 3);
+    SAYS(" and 1 more, at ");
+    const char *first = strstr(result.out, "asked: job_weights");
+    cr_expect(first && !strstr(first + 1, "asked: job_weights"), "%s", result.out);
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
 Test(dryrun, all_runs_once_for_each_capability)
 {
     work_begin();

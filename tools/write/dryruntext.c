@@ -65,10 +65,27 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
     fputc('\n', page->out);
 }
 
-static void text_moment(const struct gp_text_page *page, const struct gp_need_moment *moment)
+/* How people call a process: by its rank, if it has one. */
+static const char *text_who(char out[24], const struct gp_need *need)
 {
-    char when[GP_SIZE_TEXT], size[GP_SIZE_TEXT];
-    fprintf(page->out, "    at %s", gp_seconds_text(when, (double)moment->since_ns / 1e9));
+    if (need->rank >= 0)
+        snprintf(out, 24, "rank %" PRId32, need->rank);
+    else
+        snprintf(out, 24, "pid %" PRIu32, need->pid);
+    return out;
+}
+
+/* `need`: the process, NULL where there is one only; `same`: so many others like it. */
+static void text_moment(const struct gp_text_page *page, const struct gp_need_moment *moment,
+                        const struct gp_need *need, uint32_t same)
+{
+    char when[GP_SIZE_TEXT], size[GP_SIZE_TEXT], who[24];
+    fputs("    ", page->out);
+    if (need)
+        fputs(text_who(who, need), page->out);
+    if (same)
+        fprintf(page->out, " and %" PRIu32 " more", same);
+    fprintf(page->out, "%sat %s", need ? ", " : "", gp_seconds_text(when, (double)moment->since_ns / 1e9));
     if (moment->step)
         fprintf(page->out, ", in step %" PRIu32, moment->step);
     if (moment->bytes)
@@ -80,6 +97,29 @@ static void text_moment(const struct gp_text_page *page, const struct gp_need_mo
     fputc('\n', page->out);
 }
 
+/* The moments of all processes to which it happened: each is named, and the ranks that ask for the same at the same
+ * line, as most jobs' do, share a line. */
+static void text_moments(const struct gp_text_page *page, const struct gp_dryrun_run *run, bool budget)
+{
+    for (uint32_t i = 0; i < run->need_count; i++) {
+        const struct gp_need *need = &run->needs[i];
+        const struct gp_need_moment *moment = budget ? &need->broke : &need->failed;
+        uint32_t same = 0;
+        bool said = budget ? !need->over : !need->oom;
+        for (uint32_t k = 0; !said && k < run->need_count; k++) {
+            const struct gp_need *other = &run->needs[k];
+            const struct gp_need_moment *its = budget ? &other->broke : &other->failed;
+            if (k == i || !(budget ? other->over : other->oom) || its->bytes != moment->bytes ||
+                strcmp(its->place.text, moment->place.text) != 0)
+                continue;
+            said = k < i;
+            same++;
+        }
+        if (!said)
+            text_moment(page, moment, run->need_count > 1 ? need : NULL, same);
+    }
+}
+
 /* The request that broke each GPU on which the program ran out of memory, and the one that broke the budget. */
 static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
@@ -88,23 +128,17 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
-        const struct gp_dryrun_run *run = &answer->runs[gpu->failed];
         fprintf(page->out, "\n  %sCMD ran out of memory on %s%s, and ran once more on a device of 1 TiB:\n",
                 gp_page_on(page, GP_RED), gpu->key, gp_page_on(page, GP_OFF));
-        for (uint32_t k = 0; k < run->need_count; k++)
-            if (run->needs[k].oom)
-                text_moment(page, &run->needs[k].failed);
+        text_moments(page, &answer->runs[gpu->failed], false);
     }
     for (uint32_t i = 0; answer->over && i < answer->gpu_count; i++) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->needed_bytes <= answer->budget_bytes)
             continue;
-        const struct gp_dryrun_run *run = &answer->runs[gpu->run];
         fprintf(page->out, "\n  %sover the budget of %s%s on %s:\n", gp_page_on(page, GP_RED),
                 gp_size_text(size, answer->budget_bytes), gp_page_on(page, GP_OFF), gpu->key);
-        for (uint32_t k = 0; k < run->need_count; k++)
-            if (run->needs[k].over)
-                text_moment(page, &run->needs[k].broke);
+        text_moments(page, &answer->runs[gpu->run], true);
     }
 }
 
@@ -174,11 +208,7 @@ static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_r
     fprintf(page->out, "\n  %-12s %6s %11s %11s %11s\n", "PROCESS", "DEVICE", "NEEDED", "RESERVED", "ALLOCATED");
     for (uint32_t i = 0; i < run->need_count; i++) {
         const struct gp_need *need = &run->needs[i];
-        if (need->rank >= 0)
-            snprintf(name, sizeof(name), "rank %" PRId32, need->rank);
-        else
-            snprintf(name, sizeof(name), "pid %" PRIu32, need->pid);
-        fprintf(page->out, "  %-12s %6" PRId32 " %11s %11s %11s\n", name, need->device,
+        fprintf(page->out, "  %-12s %6" PRId32 " %11s %11s %11s\n", text_who(name, need), need->device,
                 gp_size_text(needed, need->needed_bytes), gp_size_text(reserved, need->reserved_peak_bytes),
                 gp_size_text(allocated, need->allocated_peak_bytes));
     }
@@ -186,17 +216,15 @@ static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_r
 
 static void text_heading(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
-    char line[256], size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], where[96] = "", who[32] = "";
+    char line[256], size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], where[96] = "", who[24];
     if (need->peak_step)
         snprintf(where, sizeof(where), ", in step %" PRIu32 " of %" PRIu32, need->peak_step, need->steps);
     else if (need->steps)
-        snprintf(where, sizeof(where), ", outside of the %" PRIu32 " steps", need->steps);
-    if (run->need_count > 1 && need->rank >= 0)
-        snprintf(who, sizeof(who), ", rank %" PRId32, need->rank);
-    else if (run->need_count > 1)
-        snprintf(who, sizeof(who), ", pid %" PRIu32, need->pid);
-    snprintf(line, sizeof(line), "%s%s%s: peak of %s at %s%s", run->gpu, run->plenty ? " with 1 TiB" : "", who,
-             gp_size_text(size, need->needed_bytes), gp_seconds_text(when, (double)need->peak_ns / 1e9), where);
+        snprintf(where, sizeof(where), ", outside of the %" PRIu32 " step%s", need->steps, need->steps == 1 ? "" : "s");
+    const bool several = run->need_count > 1;
+    snprintf(line, sizeof(line), "%s%s%s%s: peak of %s at %s%s", run->gpu, run->plenty ? " with 1 TiB" : "",
+             several ? ", " : "", several ? text_who(who, need) : "", gp_size_text(size, need->needed_bytes),
+             gp_seconds_text(when, (double)need->peak_ns / 1e9), where);
     gp_page_heading(page, line, true);
 }
 
