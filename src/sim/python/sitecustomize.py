@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""For Python programs on the simulated GPU: sends the objects of torch.distributed through the CPU.
+"""For Python programs on the simulated GPU: what would never end, or fail, because the GPU computes nothing.
 
 `gpuprof run --sim` puts this folder in front of PYTHONPATH.  PyTorch's object collectives (broadcast_object_list,
-all_gather_object and so on) compute the sizes of pickles on the GPU, which computes nothing here.  Each group of NCCL
-alone gets Gloo for tensors of the CPU, and the objects take that way; tensors of the GPU still take NCCL.  Without
-torch.distributed nothing happens, and a sitecustomize of the program's own is run first.
+all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
+the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
+there whether it has reached its longest text; here its host says so.  Without these modules nothing happens, and a
+sitecustomize of the program's own is run first.
 """
+import functools
 import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 
 
 def _next_sitecustomize():
@@ -24,7 +27,6 @@ def _next_sitecustomize():
 
 def _without_device(function):
     """Calls the function as if the program had not said on which device the object travels."""
-    import functools
     import inspect
 
     signature = inspect.signature(function)
@@ -75,9 +77,65 @@ def _zero(optimizer):
     optimizer._broadcast_object = _without_device(optimizer._broadcast_object)
 
 
+class _Length(threading.local):
+    reached = False  # by the text that this thread makes; a new generate() makes a new criterion
+
+
+_length = _Length()
+
+
+def _criteria(module):
+    longest = module.MaxLengthCriteria
+    init, call = longest.__init__, longest.__call__
+
+    @functools.wraps(init)
+    def begin(self, *args, **kwargs):
+        _length.reached = False
+        init(self, *args, **kwargs)
+
+    @functools.wraps(call)
+    def look(self, input_ids, *args, **kwargs):
+        _length.reached = input_ids.shape[1] >= self.max_length
+        return call(self, input_ids, *args, **kwargs)
+
+    longest.__init__, longest.__call__ = begin, look
+
+
+def _generation(module):
+    mixin = module.GenerationMixin
+    unfinished = mixin._has_unfinished_sequences
+
+    @functools.wraps(unfinished)
+    def has_unfinished(self, this_peer_finished, *args, **kwargs):
+        reached, _length.reached = _length.reached, False
+        if reached:
+            _note("transformers", "generate() ends at its greatest length, never at a word that ends the text")
+        return unfinished(self, this_peer_finished or reached, *args, **kwargs)
+
+    mixin._has_unfinished_sequences = has_unfinished
+
+
+_noted = set()
+
+
+def _note(library, text):
+    """For the report of the stand-ins, once a process."""
+    path = os.environ.get("GPUPROF_STANDIN_REPORT")
+    if not path or text in _noted:
+        return
+    _noted.add(text)
+    try:
+        with open(path, "a") as report:
+            report.write(f"{os.getpid()}\t{library}\tassumed\t{text}\n")
+    except OSError:
+        pass
+
+
 _CHANGES = {
     "torch.distributed.distributed_c10d": _distributed,
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
+    "transformers.generation.stopping_criteria": _criteria,
+    "transformers.generation.utils": _generation,
 }
 
 
@@ -97,8 +155,8 @@ class _Loader:
         self._loader.exec_module(module)
         try:
             self._change(module)
-        except AttributeError as error:  # another version of PyTorch
-            print(f"gpuprof: sim: object collectives stay on the GPU, where sizes are zeros: {error}", file=sys.stderr)
+        except AttributeError as error:  # another version
+            print(f"gpuprof: sim: {module.__name__} stays as it is, and decides by zeros: {error}", file=sys.stderr)
 
 
 class _Finder:
