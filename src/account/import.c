@@ -99,23 +99,28 @@ bool gp_feed_poll_import_next(struct gp_poll_import *out)
     return any;
 }
 
+/* The time is from before the import can be closed, so its free is later. */
 static bool import_sized(struct gp_record *record, void *arg)
 {
     struct gp_record *answer = arg;
     if (record->kind == GP_KIND_IMPORTED && record->bytes == 0) {
         record->bytes = record->requested_bytes = answer->bytes;
-        answer->device = record->device;
+        *answer = *record;
+        answer->time_ns = gp_clock_ns();
         answer->refs = 1;
     }
     return false;
 }
 
+/* The event of the import had no size yet: it has a second one, which recordings join with the first. */
 void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes)
 {
     struct gp_record answer = {.bytes = bytes};
     struct gp_map *map = import->space == GP_SPACE_DEVICE ? gp_accounts.blocks : gp_accounts.objects;
-    if (gp_map_update(map, import->space, import->address, import_sized, &answer) == 0 && answer.refs)
-        import_move(&answer, GP_ADD, (int64_t)bytes, 0);
+    if (gp_map_update(map, import->space, import->address, import_sized, &answer) != 0 || !answer.refs)
+        return;
+    import_move(&answer, GP_ADD, (int64_t)bytes, 0);
+    gp_event_record(GP_EVENT_ALLOC, &answer, 0);
 }
 
 void gp_feed_pool_import_pointer(uint64_t address, int device)

@@ -464,3 +464,16 @@ Test(record_command, a_killed_program_loses_nothing, .init = work_begin, .fini =
 {
     killed_check("kill -KILL $program");
 }
+
+/* A consumer of CUDA IPC, whose memory belongs to another process: its report shows it, outside of the sums. */
+Test(record_command, an_import_has_its_size, .init = work_begin, .fini = work_end)
+{
+    char command[1024];
+    snprintf(command, sizeof(command),
+             "cd %s && %s run --sim --record=r.gpuprof -- %s >out 2>&1; for x in r.*.gpuprof; do %s report $x; "
+             "%s reconcile $x; done >report 2>&1; grep -q 'imported   peak 4.000 MiB' report && "
+             "grep -q 'allocated  peak 1.000 MiB' report && grep -q '4.000 MiB  imported: memory of other' report || "
+             "{ cat out report >&2; false; }",
+             folder, path_command(), path_program("ipc"), path_command(), path_command());
+    cr_assert_eq(system(command), 0);
+}

@@ -513,6 +513,7 @@ static void do_answers(void)
             if (import->opens && !import->sized) {
                 import->sized = true;
                 import->bytes = (i + 1) * MIB;
+                import_event(GP_EVENT_ALLOC, import, "its size");
                 struct gp_wire_kind_value *kind = &imported[import->device];
                 uint64_t calls = kind->calls;
                 imported_move(import->device, import->bytes, 0);

@@ -6,6 +6,8 @@
  */
 #include "recparts.h"
 
+#include <recording/reading.h>
+
 static const char *text_of(const struct gp_recording *r, uint32_t offset)
 {
     cr_assert_lt(offset, r->string_bytes);
@@ -494,4 +496,33 @@ Test(recording_parts, threads_have_their_last_name)
     }
     cr_expect_eq(r->string_bytes, 1 + 4 + 4 + 6, "each text once");
     gp_recording_free(r);
+}
+
+/* ---- memory of other processes ----------------------------------------------------------------------------------- */
+
+/* The event of an import comes before its size, which comes with a second one or only with the free. */
+Test(recording_parts, an_import_has_the_size_that_was_learned_later)
+{
+    enum { OPEN = GP_EVENT_ALLOC, CLOSE = GP_EVENT_FREE, OTHER = GP_KIND_LINEAR, IMPORT = GP_KIND_IMPORTED };
+    struct gp_rec_event before[] = {{.address = 0x10, .type = OPEN, .kind = IMPORT}};
+    struct gp_rec_event events[] = {
+        {.address = 0x20, .type = OPEN, .kind = IMPORT},
+        {.address = 0x30, .type = OPEN, .kind = IMPORT},
+        {.address = 0x20, .type = OPEN, .kind = OTHER, .bytes = 5},
+        {.address = 0x20, .type = OPEN, .kind = IMPORT, .bytes = 100, .device = 1}, /* another device's */
+        {.address = 0x20, .type = OPEN, .kind = IMPORT, .bytes = 7},                /* the first one's size */
+        {.address = 0x10, .type = CLOSE, .kind = IMPORT, .bytes = 9},
+        {.address = 0x30, .type = CLOSE, .kind = IMPORT, .bytes = 11},
+        {.address = 0x20, .type = CLOSE, .kind = IMPORT, .bytes = 7},
+        {.address = 0x20, .type = OPEN, .kind = IMPORT}, /* again, and never learned */
+        {.address = 0x30, .type = OPEN, .kind = IMPORT, .bytes = 3},
+    };
+    static const uint64_t bytes[] = {7, 11, 5, 100, 9, 11, 7, 0, 3};
+    struct gp_recording r = {
+        .events = events, .event_count = GP_COUNT(events), .baseline = before, .baseline_count = 1};
+    cr_assert_eq(gp_read_imports(&r), 0);
+    cr_assert_eq(r.event_count, GP_COUNT(bytes));
+    cr_expect_eq(before[0].bytes, 9);
+    for (size_t i = 0; i < GP_COUNT(bytes); i++)
+        cr_expect_eq(events[i].bytes, bytes[i], "event %zu: %llu", i, (unsigned long long)events[i].bytes);
 }

@@ -242,6 +242,9 @@ int gp_read_finish(struct gp_read *read)
     if (r->sleep_count)
         qsort(r->sleeps, r->sleep_count, sizeof(*r->sleeps), finish_sleeps);
     finish_end(r);
+    error = gp_read_imports(r);
+    if (error)
+        return error;
     r->peer = malloc((r->event_count + 1) * sizeof(*r->peer));
     return r->peer ? gp_recording_match(r) : -ENOMEM;
 }

@@ -85,6 +85,8 @@ void gp_page_peak(const struct gp_text_page *page, const struct gp_report *repor
 void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
 void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report);
+/* A line about memory of other processes, if there was any on the device. */
+void gp_page_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
 /* Notes about an incomplete recording, which belong above any number.  True: at least one was
  * printed. */
 bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);

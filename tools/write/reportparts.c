@@ -448,3 +448,25 @@ json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const r
     free(callers[1]);
     return json_pack("{s:s,s:o}", "schema", "gpuprof.diff/1", "sites", rows);
 }
+
+/* Memory of other processes is in no sum, but it is all that a consumer of CUDA IPC may have. The size of one that was
+ * closed at once is not known. */
+void gp_page_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+{
+    const struct gp_recording *r = report->recording;
+    const struct gp_series *series = report->devices[device].kinds[GP_KIND_IMPORTED];
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    int64_t high = 0;
+    size_t unknown = 0;
+    for (uint32_t i = 0; series && i < series->count; i++)
+        high = series->points[i].high > high ? series->points[i].high : high;
+    for (size_t i = 0; i < r->event_count; i++)
+        unknown += r->events[i].type == GP_EVENT_ALLOC && r->events[i].kind == GP_KIND_IMPORTED &&
+                   r->events[i].device == device && r->events[i].bytes == 0;
+    if (high)
+        fprintf(page->out, "  imported   peak %s; %s at the end: memory of other processes, in no sum of this page\n",
+                gp_size_text(a, high), gp_size_text(b, series->points[series->count - 1].last));
+    if (unknown)
+        fprintf(page->out, "  imported   %zu block%s of other processes whose size is not known\n", unknown,
+                unknown == 1 ? "" : "s");
+}

@@ -616,19 +616,6 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
 }
 
-/* Memory of other processes is in no sum, but it is all that a consumer of CUDA IPC may have. */
-static void page_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
-{
-    const struct gp_series *series = report->devices[device].kinds[GP_KIND_IMPORTED];
-    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
-    int64_t high = 0;
-    for (uint32_t i = 0; series && i < series->count; i++)
-        high = series->points[i].high > high ? series->points[i].high : high;
-    if (high)
-        fprintf(page->out, "  imported   peak %s; %s at the end: memory of other processes, in no sum of this page\n",
-                gp_size_text(a, high), gp_size_text(b, series->points[series->count - 1].last));
-}
-
 /* After two steps: how soon the peak could have been known. */
 static void page_forecast(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
@@ -702,9 +689,10 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
             continue;
         page_device(page, report, d, true);
         page_levels(page, report, d);
-        page_imported(page, report, d);
+        gp_page_imported(page, report, d);
         page_forecast(page, report, d);
-        fprintf(page->out, "\n  held at the peak by\n");
+        if (device->peak->bytes)
+            fprintf(page->out, "\n  held at the peak by\n");
         gp_page_parts(page, report, device->peak, 8);
         page_owners(page, report, d);
         page_sleeps(page, report, d);
