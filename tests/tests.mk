@@ -41,7 +41,7 @@ $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
 TORTURE_SRC := $(wildcard src/ds/*.c) src/base/kept.c src/base/loader.c
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
-TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
+TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/base/kept.c src/base/loader.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
@@ -112,7 +112,7 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
 $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson stats stattable summary values,tools/write/$f.c) $(B)/libtools.a
 $(B)/fuzzers/cfi: src/site/cfi.c
-$(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
+$(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/base/kept.c src/base/loader.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
 $(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
