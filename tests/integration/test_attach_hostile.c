@@ -94,10 +94,38 @@ Test(attach_hostile, refuses_a_program_with_thread_sanitizer, .timeout = 120)
 
 /* ---- again and again --------------------------------------------------------------------------------------------- */
 
-static void expect_outcome(const char *what, int status, const char *text)
+/* GPUPROF_ATTACHES=N makes N attaches, over all kinds.  Each ends in one of these, and each program goes on:
+ *
+ *      GPUPROF_ATTACHES=1000 build/tests/integration/test_attach_hostile --filter attach_hostile/survives_all_kinds */
+struct endings {
+    int attached, refused, ended;
+};
+
+enum place { HERE, MOUNT, NAMESPACE }; /* of the command: a mount of /proc of its own; or of the target */
+
+struct kind {
+    const char *program, *what;
+    enum place place;
+};
+
+/* What a sandbox answered itself is an error of the call, and no refusal from before the attach. */
+static bool is_refusal(int status, const char *text)
 {
-    bool is_right = status == 0 || (status == 1 && strstr(text, "cannot attach: ")) || status == 3;
-    cr_expect(is_right, "%s: %d: %s", what, status, text);
+    static const char *const ways[] = {
+        "cannot attach: ", "it could not start a thread: ", "the library cannot be put there: "};
+    bool is_said = status == 75;
+    for (int i = 0; i < 3; i++)
+        is_said |= status == 1 && strstr(text, ways[i]);
+    return is_said;
+}
+
+static void count_outcome(struct endings *endings, const char *what, int status, const char *text)
+{
+    bool is_refused = is_refusal(status, text);
+    endings->attached += status == 0;
+    endings->refused += is_refused;
+    endings->ended += status == 3;
+    cr_expect(status == 0 || is_refused || status == 3, "%s: %d: %s", what, status, text);
 }
 
 /* A child of the target's first thread, 0 if it has none. */
@@ -114,32 +142,100 @@ static pid_t child_of(pid_t pid)
     return child;
 }
 
-static void strain(const char *what, int rounds)
+static bool makes_mounts(void)
 {
-    struct target target;
-    char text[1024];
-    int attached = 0;
-    target_start(&target, what);
-    for (int i = 0; i < rounds; i++) {
-        pid_t child = strcmp(what, "vfork_often") == 0 ? child_of(target.spawn.pid) : 0;
-        if (child)
-            expect_outcome(what, command("attach", child, text, sizeof(text)), text);
-        int status = command("attach", target.spawn.pid, text, sizeof(text));
-        expect_outcome(what, status, text);
-        attached += status == 0;
-        if (status == 0)
-            cr_expect_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s: %s", what, text);
-    }
-    target_end(&target, what);
-    fprintf(stderr, "%s: %d attaches, %d of them attached\n", what, rounds, attached);
+    return getuid() == 0 && system("unshare --mount --pid --fork --mount-proc true 2>/dev/null") == 0;
 }
 
-Test(attach_hostile, survives_setuid_vfork_and_fibres, .timeout = 1200)
+static void kind_start(struct target *target, const struct kind *kind)
 {
-    static const struct {
-        const char *what;
-        int rounds; /* a target runs for a minute at most */
-    } kinds[] = {{"setxid_often", 20}, {"vfork_often", 60}, {"fibres", 60}, {"below", 60}};
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        strain(kinds[i].what, test_is_full() ? kinds[i].rounds : 3);
+    const char *argv[] = {"/usr/bin/unshare",          "--mount",  "--pid",        "--fork", "--mount-proc",
+                          path_program(kind->program), kind->what, target->folder, NULL};
+    const struct spawn_options options = {.argv = argv};
+    char path[96];
+    if (kind->place != NAMESPACE) {
+        target_start_program(target, kind->program, kind->what);
+        return;
+    }
+    strcpy(target->folder, "/tmp/gpuprof-test-XXXXXX");
+    cr_assert(mkdtemp(target->folder));
+    cr_assert_eq(spawn_start(&target->spawn, &options), 0);
+    target_file(path, sizeof(path), target, "ready");
+    for (int i = 0; access(path, F_OK) != 0; i++) {
+        cr_assert_lt(i, 3000, "%s does not start", kind->what);
+        usleep(10000);
+    }
+}
+
+static int kind_attach(const struct kind *kind, pid_t pid, char *text, size_t bytes)
+{
+    char line[4096];
+    struct spawn_result result;
+    const char *argv[] = {"/usr/bin/unshare", "--mount", "sh", "-c", line, NULL};
+    const struct spawn_options options = {.argv = argv};
+    if (kind->place != MOUNT)
+        return command("attach", pid, text, bytes);
+    snprintf(line, sizeof(line), "mount -t proc proc /proc && exec %s attach %d", path_command(), (int)pid);
+    cr_assert_eq(spawn_run(&options, &result), 0);
+    int status = result.is_timed_out ? -1 : WEXITSTATUS(result.status);
+    snprintf(text, bytes, "%s%s", result.out, result.err);
+    spawn_result_free(&result);
+    return status;
+}
+
+/* Up to `rounds` attaches to one target, which the harness lets live for a minute.  How many. */
+static int strain(const struct kind *kind, int rounds, struct endings *endings)
+{
+    struct target target = {0};
+    char text[1024];
+    bool has_child = strncmp(kind->what, "vfork", 5) == 0;
+    time_t until = time(NULL) + 20;
+    int done = 0;
+    kind_start(&target, kind);
+    pid_t pid = kind->place == NAMESPACE ? child_of(target.spawn.pid) : target.spawn.pid;
+    for (; done < rounds && (done == 0 || time(NULL) < until); done++) {
+        pid_t child = has_child ? child_of(pid) : 0;
+        bool to_child = child && done % 2;
+        int status = kind_attach(kind, to_child ? child : pid, text, sizeof(text));
+        count_outcome(endings, kind->what, status, text);
+        cr_expect(to_child || status != 3, "%s: %s", kind->what, text);
+        if (status == 0)
+            cr_expect_eq(command("detach", to_child ? child : pid, text, sizeof(text)), 0, "%s: %s", kind->what, text);
+    }
+    target_end(&target, kind->what);
+    return done;
+}
+
+Test(attach_hostile, survives_all_kinds, .timeout = 14400)
+{
+    static const struct kind kinds[] = {
+        {"attach_target", "setxid", HERE},    {"attach_target", "setxid_often", HERE},
+        {"attach_target", "vfork", HERE},     {"attach_target", "vfork_often", HERE},
+        {"attach_target", "fibre", HERE},     {"attach_target", "fibres", HERE},
+        {"attach_target", "advised", HERE},   {"attach_target", "below", HERE},
+        {"attach_target", "trap_map", HERE},  {"attach_target", "trap_file", HERE},
+        {"attach_tsan", "poll", HERE},        {"attach_tsan_static", "poll", HERE},
+        {"attach_target", "poll", MOUNT},     {"attach_target", "threads", MOUNT},
+        {"attach_target", "poll", NAMESPACE},
+    };
+    const int count = sizeof(kinds) / sizeof(kinds[0]), at_once = 10;
+    const char *asked = getenv("GPUPROF_ATTACHES");
+    int all = asked ? atoi(asked) : test_is_full() ? 20 * count : 2 * count, done = 0;
+    bool mounts = makes_mounts();
+    struct endings sums = {0};
+    for (int i = 0; i < count; i++) {
+        struct endings endings = {0};
+        int rounds = all * (i + 1) / count - all * i / count;
+        for (int left = rounds; left > 0 && (mounts || kinds[i].place == HERE);)
+            left -= strain(&kinds[i], left < at_once ? left : at_once, &endings);
+        done += endings.attached + endings.refused + endings.ended;
+        sums.attached += endings.attached, sums.refused += endings.refused, sums.ended += endings.ended;
+        fprintf(stderr, "%s %s%s: %d attached, %d refused, %d had ended\n", kinds[i].program, kinds[i].what,
+                kinds[i].place == MOUNT       ? " from another mount of /proc"
+                : kinds[i].place == NAMESPACE ? " in a namespace of its own"
+                                              : "",
+                endings.attached, endings.refused, endings.ended);
+    }
+    fprintf(stderr, "%d attaches: %d attached, %d refused, %d had ended\n", done, sums.attached, sums.refused,
+            sums.ended);
 }
