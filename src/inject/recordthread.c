@@ -199,7 +199,7 @@ static bool record_confined(void *arg)
     return gp_sandbox_entered(&record_sandbox);
 }
 
-static int record_open_module(const char *proc, const struct gp_module_file *file)
+static int record_open_module(const char *proc, const struct gp_vma *file)
 {
     return record_confined(NULL) ? -1 : gp_modules_open_file(proc, file);
 }

@@ -12,29 +12,19 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* Paths of GP_MODULES_MOST objects of 256 bytes each; pages are used only as they fill. */
 #define GP_MODULES_PATHS (1u << 20)
-/* One line of maps: numbers, and a path of at most 4095 bytes, each of which the kernel may escape
- * as four. */
-#define GP_MODULES_LINE (20u << 10)
 /* An object has a dozen program headers, and the note of its build ID is among the first few
  * hundred bytes of its segment. */
 #define GP_MODULES_HEADERS 128u
 #define GP_MODULES_NOTES   4096u
 
-struct gp_modules_line { /* one parsed line of maps */
-    struct gp_module_file file;
-    uint64_t offset;
-    bool executable;
-};
-
 struct gp_modules_work { /* scratch memory, in the arena behind the rows and paths */
     const char *proc;
     gp_modules_open *open;
-    char line[GP_MODULES_LINE];
+    char lines[GP_VMA_LINE];
     Elf64_Phdr headers[GP_MODULES_HEADERS];
     uint8_t notes[GP_MODULES_NOTES];
 };
@@ -94,10 +84,10 @@ static void modules_elf(struct gp_module *module, struct gp_modules_work *work, 
 /* The path is valid in the process's own root. The file there may have been replaced since it was
  * mapped, by a pipe or a device too, so it is held (O_PATH) before it is opened. Only the inode is
  * compared: on layered file systems (overlay, btrfs) maps and stat disagree about the device. */
-int gp_modules_open_file(const char *proc, const struct gp_module_file *file)
+int gp_modules_open_file(const char *proc, const struct gp_vma *file)
 {
     struct stat status;
-    char held_path[64], full[GP_MODULES_LINE + 64];
+    char held_path[64], full[GP_VMA_LINE + 64];
     snprintf(full, sizeof(full), "%s/root%s", proc, file->path);
     int held = open(full, O_PATH | O_CLOEXEC), fd = -1;
     if (held < 0)
@@ -116,7 +106,7 @@ int gp_modules_open_file(const char *proc, const struct gp_module_file *file)
     return fd;
 }
 
-static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_module_file *file)
+static void modules_build_id(struct gp_module *module, struct gp_modules_work *work, const struct gp_vma *file)
 {
     int fd = module->path[0] == '/' ? work->open(work->proc, file) : -1;
     if (fd < 0)
@@ -127,97 +117,37 @@ static void modules_build_id(struct gp_module *module, struct gp_modules_work *w
 
 /* ---- maps -------------------------------------------------------------------------------------------------------- */
 
-static bool modules_number(const char **at, unsigned base, char end, uint64_t *out)
-{
-    uint64_t value = 0;
-    const char *start = *at;
-    for (;; (*at)++) {
-        char c = **at;
-        unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
-                                                : 99;
-        if (digit >= base)
-            break;
-        value = value * base + digit;
-    }
-    if (*at == start || (**at != end && !(end == ' ' && **at == '\0')))
-        return false;
-    *at += **at != '\0';
-    *out = value;
-    return true;
-}
+struct modules_reader {
+    struct gp_modules *modules;
+    struct gp_modules_work *work;
+};
 
-/* "start-end perms offset major:minor inode   path" */
-static bool modules_parse(const char *text, struct gp_modules_line *line)
+static bool modules_add(void *context, const struct gp_vma *mapping)
 {
-    uint64_t major, minor;
-    struct gp_module_file *file = &line->file;
-    if (!modules_number(&text, 16, '-', &file->start) || !modules_number(&text, 16, ' ', &file->end) ||
-        strlen(text) < 5)
-        return false;
-    line->executable = text[2] == 'x';
-    text += 5;
-    if (!modules_number(&text, 16, ' ', &line->offset) || !modules_number(&text, 16, ':', &major) ||
-        !modules_number(&text, 16, ' ', &minor) || !modules_number(&text, 10, ' ', &file->inode))
-        return false;
-    file->device = makedev((unsigned)major, (unsigned)minor);
-    file->path = text + strspn(text, " ");
-    return file->end > file->start;
-}
-
-static void modules_add(struct gp_modules *modules, struct gp_modules_work *work)
-{
-    struct gp_modules_line line;
-    if (!modules_parse(work->line, &line) || !line.executable)
-        return;
+    const struct modules_reader *reader = context;
+    struct gp_modules *modules = reader->modules;
+    if (mapping->rights[2] != 'x')
+        return true;
     const struct gp_module *last = modules->count ? &modules->rows[modules->count - 1] : NULL;
-    size_t length = strlen(line.file.path) + 1;
-    bool same = last && strcmp(last->path, line.file.path) == 0 && *line.file.path == '/';
+    size_t length = strlen(mapping->path) + 1;
+    bool same = last && strcmp(last->path, mapping->path) == 0 && *mapping->path == '/';
     if (modules->count == GP_MODULES_MOST || (!same && length > GP_MODULES_PATHS - modules->path_bytes) ||
-        (last && line.file.start < last->end)) {
+        (last && mapping->start < last->end)) {
         modules->truncated = true;
-        return;
+        return true;
     }
     struct gp_module *module = &modules->rows[modules->count++];
-    *module = (struct gp_module){.start = line.file.start, .end = line.file.end, .offset = line.offset};
+    *module = (struct gp_module){.start = mapping->start, .end = mapping->end, .offset = mapping->offset};
     if (same) {
         module->path = last->path;
         module->build_id_bytes = last->build_id_bytes;
         memcpy(module->build_id, last->build_id, sizeof(module->build_id));
-        return;
+        return true;
     }
-    module->path = memcpy(modules->paths + modules->path_bytes, line.file.path, length);
+    module->path = memcpy(modules->paths + modules->path_bytes, mapping->path, length);
     modules->path_bytes += (uint32_t)length;
-    modules_build_id(module, work, &line.file);
-}
-
-/* A line longer than the kernel writes is damage: the rest is left out. */
-static int modules_lines(struct gp_modules *modules, struct gp_modules_work *work, int fd)
-{
-    size_t used = 0;
-    for (;;) {
-        ssize_t got = read(fd, work->line + used, sizeof(work->line) - 1 - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            return 0;
-        used += (size_t)got;
-        work->line[used] = '\0';
-        char *end;
-        while ((end = memchr(work->line, '\n', used))) {
-            size_t length = (size_t)(end - work->line) + 1;
-            *end = '\0';
-            modules_add(modules, work);
-            memmove(work->line, work->line + length, used - length);
-            used -= length;
-        }
-        if (used == sizeof(work->line) - 1) {
-            modules->truncated = true;
-            return 0;
-        }
-    }
+    modules_build_id(module, reader->work, mapping);
+    return true;
 }
 
 int gp_modules_read(struct gp_modules *modules, const char *proc)
@@ -241,7 +171,11 @@ int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_
         struct gp_modules_work *work = (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS);
         work->proc = proc;
         work->open = open_file ? open_file : gp_modules_open_file;
-        error = modules_lines(modules, work, fd);
+        error = gp_vma_walk(fd, work->lines, sizeof(work->lines), modules_add, &(struct modules_reader){modules, work});
+        if (error == -E2BIG) { /* damage: the rest is left out */
+            modules->truncated = true;
+            error = 0;
+        }
         if (error)
             gp_modules_free(modules);
     }

@@ -8,6 +8,7 @@
 #ifndef GP_RECORD_MODULES_H
 #define GP_RECORD_MODULES_H
 
+#include "base/vma.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,17 +31,12 @@ struct gp_modules {
     uint32_t path_bytes;
 };
 
-struct gp_module_file {                 /* one line of maps */
-    uint64_t start, end, inode, device; /* device: as makedev */
-    const char *path;
-};
-
 /* Opens the file of a mapping, to read its build ID. A descriptor, or -errno: the build ID stays
  * unknown. */
-typedef int gp_modules_open(const char *proc, const struct gp_module_file *file);
+typedef int gp_modules_open(const char *proc, const struct gp_vma *file);
 
 /* As for our own process. Takes 20 KiB of the stack. */
-int gp_modules_open_file(const char *proc, const struct gp_module_file *file);
+int gp_modules_open_file(const char *proc, const struct gp_vma *file);
 
 /* Reads the modules of the process whose directory is `proc` ("/proc/123", "/proc/self"). 0 or
  * -errno; on failure there is nothing to free. */

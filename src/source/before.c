@@ -9,8 +9,8 @@
 #include "source/before.h"
 #include "account/feed.h"
 #include "base/clock.h"
+#include "base/vma.h"
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,21 +81,16 @@ struct before_list {
     struct before_place places[BEFORE_PLACES];
 };
 
-/* "55d0-55e0 rw-p 00000000 00:00 0    name" */
-static bool mapping_read(const char *line, struct before_mapping *out)
+static struct before_mapping mapping_judge(const struct gp_vma *mapping)
 {
-    char *at;
-    out->from = strtoull(line, &at, 16);
-    if (*at != '-')
-        return false;
-    out->to = strtoull(at + 1, &at, 16);
-    if (*at != ' ' || strlen(at) < 6)
-        return false;
-    const char *name = strpbrk(at, "/[");
-    bool closed = strncmp(at, " ---p", 5) == 0 && !name, device = name && strncmp(name, "/dev/nvidia", 11) == 0;
-    out->fits = closed || device || at[4] == 's';
-    out->shows = device || (closed && out->to - out->from >= BEFORE_UNIT);
-    return true;
+    bool closed = memcmp(mapping->rights, "---p", 4) == 0 && !*mapping->path,
+         device = strncmp(mapping->path, "/dev/nvidia", 11) == 0;
+    return (struct before_mapping){
+        .from = mapping->start,
+        .to = mapping->end,
+        .fits = closed || device || mapping->rights[3] == 's',
+        .shows = device || (closed && mapping->end - mapping->start >= BEFORE_UNIT),
+    };
 }
 
 static void place_note(struct before_list *list, const struct before_mapping *mapping)
@@ -123,36 +118,26 @@ static void place_look(struct before_list *list, const struct before_mapping *ma
             before_range(&list->look, mapping->from, mapping->to);
 }
 
-static void before_line(struct before_list *list, const char *line)
+static bool before_mapping(void *context, const struct gp_vma *said)
 {
-    struct before_mapping mapping = {0};
-    if (!mapping_read(line, &mapping) || !mapping.fits)
-        return;
-    if (list->is_second)
+    struct before_list *list = context;
+    const struct before_mapping mapping = mapping_judge(said);
+    if (mapping.fits && list->is_second)
         place_look(list, &mapping);
-    else
+    else if (mapping.fits)
         place_note(list, &mapping);
+    return !list->look.stopped;
 }
 
 static bool before_walk(struct before_list *list)
 {
-    static char text[65536];
-    size_t have = 0;
-    ssize_t n = -1;
+    static char lines[65536];
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && !list->look.stopped && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
-        char *line = text, *end;
-        text[have + (size_t)n] = '\0';
-        for (; (end = strchr(line, '\n')); line = end + 1) {
-            *end = '\0';
-            before_line(list, line);
-        }
-        have = strlen(line);
-        memmove(text, line, have);
-    }
-    if (fd >= 0)
-        close(fd);
-    return n == 0;
+    if (fd < 0)
+        return false;
+    int rc = gp_vma_walk(fd, lines, sizeof(lines), before_mapping, list);
+    close(fd);
+    return rc == 0;
 }
 
 bool gp_before_look(bool (*ask)(uint64_t address, struct gp_before_range *out), uint32_t (*number)(void *context))

@@ -51,8 +51,10 @@ ssize_t read(int fd, void *to, size_t room)
         return syscall(SYS_read, fd, to, room);
     size_t left = strlen(maps + maps_at), bytes = piece < room ? piece : room;
     bytes = bytes < left ? bytes : left;
-    if (maps_at >= fails_at)
+    if (maps_at >= fails_at) {
+        errno = EIO;
         return -1;
+    }
     cr_assert_gt(room, 0);
     memcpy(to, maps + maps_at, bytes);
     maps_at += bytes;
@@ -219,7 +221,7 @@ Test(beforemaps, rights_and_names)
 Test(beforemaps, lines_that_are_none)
 {
     strcpy(maps, "\nno line\n1400000 1600000 ---p 0 \n1400000-1600000\n1400000-1600000 ---p\n1400000-1600000---p 0\n"
-                 "2800000-2a00000 ---p \n3c00000-3e00000 ---p 0");
+                 "2800000-2a00000 ---p 0 00:00 0 \n3c00000-3e00000 ---p 0");
     asks("20 ");
 }
 

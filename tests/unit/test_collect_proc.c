@@ -204,7 +204,7 @@ Test(collect_proc, this_process)
     cr_expect_eq(gp_proc_open(&proc, child), -ESRCH);
 }
 
-static void expect_mapped(const char *proc, const struct gp_module_file *file, bool found, const char *what)
+static void expect_mapped(const char *proc, const struct gp_vma *file, bool found, const char *what)
 {
     struct stat status;
     int before = dup(2);
@@ -229,13 +229,13 @@ Test(collect_proc, files_that_are_mapped)
     cr_assert_gt(length, 0);
     path[length] = '\0';
     cr_assert_eq(stat(path, &status), 0);
-    const struct gp_module_file good = {
+    const struct gp_vma good = {
         .start = 4096, .end = 8192, .path = path, .inode = status.st_ino, .device = status.st_dev};
     for (int standard = 1; standard >= 0; standard--) { /* number 0 is a descriptor as any other */
         int kept = standard ? -1 : dup(0);
         if (!standard)
             close(0);
-        struct gp_module_file other = good;
+        struct gp_vma other = good;
         expect_mapped("/proc/self", &good, true, "below the root");
         expect_mapped("/nonexistent", &good, true, "by its path");
         other.device++;

@@ -10,6 +10,7 @@
 #include <collect/mapped.h>
 #include <common/foreign.h>
 #include <lib/build.h>
+#include <record/modules.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>
 

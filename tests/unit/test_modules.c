@@ -55,7 +55,7 @@ static void image_fill(void)
 
 static unsigned opened;
 
-static int image_open(const char *proc, const struct gp_module_file *file)
+static int image_open(const char *proc, const struct gp_vma *file)
 {
     int fd = memfd_create("image", MFD_CLOEXEC);
     (void)proc, (void)file;

@@ -110,10 +110,10 @@ static void maps(const char *text, size_t bytes)
     close(fd);
 }
 
-static struct gp_module_file last;
+static struct gp_vma last;
 static char last_path[256];
 
-static int no_file(const char *of, const struct gp_module_file *file)
+static int no_file(const char *of, const struct gp_vma *file)
 {
     cr_expect_str_eq(of, proc);
     last = *file;
@@ -236,7 +236,7 @@ Test(modules_files, long_lines_and_short_reads)
     struct gp_modules modules;
     for (unsigned way = 0; way < 3; way++) {
         size_t prefix = (size_t)sprintf(text, GOOD "/");
-        size_t length = (20 << 10) - 1 - (way < 2); /* the buffer has place for a line and a NUL */
+        size_t length = (20 << 10) - (way < 2); /* the buffer has place for a line and its end */
         memset(text + prefix, 'q', length - prefix);
         text[length] = '\n';
         strcpy(text + length + 1, "8000-9000 r-xp 0 08:11 77 /b\n");

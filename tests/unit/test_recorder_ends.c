@@ -180,7 +180,7 @@ Test(recorder_ends, the_file_of_a_killed_recorder_is_ended)
 
 static unsigned test_opened;
 
-static int test_open(const char *proc, const struct gp_module_file *file)
+static int test_open(const char *proc, const struct gp_vma *file)
 {
     (void)proc, (void)file;
     test_opened++;

@@ -9,6 +9,7 @@
 #include <agent/turns.h>
 #include <base/clock.h>
 #include <base/text.h>
+#include <base/vma.h>
 #include <collect/procfs.h>
 #include <common/agentlog.h>
 #include <maps/maps.h>
@@ -35,7 +36,7 @@
 #define ATTACHER_EVERY_MS 10000
 #define ATTACHER_SOON_MS  1000                   /* until an interrupted look goes on */
 #define ATTACHER_LOOK_NS  300000000ull           /* of one look */
-#define ATTACHER_MAPS     (8u << 20)             /* bytes of one process's maps */
+#define ATTACHER_MAPS     100000u                /* mappings of one process that are looked at */
 #define ATTACHER_ENDS_NS  (90 * ATTACHER_SECOND) /* the command's own deadlines add up to 60 s */
 #define ATTACHER_NAMES_NS (60 * ATTACHER_SECOND) /* a runtime may write a container's name late */
 #define ATTACHER_GROUPS   1024u
@@ -139,26 +140,33 @@ static bool identity_read(int dir, struct gp_turn_process *out)
     return true;
 }
 
-/* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
- * maps the library: a user wanted it to be left. */
-static void maps_read(int dir, bool *has_cuda, bool *has_ours)
+struct attacher_maps {
+    unsigned count;
+    bool has_cuda, has_ours;
+};
+
+static bool maps_mapping(void *context, const struct gp_vma *mapping)
 {
     static const char cuda[] = "/libcuda.so", ours[] = "/libgpuprof";
-    char line[4608];
-    size_t bytes = 0;
-    *has_cuda = *has_ours = false;
+    struct attacher_maps *maps = context;
+    const char *base = strrchr(mapping->path, '/');
+    maps->has_cuda |= base && strncmp(base, cuda, sizeof(cuda) - 1) == 0;
+    maps->has_ours |= base && strncmp(base, ours, sizeof(ours) - 1) == 0;
+    return ++maps->count < ATTACHER_MAPS;
+}
+
+/* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
+ * maps the library: a user wanted it to be left. */
+static struct attacher_maps maps_read(int dir)
+{
+    struct attacher_maps maps = {0};
+    char lines[GP_VMA_LINE];
     int fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-    while (file && bytes < ATTACHER_MAPS && fgets(line, sizeof(line), file)) {
-        const char *base = strrchr(line, '/');
-        bytes += strlen(line);
-        *has_cuda |= base && strncmp(base, cuda, sizeof(cuda) - 1) == 0;
-        *has_ours |= base && strncmp(base, ours, sizeof(ours) - 1) == 0;
-    }
-    if (file)
-        fclose(file);
-    else if (fd >= 0)
-        close(fd);
+    if (fd < 0)
+        return maps;
+    gp_vma_walk(fd, lines, sizeof(lines), maps_mapping, &maps);
+    close(fd);
+    return maps;
 }
 
 /* ---- the attach -------------------------------------------------------------------------------------------------- */
@@ -255,23 +263,22 @@ static enum gp_turn_end attach_one(struct gp_attacher *attacher, const struct gp
 static enum gp_turn_end turn_take(struct gp_attacher *attacher, const struct gp_turn *turn)
 {
     char path[32];
-    bool has_cuda, has_ours;
     struct gp_turn_process now = {.pid = turn->process.pid};
     snprintf(path, sizeof(path), "/proc/%d", (int)now.pid);
     int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return GP_TURN_UNUSED;
     enum gp_turn_end end = GP_TURN_UNUSED;
-    maps_read(dir, &has_cuda, &has_ours);
+    struct attacher_maps maps = maps_read(dir);
     pid_t parent;
-    if (has_cuda && gp_proc_is_borrower(now.pid, &parent))
-        has_cuda = has_ours = false; /* a child of vfork, in its parent's memory: not yet */
+    if (maps.has_cuda && gp_proc_is_borrower(now.pid, &parent))
+        maps.has_cuda = maps.has_ours = false; /* a child of vfork, in its parent's memory: not yet */
     /* Another program by now: the next look meets it. */
     bool is_same = identity_read(dir, &now) && now.start == turn->process.start && now.stack == turn->process.stack;
     close(dir);
-    if (is_same && (turn->is_again || (has_cuda && !has_ours)))
+    if (is_same && (turn->is_again || (maps.has_cuda && !maps.has_ours)))
         end = attach_one(attacher, turn);
-    else if (is_same && has_ours)
+    else if (is_same && maps.has_ours)
         end = GP_TURN_DONE;
     return end;
 }

@@ -5,6 +5,7 @@
  */
 #include <attach/internal.h>
 #include <base/spared.h>
+#include <collect/mapped.h>
 #include <collect/procfs.h>
 
 #include <elf.h>
@@ -206,6 +207,11 @@ static void facts_keep(struct gp_attach_map *map, uint64_t start, const char *pa
     strcpy(map->path, path);
 }
 
+struct facts_maps {
+    struct gp_facts *facts;
+    char program[sizeof(((struct gp_facts *)NULL)->program.path)];
+};
+
 static void facts_map(struct gp_facts *facts, uint64_t start, const char *path, const char *program)
 {
     const char *base = strrchr(path, '/');
@@ -234,31 +240,23 @@ static void facts_map(struct gp_facts *facts, uint64_t start, const char *path, 
         facts_keep(&facts->python, start, path);
 }
 
+static bool facts_mapping(void *context, const struct gp_vma *mapping)
+{
+    struct facts_maps *maps = context;
+    maps->facts->maps_bytes += mapping->end - mapping->start;
+    if (mapping->path[0] == '/' && mapping->offset == 0)
+        facts_map(maps->facts, mapping->start, mapping->path, maps->program);
+    return true;
+}
+
 int gp_facts_maps(struct gp_facts *facts)
 {
-    char path[64], program[sizeof(facts->program.path)], *line = NULL;
-    size_t room = 0;
+    struct facts_maps maps = {.facts = facts};
+    char path[64];
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
-    ssize_t got = readlink(path, program, sizeof(program) - 1);
-    program[got > 0 ? got : 0] = '\0';
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)facts->pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -errno;
-    while (getline(&line, &room, file) > 0) {
-        unsigned long long start, end, offset;
-        int at = 0;
-        line[strcspn(line, "\n")] = '\0';
-        if (sscanf(line, "%llx-%llx %*s %llx %*s %*s %n", &start, &end, &offset, &at) < 3 || !at)
-            continue;
-        facts->maps_bytes += end - start;
-        if (line[at] == '/' && offset == 0)
-            facts_map(facts, start, line + at, program);
-    }
-    int rc = ferror(file) ? -errno : 0;
-    free(line);
-    fclose(file);
-    return rc;
+    ssize_t got = readlink(path, maps.program, sizeof(maps.program) - 1);
+    maps.program[got > 0 ? got : 0] = '\0';
+    return gp_mapped_each(facts->pid, facts_mapping, &maps);
 }
 
 /* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that it did not see start. */

@@ -8,6 +8,7 @@
  * end, in the same mapping, and a guard page at its lower end.
  */
 #include <attach/internal.h>
+#include <collect/mapped.h>
 
 #include <base/clock.h>
 #include <fcntl.h>
@@ -34,6 +35,7 @@ struct gp_stacks {
     uint64_t looked_ns;
     struct stack_area *areas;
     size_t count, room;
+    uint64_t guard_end; /* of the mapping that was looked at last; 0: it is no guard */
 };
 
 struct gp_stacks *gp_stacks_new(pid_t pid)
@@ -64,30 +66,24 @@ static void stacks_add(struct gp_stacks *stacks, const struct stack_area *area)
     stacks->areas[stacks->count++] = *area;
 }
 
+static bool stacks_mapping(void *context, const struct gp_vma *mapping)
+{
+    struct gp_stacks *stacks = context;
+    const struct stack_area area = {mapping->start, mapping->end, stacks->guard_end == mapping->start,
+                                    strcmp(mapping->path, "[stack]") == 0};
+    stacks->guard_end = strncmp(mapping->rights, "---", 3) == 0 ? mapping->end : 0;
+    if (!mapping->inode && strncmp(mapping->rights, "rw", 2) == 0)
+        stacks_add(stacks, &area);
+    return true;
+}
+
 void gp_stacks_look(struct gp_stacks *stacks)
 {
-    char path[64], *line = NULL;
-    size_t room = 0;
-    uint64_t guard_end = 0;
     if (stacks->looked_ns && gp_clock_ns() - stacks->looked_ns < GP_STACKS_FRESH_NS)
         return;
     stacks->count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)stacks->pid);
-    FILE *file = fopen(path, "re");
-    while (file && getline(&line, &room, file) > 0) {
-        unsigned long long start, end, inode;
-        char rights[8];
-        int at = 0;
-        if (sscanf(line, "%llx-%llx %7s %*s %*s %llu %n", &start, &end, rights, &inode, &at) < 4)
-            continue;
-        const struct stack_area area = {start, end, guard_end == start, strcmp(line + at, "[stack]\n") == 0};
-        guard_end = strncmp(rights, "---", 3) == 0 ? end : 0;
-        if (!inode && strncmp(rights, "rw", 2) == 0)
-            stacks_add(stacks, &area);
-    }
-    free(line);
-    if (file)
-        fclose(file);
+    stacks->guard_end = 0;
+    gp_mapped_each(stacks->pid, stacks_mapping, stacks);
     stacks->looked_ns = gp_clock_ns();
 }
 

@@ -18,16 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define GP_UNWIND_FRAMES 512
 #define GP_UNWIND_RANGES 256
-
-struct unwind_file {
-    uint64_t start, end, inode, device;
-    char *path;
-};
 
 struct unwind_range {
     uint64_t start, end;
@@ -37,8 +31,8 @@ struct unwind_range {
 struct gp_unwind {
     pid_t pid;
     Dwfl *dwfl;
-    struct unwind_file *files;
-    size_t file_count;
+    struct gp_vma *files; /* each with a path of its own */
+    size_t file_count, file_room;
     struct unwind_range ranges[GP_UNWIND_RANGES];
     size_t range_count;
     uint64_t room; /* bytes that the files of the process may still take */
@@ -115,34 +109,23 @@ static const char *const unwind_names[] = {
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static void unwind_maps(struct gp_unwind *unwind)
+static bool unwind_mapping(void *context, const struct gp_vma *mapping)
 {
-    char path[64], *line = NULL;
-    size_t room = 0, most = 0;
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)unwind->pid);
-    FILE *file = fopen(path, "re");
-    while (file && getline(&line, &room, file) > 0) {
-        unsigned long long start, end, inode;
-        unsigned major, minor;
-        int at = 0;
-        line[strcspn(line, "\n")] = '\0';
-        if (sscanf(line, "%llx-%llx %*s %*s %x:%x %llu %n", &start, &end, &major, &minor, &inode, &at) < 5 || !at ||
-            line[at] != '/')
-            continue;
-        if (unwind->file_count == most) {
-            most = most ? 2 * most : 64;
-            struct unwind_file *more = realloc(unwind->files, most * sizeof(*more));
-            if (!more)
-                break;
-            unwind->files = more;
-        }
-        char *copy = strdup(line + at);
-        if (copy)
-            unwind->files[unwind->file_count++] = (struct unwind_file){start, end, inode, makedev(major, minor), copy};
+    struct gp_unwind *unwind = context;
+    if (mapping->path[0] != '/')
+        return true;
+    if (unwind->file_count == unwind->file_room) {
+        size_t room = unwind->file_room ? 2 * unwind->file_room : 64;
+        struct gp_vma *more = realloc(unwind->files, room * sizeof(*more));
+        if (!more)
+            return false;
+        unwind->files = more;
+        unwind->file_room = room;
     }
-    free(line);
-    if (file)
-        fclose(file);
+    struct gp_vma file = *mapping;
+    if ((file.path = strdup(mapping->path)))
+        unwind->files[unwind->file_count++] = file;
+    return true;
 }
 
 static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
@@ -153,12 +136,11 @@ static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, D
         return dwfl_linux_proc_find_elf(module, userdata, name, base, found, elf);
     snprintf(proc, sizeof(proc), "/proc/%d", (int)unwind->pid);
     for (size_t i = 0; i < unwind->file_count; i++) {
-        const struct unwind_file *file = &unwind->files[i];
+        const struct gp_vma *file = &unwind->files[i];
         if (file->start != base)
             continue;
-        struct gp_module_file want = {file->start, file->end, file->inode, file->device, file->path};
         bool is_cut;
-        int mapped = gp_mapped_open(proc, &want), fd = mapped;
+        int mapped = gp_mapped_open(proc, file), fd = mapped;
         if (mapped >= 0)
             fd = gp_elf_image(mapped, GP_ELF_FRAMES, &unwind->room, &is_cut);
         if (mapped >= 0)
@@ -224,7 +206,7 @@ struct gp_unwind *gp_unwind_new(pid_t pid)
     unwind->pid = pid;
     unwind->room = gp_elf_room();
     unwind_now = unwind;
-    unwind_maps(unwind);
+    gp_mapped_each(unwind->pid, unwind_mapping, unwind);
     unwind->dwfl = dwfl_begin(&callbacks);
     if (unwind->dwfl && dwfl_linux_proc_report(unwind->dwfl, pid) == 0 &&
         dwfl_report_end(unwind->dwfl, NULL, NULL) == 0 && dwfl_getmodules(unwind->dwfl, unwind_warm, unwind, 0) == 0 &&
@@ -241,7 +223,7 @@ void gp_unwind_free(struct gp_unwind *unwind)
     if (unwind->dwfl)
         dwfl_end(unwind->dwfl);
     for (size_t i = 0; i < unwind->file_count; i++)
-        free(unwind->files[i].path);
+        free((char *)unwind->files[i].path);
     free(unwind->files);
     free(unwind);
 }
