@@ -25,6 +25,19 @@ size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code)
     return length;
 }
 
+size_t gp_utf8_put(char to[4], uint32_t code)
+{
+    if (code < 0x80) {
+        to[0] = (char)code;
+        return 1;
+    }
+    size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = length; i-- > 1; code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)((0xf00u >> length & 0xf0) | code);
+    return length;
+}
+
 int gp_utf8_printable(uint32_t code)
 {
     if (code < 0x20 || (code >= 0x7f && code < 0xa0))

@@ -10,8 +10,11 @@
 #include <stdint.h>
 
 /* Length in bytes of the UTF-8 character at `at` (left > 0), with its code in *code; 0 if it is
- * not valid (overlong, surrogate, cut off). */
+ * not valid (overlong, surrogate, cut off). It never reads beyond a NUL, so a terminated string needs
+ * no length: left is 4 then. */
 size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code);
+/* Writes a code up to 0x10ffff as UTF-8. Returns its length in bytes, 1 to 4. */
+size_t gp_utf8_put(char to[4], uint32_t code);
 /* Returns 0 for control characters and for the invisible ones that reorder a line (bidirectional
  * overrides). */
 int gp_utf8_printable(uint32_t code);

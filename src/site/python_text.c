@@ -9,6 +9,7 @@
  * NULL to a text.
  */
 #include "base/compiler.h"
+#include "base/text.h"
 #include "site/python.h"
 #include <string.h>
 
@@ -159,15 +160,6 @@ static bool python_put(struct gp_python_out *out, const char *bytes, uint32_t le
 static bool python_encode(struct gp_python_out *out, uint32_t code)
 {
     char unit[6];
-    if (code < 0x80) {
-        unit[0] = (char)code;
-        return python_put(out, unit, 1);
-    }
-    if (code < 0x800) {
-        unit[0] = (char)(0xc0 | code >> 6);
-        unit[1] = (char)(0x80 | (code & 63));
-        return python_put(out, unit, 2);
-    }
     if (code >= 0xd800 && code < 0xe000) {
         static const char digit[] = "0123456789abcdef";
         memcpy(unit, "\\u", 2);
@@ -175,19 +167,7 @@ static bool python_encode(struct gp_python_out *out, uint32_t code)
             unit[2 + i] = digit[code >> (12 - 4 * i) & 15];
         return python_put(out, unit, 6);
     }
-    if (code < 0x10000) {
-        unit[0] = (char)(0xe0 | code >> 12);
-        unit[1] = (char)(0x80 | (code >> 6 & 63));
-        unit[2] = (char)(0x80 | (code & 63));
-        return python_put(out, unit, 3);
-    }
-    if (code >= 0x110000)
-        return false;
-    unit[0] = (char)(0xf0 | code >> 18);
-    unit[1] = (char)(0x80 | (code >> 12 & 63));
-    unit[2] = (char)(0x80 | (code >> 6 & 63));
-    unit[3] = (char)(0x80 | (code & 63));
-    return python_put(out, unit, 4);
+    return code < 0x110000 && python_put(out, unit, (uint32_t)gp_utf8_put(unit, code));
 }
 
 static const struct gp_python_text python_unknown = {.bytes = "?", .length = 1};

@@ -12,6 +12,7 @@
 #include "account/feed.h"
 #include "base/compiler.h"
 #include "base/kept.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -97,13 +98,11 @@ static void nvtx_wide(char name[GP_NVTX_NAME + 1], const wchar_t *text)
         uint32_t code = (uint32_t)*text;
         if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
             code = '?';
-        size_t bytes = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+        char unit[4];
+        size_t bytes = gp_utf8_put(unit, code);
         if (used + bytes > GP_NVTX_NAME)
             break;
-        static const uint8_t first[] = {0, 0, 0xc0, 0xe0, 0xf0};
-        for (size_t i = bytes; i-- > 1; code >>= 6)
-            name[used + i] = (char)(0x80 | (code & 0x3f));
-        name[used] = (char)(first[bytes] | code);
+        memcpy(name + used, unit, bytes);
         used += bytes;
     }
     name[used] = '\0';

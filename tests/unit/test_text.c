@@ -38,6 +38,8 @@ Test(text, every_character)
             encode(text, code, bytes);
             cr_assert_eq(gp_utf8_decode(text, bytes, &got), valid ? bytes : 0, "%x in %u", code, bytes);
             cr_assert(!valid || got == code, "%x", code);
+            char put[4];
+            cr_assert(!valid || (gp_utf8_put(put, code) == bytes && memcmp(put, text, bytes) == 0), "%x", code);
             cr_assert_eq(gp_utf8_decode(text, 7, &got), valid ? bytes : 0, "more follows");
             for (unsigned left = 1; left < bytes; left++)
                 cr_assert_eq(gp_utf8_decode(text, left, &got), 0, "%x cut", code);

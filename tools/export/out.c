@@ -2,6 +2,7 @@
  * out.c: see out.h. */
 #include <export/out.h>
 
+#include <base/text.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -108,51 +109,14 @@ void gp_out_micros(struct gp_out *out, int64_t ns)
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* The number of bytes of the character that starts with `first`, its lowest value at that length (a
- * lower value is an overlong form), and the payload bits of the first byte. */
-static unsigned utf8_length(unsigned char first, uint32_t *lowest, uint32_t *bits)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned length = first < 0x80             ? 1
-                      : (first & 0xe0) == 0xc0 ? 2
-                      : (first & 0xf0) == 0xe0 ? 3
-                      : (first & 0xf8) == 0xf0 ? 4
-                                               : 0;
-    *lowest = least[length];
-    *bits = length == 1 ? first : first & (0x7fu >> length);
-    return length;
-}
-
 uint32_t gp_utf8_next(const char **text)
 {
-    const unsigned char *at = (const unsigned char *)*text;
-    uint32_t lowest, character;
-    if (!*at)
+    uint32_t character;
+    if (!**text)
         return 0;
-    unsigned length = utf8_length(*at, &lowest, &character);
-    *text += 1;
-    for (unsigned i = 1; i < length; i++) {
-        if ((at[i] & 0xc0) != 0x80) /* the NUL ends here too */
-            return GP_UTF8_BAD;
-        character = character << 6 | (at[i] & 0x3f);
-    }
-    if (!length || character < lowest || character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
-        return GP_UTF8_BAD;
-    *text += length - 1;
-    return character;
-}
-
-static size_t utf8_put(char to[4], uint32_t character)
-{
-    if (character < 0x80) {
-        to[0] = (char)character;
-        return 1;
-    }
-    size_t length = character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
-    for (size_t i = length; i-- > 1; character >>= 6)
-        to[i] = (char)(0x80 | (character & 0x3f));
-    to[0] = (char)((0xf00u >> length & 0xf0) | character);
-    return length;
+    size_t length = gp_utf8_decode((const unsigned char *)*text, 4, &character);
+    *text += length ? length : 1;
+    return length ? character : GP_UTF8_BAD;
 }
 
 void gp_utf8_copy(char *to, size_t bytes, const char *text)
@@ -161,7 +125,7 @@ void gp_utf8_copy(char *to, size_t bytes, const char *text)
     char one[4];
     uint32_t character;
     while ((character = gp_utf8_next(&text)) != 0) {
-        length = utf8_put(one, character);
+        length = gp_utf8_put(one, character);
         if (at + length >= bytes)
             break;
         memcpy(to + at, one, length);
@@ -176,7 +140,7 @@ static void out_character(struct gp_out *out, uint32_t character)
     if (character < 0x80)
         gp_out_char(out, (char)character);
     else
-        gp_out_bytes(out, one, utf8_put(one, character));
+        gp_out_bytes(out, one, gp_utf8_put(one, character));
 }
 
 /* Copies the part that needs no escape, which is most of most strings.  Returns the first byte that

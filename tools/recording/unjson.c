@@ -6,6 +6,7 @@
  * GP_JSON_DEPTH deep, and all values take at most GP_PICKLE_MEMORY. */
 #include <recording/unpickle.h>
 
+#include <base/text.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,20 +57,6 @@ static int json_hex(const uint8_t *at)
     return code;
 }
 
-/* Half of a pair alone becomes '?'. */
-static size_t json_utf8(char *to, uint32_t code)
-{
-    if (code >= 0xd800 && code < 0xe000)
-        code = '?';
-    if (code < 0x80)
-        return to[0] = (char)code, 1;
-    size_t count = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = count - 1; i > 0; i--, code >>= 6)
-        to[i] = (char)(0x80 | (code & 0x3f));
-    to[0] = (char)((0xf00u >> count & 0xf0u) | code);
-    return count;
-}
-
 /* at: behind "\u".  Both halves of a pair are taken.  0: not four digits. */
 static size_t json_unicode(const uint8_t *at, const uint8_t *end, uint32_t *code)
 {
@@ -101,7 +88,7 @@ static int json_unescape(struct gp_json *j, const uint8_t *from, const uint8_t *
             size_t taken = json_unicode(at + 2, to, &code);
             if (!taken)
                 return json_refuse(j, "a wrong escape sequence");
-            put += json_utf8(put, code);
+            put += gp_utf8_put(put, code >= 0xd800 && code < 0xe000 ? '?' : code); /* half of a pair alone */
             at += 1 + taken;
         } else {
             const char *known = escapes;

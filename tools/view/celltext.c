@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* wcwidth */
 #include <view/celltext.h>
 
+#include <base/text.h>
 #include <math.h>
 #include <stdio.h>
 #include <wchar.h>
@@ -13,26 +14,10 @@
 
 int gp_text_decode(const char *text, uint32_t *code)
 {
-    const unsigned char *p = (const unsigned char *)text;
-    *code = p[0];
-    if (p[0] < 0x80)
-        return p[0] ? 1 : 0;
-    int more = p[0] >= 0xf0 && p[0] < 0xf5 ? 3 : p[0] >= 0xe0 && p[0] < 0xf0 ? 2 : p[0] >= 0xc2 && p[0] < 0xe0 ? 1 : 0;
-    uint32_t value = more == 3 ? p[0] & 0x07u : more == 2 ? p[0] & 0x0fu : p[0] & 0x1fu;
-    for (int i = 1; i <= more; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            more = 0;
-        else
-            value = value << 6 | (p[i] & 0x3fu);
-    }
-    /* Overlong forms, surrogates and codes above U+10FFFF are malformed. */
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    if (!more || value < least[more] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) {
-        *code = GP_TEXT_REPLACEMENT;
-        return 1;
-    }
-    *code = value;
-    return 1 + more;
+    size_t length = *text ? gp_utf8_decode((const unsigned char *)text, 4, code) : 0;
+    if (!length)
+        *code = *text ? GP_TEXT_REPLACEMENT : 0;
+    return length ? (int)length : *text != '\0';
 }
 
 int gp_text_code_width(uint32_t code)

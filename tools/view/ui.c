@@ -4,6 +4,7 @@
  */
 #include <view/ui.h>
 
+#include <base/text.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -254,21 +255,7 @@ static void ui_edit(char text[GP_UI_FILTER], int key)
         text[used] = '\0';
     } else if (key >= ' ' && key < GP_KEY_BASE && key != 0x7f) {
         char bytes[5] = {0};
-        if (key < 0x80) {
-            bytes[0] = (char)key;
-        } else if (key < 0x800) {
-            bytes[0] = (char)(0xc0 | key >> 6);
-            bytes[1] = (char)(0x80 | (key & 0x3f));
-        } else if (key < 0x10000) {
-            bytes[0] = (char)(0xe0 | key >> 12);
-            bytes[1] = (char)(0x80 | (key >> 6 & 0x3f));
-            bytes[2] = (char)(0x80 | (key & 0x3f));
-        } else {
-            bytes[0] = (char)(0xf0 | key >> 18);
-            bytes[1] = (char)(0x80 | (key >> 12 & 0x3f));
-            bytes[2] = (char)(0x80 | (key >> 6 & 0x3f));
-            bytes[3] = (char)(0x80 | (key & 0x3f));
-        }
+        gp_utf8_put(bytes, (uint32_t)key);
         if (used + strlen(bytes) < GP_UI_FILTER)
             strcat(text, bytes);
     }
