@@ -16,7 +16,7 @@
 
 #define GP_RECORD_MAGIC "\x89GPREC\r\n" /* 8 bytes; like PNG's, it reveals a text-mode copy or a stripped bit */
 #define GP_FORMAT_MAJOR 1u              /* raised when an old reader would misunderstand */
-#define GP_FORMAT_MINOR 3u              /* raised with every addition */
+#define GP_FORMAT_MINOR 4u              /* raised with every addition */
 #define GP_FORMAT_ORDER 0x01020304u
 
 struct gp_format_head {
@@ -69,7 +69,8 @@ enum gp_format_type {
     GP_BLOCK_INDEX,   /* not compressed; its last 16 bytes end the file */
     GP_BLOCK_BEFORE,  /* memory from before the attach, whenever it changed; since format 1.2 */
     GP_BLOCK_DEVICES, /* since format 1.3, with numbers by their ids (numbers.def) */
-    GP_BLOCK_OOM      /* since format 1.3, with numbers by their ids (oom.def) */
+    GP_BLOCK_OOM,     /* since format 1.3, with numbers by their ids (oom.def) */
+    GP_BLOCK_NAMES    /* of native frames, behind everything else; since format 1.4 */
 };
 
 /* Whether gpuprof was attached to the program while it ran, in PROCESS since format 1.2. */

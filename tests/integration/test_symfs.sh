@@ -23,6 +23,26 @@ for command in "peak" "report" "leaks" "export --format=collapsed --weight=peak"
     # shellcheck disable=SC2086
     check "$command with them" "$("$build/bin/gpuprof" $command --symfs="$work/image" "$work/x.gpuprof" 2>&1)" 1
 done
+# With --symbols the recording itself has the names.
+mkdir "$work/app"
+cp "$build/examples/leak_rt" "$work/app/leak_rt"
+"$build/bin/gpuprof" run --sim --record="$work/y.gpuprof" --symbols -- "$work/app/leak_rt" --steps 40 --pace 5 >/dev/null 2>"$work/said"
+"$build/bin/gpuprof" report --json "$work/y.gpuprof" >"$work/before"
+"$build/bin/gpuprof" run --sim --stacks=all -- "$work/app/leak_rt" --steps 1000 --pace 10 >/dev/null 2>&1 &
+job=$!
+for _ in $(seq 200); do
+    pid=$(pgrep -P "$job" -x leak_rt) && "$build/bin/gpuprof" record -q --symbols --duration 1 -p "$pid" -o "$work/z.gpuprof" 2>/dev/null && break
+    sleep 0.1
+done
+kill "$job"
+wait "$job" || true
+rm -r "$work/app"
+"$build/bin/gpuprof" report --json "$work/y.gpuprof" >"$work/after"
+cmp "$work/before" "$work/after" || { echo "FAILED  the report differs without the files"; exit 1; }
+for file in y z; do
+    check "$file: a recording with names" "$("$build/bin/gpuprof" leaks "$work/$file.gpuprof" 2>&1; "$build/bin/gpuprof" peak "$work/$file.gpuprof" 2>&1)" 1
+done
+grep -q 'y.gpuprof: has the names of [0-9]* addresses' "$work/said" || { cat "$work/said"; exit 1; }
 # Another build below the folder gives no name, and neither does a link that leads out of it.
 mkdir "$work/other$work/app"
 cp "$build/examples/train_rt" "$work/other$work/app/leak_rt"

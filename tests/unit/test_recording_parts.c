@@ -271,6 +271,59 @@ Test(recording_parts, modules_have_every_field)
     gp_recording_free(r);
 }
 
+static void name_row(uint64_t frame, const char *function, const char *outer)
+{
+    PUT(frame, outer ? 2 : 1);
+    put_text(function);
+    put_text("a.c");
+    PUT(7);
+    if (!outer)
+        return;
+    put_text(outer);
+    put_text("");
+    PUT(0);
+}
+
+/* Names of frames that there are not, or that are Python's, are skipped; the others are in the order of their modules
+ * and addresses. */
+Test(recording_parts, names_of_native_frames)
+{
+    begin();
+    ROWS();
+    module_row(100, 50, 0, "/a", "", 0);
+    block(GP_BLOCK_MODULES, 1);
+    ROWS(0, GP_FRAME_NATIVE, 120, GP_FRAME_PYTHON, 0, 0, 5, GP_FRAME_NATIVE, 110, GP_FRAME_NATIVE, 4000);
+    block(GP_BLOCK_FRAMES, 4);
+    ROWS();
+    name_row(0, "late", NULL);
+    name_row(1, "python", NULL);
+    name_row(4, "beyond", NULL);
+    name_row(UINT64_MAX, "far beyond", NULL);
+    name_row(3, "nowhere", NULL);
+    name_row(2, "inner", "outer");
+    block(GP_BLOCK_NAMES, 6);
+    ROWS(0, UINT64_MAX);
+    block(GP_BLOCK_NAMES, 1);
+    static const struct {
+        const char *function;
+        uint64_t pc;
+        uint32_t module, depth, line;
+    } rows[] = {
+        {"inner", 110, 0, 0, 7}, {"outer", 110, 0, 1, 0}, {"late", 120, 0, 0, 7}, {"nowhere", 4000, GP_REC_NONE, 0, 7}};
+    struct gp_recording *r = parse();
+    cr_assert_eq(r->name_count, GP_COUNT(rows), "%u", r->name_count);
+    cr_expect_eq(r->damaged_blocks, 1);
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        const struct gp_rec_name *name = &r->names[i];
+        cr_expect_str_eq(text_of(r, name->function), rows[i].function);
+        cr_expect_str_eq(text_of(r, name->file), rows[i].line ? "a.c" : "");
+        cr_expect(name->pc == rows[i].pc && name->module == rows[i].module && name->depth == rows[i].depth &&
+                      name->line == rows[i].line,
+                  "%zu", i);
+    }
+    gp_recording_free(r);
+}
+
 /* 65 536 modules are opened; the file with one more is refused. */
 Test(recording_parts, there_is_a_last_module)
 {

@@ -75,8 +75,14 @@ static uint32_t stack(struct who *w, const char *text)
 
 static struct gp_symbol_source source_of(const struct who *w)
 {
-    return (struct gp_symbol_source){w->sites,      w->frames,      w->modules, w->strings,
-                                     w->site_count, w->frame_count, MODULES,    ""};
+    return (struct gp_symbol_source){.sites = w->sites,
+                                     .frames = w->frames,
+                                     .modules = w->modules,
+                                     .strings = w->strings,
+                                     .site_count = w->site_count,
+                                     .frame_count = w->frame_count,
+                                     .module_count = MODULES,
+                                     .root = ""};
 }
 
 static void who_open(struct who *w)

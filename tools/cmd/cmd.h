@@ -147,6 +147,12 @@ void gp_recorded_finish(const struct gp_watch *watch, const char *pattern);
 
 /* One line for each watched process that recorded: how many events, to which file, how many were
  * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
+/* The path relative to the current directory, if it lies there. */
+const char *gp_recorded_short(const char *path);
+/* recordnames.c: puts the names of native frames into a recording that has ended.  root: where the files
+ * of the program are ("" here).  An exit status, after a message. */
+int gp_recorded_names(const char *command, const char *path, const char *root);
+
 /* The file of a watched process; false: it wrote none. */
 bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);

@@ -140,9 +140,7 @@ static int export_command(void *options)
                                .full_stacks = o->full_stacks,
                                .block_limit = o->blocks < 0 ? GP_EXPORT_BLOCKS : (uint32_t)o->blocks,
                                .progress = gp_progress_listener};
-    struct gp_symbol_source source = {
-        recording->sites,      recording->frames,      recording->modules,      recording->strings,
-        recording->site_count, recording->frame_count, recording->module_count, ""};
+    struct gp_symbol_source source = gp_symbol_source_of(recording, "");
     if (gp_symbols_new(&export.symbols, &source) != 0) {
         gp_error("export", "out of memory");
         rc = GP_EXIT_FAILED;

@@ -160,7 +160,7 @@ static int load_file(struct gp_recording **recording, const struct gp_load_optio
 
 /* The paths that a process in a container reports are valid in its own mount namespace.  A
  * process in ours needs no prefix, and /proc/PID/root would be gone when it ends. */
-static void load_root(char *root, size_t bytes, pid_t pid)
+void gp_load_root(char *root, size_t bytes, pid_t pid)
 {
     char path[64];
     struct stat theirs, ours;
@@ -261,7 +261,7 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     *loaded = (struct gp_loaded){.command = o->target.command};
     bool live = o->target.pid_count > 0;
     if (live)
-        load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* first: the process may end meanwhile */
+        gp_load_root(loaded->root, sizeof(loaded->root), o->target.pids[0]); /* first: the process may end meanwhile */
     int rc = live ? load_live(&loaded->recording, o) : load_file(&loaded->recording, o, o->files[i]);
     if (!rc)
         rc = gp_load_cut(o->target.command, loaded->recording, &o->part);
@@ -270,14 +270,7 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
         return rc;
     }
     const struct gp_recording *r = loaded->recording;
-    struct gp_symbol_source source = {.sites = r->sites,
-                                      .frames = r->frames,
-                                      .modules = r->modules,
-                                      .strings = r->strings,
-                                      .site_count = r->site_count,
-                                      .frame_count = r->frame_count,
-                                      .module_count = r->module_count,
-                                      .root = loaded->root};
+    const struct gp_symbol_source source = gp_symbol_source_of(r, loaded->root);
     int made = gp_symbols_new(&loaded->symbols, &source);
     if (!made)
         gp_symbols_look_below(loaded->symbols, o->symfs);

@@ -35,6 +35,9 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     struct gp_load_part part;
 };
 
+/* Where the files of a process are: "" here, else in its own root. */
+void gp_load_root(char *root, size_t bytes, pid_t pid);
+
 /* What a command reads, for its help. */
 #define GP_LOAD_READS                                                                                                  \
     "a recording of 'gpuprof record' or 'gpuprof run --record', a memory snapshot of PyTorch (pickle, JSON, "          \

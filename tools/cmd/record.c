@@ -3,6 +3,7 @@
  * commands.c.  All that the process does for it is to answer one request for its numbers per
  * second. */
 #include <cmd/cmd.h>
+#include <cmd/load.h>
 #include <collect/extents.h>
 #include <collect/listen.h>
 #include <collect/mailbox.h>
@@ -38,7 +39,7 @@ struct gp_record_options {
     struct gp_target target;
     const char *output;
     int64_t seconds; /* 0: no end */
-    bool quiet;
+    bool quiet, symbols;
 };
 
 struct gp_recording_now {
@@ -57,7 +58,11 @@ struct gp_recording_now {
 static int record_check(void *options)
 {
     const struct gp_record_options *o = options;
-    return o->output ? GP_EXIT_OK : gp_usage_error("record", "missing output file: use -o FILE");
+    if (!o->output)
+        return gp_usage_error("record", "missing output file: use -o FILE");
+    if (o->symbols && strcmp(o->output, "-") == 0)
+        return gp_usage_error("record", "--symbols: names are added to a file: name one with -o");
+    return GP_EXIT_OK;
 }
 
 /* ---- callbacks of the recorder ----------------------------------------------------------------------------------- */
@@ -355,7 +360,10 @@ static int record_run(void *options)
     gp_system_free(system);
     if (!o->quiet)
         gp_stacks_offer("record", o->target.pids[0]);
-    return record_process(&now, o->target.pids[0]);
+    char root[64] = "";
+    gp_load_root(root, sizeof(root), o->target.pids[0]); /* first: the process may end meanwhile */
+    rc = record_process(&now, o->target.pids[0]);
+    return rc || !o->symbols ? rc : gp_recorded_names("record", o->output, root);
 }
 
 static const struct gp_command_option record_options[] = {
@@ -364,6 +372,8 @@ static const struct gp_command_option record_options[] = {
               "the recording; an existing recording is replaced, any other file is not; '-' is standard output"),
     GP_OPTION(struct gp_record_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER, "stop after so many seconds",
               .low = 1, .high = 1000000000),
+    GP_FLAG(struct gp_record_options, symbols, 0, "symbols",
+            "put the names of native functions into the recording, so that it can be read on any machine"),
     GP_FLAG(struct gp_record_options, quiet, 'q', "quiet", "print no line at the end unless events were lost"),
     {0}};
 
@@ -371,7 +381,7 @@ const struct gp_command_spec gp_command_record = {
     .name = "record",
     .summary = "write the events of a running process to a file",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("[-p PID] -o FILE [--duration=SECS] [-q]"),
+    .usage = GP_LIST("[-p PID] -o FILE [--duration=SECS] [--symbols] [-q]"),
     .about = GP_LIST(
         "Writes the memory that a running process holds now, then its memory events, until the process ends, "
         "SECS seconds have passed, or ^C. The process never waits: events that arrive faster than they can "

@@ -70,7 +70,7 @@ static int64_t recorded_find(char path[PATH_MAX], const char *pattern, uint32_t 
 }
 
 /* The path relative to the current directory, if it lies there. */
-static const char *recorded_short(const char *path)
+const char *gp_recorded_short(const char *path)
 {
     char here[PATH_MAX];
     size_t length = getcwd(here, sizeof(here)) ? strlen(here) : 0;
@@ -110,7 +110,8 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     bool ended = killed && gp_recorded_end(path, watched, &events, &lost);
     if (ended)
         bytes = recorded_bytes(path, session->id);
-    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", events, recorded_short(path), gp_size_text(size, bytes));
+    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", events, gp_recorded_short(path),
+            gp_size_text(size, bytes));
     if (lost)
         fprintf(out, "%" PRIu64 " lost", lost);
     else
@@ -123,7 +124,7 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
         fputs(", although the process ended without its exit handlers", out);
     else if (killed)
         fputs(", except in the last second: the process ended without its exit handlers", out);
-    recorded_next(out, recorded_short(path));
+    recorded_next(out, gp_recorded_short(path));
 }
 
 int gp_recorded_clear(const char *command, const char *path)

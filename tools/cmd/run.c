@@ -37,7 +37,7 @@
 struct gp_run_options {
     struct gp_launch launch;
     const char *stacks, *record; /* NULL: not given; record "": without a name */
-    bool summary;
+    bool summary, symbols;
     struct gp_budget_options budget;
     char kept[PATH_MAX]; /* folder of the recordings that only the budgets need; "" none */
 };
@@ -115,6 +115,9 @@ static int run_check(void *options)
     const struct gp_run_options *o = options;
     const char *program = o->launch.argv ? o->launch.argv[0] : "";
     size_t length = strlen(program);
+    const char *set = getenv("GPUPROF_RECORD");
+    if (o->symbols && !o->record && !(set && set[0]))
+        return gp_usage_error("run", "--symbols: names are put into a recording: add --record");
     if (!o->record || o->record[0] || length < 8 || strcmp(program + length - 8, ".gpuprof") != 0)
         return GP_EXIT_OK;
     return gp_usage_error("run", "--record %s: join the name with '=': --record=%s", program, program);
@@ -327,6 +330,14 @@ static void run_driver(const struct gp_run_options *o, const struct gp_watch *wa
                  probe.text);
 }
 
+static void run_symbols(const struct gp_watch *watch, const char *record)
+{
+    char path[PATH_MAX];
+    for (int i = 0; i < watch->count; i++)
+        if (gp_recorded_path(watch->watched[i], record, path))
+            gp_recorded_names("run", gp_recorded_short(path), "");
+}
+
 static bool run_read(struct gp_watch *watch)
 {
     for (int i = 0; i < watch->count; i++) {
@@ -375,6 +386,8 @@ static int run_run(void *options)
                 gp_recorded_finish(&watch, record);
             else
                 gp_recorded_print(stderr, &watch, record);
+            if (o->symbols)
+                run_symbols(&watch, record);
         }
         if (started && run_is_held(o))
             child.status = run_judge(o, &watch, record ? record : "", child.status);
@@ -396,6 +409,8 @@ static const struct gp_command_option run_options[] = {
               "number. A second process writes x.PID.gpuprof instead of x.gpuprof, and of several ranks each one "
               "x.rankN.gpuprof",
               .optional = true),
+    GP_FLAG(struct gp_run_options, symbols, 0, "symbols",
+            "put the names of native functions into the recordings, so that they can be read on any machine"),
     GP_OPTION_BUDGET(struct gp_run_options, budget),
     GP_OPTION_BUDGETS(struct gp_run_options, budget),
     GP_OPTION_JUNIT(struct gp_run_options, budget),
@@ -420,9 +435,9 @@ const struct gp_command_spec gp_command_run = {
     .name = "run",
     .summary = "run a program with the profiler loaded",
     .group = GP_GROUP_WATCH,
-    .usage =
-        GP_LIST("[--sim[=SPEC]] [--summary] [--record[=FILE]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
-                "[--alloc-conf=K:V,..]] [--budget=SIZE] [--budgets=FILE] [--junit=FILE] [--library=FILE] [--] CMD..."),
+    .usage = GP_LIST(
+        "[--sim[=SPEC]] [--summary] [--record[=FILE] [--symbols]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
+        "[--alloc-conf=K:V,..]] [--budget=SIZE] [--budgets=FILE] [--junit=FILE] [--library=FILE] [--] CMD..."),
     .about =
         GP_LIST("Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD "
                 "initialises it. LD_PRELOAD names libgpuprof-shim.so: where CUPTI is missing, does not work, or is "

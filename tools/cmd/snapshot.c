@@ -288,9 +288,7 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
     if (rc)
         return gp_load_refused("snapshot", o->file, rc, why);
     gp_load_warn("snapshot", o->file, recording);
-    const struct gp_symbol_source source = {
-        recording->sites,      recording->frames,      recording->modules,      recording->strings,
-        recording->site_count, recording->frame_count, recording->module_count, ""};
+    const struct gp_symbol_source source = gp_symbol_source_of(recording, "");
     rc = gp_symbols_new(&symbols, &source);
     if (rc)
         gp_error("snapshot", "%s: %s", o->file, strerror(-rc));

@@ -221,6 +221,16 @@ static int finish_samples(const void *one, const void *other)
     return a->device < b->device ? -1 : a->device > b->device;
 }
 
+static int finish_names(const void *one, const void *other)
+{
+    const struct gp_rec_name *a = one, *b = other;
+    if (a->module != b->module)
+        return a->module < b->module ? -1 : 1;
+    if (a->pc != b->pc)
+        return a->pc < b->pc ? -1 : 1;
+    return a->depth < b->depth ? -1 : a->depth > b->depth;
+}
+
 int gp_read_finish(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;
@@ -241,6 +251,8 @@ int gp_read_finish(struct gp_read *read)
         qsort(r->samples, r->sample_count, sizeof(*r->samples), finish_samples);
     if (r->sleep_count)
         qsort(r->sleeps, r->sleep_count, sizeof(*r->sleeps), finish_sleeps);
+    if (r->name_count)
+        qsort(r->names, r->name_count, sizeof(*r->names), finish_names);
     finish_end(r);
     error = gp_read_imports(r);
     if (error)

@@ -242,6 +242,30 @@ static bool payload_modules(struct gp_read *read, struct gp_unpack *in, uint32_t
     return !in->bad;
 }
 
+/* Names of frames that are in damaged blocks are skipped. */
+static bool payload_names(struct gp_read *read, struct gp_unpack *in, uint32_t count)
+{
+    struct gp_recording *r = read->recording;
+    for (uint32_t i = 0; i < count && !in->bad; i++) {
+        uint64_t number = gp_unpack_number(in), calls = gp_unpack_number(in);
+        const struct gp_rec_frame *frame = number < r->frame_count && r->frames[number].pc ? &r->frames[number] : NULL;
+        for (uint32_t depth = 0; depth < calls && !in->bad; depth++) {
+            struct gp_rec_name name = {.depth = depth};
+            name.function = payload_string(read, in);
+            name.file = payload_string(read, in);
+            name.line = (uint32_t)gp_unpack_number(in);
+            if (in->bad || !frame || !name.function)
+                continue;
+            name.pc = frame->pc;
+            name.module = frame->module;
+            if (read->error || !GP_READ_ROOM(read, r->names, read->names_room, r->name_count + 1ul, GP_READ_ROWS))
+                return false;
+            r->names[r->name_count++] = name;
+        }
+    }
+    return !in->bad;
+}
+
 static bool payload_threads(struct gp_read *read, struct gp_unpack *in, uint32_t count)
 {
     for (uint32_t i = 0; i < count && !in->bad; i++) {
@@ -508,6 +532,8 @@ bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, 
         return payload_failed(read->recording, &in, block->type == GP_BLOCK_OOM_RAW);
     case GP_BLOCK_BEFORE:
         return payload_before(read, &in, block->count);
+    case GP_BLOCK_NAMES:
+        return payload_names(read, &in, block->count);
     case GP_BLOCK_COUNTS:
     case GP_BLOCK_END:
         return payload_counts(read, &in, block->type == GP_BLOCK_END);

@@ -31,7 +31,7 @@ struct gp_read {
     struct gp_recording *recording;
     int error; /* -ENOMEM, or -EFBIG: beyond the limits; reading ends */
     size_t events_room, baseline_room, devices_room, samples_room, befores_room, sleeps_room, sites_room, frames_room,
-        modules_room, threads_room, streams_room, strings_room;
+        names_room, modules_room, threads_room, streams_room, strings_room;
     /* Strings of the site tables, to which only frames refer; appended to recording->strings at the
      * end. */
     char *site_strings;

@@ -11,7 +11,7 @@ void gp_recording_free(struct gp_recording *recording)
     void *parts[] = {recording->events,  recording->peer,    recording->baseline, recording->devices,
                      recording->samples, recording->sites,   recording->frames,   recording->modules,
                      recording->threads, recording->streams, recording->strings,  recording->befores,
-                     recording->sleeps};
+                     recording->sleeps,  recording->names};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         free(parts[i]);
     free(recording);

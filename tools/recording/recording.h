@@ -75,6 +75,15 @@ struct gp_rec_frame {
     bool named;      /* native, but another tool has looked it up: no pc, and no module */
 };
 
+/* What was called at a native frame, looked up where the program ran: the innermost of the calls that
+ * are inlined there has depth 0. */
+struct gp_rec_name {
+    uint64_t pc;
+    uint32_t module, depth;
+    uint32_t function, file; /* offsets in the strings */
+    uint32_t line;
+};
+
 struct gp_rec_site {
     uint32_t first_frame, frame_count; /* innermost first */
     uint8_t device, kind;              /* device: index in the session */
@@ -157,6 +166,8 @@ struct gp_recording {
     uint32_t site_count;
     struct gp_rec_frame *frames;
     uint32_t frame_count;
+    struct gp_rec_name *names; /* in the order of module, pc and depth */
+    uint32_t name_count;
     struct gp_rec_module *modules;
     uint32_t module_count;
     struct gp_rec_thread *threads;

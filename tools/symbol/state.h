@@ -19,6 +19,7 @@ struct gp_symbol_module {     /* parallel to source.modules */
 struct gp_symbol_pc { /* an answer */
     uint64_t pc;
     uint32_t module, count;
+    bool known;                         /* it has a name */
     const struct gp_frame_text *frames; /* NULL: slot not in use */
 };
 

@@ -151,14 +151,47 @@ static int symbols_grow(struct gp_symbols *symbols)
     return 0;
 }
 
+/* What the recording itself says. */
+static uint32_t symbols_recorded(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
+                                 struct gp_object_frame frames[GP_INLINES])
+{
+    const struct gp_symbol_source *source = &symbols->source;
+    uint32_t low = 0, high = source->name_count, count = 0;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const struct gp_rec_name *name = &source->names[middle];
+        if (name->module < module || (name->module == module && name->pc < pc))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < source->name_count && count < GP_INLINES; low++, count++) {
+        const struct gp_rec_name *name = &source->names[low];
+        if (name->module != module || name->pc != pc || name->depth != count)
+            break;
+        frames[count] =
+            (struct gp_object_frame){.function = gp_intern(&symbols->intern, source->strings + name->function),
+                                     .file = gp_intern(&symbols->intern, source->strings + name->file),
+                                     .line = name->line,
+                                     .inlined = true};
+    }
+    if (count)
+        frames[count - 1].inlined = false;
+    return count;
+}
+
 /* A pc is a return address, which may belong to the next line or function: the call lies before
  * it. */
 static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t module,
-                               struct gp_object_frame frames[GP_INLINES])
+                               struct gp_object_frame frames[GP_INLINES], bool *known)
 {
     char text[GP_SYMBOL_TEXT];
     uint64_t before = pc ? pc - 1 : 0;
     const struct gp_rec_module *m = module < symbols->source.module_count ? &symbols->source.modules[module] : NULL;
+    uint32_t recorded = symbols_recorded(symbols, pc, module, frames);
+    *known = recorded > 0;
+    if (recorded)
+        return recorded;
     frames[0] = (struct gp_object_frame){.file = ""};
     if (m && before >= m->start && before < m->end) {
         uint64_t offset = before - m->start + m->offset;
@@ -166,6 +199,7 @@ static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t
         uint32_t count = object ? gp_object_lookup(object, offset, frames) : 0;
         if (object)
             symbols_note_cut(symbols, module);
+        *known = count > 0;
         if (count)
             return count;
         snprintf(text, sizeof(text), "%.500s+0x%" PRIx64, symbols->modules[module].name, offset + 1);
@@ -187,7 +221,8 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
     struct gp_symbol_pc *slot = symbols_slot(symbols, frame->pc, module);
     const struct gp_rec_module *m = module == GP_REC_NONE ? NULL : &symbols->source.modules[module];
     if (!slot->frames) {
-        uint32_t count = symbols_lookup(symbols, frame->pc, module, found);
+        bool known;
+        uint32_t count = symbols_lookup(symbols, frame->pc, module, found, &known);
         struct gp_frame_text *kept = gp_intern_room(&symbols->intern, count * sizeof(*kept));
         if (!kept)
             return 1;
@@ -203,11 +238,19 @@ uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame
                 .inlined = found[i].inlined};
         for (uint32_t i = 0; i < count; i++)
             gp_role_set(symbols, &kept[i]);
-        *slot = (struct gp_symbol_pc){frame->pc, module, count, kept};
+        *slot = (struct gp_symbol_pc){frame->pc, module, count, known, kept};
         symbols->pc_count++;
     }
     *frames = slot->frames;
     return slot->count;
+}
+
+uint32_t gp_symbols_calls(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
+                          const struct gp_frame_text **calls)
+{
+    uint32_t module = frame->module < symbols->source.module_count ? frame->module : GP_REC_NONE;
+    uint32_t count = gp_symbols_native(symbols, frame, calls);
+    return *calls != &gp_symbols_unknown && symbols_slot(symbols, frame->pc, module)->known ? count : 0;
 }
 
 const char *gp_symbols_note(const struct gp_symbols *symbols, uint32_t i)

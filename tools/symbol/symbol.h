@@ -72,7 +72,24 @@ struct gp_symbol_source {
     const char *strings;
     uint32_t site_count, frame_count, module_count;
     const char *root;
+    /* What the recording itself says of native frames; used before any object. */
+    const struct gp_rec_name *names;
+    uint32_t name_count;
 };
+
+static inline struct gp_symbol_source gp_symbol_source_of(const struct gp_recording *recording, const char *root)
+{
+    return (struct gp_symbol_source){.sites = recording->sites,
+                                     .frames = recording->frames,
+                                     .modules = recording->modules,
+                                     .strings = recording->strings,
+                                     .site_count = recording->site_count,
+                                     .frame_count = recording->frame_count,
+                                     .module_count = recording->module_count,
+                                     .root = root,
+                                     .names = recording->names,
+                                     .name_count = recording->name_count};
+}
 
 /* 0 or -ENOMEM. */
 int gp_symbols_new(struct gp_symbols **out, const struct gp_symbol_source *source);
@@ -89,6 +106,10 @@ int gp_symbols_update(struct gp_symbols *symbols, const struct gp_symbol_source 
  * them. A stack that was cut when it was recorded ends with "[truncated]". Site 0 and unknown
  * sites: one frame "[unknown]". Valid until gp_symbols_free. Returns the number of frames, >= 1. */
 uint32_t gp_symbols_site(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text **frames);
+
+/* The calls at a native frame, those inlined there first, as the object has them. 0: no name is known. */
+uint32_t gp_symbols_calls(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
+                          const struct gp_frame_text **calls);
 
 /* The frame that names a site in a table: the innermost one of the user's own code that does not
  * only allocate for its callers (docs/symbols.md). Never NULL. It depends on all sites of the
