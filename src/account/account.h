@@ -28,7 +28,7 @@ enum { GP_SEGMENT_NONE, GP_SEGMENT_FRAMEWORK, GP_SEGMENT_HEAP };
 
 /* gp_record.flags of a segment: it is known to be of a private pool (frameworkoom.c). */
 #define GP_FLAG_PRIVATE 1u
-/* Of a block: a framework reports it. Its link is then what of its bytes is not allocated (ground.c). */
+/* Of a block: a framework reports it. */
 #define GP_FLAG_REPORTED 2u
 
 struct gp_forgotten { /* what resets of the totals subtracted */
@@ -86,7 +86,7 @@ struct gp_account {             /* one device, or the host */
 
 struct gp_accounts {
     struct gp_account *x_devices[GP_WIRE_DEVICES]; /* created on first use */
-    struct gp_map *blocks;                         /* spaces DEVICE, HOST, REGISTERED, ARRAY, GRAPH: many */
+    struct gp_map *blocks;                         /* spaces up to BLOCK: many */
     struct gp_map *objects;                        /* the rest: few */
     struct gp_feed_setup setup;
     struct gp_lock lock;
@@ -99,8 +99,7 @@ extern struct gp_accounts gp_accounts;
 /* What of a record in the map of blocks is in the totals. */
 static inline uint64_t gp_account_counted(const struct gp_record *record)
 {
-    return record->flags & GP_FLAG_REPORTED && record->space == GP_SPACE_BLOCK ? record->bytes - record->link
-                                                                               : record->bytes;
+    return record->space == GP_SPACE_BLOCK ? record->bytes - record->block.lacks : record->bytes;
 }
 
 /* The counters' watch for the high-water mark between two batches. The scopes use the others. */

@@ -53,14 +53,14 @@ static bool before_segment(struct gp_record *record, void *arg)
 {
     struct gp_record *mark = arg;
     record->segment = GP_SEGMENT_FRAMEWORK;
-    record->uses = mark->uses;
+    record->before = mark->before;
     mark->bytes = record->bytes;
     return false;
 }
 
 uint64_t gp_before_mark(uint64_t address, bool mapped)
 {
-    struct gp_record mark = {.uses = mapped};
+    struct gp_record mark = {.before.mapped = mapped};
     struct gp_map *map = gp_before_map();
     return map && gp_map_update(map, GP_SPACE_DEVICE, address, before_segment, &mark) == 0 ? mark.bytes : 0;
 }

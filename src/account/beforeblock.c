@@ -154,8 +154,7 @@ void gp_feed_survey_block(const struct gp_survey_piece *block)
                                      .device = (uint8_t)block->device,
                                      .bytes = block->bytes,
                                      .requested_bytes = block->requested_bytes,
-                                     .time_ns = 1,
-                                     .link = block->stream};
+                                     .time_ns = 1};
     if (block->device < 0 || block->device >= (int)GP_WIRE_GPUS || !block->bytes || survey_has(x_noted, record.key))
         return;
     __atomic_fetch_add(&devices[block->device].x_count, 1, __ATOMIC_RELAXED);

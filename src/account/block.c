@@ -31,8 +31,8 @@ static void block_pool(const struct gp_record *record, int change)
     if (record->kind == GP_KIND_POOL) {
         if (record->device != GP_NO_DEVICE)
             gp_polled_expect(record->device);
-        if (record->link)
-            gp_pool_count(record->link, change);
+        if (record->memory.pool)
+            gp_pool_count(record->memory.pool, change);
         gp_feed_poll_want(GP_POLL_POOLS);
     }
 }
@@ -76,13 +76,13 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .ctx = block->ctx,
                               .bytes = block->bytes,
                               .requested_bytes = block->requested_bytes,
-                              .link = block->pool,
+                              .memory.pool = block->pool,
                           };
     gp_map_prefetch(block_map(block->space), record.space, record.key); /* it arrives while the owner is found */
     gp_heap_settle();
     gp_ground_next(0);
     if (record.kind == GP_KIND_LINEAR && block->device >= 0)
-        record.link = gp_account_raises(block->device);
+        record.memory.raises = gp_account_raises(block->device);
     if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
         gp_account_own(&record);
     bool provisional = record.segment;
@@ -91,7 +91,7 @@ void gp_feed_alloc(const struct gp_allocation *block)
         record.segment = GP_SEGMENT_FRAMEWORK;
     record.site = gp_event_site_of(&record);
     if (GP_UNLIKELY(provisional)) /* if it turns out to be none (ground.c) */
-        record.uses = gp_event_here(block->device, record.kind);
+        record.memory.own_site = gp_event_here(block->device, record.kind);
     if (GP_UNLIKELY(block->device < 0))
         gp_feed_lost(GP_LOST_DEVICE);
     int status = gp_map_insert(block_map(block->space), &record, &old);

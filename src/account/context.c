@@ -76,8 +76,7 @@ struct context_change {
 static bool context_renumber(struct gp_record *record, void *arg)
 {
     const struct context_change *change = arg;
-    /* A mapping has something else in this field. */
-    if (record->ctx == change->from && record->space <= GP_SPACE_MODULE)
+    if (record->ctx == change->from)
         record->ctx = change->to;
     return false;
 }
@@ -109,9 +108,6 @@ uint32_t gp_feed_primary_of(int device)
 
 /* ---- streams -------------------------------------------------------------------------------------------------- */
 
-/* Record: key = stream, ctx = its context, refs = 1 while a capture that it began is under way
- * (enum gp_capture), link = the graph being captured, once an allocation has shown it, bytes = the
- * questions of the poller before the capture began. */
 static uint32_t x_recaptures; /* under way */
 
 void gp_feed_stream_created(uint64_t stream, uint32_t ctx)
@@ -129,12 +125,12 @@ void gp_feed_stream_destroyed(uint64_t stream)
      * was never handed out. */
     if (gp_map_take(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) != 0)
         return;
-    if (record.refs == GP_CAPTURE_AGAIN)
+    if (record.stream.capture == GP_CAPTURE_AGAIN)
         __atomic_fetch_sub(&x_recaptures, 1, __ATOMIC_RELAXED);
-    if (record.refs)
+    if (record.stream.capture)
         __atomic_fetch_sub(&gp_accounts.x_captures, 1, __ATOMIC_RELAXED);
-    if (record.link) /* of GP_CAPTURE_NEW alone */
-        gp_feed_graph_gone(record.link);
+    if (record.stream.graph) /* of GP_CAPTURE_NEW alone */
+        gp_feed_graph_gone(record.stream.graph);
 }
 
 int gp_feed_stream_device(uint64_t stream)
@@ -145,28 +141,23 @@ int gp_feed_stream_device(uint64_t stream)
     return gp_feed_context_device(record.ctx);
 }
 
-struct gp_capture_record {
-    uint32_t refs; /* in: the new one; out: the old one; the same for graph */
-    uint64_t graph;
-};
-
-static bool stream_set_capture(struct gp_record *record, void *arg)
+/* change: in: the new capture and graph; out: the old ones. */
+static bool stream_set_capture(struct gp_record *record, void *change)
 {
-    struct gp_capture_record *capture = arg;
-    struct gp_capture_record old = {record->refs, record->link};
-    record->refs = capture->refs;
-    record->link = capture->graph;
-    *capture = old;
+    struct gp_record_stream *to = change, old = record->stream;
+    record->stream.capture = to->capture;
+    record->stream.graph = to->graph;
+    *to = old;
     return false;
 }
 
-static bool stream_switch_capture(uint64_t stream, struct gp_capture_record *capture)
+static bool stream_switch_capture(uint64_t stream, struct gp_record_stream *change)
 {
-    uint32_t again = capture->refs == GP_CAPTURE_AGAIN, any = capture->refs != 0;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, capture) != 0)
+    uint32_t again = change->capture == GP_CAPTURE_AGAIN, any = change->capture != 0;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_STREAM, stream, stream_set_capture, change) != 0)
         return false;
-    again -= capture->refs == GP_CAPTURE_AGAIN;
-    any -= capture->refs != 0;
+    again -= change->capture == GP_CAPTURE_AGAIN;
+    any -= change->capture != 0;
     if (any)
         __atomic_fetch_add(&gp_accounts.x_captures, any, __ATOMIC_RELAXED);
     if (again)
@@ -176,8 +167,7 @@ static bool stream_switch_capture(uint64_t stream, struct gp_capture_record *cap
 
 void gp_feed_capture_begin(uint64_t stream, enum gp_capture how)
 {
-    struct gp_capture_record capture = {.refs = how};
-    stream_switch_capture(stream, &capture);
+    stream_switch_capture(stream, &(struct gp_record_stream){.capture = how});
 }
 
 bool gp_feed_recaptured(uint64_t address)
@@ -187,8 +177,8 @@ bool gp_feed_recaptured(uint64_t address)
 
 static bool stream_set_graph(struct gp_record *record, void *arg)
 {
-    if (record->refs == GP_CAPTURE_NEW)
-        record->link = *(uint64_t *)arg;
+    if (record->stream.capture == GP_CAPTURE_NEW)
+        record->stream.graph = *(uint64_t *)arg;
     return false;
 }
 
@@ -199,9 +189,9 @@ void gp_feed_capture_graph(uint64_t stream, uint64_t graph)
 
 void gp_feed_capture_end(uint64_t stream, bool discarded)
 {
-    struct gp_capture_record capture = {0};
-    if (stream_switch_capture(stream, &capture) && discarded && capture.graph)
-        gp_feed_graph_gone(capture.graph);
+    struct gp_record_stream old = {0};
+    if (stream_switch_capture(stream, &old) && discarded && old.graph)
+        gp_feed_graph_gone(old.graph);
 }
 
 /* ---- questions during a capture ---------------------------------------------------------------------------------- */
@@ -236,7 +226,7 @@ uint32_t gp_feed_poll_asks(void)
 
 static bool stream_set_asks(struct gp_record *record, void *asks)
 {
-    record->bytes = *(uint32_t *)asks;
+    record->stream.asks = *(uint32_t *)asks;
     return false;
 }
 
@@ -257,16 +247,16 @@ void gp_feed_capture_forbidden(void)
 void gp_feed_capture_broke(uint64_t stream)
 {
     struct gp_record record;
-    if (gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs &&
-        record.bytes != gp_feed_poll_asks() &&
-        (int32_t)(__atomic_load_n(&x_forbidden, __ATOMIC_RELAXED) - (uint32_t)record.bytes) <= 0)
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.stream.capture &&
+        record.stream.asks != gp_feed_poll_asks() &&
+        (int32_t)(__atomic_load_n(&x_forbidden, __ATOMIC_RELAXED) - record.stream.asks) <= 0)
         gp_feed_poll_refused();
 }
 
 bool gp_feed_stream_is_capturing(uint64_t stream)
 {
     struct gp_record record;
-    return gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.refs;
+    return gp_map_find(gp_accounts.objects, GP_SPACE_STREAM, stream, &record) == 0 && record.stream.capture;
 }
 
 /* ---- modules -------------------------------------------------------------------------------------------------- */

@@ -31,13 +31,14 @@ enum gp_space {
     GP_SPACE_ARRAY,
     GP_SPACE_BLOCK,   /* blocks of a framework, inside its segments */
     GP_SPACE_VMM,     /* allocation handles */
-    GP_SPACE_MAPPING, /* mapped addresses, and bindings to multicast objects */
+    GP_SPACE_MAPPING, /* mapped addresses */
     GP_SPACE_RANGE,   /* address reservations */
     GP_SPACE_POOL,
     GP_SPACE_GRAPH, /* addresses of graph allocation nodes */
     GP_SPACE_IPC,
     GP_SPACE_STREAM,
-    GP_SPACE_MODULE,
+    GP_SPACE_MODULE,         /* the last one that a context can own */
+    GP_SPACE_BINDING,        /* of handles to multicast objects */
     GP_SPACE_PENDING,        /* mappings being unmapped */
     GP_SPACE_PENDING_HANDLE, /* handles that the unmap under way would free */
     GP_SPACE_GRAPH_LINK,     /* graph.c: the lists of allocation nodes */

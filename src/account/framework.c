@@ -119,7 +119,7 @@ static int framework_alloc(struct gp_account *account, const struct gp_framework
                               .bytes = (uint64_t)event->bytes,
                               .requested_bytes = (uint64_t)event->bytes,
                               .site = gp_event_here(event->device, GP_KIND_LINEAR),
-                              .refs = gp_framework_history_alloc(&account->framework, (uint64_t)event->bytes),
+                              .block.request = gp_framework_history_alloc(&account->framework, (uint64_t)event->bytes),
                           };
     int status = 0;
     bool odd = __atomic_load_n(&gp_ground_x_odd, __ATOMIC_RELAXED) ||
@@ -153,8 +153,8 @@ static int framework_free(struct gp_account *account, const struct gp_framework_
 {
     struct gp_record record;
     bool known = gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, event->address, &record) == 0;
-    gp_framework_history_free(&account->framework, known ? record.refs : 0);
-    if (GP_UNLIKELY(known && record.link) && gp_ground_unblock(&record))
+    gp_framework_history_free(&account->framework, known ? record.block.request : 0);
+    if (GP_UNLIKELY(known && record.block.lacks) && gp_ground_unblock(&record))
         return -1;
     uint64_t time_ns = known ? framework_move(account, GP_SUB, -event->bytes, record.owner)
                              : framework_free_unknown(event, owner, &record);

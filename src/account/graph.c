@@ -51,7 +51,7 @@ static bool graph_set(const struct gp_record *record)
 static void graph_drop(enum gp_space space, uint64_t key, uint64_t link)
 {
     struct gp_record record;
-    if (graph_get(space, key, &record) && record.link == link)
+    if (graph_get(space, key, &record) && record.graph.link == link)
         gp_map_take(gp_accounts.objects, (uint8_t)space, key, NULL);
 }
 
@@ -66,9 +66,9 @@ static bool graph_list_of(uint64_t graph, struct gp_record *list)
 {
     struct gp_record owner = {.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255};
     if (graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner))
-        return graph_get(GP_SPACE_GRAPH_LIST, owner.link, list);
-    owner.link = ++graph_lists;
-    *list = (struct gp_record){.key = owner.link, .space = GP_SPACE_GRAPH_LIST, .device = 255, .bytes = graph};
+        return graph_get(GP_SPACE_GRAPH_LIST, owner.graph.link, list);
+    owner.graph.link = ++graph_lists;
+    *list = (struct gp_record){.key = owner.graph.link, .space = GP_SPACE_GRAPH_LIST, .device = 255, .bytes = graph};
     return graph_set(&owner) && graph_set(list);
 }
 
@@ -82,22 +82,22 @@ static bool graph_link(uint64_t address, uint64_t node, uint64_t graph)
     if (!graph_set(&(struct gp_record){.key = address,
                                        .space = GP_SPACE_GRAPH_LINK,
                                        .device = 255,
-                                       .bytes = list.link,
+                                       .bytes = list.graph.link,
                                        .time_ns = node,
-                                       .link = list.key})) {
-        if (!list.link)
+                                       .graph.link = list.key})) {
+        if (!list.graph.link)
             graph_list_drop(&list);
         return false;
     }
-    if (list.link && graph_get(GP_SPACE_GRAPH_LINK, list.link, &next)) {
+    if (list.graph.link && graph_get(GP_SPACE_GRAPH_LINK, list.graph.link, &next)) {
         next.requested_bytes = address;
         graph_set(&next);
     }
-    list.link = address;
+    list.graph.link = address;
     graph_set(&list);
     /* Without room for it the node is found when its graph ends. */
     if (node)
-        graph_set(&(struct gp_record){.key = node, .space = GP_SPACE_GRAPH_NODE, .device = 255, .link = address});
+        graph_set(&(struct gp_record){.key = node, .space = GP_SPACE_GRAPH_NODE, .device = 255, .graph.link = address});
     return true;
 }
 
@@ -118,9 +118,9 @@ static bool graph_unlink(uint64_t address)
         other.requested_bytes = previous;
         graph_set(&other);
     }
-    if (previous || !graph_get(GP_SPACE_GRAPH_LIST, link.link, &other))
+    if (previous || !graph_get(GP_SPACE_GRAPH_LIST, link.graph.link, &other))
         return true;
-    other.link = next;
+    other.graph.link = next;
     if (next)
         graph_set(&other);
     else
@@ -189,7 +189,7 @@ void gp_feed_graph_node_destroyed(uint64_t node)
         return;
     gp_lock_take(&graph_lock);
     if (graph_get(GP_SPACE_GRAPH_NODE, node, &index))
-        graph_take(index.link, &gone);
+        graph_take(index.graph.link, &gone);
     gp_lock_give(&graph_lock);
     if (gone.space)
         graph_gone(&gone);
@@ -202,7 +202,7 @@ static void graph_list_gone(uint64_t number)
     while (more) {
         struct gp_record list, gone = {.space = 0};
         gp_lock_take(&graph_lock);
-        more = graph_get(GP_SPACE_GRAPH_LIST, number, &list) && graph_take(list.link, &gone);
+        more = graph_get(GP_SPACE_GRAPH_LIST, number, &list) && graph_take(list.graph.link, &gone);
         gp_lock_give(&graph_lock);
         if (gone.space)
             graph_gone(&gone);
@@ -212,11 +212,11 @@ static void graph_list_gone(uint64_t number)
 /* The list of a graph whose handle may be reused from now on; 0: it holds no memory. */
 static uint64_t graph_disown(uint64_t graph)
 {
-    struct gp_record owner = {.link = 0};
+    struct gp_record owner = {.graph.link = 0};
     gp_lock_take(&graph_lock);
     bool owned = gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_OWNER, graph, &owner) == 0;
     gp_lock_give(&graph_lock);
-    return owned ? owner.link : 0;
+    return owned ? owner.graph.link : 0;
 }
 
 void gp_feed_graph_gone(uint64_t graph)
@@ -229,8 +229,8 @@ void gp_feed_graph_gone(uint64_t graph)
 static bool graph_relink(uint64_t graph, uint64_t into)
 {
     struct gp_record owner, list, link;
-    if (!graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner) || !graph_get(GP_SPACE_GRAPH_LIST, owner.link, &list) ||
-        !graph_get(GP_SPACE_GRAPH_LINK, list.link, &link))
+    if (!graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner) || !graph_get(GP_SPACE_GRAPH_LIST, owner.graph.link, &list) ||
+        !graph_get(GP_SPACE_GRAPH_LINK, list.graph.link, &link))
         return false;
     graph_unlink(link.key);
     if (graph_link(link.key, link.time_ns, into))
@@ -268,7 +268,8 @@ static void graph_own_again(uint64_t graph, uint64_t number)
     struct gp_record list;
     gp_lock_take(&graph_lock);
     if (graph_get(GP_SPACE_GRAPH_LIST, number, &list))
-        graph_set(&(struct gp_record){.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255, .link = number});
+        graph_set(
+            &(struct gp_record){.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255, .graph.link = number});
     gp_lock_give(&graph_lock);
 }
 

@@ -14,7 +14,7 @@
  * the framework's total of reserved bytes shows with each block that there is nothing else. From the
  * first difference on, or when somebody else takes a segment from under its blocks, the driver's
  * memory is kept in the order of its addresses too (`memory`), and the blocks that lie not wholly in
- * segments are claims (`claims`). The record of such a block has in link what does not count of it.
+ * segments are claims (`claims`). The record of such a block says what does not count of it.
  * A claim counts again as soon as all of it lies in segments.
  *
  * The sets are under the lock of this file. A driver call changes the map of records first and then
@@ -72,8 +72,7 @@ static uint64_t memory_what(unsigned space, unsigned kind)
 
 static bool memory_is(const struct gp_record *record)
 {
-    bool mapping = record->space == GP_SPACE_MAPPING && !(record->key & 1); /* else a binding */
-    return (mapping || record->space == GP_SPACE_DEVICE || record->space == GP_SPACE_HOST ||
+    return (record->space == GP_SPACE_MAPPING || record->space == GP_SPACE_DEVICE || record->space == GP_SPACE_HOST ||
             record->space == GP_SPACE_REGISTERED) &&
            record->bytes && record->key + record->bytes > record->key;
 }
@@ -202,9 +201,9 @@ struct claim_note {
 static bool claim_mark(struct gp_record *record, void *arg)
 {
     struct claim_note *note = arg;
-    note->done = !note->only_native || (!record->link && record->flags & GP_FLAG_REPORTED);
+    note->done = !note->only_native || (!record->block.lacks && record->flags & GP_FLAG_REPORTED);
     if (note->done)
-        record->link = note->lacks;
+        record->block.lacks = note->lacks;
     note->record = *record;
     return false;
 }
@@ -328,7 +327,7 @@ static bool native_visit(struct gp_record *record, void *arg)
 {
     (void)arg;
     struct gp_span *span;
-    if (record->space != GP_SPACE_BLOCK || record->link || !(record->flags & GP_FLAG_REPORTED) ||
+    if (record->space != GP_SPACE_BLOCK || record->block.lacks || !(record->flags & GP_FLAG_REPORTED) ||
         gp_span_in(&grounds.natives, record->key, record->bytes))
         return false;
     span = gp_span_put(&grounds.natives, record->key, record->bytes);
@@ -399,9 +398,9 @@ static bool linear_ordinary(struct gp_record *record, void *arg)
     if (change->done) {
         record->segment = GP_SEGMENT_NONE;
         record->flags = 0;
-        record->site = record->uses;
-        record->uses = 0;
-        record->link = gp_account_raises(record->device);
+        record->site = record->memory.own_site;
+        record->memory.own_site = 0;
+        record->memory.raises = gp_account_raises(record->device);
     }
     change->after = *record;
     return false;
@@ -489,7 +488,7 @@ static bool block_claim(struct gp_record *block, int *status)
     if (!claim)
         return false;
     struct gp_record old;
-    block->link = block->bytes;
+    block->block.lacks = block->bytes;
     block->time_ns = 0;
     *status = gp_map_insert(gp_accounts.blocks, block, &old);
     claim_settle(claim, 0);

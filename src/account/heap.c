@@ -9,9 +9,9 @@
  * What lies outside is kept as blocks too, with the call site of the driver allocation ("rest").
  *
  * Two sets of ranges say what is where; both are under the lock. The map has a record of each block
- * for whatever lists blocks. A segment's record counts its heaps in refs, and keeps the call site of
- * the allocation in uses, since a segment has none. The record of an allocation of linear memory
- * says in link where the peaks were before it, so that a heap takes it out of them again.
+ * for whatever lists blocks. A segment's record counts its heaps, and keeps the call site of the
+ * allocation apart, since a segment has none. The record of an allocation of linear memory says where
+ * the peaks were before it, so that a heap takes it out of them again.
  *
  * A pool that ends unregisters its heaps and then frees their memory. In between the memory would
  * count as allocated as a whole, and raise the peak to what the pool never used. So a segment that has
@@ -45,10 +45,10 @@ static bool heap_join(struct gp_record *record, void *arg)
     if (record->kind != GP_KIND_LINEAR || record->segment == GP_SEGMENT_FRAMEWORK || record->device == GP_NO_DEVICE ||
         change->address < record->key || change->address + change->bytes > record->key + record->bytes)
         return false;
-    record->refs++;
+    record->memory.heaps++;
     if (record->segment == GP_SEGMENT_NONE) {
         record->segment = GP_SEGMENT_HEAP;
-        record->uses = record->site;
+        record->memory.own_site = record->site;
         record->site = 0;
     }
     change->after = *record;
@@ -61,7 +61,7 @@ static bool heap_part(struct gp_record *record, void *arg)
     struct gp_heap_change *change = arg;
     if (record->segment != GP_SEGMENT_HEAP)
         return false; /* the memory was freed, and is another allocation's now */
-    record->refs--;
+    record->memory.heaps--;
     change->after = *record;
     change->done = true;
     return false;
@@ -128,8 +128,8 @@ static void heap_end(struct gp_span *heap)
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, old.link, heap_part, &change) != 0 || !change.done)
         return;
     const struct gp_span like = {.device = change.after.device, .owner = change.after.owner};
-    if (change.after.refs)
-        gp_heaps_block_put(old.address, old.bytes, &like, true, change.after.uses);
+    if (change.after.memory.heaps)
+        gp_heaps_block_put(old.address, old.bytes, &like, true, change.after.memory.own_site);
     else
         gp_heaps_left_put(&change.after);
 }
@@ -196,18 +196,17 @@ static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t o
     heap->device = change.after.device;
     if (!change.before.segment)
         gp_heaps_segment_begin(&change);
-    else if (!change.before.refs)
+    else if (!change.before.memory.heaps)
         gp_heaps_segment_again(&change);
     else
         gp_heaps_segment_carve(address, bytes);
     return true;
 }
 
-/* Bindings of multicast objects have odd keys. */
 static bool mapping_find_in(struct gp_record *record, void *arg)
 {
     struct heap_search *search = arg;
-    if (record->space != GP_SPACE_MAPPING || record->kind != GP_KIND_VMM || record->key & 1 ||
+    if (record->space != GP_SPACE_MAPPING || record->kind != GP_KIND_VMM ||
         record->key >= search->address + search->bytes || record->key + record->bytes <= search->address)
         return false;
     struct gp_span *mapping = gp_span_put(&below, record->key, record->bytes);
@@ -389,7 +388,7 @@ void gp_heap_mapped(const struct gp_record *mapping)
     if (heap && heap->flag && heap->device == mapping->device)
         gp_heaps_piece_put(mapping);
     else
-        gp_vmm_segment_end(mapping->key, mapping->link, mapping->device);
+        gp_vmm_segment_end(mapping->key, mapping->mapping.handle, mapping->device);
     gp_lock_give(&lock);
 }
 

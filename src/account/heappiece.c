@@ -36,10 +36,10 @@ void gp_heaps_piece_put(const struct gp_record *mapping)
     struct gp_span *piece = gp_span_put(&gp_heaps.pieces, mapping->key, mapping->bytes);
     if (!piece) {
         gp_feed_lost(GP_LOST_MAP);
-        gp_vmm_segment_end(mapping->key, mapping->link, mapping->device);
+        gp_vmm_segment_end(mapping->key, mapping->mapping.handle, mapping->device);
         return;
     }
-    piece->link = mapping->link;
+    piece->link = mapping->mapping.handle;
     piece->device = mapping->device;
     piece->owner = mapping->owner;
     piece_count(piece);

@@ -7,16 +7,14 @@
 static void segment_plain(struct gp_record *record)
 {
     record->segment = GP_SEGMENT_NONE;
-    record->refs = 0;
-    record->site = record->uses;
-    record->uses = 0;
-    record->link = gp_account_raises(record->device);
+    record->site = record->memory.own_site;
+    record->memory = (struct gp_record_memory){.raises = gp_account_raises(record->device)};
 }
 
 static bool heap_leave(struct gp_record *record, void *arg)
 {
     struct gp_heap_change *change = arg;
-    if (record->segment != GP_SEGMENT_HEAP || record->refs != 0)
+    if (record->segment != GP_SEGMENT_HEAP || record->memory.heaps != 0)
         return false;
     change->before = *record;
     segment_plain(record);
@@ -38,7 +36,7 @@ static void segment_events(const struct gp_record *before, const struct gp_recor
 {
     struct gp_record begins = *after;
     begins.time_ns = 0; /* now: the record has the time of the driver's call */
-    begins.site = after->segment ? after->uses : after->site;
+    begins.site = after->segment ? after->memory.own_site : after->site;
     gp_event_record(GP_EVENT_FREE, before, 0);
     gp_event_record(GP_EVENT_ALLOC, &begins, 0);
 }
@@ -62,7 +60,7 @@ void gp_heaps_segment_begin(const struct gp_heap_change *change)
     if (change->bytes == plain->bytes) {
         struct gp_move move = gp_account_block_move(plain);
         move.parts = GP_PART_ALLOCATED;
-        gp_account_retract(plain->device, plain->link, &move);
+        gp_account_retract(plain->device, plain->memory.raises, &move);
     } else {
         segment_allocated(plain, GP_SUB);
     }
@@ -112,7 +110,7 @@ void gp_heaps_segment_again(const struct gp_heap_change *change)
     if (segment)
         gp_heaps_left_drop(segment);
     gp_heaps_blocks_end(change->after.key, change->after.bytes);
-    segment_rest(change, change->after.uses);
+    segment_rest(change, change->after.memory.own_site);
 }
 
 void gp_heaps_segment_carve(uint64_t address, uint64_t bytes)

@@ -6,7 +6,6 @@
 #include "account/account.h"
 #include "base/clock.h"
 
-/* Record: key = address, refs = opens, bytes = 0 until the poller has learned them. */
 static void import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
 {
     struct gp_move move = {.kind = GP_KIND_IMPORTED, .parts = GP_PART_KIND, .bytes = bytes, .count = count};
@@ -15,16 +14,16 @@ static void import_move(const struct gp_record *record, enum gp_counter_op op, i
 
 static bool import_reference(struct gp_record *record, void *arg)
 {
-    record->refs += *(int *)arg;
+    record->import.opens += *(uint32_t *)arg;
     return false;
 }
 
 static bool import_close(struct gp_record *record, void *arg)
 {
     struct gp_frame *frame = arg;
-    record->refs--;
+    record->import.opens--;
     frame->record = *record;
-    frame->died = record->refs == 0;
+    frame->died = record->import.opens == 0;
     return frame->died;
 }
 
@@ -47,7 +46,7 @@ uint32_t gp_feed_ipc_close_begin(uint64_t address)
 void gp_feed_ipc_close_end(uint32_t token, bool ok)
 {
     struct gp_frame *frame = gp_frame_of(token, GP_SPACE_IPC);
-    int more = 1;
+    uint32_t more = 1;
     if (!frame)
         return;
     struct gp_record *record = &frame->record;
@@ -55,7 +54,7 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok)
         import_move(record, GP_TAKEN, (int64_t)record->bytes, 1);
         gp_event_record(GP_EVENT_FREE, record, 0);
     } else if (!ok && frame->died) {
-        record->refs = 1;
+        record->import.opens = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
         import_move(record, GP_PUTBACK, (int64_t)record->bytes, 1);
@@ -107,7 +106,6 @@ static bool import_sized(struct gp_record *record, void *arg)
         record->bytes = record->requested_bytes = answer->bytes;
         *answer = *record;
         answer->time_ns = gp_clock_ns();
-        answer->refs = 1;
     }
     return false;
 }
@@ -117,7 +115,7 @@ void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes)
 {
     struct gp_record answer = {.bytes = bytes};
     struct gp_map *map = import->space == GP_SPACE_DEVICE ? gp_accounts.blocks : gp_accounts.objects;
-    if (gp_map_update(map, import->space, import->address, import_sized, &answer) != 0 || !answer.refs)
+    if (gp_map_update(map, import->space, import->address, import_sized, &answer) != 0 || !answer.space)
         return;
     import_move(&answer, GP_ADD, (int64_t)bytes, 0);
     gp_event_record(GP_EVENT_ALLOC, &answer, 0);
@@ -133,7 +131,7 @@ void gp_feed_pool_import_pointer(uint64_t address, int device)
 
 void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
 {
-    int more = 1;
+    uint32_t more = 1;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more) == 0)
         return; /* the driver returns the same address again and counts */
     struct gp_record old, record = {
@@ -143,7 +141,7 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
                               .device = (uint8_t)device,
                               .ctx = ctx,
                               .time_ns = gp_clock_ns(),
-                              .refs = 1,
+                              .import.opens = 1,
                           };
     if (!gp_account_of(device))
         return;
@@ -153,7 +151,7 @@ void gp_feed_ipc_open(uint64_t address, int device, uint32_t ctx)
         return;
     }
     if (status == 1) { /* another thread opened it in between: merge both references into one import */
-        more = (int)old.refs;
+        more = old.import.opens;
         gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_reference, &more);
         import_move(&old, GP_SUB, (int64_t)old.bytes, 1);
     }

@@ -3,10 +3,8 @@
  * pool.c: stream-ordered pools. The calls show what is allocated from them; only a poll shows
  * what they hold.
  *
- * Record of a pool: refs = 1 while the program holds it, 2 while a destroy is under way, 0 after
- * it; uses = live blocks; bytes = reserved at the last poll; requested_bytes = the highest
- * reserve that the driver reported. A destroyed pool lives, with its last known reserve, until
- * its last block is freed (cuda.h: cuMemPoolDestroy), and is no longer polled.
+ * A destroyed pool lives, with its last known reserve, until its last block is freed (cuda.h:
+ * cuMemPoolDestroy), and is no longer polled.
  *
  * NVIDIA does not say whether the handle of a pool outlives the end of its device's primary context,
  * and the driver does not check a handle. So after that no pool of the device is polled until it is
@@ -17,6 +15,9 @@
 #include "base/pause.h"
 #include <errno.h>
 #include <string.h>
+
+/* gp_record_pool.state */
+enum { POOL_DESTROYED, POOL_HELD, POOL_ENDING /* the call that destroys it is under way */ };
 
 /* The bytes that a pool destroyed by the program still counts as reserved. */
 static void pool_gone(const struct gp_record *pool)
@@ -32,26 +33,31 @@ static void pool_gone(const struct gp_record *pool)
 void gp_feed_pool_create(uint64_t pool, int device, unsigned flags)
 {
     bool is_nowhere = device < 0;
-    struct gp_record old, record = {
-                              .key = pool,
-                              .space = GP_SPACE_POOL,
-                              .kind = GP_KIND_POOL,
-                              .device = is_nowhere ? GP_NO_DEVICE : (uint8_t)device,
-                              .flags = (uint8_t)(flags | (is_nowhere ? GP_POOL_NOWHERE : 0)),
-                              .time_ns = gp_clock_ns(),
-                              .refs = 1,
-                          };
+    struct gp_record old,
+        record = {
+            .key = pool,
+            .space = GP_SPACE_POOL,
+            .kind = GP_KIND_POOL,
+            .device = is_nowhere ? GP_NO_DEVICE : (uint8_t)device,
+            .time_ns = gp_clock_ns(),
+            .pool = {.state = POOL_HELD, .flags = (uint8_t)(flags | (is_nowhere ? GP_POOL_NOWHERE : 0))},
+        };
     if (!is_nowhere && !gp_account_of(device))
         return;
     int status = gp_map_insert(gp_accounts.objects, &record, &old);
     if (status < 0)
         gp_feed_lost(GP_LOST_MAP);
     if (status == 1) {
-        if (!(old.flags & GP_POOL_UNSURE))
+        if (!(old.pool.flags & GP_POOL_UNSURE))
             gp_feed_lost(GP_LOST_MISSED_FREE);
         pool_gone(&old);
     }
     gp_feed_poll_want(GP_POLL_POOLS);
+}
+
+static bool pool_is_asked(const struct gp_record *pool)
+{
+    return pool->pool.state == POOL_HELD && !pool->pool.flags;
 }
 
 static uint64_t x_polling; /* the pool that the poller is querying */
@@ -62,7 +68,7 @@ bool gp_feed_poll_enter(uint64_t pool)
     /* [poll.P] sequentially consistent store, then the lookup; the destroyer marks the record, then loads [poll.D]:
      * one of the two sees the other. */
     __atomic_store_n(&x_polling, pool, __ATOMIC_SEQ_CST);
-    if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && record.refs == 1 && !record.flags)
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 && pool_is_asked(&record))
         return true;
     __atomic_store_n(&x_polling, 0, __ATOMIC_SEQ_CST);
     return false;
@@ -83,10 +89,10 @@ static bool pool_polled(struct gp_record *pool, void *arg)
     struct gp_polled_pool *polled = arg;
     polled->device = pool->device;
     polled->last = (int64_t)pool->bytes;
-    polled->last_high = (int64_t)pool->requested_bytes;
+    polled->last_high = pool->pool.high;
     pool->bytes = (uint64_t)polled->reserved;
     if (polled->high > polled->last_high)
-        pool->requested_bytes = (uint64_t)polled->high;
+        pool->pool.high = polled->high;
     return false;
 }
 
@@ -113,7 +119,7 @@ struct gp_pool_list {
 static bool pool_collect(struct gp_record *record, void *arg)
 {
     struct gp_pool_list *list = arg;
-    if (record->space == GP_SPACE_POOL && record->refs == 1 && !record->flags && list->count < list->max)
+    if (record->space == GP_SPACE_POOL && pool_is_asked(record) && list->count < list->max)
         list->out[list->count++] = (struct gp_poll_pool){record->key, record->device};
     return false;
 }
@@ -126,39 +132,37 @@ unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max)
 }
 
 struct gp_pool_change {
-    int uses;           /* blocks that were allocated (+) or freed (-) */
-    bool sure;          /* the driver knows the pool */
-    uint32_t refs_from; /* the new state, if it is not equal */
-    uint32_t refs_to;
-    struct gp_record gone; /* refs == 1: the record left the map; this is what it held */
+    int blocks;            /* that were allocated (+) or freed (-) */
+    bool sure;             /* the driver knows the pool */
+    uint8_t from, to;      /* the new state, if it is not equal */
+    struct gp_record gone; /* space not 0: the record left the map; this is what it held */
 };
 
 static bool pool_changed(struct gp_record *pool, void *arg)
 {
     struct gp_pool_change *change = arg;
-    pool->uses = (uint32_t)((int)pool->uses + change->uses);
-    if (change->uses > 0 || change->sure)
-        pool->flags &= (uint8_t)~GP_POOL_UNSURE;
-    if (change->refs_from != change->refs_to && pool->refs == change->refs_from)
-        pool->refs = change->refs_to;
-    if (pool->refs != 0 || pool->uses != 0)
+    pool->pool.blocks = (uint32_t)((int)pool->pool.blocks + change->blocks);
+    if (change->blocks > 0 || change->sure)
+        pool->pool.flags &= (uint8_t)~GP_POOL_UNSURE;
+    if (change->from != change->to && pool->pool.state == change->from)
+        pool->pool.state = change->to;
+    if (pool->pool.state != POOL_DESTROYED || pool->pool.blocks != 0)
         return false;
     change->gone = *pool;
-    change->gone.refs = 1;
     return true;
 }
 
 static int pool_change(uint64_t pool, struct gp_pool_change *change)
 {
     int error = gp_map_update(gp_accounts.objects, GP_SPACE_POOL, pool, pool_changed, change);
-    if (!error && change->gone.refs)
+    if (!error && change->gone.space)
         pool_gone(&change->gone);
     return error;
 }
 
 void gp_pool_count(uint64_t pool, int blocks)
 {
-    pool_change(pool, &(struct gp_pool_change){.uses = blocks});
+    pool_change(pool, &(struct gp_pool_change){.blocks = blocks});
 }
 
 /* A poll takes microseconds, unless the driver delays it. Perhaps it does so because of this thread, and the next
@@ -176,7 +180,7 @@ static void pool_last_look(uint64_t pool)
 {
     struct gp_record record;
     if (gp_accounts.setup.poll_now && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
-        record.uses && record.refs == 1 && !record.flags && !gp_accounts.setup.poll_now(pool_patience(false)))
+        record.pool.blocks && pool_is_asked(&record) && !gp_accounts.setup.poll_now(pool_patience(false)))
         pool_patience(true);
 }
 
@@ -205,7 +209,7 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
         return 0;
     frame->what = GP_SPACE_POOL;
     frame->address = pool;
-    if (pool_change(pool, &(struct gp_pool_change){.refs_from = 1, .refs_to = 2}) != 0) {
+    if (pool_change(pool, &(struct gp_pool_change){.from = POOL_HELD, .to = POOL_ENDING}) != 0) {
         gp_frame_put(token);
         return 0;
     }
@@ -232,7 +236,7 @@ void gp_feed_pool_destroy_end(uint32_t token, bool ok)
         return;
     if (ok)
         pool_not_current(frame->address);
-    pool_change(frame->address, &(struct gp_pool_change){.refs_from = 2, .refs_to = ok ? 0 : 1});
+    pool_change(frame->address, &(struct gp_pool_change){.from = POOL_ENDING, .to = ok ? POOL_DESTROYED : POOL_HELD});
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_POOLS);
 }
@@ -240,7 +244,7 @@ void gp_feed_pool_destroy_end(uint32_t token, bool ok)
 static bool pool_unsure(struct gp_record *record, void *device)
 {
     if (record->space == GP_SPACE_POOL && record->device == *(int *)device)
-        record->flags |= GP_POOL_UNSURE;
+        record->pool.flags |= GP_POOL_UNSURE;
     return false;
 }
 
@@ -261,7 +265,7 @@ void gp_feed_pool_default(uint64_t pool, int device)
     if (!account)
         return;
     if (account->default_pool && account->default_pool != pool)
-        pool_change(account->default_pool, &(struct gp_pool_change){.refs_from = 1, .refs_to = 0});
+        pool_change(account->default_pool, &(struct gp_pool_change){.from = POOL_HELD, .to = POOL_DESTROYED});
     account->default_pool = pool;
     gp_feed_pool_found(pool, device, 0);
     gp_feed_pool_sure(pool);
@@ -285,7 +289,7 @@ bool gp_feed_pool_is_managed(uint64_t pool)
 {
     struct gp_record record;
     return pool && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
-           record.flags & GP_POOL_MANAGED;
+           record.pool.flags & GP_POOL_MANAGED;
 }
 
 int gp_feed_pool_device(uint64_t pool)
@@ -300,5 +304,5 @@ bool gp_feed_pool_is_nowhere(uint64_t pool)
 {
     struct gp_record record;
     return pool && gp_map_find(gp_accounts.objects, GP_SPACE_POOL, pool, &record) == 0 &&
-           (record.flags & (GP_POOL_NOWHERE | GP_POOL_MANAGED)) == GP_POOL_NOWHERE;
+           (record.pool.flags & (GP_POOL_NOWHERE | GP_POOL_MANAGED)) == GP_POOL_NOWHERE;
 }

@@ -51,15 +51,15 @@ static bool tap_visit_block(struct gp_record *record, void *arg)
     return false;
 }
 
-/* A handle's link is the sum of its mappings.  A mapping's requested bytes are what it added to the mapped memory:
+/* A mapping's requested bytes are what it added to the mapped memory:
  * another mapping of the same memory adds nothing (vmm.c). */
 static bool tap_visit_object(struct gp_record *record, void *arg)
 {
     const struct gp_tap_walk *walk = arg;
     if (!tap_wants(walk, record))
         return false;
-    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && record->link < record->bytes)
-        tap_visit(walk, record, record->bytes - record->link, false);
+    if (record->space == GP_SPACE_VMM && record->kind == GP_KIND_VMM && record->handle.mapped < record->bytes)
+        tap_visit(walk, record, record->bytes - record->handle.mapped, false);
     else if (record->space == GP_SPACE_MAPPING && record->kind == GP_KIND_VMM && record->requested_bytes)
         tap_visit(walk, record, record->requested_bytes, true);
     else if (record->space == GP_SPACE_RANGE)
@@ -75,7 +75,7 @@ static bool tap_visit_before(struct gp_record *record, void *arg)
         struct gp_record piece = *record;
         piece.kind = GP_KIND_LINEAR;
         piece.time_ns = 0;
-        tap_visit(walk, &piece, piece.bytes, piece.uses != 0);
+        tap_visit(walk, &piece, piece.bytes, record->space != GP_SPACE_BLOCK && record->before.mapped);
     }
     return false;
 }

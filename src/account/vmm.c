@@ -2,12 +2,8 @@
  *
  * vmm.c: physical allocations by handle, and their mappings.
  *
- * Record of a handle:   bytes = size, refs = references (create, retain, import), uses = mappings + multicast bindings,
- *                       link = sum of its mappings' sizes.
- * Record of a mapping:  key = address, bytes = size, link = handle, requested_bytes = what it added to allocated.
- *
- * The memory lives while refs + uses > 0.  Its allocated bytes are share(link) = min(bytes, link), so that two
- * mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
+ * The memory lives while a handle has references or uses.  Its allocated bytes are the smaller one of its size and the
+ * sum of its mappings, so that two mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
  * is what its mappings show of it.
  *
  * A mapping with heaps of sub-allocators in it is a segment (heap.c), and so is its handle, which has no other
@@ -54,7 +50,7 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
                               .bytes = bytes,
                               .requested_bytes = bytes,
                               .time_ns = gp_clock_ns(),
-                              .refs = 1,
+                              .handle.references = 1,
                           };
     if (device < 0)
         gp_feed_lost(GP_LOST_DEVICE); /* followed, so that its release is known, but in no total */
@@ -69,8 +65,10 @@ static void vmm_insert(uint64_t handle, enum gp_wire_kind kind, uint64_t bytes, 
         return;
     }
     if (status == 1) {
-        struct gp_vmm_change share = {
-            .share = gp_vmm_share(&old), .imported = (int64_t)old.bytes, .crossed = old.link > 0, .after = old};
+        struct gp_vmm_change share = {.share = gp_vmm_share(&old),
+                                      .imported = (int64_t)old.bytes,
+                                      .crossed = old.handle.mapped > 0,
+                                      .after = old};
         gp_feed_lost(GP_LOST_MISSED_FREE);
         gp_vmm_move_share(&share, GP_SUB);
         uint64_t time_ns = vmm_move_physical(&old, GP_SUB);
@@ -88,7 +86,7 @@ void gp_feed_vmm_create(uint64_t handle, uint64_t bytes, int device)
 static bool vmm_reference(struct gp_record *handle, void *arg)
 {
     (void)arg;
-    handle->refs++;
+    handle->handle.references++;
     return false;
 }
 
@@ -113,11 +111,11 @@ void gp_feed_vmm_retain(uint64_t handle)
 static bool vmm_unreference(struct gp_record *handle, void *arg)
 {
     struct gp_frame *frame = arg;
-    frame->bytes = handle->refs > 0; /* else the call fails: only mappings are left, and nothing is to be put back */
-    if (handle->refs > 0)
-        handle->refs--;
+    frame->bytes = handle->handle.references > 0; /* else the call fails: nothing is to be put back */
+    if (handle->handle.references > 0)
+        handle->handle.references--;
     frame->record = *handle;
-    frame->died = handle->refs == 0 && handle->uses == 0;
+    frame->died = handle->handle.references == 0 && handle->handle.uses == 0;
     return frame->died;
 }
 
@@ -150,7 +148,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         if (record->kind == GP_KIND_VIRTUAL)
             gp_feed_vmm_unbind_all(record->key);
     } else if (!ok && frame->died) {
-        record->refs = 1;
+        record->handle.references = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
         vmm_move_physical(record, GP_PUTBACK);
@@ -170,9 +168,9 @@ static bool vmm_use(struct gp_record *handle, void *arg)
         handle->bytes = change->extent;
     }
     int64_t before = gp_vmm_share(handle);
-    change->crossed = change->bytes && handle->link == 0;
-    handle->uses++;
-    handle->link += change->bytes;
+    change->crossed = change->bytes && handle->handle.mapped == 0;
+    handle->handle.uses++;
+    handle->handle.mapped += change->bytes;
     change->turned = change->want && gp_vmm_turns(handle, change->bytes);
     change->before = *handle;
     if (change->turned)
@@ -188,11 +186,12 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
 {
     struct gp_vmm_change *change = arg;
     int64_t before = gp_vmm_share(handle);
-    if (handle->uses > 0)
-        handle->uses--;
-    handle->link -= change->bytes < handle->link ? change->bytes : handle->link;
+    uint64_t mapped = handle->handle.mapped;
+    if (handle->handle.uses > 0)
+        handle->handle.uses--;
+    handle->handle.mapped -= change->bytes < mapped ? change->bytes : mapped;
     change->share = before - gp_vmm_share(handle);
-    change->crossed = change->bytes && handle->link == 0;
+    change->crossed = change->bytes && handle->handle.mapped == 0;
     if (handle->kind == GP_KIND_IMPORTED && change->crossed) {
         change->imported = (int64_t)handle->bytes;
         handle->bytes = 0;
@@ -200,7 +199,7 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
     change->after = *handle; /* still a segment: its share was not allocated */
     if (change->heap && handle->segment == GP_SEGMENT_HEAP)
         handle->segment = GP_SEGMENT_NONE;
-    change->died = handle->refs == 0 && handle->uses == 0;
+    change->died = handle->handle.references == 0 && handle->handle.uses == 0;
     return change->died;
 }
 
@@ -224,7 +223,7 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
         /* 0: an alias of memory that is mapped elsewhere. */
         .requested_bytes = (uint64_t)(change.after.kind == GP_KIND_VMM ? change.share : (int64_t)bytes),
         .time_ns = gp_clock_ns(),
-        .link = handle,
+        .mapping.handle = handle,
         .site = change.after.site,
         .owner = change.after.owner,
         /* Another mapping of a heap's memory is no segment. */
@@ -255,7 +254,7 @@ uint64_t gp_feed_vmm_handle_at(uint64_t address)
     const uint64_t page = 2u << 20;
     for (uint64_t start = address & ~(page - 1), i = 0; i < 32768 && start; i++, start -= page)
         if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, start, &mapping) == 0)
-            return address - start < mapping.bytes ? mapping.link : 0;
+            return address - start < mapping.bytes ? mapping.mapping.handle : 0;
     return 0;
 }
 
@@ -283,18 +282,17 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     else
         gp_heap_pass();
     gp_ground_gone(mapping);
-    uint64_t added = mapping->requested_bytes;
-    mapping->refs = mapping->uses = 0;
+    uint64_t added = mapping->requested_bytes, handle = mapping->mapping.handle;
+    mapping->pending = (struct gp_record_pending){.handle = handle};
     mapping->requested_bytes = 0;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_unuse, &change) == 0) {
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) == 0) {
         mapping->time_ns = gp_vmm_move_share(&change, GP_TAKE);
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
-        mapping->uses = change.crossed;
-        mapping->refs = change.died;
+        mapping->pending.was_last = change.crossed;
+        mapping->pending.died = change.died;
+        mapping->pending.large = change.after.bytes > (1u << 20);
         vmm_unmap_segment(mapping, &change);
         gp_vmm_hand_on(&change, added);
-        /* Its pool, small or large, in case the handle is gone by then. */
-        mapping->ctx = (uint32_t)(change.after.bytes > (1u << 20));
     }
     if (change.died) {
         struct gp_record dead = change.after;
@@ -334,10 +332,10 @@ static struct gp_vmm_change vmm_pending_change(const struct gp_record *mapping)
     return (struct gp_vmm_change){
         .share = (int64_t)mapping->requested_bytes,
         .imported = (int64_t)mapping->requested_bytes,
-        .crossed = mapping->uses,
+        .crossed = mapping->pending.was_last,
         .after = {.kind = mapping->kind,
                   .device = mapping->device,
-                  .bytes = mapping->ctx ? 2u << 20 : 1,
+                  .bytes = mapping->pending.large ? 2u << 20 : 1,
                   .owner = mapping->owner,
                   .segment = mapping->segment},
     };
@@ -351,11 +349,11 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
     event.key = address;
     if (GP_LIKELY(mapping->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
         gp_event_record_at(GP_EVENT_SEGMENT_UNMAP, &event, 0, mapping->time_ns);
-    if (!mapping->refs)
+    uint64_t handle = mapping->pending.handle;
+    if (!mapping->pending.died ||
+        gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(handle, token), &dead) != 0)
         return;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) != 0)
-        return;
-    dead.key = mapping->link;
+    dead.key = handle;
     vmm_move_physical(&dead, GP_TAKEN);
     gp_event_record_at(GP_EVENT_SEGMENT_FREE, &dead, 0, dead.time_ns);
     if (dead.kind == GP_KIND_VIRTUAL)
@@ -365,8 +363,8 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
 static bool vmm_restore_use(struct gp_record *handle, void *arg)
 {
     const struct gp_record *mapping = arg;
-    handle->uses++;
-    handle->link += mapping->bytes;
+    handle->handle.uses++;
+    handle->handle.mapped += mapping->bytes;
     if (handle->kind == GP_KIND_IMPORTED && handle->bytes == 0)
         handle->bytes = mapping->requested_bytes;
     return false;
@@ -376,25 +374,26 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
 {
     struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead;
+    uint64_t handle = mapping->pending.handle;
     /* The handle may have died at a later mapping of the same range: restore it at the first
      * mapping that misses it. */
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(mapping->link, token), &dead) == 0) {
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(handle, token), &dead) == 0) {
         dead.space = GP_SPACE_VMM;
-        dead.key = mapping->link;
+        dead.key = handle;
         vmm_move_physical(&dead, GP_PUTBACK);
         if (GP_UNLIKELY(dead.segment == GP_SEGMENT_HEAP))
             gp_vmm_turned_back(&dead);
         dead.segment = dead.segment == GP_SEGMENT_HEAP ? GP_SEGMENT_NONE : dead.segment;
         gp_map_insert(gp_accounts.objects, &dead, NULL);
     }
-    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping->link, vmm_restore_use, mapping);
+    gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_restore_use, mapping);
     bool heap = mapping->segment == GP_SEGMENT_HEAP; /* its heaps are gone: now a plain mapping */
     change.after.segment = mapping->segment = heap ? GP_SEGMENT_NONE : mapping->segment;
+    mapping->mapping = (struct gp_record_mapping){.handle = handle};
     gp_vmm_raises(mapping);
     gp_vmm_move_share(&change, heap ? GP_ADD : GP_PUTBACK);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
-    mapping->ctx = 0;
     gp_map_insert(gp_accounts.objects, mapping, NULL);
     if (GP_UNLIKELY(heap))
         gp_event_record(GP_EVENT_SEGMENT_MAP, mapping, 0);
@@ -421,14 +420,14 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 
 /* ---- multicast ------------------------------------------------------------------------------------------------ */
 
-/* A binding is a mapping that adds no allocated bytes. There is one per device of the team: the
- * device is part of its key, which is odd, unlike any address at which a mapping starts. */
+/* A binding keeps memory alive and adds no allocated bytes. There is one per device of the team: the
+ * device is part of its key. */
 static uint64_t binding_key(uint64_t object, uint64_t offset, int device)
 {
     /* Objects may have numbers that follow each other, so all their bits must reach the upper ones. */
     uint64_t key = (object + 1) * 0xbf58476d1ce4e5b9ull ^ (offset + (uint64_t)(unsigned)device + 1);
     key = (key ^ key >> 29) * 0x9e3779b97f4a7c15ull;
-    return (key ^ key >> 32) | 1ull;
+    return key ^ key >> 32;
 }
 
 /* Takes one use off a handle for good; if it was the last, the memory is free. added: what a mapping
@@ -461,11 +460,11 @@ static void vmm_place(const struct gp_record *mapping)
         gp_feed_lost(GP_LOST_MISSED_FREE);
         if (old.segment == GP_SEGMENT_HEAP)
             gp_heap_unmapped(old.key, old.bytes);
-        vmm_use_gone(old.link, old.bytes, old.bytes ? old.requested_bytes : 0);
+        bool binding = old.space == GP_SPACE_BINDING;
+        vmm_use_gone(binding ? old.binding.handle : old.mapping.handle, binding ? 0 : old.bytes, old.requested_bytes);
     }
 }
 
-/* Record of a binding: link = handle, requested_bytes = its size, time_ns = the object. */
 static uint64_t x_bindings;
 
 void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t bytes, uint64_t handle)
@@ -478,11 +477,10 @@ void gp_feed_vmm_bind(uint64_t object, int device, uint64_t offset, uint64_t byt
     __atomic_fetch_add(&x_bindings, 1, __ATOMIC_RELAXED);
     vmm_place(&(struct gp_record){
         .key = binding_key(object, offset, device < 0 ? change.after.device : device),
-        .space = GP_SPACE_MAPPING,
+        .space = GP_SPACE_BINDING,
         .device = change.after.device,
-        .requested_bytes = bytes,
-        .time_ns = object,
-        .link = handle,
+        .bytes = bytes,
+        .binding = {.handle = handle, .object = object},
     });
 }
 
@@ -491,11 +489,11 @@ void gp_feed_vmm_unbind(uint64_t object, int device, uint64_t offset, uint64_t b
     struct gp_record binding;
     uint64_t end = offset + bytes;
     do {
-        if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, binding_key(object, offset, device), &binding) != 0)
+        if (gp_map_take(gp_accounts.objects, GP_SPACE_BINDING, binding_key(object, offset, device), &binding) != 0)
             return;
-        vmm_use_gone(binding.link, 0, 0);
-        offset += binding.requested_bytes;
-    } while (binding.requested_bytes && offset < end);
+        vmm_use_gone(binding.binding.handle, 0, 0);
+        offset += binding.bytes;
+    } while (binding.bytes && offset < end);
 }
 
 #define GP_BINDINGS_AT_ONCE 64u
@@ -505,14 +503,13 @@ struct gp_vmm_bound {
     uint64_t handles[GP_BINDINGS_AT_ONCE];
 };
 
-/* A mapping starts at a page; the key of a binding is odd. */
 static bool vmm_take_binding(struct gp_record *record, void *arg)
 {
     struct gp_vmm_bound *bound = arg;
-    if (record->space != GP_SPACE_MAPPING || !(record->key & 1) || record->time_ns != bound->object ||
+    if (record->space != GP_SPACE_BINDING || record->binding.object != bound->object ||
         bound->count == GP_BINDINGS_AT_ONCE)
         return false;
-    bound->handles[bound->count++] = record->link;
+    bound->handles[bound->count++] = record->binding.handle;
     return true;
 }
 

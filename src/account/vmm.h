@@ -9,7 +9,7 @@
 
 static inline int64_t gp_vmm_share(const struct gp_record *handle)
 {
-    return (int64_t)(handle->link < handle->bytes ? handle->link : handle->bytes);
+    return (int64_t)(handle->handle.mapped < handle->bytes ? handle->handle.mapped : handle->bytes);
 }
 
 /* The effect on the totals of a change of a handle's mappings. */
@@ -40,7 +40,7 @@ void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
 
 /* Whether the handle can become a segment: as a whole, in its only mapping. */
 bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped);
-/* A mapping has in refs and uses where the peaks were before it (gp_account_retract). */
+/* Notes where the peaks are before the mapping (gp_account_retract). */
 void gp_vmm_raises(struct gp_record *mapping);
 /* The handle became a segment: in recordings, its mapping stands for it from now on. */
 void gp_vmm_turned(const struct gp_record *handle);

@@ -47,7 +47,7 @@ struct gp_vmm_rest {
 static bool vmm_take_rest(struct gp_record *record, void *arg)
 {
     struct gp_vmm_rest *rest = arg;
-    if (record->space != GP_SPACE_MAPPING || record->key & 1 || record->link != rest->handle ||
+    if (record->space != GP_SPACE_MAPPING || record->mapping.handle != rest->handle ||
         record->requested_bytes >= record->bytes)
         return false;
     uint64_t room = record->bytes - record->requested_bytes, part = room < rest->bytes ? room : rest->bytes;
@@ -70,14 +70,12 @@ void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added)
 bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped)
 {
     return handle->kind == GP_KIND_VMM && handle->segment == GP_SEGMENT_NONE && handle->device != GP_NO_DEVICE &&
-           handle->uses == 1 && handle->link == handle->bytes && handle->bytes == mapped;
+           handle->handle.uses == 1 && handle->handle.mapped == handle->bytes && handle->bytes == mapped;
 }
 
 void gp_vmm_raises(struct gp_record *mapping)
 {
-    uint64_t raises = mapping->device == GP_NO_DEVICE ? 0 : gp_account_raises(mapping->device);
-    mapping->refs = (uint32_t)raises;
-    mapping->uses = (uint32_t)(raises >> 32);
+    mapping->mapping.raises = mapping->device == GP_NO_DEVICE ? 0 : gp_account_raises(mapping->device);
 }
 
 void gp_vmm_turned(const struct gp_record *handle)
@@ -90,7 +88,8 @@ void gp_vmm_turned(const struct gp_record *handle)
 
 void gp_vmm_turned_back(const struct gp_record *handle)
 {
-    struct gp_vmm_change change = {.share = gp_vmm_share(handle), .crossed = handle->link > 0, .after = *handle};
+    struct gp_vmm_change change = {
+        .share = gp_vmm_share(handle), .crossed = handle->handle.mapped > 0, .after = *handle};
     gp_framework_segment(handle, GP_SUB);
     change.after.segment = GP_SEGMENT_NONE;
     gp_vmm_count_unmapped(handle->device, GP_ADD, (int64_t)handle->bytes);
@@ -107,7 +106,7 @@ struct gp_vmm_other {
 static bool vmm_find_other(struct gp_record *record, void *arg)
 {
     struct gp_vmm_other *other = arg;
-    if (record->space != GP_SPACE_MAPPING || record->key & 1 || record->link != other->handle || other->mapping.key)
+    if (record->space != GP_SPACE_MAPPING || record->mapping.handle != other->handle || other->mapping.key)
         return false;
     other->mapping = *record;
     record->requested_bytes = other->bytes;
@@ -161,13 +160,12 @@ static bool vmm_mark(struct gp_record *mapping, void *arg)
 {
     struct gp_vmm_mark *mark = arg;
     mark->before = *mapping;
-    mark->done = mapping->link == mark->handle && mapping->segment != mark->segment;
+    mark->done = mapping->mapping.handle == mark->handle && mapping->segment != mark->segment;
     if (!mark->done)
         return false;
     mapping->segment = mark->segment;
     mapping->owner = mark->owner ? mark->owner : mapping->owner;
-    mapping->refs = (uint32_t)mark->raises;
-    mapping->uses = (uint32_t)(mark->raises >> 32);
+    mapping->mapping.raises = mark->raises;
     return false;
 }
 
@@ -181,7 +179,8 @@ static bool vmm_segment_make(uint64_t address, struct gp_vmm_change change, bool
         mapping.requested_bytes != mapping.bytes)
         return false;
     change.bytes = mapping.bytes;
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.link, vmm_turn, &change) != 0 || !change.turned)
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.mapping.handle, vmm_turn, &change) != 0 ||
+        !change.turned)
         return false;
     struct gp_move move = {
         .kind = GP_KIND_VMM,
@@ -193,14 +192,14 @@ static bool vmm_segment_make(uint64_t address, struct gp_vmm_change change, bool
         .owner = change.before.owner,
     };
     if (whole)
-        gp_account_retract(mapping.device, (uint64_t)mapping.uses << 32 | mapping.refs, &move);
+        gp_account_retract(mapping.device, mapping.mapping.raises, &move);
     else
         gp_account_move(mapping.device, GP_SUB, &move);
     gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
     gp_vmm_turned(&change.after);
     if (change.want == GP_SEGMENT_FRAMEWORK)
         gp_framework_segment_remade(&change.before, &change.after);
-    struct gp_vmm_mark mark = {.handle = mapping.link, .segment = change.want, .owner = change.owner};
+    struct gp_vmm_mark mark = {.handle = mapping.mapping.handle, .segment = change.want, .owner = change.owner};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done)
         return false;
     *out = mapping;

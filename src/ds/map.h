@@ -13,23 +13,72 @@
 
 struct gp_map;
 
+/* The map itself reads the key and the space, and so does not know what the rest means (account/). */
 struct gp_record { /* one cache line */
     uint64_t key;
-    uint8_t space; /* what kind of key; 0 is reserved for "empty" */
+    uint8_t space; /* what kind of key, and so which member of the union holds; 0 is reserved for "empty" */
     uint8_t kind;
     uint8_t device;
     uint8_t flags;
-    uint32_t ctx;
-    uint64_t bytes;
-    uint64_t requested_bytes;
+    uint32_t ctx;             /* that it ends with; 0: none */
+    uint64_t bytes;           /* 0: not known yet */
+    uint64_t requested_bytes; /* of a mapping: what no other mapping of its handle had before */
     uint64_t time_ns;
-    uint64_t link; /* another key: handle, pool, graph, stream */
     uint32_t site;
-    uint32_t refs;
-    uint32_t uses;
     uint8_t owner;
-    uint8_t segment; /* the caller's; not 0: smaller blocks are cut out of it */
+    uint8_t segment; /* not 0: smaller blocks are cut out of it */
     uint8_t pad_[2];
+    union {
+        struct gp_record_memory { /* what the driver allocated at one address */
+            union {
+                uint64_t pool;   /* kind POOL: the created pool that it came from; 0: none */
+                uint64_t raises; /* kind LINEAR: where the peaks were before it (gp_account_raises) */
+            };
+            uint32_t heaps;    /* in it, of sub-allocators */
+            uint32_t own_site; /* of a segment that may become an ordinary allocation */
+        } memory;
+        struct gp_record_block { /* of a framework or a heap, inside a segment */
+            uint64_t lacks;      /* bytes that do not count as allocated (ground.c) */
+            uint32_t request;    /* its number in the framework's history; 0: none */
+        } block;
+        struct gp_record_handle { /* physical memory */
+            uint64_t mapped;      /* the sum of its mappings */
+            uint32_t references;  /* create, retain, import */
+            uint32_t uses;        /* mappings and bindings */
+        } handle;
+        struct gp_record_mapping {
+            uint64_t handle;
+            uint64_t raises; /* as of memory */
+        } mapping;
+        struct gp_record_binding { /* of a handle to a multicast object */
+            uint64_t handle, object;
+        } binding;
+        struct gp_record_pending { /* a mapping while it is being unmapped; requested_bytes left the totals */
+            uint64_t handle;
+            bool was_last; /* of its handle */
+            bool died;     /* the handle did, and pends too */
+            bool large;    /* the pool of the handle */
+        } pending;
+        struct gp_record_pool { /* bytes: reserved at the last poll */
+            int64_t high;       /* the highest reserve that the driver reported */
+            uint32_t blocks;    /* live ones */
+            uint8_t state, flags;
+        } pool;
+        struct gp_record_import {
+            uint32_t opens;
+        } import;
+        struct gp_record_stream {
+            uint64_t graph;   /* that is captured, once an allocation has shown it */
+            uint32_t capture; /* under way (enum gp_capture); 0: none */
+            uint32_t asks;    /* of the poller before it began */
+        } stream;
+        struct gp_record_link { /* of the lists in graph.c */
+            uint64_t link;
+        } graph;
+        struct gp_record_before { /* memory from before the attach */
+            bool mapped;
+        } before;
+    };
 };
 _Static_assert(sizeof(struct gp_record) == 64, "one cache line");
 

@@ -126,12 +126,12 @@ static void torture_expect(struct torture *t, bool right, const char *what)
 static struct gp_record torture_record(uint8_t space, uint64_t key, uint64_t version)
 {
     return (struct gp_record){
-        .key = key, .space = space, .bytes = version, .time_ns = ~version, .link = key ^ version * 77};
+        .key = key, .space = space, .bytes = version, .time_ns = ~version, .handle.mapped = key ^ version * 77};
 }
 
 static bool torture_whole(const struct gp_record *r)
 {
-    return r->time_ns == ~r->bytes && r->link == (r->key ^ r->bytes * 77);
+    return r->time_ns == ~r->bytes && r->handle.mapped == (r->key ^ r->bytes * 77);
 }
 
 /* One address: the thread that sets its word to BUSY owns it for one operation, whose result is
@@ -170,7 +170,7 @@ static void torture_shared(struct torture *t, uint64_t r, unsigned insert_percen
 static bool torture_touch(struct gp_record *record, void *arg)
 {
     (void)arg;
-    record->uses++;
+    record->handle.uses++;
     return false;
 }
 
@@ -260,7 +260,7 @@ static void torture_settle(struct torture *t)
     for (uint32_t i = 0; i < TORTURE_PINNED; i++) {
         struct gp_record out = {0};
         t->api->take(t->map, SPACE_PINNED, i * 4096ull, &out);
-        uses += out.uses;
+        uses += out.handle.uses;
     }
     torture_expect(t, uses == t->x_touched, "updates were lost");
     torture_expect(t, t->api->count(t->map) == 0, "count at rest");

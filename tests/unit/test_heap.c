@@ -433,12 +433,12 @@ Test(heap, an_old_heap_is_not_the_new_memory_s)
         struct gp_record record;
         cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
         record.segment = GP_SEGMENT_NONE;
-        record.refs = 1;
+        record.memory.heaps = 1;
         cr_assert_eq(gp_map_insert(gp_accounts.blocks, &record, NULL), 0);
         gp_feed_heap_end(BASE);
         expect_heaps(1 + ended, 0, 0, "its blocks have ended");
         cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
-        cr_expect(record.segment == GP_SEGMENT_NONE && record.refs == 1);
+        cr_expect(record.segment == GP_SEGMENT_NONE && record.memory.heaps == 1);
     }
 }
 
@@ -473,7 +473,7 @@ Test(heap, a_heap_in_memory_that_a_framework_divides_is_ignored)
         cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
     }
     cr_assert_eq(gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &found), 0);
-    cr_expect_eq(found.refs, 0);
+    cr_expect_eq(found.memory.heaps, 0);
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);

@@ -40,10 +40,8 @@ static struct gp_record gp_test_record(uint8_t space, uint64_t key, uint64_t byt
                               .bytes = bytes,
                               .requested_bytes = bytes + 1,
                               .time_ns = ~bytes,
-                              .link = key ^ bytes,
                               .site = 11,
-                              .refs = 13,
-                              .uses = 0};
+                              .handle = {.mapped = key ^ bytes, .references = 13}};
 }
 
 static bool gp_test_same(const struct gp_record *a, const struct gp_record *b)
@@ -110,7 +108,7 @@ static void gp_test_walk(struct gp_map *map, struct test_model *model, uint32_t 
 
 static bool gp_test_touch(struct gp_record *record, void *arg)
 {
-    record->uses++;
+    record->handle.uses++;
     return *(bool *)arg;
 }
 
@@ -139,7 +137,7 @@ static void gp_test_step(struct gp_map *map, struct test_model *model, struct te
     } else if (what < 95) {
         bool remove = r >> 63;
         cr_assert_eq(gp_map_update(map, space, key, gp_test_touch, &remove), have->space ? 0 : -ENOENT);
-        have->uses++;
+        have->handle.uses++;
         if (have->space && remove) {
             have->space = 0;
             model->live--;
