@@ -189,6 +189,19 @@ Test(dryrun, ranks_are_told_apart_and_the_largest_device_counts)
     work_end(NULL);
 }
 
+Test(dryrun, ranks_without_a_gpu_are_told_how_to_get_one)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 ranks=3"), 1);
+    WARNS("3 ranks of CMD ran on a machine with 1 GPU: --devices=3 gives each its own");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=3 -- %s mib=64 ranks=3"), 0);
+    cr_expect_null(strstr(result.err, "--devices"), "%s", result.err);
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
 Test(dryrun, processes_on_one_device_add_up)
 {
     struct spawn_result result;

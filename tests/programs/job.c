@@ -2,7 +2,7 @@
  *
  * A job for `gpuprof dryrun`, as its arguments say, in this order:
  *   mib=N       weights of N MiB, then five steps of a quarter as much
- *   ranks=N     N children with RANK set, each on the device of its number, of which each larger one has 64 MiB more
+ *   ranks=N     N children with RANK and LOCAL_RANK set, each on the device of its number, of which each larger one has 64 MiB more
  *   copies=N    copies N results to the host, and as often what the host has written
  *   status=N    ends with that status
  *   steps=N     N more such steps, a hundredth of a second each
@@ -82,6 +82,7 @@ static int job_ranks(int count, size_t mib)
         }
         snprintf(text, sizeof(text), "%d", rank);
         setenv("RANK", text, 1);
+        setenv("LOCAL_RANK", text, 1);
         job_work(rank, mib + 64u * (unsigned)rank);
         exit(0);
     }

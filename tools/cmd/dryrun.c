@@ -261,6 +261,19 @@ static int dryrun_by_size(const void *one, const void *other)
     return a->total_bytes != b->total_bytes ? GP_ORDER(a->total_bytes, b->total_bytes) : strcmp(a->key, b->key);
 }
 
+/* A launcher's ranks take a GPU each; one that finds none fails, and its own message does not say where GPUs come from. */
+static void dryrun_places(const struct dryrun_work *w)
+{
+    uint32_t places = 0;
+    for (uint32_t i = 0; i < w->answer.run_count; i++)
+        if (w->answer.runs[i].status && !w->answer.runs[i].ended)
+            GP_RAISE(places, w->answer.runs[i].places);
+    if (places > (uint64_t)w->o->devices)
+        fprintf(stderr,
+                "gpuprof: dryrun: %u ranks of CMD ran on a machine with %lld GPU%s: --devices=%u gives each its own\n",
+                places, (long long)w->o->devices, w->o->devices == 1 ? "" : "s", places);
+}
+
 static int dryrun_finish(struct dryrun_work *w)
 {
     struct gp_dryrun_answer *answer = &w->answer;
@@ -281,6 +294,7 @@ static int dryrun_finish(struct dryrun_work *w)
         answer->over |= answer->budget_bytes && answer->gpus[i].needed_bytes > answer->budget_bytes;
     dryrun_enough(w);
     fits |= w->all && answer->enough;
+    dryrun_places(w);
     if (!used) {
         gp_error("dryrun", "no process used a GPU%s",
                  answer->runs[0].status ? ": CMD failed before"

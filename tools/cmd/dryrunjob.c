@@ -4,6 +4,7 @@
  * libraries that stand in for NVIDIA's.  What they write is checked like any other input. */
 #include <cmd/dryrun.h>
 #include <collect/watch.h>
+#include <common/order.h>
 
 #include <base/clock.h>
 #include <base/text.h>
@@ -117,6 +118,15 @@ static int job_start(const struct gp_dryrun_job *job, struct gp_child *child)
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
+/* By rank; processes without one stay in the order in which they started. */
+static int job_by_rank(const void *one, const void *other)
+{
+    const struct gp_need *a = one, *b = other;
+    int order = GP_ORDER(a->rank, b->rank);
+    order = order ? order : GP_ORDER(a->pid, b->pid);
+    return order ? order : GP_ORDER(a->device, b->device);
+}
+
 static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsigned number)
 {
     char **files = gp_dryrun_files(job, number);
@@ -127,6 +137,8 @@ static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsign
         free(files[i]);
     }
     free(files);
+    if (run->need_count)
+        qsort(run->needs, run->need_count, sizeof(*run->needs), job_by_rank);
     return rc;
 }
 

@@ -346,6 +346,9 @@ int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_b
     int rc = gp_load(&loaded, &options, 0);
     if (rc)
         return rc;
+    const struct gp_recording *r = loaded.recording;
+    if (r->has_rank && r->local_rank >= 0)
+        GP_RAISE(run->places, (uint32_t)r->local_rank + 1);
     rc = need_devices(run, &loaded, budget_bytes);
     if (rc == -ERANGE)
         gp_error("dryrun", "%s: no size was found at which the requests fit: is the recording damaged?", file);

@@ -72,6 +72,7 @@ struct gp_dryrun_run { /* one run of the program */
     int status;         /* of the program, as a shell gives it */
     bool ended;         /* by --steps */
     uint32_t processes; /* that used a GPU */
+    uint32_t places;    /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     struct gp_need *needs;
     uint32_t need_count;
     struct gp_dryrun_note *notes;
