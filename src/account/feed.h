@@ -41,10 +41,8 @@ enum gp_space {
     GP_SPACE_BINDING,        /* of handles to multicast objects */
     GP_SPACE_PENDING,        /* mappings being unmapped */
     GP_SPACE_PENDING_HANDLE, /* handles that the unmap under way would free */
-    GP_SPACE_GRAPH_LINK,     /* graph.c: the lists of allocation nodes */
-    GP_SPACE_GRAPH_NODE,
-    GP_SPACE_GRAPH_LIST,
-    GP_SPACE_GRAPH_OWNER,
+    GP_SPACE_GRAPH_NODE,     /* handles of graph allocation nodes */
+    GP_SPACE_GRAPH_OWNER,    /* of their graphs */
 };
 
 #define GP_DEVICE_UNKNOWN (-1)

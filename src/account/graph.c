@@ -5,20 +5,24 @@
  */
 #include "account/account.h"
 #include "base/clock.h"
+#include "base/kept.h"
 
 /* A graph that ends must find its own nodes without a look at the rest of the map, which may hold
- * the mappings of a whole model.  So the nodes of a graph form a list, whose number outlives the
+ * the mappings of a whole model.  So the nodes of a graph are in a ring, whose head outlives the
  * graph's handle: while a graph is being destroyed, another thread may get the handle.
  *
- * Node:   space GRAPH, key = address, bytes = virtual size.
- * Link:   space GRAPH_LINK, key = address, link = list, bytes = next address, requested_bytes =
- *         previous address, time_ns = node; 0: unknown.
- * Node:   space GRAPH_NODE, key = node, link = address.
- * List:   space GRAPH_LIST, key = list, link = first address, bytes = graph.  It has a node.
- * Owner:  space GRAPH_OWNER, key = graph, link = list.  Absent while the graph is being destroyed.
- */
-static struct gp_lock graph_lock = GP_LOCK_INIT(GP_RANK_ACCOUNT); /* the records above; taken alone */
-static uint64_t graph_lists;                                      /* under graph_lock: lists made so far */
+ * Three records lead to it: GRAPH from the address of a node, GRAPH_NODE from its handle, and
+ * GRAPH_OWNER from the handle of the graph to the head. */
+struct gp_graph_node {
+    struct gp_graph_node *next, *previous, *list; /* list: the head; of an unused one only next is used */
+    uint64_t address;
+    uint64_t handle; /* 0: unknown; of a head: the graph's */
+    bool ends;       /* of a head: the graph is being destroyed, and no record leads to it */
+};
+#define GRAPH_CHUNK (64u << 10)
+
+static struct gp_lock graph_lock = GP_LOCK_INIT(GP_RANK_ACCOUNT); /* the rings; taken alone */
+static struct gp_graph_node *graph_unused;
 static uint64_t x_graph_nodes;
 
 static void graph_move(const struct gp_record *record, enum gp_counter_op op)
@@ -35,133 +39,141 @@ static void graph_gone(const struct gp_record *record)
     gp_event_record(GP_EVENT_FREE, record, 0);
 }
 
-/* ---- the lists, under graph_lock ------------------------------------------------------------------------------ */
+/* ---- the rings, under graph_lock ------------------------------------------------------------------------------ */
 
-static bool graph_get(enum gp_space space, uint64_t key, struct gp_record *out)
+static struct gp_graph_node *graph_node_new(void)
 {
-    return gp_map_find(gp_accounts.objects, (uint8_t)space, key, out) == 0;
+    struct gp_graph_node *chunk = graph_unused ? NULL : gp_kept_map(GRAPH_CHUNK, 0);
+    for (unsigned i = 0; chunk && i < GRAPH_CHUNK / sizeof(*chunk); i++) {
+        chunk[i].next = graph_unused;
+        graph_unused = &chunk[i];
+    }
+    struct gp_graph_node *node = graph_unused;
+    if (node)
+        graph_unused = node->next;
+    return node;
 }
 
-static bool graph_set(const struct gp_record *record)
+static void graph_node_free(struct gp_graph_node *node)
 {
-    return gp_map_insert(gp_accounts.objects, record, NULL) >= 0;
+    node->next = graph_unused;
+    graph_unused = node;
 }
 
-/* Takes the record of a key away if it still leads to `link`. */
-static void graph_drop(enum gp_space space, uint64_t key, uint64_t link)
+static struct gp_graph_node *graph_find(enum gp_space space, uint64_t key)
 {
     struct gp_record record;
-    if (graph_get(space, key, &record) && record.graph.link == link)
+    return gp_map_find(gp_accounts.objects, (uint8_t)space, key, &record) == 0 ? record.graph.node : NULL;
+}
+
+static bool graph_lead(enum gp_space space, uint64_t key, struct gp_graph_node *node)
+{
+    return gp_map_insert(
+               gp_accounts.objects,
+               &(struct gp_record){.key = key, .space = (uint8_t)space, .device = GP_NO_DEVICE, .graph.node = node},
+               NULL) >= 0;
+}
+
+/* Takes the record of a key away if it leads to the node. */
+static void graph_drop(enum gp_space space, uint64_t key, const struct gp_graph_node *node)
+{
+    if (graph_find(space, key) == node)
         gp_map_take(gp_accounts.objects, (uint8_t)space, key, NULL);
 }
 
-static void graph_list_drop(const struct gp_record *list)
+static void graph_list_trim(struct gp_graph_node *list)
 {
-    gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_LIST, list->key, NULL);
-    graph_drop(GP_SPACE_GRAPH_OWNER, list->bytes, list->key);
+    if (list->next != list || list->ends)
+        return;
+    graph_drop(GP_SPACE_GRAPH_OWNER, list->handle, list);
+    graph_node_free(list);
 }
 
-/* The graph's list, made if need be. */
-static bool graph_list_of(uint64_t graph, struct gp_record *list)
+/* The graph's ring, made if need be; NULL: no memory. */
+static struct gp_graph_node *graph_list_of(uint64_t graph)
 {
-    struct gp_record owner = {.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255};
-    if (graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner))
-        return graph_get(GP_SPACE_GRAPH_LIST, owner.graph.link, list);
-    owner.graph.link = ++graph_lists;
-    *list = (struct gp_record){.key = owner.graph.link, .space = GP_SPACE_GRAPH_LIST, .device = 255, .bytes = graph};
-    return graph_set(&owner) && graph_set(list);
+    struct gp_graph_node *list = graph_find(GP_SPACE_GRAPH_OWNER, graph);
+    if (list || !(list = graph_node_new()))
+        return list;
+    *list = (struct gp_graph_node){.next = list, .previous = list, .list = list, .handle = graph};
+    if (graph_lead(GP_SPACE_GRAPH_OWNER, graph, list))
+        return list;
+    graph_node_free(list);
+    return NULL;
 }
 
-static bool graph_link(uint64_t address, uint64_t node, uint64_t graph)
+static void graph_hook(struct gp_graph_node *node, struct gp_graph_node *list)
 {
-    struct gp_record list, next;
-    if (!graph_list_of(graph, &list)) {
-        graph_drop(GP_SPACE_GRAPH_OWNER, graph, graph_lists);
+    node->list = node->previous = list;
+    node->next = list->next;
+    list->next->previous = node;
+    list->next = node;
+}
+
+static void graph_unhook(struct gp_graph_node *node)
+{
+    node->previous->next = node->next;
+    node->next->previous = node->previous;
+    graph_list_trim(node->list);
+}
+
+/* The node leaves its ring and the map. record: as it was there; space 0: it was not. */
+static void graph_take(struct gp_graph_node *node, struct gp_record *record)
+{
+    if (node->handle)
+        graph_drop(GP_SPACE_GRAPH_NODE, node->handle, node);
+    if (gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH, node->address, record) != 0)
+        record->space = 0;
+    graph_unhook(node);
+    graph_node_free(node);
+}
+
+/* False: there is no room for it. */
+static bool graph_put(struct gp_record *record, uint64_t handle, uint64_t graph)
+{
+    struct gp_graph_node *list = graph_list_of(graph), *node = list ? graph_node_new() : NULL;
+    if (!node) {
+        if (list)
+            graph_list_trim(list);
         return false;
     }
-    if (!graph_set(&(struct gp_record){.key = address,
-                                       .space = GP_SPACE_GRAPH_LINK,
-                                       .device = 255,
-                                       .bytes = list.graph.link,
-                                       .time_ns = node,
-                                       .graph.link = list.key})) {
-        if (!list.graph.link)
-            graph_list_drop(&list);
+    *node = (struct gp_graph_node){.address = record->key, .handle = handle};
+    graph_hook(node, list);
+    record->graph.node = node;
+    if (gp_map_insert(gp_accounts.objects, record, NULL) < 0) {
+        graph_unhook(node);
+        graph_node_free(node);
         return false;
     }
-    if (list.graph.link && graph_get(GP_SPACE_GRAPH_LINK, list.graph.link, &next)) {
-        next.requested_bytes = address;
-        graph_set(&next);
-    }
-    list.graph.link = address;
-    graph_set(&list);
     /* Without room for it the node is found when its graph ends. */
-    if (node)
-        graph_set(&(struct gp_record){.key = node, .space = GP_SPACE_GRAPH_NODE, .device = 255, .graph.link = address});
-    return true;
-}
-
-/* False: there is no node at this address. */
-static bool graph_unlink(uint64_t address)
-{
-    struct gp_record link, other;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_LINK, address, &link) != 0)
-        return false;
-    uint64_t next = link.bytes, previous = link.requested_bytes;
-    if (link.time_ns)
-        graph_drop(GP_SPACE_GRAPH_NODE, link.time_ns, address);
-    if (previous && graph_get(GP_SPACE_GRAPH_LINK, previous, &other)) {
-        other.bytes = next;
-        graph_set(&other);
-    }
-    if (next && graph_get(GP_SPACE_GRAPH_LINK, next, &other)) {
-        other.requested_bytes = previous;
-        graph_set(&other);
-    }
-    if (previous || !graph_get(GP_SPACE_GRAPH_LIST, link.graph.link, &other))
-        return true;
-    other.graph.link = next;
-    if (next)
-        graph_set(&other);
-    else
-        graph_list_drop(&other);
+    if (handle)
+        graph_lead(GP_SPACE_GRAPH_NODE, handle, node);
     return true;
 }
 
 /* ---- nodes and graphs ----------------------------------------------------------------------------------------- */
 
-/* False: the list has no such node; record: what left the map, with space 0 if nothing did. */
-static bool graph_take(uint64_t address, struct gp_record *record)
-{
-    record->space = 0;
-    if (!graph_unlink(address))
-        return false;
-    if (gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH, address, record) != 0)
-        record->space = 0;
-    return true;
-}
-
 void gp_feed_graph_node(uint64_t address, uint64_t bytes, int device, uint64_t node, uint64_t graph)
 {
-    struct gp_record old, record = {
-                              .key = address,
-                              .space = GP_SPACE_GRAPH,
-                              .kind = GP_KIND_GRAPH,
-                              .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
-                              .bytes = bytes,
-                              .requested_bytes = bytes,
-                              .time_ns = gp_clock_ns(),
-                              .site = gp_event_here(device, GP_KIND_GRAPH),
-                          };
+    struct gp_record old = {.space = 0}, record = {
+                                             .key = address,
+                                             .space = GP_SPACE_GRAPH,
+                                             .kind = GP_KIND_GRAPH,
+                                             .device = device < 0 ? GP_NO_DEVICE : (uint8_t)device,
+                                             .bytes = bytes,
+                                             .requested_bytes = bytes,
+                                             .time_ns = gp_clock_ns(),
+                                             .site = gp_event_here(device, GP_KIND_GRAPH),
+                                         };
     if (device < 0)
         gp_feed_lost(GP_LOST_DEVICE);
     else if (!gp_account_of(device))
         return;
     gp_lock_take(&graph_lock);
-    graph_take(address, &old);
-    bool linked = graph_link(address, node, graph), entered = linked && graph_set(&record);
-    if (linked && !entered)
-        graph_unlink(address);
+    struct gp_graph_node *there = graph_find(GP_SPACE_GRAPH, address);
+    if (there)
+        graph_take(there, &old);
+    bool entered = graph_put(&record, node, graph);
     gp_lock_give(&graph_lock);
     if (old.space)
         graph_gone(&old);
@@ -184,39 +196,49 @@ bool gp_feed_graph_knows(uint64_t address)
 
 void gp_feed_graph_node_destroyed(uint64_t node)
 {
-    struct gp_record index, gone = {.space = 0};
+    struct gp_record gone = {.space = 0};
     if (!node || __atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED) == 0)
         return;
     gp_lock_take(&graph_lock);
-    if (graph_get(GP_SPACE_GRAPH_NODE, node, &index))
-        graph_take(index.graph.link, &gone);
+    struct gp_graph_node *found = graph_find(GP_SPACE_GRAPH_NODE, node);
+    if (found)
+        graph_take(found, &gone);
     gp_lock_give(&graph_lock);
     if (gone.space)
         graph_gone(&gone);
 }
 
-/* One node at a time, so that no thread waits for a long list. */
-static void graph_list_gone(uint64_t number)
+/* Of a graph that ends. One node at a time, so that no thread waits for a long ring. */
+static void graph_list_gone(struct gp_graph_node *list)
 {
-    bool more = true;
+    bool more = list != NULL;
     while (more) {
-        struct gp_record list, gone = {.space = 0};
+        struct gp_record gone = {.space = 0};
         gp_lock_take(&graph_lock);
-        more = graph_get(GP_SPACE_GRAPH_LIST, number, &list) && graph_take(list.graph.link, &gone);
+        more = list->next != list;
+        if (more) {
+            graph_take(list->next, &gone);
+        } else {
+            list->ends = false;
+            graph_list_trim(list);
+        }
         gp_lock_give(&graph_lock);
         if (gone.space)
             graph_gone(&gone);
     }
 }
 
-/* The list of a graph whose handle may be reused from now on; 0: it holds no memory. */
-static uint64_t graph_disown(uint64_t graph)
+/* The ring of a graph whose handle may be reused from now on; NULL: it holds no memory. */
+static struct gp_graph_node *graph_disown(uint64_t graph)
 {
-    struct gp_record owner = {.graph.link = 0};
     gp_lock_take(&graph_lock);
-    bool owned = gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_OWNER, graph, &owner) == 0;
+    struct gp_graph_node *list = graph_find(GP_SPACE_GRAPH_OWNER, graph);
+    if (list) {
+        gp_map_take(gp_accounts.objects, GP_SPACE_GRAPH_OWNER, graph, NULL);
+        list->ends = true;
+    }
     gp_lock_give(&graph_lock);
-    return owned ? owner.graph.link : 0;
+    return list;
 }
 
 void gp_feed_graph_gone(uint64_t graph)
@@ -225,18 +247,16 @@ void gp_feed_graph_gone(uint64_t graph)
         graph_list_gone(graph_disown(graph));
 }
 
-/* Under graph_lock. A node that finds no room in the other list stays where it is: false. */
+/* Under graph_lock. False: all nodes have moved, or there is no room for the other ring. */
 static bool graph_relink(uint64_t graph, uint64_t into)
 {
-    struct gp_record owner, list, link;
-    if (!graph_get(GP_SPACE_GRAPH_OWNER, graph, &owner) || !graph_get(GP_SPACE_GRAPH_LIST, owner.graph.link, &list) ||
-        !graph_get(GP_SPACE_GRAPH_LINK, list.graph.link, &link))
+    struct gp_graph_node *from = graph_find(GP_SPACE_GRAPH_OWNER, graph), *to = from ? graph_list_of(into) : NULL;
+    if (!to)
         return false;
-    graph_unlink(link.key);
-    if (graph_link(link.key, link.time_ns, into))
-        return true;
-    graph_link(link.key, link.time_ns, graph); /* the room that the unlink made */
-    return false;
+    struct gp_graph_node *node = from->next;
+    graph_unhook(node);
+    graph_hook(node, to);
+    return true;
 }
 
 void gp_feed_graph_moved(uint64_t graph, uint64_t into)
@@ -259,17 +279,17 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
         return 0;
     frame->what = GP_SPACE_GRAPH;
     frame->address = graph;
-    frame->bytes = graph_disown(graph);
+    frame->record.graph.node = graph_disown(graph);
     return token;
 }
 
-static void graph_own_again(uint64_t graph, uint64_t number)
+static void graph_own_again(struct gp_graph_node *list)
 {
-    struct gp_record list;
     gp_lock_take(&graph_lock);
-    if (graph_get(GP_SPACE_GRAPH_LIST, number, &list))
-        graph_set(
-            &(struct gp_record){.key = graph, .space = GP_SPACE_GRAPH_OWNER, .device = 255, .graph.link = number});
+    list->ends = false;
+    if (list->next != list)
+        graph_lead(GP_SPACE_GRAPH_OWNER, list->handle, list);
+    graph_list_trim(list);
     gp_lock_give(&graph_lock);
 }
 
@@ -278,10 +298,11 @@ void gp_feed_graph_destroy_end(uint32_t token, bool ok)
     struct gp_frame *frame = gp_frame_of(token, GP_SPACE_GRAPH);
     if (!frame)
         return;
-    if (frame->bytes && ok)
-        graph_list_gone(frame->bytes);
-    else if (frame->bytes)
-        graph_own_again(frame->address, frame->bytes);
+    struct gp_graph_node *list = frame->record.graph.node;
+    if (ok)
+        graph_list_gone(list);
+    else if (list)
+        graph_own_again(list);
     gp_frame_put(token);
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }

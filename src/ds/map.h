@@ -72,8 +72,8 @@ struct gp_record { /* one cache line */
             uint32_t capture; /* under way (enum gp_capture); 0: none */
             uint32_t asks;    /* of the poller before it began */
         } stream;
-        struct gp_record_link { /* of the lists in graph.c */
-            uint64_t link;
+        struct gp_record_graph {
+            struct gp_graph_node *node; /* in graph.c */
         } graph;
         struct gp_record_before { /* memory from before the attach */
             bool mapped;

@@ -556,9 +556,9 @@ Test(limits, graphs_for_whose_nodes_the_map_has_no_room)
                 cr_assert_eq(lost[GP_LOST_MAP], i - entered);
             }
             cr_expect_eq(event_count(), entered);
-            /* Two graphs of two nodes: owner, list, and per node the node, its link and its number. */
-            cr_expect(room < 16 || entered == 4, "%u in %llu", entered, (unsigned long long)room);
-            cr_expect(room > 3 || entered == 0, "%u in %llu", entered, (unsigned long long)room);
+            /* Two graphs of two nodes: owner, and per node the node and its number. */
+            cr_expect(room < 10 || entered == 4, "%u in %llu", entered, (unsigned long long)room);
+            cr_expect(room > 1 || entered == 0, "%u in %llu", entered, (unsigned long long)room);
             if (moved)
                 gp_feed_graph_moved(0x8, moved == 1 ? 0x7 : 0x9);
             cr_expect_eq(held_on(0).kind_live[GP_KIND_GRAPH], entered);
