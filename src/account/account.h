@@ -240,6 +240,8 @@ struct gp_move gp_account_block_move(const struct gp_record *record);
 /* contexttable.c: removes the context from the table. False: it was not in the table, or
  * belonged to another device. */
 bool gp_context_forget(uint32_t ctx, int device);
+/* False: this context is counted already. */
+bool gp_context_count(uint32_t ctx, int device);
 
 /* Blocks of a created pool were allocated (+) or freed (-). */
 void gp_pool_count(uint64_t pool, int blocks);

@@ -10,9 +10,8 @@
 void gp_feed_context_created(uint32_t ctx, int device)
 {
     struct gp_account *account = gp_account_of(device);
-    if (!account)
+    if (!account || !gp_context_count(ctx, device))
         return;
-    gp_feed_context_learned(ctx, device);
     __atomic_fetch_add(&account->x_context_count, 1, __ATOMIC_RELAXED);
     gp_feed_poll_want(GP_POLL_DEVICES);
 }

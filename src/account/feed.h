@@ -255,6 +255,7 @@ void gp_feed_pool_import_pointer(uint64_t address, int device);
 
 /* ---- contexts, streams, modules ------------------------------------------------------------------------------- */
 
+/* One that is counted already is not counted again: two sources may tell of it. */
 void gp_feed_context_created(uint32_t ctx, int device);
 /* Frees, in the accounts, everything that the driver frees with a context: all blocks that carry
  * its number. VMM and pool memory survives (cuda.h: cuCtxDestroy). */

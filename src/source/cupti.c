@@ -58,15 +58,31 @@ static struct gp_cupti cupti;
 /* ---- callbacks ------------------------------------------------------------------------------------------------ */
 
 /* Once the hooks have been the source, contexts have the numbers that they know. */
+static bool cupti_has_returned(void)
+{
+    return GP_UNLIKELY(__atomic_load_n(&cupti.x_returned, __ATOMIC_RELAXED));
+}
+
 static uint32_t cupti_known(void *context, uint32_t number)
 {
-    return GP_UNLIKELY(__atomic_load_n(&cupti.x_returned, __ATOMIC_RELAXED)) ? gp_call_table_number(context) : number;
+    return cupti_has_returned() ? gp_call_table_number(context, -1) : number;
 }
 
 static void cupti_note(void *context, uint32_t number)
 {
     if (gp_call_note_context && context)
         gp_call_note_context(context, number);
+}
+
+/* The call may have begun before this subscription: under an earlier one, which kept its slot, or under none; then its
+ * wrapper reports it. */
+static bool cupti_has_begun(struct gp_call *call)
+{
+    if (gp_thread.reported != GP_REPORTED_BEGIN)
+        return false;
+    if (call->hook->handler->enter)
+        *call->slot = gp_call_slots[gp_thread.number % GP_CALL_SLOTS];
+    return true;
 }
 
 static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
@@ -83,9 +99,11 @@ static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
     };
     if (data->site == GP_CUPTI_ENTER) {
         gp_dispatch_enter(&call);
-        gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = (uint32_t)*call.slot;
+        if (hook->handler->enter &&
+            hook->handler != &gp_on_green_destroy) /* else the hooks have a note of theirs there */
+            gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = (uint32_t)*call.slot;
         gp_thread.reported = GP_REPORTED_BEGIN;
-    } else {
+    } else if (!cupti_has_returned() || cupti_has_begun(&call)) {
         call.result = *(const uint32_t *)data->result;
         gp_dispatch_exit(&call);
         gp_thread.reported = GP_REPORTED_ALL;
@@ -126,8 +144,10 @@ static void cupti_on_resource(uint32_t id, const struct gp_cupti_resource *data)
     const struct gp_cupti_graph *graph = data->descriptor;
     switch (id) {
     case GP_CUPTI_CONTEXT_CREATED: {
-        uint32_t number = cupti_number(data->context);
-        int device = cupti_device(data->context, number);
+        int device = cupti_device(data->context, 0);
+        uint32_t number =
+            cupti_has_returned() ? gp_call_table_number(data->context, device) : cupti_number(data->context);
+        gp_thread.made = 1;
         if (number && device >= 0) {
             gp_feed_context_created(number, device);
             gp_poll_expect();

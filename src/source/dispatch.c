@@ -36,7 +36,7 @@ uint32_t (*gp_call_ask_number)(void *context);
 uint32_t gp_call_slots[GP_CALL_SLOTS];
 void (*gp_call_note_context)(void *context, uint32_t number);
 void (*gp_call_note_primary)(int device, void *context, uint32_t number);
-uint32_t (*gp_call_table_number)(void *context);
+uint32_t (*gp_call_table_number)(void *context, int device);
 
 const struct gp_hook *gp_hook_find(uint32_t id)
 {

@@ -77,10 +77,10 @@ enum gp_reported { GP_REPORTED_NOTHING, GP_REPORTED_BEGIN, GP_REPORTED_ALL };
 
 /* For a hand-over between CUPTI and the hooks (handover.c), set where the hooks could be the source. The first two
  * tell them what CUPTI sees: a context and its number, 0: it ends; a device's primary context. The third is the
- * number that both use for a context after a hand-over. */
+ * number that both use for a context after a hand-over; device: that of a context that is just being made, else -1. */
 extern void (*gp_call_note_context)(void *context, uint32_t number);
 extern void (*gp_call_note_primary)(int device, void *context, uint32_t number);
-extern uint32_t (*gp_call_table_number)(void *context);
+extern uint32_t (*gp_call_table_number)(void *context, int device);
 
 /* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
  * location that names none or that this build does not know. */

@@ -12,6 +12,7 @@
  * Calls that go past the hooks (gp_hooks_past), and what only CUPTI sees (docs/limits.md), are missing in between.
  */
 #include "account/feed.h"
+#include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -24,8 +25,12 @@
  * nobody reported at its begin is counted late, perhaps after another thread has got the address. */
 #define GP_HANDOVER_NS 5000000ull
 
+/* No thread of the program waits longer for a change that is under way. */
+#define GP_HANDOVER_PATIENCE_NS 20000000ull
+
 static void (*x_changed)(const struct gp_source_status *status);
 static uint32_t x_given, x_wanted;
+static uint32_t x_changing; /* one change at a time: two at once could leave no source */
 
 void gp_handover_start(void (*changed)(const struct gp_source_status *status))
 {
@@ -45,12 +50,31 @@ static void handover_tell(const struct gp_source_status *status, const char *mar
         changed(status);
 }
 
-bool gp_handover_give(void)
+static bool handover_begin(uint64_t patience_ns)
+{
+    uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
+    while (__atomic_exchange_n(&x_changing, 1, __ATOMIC_ACQUIRE)) { /* [changing.A] pairs with [changing.R] */
+        if (now >= deadline)
+            return false;
+        gp_futex_wait(&x_changing, 1, deadline - now);
+        now = gp_clock_ns();
+    }
+    return true;
+}
+
+static bool handover_end(bool result)
+{
+    __atomic_store_n(&x_changing, 0, __ATOMIC_RELEASE); /* [changing.R] pairs with [changing.A] */
+    gp_futex_wake(&x_changing);
+    return result;
+}
+
+static bool handover_give(void)
 {
     static uint32_t never;
     struct gp_source_status status = {.source = GP_SOURCE_NONE};
-    if (!gp_cupti_is_held())
-        return false;
+    if (!gp_cupti_is_held()) /* another thread was faster */
+        return __atomic_load_n(&x_given, __ATOMIC_ACQUIRE);
     if (gp_hooks_present()) {
         gp_hooks_resource_apart();
         gp_hooks_start(&status);
@@ -65,6 +89,11 @@ bool gp_handover_give(void)
     return true;
 }
 
+bool gp_handover_give(void)
+{
+    return gp_cupti_is_held() && handover_begin(GP_HANDOVER_PATIENCE_NS) && handover_end(handover_give());
+}
+
 void gp_handover_want(void)
 {
     if (!__atomic_load_n(&x_given, __ATOMIC_ACQUIRE))
@@ -73,15 +102,22 @@ void gp_handover_want(void)
     gp_poll_wake();
 }
 
-void gp_handover_look(void)
+static void handover_take(void)
 {
     struct gp_source_status status = {.source = GP_SOURCE_CUPTI, .detail = "CUPTI, again after the driver hooks"};
-    if (!__atomic_load_n(&x_wanted, __ATOMIC_RELAXED) || !__atomic_exchange_n(&x_wanted, 0, __ATOMIC_ACQ_REL))
-        return;
     status.enabled = gp_cupti_resume();
     if (!status.enabled)
         return;
     gp_hooks_end();
     __atomic_store_n(&x_given, 0, __ATOMIC_RELEASE);
     handover_tell(&status, "gpuprof: CUPTI counts from here on");
+}
+
+void gp_handover_look(void)
+{
+    if (!__atomic_load_n(&x_wanted, __ATOMIC_RELAXED) || !handover_begin(0))
+        return;
+    if (__atomic_exchange_n(&x_wanted, 0, __ATOMIC_ACQ_REL))
+        handover_take();
+    handover_end(true);
 }

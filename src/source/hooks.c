@@ -13,7 +13,7 @@
 #include <string.h>
 
 static void *x_servers[GP_HOOKS_ROWS];
-static uint32_t x_sourced; /* hooks are the source of events */
+static uint32_t x_turn; /* odd: hooks are the source of events; each change raises it */
 
 static const char *const hooks_names[] = {
 #define GP_HOOK(_id, _name, _handler, ...) #_name,
@@ -53,9 +53,9 @@ static inline void *hooks_server(enum gp_hooks_row row)
     return gp_thread.inside || gp_thread.ignored || !gp_life_ours() ? NULL : server;
 }
 
-static inline bool hooks_sourced(void)
+static inline uint32_t hooks_turn(void)
 {
-    return __atomic_load_n(&x_sourced, __ATOMIC_ACQUIRE); /* [hooks.A] pairs with [hooks.R] */
+    return __atomic_load_n(&x_turn, __ATOMIC_ACQUIRE); /* [hooks.A] pairs with [hooks.R] */
 }
 
 /* ---- around an accounted call ------------------------------------------------------------------------------------ */
@@ -104,39 +104,53 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
     return result;
 }
 
-/* CUPTI reported the call's begin, and perhaps what it made or ended: a context that has its number is counted, and one
- * that has none any more is not. Which module was loaded is not known. */
-static void hooks_late_end(struct gp_hooks_call *call)
+/* A context may end in the call, and another thread get its handle before we know that: its number is that from before. */
+static GP_COLD void hooks_note(enum gp_hooks_row row, const void *params)
 {
-    const struct gp_hooks_resource *resource = call->call.hook->handler == &gp_on_load ? NULL : call->resource;
-    if (resource && resource->before)
-        resource->before(call);
-    if (resource && resource->is_maker && !gp_hooks_is_known_here())
-        resource->after(call);
-    if (!call->own)
-        gp_hooks_current(&call->call);
-    gp_dispatch_exit(&call->call);
-    if (resource && resource->after && !resource->is_maker)
-        resource->after(call);
+    if (!gp_thread_enter())
+        return;
+    gp_call_slots[gp_thread.number % GP_CALL_SLOTS] = gp_hooks_ends(row, params);
+    gp_thread_leave();
 }
 
-/* Hooks have become the source while the driver ran the call, and CUPTI, which was it before, was given up. */
+/* What CUPTI has not reported of the call. Which module was loaded is not known, and the handle of a stream that ended may
+ * be another's by now. */
+static void hooks_late_end(struct gp_hooks_call *call, enum gp_hooks_row row)
+{
+    const struct gp_hooks_resource *resource = &gp_hooks_resources[row];
+    bool is_module = call->call.hook && call->call.hook->handler == &gp_on_load;
+    bool is_known = gp_hooks_is_end(row) || !resource->after || is_module || (resource->is_maker && gp_thread.made);
+    if (gp_hooks_is_end(row))
+        gp_hooks_ended(row, call);
+    else if (!is_known && resource->before)
+        resource->before(call);
+    if (!is_known && resource->is_maker)
+        resource->after(call);
+    if (!call->own) /* else the current context may be the one that just died */
+        gp_hooks_current(&call->call);
+    if (!is_known && !resource->is_maker)
+        resource->after(call);
+    if (call->call.hook)
+        gp_dispatch_exit(&call->call);
+}
+
+/* The source has changed while the driver ran the call: CUPTI was given up, and is perhaps the source again by now. */
 static GP_COLD uint32_t hooks_late(enum gp_hooks_row row, const void *params, uint32_t result)
 {
     struct gp_hooks_call call;
-    if (gp_thread.reported == GP_REPORTED_ALL)
-        return result;
-    if (gp_thread.reported == GP_REPORTED_NOTHING)
-        return hooks_begin(&call, row, params) ? hooks_end(&call, result) : result;
-    if ((unsigned)row >= gp_hook_count || !gp_thread_enter())
+    if (gp_thread.reported == GP_REPORTED_ALL || !gp_thread_enter())
         return result;
     int saved_errno = errno;
-    call = (struct gp_hooks_call){
-        .call = {.hook = &gp_hooks[row], .params = params, .slot = &call.slot, .result = result},
-        .resource = &gp_hooks_resources[row],
-        .slot = gp_call_slots[gp_thread.number % GP_CALL_SLOTS],
-    };
-    hooks_late_end(&call);
+    uint32_t noted = gp_call_slots[gp_thread.number % GP_CALL_SLOTS];
+    const struct gp_hook *hook = (unsigned)row < gp_hook_count ? &gp_hooks[row] : NULL;
+    call = (struct gp_hooks_call){.call = {.hook = hook, .params = params, .slot = &call.slot, .result = result}};
+    if (gp_hooks_is_end(row))
+        call.own = noted;
+    if (hook && gp_thread.reported == GP_REPORTED_NOTHING)
+        gp_dispatch_enter(&call.call);
+    else
+        call.slot = noted;
+    hooks_late_end(&call, row);
     errno = saved_errno;
     gp_thread_leave();
     return result;
@@ -161,15 +175,16 @@ static GP_COLD uint32_t hooks_late(enum gp_hooks_row row, const void *params, ui
         uint32_t(*real) GP_HOOKS_PARAMS(__VA_ARGS__) = gp_hooks_real(GP_HOOKS_##_name);                                \
         if (GP_UNLIKELY(!real))                                                                                        \
             return GP_HOOKS_NO_DRIVER;                                                                                 \
-        if (!hooks_sourced()) {                                                                                        \
-            gp_thread.reported = GP_REPORTED_NOTHING;                                                                  \
-            uint32_t result = real GP_HOOKS_ARGS(__VA_ARGS__);                                                         \
-            if (GP_LIKELY(!hooks_sourced()))                                                                           \
-                return result;                                                                                         \
-            struct gp_params_##_name late = {GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                \
-            return hooks_late(GP_HOOKS_##_name, &late, result);                                                        \
-        }                                                                                                              \
         struct gp_params_##_name params = {GP_EACH_LIST(GP_HOOKS_NAME, __VA_ARGS__)};                                  \
+        uint32_t turn = hooks_turn();                                                                                  \
+        if (turn % 2 == 0) {                                                                                           \
+            gp_thread.reported = GP_REPORTED_NOTHING;                                                                  \
+            gp_thread.made = 0;                                                                                        \
+            if (gp_hooks_is_end(GP_HOOKS_##_name))                                                                     \
+                hooks_note(GP_HOOKS_##_name, &params);                                                                 \
+            uint32_t result = real GP_HOOKS_ARGS(__VA_ARGS__);                                                         \
+            return GP_LIKELY(hooks_turn() == turn) ? result : hooks_late(GP_HOOKS_##_name, &params, result);           \
+        }                                                                                                              \
         struct gp_hooks_call call;                                                                                     \
         if (!hooks_begin(&call, GP_HOOKS_##_name, &params))                                                            \
             return real GP_HOOKS_ARGS(__VA_ARGS__);                                                                    \
@@ -206,12 +221,13 @@ bool gp_hooks_start(struct gp_source_status *out)
     out->enabled = gp_hooks_real_count();
     snprintf(out->detail, sizeof(out->detail), "libgpuprof-shim.so");
     /* [hooks.R] release: the driver's functions and the accounts; pairs with [hooks.A]. */
-    __atomic_store_n(&x_sourced, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&x_turn, 1, __ATOMIC_RELEASE);
     gp_poll_check(gp_hooks_look);
     return true;
 }
 
 void gp_hooks_end(void)
 {
-    __atomic_store_n(&x_sourced, 0, __ATOMIC_RELEASE);
+    uint32_t turn = __atomic_load_n(&x_turn, __ATOMIC_RELAXED);
+    __atomic_store_n(&x_turn, (turn | 1) + 1, __ATOMIC_RELEASE);
 }

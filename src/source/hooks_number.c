@@ -137,6 +137,15 @@ uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle)
     return gp_hooks_number_put(numbers, handle, number) ? number : 0;
 }
 
+void gp_hooks_number_drop(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number)
+{
+    pthread_mutex_lock(&numbers->mutex);
+    struct gp_hooks_slot *slot = handle ? hooks_number_find(numbers, handle) : NULL;
+    if (slot && __atomic_load_n(&slot->x_number, __ATOMIC_RELAXED) == number)
+        __atomic_store_n(&slot->x_number, 0, __ATOMIC_RELEASE); /* [number.W3] */
+    pthread_mutex_unlock(&numbers->mutex);
+}
+
 uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle)
 {
     uint32_t number = 0;

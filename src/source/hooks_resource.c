@@ -36,13 +36,13 @@ static struct {
 
 /* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
+#define GP_REFS_UNKNOWN (1u << 30)
+
 static struct {
     uint64_t x_handle; /* of the primary context, once retained */
-    uint32_t x_refs;   /* retains less releases that went through here */
+    uint32_t x_refs;   /* retains less releases that went through here; more than GP_REFS_UNKNOWN: not all did */
     uint32_t x_number; /* under which it was counted as created; 0 not */
 } gp_primaries[GP_WIRE_GPUS];
-
-static uint32_t x_noted; /* the last number that CUPTI has told of */
 
 /* Handlers ask only about the current context. */
 static int hooks_ask_device(void *context, uint32_t ctx)
@@ -72,11 +72,10 @@ void gp_hooks_current(struct gp_call *call)
     }
 }
 
-bool gp_hooks_is_known_here(void)
+static uint64_t primary_handle(int device)
 {
-    void *context = NULL;
-    return gp_ask.current && gp_ask.current(&context) == 0 &&
-           gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
+    bool known = device >= 0 && device < (int)GP_WIRE_GPUS;
+    return known ? __atomic_load_n(&gp_primaries[device].x_handle, __ATOMIC_RELAXED) : 0;
 }
 
 static uint32_t hooks_ask_number(void *context)
@@ -84,11 +83,23 @@ static uint32_t hooks_ask_number(void *context)
     return gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
+/* The number of a new context. One that its handle has already is that of a context whose end was missed, or is about to be
+ * reported: the driver gives a handle to one context at a time. */
+static uint32_t context_new(uint64_t handle, int device)
+{
+    uint32_t last = gp_hooks_number_of(&gp_hooks_contexts, handle);
+    uint32_t number = gp_hooks_number_new(&gp_hooks_contexts, handle);
+    bool is_green = last && last == gp_feed_primary_of(device) && handle != primary_handle(device);
+    if (last && !is_green)
+        gp_feed_context_destroyed(last, device, false);
+    return number;
+}
+
 static void context_made(const struct gp_hooks_call *call, void *const *made, int device)
 {
     if (!gp_call_ok(&call->call))
         return;
-    uint32_t number = gp_hooks_number_new(&gp_hooks_contexts, (uint64_t)(uintptr_t)*made);
+    uint32_t number = context_new((uint64_t)(uintptr_t)*made, device);
     if (!number)
         return;
     gp_feed_context_created(number, device);
@@ -136,18 +147,10 @@ static void after_retain(struct gp_hooks_call *call)
     __atomic_store_n(&gp_primaries[params->dev].x_handle, handle, __ATOMIC_RELAXED);
     __atomic_fetch_add(&gp_primaries[params->dev].x_refs, 1, __ATOMIC_RELAXED);
     uint32_t number = gp_hooks_number_learn(&gp_hooks_contexts, handle);
-    bool is_new =
-        number && __atomic_exchange_n(&gp_primaries[params->dev].x_number, number, __ATOMIC_RELAXED) != number;
-    if (is_new && number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED)) { /* else CUPTI has counted it */
+    if (number && __atomic_exchange_n(&gp_primaries[params->dev].x_number, number, __ATOMIC_RELAXED) != number) {
         gp_feed_context_created(number, params->dev);
         gp_poll_expect();
     }
-}
-
-static uint64_t primary_handle(int device)
-{
-    bool known = device >= 0 && device < (int)GP_WIRE_GPUS;
-    return known ? __atomic_load_n(&gp_primaries[device].x_handle, __ATOMIC_RELAXED) : 0;
 }
 
 static bool primary_is_active(int device)
@@ -184,6 +187,8 @@ static void primary_ended(struct gp_hooks_call *call, int device)
     uint32_t counted = call->own;
     bool known = __atomic_compare_exchange_n(&gp_primaries[device].x_number, &counted, 0, false, __ATOMIC_RELAXED,
                                              __ATOMIC_RELAXED);
+    if (__atomic_load_n(&gp_primaries[device].x_refs, __ATOMIC_RELAXED) >= GP_REFS_UNKNOWN)
+        __atomic_store_n(&gp_primaries[device].x_refs, 0, __ATOMIC_RELAXED);
     gp_feed_context_destroyed(call->own, device, known);
 }
 
@@ -271,6 +276,32 @@ static void after_green_end(struct gp_hooks_call *call)
         gp_hooks_number_take(&gp_hooks_contexts, primary_handle(device));
         primary_ended(call, device);
     }
+}
+
+/* ---- ends that are reported late --------------------------------------------------------------------------------- */
+
+uint32_t gp_hooks_ends(enum gp_hooks_row row, const void *params)
+{
+    void *context = NULL;
+    if (row != GP_HOOKS_cuGreenCtxDestroy)
+        context = ((const struct gp_params_cuCtxDestroy_v2 *)params)->ctx;
+    else if (!gp_ask.from_green ||
+             gp_ask.from_green(&context, ((const struct gp_params_cuGreenCtxDestroy *)params)->hCtx) != 0)
+        return 0;
+    return gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
+}
+
+void gp_hooks_ended(enum gp_hooks_row row, struct gp_hooks_call *call)
+{
+    if (!call->own || !gp_call_ok(&call->call))
+        return;
+    if (row == GP_HOOKS_cuGreenCtxDestroy) {
+        after_green_end(call);
+        return;
+    }
+    gp_hooks_number_drop(&gp_hooks_contexts, (uint64_t)(uintptr_t)GP_PARAMS(&call->call, cuCtxDestroy_v2)->ctx,
+                         call->own);
+    gp_feed_context_destroyed(call->own, gp_feed_context_device(call->own), false);
 }
 
 /* ---- streams and graph nodes ------------------------------------------------------------------------------------- */
@@ -458,8 +489,6 @@ void gp_hooks_resource_prepare(void)
 
 static void note_context(void *context, uint32_t number)
 {
-    if (number > __atomic_load_n(&x_noted, __ATOMIC_RELAXED))
-        __atomic_store_n(&x_noted, number, __ATOMIC_RELAXED);
     if (number)
         gp_hooks_number_put(&gp_hooks_contexts, (uint64_t)(uintptr_t)context, number);
     else
@@ -474,8 +503,10 @@ static void note_primary(int device, void *context, uint32_t number)
     __atomic_store_n(&gp_primaries[device].x_number, number, __ATOMIC_RELAXED);
 }
 
-static uint32_t table_number(void *context)
+static uint32_t table_number(void *context, int device)
 {
+    if (device >= 0) /* it is new */
+        return context_new((uint64_t)(uintptr_t)context, device);
     return gp_hooks_number_learn(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
@@ -490,6 +521,8 @@ void gp_hooks_resource_apart(void)
 {
     const uint32_t first = 1u << 30; /* CUPTI numbers modules from 1 on */
     gp_hooks_number_after(&gp_hooks_modules, first);
+    for (unsigned i = 0; i < GP_WIRE_GPUS; i++)
+        __atomic_fetch_or(&gp_primaries[i].x_refs, GP_REFS_UNKNOWN, __ATOMIC_RELAXED);
 }
 
 void gp_hooks_resource_start(void)

@@ -67,8 +67,15 @@ void gp_hooks_resource_start(void);
 void gp_hooks_resource_note(void);
 /* CUPTI was the source until now: numbers of modules that it has not given. */
 void gp_hooks_resource_apart(void);
-/* Whether the context current to this thread has a number. */
-bool gp_hooks_is_known_here(void);
+/* A call that ends a context, of one of these rows: the number of the context, before the call; and after it what CUPTI has
+ * not reported of that, with the number in `own`. */
+static inline bool gp_hooks_is_end(enum gp_hooks_row row)
+{
+    return row == GP_HOOKS_cuCtxDestroy_v2 || row == GP_HOOKS_cuCtxDestroy || row == GP_HOOKS_cuCtxDetach ||
+           row == GP_HOOKS_cuGreenCtxDestroy;
+}
+uint32_t gp_hooks_ends(enum gp_hooks_row row, const void *params);
+void gp_hooks_ended(enum gp_hooks_row row, struct gp_hooks_call *call);
 /* The context current to this thread and its number; NULL and 0: none. */
 void gp_hooks_current(struct gp_call *call);
 
@@ -89,6 +96,8 @@ void gp_hooks_number_after(struct gp_hooks_numbers *numbers, uint32_t number);
 uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle);
 /* Removes the handle's number and returns it, or 0. */
 uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* Removes it, if it is still this one. */
+void gp_hooks_number_drop(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
 /* Gives the handle this number: after a take whose object stays alive, or for a second handle of one
  * object.  False: the table is full. */
 bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);

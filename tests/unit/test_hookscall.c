@@ -26,8 +26,10 @@ static void *current = PTR(0xc8);
 static int device_now = 1, active[4], capture_status;
 static size_t depends = 1;
 static const char *missing = "",
-                  *ends_in = ""; /* a function that the driver lacks; one during which the library ends */
-static unsigned char got[128];   /* the arguments of the last call */
+                  *ends_in = "";    /* a function that the driver lacks; one during which the library ends */
+static const char *changes_in = ""; /* a function during which `change` happens */
+static void (*change)(void);
+static unsigned char got[128]; /* the arguments of the last call */
 static size_t got_bytes;
 
 static uint32_t driver_called(const char *name, const void *params, size_t bytes)
@@ -37,6 +39,8 @@ static uint32_t driver_called(const char *name, const void *params, size_t bytes
     feed_note("%s%s%s", name, gp_thread.ignored ? "" : " heeded", gp_thread.inside ? " inside" : "");
     if (strcmp(ends_in, name) == 0)
         gp_life_end();
+    if (strcmp(changes_in, name) == 0)
+        change();
     errno = 4712;
     return result;
 }
@@ -383,6 +387,71 @@ Test(hookscall, contexts)
     gp_wrap_cuCtxDestroy_v2(PTR(0xd9));
     did("cuCtxDestroy_v2;current?;");
     undisturbed();
+}
+
+/* ---- the source changes during a call ---------------------------------------------------------------------------- */
+
+static bool is_back;
+
+static void to_hooks(void)
+{
+    struct gp_source_status status;
+    gp_hooks_start(&status);
+    if (is_back)
+        gp_hooks_end();
+}
+
+/* Nobody else has reported the call, as it began with one source and ended with the other, or with the first again. */
+Test(hookscall, a_call_that_sees_the_source_change_is_reported_once)
+{
+    uint64_t address = 0x2000;
+    change = to_hooks;
+    start();
+    for (int i = 0; i < 2; i++) {
+        is_back = i;
+        gp_hooks_end();
+        changes_in = "cuMemAlloc_v2";
+        gp_wrap_cuMemAlloc_v2(&address, 100);
+        did(i ? "cuMemAlloc_v2 heeded;current?;alloc device linear device 1 ctx 1 at 2000 of 100 asked 100 stream 0 "
+                "pool 0;"
+              : "cuMemAlloc_v2 heeded;current?;learned ctx 1 device 1;"
+                "alloc device linear device 1 ctx 1 at 2000 of 100 asked 100 stream 0 pool 0;");
+        gp_hooks_end();
+        changes_in = "cuMemFree_v2";
+        gp_wrap_cuMemFree_v2(0x2000);
+        did("cuMemFree_v2 heeded;free device at 2000;current?;freed 70 1 stream 0;");
+    }
+    gp_hooks_end();
+    gp_wrap_cuMemFree_v2(0x2000);
+    did("cuMemFree_v2 heeded;free device at 2000;current?;freed 70 1 stream 0;");
+    changes_in = "";
+    gp_hooks_end();
+    gp_wrap_cuMemFree_v2(0x2000);
+    did("cuMemFree_v2 heeded;");
+    undisturbed();
+}
+
+static void to_hooks_and_again(void)
+{
+    void *made = PTR(0xd0);
+    changes_in = "";
+    to_hooks();
+    gp_wrap_cuCtxCreate_v2(&made, 0, 2); /* another thread gets the handle of the context that has just ended */
+}
+
+Test(hookscall, the_handle_of_a_context_that_ends_in_a_change_is_used_again)
+{
+    void *made = PTR(0xd0);
+    start();
+    gp_wrap_cuCtxCreate_v2(&made, 0, 2);
+    feed_taken();
+    gp_hooks_end();
+    change = to_hooks_and_again;
+    changes_in = "cuCtxDestroy_v2";
+    gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
+    did("cuCtxDestroy_v2 heeded;cuCtxCreate_v2;ctx gone 1 device 2 0;ctx 3 device 2;current?;ctx gone 1 device 2 0;");
+    gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
+    did("cuCtxDestroy_v2;ctx gone 3 device 2 1;");
 }
 
 static uint32_t primary_number(void *context)
