@@ -87,7 +87,10 @@ SIMD := $(B)/lib/gpuprof/sim
 STANDIN_NAMES := $(foreach n,11 12 13,libcublas.so.$n libcublasLt.so.$n) libcudnn.so.8 libcudnn.so.9 \
 	$(foreach n,10 11 12,libcufft.so.$n) libcurand.so.10 $(foreach n,11 12,libcusolver.so.$n libcusparse.so.$n) libcusparseLt.so.0 libcufile.so.0
 STANDIN_cudnn := cudnn cudnnplan cudnnrnn
-STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
+# The parts of cuDNN, which some programs open by themselves: empty, and each needs the whole.
+STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compiled engines_tensor_ir ext graph heuristic ops,libcudnn_$p.so.9) \
+	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)
+STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(STANDIN_PARTS:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py
 SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
@@ -231,6 +234,10 @@ $(SIMD)/standin/$(1): $(call standin_objects,$(patsubst lib%,%,$(firstword $(sub
 	$(Q)mv -f $$@.new $$@
 endef
 $(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))
+$(STANDIN_PARTS:%=$(SIMD)/standin/%): $(SIMD)/standin/libcudnn.so.8 $(SIMD)/standin/libcudnn.so.9
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new -l:libcudnn$(suffix $(basename $(@F)))$(suffix $(@F))
+	$(Q)mv -f $@.new $@
 # The loader's audit library, without libc: nothing may call memset and the like for it.
 $(B)/obj/src/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
 $(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/src/sim/standin/audit.o

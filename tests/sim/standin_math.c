@@ -116,6 +116,17 @@ static void *dnn_tensor(int (*create)(int, void **), int (*finalize)(void *), co
     return tensor;
 }
 
+/* A part that a program opens by itself has the functions of the whole, and its descriptors. */
+static void dnn_parts(void)
+{
+    void *whole = library("libcudnn.so.9"), *part = library("libcudnn_graph.so.9");
+    void *older = library("libcudnn_ops_infer.so.8");
+    FUNCTION(int, cudnnBackendCreateDescriptor, part, int, void **);
+    CHECK((void *)cudnnBackendCreateDescriptor == dlsym(whole, "cudnnBackendCreateDescriptor"));
+    FUNCTION(size_t, cudnnGetVersion, older, void);
+    CHECK_EQ((long long)(cudnnGetVersion() / 1000), 8);
+}
+
 /* The descriptors of the graph end before the plan is asked. */
 static void dnn_graph(void *dnn)
 {
@@ -196,6 +207,7 @@ static void dnn(const char *name)
     CHECK_EQ(cudnnSetConvolutionMathType(convolution, 3), 0); /* no TF32 */
     CHECK_EQ(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, 1, &bytes), 0);
     CHECK_EQ(bytes, 0);
+    dnn_parts();
     dnn_graph(dnn);
     CHECK_EQ(cudnnDestroy(handle), 0);
 }
