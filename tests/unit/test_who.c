@@ -232,6 +232,18 @@ Test(who, a_comprehension_is_a_part_of_its_function)
     who_free(w);
 }
 
+/* [step(part) for part in model]: a function is not a wrapper because a comprehension calls it. */
+Test(who, a_function_that_a_comprehension_calls)
+{
+    struct who *w = who_new();
+    stack(w, "forward m.py:3, <listcomp> m.py:5, main m.py:5, <module> m.py:9");
+    stack(w, "__init__ t.py:1, forward m.py:4, <listcomp> m.py:5, main m.py:5, <module> m.py:9");
+    stack(w, "__init__ t.py:1, <listcomp> m.py:6, main m.py:6, <module> m.py:9");
+    who_open(w);
+    named(w, 1, "forward", 3), named(w, 2, "forward", 4), named(w, 3, "main", 6);
+    who_free(w);
+}
+
 /* More sites make a wrapper of a function that looked like the place that matters. */
 Test(who, names_follow_what_is_known)
 {

@@ -236,13 +236,15 @@ static bool place_round(struct gp_symbols *symbols, struct gp_place_walk *walks,
         for (end = first + 1; end < count && !place_order(calls[first].frame, calls[end].frame, false);)
             end++;
         struct gp_place_facts f = place_facts(walks, calls + first, end - first);
-        bool wraps = calls[first].frame->role == GP_ROLE_WRAPPER || place_wraps(calls[first].frame->plain, &f, total);
-        if (!wraps && (f.callers > GP_PLACE_FEW || f.lines > GP_PLACE_FEW))
+        bool part = calls[first].frame->role == GP_ROLE_WRAPPER; /* a comprehension, of its function */
+        bool wraps = !part && place_wraps(calls[first].frame->plain, &f, total);
+        if (!part && !wraps && (f.callers > GP_PLACE_FEW || f.lines > GP_PLACE_FEW))
             continue;
         for (uint32_t i = first; i < end; i++) {
             struct gp_place_walk *walk = &walks[calls[i].walk];
+            bool named = wraps || (part && walk->name == walk->at);
             walk->at = (uint32_t)(calls[i].caller - symbols->sites[walk->site].frames);
-            walk->name = wraps ? walk->at : walk->name;
+            walk->name = named ? walk->at : walk->name;
         }
         moved = true;
     }
