@@ -14,27 +14,11 @@ import traceback
 import xml.etree.ElementTree
 
 BUILD = os.path.abspath(sys.argv[1])
+HERE = os.path.dirname(os.path.abspath(__file__))
 GPUPROF = os.path.join(BUILD, "bin", "gpuprof")
 MIB = 1 << 20
 
-# The module of a program's own allocator, and the program: files in two folders.
-GPU = '''
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
-cuda.cuMemAlloc_v2.argtypes = [ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t]
-cuda.cuMemFree_v2.argtypes = [ctypes.c_uint64]
-context = ctypes.c_void_p()
-assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-assert cuda.cuCtxSetCurrent(context) == 0
-
-class Tensor:
-    def __init__(self, mib):
-        self.pointer = ctypes.c_uint64()
-        assert cuda.cuMemAlloc_v2(ctypes.byref(self.pointer), int(mib * (1 << 20))) == 0
-
-    def __del__(self):
-        cuda.cuMemFree_v2(self.pointer)
-'''
+# The program; the module of its own allocator is gate_tensor.py.
 TRAIN = '''
 from lib.gpu import Tensor
 
@@ -84,16 +68,15 @@ class Programs:
         self.work = work
         self.count = 0
 
-    def record(self, text=TRAIN, python=sys.executable, below="p"):
+    def record(self, text=TRAIN, python=sys.executable, below="p", script="train.py"):
         self.count += 1
         folder = os.path.join(self.work, str(self.count), below)
         os.makedirs(os.path.join(folder, "lib"))
-        with open(os.path.join(folder, "lib", "gpu.py"), "w", encoding="utf-8") as file:
-            file.write(GPU)
-        with open(os.path.join(folder, "train.py"), "w", encoding="utf-8") as file:
+        shutil.copy(os.path.join(HERE, "gate_tensor.py"), os.path.join(folder, "lib", "gpu.py"))
+        with open(os.path.join(folder, script), "w", encoding="utf-8") as file:
             file.write(text)
         out = os.path.join(self.work, f"{self.count}.gpuprof")
-        gpuprof("run", "--sim", f"--record={out}", "--", python, "train.py", cwd=folder)
+        gpuprof("run", "--sim", f"--record={out}", "--", python, script, cwd=folder)
         return out
 
 
@@ -158,6 +141,28 @@ def test_a_line_that_is_inserted_is_named(programs):
             found = verdict(before, after, "--by=line", "--max-growth=512K", status=3)["verdict"]
             lines = [check["culprit"]["line"] for check in found["checks"] if check["kind"] == "line" and not check["ok"]]
             assert lines == [line_of(changed, "extra")], f"{place!r}: {lines}"
+
+
+def test_names_that_changed(programs):
+    """A function, a class or a file with another name is the same; what grew in it is named."""
+    before = programs.record()
+    for name in "forward", "backward", "Model", "main", "buffer":
+        changed = re.sub(rf"\b{name}\b", name + "_2", TRAIN)
+        found = verdict(before, programs.record(changed), "--by=line", "--max-growth=0")["verdict"]
+        assert found["ok"], f"{name}: {found['sentence']}"
+    assert verdict(before, programs.record(script="job.py"), "--by=line", "--max-growth=0")["verdict"]["ok"]
+    changed = TRAIN.replace("forward", "ahead").replace("Tensor(1)", "Tensor(3)")
+    found = verdict(before, programs.record(changed, script="job.py"), "--by=line", "--max-growth=512K", status=3)["verdict"]
+    broken = [check["culprit"] for check in found["checks"] if not check["ok"] and check["kind"] == "line"]
+    assert [row["line"] for row in broken] == [line_of(changed, "Tensor(3)")] and broken[0]["file"].endswith("job.py"), found
+
+
+def test_functions_in_another_order(programs):
+    """Of two classes that both have the method, which one line calls."""
+    other = "class Other:\n    def forward(self):\n        mask = Tensor(3)\n        return [Tensor(5), Tensor(9)]\n\n"
+    text = TRAIN.replace("        gradient = backward(model", "        for part in model, Other():\n            gradient = backward(part")
+    found = verdict(*(programs.record(text.replace(place, other + place)) for place in ("class Model", "def backward")), "--by=line", "--max-growth=0")
+    assert found["verdict"]["ok"], found["verdict"]["sentence"]
 
 
 def test_the_peak_of_the_device(programs):
@@ -329,7 +334,7 @@ def test_explain(programs):
     found = explained(programs.record())
     assert found["sure"] == "partly" and found["grows"] == []
     # Of every recording that there is: in 2 KB, and about the memory that `peak` has.
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "recordings")
+    folder = os.path.join(HERE, "..", "golden", "recordings")
     for name in sorted(os.listdir(folder)):
         if name.endswith(".gpuprof"):
             found = explained(os.path.join(folder, name))

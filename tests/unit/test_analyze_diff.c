@@ -150,6 +150,37 @@ Test(diff, memory_tells_the_line_that_was_inserted)
     }
 }
 
+#define MARKS(...) ((struct gp_diff_mark[]){__VA_ARGS__})
+#define MARKS_MAX  8u
+
+/* Things 0, 1, .. of two groups, the even and the odd ones. */
+static void expect_renamed(const struct gp_diff_mark *old, size_t old_count, const struct gp_diff_mark *new,
+                           size_t new_count, const uint32_t *expected, uint32_t count)
+{
+    struct gp_diff_mark first[MARKS_MAX], second[MARKS_MAX];
+    uint32_t same[MARKS_MAX], group[MARKS_MAX];
+    memcpy(first, old, old_count * sizeof(*old));
+    memcpy(second, new, new_count * sizeof(*new));
+    for (uint32_t i = 0; i < count; i++)
+        group[i] = i % 2;
+    cr_assert(gp_diff_renamed((struct gp_diff_mark *const[2]){first, second}, (const size_t[2]){old_count, new_count},
+                              group, count, same));
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(same[i], expected[i], "%u: %u, not %u", i, same[i], expected[i]);
+}
+
+Test(diff, knows_a_function_by_its_memory)
+{
+    static const struct gp_diff_mark old[] = {{0, 7}, {0, 9}, {0, 9}, {4, 9}};
+    const uint32_t itself[] = {0, 1, 2, 3, 4}, renamed[] = {0, 1, 0, 3, 4};
+    expect_renamed(old, 4, MARKS({2, 9}, {2, 7}, {4, 9}), 3, renamed, 5); /* two of three */
+    expect_renamed(old, 4, MARKS({2, 9}, {2, 8}, {4, 9}), 3, itself, 5);
+    expect_renamed(old, 4, MARKS({3, 7}, {3, 9}, {3, 9}, {4, 9}), 4, itself, 5); /* another group */
+    expect_renamed(old, 4, MARKS({2, 7}, {2, 9}, {0, 1}, {4, 9}), 4, itself, 5); /* 0 has kept its name */
+    expect_renamed(old, 3, MARKS({2, 7}, {2, 9}, {4, 7}, {4, 9}, {4, 9}), 5, (const uint32_t[]){0, 1, 2, 3, 0}, 5);
+    expect_renamed(old, 0, MARKS({2, 7}), 1, itself, 5);
+}
+
 /* For each of `second` the index of the path in `first` that is the same file, or -1; NULL ends both. */
 static void expect_files(const char *const *first, const char *const *second, const int *expected)
 {

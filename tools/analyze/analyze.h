@@ -274,6 +274,17 @@ bool gp_diff_match(const struct gp_diff_site *const sites[2], const uint32_t cou
  * one.  False: out of memory. */
 bool gp_diff_files(const char *const *const paths[2], const uint32_t counts[2], uint32_t *const ids[2]);
 
+/* A function or file that may have another name in the other recording is known by marks: one for each
+ * call site that it is in, equal ones for equal memory. */
+struct gp_diff_mark {
+    uint32_t thing; /* below thing_count; one on both sides has kept its name */
+    uint64_t mark;
+};
+/* Fills same[thing]: the thing of the first side that it was, or itself.  Only things of one group are the
+ * same, and only if they share half of their marks.  Sorts the marks.  False: out of memory. */
+bool gp_diff_renamed(struct gp_diff_mark *const marks[2], const size_t counts[2], const uint32_t *group,
+                     uint32_t thing_count, uint32_t *same);
+
 /* Compares two recordings of one program.  rows: the row of each site of each recording. */
 struct gp_diff_row {
     uint32_t site[2];                               /* GP_REC_NONE: the site is only in the other recording */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * rows.c: finds the call sites of two recordings that are the same, by what a reader sees of them: the
  * functions of the user's own code, their files below the folder of the program, and the operation of a
- * framework.  Another version of Python or of a library, or another folder, changes none of that.
+ * framework.  Another version of Python or of a library, or another folder, changes none of that.  A
+ * function or file with another name is known by the memory below it.
  */
 #include <gate/gate.h>
 #include <symbol/symbol.h>
@@ -17,10 +18,29 @@ struct rows_site {
     uint32_t line_count;
 };
 
+struct rows_name {                 /* a function of either side */
+    const char *function, *module; /* module: of a function without a file */
+    uint32_t file;                 /* 0: without */
+};
+
+struct rows_names {
+    struct rows_name *names;
+    uint32_t *same; /* the name that it had in the first recording */
+    uint32_t count, room;
+    struct gp_hash known;
+};
+
+struct rows_marks {
+    struct gp_diff_mark *marks;
+    size_t count, room;
+};
+
 struct rows_side {
+    struct rows_names *names; /* of both sides */
     const struct gp_report *report;
     struct rows_site *sites;
     uint32_t count;
+    bool classes;       /* its functions of Python are named with their classes */
     const char **files; /* of frames; the strings are the symbols' */
     uint32_t *ids, file_count, file_room;
     struct gp_hash known; /* the number of a file by its text: the symbols keep each text once */
@@ -31,23 +51,23 @@ static bool is_users(const struct gp_frame_text *frame)
     return frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
 }
 
-/* Until Python 3.11 a function has no class, and from 3.12 on a comprehension has no frame. */
-static const char *rows_function(const struct gp_frame_text *frame)
+/* Until Python 3.11 a function has no class: then classes of the other side are left out.  From 3.12 on a
+ * comprehension has no frame. */
+static const char *rows_function(const struct rows_side *side, const struct gp_frame_text *frame)
 {
-    const char *function = frame->plain ? frame->plain : frame->function, *dot;
+    const char *function = frame->plain ? frame->plain : frame->function, *dot, *last;
     if (!frame->python)
         return function;
     dot = strrchr(function, '.');
-    function = dot ? dot + 1 : function;
-    return strcmp(function, "<listcomp>") == 0 || strcmp(function, "<dictcomp>") == 0 ||
-                   strcmp(function, "<setcomp>") == 0
-               ? NULL
-               : function;
+    last = dot ? dot + 1 : function;
+    if (strcmp(last, "<listcomp>") == 0 || strcmp(last, "<dictcomp>") == 0 || strcmp(last, "<setcomp>") == 0)
+        return NULL;
+    return side->classes ? function : last;
 }
 
-static bool rows_is_row(const struct gp_frame_text *frame)
+static bool rows_is_row(const struct rows_side *side, const struct gp_frame_text *frame)
 {
-    return is_users(frame) && !frame->folded && rows_function(frame);
+    return is_users(frame) && !frame->folded && rows_function(side, frame);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
@@ -78,9 +98,11 @@ static bool side_new(struct rows_side *side, const struct gp_report *report)
     for (uint32_t i = 0; side->sites && i < side->count; i++) {
         const struct gp_frame_text *frames;
         uint32_t count = gp_symbols_site(report->symbols, i, &frames);
-        for (uint32_t k = 0; k < count; k++)
-            if (rows_is_row(&frames[k]) && !side_file(side, frames[k].file))
+        for (uint32_t k = 0; k < count; k++) {
+            side->classes |= frames[k].python && is_users(&frames[k]) && strchr(frames[k].function, '.');
+            if (rows_is_row(side, &frames[k]) && !side_file(side, frames[k].file))
                 return false;
+        }
     }
     side->ids = side->sites ? calloc(side->file_count + 1ul, sizeof(*side->ids)) : NULL;
     return side->ids;
@@ -98,13 +120,118 @@ static void side_free(struct rows_side *side)
     gp_hash_free(&side->known);
 }
 
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+struct rows_looked {
+    const struct rows_names *names;
+    struct rows_name name;
+};
+
+static bool name_is(const void *key, uint32_t number)
+{
+    const struct rows_looked *looked = key;
+    const struct rows_name *a = &looked->name, *b = &looked->names->names[number];
+    return a->file == b->file && strcmp(a->function, b->function) == 0 && strcmp(a->module, b->module) == 0;
+}
+
+/* The number of the function of a row; NULL: out of memory. */
+static uint32_t *names_find(struct rows_side *side, const struct gp_frame_text *frame)
+{
+    struct rows_names *names = side->names;
+    const uint32_t *file = side_file(side, frame->file);
+    bool has_file = frame->file[0], added;
+    if (!file)
+        return NULL;
+    struct rows_looked looked = {
+        names, {rows_function(side, frame), has_file ? "" : frame->module, has_file ? side->ids[*file] + 1 : 0}};
+    uint64_t hash = gp_hash_of_text(looked.name.function) ^ gp_hash_of_text(looked.name.module) ^
+                    gp_hash_of_number(looked.name.file);
+    uint32_t *number = gp_hash_add(&names->known, hash, name_is, &looked, names->count, &added);
+    if (!number || !added)
+        return number;
+    if (names->count == names->room) {
+        uint32_t room = names->room ? names->room * 2 : 256;
+        struct rows_name *more = realloc(names->names, room * sizeof(*more));
+        if (!more) {
+            gp_hash_remove_at(&names->known, number);
+            return NULL;
+        }
+        names->names = more;
+        names->room = room;
+    }
+    names->names[names->count++] = looked.name;
+    return number;
+}
+
+static bool marks_add(struct rows_marks *to, uint32_t thing, uint64_t mark)
+{
+    if (to->count == to->room) {
+        size_t room = to->room ? to->room * 2 : 1024;
+        struct gp_diff_mark *more = realloc(to->marks, room * sizeof(*more));
+        if (!more)
+            return false;
+        to->marks = more;
+        to->room = room;
+    }
+    to->marks[to->count++] = (struct gp_diff_mark){thing, mark};
+    return true;
+}
+
+/* The marks of the side's files, or of its functions: what was allocated below each, in a file by its function. */
+static bool side_marks(struct rows_side *side, bool files, struct rows_marks *to)
+{
+    for (uint32_t i = 1; i < side->count; i++) {
+        const struct gp_frame_text *frames;
+        uint32_t count = gp_symbols_site(side->report->symbols, i, &frames);
+        const struct gp_rec_site *site = &side->report->recording->sites[i];
+        const int64_t memory[2] = {site->allocated_bytes, site->calls};
+        uint64_t mark = gp_hash_of_bytes(memory, sizeof(memory));
+        for (uint32_t k = 0; k < count; k++) {
+            if (!rows_is_row(side, &frames[k]) || (files && !frames[k].file[0]))
+                continue;
+            const uint32_t *thing = files ? side_file(side, frames[k].file) : names_find(side, &frames[k]);
+            uint64_t function = files ? gp_hash_of_text(rows_function(side, &frames[k])) : 0;
+            if (!thing || !marks_add(to, files ? side->ids[*thing] : *thing, mark ^ function))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Finds files (which get the numbers of those before), then functions, that are the same by another name. */
+static bool names_pair(struct rows_side sides[2], bool files)
+{
+    struct rows_marks marks[2] = {{0}, {0}};
+    struct rows_names *names = sides[0].names;
+    bool ok = side_marks(&sides[0], files, &marks[0]) && side_marks(&sides[1], files, &marks[1]);
+    uint32_t count = files ? sides[0].file_count + sides[1].file_count : names->count;
+    uint32_t *group = calloc(count + 1ul, sizeof(*group)), *same = calloc(count + 1ul, sizeof(*same));
+    ok = ok && group && same;
+    for (uint32_t i = 0; ok && !files && i < count; i++)
+        group[i] = names->names[i].file ? names->names[i].file : (uint32_t)gp_hash_of_text(names->names[i].module);
+    struct gp_diff_mark *const both[2] = {marks[0].marks, marks[1].marks};
+    const size_t counts[2] = {marks[0].count, marks[1].count};
+    ok = ok && gp_diff_renamed(both, counts, group, count, same);
+    for (uint32_t i = 0; ok && files && i < sides[1].file_count; i++)
+        sides[1].ids[i] = same[sides[1].ids[i]];
+    if (ok && !files) {
+        names->same = same;
+        same = NULL;
+    }
+    free(group);
+    free(same);
+    free(marks[0].marks);
+    free(marks[1].marks);
+    return ok;
+}
+
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static void key_frame(struct rows_side *side, FILE *out, struct rows_site *to, const struct gp_frame_text *frame)
 {
-    const uint32_t *file = side_file(side, frame->file);
-    fprintf(out, "%s\t%u\t%s\n", rows_function(frame), file && frame->file[0] ? side->ids[*file] + 1 : 0,
-            frame->file[0] ? "" : frame->module);
+    const uint32_t *number = names_find(side, frame); /* all are known */
+    const struct rows_name *name = &side->names->names[number ? side->names->same[*number] : 0];
+    fprintf(out, "%s\t%u\t%s\n", name->function, name->file, name->module);
     to->lines[to->line_count++] = frame->line;
 }
 
@@ -121,14 +248,14 @@ static void key_operation(FILE *out, const char *text)
 }
 
 /* Where no operation is known: the frames of libraries, those of Python alone if there are any. */
-static void key_libraries(FILE *out, const struct gp_frame_text *frames, uint32_t count)
+static void key_libraries(const struct rows_side *side, FILE *out, const struct gp_frame_text *frames, uint32_t count)
 {
     bool python = false;
     for (uint32_t i = 0; i < count; i++)
         python |= frames[i].python;
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_frame_text *frame = &frames[i];
-        const char *function = rows_function(frame), *slash = strrchr(frame->file, '/');
+        const char *function = rows_function(side, frame), *slash = strrchr(frame->file, '/');
         if (frame->folded || is_users(frame) || frame->python != python || !function)
             continue;
         fprintf(out, "%s\t%s\n", function, !python ? "" : slash ? slash + 1 : frame->file);
@@ -149,12 +276,12 @@ static bool side_key(struct rows_side *side, uint32_t site)
     /* Python's first: where its frames lie among native ones depends on its version. */
     for (int native = 0; native < 2; native++)
         for (uint32_t i = 0; i < count; i++)
-            if (rows_is_row(&frames[i]) && !frames[i].python == native)
+            if (rows_is_row(side, &frames[i]) && !frames[i].python == native)
                 key_frame(side, out, to, &frames[i]);
     if (operation->text)
         key_operation(out, operation->text);
     else
-        key_libraries(out, frames, count);
+        key_libraries(side, out, frames, count);
     return fclose(out) == 0;
 }
 
@@ -171,7 +298,7 @@ static bool side_key_line(struct rows_side *side, uint32_t site)
     FILE *out = open_memstream(&to->key, &size);
     if (!out)
         return false;
-    if (rows_is_row(name))
+    if (rows_is_row(side, name))
         key_frame(side, out, to, name);
     else if (operation->text)
         key_operation(out, operation->text);
@@ -287,6 +414,7 @@ static const char *rows_why(struct rows_side sides[2], uint32_t paired)
 bool gp_gate_match(const struct gp_report *const reports[2], enum gp_gate_by by, struct gp_gate_rows *rows)
 {
     struct rows_side sides[2] = {{0}, {0}};
+    struct rows_names names = {0};
     uint32_t *stacks[2] = {NULL, NULL}, stack_count = 0;
     *rows = (struct gp_gate_rows){.why = ""};
     bool ok = side_new(&sides[0], reports[0]) && side_new(&sides[1], reports[1]);
@@ -294,7 +422,9 @@ bool gp_gate_match(const struct gp_report *const reports[2], enum gp_gate_by by,
         const char *const *const files[2] = {sides[0].files, sides[1].files};
         const uint32_t counts[2] = {sides[0].file_count, sides[1].file_count};
         uint32_t *const ids[2] = {sides[0].ids, sides[1].ids};
-        ok = gp_diff_files(files, counts, ids);
+        sides[0].names = sides[1].names = &names;
+        sides[0].classes = sides[1].classes = sides[0].classes && sides[1].classes;
+        ok = gp_diff_files(files, counts, ids) && names_pair(sides, true) && names_pair(sides, false);
     }
     for (int side = 0; ok && side < 2; side++) {
         rows->of[side] = calloc(sides[side].count + 1ul, sizeof(*rows->of[side]));
@@ -313,6 +443,9 @@ bool gp_gate_match(const struct gp_report *const reports[2], enum gp_gate_by by,
         free(stacks[side]);
         side_free(&sides[side]);
     }
+    free(names.names);
+    free(names.same);
+    gp_hash_free(&names.known);
     return ok;
 }
 
