@@ -92,6 +92,14 @@ Test(attach_hostile, refuses_a_program_with_thread_sanitizer, .timeout = 120)
     refuses("attach_tsan_static", "poll", "it has a pthread_create of its own");
 }
 
+Test(attach_hostile, ends_no_program_in_a_sandbox, .timeout = 120)
+{
+    refuses("attach_target", "kill_map", "for the system call mmap,");
+    refuses("attach_target", "kill_file", "for the system call memfd_create,");
+    refuses("attach_target", "kill_thread", "for the system call clone");
+    cycles("kill_rest", 2, true);
+}
+
 /* ---- again and again --------------------------------------------------------------------------------------------- */
 
 /* GPUPROF_ATTACHES=N makes N attaches, over all kinds.  Each ends in one of these, and each program goes on:
@@ -108,20 +116,9 @@ struct kind {
     enum place place;
 };
 
-/* What a sandbox answered itself is an error of the call, and no refusal from before the attach. */
-static bool is_refusal(int status, const char *text)
-{
-    static const char *const ways[] = {
-        "cannot attach: ", "it could not start a thread: ", "the library cannot be put there: "};
-    bool is_said = status == 75;
-    for (int i = 0; i < 3; i++)
-        is_said |= status == 1 && strstr(text, ways[i]);
-    return is_said;
-}
-
 static void count_outcome(struct endings *endings, const char *what, int status, const char *text)
 {
-    bool is_refused = is_refusal(status, text);
+    bool is_refused = status == 75 || (status == 1 && strstr(text, "cannot attach: "));
     endings->attached += status == 0;
     endings->refused += is_refused;
     endings->ended += status == 3;
@@ -209,13 +206,15 @@ static int strain(const struct kind *kind, int rounds, struct endings *endings)
 Test(attach_hostile, survives_all_kinds, .timeout = 14400)
 {
     static const struct kind kinds[] = {
-        {"attach_target", "setxid", HERE},    {"attach_target", "setxid_often", HERE},
-        {"attach_target", "vfork", HERE},     {"attach_target", "vfork_often", HERE},
-        {"attach_target", "fibre", HERE},     {"attach_target", "fibres", HERE},
-        {"attach_target", "advised", HERE},   {"attach_target", "below", HERE},
-        {"attach_target", "trap_map", HERE},  {"attach_target", "trap_file", HERE},
-        {"attach_tsan", "poll", HERE},        {"attach_tsan_static", "poll", HERE},
-        {"attach_target", "poll", MOUNT},     {"attach_target", "threads", MOUNT},
+        {"attach_target", "setxid", HERE},      {"attach_target", "setxid_often", HERE},
+        {"attach_target", "vfork", HERE},       {"attach_target", "vfork_often", HERE},
+        {"attach_target", "fibre", HERE},       {"attach_target", "fibres", HERE},
+        {"attach_target", "advised", HERE},     {"attach_target", "below", HERE},
+        {"attach_target", "kill_map", HERE},    {"attach_target", "kill_file", HERE},
+        {"attach_target", "kill_thread", HERE}, {"attach_target", "kill_rest", HERE},
+        {"attach_target", "trap_map", HERE},    {"attach_target", "trap_file", HERE},
+        {"attach_tsan", "poll", HERE},          {"attach_tsan_static", "poll", HERE},
+        {"attach_target", "poll", MOUNT},       {"attach_target", "threads", MOUNT},
         {"attach_target", "poll", NAMESPACE},
     };
     const int count = sizeof(kinds) / sizeof(kinds[0]), at_once = 10;

@@ -503,6 +503,10 @@ static const struct target_kind {
     {"long", do_long},
     {"trap_map", do_trap_map},
     {"trap_file", do_trap_file},
+    {"kill_map", do_poll},
+    {"kill_file", do_poll},
+    {"kill_thread", do_poll},
+    {"kill_rest", do_poll},
     {"exec", do_exec},
     {"graph", do_graph},
     {"capture", do_capture},
@@ -606,6 +610,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", ready, strerror(errno));
         return 1;
     }
+    hostile_sandbox(kind->name);
     uint64_t end = target_now() + (strcmp(kind->name, "short") == 0 ? 30000000ull : 100000000000ull);
     if (kind->once == NULL) {
         target_threads();

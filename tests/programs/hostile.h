@@ -355,6 +355,91 @@ static void hostile_reads(const char *name)
     target_writer();
 }
 
+/* ---- sandboxes that end the program ------------------------------------------------------------------------------ */
+
+#if defined(__x86_64__)
+/* The calls that are listed end the program, or all others do. */
+static void hostile_enter(const int *calls, int count, int are_allowed)
+{
+    struct sock_filter filter[128] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr))};
+    struct sock_fprog program = {(unsigned short)(count + 3), filter};
+
+    for (int i = 0; i < count; i++) {
+        filter[i + 1] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], (unsigned char)(count - i), 0);
+    }
+    filter[count + 1] =
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, are_allowed ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ALLOW);
+    filter[count + 2] =
+        (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, are_allowed ? SECCOMP_RET_ALLOW : SECCOMP_RET_KILL_PROCESS);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+/* What the command takes an attach to need, and what this program calls itself. */
+static void hostile_allow_an_attach(void)
+{
+    static const int calls[] = {SYS_mmap,
+                                SYS_mprotect,
+                                SYS_munmap,
+                                SYS_madvise,
+                                SYS_mincore,
+                                SYS_clone3,
+                                SYS_clone,
+                                SYS_set_robust_list,
+                                SYS_rseq,
+                                SYS_prctl,
+                                SYS_rt_sigprocmask,
+                                SYS_rt_sigaction,
+                                SYS_rt_sigreturn,
+                                SYS_futex,
+                                SYS_exit,
+                                SYS_gettid,
+                                SYS_getpid,
+                                SYS_getrandom,
+                                SYS_getrusage,
+                                SYS_prlimit64,
+                                SYS_memfd_create,
+                                SYS_ftruncate,
+                                SYS_fcntl,
+                                SYS_openat,
+                                SYS_read,
+                                SYS_pread64,
+                                SYS_close,
+                                SYS_fstat,
+                                SYS_newfstatat,
+                                SYS_access,
+                                SYS_readlink,
+                                SYS_poll,
+                                SYS_nanosleep,
+                                SYS_restart_syscall,
+                                /* and of the program */ SYS_write,
+                                SYS_exit_group};
+
+    hostile_enter(calls, sizeof(calls) / sizeof(calls[0]), 1);
+}
+
+static void hostile_sandbox(const char *name)
+{
+    static const int map = SYS_mmap, file = SYS_memfd_create, thread[] = {SYS_clone, SYS_clone3};
+
+    if (strcmp(name, "kill_map") == 0) {
+        hostile_enter(&map, 1, 0);
+    } else if (strcmp(name, "kill_file") == 0) {
+        hostile_enter(&file, 1, 0);
+    } else if (strcmp(name, "kill_thread") == 0) {
+        hostile_enter(thread, 2, 0);
+    } else if (strcmp(name, "kill_rest") == 0) {
+        hostile_allow_an_attach();
+    }
+}
+#else
+static void hostile_sandbox(const char *name)
+{
+    (void)name;
+}
+#endif
+
 static void hostile_prepare(const char *name)
 {
     if (strcmp(name, "setxid") == 0) {

@@ -84,6 +84,20 @@ static enum gp_attach_outcome facts_unread(struct gp_attach *attach, int error)
 
 /* ---- status ------------------------------------------------------------------------------------------------------ */
 
+int gp_facts_filters(pid_t pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), pid ? "/proc/%d/status" : "/proc/self/status", (int)pid);
+    return facts_text(path, text, sizeof(text)) <= 0 ? -1 : (int)gp_facts_number(text, "Seccomp_filters", 10, -1);
+}
+
+/* Whether it is the first process of a container: its filters are the container's. */
+static bool facts_is_first(const char *status)
+{
+    const char *at = strstr(status, "\nNSpid:\t"), *end = at ? strchr(at + 1, '\n') : NULL;
+    return end && end[-1] == '1' && end[-2] == '\t';
+}
+
 static enum gp_attach_outcome facts_status(struct gp_facts *facts, struct gp_attach *attach)
 {
     char path[64], text[4096];
@@ -99,6 +113,9 @@ static enum gp_attach_outcome facts_status(struct gp_facts *facts, struct gp_att
     facts->tracer = (pid_t)gp_facts_number(text, "TracerPid", 10, 0);
     facts->threads = (pid_t)gp_facts_number(text, "Threads", 10, 1);
     facts->seccomp = (int)gp_facts_number(text, "Seccomp", 10, 0);
+    facts->filters = (int)gp_facts_number(text, "Seccomp_filters", 10, -1);
+    facts->own_filters = facts->seccomp == 2 && !facts_is_first(text) &&
+                         facts->filters > gp_facts_filters((pid_t)gp_facts_number(text, "PPid", 10, 0));
     bool kernel = gp_facts_number(text, "Kthread", 10, 0) == 1 || !strstr(text, "\nVmSize:");
     if (facts->state == 'Z' || facts->state == 'X') {
         gp_attach_why(attach, "", "it has ended, and waits for its parent (a zombie)");

@@ -421,6 +421,11 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
         *outcome = inject_gone(inject);
         return true;
     }
+    if (!gp_filter_allows(inject->facts, tid, attach)) {
+        gp_seized_release(seized);
+        *outcome = GP_ATTACH_REFUSED;
+        return true;
+    }
     char why[160];
     bool may = gp_seized_may_leave(seized);
     if (!may)

@@ -7,6 +7,7 @@
  *   remote.c   reads and writes its memory; finds functions in the libraries that it has mapped
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
  *   stack.c    where a thread's own stack ends
+ *   filter.c   whether its sandbox lets it load the library
  *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
  *   stub.c     that piece of code
  *   inject.c   the way in by ptrace, with the former
@@ -33,7 +34,8 @@ struct gp_facts {
     char state; /* as in /proc/PID/stat */
     pid_t tgid, tracer, threads;
     unsigned uid, euid, suid;
-    int seccomp;
+    int seccomp, filters; /* the mode, and the number of filters; -1 unknown (before Linux 5.9) */
+    bool own_filters;     /* more of them than its parent has: it has entered a sandbox */
     struct gp_attach_map loader, libc, libdl, libpthread, cuda, profiler, musl, libpython, python, program, sanitizer;
     uint64_t maps_bytes;
 };
@@ -48,6 +50,14 @@ void gp_facts_denied(const struct gp_facts *facts, struct gp_attach *attach, int
 void gp_attach_why(struct gp_attach *attach, const char *hint, const char *format, ...) GP_PRINTF(3, 4);
 /* The value of "Name:\t..." in a file of /proc, as a number; `otherwise` if it is not there. */
 long long gp_facts_number(const char *text, const char *name, int base, long long otherwise);
+
+/* The number of a process's filters of system calls, -1 unknown. 0: this process. */
+int gp_facts_filters(pid_t pid);
+
+/* ---- filter.c ---------------------------------------------------------------------------------------------------- */
+
+/* Whether a stopped thread may make the system calls of an attach. False: why and hint are filled in. */
+bool gp_filter_allows(const struct gp_facts *facts, pid_t tid, struct gp_attach *attach);
 
 /* ---- remote.c ---------------------------------------------------------------------------------------------------- */
 

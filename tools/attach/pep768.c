@@ -450,7 +450,7 @@ bool gp_attach_python(struct gp_attach *attach, const struct gp_facts *facts, en
     uint64_t runtime = 0;
     gp_remote_symbols(attach->pid, &facts->libpython, &runtime_name, &runtime, 1);
     gp_remote_symbols(attach->pid, &facts->python, &runtime_name, &runtime, 1);
-    if (!runtime)
+    if (!runtime || facts->own_filters) /* only a stopped thread shows what its sandbox allows */
         return false;
     p.number = pep768_main_thread(attach->pid);
     int rc = gp_pep768_find(attach->pid, runtime, p.number, &p.place);
