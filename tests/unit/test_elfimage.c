@@ -207,7 +207,7 @@ static void expect_note(const char *name)
     const struct gp_rec_module module = {.start = 1 << 20, .end = 1 << 30, .path = 1};
     const struct gp_rec_frame frame = {.pc = (1 << 20) + offset_of(name, "function_7") + 2};
     const struct gp_rec_site sites[2] = {{0}, {.frame_count = 1}};
-    const struct gp_symbol_source source = {sites, &frame, &module, strings, 2, 1, 1, ""};
+    const struct gp_symbol_source source = {sites, &frame, &module, strings, 2, 1, 1, "", NULL, 0};
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     cr_expect_eq(gp_symbols_site(symbols, 1, &frames), 1);
     cr_expect_str_eq(frames[0].function, "function_7");

@@ -353,7 +353,7 @@ Test(foreign, one_note_for_all_objects_that_cannot_be_opened)
         modules[i] = (struct gp_rec_module){.start = 4096 * i + 4096, .end = 4096 * i + 8192, .path = 1 + 14 * i};
         frames[i] = (struct gp_rec_frame){.pc = 4096 * i + 4100, .module = i};
     }
-    struct gp_symbol_source from = {sites, frames, modules, strings, 2, 3, 3, ""};
+    struct gp_symbol_source from = {sites, frames, modules, strings, 2, 3, 3, "", NULL, 0};
     cr_assert_eq(gp_symbols_new(&symbols, &from), 0);
     gp_symbols_site(symbols, 1, &f);
     cr_assert(gp_symbols_note(symbols, 0));

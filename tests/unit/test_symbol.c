@@ -614,7 +614,8 @@ Test(symbol, a_hundred_thousand_addresses_take_seconds)
         frames[i] = (struct gp_rec_frame){.pc = m->start + 1 + i * span / (count + 1), .module = in};
         sites[i + 1] = (struct gp_rec_site){.first_frame = (uint32_t)i, .frame_count = 1};
     }
-    struct gp_symbol_source from = {sites, frames, t->modules, t->strings, (uint32_t)count + 1, (uint32_t)count, 1, ""};
+    struct gp_symbol_source from = {sites,           frames, t->modules, t->strings, (uint32_t)count + 1,
+                                    (uint32_t)count, 1,      "",         NULL,       0};
     cr_assert_eq(gp_symbols_new(&t->symbols, &from), 0);
     uint64_t begin = gp_clock_ns();
     uint32_t with_line = 0;
