@@ -95,11 +95,20 @@ $(B)/tests/bench/cub.so: tests/bench/cxx/bench_cub.cc tests/bench/cache_load.h
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -O2 -fPIC -shared -Wl,-Bsymbolic -I$(CUDA_HOME)/include -I$(CUDA_HOME)/include/cccl -o $@ $<
 
+# The programs of the GPU bundle that need no toolkit where they run.
+FIRST := $(B)/tests/gpu/first $(B)/tests/gpu/libfirst_ctor.so
+$(B)/tests/gpu/first: tests/gpu/first.c $(STAMP) | $(SIM)
+	$(program)
+$(B)/tests/gpu/libfirst_ctor.so: tests/gpu/first_ctor.c $(STAMP) | $(SIM)
+	$(call say,SHLIB,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -lcuda
+
 .PHONY: unit integration torture programs benches
 unit: $(UNIT) ## build the unit tests
 integration: $(INTEGRATION) ## build the integration tests
 torture: $(TORTURE) ## build the torture tests
-programs: $(PROGRAMS) ## build the programs that tests start
+programs: $(PROGRAMS) $(FIRST) ## build the programs that tests start
 benches: $(BENCHES) $(CUB_PEER) $(CACHE_BARE) ## build the benches
 
 # Fuzz targets: linked with a main that replays files, so that any compiler runs the corpus; `make fuzzers` links libFuzzer instead.

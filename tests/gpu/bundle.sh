@@ -2,19 +2,26 @@
 # SPDX-License-Identifier: MIT
 # `make gpu-bundle`: collects everything that a GPU machine needs to check gpuprof in one folder of at most 60 MiB.  The
 # folder has the tree of the repository, the files built here, and the shared libraries that such a machine may lack.
-# Run it there with `cd gpu-bundle && tests/gpu/run.sh`.
+#
+#   bundle.sh BUILD [FOLDER]
+#
+# Run there, in the folder, tests/gpu/first.py first: it needs the driver and Python alone, takes five minutes, and prints a
+# verdict for each item of docs/first-contact.md.  tests/gpu/run.sh then needs a compiler and the toolkit.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-out=$build/gpu-bundle
+out=${2:-$build/gpu-bundle}
 rm -rf "$out"
 mkdir -p "$out/build/bin" "$out/build/lib/gpuprof/bundled" "$out/build/tests" "$out/tests" "$out/src/sim"
 cp "$build/bin/gpuprof" "$out/build/bin/"
 cp "$build/lib/libgpuprof.so" "$build/lib/libgpuprof-shim.so" "$out/build/lib/"
 cp -a "$build/lib/gpuprof/sim" "$out/build/lib/gpuprof/"
 cp -a "$build/examples" "$out/build/"
-mkdir "$out/build/tests/bench"
-find "$build/tests/bench" -maxdepth 1 -type f -perm -u+x -exec cp {} "$out/build/tests/bench/" \;
+mkdir "$out/build/tests/bench" "$out/build/tests/programs" "$out/tests/real"
+[ ! -d "$build/tests/bench" ] || find "$build/tests/bench" -maxdepth 1 -type f -perm -u+x -exec cp {} "$out/build/tests/bench/" \;
+cp -a "$build/tests/gpu" "$out/build/tests/"
+for program in $(python3 tests/gpu/first.py --programs); do cp "$build/tests/programs/$program" "$out/build/tests/programs/"; done
+cp -a tests/real/published "$out/tests/real/"
 cp -a tests/gpu tests/programs tests/bench "$out/tests/"
 cp -a tests/framework "$out/tests/"
 mkdir "$out/examples"

@@ -1,0 +1,25 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The first five minutes on a GPU, on the simulated one: out of a bundle, as on a machine that has nothing else.  And the table
+# of docs/first-contact.md is the one that first.py prints.
+set -u
+cd "$(dirname "$0")/../.."
+build=$(cd "${1:-build}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tests/gpu/bundle.sh "$build" "$work/bundle" >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
+python3 tests/gpu/first.py --list >"$work/list"
+if ! grep -Fxf "$work/list" docs/first-contact.md | cmp -s - "$work/list"; then
+    echo "docs/first-contact.md lacks rows of: tests/gpu/first.py --list"
+    exit 1
+fi
+cd "$work/bundle" || exit
+unset GPUPROF_BUILD
+python3 tests/gpu/first.py --dry-run --short --seconds=240 || exit
+# It must notice that nothing is counted.
+rm build/lib/libgpuprof.so
+if python3 tests/gpu/first.py --dry-run --only=1,23 >"$work/out"; then
+    echo "FAILED: without the library it finds everything right:"
+    cat "$work/out"
+    exit 1
+fi
