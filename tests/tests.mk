@@ -177,6 +177,7 @@ $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_
 $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-static-libtsan)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: tests/programs/attach_target.c
 $(B)/tests/programs/shim_late: | $(B)/tests/preload/destructor.so $(B)/tests/preload/destructor_too.so
+$(B)/tests/integration/test_asking: | $(B)/tests/preload/waits.so $(B)/tests/programs/poll_waits
 $(B)/tests/integration/test_owners: | $(B)/tests/preload/takes.so $(B)/tests/programs/owners
 # Makes the pages that tests/web opens in a browser.
 MKREPORT := $(B)/tests/web/mkreport
