@@ -126,6 +126,18 @@ static void mode_case(CUstreamCaptureMode capture, CUstreamCaptureMode thread, C
         CHECK_OK(cuGraphDestroy(graph));
 }
 
+/* How much memory is free may be asked: PyTorch does when a request in a capture fails. */
+static void questions(void)
+{
+    size_t left = 0, total = 0;
+    CUgraph graph = NULL;
+
+    CHECK_OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_OK(cuMemGetInfo(&left, &total));
+    CHECK_OK(cuStreamEndCapture(stream, &graph));
+    CHECK_OK(cuGraphDestroy(graph));
+}
+
 static void modes(void)
 {
     const CUstreamCaptureMode global = CU_STREAM_CAPTURE_MODE_GLOBAL, local = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
@@ -299,6 +311,7 @@ int main(void)
     memory_nodes();
     table->attach(NULL, NULL, NULL);
     modes();
+    questions();
     asking();
     streams();
     blocking();

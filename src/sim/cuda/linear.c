@@ -232,8 +232,6 @@ SIM_API2(242, 3020, cuMemGetInfo_v2, size_t *, free, size_t *, total)
 {
     struct sim_context *context;
     CUresult result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check();
     if (result != CUDA_SUCCESS)
         return result;
     if (!free || !total)
