@@ -539,6 +539,24 @@ Test(framework, blocks_are_always_events_if_the_user_says_so)
     held_end(&held);
 }
 
+static void expect_asleep_budget(const char *file, long long bytes, bool within)
+{
+    struct spawn_result command = {0};
+    char budgets[] = "/tmp/gpuprof-budgets.XXXXXX", option[64];
+    int fd = mkstemp(budgets);
+    cr_assert(fd >= 0 && dprintf(fd, "asleep %lldB\n", bytes) > 0);
+    close(fd);
+    snprintf(option, sizeof(option), "--budgets=%s", budgets);
+    cr_assert_eq(spawn_command(&command, "check", "--json", option, file, (char *)NULL), 0);
+    cr_expect_str_eq(spawn_status_text(&command), within ? "exit 0" : "exit 3", "%s", command.err);
+    json_t *verdict = json_loads(command.out, 0, NULL);
+    cr_expect_eq(json_at(verdict, "peak_bytes", -1), within ? bytes : bytes + 1, "%s", command.out);
+    cr_expect_eq(json_at(verdict, "culprit/bytes", -1), within ? -1 : 2 * MIB, "%s", command.out);
+    json_decref(verdict);
+    spawn_result_free(&command);
+    unlink(budgets);
+}
+
 /* A recording tells what fell asleep, and from where. */
 Test(framework, a_report_has_the_times_of_sleep)
 {
@@ -558,10 +576,15 @@ Test(framework, a_report_has_the_times_of_sleep)
     cr_expect_eq(json_at(report, "devices/0/sleeps/0/late_bytes", -1), 0);
     cr_expect_eq(json_at(report, "devices/0/sleeps/1/asleep_bytes", -1), 4 * MIB);
     cr_expect_eq(json_at(report, "devices/0/sleeps/1/freed_asleep_bytes", -1), 4 * MIB);
-    cr_expect_eq(json_at(report, "devices/0/sleeps/1/stayed/0/bytes", -1), -1, "nothing stayed");
-    cr_expect_eq(json_at(report, "devices/0/peak/bytes", -1), 7 * MIB);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/1/stayed/0/bytes", -1), 2 * MIB);
+    cr_expect_eq(json_at(report, "devices/0/peak/bytes", -1), 9 * MIB);
+    /* The first time the memory has a second reference, and stays. */
+    cr_expect_eq(json_at(report, "devices/0/sleeps/0/reserved_bytes", -1), 22 * MIB, "%.2000s", command.out);
+    cr_expect_eq(json_at(report, "devices/0/sleeps/1/reserved_bytes", -1), 2 * MIB);
     json_decref(report);
     spawn_result_free(&command);
+    expect_asleep_budget(reader.path, 22 * MIB, true);
+    expect_asleep_budget(reader.path, 22 * MIB - 1, false);
     unlink(reader.path);
     held_end(&held);
 }

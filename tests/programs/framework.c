@@ -225,11 +225,13 @@ static void mode_naps(void)
 {
     CUmemGenericAllocationHandle handle = 0;
     void *one, *two;
+    CUdeviceptr own;
 
     x_torch_configure(&(struct torch_conf){.expandable = 1});
     one = take("one", 3 * MIB);
     two = take("two", 4 * MIB);
     program_hold();
+    own = program_alloc(2 * MIB);
     CHECK(cuMemRetainAllocationHandle(&handle, one));
     CHECK(cuMemUnmap((CUdeviceptr)one, 20 * MIB));
     CHECK(cuMemMap((CUdeviceptr)one, 20 * MIB, 0, handle, 0));
@@ -238,6 +240,7 @@ static void mode_naps(void)
     x_torch_free(0, two);
     CHECK(cuMemRelease(handle));
     program_hold();
+    CHECK(cuMemFree(own));
 }
 
 /* Driver memory of the program beside the framework's. */

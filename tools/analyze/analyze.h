@@ -152,6 +152,7 @@ struct gp_sleep {
     uint64_t wake_ns, woken_ns; /* the first and the last one woke; 0: none did */
     int64_t fell_bytes, woke_bytes;
     int64_t ended_bytes;      /* of blocks that were taken back asleep */
+    int64_t reserved_bytes;   /* that the device still held 10 ms after end_ns */
     int64_t late_bytes;       /* of reserved memory that was given back more than 10 ms after end_ns */
     uint64_t late_ns;         /* the last of it; 0: none */
     struct gp_peak *released; /* the blocks that fell asleep, by call site */

@@ -48,7 +48,7 @@ static struct gp_peak *sleep_parts(const struct gp_recording *r, uint32_t device
     return parts;
 }
 
-/* By how much reserved memory fell after the last block had fallen asleep, and before the first one woke. */
+/* The reserved memory after the last block had fallen asleep, and by how much it fell before the first one woke. */
 static void sleep_late(const struct gp_flow *flow, uint32_t device, struct gp_sleep *sleep)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
@@ -69,6 +69,7 @@ static void sleep_late(const struct gp_flow *flow, uint32_t device, struct gp_sl
             sleep->late_ns = change.time_ns;
         }
     }
+    sleep->reserved_bytes = before;
     sleep->late_bytes = before - lowest;
 }
 

@@ -12,10 +12,10 @@
 #define GP_BUDGETS_MOST      10000u
 
 static const char *const budget_kinds[GP_BUDGET_KINDS] = {
-    [GP_BUDGET_PEAK] = "peak",  [GP_BUDGET_RESERVED] = "reserved", [GP_BUDGET_END] = "end",
-    [GP_BUDGET_HOST] = "host",  [GP_BUDGET_LEAK] = "leak",         [GP_BUDGET_RANK] = "rank",
-    [GP_BUDGET_USE] = "use",    [GP_BUDGET_LINE] = "line",         [GP_BUDGET_OPERATION] = "operation",
-    [GP_BUDGET_PHASE] = "phase"};
+    [GP_BUDGET_PEAK] = "peak",           [GP_BUDGET_RESERVED] = "reserved", [GP_BUDGET_END] = "end",
+    [GP_BUDGET_HOST] = "host",           [GP_BUDGET_ASLEEP] = "asleep",     [GP_BUDGET_LEAK] = "leak",
+    [GP_BUDGET_RANK] = "rank",           [GP_BUDGET_USE] = "use",           [GP_BUDGET_LINE] = "line",
+    [GP_BUDGET_OPERATION] = "operation", [GP_BUDGET_PHASE] = "phase"};
 
 bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
                     int64_t bytes)
@@ -76,7 +76,7 @@ static int budget_line(struct gp_budgets *budgets, char *line, const char **prob
     }
     while (kind < GP_BUDGET_KINDS && strcmp(line, budget_kinds[kind]) != 0)
         kind++;
-    *problem = "unknown: budgets are peak, reserved, end, host, leak, rank, use, line, operation and phase";
+    *problem = "unknown: budgets are peak, reserved, end, host, asleep, leak, rank, use, line, operation and phase";
     if (kind == GP_BUDGET_KINDS)
         return -EPROTO;
     *problem = kind < GP_BUDGET_RANK ? "this budget has no name" : "this budget needs a name before its size";

@@ -13,6 +13,7 @@ enum gp_budget_kind {
     GP_BUDGET_RESERVED, /* the same of reserved memory */
     GP_BUDGET_END,      /* allocated at the end */
     GP_BUDGET_HOST,     /* peak of pinned host memory */
+    GP_BUDGET_ASLEEP,   /* reserved while blocks of a framework have no memory */
     GP_BUDGET_LEAK,     /* growth per step */
     GP_BUDGET_RANK,     /* peak of one rank; the rest is named */
     GP_BUDGET_USE,

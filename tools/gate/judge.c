@@ -73,6 +73,18 @@ static struct judge_most sum_most(const struct judge *judge, const struct judge_
     return most;
 }
 
+/* The number of the last change until then. */
+static size_t sum_until(const struct judge *judge, uint64_t time_ns)
+{
+    struct gp_flow_walk walk = gp_flow_begin(judge->report->flow);
+    struct gp_flow_change change;
+    size_t last = 0;
+    for (size_t i = 0; gp_flow_next(&walk, &change); i++)
+        if (change.event == GP_REC_NONE || change.time_ns <= time_ns)
+            last = i;
+    return last;
+}
+
 struct judge_line {
     const struct gp_frame_text *name;
     uint32_t site;
@@ -193,6 +205,32 @@ static void judge_reserved(struct judge *judge, uint32_t d, int64_t budget)
     free(series);
 }
 
+/* What is still held when blocks have lost their memory: of the worst time. */
+static void judge_asleep(struct judge *judge, uint32_t d, int64_t budget)
+{
+    struct gp_sleeps *sleeps = gp_flow_sleeps(judge->report->flow, d);
+    const struct judge_sum sum = {.device = d, .use = GP_USES};
+    const struct gp_sleep *worst = NULL;
+    int32_t number = device_number(&judge->report->recording->devices[d]);
+    struct gp_gate_finding *finding = sleeps ? judge_add(judge, "asleep", number, budget) : NULL;
+    judge->out->failed |= !sleeps;
+    for (uint32_t i = 0; finding && i < sleeps->count; i++)
+        if (!worst || sleeps->rows[i].reserved_bytes > worst->reserved_bytes)
+            worst = &sleeps->rows[i];
+    if (finding) {
+        finding->what = gp_gate_text(judge->out, "what device %d holds asleep", number);
+        finding->unknown = !worst;
+    }
+    if (finding && worst) {
+        finding->bytes = worst->reserved_bytes;
+        finding->at_ns = since(judge, worst->end_ns);
+        finding->ok = finding->bytes <= budget;
+        if (!finding->ok)
+            sum_culprit(judge, &sum, sum_until(judge, worst->end_ns), &finding->culprit);
+    }
+    gp_sleeps_free(sleeps);
+}
+
 static void judge_devices(struct judge *judge, const struct gp_budget *budget)
 {
     const struct gp_recording *recording = judge->report->recording;
@@ -204,6 +242,8 @@ static void judge_devices(struct judge *judge, const struct gp_budget *budget)
             continue;
         if (budget->kind == GP_BUDGET_RESERVED)
             judge_reserved(judge, d, budget->bytes);
+        else if (budget->kind == GP_BUDGET_ASLEEP)
+            judge_asleep(judge, d, budget->bytes);
         else if (host)
             judge_sum(judge, &sum, "host", gp_gate_text(judge->out, "the peak of pinned host memory"), number,
                       budget->bytes, false);

@@ -25,11 +25,12 @@ static void sentence_growth(FILE *out, const struct gp_gate_finding *finding)
 static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    const char *name = finding->name ? finding->name : "";
     if (finding->unknown) {
         fprintf(out, "%s is not %s", finding->what,
-                strcmp(finding->name ? finding->name : "", "leak") == 0
-                    ? "known: the recording has no steps that repeat"
-                    : "in the recording");
+                strcmp(name, "leak") == 0     ? "known: the recording has no steps that repeat"
+                : strcmp(name, "asleep") == 0 ? "known: nothing was asleep"
+                                              : "in the recording");
         return;
     }
     fprintf(out, "%s is %s, ", finding->what, gp_size_text(a, finding->bytes));

@@ -227,13 +227,14 @@ static json_t *report_sleeps(const struct gp_report *report, uint32_t d)
         const struct gp_sleep *sleep = &sleeps->rows[i];
         json_array_append_new(
             list,
-            json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "begin_ns", report_when(report, sleep->begin_ns),
-                      "end_ns", report_when(report, sleep->end_ns), "wake_begin_ns",
-                      report_when(report, sleep->wake_ns), "wake_end_ns", report_when(report, sleep->woken_ns),
-                      "asleep_bytes", (json_int_t)sleep->fell_bytes, "woken_bytes", (json_int_t)sleep->woke_bytes,
-                      "freed_asleep_bytes", (json_int_t)sleep->ended_bytes, "late_bytes", (json_int_t)sleep->late_bytes,
-                      "late_end_ns", report_when(report, sleep->late_ns), "released", report_parts(sleep->released),
-                      "stayed", report_parts(sleep->stayed)));
+            json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o}", "begin_ns",
+                      report_when(report, sleep->begin_ns), "end_ns", report_when(report, sleep->end_ns),
+                      "wake_begin_ns", report_when(report, sleep->wake_ns), "wake_end_ns",
+                      report_when(report, sleep->woken_ns), "asleep_bytes", (json_int_t)sleep->fell_bytes,
+                      "woken_bytes", (json_int_t)sleep->woke_bytes, "freed_asleep_bytes",
+                      (json_int_t)sleep->ended_bytes, "reserved_bytes", (json_int_t)sleep->reserved_bytes, "late_bytes",
+                      (json_int_t)sleep->late_bytes, "late_end_ns", report_when(report, sleep->late_ns), "released",
+                      report_parts(sleep->released), "stayed", report_parts(sleep->stayed)));
     }
     return list;
 }
