@@ -145,6 +145,31 @@ Test(elfimage, a_debug_file_that_is_cut_short)
     gp_intern_free(&intern);
 }
 
+/* It is there, and a reader who put it there should know why it is not used. */
+Test(elfimage, a_debug_file_of_another_build_is_named)
+{
+    struct gp_object object;
+    struct gp_intern intern = {0};
+    struct gp_object_frame frames[GP_INLINES];
+    char id[80];
+    object_make("e.so", "-Wl,-z,noseparate-code");
+    object_make("other.so", "-DOTHER -Wl,-z,now");
+    uint64_t at = offset_of("e.so", "function_7");
+    hex_id("e.so", id);
+    cr_assert_eq(shell("cd %s && mkdir -p .debug && objcopy --only-keep-debug other.so .debug/e.debug && "
+                       "strip -g -o new e.so && objcopy --add-gnu-debuglink=.debug/e.debug new && mv new e.so",
+                       folder),
+                 0);
+    const struct gp_object_source source = {.root = "", .path = in("e.so"), .build_id = id, .room = &room};
+    room = ROOM;
+    cr_assert_eq(gp_object_open(&object, &intern, &source), GP_OBJECT_FINE);
+    cr_expect_eq(gp_object_lookup(&object, at + 1, frames), 1);
+    cr_expect_eq(frames[0].line, 0);
+    cr_assert(object.refused && strstr(object.refused, "/.debug/e.debug"), "%s", object.refused ? object.refused : "");
+    gp_object_close(&object);
+    gp_intern_free(&intern);
+}
+
 /* ---- packed too well --------------------------------------------------------------------------------------------- */
 
 /* Writes zeros, packed as .zdebug_* and SHF_COMPRESSED have them. */

@@ -55,20 +55,27 @@ static bool debug_has_id(int fd, const struct debug_want *want)
     return fits;
 }
 
-/* A private copy of the file, if it is the one that is wanted; closes the file. */
+/* A private copy of the file, if it is the one that is wanted (-EBADMSG); closes the file. */
 static int debug_copy(struct gp_object *object, const struct debug_want *want, int file)
 {
     uint64_t before = *object->room;
     bool is_cut, fits = want->id_bytes || (want->has_crc && debug_crc(file, want->crc));
-    int fd = fits ? gp_elf_image(file, GP_ELF_NAMES, object->room, &is_cut) : -1;
+    int fd = fits ? gp_elf_image(file, GP_ELF_NAMES, object->room, &is_cut) : -EBADMSG;
     close(file);
     if (fd >= 0 && want->id_bytes && !debug_has_id(fd, want)) {
         close(fd);
         *object->room = before;
-        return -1;
+        return -EBADMSG;
     }
     object->is_cut |= fd == -EFBIG || (fd >= 0 && is_cut);
     return fd;
+}
+
+/* The file is there: it is another build's, is no ELF file, or its file system does not answer. */
+static void debug_refused(struct gp_object *object, const char *path, int error)
+{
+    if ((error == -EBADMSG || error == -ENOEXEC || error == -ETIMEDOUT) && !object->refused)
+        object->refused = strdup(path);
 }
 
 /* Tries the user's folder, the process's own root and then ours. */
@@ -78,10 +85,13 @@ static int debug_try(struct gp_object *object, const struct debug_want *want, co
     int below = object->symfs ? gp_foreign_below(object->symfs, path) : -1;
     if (below >= 0 && (below = debug_copy(object, want, below)) >= 0)
         return below;
+    if (object->symfs)
+        debug_refused(object, path, below);
     for (int i = object->root[0] ? 0 : 1; i < 2; i++) {
-        int file = gp_foreign_open(roots[i], path), fd = file < 0 ? -1 : debug_copy(object, want, file);
+        int file = gp_foreign_open(roots[i], path), fd = file < 0 ? file : debug_copy(object, want, file);
         if (fd >= 0)
             return fd;
+        debug_refused(object, path, fd);
     }
     return -1;
 }

@@ -133,6 +133,7 @@ void gp_object_close(struct gp_object *object)
 {
     gp_dwarf_free(object->dwarf);
     free(object->symbols);
+    free(object->refused);
     if (object->dwfl)
         dwfl_end(object->dwfl);
     *object = (struct gp_object){0};

@@ -50,6 +50,7 @@ struct gp_object { /* must not be moved while open */
     int fd, debug_fd;            /* elfutils owns them; -1 none.  Private copies (elfimage.h) */
     uint64_t *room;              /* the caller's: bytes that files may still take */
     bool is_cut;                 /* debug information was left out, because it takes too much memory */
+    char *refused;               /* the first debug file that was found and not used; NULL: none */
     bool has_symbols, has_dwarf; /* whether they were loaded */
     struct gp_object_symbol *symbols;
     uint32_t symbol_count;

@@ -13,7 +13,7 @@ struct gp_symbol_module {     /* parallel to source.modules */
     const char *path, *name;  /* without " (deleted)"; base name */
     struct gp_object *object; /* NULL: not open.  Shared by the mappings of one file */
     bool tried, deleted, owner;
-    bool cut; /* a note says that it has no lines */
+    bool noted; /* a note says what of its debug information was not read */
 };
 
 struct gp_symbol_pc { /* an answer */

@@ -39,6 +39,8 @@ static const char *symbols_problem(enum gp_object_problem problem)
 static void symbols_add_note(struct gp_symbols *symbols, const char *path, const char *what)
 {
     char text[GP_SYMBOL_TEXT];
+    if (symbols->note_count == symbols->module_room) /* a module may have more than one */
+        return;
     snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
     symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
 }
@@ -48,7 +50,8 @@ static void symbols_note_missing(struct gp_symbols *symbols, const struct gp_sym
 {
     char text[GP_SYMBOL_TEXT];
     if (symbols->missing++ == 0) {
-        symbols->missing_note = symbols->note_count;
+        symbols->missing_note =
+            symbols->note_count < symbols->module_room ? symbols->note_count : symbols->module_room - 1;
         symbols->missing_path = module->path;
         symbols_add_note(symbols, module->path, symbols_problem(GP_OBJECT_MISSING));
         return;
@@ -60,15 +63,23 @@ static void symbols_note_missing(struct gp_symbols *symbols, const struct gp_sym
 }
 
 /* Its debug information is read when it is first needed. */
-static void symbols_note_cut(struct gp_symbols *symbols, uint32_t index)
+static void symbols_note_debug(struct gp_symbols *symbols, uint32_t index)
 {
     struct gp_symbol_module *module = &symbols->modules[index];
-    if (!module->owner || module->cut || !module->object->is_cut || symbols->note_count == symbols->module_room)
+    const struct gp_object *object = module->object;
+    char text[GP_SYMBOL_TEXT];
+    if (!module->owner || module->noted)
         return;
-    module->cut = true;
-    symbols_add_note(
-        symbols, module->path,
-        "has more debug information than is read, or information that is packed too well: it has no lines");
+    if (object->is_cut)
+        symbols_add_note(
+            symbols, module->path,
+            "has more debug information than is read, or information that is packed too well: it has no lines");
+    else if (object->refused && object->debug_fd < 0) {
+        snprintf(text, sizeof(text), "its debug file %.700s is of another build, damaged or out of reach: not used",
+                 object->refused);
+        symbols_add_note(symbols, module->path, text);
+    }
+    module->noted = object->is_cut || object->refused;
 }
 
 /* Another mapping of the same file, for which opening was tried already. */
@@ -198,7 +209,7 @@ static uint32_t symbols_lookup(struct gp_symbols *symbols, uint64_t pc, uint32_t
         struct gp_object *object = symbols_object(symbols, module);
         uint32_t count = object ? gp_object_lookup(object, offset, frames) : 0;
         if (object)
-            symbols_note_cut(symbols, module);
+            symbols_note_debug(symbols, module);
         *known = count > 0;
         if (count)
             return count;
