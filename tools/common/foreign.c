@@ -4,23 +4,32 @@
 #include <common/asuser.h>
 #include <common/foreign.h>
 
+#include <base/clock.h>
+#include <common/passfd.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define MOUNTS_MOST   262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
-#define FOREIGN_LEAST 64u     /* bytes; files of procfs have none, and no ELF file is shorter */
+#define MOUNTS_MOST         262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
+#define FOREIGN_STUCK       8u      /* children that do not answer; then there are no more */
+#define FOREIGN_PATIENCE_NS 1000000000ull
+#define FOREIGN_LEAST       64u /* bytes; files of procfs have none, and no ELF file is shorter */
 
 struct gp_foreign_mount {
     uint64_t number, device;
@@ -110,6 +119,72 @@ int gp_foreign_reopen(int held)
     return file < 0 ? -errno : file;
 }
 
+/* ---- a server that does not answer ------------------------------------------------------------------------------- */
+
+/* In the child: as gp_foreign_hold; root: -1: none. */
+static int foreign_look_up(int root, const char *path)
+{
+    int fd = root < 0 ? open(path, O_PATH | O_CLOEXEC) : gp_foreign_hold(root, path, false);
+    return fd < 0 && root < 0 ? -errno : fd;
+}
+
+static int foreign_child(int root, const char *path, int *socket, pid_t *pid)
+{
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+        return -errno;
+    /* It sends no signal at its end, and only a wait for such children sees it. */
+    *pid = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL);
+    if (*pid == 0) { /* system calls only, since the command may have threads */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        gp_passfd_keep(sockets[1], root); /* while it is stuck, nobody waits for the end of the command's output */
+        int fd = foreign_look_up(root < 0 ? -1 : STDOUT_FILENO, path);
+        int answer = fd < 0 ? fd : 0;
+        gp_passfd_send(STDIN_FILENO, &answer, sizeof(answer), fd);
+        _exit(0);
+    }
+    int error = *pid < 0 ? -errno : 0;
+    close(sockets[1]);
+    if (error)
+        close(sockets[0]);
+    *socket = sockets[0];
+    return error;
+}
+
+/* Holds the file with that path; root: -1: the path is ours. Where the kernel has to ask a file system's
+ * server it may wait for ever, and not even a kill ends that. So what it does not remember is looked up by
+ * a child, with the rights of this thread. -ETIMEDOUT: no answer. */
+static int foreign_find(int root, const char *path)
+{
+    static unsigned x_stuck; /* children that do not answer */
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+    int fd = root >= 0 ? gp_foreign_hold(root, path, true) : (int)syscall(SYS_openat2, -1, path, &how, sizeof(how));
+    if (fd < 0 && root < 0)
+        fd = -errno;
+    if (fd >= 0 || (fd != -EAGAIN && fd != -EINVAL && fd != -ENOSYS))
+        return fd;
+    if (__atomic_load_n(&x_stuck, __ATOMIC_RELAXED) >= FOREIGN_STUCK)
+        return -ETIMEDOUT;
+    int socket, answer = 0, error;
+    pid_t pid;
+    if ((error = foreign_child(root, path, &socket, &pid)))
+        return error;
+    struct pollfd at = {.fd = socket, .events = POLLIN};
+    uint64_t until = gp_clock_ns() + FOREIGN_PATIENCE_NS;
+    while (poll(&at, 1, FOREIGN_PATIENCE_NS / 1000000) < 0 && errno == EINTR && gp_clock_ns() < until)
+        ;
+    bool is_there = at.revents & POLLIN;
+    error = is_there ? gp_passfd_receive(socket, &answer, sizeof(answer), &fd) : -ETIMEDOUT;
+    if (!is_there) {
+        kill(pid, SIGKILL);
+        __atomic_fetch_add(&x_stuck, 1, __ATOMIC_RELAXED);
+    }
+    close(socket);
+    while (waitpid(pid, NULL, __WCLONE | (is_there ? 0 : WNOHANG)) < 0 && errno == EINTR)
+        ;
+    return error ? error : answer ? answer : fd < 0 ? -EMFILE : fd;
+}
+
 /* 0: it may be used; -EACCES: root must not; -errno. */
 static int foreign_look(int held, int proc, struct statx *about)
 {
@@ -156,7 +231,7 @@ static int foreign_open_as(int proc, int top, const char *path)
     int held = gp_asuser_begin(&as, proc);
     if (held)
         return held;
-    held = gp_foreign_hold(top, path, false);
+    held = foreign_find(top, path);
     gp_asuser_end(&as);
     if (held < 0)
         return held;
@@ -174,8 +249,8 @@ int gp_foreign_open(const char *root, const char *path)
     if (path[0] != '/')
         return -ENOENT;
     if (!root[0]) {
-        int held = open(path, O_PATH | O_CLOEXEC);
-        return held < 0 ? -errno : foreign_read(held, AT_FDCWD);
+        int held = foreign_find(-1, path);
+        return held < 0 ? held : foreign_read(held, AT_FDCWD);
     }
     char folder[PATH_MAX];
     snprintf(folder, sizeof(folder), "%s", root);
@@ -195,7 +270,7 @@ int gp_foreign_open(const char *root, const char *path)
 int gp_foreign_below(const char *folder, const char *path)
 {
     int top = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int held = top < 0 ? -errno : gp_foreign_hold(top, path, false);
+    int held = top < 0 ? -errno : foreign_find(top, path);
     if (top >= 0)
         close(top);
     return held < 0 ? held : foreign_read(held, AT_FDCWD);

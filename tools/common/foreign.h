@@ -36,7 +36,7 @@ int gp_foreign_reopen(int held);
 /* The file with that path, for reading. root: "", or "/proc/PID/root"; then it is opened with the
  * rights of that process, and not at all by a thread that has more rights and cannot give them up
  * (-EPERM: it needs CAP_SETUID and CAP_SETGID). -ENOEXEC: it is not a regular file with contents, or
- * root must not read it. A descriptor or -errno. */
+ * root must not read it; -ETIMEDOUT: its file system does not answer. A descriptor or -errno. */
 int gp_foreign_open(const char *root, const char *path);
 
 /* The same below a folder of the user's own choice, such as a copy of a container's files: links do not leave it. */

@@ -6,6 +6,7 @@
 #include <find/procopen.h>
 
 #include <base/clock.h>
+#include <common/passfd.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,57 +33,10 @@ struct procopen_ask {
     char name[64];
 };
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-union procopen_control {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-};
-
-/* file: -1: none. */
-static int procopen_send(int socket, void *body, size_t bytes, int file)
-{
-    struct iovec part = {body, bytes};
-    union procopen_control control = {{0}};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (file >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-        *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-        memcpy(CMSG_DATA(head), &file, sizeof(file));
-    }
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : errno ? -errno : -EIO;
-}
-
-static int procopen_receive(int socket, void *body, size_t bytes, int *file)
-{
-    struct iovec part = {body, bytes};
-    union procopen_control control = {{0}};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
-    *file = -1;
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)bytes)
-        return -EIO;
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(file, CMSG_DATA(head), sizeof(*file));
-    return 0;
-}
-
 /* ---- the process ------------------------------------------------------------------------------------------------- */
 
-/* Of the agent's descriptors it keeps only the socket: the agent's lock ends with the agent. */
-static void procopen_keep(int socket)
-{
-    if (dup2(socket, STDIN_FILENO) < 0)
-        _exit(1);
-    if (syscall(SYS_close_range, 1u, ~0u, 0u) != 0)
-        for (int i = 1, most = (int)sysconf(_SC_OPEN_MAX); i < most; i++)
-            close(i);
-}
-
-/* After a fork of a process with threads: system calls only. */
+/* After a fork of a process with threads: system calls only. Of the agent's descriptors it keeps only the
+ * socket: the agent's lock ends with the agent. */
 static _Noreturn void procopen_serve(int socket, pid_t parent)
 {
     struct procopen_ask ask;
@@ -93,10 +47,10 @@ static _Noreturn void procopen_serve(int socket, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    procopen_keep(socket);
-    while (procopen_receive(STDIN_FILENO, &ask, sizeof(ask), &folder) == 0) {
+    gp_passfd_keep(socket, -1);
+    while (gp_passfd_receive(STDIN_FILENO, &ask, sizeof(ask), &folder) == 0) {
         int file = openat(folder, ask.name, ask.flags), error = file < 0 ? errno : 0;
-        if (procopen_send(STDIN_FILENO, &error, sizeof(error), file))
+        if (gp_passfd_send(STDIN_FILENO, &error, sizeof(error), file))
             break;
         close(folder);
         if (file >= 0)
@@ -175,11 +129,11 @@ static int procopen_once(struct gp_procopen *procopen, int folder, struct procop
     int answer = 0, file = -1, error = procopen->pid ? 0 : procopen_start(procopen);
     if (error)
         return error;
-    error = procopen_send(procopen->socket, ask, sizeof(*ask), folder);
+    error = gp_passfd_send(procopen->socket, ask, sizeof(*ask), folder);
     if (!error)
         error = procopen_wait(procopen);
     if (!error)
-        error = procopen_receive(procopen->socket, &answer, sizeof(answer), &file);
+        error = gp_passfd_receive(procopen->socket, &answer, sizeof(answer), &file);
     if (error) { /* an answer that comes later would be taken for that of the next call */
         procopen_end(procopen);
         return error == -ETIMEDOUT ? error : -ECHILD;
