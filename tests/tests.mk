@@ -125,6 +125,7 @@ $(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/bas
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
 $(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
+$(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/common/elfimage.c tools/common/foreign.c $(B)/libtools.a
 $(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a
 $(B)/fuzzers/trace: $(foreach f,build textread open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
