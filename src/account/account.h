@@ -180,12 +180,22 @@ void gp_ground_gone(const struct gp_record *memory);
 void gp_ground_context_gone(uint32_t ctx);
 /* A segment that a framework has just taken as linear memory, whose block must be the next that its thread reports. */
 void gp_ground_provisional(const struct gp_record *segment);
-/* This thread does something else, or the address is freed. */
-void gp_ground_next(uint64_t address);
+/* Segments that wait for a heap, or for the block that must be the next: they may become ordinary (memory.c). */
+extern uint32_t gp_memory_x_waits;
+/* This thread adds memory (0), or frees that at the address. */
+void gp_ground_decide(uint64_t address);
+static inline void gp_ground_next(uint64_t address)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED)))
+        gp_ground_decide(address);
+}
 /* The numbers are about to be read. */
 void gp_ground_look(void);
-/* Whether a mapping there is a segment, and of whom. */
-bool gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner);
+/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's. */
+uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner);
+/* A driver call has taken a record out of its map that is in no set. If it became ordinary a moment ago, this waits until
+ * that is recorded: the call's own events come after it. */
+void gp_ground_pass(void);
 /* A reservation of addresses is no more. */
 void gp_ground_range_gone(uint64_t address, uint64_t bytes);
 /* before.c. True: the address was from before the attach. After the driver has freed it. */
@@ -206,34 +216,14 @@ void gp_before_block_made(uint64_t address);
 void gp_before_block_compare(int device, int64_t before_bytes);
 /* The blocks; NULL: not known. */
 struct gp_map *gp_before_blocks(void);
-/* heap.c. The driver frees a segment with heaps, whose record has left the map: they end, and their
- * blocks. Call it before the segment's bytes leave the totals. */
-void gp_heap_gone(const struct gp_record *segment);
-/* The same for the segments of a context that is about to take its memory out of the map; and for what a
- * thread made of them meanwhile. */
-void gp_heap_context_gone(uint32_t ctx);
-void gp_heap_sweep(void);
-/* Memory is about to be added, or the numbers to be read: segments without a heap become plain
- * allocations. */
+/* heap.c. Memory is about to be added: segments without a heap become ordinary. */
 void gp_heap_settle(void);
-/* A driver call has taken a record without heaps out of its map. If the record became plain a moment
- * ago, this waits until the change is recorded: the call's own events come after it. */
-void gp_heap_pass(void);
-/* The driver did not free it after all, and its bytes are back: it becomes a plain allocation. */
-void gp_heap_plain(struct gp_record *segment);
-/* Whether a heap reaches into this range of mapped memory; and such a mapping was made, as a segment. */
-bool gp_heap_over(uint64_t address, uint64_t bytes);
-void gp_heap_mapped(const struct gp_record *mapping);
-/* As gp_heap_gone, for a mapping that has left its map. */
-void gp_heap_unmapped(uint64_t address, uint64_t bytes);
-/* vmmsegment.c, called under heap.c's lock. The mapping at the address becomes a segment, and is returned
- * as it is then; whole: a heap is all of it. False: it cannot, since it is not the only mapping of
- * all of its handle. */
-bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out);
-/* The mapping at the address becomes a segment of a framework. False: it cannot, for the same reason. */
-bool gp_vmm_adopt(uint64_t address, uint8_t owner);
-/* It is a plain mapping again. */
-void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device);
+/* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is an ordinary allocation. */
+void gp_memory_refused(struct gp_record *segment);
+/* vmmsegment.c, under the lock of memory.c. The mapping becomes a segment, or a plain mapping again (gp_memory_make,
+ * gp_memory_unmake). False: it cannot, since it is not the only mapping of all of its handle. */
+bool gp_vmm_segment_make(uint64_t address, uint8_t want, uint8_t owner, bool whole);
+void gp_vmm_segment_end(uint64_t address);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 

@@ -43,8 +43,6 @@ static GP_COLD void block_missed(const struct gp_record *old)
 {
     gp_feed_lost(GP_LOST_MISSED_FREE);
     gp_ground_gone(old);
-    if (old->segment == GP_SEGMENT_HEAP)
-        gp_heap_gone(old);
     uint64_t time_ns = block_move(old, GP_SUB);
     block_pool(old, -1);
     gp_event_record_at(GP_EVENT_FREE, old, 0, time_ns);
@@ -79,7 +77,6 @@ void gp_feed_alloc(const struct gp_allocation *block)
                               .memory.pool = block->pool,
                           };
     gp_map_prefetch(block_map(block->space), record.space, record.key); /* it arrives while the owner is found */
-    gp_heap_settle();
     gp_ground_next(0);
     if (record.kind == GP_KIND_LINEAR && block->device >= 0)
         record.memory.raises = gp_account_raises(block->device);
@@ -87,7 +84,7 @@ void gp_feed_alloc(const struct gp_allocation *block)
         gp_account_own(&record);
     bool provisional = record.segment;
     if (!provisional && gp_account_is_divisible(record.kind) &&
-        gp_ground_wants(record.key, record.bytes, &record.owner))
+        gp_ground_wants(record.key, record.bytes, &record.owner) == GP_SEGMENT_FRAMEWORK)
         record.segment = GP_SEGMENT_FRAMEWORK;
     record.site = gp_event_site_of(&record);
     if (GP_UNLIKELY(provisional)) /* if it turns out to be none (ground.c) */
@@ -129,10 +126,6 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     }
     gp_ground_gone(&frame->record);
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
-    if (GP_UNLIKELY(frame->record.segment == GP_SEGMENT_HEAP))
-        gp_heap_gone(&frame->record);
-    else
-        gp_heap_pass();
     frame->time_ns = block_move(&frame->record, GP_TAKE);
     /* The event comes before the driver's call, unlike others: another thread may get the address in
      * that call and begin a segment there, and in a recording segments are told apart by their
@@ -159,7 +152,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         struct gp_record old;
         block_move(record, GP_PUTBACK);
         if (GP_UNLIKELY(record->segment == GP_SEGMENT_HEAP))
-            gp_heap_plain(&frame->record);
+            gp_memory_refused(&frame->record);
         int status = gp_map_insert(block_map(record->space), record, &old);
         if (status < 0) {
             gp_feed_lost(GP_LOST_MAP);

@@ -59,12 +59,10 @@ void gp_feed_context_destroyed(uint32_t ctx, int device, bool announced)
     uint32_t primary = gp_feed_primary_of(device);
     if (primary ? ctx == primary : device >= 0 && gp_accounts.setup.late) /* then it may be that one */
         gp_feed_pools_unsure(device);
-    gp_ground_context_gone(ctx);
-    gp_heap_context_gone(ctx); /* blocks end before their segments */
+    gp_ground_context_gone(ctx); /* blocks end before their segments */
     gp_map_each(gp_accounts.blocks, context_owned, &ctx);
     gp_map_each(gp_accounts.objects, context_owned, &ctx);
     gp_before_context(ctx);
-    gp_heap_sweep();
     context_ended(ctx, device, announced);
 }
 

@@ -13,42 +13,26 @@
  * Most blocks lie in segments that the framework itself took from the driver. Those are not followed:
  * the framework's total of reserved bytes shows with each block that there is nothing else. From the
  * first difference on, or when somebody else takes a segment from under its blocks, the driver's
- * memory is kept in the order of its addresses too (`memory`), and the blocks that lie not wholly in
+ * memory is kept in the order of its addresses too (memory.h), and the blocks that lie not wholly in
  * segments are claims (`claims`). The record of such a block says what does not count of it.
  * A claim counts again as soon as all of it lies in segments.
- *
- * The sets are under the lock of this file. A driver call changes the map of records first and then
- * looks whether the sets are kept. They are switched on before the walk that fills them, which takes the
- * lock of each shard, so a change is in the walk or its thread sees the switch.
  */
-#include "account/account.h"
+#include "account/memory.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "ds/span.h"
 #include "owner/owner.h"
 #include "site/site.h"
 
 #define GROUND_SPANS (1u << 22)
 
-static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_GROUND);
 static struct {
-    struct gp_span_set memory;  /* link: context; size: space and kind (memory_what); flag: segment */
-    struct gp_span_set claims;  /* link: bytes asleep; size: bytes that count */
+    struct gp_span_set claims;
     struct gp_span_set fields;  /* reservations of addresses in which segments lay that others took away */
     struct gp_span_set natives; /* the other blocks, as of the events that natives_stamp sums */
     uint64_t natives_stamp;
-    uint32_t x_on;
-} grounds = {.memory = {.limit = GROUND_SPANS},
-             .claims = {.limit = GROUND_SPANS},
-             .fields = {.limit = 1u << 16},
-             .natives = {.limit = GROUND_SPANS}};
+} grounds = {.claims = {.limit = GROUND_SPANS}, .fields = {.limit = 1u << 16}, .natives = {.limit = GROUND_SPANS}};
 
 uint32_t gp_ground_x_odd; /* claims, and segments that are provisional: blocks must be looked at */
-
-static bool ground_on(void)
-{
-    return GP_UNLIKELY(__atomic_load_n(&grounds.x_on, __ATOMIC_RELAXED));
-}
 
 static void odd_add(int change)
 {
@@ -65,111 +49,19 @@ static void ground_strange(int device)
 
 /* ---- the driver's memory; under the lock ------------------------------------------------------------------------- */
 
-static uint64_t memory_what(unsigned space, unsigned kind)
-{
-    return (uint64_t)space << 8 | kind;
-}
-
-static bool memory_is(const struct gp_record *record)
-{
-    return (record->space == GP_SPACE_MAPPING || record->space == GP_SPACE_DEVICE || record->space == GP_SPACE_HOST ||
-            record->space == GP_SPACE_REGISTERED) &&
-           record->bytes && record->key + record->bytes > record->key;
-}
-
-static void memory_put(const struct gp_record *record)
-{
-    struct gp_span *span;
-    while ((span = gp_span_in(&grounds.memory, record->key, record->bytes)))
-        gp_span_drop(&grounds.memory, span); /* it was freed unseen */
-    span = gp_span_put(&grounds.memory, record->key, record->bytes);
-    if (!span) {
-        gp_feed_lost(GP_LOST_MAP);
-        return;
-    }
-    span->link = record->space == GP_SPACE_DEVICE ? record->ctx : 0;
-    span->size = memory_what(record->space, record->kind);
-    span->device = record->device;
-    span->owner = record->owner;
-    span->flag = record->segment == GP_SEGMENT_FRAMEWORK;
-}
-
-static bool memory_visit(struct gp_record *record, void *arg)
-{
-    (void)arg;
-    if (memory_is(record))
-        memory_put(record);
-    return false;
-}
-
-static void ground_start(void)
-{
-    if (grounds.x_on)
-        return;
-    __atomic_store_n(&grounds.x_on, 1, __ATOMIC_RELAXED);
-    gp_map_each(gp_accounts.blocks, memory_visit, NULL);
-    gp_map_each(gp_accounts.objects, memory_visit, NULL);
-}
-
 /* How many bytes of a range lie in segments of the device, and how many in other memory. */
 static void memory_under(uint64_t address, uint64_t bytes, int device, uint64_t *counted, uint64_t *elsewhere)
 {
     const struct gp_span *span;
     uint64_t at = address, end = address + bytes;
     *counted = *elsewhere = 0;
-    while (at < end && (span = gp_span_in(&grounds.memory, at, end - at))) {
+    while (at < end && (span = gp_span_in(&gp_memory.set, at, end - at))) {
         uint64_t from = span->address > at ? span->address : at, to = span->address + span->bytes;
         to = to < end ? to : end;
-        *(span->flag && span->device == device ? counted : elsewhere) += to - from;
+        bool segment = span->memory.segment == GP_SEGMENT_FRAMEWORK;
+        *(segment && span->device == device ? counted : elsewhere) += to - from;
         at = to;
     }
-}
-
-/* ---- an allocation becomes a segment, or ordinary; under the lock ------------------------------------------------ */
-
-struct ground_change {
-    uint8_t owner;
-    bool done;
-    struct gp_record before, after;
-};
-
-/* Bytes of other kinds are in none of the totals, or are estimates. */
-static bool linear_adopt(struct gp_record *record, void *arg)
-{
-    struct ground_change *change = arg;
-    change->before = *record;
-    change->done = !record->segment &&
-                   (record->kind == GP_KIND_LINEAR || record->kind == GP_KIND_PITCHED || record->kind == GP_KIND_POOL);
-    if (change->done) {
-        record->segment = GP_SEGMENT_FRAMEWORK;
-        record->owner = change->owner;
-        record->flags = 0;
-    }
-    change->after = *record;
-    return false;
-}
-
-/* What the allocation has as allocated bytes when it is no segment. */
-static uint64_t linear_allocated(const struct gp_record *record, enum gp_counter_op op)
-{
-    struct gp_move move = gp_account_block_move(record);
-    move.parts = GP_PART_ALLOCATED;
-    return gp_account_move(record->device, op, &move);
-}
-
-/* Its bytes were allocated until now, so its peaks stay. */
-static bool memory_adopt_linear(const struct gp_span *span, uint8_t owner)
-{
-    struct ground_change change = {.owner = owner};
-    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, span->address, linear_adopt, &change) != 0 || !change.done)
-        return false;
-    uint64_t time_ns = linear_allocated(&change.before, GP_SUB);
-    gp_event_record_at(GP_EVENT_FREE, &change.before, 0, time_ns);
-    gp_framework_segment(&change.after, GP_ADD);
-    gp_framework_segment_remade(&change.before, &change.after);
-    change.after.time_ns = 0; /* now */
-    gp_event_record(GP_EVENT_ALLOC, &change.after, 0);
-    return true;
 }
 
 /* Memory that others took from the driver becomes a segment if a block lies in it. */
@@ -177,15 +69,9 @@ static void memory_adopt(uint64_t address, uint64_t bytes, int device, uint8_t o
 {
     struct gp_span *span;
     uint64_t at = address, end = address + bytes;
-    while (at < end && (span = gp_span_in(&grounds.memory, at, end - at))) {
+    while (at < end && (span = gp_span_in(&gp_memory.set, at, end - at))) {
         at = span->address + span->bytes;
-        if (span->flag || span->device != device)
-            continue;
-        if (span->size >> 8 == GP_SPACE_MAPPING)
-            span->flag = gp_vmm_adopt(span->address, owner);
-        else if (span->size >> 8 == GP_SPACE_DEVICE)
-            span->flag = memory_adopt_linear(span, owner);
-        if (span->flag)
+        if (!span->memory.segment && span->device == device && gp_memory_make(span, GP_SEGMENT_FRAMEWORK, owner, false))
             ground_strange(device);
     }
 }
@@ -213,15 +99,15 @@ static void claim_move(const struct gp_span *claim, struct gp_record block, enum
 {
     const struct gp_move move = {
         .parts = GP_PART_ALLOCATED,
-        .bytes = (int64_t)claim->size,
+        .bytes = (int64_t)claim->claim.counted,
         .class_bytes = (int64_t)claim->bytes,
         .count = 1,
         .owner = claim->owner,
     };
-    if (!claim->size)
+    if (!claim->claim.counted)
         return;
     block.key = claim->address;
-    block.bytes = block.requested_bytes = claim->size;
+    block.bytes = block.requested_bytes = claim->claim.counted;
     block.time_ns = gp_account_move(claim->device, op, &move);
     if (mark)
         gp_event_sleep(mark, &block, block.time_ns);
@@ -232,8 +118,8 @@ static void claim_move(const struct gp_span *claim, struct gp_record block, enum
 static void claim_sleep(struct gp_span *claim, uint64_t asleep, uint64_t lacked, uint64_t lacks)
 {
     struct gp_account *account = gp_account_of(claim->device);
-    int64_t change = (int64_t)asleep - (int64_t)claim->link;
-    claim->link = asleep;
+    int64_t change = (int64_t)asleep - (int64_t)claim->claim.asleep;
+    claim->claim.asleep = asleep;
     if (!account)
         return;
     __atomic_fetch_add(&account->framework.x_lacking_bytes, (int64_t)lacks - (int64_t)lacked, __ATOMIC_RELAXED);
@@ -259,11 +145,11 @@ static void claim_settle(struct gp_span *claim, uint64_t lacked)
     note.record = (struct gp_record){
         .key = claim->address, .space = GP_SPACE_BLOCK, .kind = GP_KIND_LINEAR, .device = claim->device};
     gp_map_update(gp_accounts.blocks, GP_SPACE_BLOCK, claim->address, claim_mark, &note);
-    bool changes = counted != claim->size, fresh = !claim->size && !lacked;
+    bool changes = counted != claim->claim.counted, fresh = !claim->claim.counted && !lacked;
     if (changes)
         claim_move(claim, note.record, GP_SUB, GP_SLEEP_FALLS);
     claim_sleep(claim, claim->bytes - counted - elsewhere, lacked, note.lacks);
-    claim->size = counted;
+    claim->claim.counted = counted;
     if (changes)
         claim_move(claim, note.record, GP_ADD, fresh ? 0 : GP_SLEEP_WAKES);
     if (!note.lacks) {
@@ -275,9 +161,9 @@ static void claim_settle(struct gp_span *claim, uint64_t lacked)
 /* The framework takes the block back. */
 static void claim_end(struct gp_span *claim, struct gp_record block)
 {
-    uint64_t asleep = claim->link;
+    uint64_t asleep = claim->claim.asleep;
     claim_move(claim, block, GP_SUB, 0);
-    claim_sleep(claim, 0, claim->bytes - claim->size, 0);
+    claim_sleep(claim, 0, claim->bytes - claim->claim.counted, 0);
     block.key = claim->address;
     block.bytes = asleep;
     claim_drop(claim);
@@ -307,7 +193,7 @@ static void claims_settle(uint64_t address, uint64_t bytes)
     uint64_t at = address, end = address + bytes;
     while (at < end && (claim = gp_span_in(&grounds.claims, at, end - at))) {
         at = claim->address + claim->bytes;
-        claim_settle(claim, claim->bytes - claim->size);
+        claim_settle(claim, claim->bytes - claim->claim.counted);
     }
 }
 
@@ -365,7 +251,7 @@ static void natives_claim(uint64_t address, uint64_t bytes)
         struct gp_span *claim = claim_put(&block);
         if (!claim)
             continue;
-        claim->size = claim->bytes;
+        claim->claim.counted = claim->bytes;
         claim_settle(claim, 0);
     }
 }
@@ -381,82 +267,59 @@ static struct provisional {
     uint64_t address, bytes, time_ns;
     uint32_t thread; /* 0: none */
 } provisional[GP_WIRE_GPUS];
-static uint32_t x_provisional;
 
 static void provisional_end(struct provisional *one)
 {
     one->thread = 0;
     odd_add(-1);
-    __atomic_fetch_sub(&x_provisional, 1, __ATOMIC_RELAXED);
-}
-
-static bool linear_ordinary(struct gp_record *record, void *arg)
-{
-    struct ground_change *change = arg;
-    change->before = *record;
-    change->done = record->segment == GP_SEGMENT_FRAMEWORK;
-    if (change->done) {
-        record->segment = GP_SEGMENT_NONE;
-        record->flags = 0;
-        record->site = record->memory.own_site;
-        record->memory.own_site = 0;
-        record->memory.raises = gp_account_raises(record->device);
-    }
-    change->after = *record;
-    return false;
+    __atomic_fetch_sub(&gp_memory_x_waits, 1, __ATOMIC_RELAXED);
 }
 
 static void provisional_ordinary(struct provisional *one)
 {
-    struct ground_change change = {0};
-    uint64_t address = one->address;
     provisional_end(one);
-    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, address, linear_ordinary, &change) != 0 || !change.done)
-        return;
-    gp_event_record(GP_EVENT_FREE, &change.before, 0);
-    gp_framework_segment_not(&change.before);
-    gp_framework_segment_remade(&change.before, &change.after);
-    change.after.time_ns = linear_allocated(&change.after, GP_ADD);
-    gp_event_record(GP_EVENT_ALLOC, &change.after, 0);
-    struct gp_span *span = ground_on() ? gp_span_at(&grounds.memory, address) : NULL;
-    if (span)
-        span->flag = false;
+    gp_memory_unmake(GP_SPACE_DEVICE, one->address, GP_SEGMENT_FRAMEWORK);
 }
 
 void gp_ground_provisional(const struct gp_record *segment)
 {
     struct provisional *one = &provisional[segment->device];
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     if (one->thread)
         provisional_ordinary(one);
     *one = (struct provisional){segment->key, segment->bytes, segment->time_ns, gp_thread.number};
     odd_add(1);
-    __atomic_fetch_add(&x_provisional, 1, __ATOMIC_RELAXED);
-    gp_lock_give(&lock);
+    __atomic_fetch_add(&gp_memory_x_waits, 1, __ATOMIC_RELAXED);
+    gp_lock_give(&gp_memory.lock);
 }
 
 /* Those of this thread, that at the address, and those from before that time. */
-static GP_COLD void provisional_over(uint64_t address, uint64_t before_ns)
+static void provisional_over(uint32_t thread, uint64_t address, uint64_t before_ns)
 {
-    gp_lock_take(&lock);
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
         struct provisional *one = &provisional[i];
-        if (one->thread && (one->thread == gp_thread.number || one->address == address || one->time_ns < before_ns))
+        if (one->thread && (one->thread == thread || one->address == address || one->time_ns < before_ns))
             provisional_ordinary(one);
     }
-    gp_lock_give(&lock);
 }
 
-void gp_ground_next(uint64_t address)
+GP_COLD void gp_ground_decide(uint64_t address)
 {
-    if (GP_UNLIKELY(__atomic_load_n(&x_provisional, __ATOMIC_RELAXED)))
-        provisional_over(address, 0);
+    gp_lock_take(&gp_memory.lock);
+    if (!address)
+        gp_heap_left_settle();
+    provisional_over(gp_thread.number, address, 0);
+    gp_lock_give(&gp_memory.lock);
 }
 
 void gp_ground_look(void)
 {
-    if (__atomic_load_n(&x_provisional, __ATOMIC_RELAXED))
-        provisional_over(0, gp_clock_ns() - GROUND_SOON_NS);
+    if (!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED))
+        return;
+    gp_lock_take(&gp_memory.lock);
+    gp_heap_left_settle();
+    provisional_over(gp_thread.number, 0, gp_clock_ns() - GROUND_SOON_NS);
+    gp_lock_give(&gp_memory.lock);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -476,7 +339,7 @@ static void block_provisional(const struct gp_record *block)
 static bool block_claim(struct gp_record *block, int *status)
 {
     uint64_t counted, elsewhere;
-    ground_start();
+    gp_memory_start();
     memory_adopt(block->key, block->bytes, block->device, block->owner);
     memory_under(block->key, block->bytes, block->device, &counted, &elsewhere);
     struct gp_account *account = gp_account_of(block->device);
@@ -501,35 +364,61 @@ bool gp_ground_block(struct gp_record *block, int64_t reserved_bytes, int *statu
     bool claimed = false;
     if (!account)
         return false;
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     block_provisional(block);
     if (__atomic_load_n(&gp_ground_x_odd, __ATOMIC_RELAXED) ||
         gp_framework_strange(&account->framework, reserved_bytes))
         claimed = block_claim(block, status);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
     return claimed;
 }
 
 bool gp_ground_unblock(const struct gp_record *block)
 {
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     struct gp_span *claim = gp_span_at(&grounds.claims, block->key);
     if (claim)
         claim_end(claim, *block);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
     return claim != NULL;
 }
 
 /* ---- the driver's memory comes and goes -------------------------------------------------------------------------- */
 
+static void memory_lost(struct gp_span *memory)
+{
+    gp_heap_memory_gone(memory);
+    gp_span_drop(&gp_memory.set, memory);
+}
+
+/* The walk that began the set may have found it first, and more have happened to it since; or it is gone already. What else
+ * is there was freed unseen. */
+static void memory_enter(const struct gp_record *record)
+{
+    struct gp_map *map = record->space == GP_SPACE_MAPPING ? gp_accounts.objects : gp_accounts.blocks;
+    struct gp_span *span = gp_span_at(&gp_memory.set, record->key);
+    struct gp_record now;
+    if (gp_map_find(map, record->space, record->key, &now) != 0 ||
+        (span && span->bytes == now.bytes && span->device == now.device && span->owner == now.owner &&
+         span->memory.space == now.space && span->memory.kind == now.kind && span->memory.segment == now.segment))
+        return;
+    while ((span = gp_span_in(&gp_memory.set, now.key, now.bytes)))
+        memory_lost(span);
+    span = gp_memory_put(&now);
+    if (span && now.segment == GP_SEGMENT_HEAP)
+        gp_heap_memory_new(span);
+    else if (now.segment == GP_SEGMENT_HEAP)
+        gp_memory_unmake(now.space, now.key, GP_SEGMENT_HEAP);
+}
+
 void gp_ground_add(const struct gp_record *record)
 {
-    if (GP_LIKELY(!ground_on()) || !memory_is(record))
+    if (GP_LIKELY(!gp_memory_on()) || !gp_memory_is(record))
         return;
-    gp_lock_take(&lock);
-    memory_put(record);
+    gp_lock_take(&gp_memory.lock);
+    memory_enter(record);
     claims_settle(record->key, record->bytes);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
 struct field_search {
@@ -564,9 +453,9 @@ static void field_put(const struct gp_record *mapping)
 /* Memory that leaves; foreign: a segment, and it was not the framework that took it away. */
 static void memory_gone(const struct gp_record *record, bool foreign)
 {
-    struct gp_span *span = gp_span_at(&grounds.memory, record->key);
+    struct gp_span *span = gp_span_at(&gp_memory.set, record->key);
     if (span)
-        gp_span_drop(&grounds.memory, span);
+        memory_lost(span);
     if (foreign) {
         ground_strange(record->device);
         if (record->space == GP_SPACE_MAPPING)
@@ -578,71 +467,78 @@ static void memory_gone(const struct gp_record *record, bool foreign)
 
 void gp_ground_gone(const struct gp_record *record)
 {
-    bool segment = record->segment == GP_SEGMENT_FRAMEWORK && memory_is(record);
-    if (GP_LIKELY(!ground_on() && !segment) || !memory_is(record))
+    bool segment = record->segment == GP_SEGMENT_FRAMEWORK && gp_memory_is(record);
+    if (GP_LIKELY(!gp_memory_on() && !segment) || !gp_memory_is(record))
         return;
     bool foreign = segment && !gp_owner_here().segment;
-    if (!ground_on() && !foreign)
+    if (!gp_memory_on() && !foreign)
         return;
-    gp_lock_take(&lock);
-    ground_start();
+    gp_lock_take(&gp_memory.lock);
+    gp_memory_start();
     memory_gone(record, foreign);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
-bool gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner)
+uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner)
 {
     const struct gp_span *over = NULL;
-    if (GP_LIKELY(!ground_on()))
-        return false;
-    gp_lock_take(&lock);
-    over = gp_span_in(&grounds.claims, address, bytes);
-    over = over ? over : gp_span_in(&grounds.fields, address, bytes);
+    if (GP_LIKELY(!gp_memory_on()))
+        return GP_SEGMENT_NONE;
+    gp_lock_take(&gp_memory.lock);
+    bool heap = gp_heap_over(address, bytes);
+    over = heap ? NULL : gp_span_in(&grounds.claims, address, bytes);
+    over = heap || over ? over : gp_span_in(&grounds.fields, address, bytes);
     if (over)
         *owner = over->owner;
-    gp_lock_give(&lock);
-    return over != NULL;
+    gp_lock_give(&gp_memory.lock);
+    return heap ? GP_SEGMENT_HEAP : over ? GP_SEGMENT_FRAMEWORK : GP_SEGMENT_NONE;
+}
+
+void gp_ground_pass(void)
+{
+    if (GP_LIKELY(!gp_memory_on()))
+        return;
+    gp_lock_take(&gp_memory.lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
 void gp_ground_range_gone(uint64_t address, uint64_t bytes)
 {
     struct gp_span *field;
-    if (GP_LIKELY(!ground_on()))
+    if (GP_LIKELY(!gp_memory_on()))
         return;
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     while ((field = gp_span_in(&grounds.fields, address, bytes)))
         gp_span_drop(&grounds.fields, field);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
-static bool segment_of_context(struct gp_record *record, void *arg)
+static bool segment_of_context(struct gp_record *record, void *ctx)
 {
-    struct ground_change *change = arg;
-    change->done |= record->segment == GP_SEGMENT_FRAMEWORK && record->space == GP_SPACE_DEVICE &&
-                    record->ctx == change->before.ctx;
+    uint32_t *number = ctx; /* 0: it was found */
+    if (record->segment == GP_SEGMENT_FRAMEWORK && record->space == GP_SPACE_DEVICE && record->ctx == *number)
+        *number = 0;
     return false;
 }
 
 void gp_ground_context_gone(uint32_t ctx)
 {
-    struct ground_change any = {.before = {.ctx = ctx}};
+    uint32_t search = ctx;
     struct gp_span *span;
+    struct gp_record record;
     uint64_t at = 0;
     gp_ground_next(0);
-    gp_map_each(gp_accounts.blocks, segment_of_context, &any);
-    if (!any.done && !ground_on())
+    if (!gp_memory_on())
+        gp_map_each(gp_accounts.blocks, segment_of_context, &search);
+    if (search && !gp_memory_on())
         return;
-    gp_lock_take(&lock);
-    ground_start();
-    while ((span = gp_span_in(&grounds.memory, at, UINT64_MAX - at))) {
-        const struct gp_record record = {.key = span->address,
-                                         .bytes = span->bytes,
-                                         .space = (uint8_t)(span->size >> 8),
-                                         .device = span->device,
-                                         .owner = span->owner};
+    gp_lock_take(&gp_memory.lock);
+    gp_memory_start();
+    while ((span = gp_span_in(&gp_memory.set, at, UINT64_MAX - at))) {
         at = span->address + span->bytes;
-        if (span->link == ctx)
-            memory_gone(&record, span->flag);
+        if (span->memory.space == GP_SPACE_DEVICE &&
+            gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, span->address, &record) == 0 && record.ctx == ctx)
+            memory_gone(&record, record.segment == GP_SEGMENT_FRAMEWORK);
     }
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }

@@ -1,258 +1,344 @@
 /* SPDX-License-Identifier: MIT
  *
- * heap.c: heaps of sub-allocators that describe themselves, and the blocks that they cut out of
- * them. Called by source/, and by block.c and context.c when the driver frees memory under a heap.
+ * heap.c: heaps of sub-allocators that describe themselves, and the blocks that they cut out of them. Called by source/,
+ * and by ground.c as the driver's memory comes and goes.
  *
- *      driver allocation with heaps = a segment: reserved, and not allocated
- *      allocated in it              = the blocks of its heaps + what lies outside of all of them
+ *      driver memory with heaps = a segment: reserved, and not allocated
+ *      allocated in it          = the blocks of its heaps + what lies outside of all of them
  *
- * What lies outside is kept as blocks too, with the call site of the driver allocation ("rest").
+ * What lies outside is kept as blocks too, with the call site of the driver's memory ("rest").
  *
- * Two sets of ranges say what is where; both are under the lock. The map has a record of each block
- * for whatever lists blocks. A segment's record counts its heaps, and keeps the call site of the
- * allocation apart, since a segment has none. The record of an allocation of linear memory says where
- * the peaks were before it, so that a heap takes it out of them again.
+ * A heap lies in one allocation of linear memory, or over mappings of cuMemMap: each that it reaches is a segment, if it is
+ * the only mapping of all of its handle. Segments count their heaps and heaps their segments; a heap ends with its last
+ * one. What is mapped below a heap later is a segment too.
  *
- * A pool that ends unregisters its heaps and then frees their memory. In between the memory would
- * count as allocated as a whole, and raise the peak to what the pool never used. So a segment that has
- * lost its last heap is only noted, and becomes a plain allocation at the next event that adds
- * memory, or when the numbers are read.
- *
- * A heap may also lie over mappings of cuMemMap. Each of them that it reaches is a segment, a "piece", if
- * it is the only mapping of all of its handle. A piece counts its heaps in size. The heap ends with its
- * last piece. What is mapped below a heap later is a piece too. vmm.c has the records.
- *
- * heapblock.c has the blocks, heapsegment.c the segments, heappiece.c the pieces. All of them are called
- * under the lock of this file.
- *
- * A driver call takes its record out of the map first, and asks for the lock only then, if the
- * record is a segment's. So a holder of the lock that finds no record must leave the rest to that
- * call, and a heap that is begun meanwhile finds no memory.
+ * A pool that ends unregisters its heaps and then frees their memory. In between the memory would count as allocated as a
+ * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`left`),
+ * and becomes ordinary at the next event that adds memory, or when the numbers are read.
  */
-#include "account/heaps.h"
+#include "account/memory.h"
 #include "owner/owner.h"
 
-static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_HEAP);
-static struct gp_span_set below = {.limit = 1u << 16}; /* mappings below a new heap; otherwise empty */
-static uint32_t x_any;                                 /* a heap was ever registered */
+/* A block of 512 B in each of them would be 2 GiB. */
+#define HEAP_BLOCKS (1u << 22)
+#define HEAPS       (1u << 16)
 
-/* ---- heaps; under the lock --------------------------------------------------------------------------------------- */
+static struct gp_span_set heaps = {.limit = HEAPS}, blocks = {.limit = HEAP_BLOCKS}, left = {.limit = HEAPS};
+static bool any; /* a heap was ever registered */
 
-static bool heap_join(struct gp_record *record, void *arg)
+/* ---- blocks; under the lock, as the next two ---------------------------------------------------------------------- */
+
+static void heap_count(const struct gp_span *block, int sign, int64_t bytes)
 {
-    struct gp_heap_change *change = arg;
-    change->before = *record;
-    if (record->kind != GP_KIND_LINEAR || record->segment == GP_SEGMENT_FRAMEWORK || record->device == GP_NO_DEVICE ||
-        change->address < record->key || change->address + change->bytes > record->key + record->bytes)
-        return false;
-    record->memory.heaps++;
-    if (record->segment == GP_SEGMENT_NONE) {
-        record->segment = GP_SEGMENT_HEAP;
-        record->memory.own_site = record->site;
-        record->site = 0;
+    struct gp_account *account = gp_account_of(block->device);
+    if (!account || block->block.rest)
+        return;
+    struct gp_framework *of = &account->heaps;
+    __atomic_fetch_add(&of->x_events, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&of->x_blocks, sign, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&of->x_allocated_bytes, sign * bytes, __ATOMIC_RELAXED);
+}
+
+static struct gp_record block_record(const struct gp_span *block, uint32_t site)
+{
+    return (struct gp_record){
+        .key = block->address,
+        .space = GP_SPACE_BLOCK,
+        .kind = GP_KIND_LINEAR,
+        .device = block->device,
+        .owner = block->owner,
+        .bytes = block->bytes,
+        .requested_bytes = block->bytes,
+        .site = site,
+    };
+}
+
+static void block_enter(const struct gp_span *block, uint32_t site)
+{
+    struct gp_record record = block_record(block, site);
+    struct gp_move move = gp_account_block_move(&record);
+    record.time_ns = gp_account_move(record.device, GP_ADD, &move);
+    heap_count(block, 1, (int64_t)block->bytes);
+    if (gp_map_insert(gp_accounts.blocks, &record, NULL) < 0)
+        gp_feed_lost(GP_LOST_MAP); /* the sums are right all the same: the range has the size */
+    gp_event_record(GP_EVENT_ALLOC, &record, 0);
+}
+
+/* Returns the call site of the block. */
+static uint32_t block_leave(const struct gp_span *block)
+{
+    struct gp_record old = {.site = 0};
+    gp_map_take(gp_accounts.blocks, GP_SPACE_BLOCK, block->address, &old);
+    struct gp_record record = block_record(block, old.site);
+    struct gp_move move = gp_account_block_move(&record);
+    uint64_t time_ns = gp_account_move(record.device, GP_SUB, &move);
+    heap_count(block, -1, (int64_t)block->bytes);
+    gp_event_record_at(GP_EVENT_FREE, &record, 0, time_ns);
+    return record.site;
+}
+
+/* like: has the device and the owner. */
+static void block_put(uint64_t address, uint64_t bytes, const struct gp_span *like, bool rest, uint32_t site)
+{
+    struct gp_span *block = gp_span_put(&blocks, address, bytes);
+    if (!block) {
+        gp_feed_lost(GP_LOST_MAP);
+        return;
     }
-    change->after = *record;
-    change->done = true;
-    return false;
+    block->device = like->device;
+    block->owner = like->owner;
+    block->block.rest = rest;
+    block_enter(block, site);
 }
 
-static bool heap_part(struct gp_record *record, void *arg)
+static void block_end(struct gp_span *block)
 {
-    struct gp_heap_change *change = arg;
-    if (record->segment != GP_SEGMENT_HEAP)
-        return false; /* the memory was freed, and is another allocation's now */
-    record->memory.heaps--;
-    change->after = *record;
-    change->done = true;
-    return false;
+    block_leave(block);
+    gp_span_drop(&blocks, block);
 }
 
-static void left_settle(void)
+/* All that reaches into the range; or not the rest, which in a heap is that of another device's memory. */
+static void blocks_end(uint64_t address, uint64_t bytes, bool rest)
 {
-    struct gp_span *segment;
-    while ((segment = gp_span_in(&gp_heaps.left, 0, UINT64_MAX))) {
-        uint64_t key = segment->address;
-        struct gp_span *piece = segment->flag ? gp_span_at(&gp_heaps.pieces, key) : NULL;
-        gp_heaps_left_drop(segment);
-        if (piece)
-            gp_heaps_piece_settle(piece);
-        else
-            gp_heaps_segment_settle(key);
+    struct gp_span *block;
+    uint64_t at = address, end = address + bytes;
+    while (at < end && (block = gp_span_in(&blocks, at, end - at))) {
+        at = block->address + block->bytes;
+        if (rest || !block->block.rest)
+            block_end(block);
     }
 }
 
-/* The driver allocation below a heap that is not over mappings. */
-static bool heap_segment(const struct gp_span *heap, struct gp_record *out)
+/* The range is a heap's from now on, and no rest. */
+static void blocks_carve(uint64_t address, uint64_t bytes)
 {
-    return gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, heap->link, out) == 0 && out->segment == GP_SEGMENT_HEAP;
+    struct gp_span *found;
+    while ((found = gp_span_in(&blocks, address, bytes))) {
+        const struct gp_span rest = *found;
+        uint64_t end = address + bytes, rest_end = rest.address + rest.bytes;
+        uint32_t site = block_leave(found);
+        gp_span_drop(&blocks, found);
+        if (rest.address < address)
+            block_put(rest.address, address - rest.address, &rest, true, site);
+        if (rest_end > end)
+            block_put(end, rest_end - end, &rest, true, site);
+    }
 }
 
-static bool heap_lives(const struct gp_span *heap)
+/* ---- memory with heaps: pieces ------------------------------------------------------------------------------------ */
+
+static bool piece_record(const struct gp_span *piece, struct gp_record *out)
 {
-    struct gp_record segment;
-    return heap->flag || heap_segment(heap, &segment); /* one over mappings ends with its last piece */
+    bool mapped = piece->memory.space == GP_SPACE_MAPPING;
+    return gp_map_find(mapped ? gp_accounts.objects : gp_accounts.blocks, piece->memory.space, piece->address, out) ==
+           0;
 }
 
-static void memory_gone(uint64_t address, uint64_t bytes)
+static uint32_t piece_site(const struct gp_span *piece)
 {
+    struct gp_record record;
+    if (!piece_record(piece, &record))
+        return 0;
+    return record.space == GP_SPACE_MAPPING ? record.site : record.memory.own_site;
+}
+
+/* Memory in which such a heap can be. */
+static bool piece_suits(const struct gp_span *memory, const struct gp_span *heap)
+{
+    const struct gp_span_memory *is = &memory->memory;
+    if (is->space == GP_SPACE_MAPPING)
+        return is->kind == GP_KIND_VMM;
+    return is->space == GP_SPACE_DEVICE && is->kind == GP_KIND_LINEAR && is->segment != GP_SEGMENT_FRAMEWORK &&
+           memory->address <= heap->address && memory->address + memory->bytes >= heap->address + heap->bytes;
+}
+
+/* The next one, of the device. */
+static struct gp_span *piece_next(const struct gp_span *heap, int device, uint64_t *at)
+{
+    struct gp_span *memory;
+    uint64_t end = heap->address + heap->bytes;
+    while (*at < end && (memory = gp_span_in(&gp_memory.set, *at, end - *at))) {
+        *at = memory->address + memory->bytes;
+        if (piece_suits(memory, heap) && (device == GP_DEVICE_UNKNOWN || device == memory->device))
+            return memory;
+    }
+    return NULL;
+}
+
+/* What of a piece a heap covers. */
+static uint64_t piece_part(const struct gp_span *piece, const struct gp_span *heap, uint64_t *from)
+{
+    uint64_t end = piece->address + piece->bytes, heap_end = heap->address + heap->bytes;
+    *from = heap->address > piece->address ? heap->address : piece->address;
+    return (heap_end < end ? heap_end : end) - *from;
+}
+
+/* Counts the heaps of a piece, and it for each of them. What no heap has is rest. */
+static void piece_fill(struct gp_span *piece)
+{
+    uint32_t site = piece_site(piece);
+    uint64_t at = piece->address, end = at + piece->bytes, rest = at;
     struct gp_span *heap;
-    gp_heaps_blocks_end(address, bytes);
-    while ((heap = gp_span_in(&gp_heaps.heaps, address, bytes)))
-        gp_span_drop(&gp_heaps.heaps, heap);
-    while ((heap = gp_span_in(&gp_heaps.left, address, bytes)))
-        gp_heaps_left_drop(heap);
+    while (at < end && (heap = gp_span_in(&heaps, at, end - at))) {
+        at = heap->address + heap->bytes;
+        if (heap->device != piece->device)
+            continue;
+        if (heap->address > rest)
+            block_put(rest, heap->address - rest, piece, true, site);
+        rest = at;
+        piece->memory.heaps++;
+        heap->heap.pieces++;
+    }
+    if (rest < end)
+        block_put(rest, end - rest, piece, true, site);
 }
 
-/* Ends heaps whose memory was freed without a call to gp_heap_gone. */
-static void heaps_sweep(uint64_t address, uint64_t bytes)
+static void left_count(int change)
 {
-    const struct gp_span *heap;
-    uint64_t end = address + bytes;
-    while (address < end && (heap = gp_span_in(&gp_heaps.heaps, address, end - address))) {
-        address = heap->address + heap->bytes;
-        if (!heap_lives(heap))
-            memory_gone(heap->link, heap->size);
+    __atomic_fetch_add(&gp_memory_x_waits, (uint32_t)change, __ATOMIC_RELAXED);
+}
+
+static void left_drop(uint64_t address)
+{
+    struct gp_span *span = gp_span_at(&left, address);
+    if (span) {
+        gp_span_drop(&left, span);
+        left_count(-1);
     }
 }
+
+/* A new heap reaches into it. */
+static void piece_join(struct gp_span *piece, struct gp_span *heap)
+{
+    uint64_t from, bytes = piece_part(piece, heap, &from);
+    if (piece->memory.segment != GP_SEGMENT_HEAP) {
+        if (gp_memory_make(piece, GP_SEGMENT_HEAP, 0, bytes == piece->bytes))
+            piece_fill(piece);
+    } else if (!piece->memory.heaps) { /* it had lost its last one */
+        left_drop(piece->address);
+        blocks_end(piece->address, piece->bytes, true);
+        piece_fill(piece);
+    } else {
+        piece->memory.heaps++;
+        heap->heap.pieces++;
+        blocks_carve(from, bytes);
+    }
+}
+
+static void piece_settle(struct gp_span *piece)
+{
+    blocks_end(piece->address, piece->bytes, true); /* rest */
+    gp_memory_unmake(piece->memory.space, piece->address, GP_SEGMENT_HEAP);
+}
+
+/* A heap that it counts has ended. */
+static void piece_leave(struct gp_span *piece, const struct gp_span *heap)
+{
+    uint64_t from, bytes = piece_part(piece, heap, &from);
+    if (--piece->memory.heaps)
+        block_put(from, bytes, piece, true, piece_site(piece));
+    else if (gp_span_put(&left, piece->address, piece->bytes))
+        left_count(1);
+    else
+        piece_settle(piece);
+}
+
+void gp_heap_memory_new(struct gp_span *memory)
+{
+    piece_fill(memory);
+    if (!memory->memory.heaps) /* they have ended meanwhile, or are another device's */
+        piece_settle(memory);
+}
+
+void gp_heap_memory_gone(struct gp_span *memory)
+{
+    uint64_t at = memory->address, end = at + memory->bytes;
+    struct gp_span *heap;
+    if (memory->memory.segment != GP_SEGMENT_HEAP)
+        return;
+    blocks_end(at, memory->bytes, true);
+    left_drop(at);
+    while (memory->memory.heaps && at < end && (heap = gp_span_in(&heaps, at, end - at))) {
+        at = heap->address + heap->bytes;
+        if (heap->device == memory->device && --heap->heap.pieces == 0) {
+            blocks_end(heap->address, heap->bytes, false);
+            gp_span_drop(&heaps, heap);
+        }
+    }
+}
+
+bool gp_heap_over(uint64_t address, uint64_t bytes)
+{
+    return gp_span_in(&heaps, address, bytes);
+}
+
+void gp_heap_left_settle(void)
+{
+    struct gp_span *span;
+    while ((span = gp_span_in(&left, 0, UINT64_MAX))) {
+        struct gp_span *piece = gp_span_at(&gp_memory.set, span->address);
+        left_drop(span->address);
+        if (piece)
+            piece_settle(piece);
+    }
+}
+
+/* ---- heaps -------------------------------------------------------------------------------------------------------- */
 
 static void heap_end(struct gp_span *heap)
 {
-    if (heap->flag) {
-        gp_heaps_mapped_end(heap);
-        return;
-    }
     const struct gp_span old = *heap;
-    struct gp_heap_change change = {.address = old.address, .bytes = old.bytes};
-    gp_heaps_blocks_end(old.address, old.bytes);
-    gp_span_drop(&gp_heaps.heaps, heap);
-    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, old.link, heap_part, &change) != 0 || !change.done)
-        return;
-    const struct gp_span like = {.device = change.after.device, .owner = change.after.owner};
-    if (change.after.memory.heaps)
-        gp_heaps_block_put(old.address, old.bytes, &like, true, change.after.memory.own_site);
-    else
-        gp_heaps_left_put(&change.after);
+    uint64_t at = old.address;
+    struct gp_span *piece;
+    blocks_end(old.address, old.bytes, false);
+    gp_span_drop(&heaps, heap);
+    while ((piece = piece_next(&old, old.device, &at)))
+        if (piece->memory.segment == GP_SEGMENT_HEAP && piece->memory.heaps)
+            piece_leave(piece, &old);
 }
 
-struct heap_search {
-    uint64_t address, bytes, key;
-    struct gp_record newest; /* of the mappings */
-};
-
-static bool heap_find_in(struct gp_record *record, void *arg)
+/* The peaks know only the last addition, and forget it. So the newest memory joins first. */
+static struct gp_span *heap_newest(const struct gp_span *heap)
 {
-    struct heap_search *search = arg;
-    if (record->space == GP_SPACE_DEVICE && record->kind == GP_KIND_LINEAR && search->address >= record->key &&
-        search->address + search->bytes <= record->key + record->bytes)
-        search->key = record->key;
-    return false;
-}
-
-static void heap_rest(void *arg)
-{
-    (void)arg;
-}
-
-/* The driver allocation that contains the range; 0: none. Most heaps start where their allocation
- * does; for others all of them are looked at. */
-static uint64_t heap_memory(uint64_t address, uint64_t bytes)
-{
+    struct gp_span *piece, *newest = NULL;
     struct gp_record record;
-    struct heap_search search = {.address = address, .bytes = bytes};
-    if (gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, address, &record) == 0)
-        heap_find_in(&record, &search);
-    else
-        gp_map_each_rest(gp_accounts.blocks, heap_find_in, heap_rest, &search);
-    return search.key;
+    uint64_t at = heap->address, time_ns = 0;
+    while ((piece = piece_next(heap, heap->device, &at)))
+        if (piece_record(piece, &record) && record.time_ns >= time_ns)
+            newest = piece, time_ns = record.time_ns;
+    return newest;
 }
 
-static struct gp_span *heap_put(uint64_t address, uint64_t bytes, uint8_t owner)
+static bool heap_begin(uint64_t address, uint64_t bytes, uint8_t owner)
 {
-    heaps_sweep(address, bytes);
-    if (gp_span_in(&gp_heaps.heaps, address, bytes)) {
+    const struct gp_span range = {.address = address, .bytes = bytes};
+    struct gp_span *heap, *newest, *piece;
+    uint64_t lowest = address, at = address;
+    if (!(piece = piece_next(&range, GP_DEVICE_UNKNOWN, &lowest)))
+        return false;
+    if (gp_span_in(&heaps, address, bytes)) {
         gp_feed_lost(GP_LOST_ANNOTATION);
-        return NULL;
+        return false;
     }
-    struct gp_span *heap = gp_span_put(&gp_heaps.heaps, address, bytes);
-    if (heap)
-        heap->owner = owner;
-    else
+    if (!(heap = gp_span_put(&heaps, address, bytes))) {
         gp_feed_lost(GP_LOST_MAP);
-    return heap;
-}
-
-static bool heap_begin(uint64_t address, uint64_t bytes, uint64_t key, uint8_t owner)
-{
-    struct gp_heap_change change = {.address = address, .bytes = bytes};
-    struct gp_span *heap = heap_put(address, bytes, owner);
-    if (!heap)
-        return false;
-    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, key, heap_join, &change) != 0 || !change.done) {
-        gp_span_drop(&gp_heaps.heaps, heap);
         return false;
     }
-    heap->link = key;
-    heap->size = change.after.bytes;
-    heap->device = change.after.device;
-    if (!change.before.segment)
-        gp_heaps_segment_begin(&change);
-    else if (!change.before.memory.heaps)
-        gp_heaps_segment_again(&change);
-    else
-        gp_heaps_segment_carve(address, bytes);
+    heap->device = piece->device;
+    heap->owner = owner;
+    if ((newest = heap_newest(heap)))
+        piece_join(newest, heap);
+    while ((piece = piece_next(heap, heap->device, &at)))
+        if (piece != newest)
+            piece_join(piece, heap);
+    if (!heap->heap.pieces) {
+        gp_span_drop(&heaps, heap);
+        return false;
+    }
     return true;
 }
 
-static bool mapping_find_in(struct gp_record *record, void *arg)
-{
-    struct heap_search *search = arg;
-    if (record->space != GP_SPACE_MAPPING || record->kind != GP_KIND_VMM ||
-        record->key >= search->address + search->bytes || record->key + record->bytes <= search->address)
-        return false;
-    struct gp_span *mapping = gp_span_put(&below, record->key, record->bytes);
-    if (mapping)
-        mapping->device = record->device;
-    if (record->time_ns >= search->newest.time_ns)
-        search->newest = *record;
-    return false;
-}
-
-static void mapped_join(struct gp_span *heap, const struct heap_search *search)
-{
-    struct gp_span *mapping;
-    const struct gp_record *newest = &search->newest;
-    /* The peaks know only the last addition, and forget it. */
-    if (newest->device == heap->device)
-        gp_heaps_piece_join(newest->key, newest->bytes, heap);
-    while ((mapping = gp_span_in(&below, 0, UINT64_MAX))) {
-        const struct gp_span one = *mapping;
-        gp_span_drop(&below, mapping);
-        if (one.device == heap->device && one.address != newest->key)
-            gp_heaps_piece_join(one.address, one.bytes, heap);
-    }
-}
-
-/* A heap over mappings. Their device is that of the lowest one; others are no pieces. */
-static bool mapped_begin(uint64_t address, uint64_t bytes, uint8_t owner)
-{
-    struct heap_search search = {.address = address, .bytes = bytes};
-    gp_map_each_rest(gp_accounts.objects, mapping_find_in, heap_rest, &search);
-    struct gp_span *mapping = gp_span_in(&below, 0, UINT64_MAX), *heap = NULL;
-    if (mapping && (heap = heap_put(address, bytes, owner))) {
-        heap->flag = true;
-        heap->device = mapping->device;
-        __atomic_fetch_add(&gp_heaps.x_mapped, 1, __ATOMIC_RELAXED);
-        mapped_join(heap, &search);
-        if (heap->size)
-            return true;
-        gp_heaps_mapped_drop(heap);
-    }
-    while ((mapping = gp_span_in(&below, 0, UINT64_MAX)))
-        gp_span_drop(&below, mapping);
-    return false;
-}
-
-/* ---- the feed ---------------------------------------------------------------------------------------------------- */
+/* ---- the feed ----------------------------------------------------------------------------------------------------- */
 
 static bool range_good(uint64_t address, uint64_t bytes)
 {
@@ -267,41 +353,53 @@ bool gp_feed_heap_begin(uint64_t address, uint64_t bytes)
     if (!range_good(address, bytes))
         return false;
     uint8_t owner = gp_owner_here().row;
-    uint64_t key = heap_memory(address, bytes);
-    __atomic_store_n(&x_any, 1, __ATOMIC_RELAXED);
-    gp_lock_take(&lock);
-    bool begun = key ? heap_begin(address, bytes, key, owner) : mapped_begin(address, bytes, owner);
-    gp_lock_give(&lock);
+    gp_lock_take(&gp_memory.lock);
+    any = true;
+    gp_memory_start();
+    bool begun = heap_begin(address, bytes, owner);
+    gp_lock_give(&gp_memory.lock);
     return begun;
 }
 
 void gp_feed_heap_end(uint64_t address)
 {
-    gp_lock_take(&lock);
-    struct gp_span *heap = gp_span_at(&gp_heaps.heaps, address);
+    gp_lock_take(&gp_memory.lock);
+    struct gp_span *heap = gp_span_at(&heaps, address);
     if (heap)
         heap_end(heap);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
     /* Without a heap: the driver has freed the memory before. */
 }
 
 void gp_feed_heap_reset(uint64_t address)
 {
-    gp_lock_take(&lock);
-    struct gp_span *heap = gp_span_at(&gp_heaps.heaps, address);
+    gp_lock_take(&gp_memory.lock);
+    struct gp_span *heap = gp_span_at(&heaps, address);
     if (heap)
-        gp_heaps_blocks_end(heap->address, heap->bytes);
-    gp_lock_give(&lock);
+        blocks_end(heap->address, heap->bytes, false);
+    gp_lock_give(&gp_memory.lock);
 }
 
 /* The device of the heap; GP_DEVICE_UNKNOWN: there is no such heap. */
 static int heap_device(uint64_t heap)
 {
-    gp_lock_take(&lock);
-    const struct gp_span *span = gp_span_at(&gp_heaps.heaps, heap);
+    gp_lock_take(&gp_memory.lock);
+    const struct gp_span *span = gp_span_at(&heaps, heap);
     int device = span ? span->device : GP_DEVICE_UNKNOWN;
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
     return device;
+}
+
+/* Whether all of the range is in the heap, and memory of pieces. */
+static bool heap_holds(const struct gp_span *heap, uint64_t address, uint64_t bytes)
+{
+    uint64_t at = address, end = address + bytes;
+    const struct gp_span *piece;
+    if (!heap || address < heap->address || end > heap->address + heap->bytes)
+        return false;
+    while (at < end && (piece = gp_span_in(&gp_memory.set, at, 1)) && piece->memory.segment == GP_SEGMENT_HEAP)
+        at = piece->address + piece->bytes;
+    return at >= end;
 }
 
 void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes)
@@ -311,144 +409,58 @@ void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes)
     if (device < 0 || !range_good(address, bytes))
         return;
     uint32_t site = gp_event_here(device, GP_KIND_LINEAR); /* not under the lock: it reads the stack */
-    gp_lock_take(&lock);
-    const struct gp_span *span = gp_span_at(&gp_heaps.heaps, heap);
-    if (span && address >= span->address && address + bytes <= span->address + span->bytes &&
-        !gp_span_in(&gp_heaps.blocks, address, bytes) && (!span->flag || gp_heaps_hold(address, bytes)))
-        gp_heaps_block_put(address, bytes, span, false, site);
+    gp_lock_take(&gp_memory.lock);
+    const struct gp_span *span = gp_span_at(&heaps, heap);
+    if (heap_holds(span, address, bytes) && !gp_span_in(&blocks, address, bytes))
+        block_put(address, bytes, span, false, site);
     else if (span)
         gp_feed_lost(GP_LOST_ANNOTATION);
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
 static struct gp_span *block_at(uint64_t address)
 {
-    struct gp_span *block = gp_span_at(&gp_heaps.blocks, address);
-    return block && !block->flag ? block : NULL;
+    struct gp_span *block = gp_span_at(&blocks, address);
+    return block && !block->block.rest ? block : NULL;
 }
 
 /* The block may grow into what no block of the heap has. */
 static bool block_fits(const struct gp_span *block, uint64_t bytes)
 {
-    const struct gp_span *heap = gp_span_in(&gp_heaps.heaps, block->address, block->bytes);
+    const struct gp_span *heap = gp_span_in(&heaps, block->address, block->bytes);
     uint64_t end = block->address + block->bytes;
-    return block->address + bytes > block->address && heap && block->address + bytes <= heap->address + heap->bytes &&
-           (bytes <= block->bytes || !gp_span_in(&gp_heaps.blocks, end, bytes - block->bytes)) &&
-           (!heap->flag || gp_heaps_hold(block->address, bytes));
+    return block->address + bytes > block->address && heap_holds(heap, block->address, bytes) &&
+           (bytes <= block->bytes || !gp_span_in(&blocks, end, bytes - block->bytes));
 }
 
 void gp_feed_heap_resize(uint64_t address, uint64_t bytes)
 {
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     struct gp_span *block = block_at(address);
     if (block && block_fits(block, bytes)) {
-        uint32_t site = gp_heaps_block_leave(block);
+        uint32_t site = block_leave(block);
         gp_span_resize(block, bytes);
-        gp_heaps_block_enter(block, site);
-    } else if (__atomic_load_n(&x_any, __ATOMIC_RELAXED)) {
+        block_enter(block, site);
+    } else if (any) {
         gp_feed_lost(GP_LOST_ANNOTATION);
     }
-    gp_lock_give(&lock);
+    gp_lock_give(&gp_memory.lock);
 }
 
 void gp_feed_heap_unblock(uint64_t address)
 {
-    gp_lock_take(&lock);
+    gp_lock_take(&gp_memory.lock);
     struct gp_span *block = block_at(address);
-    if (block) {
-        gp_heaps_block_leave(block);
-        gp_span_drop(&gp_heaps.blocks, block);
-    }
-    gp_lock_give(&lock);
-}
-
-/* ---- the driver frees memory ------------------------------------------------------------------------------------- */
-
-void gp_heap_gone(const struct gp_record *segment)
-{
-    gp_lock_take(&lock);
-    memory_gone(segment->key, segment->bytes);
-    gp_lock_give(&lock);
-}
-
-bool gp_heap_over(uint64_t address, uint64_t bytes)
-{
-    if (GP_LIKELY(!__atomic_load_n(&gp_heaps.x_mapped, __ATOMIC_RELAXED)))
-        return false;
-    gp_lock_take(&lock);
-    bool over = gp_span_in(&gp_heaps.heaps, address, bytes);
-    gp_lock_give(&lock);
-    return over;
-}
-
-void gp_heap_mapped(const struct gp_record *mapping)
-{
-    gp_lock_take(&lock);
-    const struct gp_span *heap = gp_span_in(&gp_heaps.heaps, mapping->key, mapping->bytes);
-    if (heap && heap->flag && heap->device == mapping->device)
-        gp_heaps_piece_put(mapping);
-    else
-        gp_vmm_segment_end(mapping->key, mapping->mapping.handle, mapping->device);
-    gp_lock_give(&lock);
-}
-
-void gp_heap_unmapped(uint64_t address, uint64_t bytes)
-{
-    gp_lock_take(&lock);
-    struct gp_span *piece = gp_span_at(&gp_heaps.pieces, address);
-    gp_heaps_blocks_end(address, bytes);
-    if (piece)
-        gp_heaps_piece_gone(piece);
-    gp_lock_give(&lock);
+    if (block)
+        block_end(block);
+    gp_lock_give(&gp_memory.lock);
 }
 
 void gp_heap_settle(void)
 {
-    if (GP_LIKELY(!__atomic_load_n(&gp_heaps.x_left, __ATOMIC_RELAXED)))
+    if (GP_LIKELY(!__atomic_load_n(&gp_memory_x_waits, __ATOMIC_RELAXED)))
         return;
-    gp_lock_take(&lock);
-    left_settle();
-    gp_lock_give(&lock);
-}
-
-void gp_heap_pass(void)
-{
-    /* [settle.A] acquire: the events; pairs with [settle.R]. A record that became plain is seen under the lock
-     * of its map's shard, and so is the 1 that was stored before. */
-    if (GP_LIKELY(!__atomic_load_n(&gp_heaps.x_settling, __ATOMIC_ACQUIRE)))
-        return;
-    gp_lock_take(&lock);
-    gp_lock_give(&lock);
-}
-
-/* Ends the segments of a set that the context owns. */
-static void set_gone(const struct gp_span_set *set, uint32_t ctx)
-{
-    const struct gp_span *span;
-    struct gp_record segment;
-    uint64_t address = 0;
-    while ((span = gp_span_in(set, address, UINT64_MAX - address))) {
-        address = span->address + span->bytes;
-        if (!span->flag && heap_segment(span, &segment) && segment.ctx == ctx)
-            memory_gone(span->link, span->size);
-    }
-}
-
-void gp_heap_context_gone(uint32_t ctx)
-{
-    if (!__atomic_load_n(&x_any, __ATOMIC_RELAXED))
-        return;
-    gp_lock_take(&lock);
-    set_gone(&gp_heaps.heaps, ctx);
-    set_gone(&gp_heaps.left, ctx);
-    gp_lock_give(&lock);
-}
-
-void gp_heap_sweep(void)
-{
-    if (!__atomic_load_n(&x_any, __ATOMIC_RELAXED))
-        return;
-    gp_lock_take(&lock);
-    heaps_sweep(0, UINT64_MAX);
-    gp_lock_give(&lock);
+    gp_lock_take(&gp_memory.lock);
+    gp_heap_left_settle();
+    gp_lock_give(&gp_memory.lock);
 }

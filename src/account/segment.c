@@ -7,20 +7,27 @@
 #include "account/account.h"
 #include "base/thread.h"
 
+/* Returns whose segment it is, and the bytes of all of them. */
+static struct gp_framework *segment_count(const struct gp_record *segment, int64_t sign, int64_t *sum)
+{
+    struct gp_account *account = gp_account_of(segment->device);
+    if (!account)
+        return NULL;
+    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
+    int64_t bytes = sign * (int64_t)segment->bytes;
+    __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
+    *sum = bytes + __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
+    if (segment->flags & GP_FLAG_PRIVATE)
+        __atomic_fetch_add(&of->x_private_bytes, bytes, __ATOMIC_RELAXED);
+    return of;
+}
+
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
 {
-    struct gp_account *account = op == GP_TAKEN ? NULL : gp_account_of(segment->device);
-    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1;
-    if (!account)
+    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1, bytes;
+    struct gp_framework *of = op == GP_TAKEN ? NULL : segment_count(segment, sign, &bytes);
+    if (!of || segment->segment == GP_SEGMENT_HEAP)
         return;
-    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
-    __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
-    int64_t bytes = sign * (int64_t)segment->bytes;
-    bytes += __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);
-    if (of != &account->framework)
-        return;
-    if (segment->flags & GP_FLAG_PRIVATE)
-        __atomic_fetch_add(&of->x_private_bytes, sign * (int64_t)segment->bytes, __ATOMIC_RELAXED);
     if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
         __atomic_store_n(&of->x_segment_peak, bytes, __ATOMIC_RELAXED);
     if (sign < 0)
@@ -29,14 +36,8 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
 
 void gp_framework_segment_not(const struct gp_record *segment)
 {
-    struct gp_account *account = gp_account_of(segment->device);
-    if (!account)
-        return;
-    struct gp_framework *of = &account->framework;
-    __atomic_fetch_sub(&of->x_segments, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_sub(&of->x_segment_bytes, (int64_t)segment->bytes, __ATOMIC_RELAXED);
-    if (segment->flags & GP_FLAG_PRIVATE)
-        __atomic_fetch_sub(&of->x_private_bytes, (int64_t)segment->bytes, __ATOMIC_RELAXED);
+    int64_t bytes;
+    segment_count(segment, -1, &bytes);
 }
 
 static void remade_apply(struct gp_counter *set, unsigned first, unsigned from, unsigned to, int64_t bytes)

@@ -99,7 +99,6 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     memset(out, 0, sizeof(*out));
     if (!account)
         return false;
-    gp_heap_settle();
     gp_ground_look();
     gp_counter_snapshot(account->counter, gauges);
     gp_polled_fold(account, gauges);

@@ -6,7 +6,7 @@
  * sum of its mappings, so that two mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
  * is what its mappings show of it.
  *
- * A mapping with heaps of sub-allocators in it is a segment (heap.c), and so is its handle, which has no other
+ * A mapping with heaps of sub-allocators or blocks of a framework in it is a segment, and so is its handle, which has no other
  * mapping when that begins. What the handle's mappings share is not allocated then.
  *
  * An unmap may cover many mappings and may fail.  Between begin and end they are kept in GP_SPACE_PENDING; the
@@ -130,7 +130,7 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
         gp_frame_put(token);
         return 0;
     }
-    gp_heap_pass();
+    gp_ground_pass();
     if (frame->died)
         frame->time_ns = vmm_move_physical(&frame->record, GP_TAKE);
     return token;
@@ -171,14 +171,8 @@ static bool vmm_use(struct gp_record *handle, void *arg)
     change->crossed = change->bytes && handle->handle.mapped == 0;
     handle->handle.uses++;
     handle->handle.mapped += change->bytes;
-    change->turned = change->want && gp_vmm_turns(handle, change->bytes);
-    change->before = *handle;
-    if (change->turned)
-        handle->segment = change->want;
-    if (change->turned && change->want == GP_SEGMENT_FRAMEWORK)
-        handle->owner = change->owner;
     change->share = gp_vmm_share(handle) - before;
-    change->after = *handle;
+    gp_vmm_turn(handle, change);
     return false;
 }
 
@@ -206,9 +200,7 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
-    change.want = gp_heap_over(address, bytes)                     ? GP_SEGMENT_HEAP
-                  : gp_ground_wants(address, bytes, &change.owner) ? GP_SEGMENT_FRAMEWORK
-                                                                   : GP_SEGMENT_NONE;
+    change.want = gp_ground_wants(address, bytes, &change.owner);
     gp_heap_settle();
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
@@ -234,14 +226,10 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
     vmm_place(&mapping);
     if (change.turned) {
         gp_vmm_count_unmapped(change.after.device, GP_SUB, (int64_t)change.after.bytes);
-        gp_vmm_turned(&change.after);
-        if (change.want == GP_SEGMENT_FRAMEWORK)
-            gp_framework_segment_remade(&change.before, &change.after);
+        gp_vmm_turned(&change);
     }
     uint64_t time_ns = gp_vmm_move_share(&change, GP_ADD);
     gp_event_record_at(GP_EVENT_SEGMENT_MAP, &mapping, 0, time_ns);
-    if (change.turned && change.want == GP_SEGMENT_HEAP)
-        gp_heap_mapped(&mapping);
     gp_ground_add(&mapping);
 }
 
@@ -277,10 +265,6 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
 {
     /* Another mapping of a segment's memory added nothing. */
     struct gp_vmm_change change = {.bytes = mapping->bytes, .heap = mapping->requested_bytes != 0};
-    if (GP_UNLIKELY(mapping->segment == GP_SEGMENT_HEAP))
-        gp_heap_unmapped(mapping->key, mapping->bytes);
-    else
-        gp_heap_pass();
     gp_ground_gone(mapping);
     uint64_t added = mapping->requested_bytes, handle = mapping->mapping.handle;
     mapping->pending = (struct gp_record_pending){.handle = handle};
@@ -459,7 +443,7 @@ static void vmm_place(const struct gp_record *mapping)
     if (status == 1) {
         gp_feed_lost(GP_LOST_MISSED_FREE);
         if (old.segment == GP_SEGMENT_HEAP)
-            gp_heap_unmapped(old.key, old.bytes);
+            gp_ground_gone(&old);
         bool binding = old.space == GP_SPACE_BINDING;
         vmm_use_gone(binding ? old.binding.handle : old.mapping.handle, binding ? 0 : old.bytes, old.requested_bytes);
     }

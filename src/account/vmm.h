@@ -38,12 +38,12 @@ uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_o
  * theirs from now on, so that the parts of all mappings add up to the handle's share. */
 void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
 
-/* Whether the handle can become a segment: as a whole, in its only mapping. */
-bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped);
+/* Makes the handle the segment that is wanted, if it can be one: as a whole, in its only mapping. */
+void gp_vmm_turn(struct gp_record *handle, struct gp_vmm_change *change);
 /* Notes where the peaks are before the mapping (gp_account_retract). */
 void gp_vmm_raises(struct gp_record *mapping);
 /* The handle became a segment: in recordings, its mapping stands for it from now on. */
-void gp_vmm_turned(const struct gp_record *handle);
+void gp_vmm_turned(const struct gp_vmm_change *change);
 /* The handle is a segment no more: what its mappings share is allocated. */
 void gp_vmm_turned_back(const struct gp_record *handle);
 /* The same if the mapping that was the segment is gone. Another one has the memory from now on,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * vmmsegment.c: memory of cuMemCreate below the heaps of sub-allocators. A handle and its only mapping
- * are a segment as long as heap.c says so. Called by vmm.c and heap.c.
+ * vmmsegment.c: memory of cuMemCreate that becomes a segment, and is none again. A handle and its only mapping
+ * are one as long as memory.c says so. Called by vmm.c and memory.c.
  */
-#include "account/heaps.h"
 #include "account/vmm.h"
 
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
@@ -67,10 +66,17 @@ void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added)
     gp_map_each(gp_accounts.objects, vmm_take_rest, &rest);
 }
 
-bool gp_vmm_turns(const struct gp_record *handle, uint64_t mapped)
+void gp_vmm_turn(struct gp_record *handle, struct gp_vmm_change *change)
 {
-    return handle->kind == GP_KIND_VMM && handle->segment == GP_SEGMENT_NONE && handle->device != GP_NO_DEVICE &&
-           handle->handle.uses == 1 && handle->handle.mapped == handle->bytes && handle->bytes == mapped;
+    change->turned = change->want && handle->kind == GP_KIND_VMM && handle->segment == GP_SEGMENT_NONE &&
+                     handle->device != GP_NO_DEVICE && handle->handle.uses == 1 &&
+                     handle->handle.mapped == handle->bytes && handle->bytes == change->bytes;
+    change->before = *handle;
+    if (change->turned)
+        handle->segment = change->want;
+    if (change->turned && change->want == GP_SEGMENT_FRAMEWORK)
+        handle->owner = change->owner;
+    change->after = *handle;
 }
 
 void gp_vmm_raises(struct gp_record *mapping)
@@ -78,12 +84,13 @@ void gp_vmm_raises(struct gp_record *mapping)
     mapping->mapping.raises = mapping->device == GP_NO_DEVICE ? 0 : gp_account_raises(mapping->device);
 }
 
-void gp_vmm_turned(const struct gp_record *handle)
+void gp_vmm_turned(const struct gp_vmm_change *change)
 {
-    struct gp_record before = *handle;
+    struct gp_record before = change->after;
     before.segment = GP_SEGMENT_NONE;
-    gp_framework_segment(handle, GP_ADD);
+    gp_framework_segment(&change->after, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_FREE, &before, 0);
+    gp_framework_segment_remade(&change->before, &change->after);
 }
 
 void gp_vmm_turned_back(const struct gp_record *handle)
@@ -129,14 +136,7 @@ void gp_vmm_pass_on(const struct gp_record *handle)
 
 static bool vmm_turn(struct gp_record *handle, void *arg)
 {
-    struct gp_vmm_change *change = arg;
-    change->turned = gp_vmm_turns(handle, change->bytes);
-    change->before = *handle;
-    if (change->turned)
-        handle->segment = change->want;
-    if (change->turned && change->want == GP_SEGMENT_FRAMEWORK)
-        handle->owner = change->owner;
-    change->after = *handle;
+    gp_vmm_turn(handle, arg);
     return false;
 }
 
@@ -152,14 +152,12 @@ static bool vmm_turn_back(struct gp_record *handle, void *arg)
 struct gp_vmm_mark {
     uint64_t handle, raises;
     uint8_t segment, owner;
-    struct gp_record before;
     bool done;
 };
 
 static bool vmm_mark(struct gp_record *mapping, void *arg)
 {
     struct gp_vmm_mark *mark = arg;
-    mark->before = *mapping;
     mark->done = mapping->mapping.handle == mark->handle && mapping->segment != mark->segment;
     if (!mark->done)
         return false;
@@ -170,11 +168,11 @@ static bool vmm_mark(struct gp_record *mapping, void *arg)
 }
 
 /* An unmap takes the mapping out of the map first, and only then asks the handle. So the handle
- * alone decides whether its share is allocated: whatever changes its segment moves the totals.
- * want, owner: as in struct gp_vmm_change. */
-static bool vmm_segment_make(uint64_t address, struct gp_vmm_change change, bool whole, struct gp_record *out)
+ * alone decides whether its share is allocated: whatever changes its segment moves the totals. */
+bool gp_vmm_segment_make(uint64_t address, uint8_t want, uint8_t owner, bool whole)
 {
     struct gp_record mapping;
+    struct gp_vmm_change change = {.want = want, .owner = owner};
     if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 || mapping.segment ||
         mapping.requested_bytes != mapping.bytes)
         return false;
@@ -182,60 +180,36 @@ static bool vmm_segment_make(uint64_t address, struct gp_vmm_change change, bool
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.mapping.handle, vmm_turn, &change) != 0 ||
         !change.turned)
         return false;
-    struct gp_move move = {
-        .kind = GP_KIND_VMM,
-        .parts = GP_PART_ALLOCATED,
-        .bytes = (int64_t)mapping.bytes,
-        .requested_bytes = (int64_t)mapping.bytes,
-        .class_bytes = (int64_t)mapping.bytes,
-        .count = 1,
-        .owner = change.before.owner,
-    };
+    struct gp_move move = gp_account_block_move(&change.before);
+    move.parts = GP_PART_ALLOCATED;
     if (whole)
         gp_account_retract(mapping.device, mapping.mapping.raises, &move);
     else
         gp_account_move(mapping.device, GP_SUB, &move);
     gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
-    gp_vmm_turned(&change.after);
-    if (change.want == GP_SEGMENT_FRAMEWORK)
-        gp_framework_segment_remade(&change.before, &change.after);
-    struct gp_vmm_mark mark = {.handle = mapping.mapping.handle, .segment = change.want, .owner = change.owner};
+    gp_vmm_turned(&change);
+    struct gp_vmm_mark mark = {.handle = mapping.mapping.handle, .segment = want, .owner = owner};
     if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done)
         return false;
-    *out = mapping;
-    out->segment = change.want;
-    gp_event_record(GP_EVENT_SEGMENT_MAP, out, 0);
+    mapping.segment = want;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
     return true;
 }
 
-bool gp_vmm_segment_begin(uint64_t address, bool whole, struct gp_record *out)
-{
-    return vmm_segment_make(address, (struct gp_vmm_change){.want = GP_SEGMENT_HEAP}, whole, out);
-}
-
-bool gp_vmm_adopt(uint64_t address, uint8_t owner)
+void gp_vmm_segment_end(uint64_t address)
 {
     struct gp_record mapping;
-    return vmm_segment_make(address, (struct gp_vmm_change){.want = GP_SEGMENT_FRAMEWORK, .owner = owner}, false,
-                            &mapping);
-}
-
-static void vmm_segment_settle(uint64_t address, uint64_t handle, int device)
-{
-    struct gp_vmm_mark mark = {.handle = handle, .raises = gp_account_raises(device)};
     struct gp_vmm_change change = {0};
-    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done ||
-        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_turn_back, &change) != 0 || !change.turned)
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 ||
+        mapping.segment != GP_SEGMENT_HEAP)
         return;
-    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mark.before, 0);
+    struct gp_vmm_mark mark = {.handle = mapping.mapping.handle, .raises = gp_account_raises(mapping.device)};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, vmm_mark, &mark) != 0 || !mark.done ||
+        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.mapping.handle, vmm_turn_back, &change) != 0 ||
+        !change.turned)
+        return;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
     gp_vmm_turned_back(&change.after);
-    mark.before.segment = GP_SEGMENT_NONE;
-    gp_event_record(GP_EVENT_SEGMENT_MAP, &mark.before, 0);
-}
-
-void gp_vmm_segment_end(uint64_t address, uint64_t handle, int device)
-{
-    __atomic_store_n(&gp_heaps.x_settling, 1, __ATOMIC_RELAXED);
-    vmm_segment_settle(address, handle, device);
-    __atomic_store_n(&gp_heaps.x_settling, 0, __ATOMIC_RELEASE); /* [settle.R] pairs with [settle.A] */
+    mapping.segment = GP_SEGMENT_NONE;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
 }

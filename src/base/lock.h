@@ -17,8 +17,7 @@ enum gp_lock_rank {
     GP_RANK_GROW = 1,  /* cache: driver memory requested or released; the backend runs inside */
     GP_RANK_PUBLISH,   /* export: one publisher at a time; takes account's locks inside */
     GP_RANK_BATCH,     /* export: one batch at a time; takes account's locks inside */
-    GP_RANK_HEAP,      /* account: heaps of sub-allocators; takes account's and site's locks inside */
-    GP_RANK_GROUND,    /* account: memory by its addresses; the same */
+    GP_RANK_GROUND,    /* account: memory by its addresses; takes account's and site's locks inside */
     GP_RANK_ACCOUNT,   /* account: device identities, polled parts */
     GP_RANK_CACHE,     /* cache: blocks and indexes; the counters' mutex is taken inside */
     GP_RANK_SITE,      /* site: new call sites and names; nothing inside */

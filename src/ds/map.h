@@ -34,7 +34,6 @@ struct gp_record { /* one cache line */
                 uint64_t pool;   /* kind POOL: the created pool that it came from; 0: none */
                 uint64_t raises; /* kind LINEAR: where the peaks were before it (gp_account_raises) */
             };
-            uint32_t heaps;    /* in it, of sub-allocators */
             uint32_t own_site; /* of a segment that may become an ordinary allocation */
         } memory;
         struct gp_record_block { /* of a framework or a heap, inside a segment */

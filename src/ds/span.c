@@ -7,7 +7,7 @@
 #include "base/kept.h"
 #include <string.h>
 
-#define SPAN_CHUNK (64u << 10) /* a system call for each 1100 spans */
+#define SPAN_CHUNK (64u << 10) /* a system call for each 1000 spans */
 
 struct gp_span *gp_span_in(const struct gp_span_set *set, uint64_t address, uint64_t bytes)
 {

@@ -11,9 +11,23 @@
 
 struct gp_span {
     uint64_t address, bytes;
-    uint64_t link, size; /* the caller's, as the next line */
-    uint8_t device, owner;
-    bool flag;
+    uint8_t device, owner; /* the caller's, as the union */
+    union {
+        struct gp_span_memory { /* of the driver (memory.c) */
+            uint32_t heaps;     /* that reach into it */
+            uint8_t space, kind, segment;
+        } memory;
+        struct gp_span_heap {
+            uint64_t pieces; /* the memory below it */
+        } heap;
+        struct gp_span_block { /* in a segment with heaps */
+            bool rest;         /* outside of them */
+        } block;
+        struct gp_span_claim { /* of a framework (ground.c) */
+            uint64_t asleep;   /* bytes with no memory under them */
+            uint64_t counted;  /* bytes that count as allocated */
+        } claim;
+    };
     uint32_t priority;
     struct gp_span *left, *right; /* left of an unused span: the next unused one */
 };

@@ -463,6 +463,32 @@ Test(ground, what_a_context_takes_along_leaves_its_blocks_asleep)
     cr_expect_eq(gp_ground_x_odd, 0);
 }
 
+/* The memory of a green context is the primary context's after it, and ends with that. */
+Test(ground, what_a_green_context_leaves_ends_with_the_primary_one)
+{
+    struct gp_wire_device is;
+    gp_feed_context_created(7, 0);
+    gp_feed_primary_context(0, 7);
+    gp_feed_context_created(8, 0);
+    by_framework(false);
+    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                          .kind = GP_KIND_LINEAR,
+                                          .ctx = 8,
+                                          .address = place(0),
+                                          .bytes = 5 * UNIT,
+                                          .requested_bytes = 5 * UNIT});
+    gp_feed_framework_block(
+        &(struct gp_framework_event){.address = place(1), .bytes = UNIT, .allocated_bytes = UNIT, .reserved_bytes = 1},
+        PYTORCH);
+    gp_feed_green_destroyed(8, 0);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, UNIT);
+    gp_feed_context_destroyed(7, 0, true);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 0);
+    cr_expect_eq(is.asleep_bytes.current, UNIT);
+}
+
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 #define THREADS 4u

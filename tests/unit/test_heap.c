@@ -400,24 +400,19 @@ Test(heap, heaps_end_with_their_memory_and_no_other)
     expect_heaps(0, 0, 0, "the context");
 }
 
-/* As by a thread that frees memory while another one begins heaps in it. */
-Test(heap, a_sweep_ends_heaps_whose_memory_is_gone)
+/* A thread frees memory, and before the driver has, another one begins a heap in it. */
+Test(heap, memory_that_is_being_freed_has_no_heaps)
 {
-    const uint64_t places[] = {UNIT, BASE, BASE + UNITS * UNIT};
-    for (unsigned i = 0; i < 3; i++) {
-        linear_alloc(places[i], UNITS * UNIT);
-        cr_assert(gp_feed_heap_begin(places[i], UNITS * UNIT));
-        gp_feed_heap_block(places[i], places[i] + UNIT, 3 * UNIT);
+    linear_alloc(BASE, UNITS * UNIT);
+    linear_alloc(BASE + UNITS * UNIT, UNITS * UNIT);
+    cr_assert(gp_feed_heap_begin(BASE + UNITS * UNIT, UNITS * UNIT));
+    gp_feed_heap_block(BASE + UNITS * UNIT, BASE + UNITS * UNIT, UNIT);
+    for (int ok = 0; ok < 2; ok++) {
+        uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, BASE);
+        cr_expect_not(gp_feed_heap_begin(BASE, UNITS * UNIT));
+        gp_feed_free_end(token, ok, 0);
+        expect_heaps(1, 1, ok ? 1 : 1 + UNITS, "a free");
     }
-    gp_heap_sweep();
-    expect_heaps(3, 3, 9, "nothing is gone");
-    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[0], NULL), 0);
-    cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, places[2], NULL), 0);
-    gp_heap_sweep();
-    expect_heaps(3, 1, 3, "two are gone");
-    gp_feed_heap_end(places[0]); /* there is none any more */
-    gp_feed_heap_block(places[1], places[1] + 4 * UNIT, UNIT);
-    expect_heaps(3, 2, 4, "the third is there");
     cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
 }
 
@@ -433,12 +428,11 @@ Test(heap, an_old_heap_is_not_the_new_memory_s)
         struct gp_record record;
         cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
         record.segment = GP_SEGMENT_NONE;
-        record.memory.heaps = 1;
         cr_assert_eq(gp_map_insert(gp_accounts.blocks, &record, NULL), 0);
         gp_feed_heap_end(BASE);
         expect_heaps(1 + ended, 0, 0, "its blocks have ended");
         cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
-        cr_expect(record.segment == GP_SEGMENT_NONE && record.memory.heaps == 1);
+        cr_expect_eq(record.segment, GP_SEGMENT_NONE);
     }
 }
 
@@ -473,7 +467,7 @@ Test(heap, a_heap_in_memory_that_a_framework_divides_is_ignored)
         cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
     }
     cr_assert_eq(gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &found), 0);
-    cr_expect_eq(found.memory.heaps, 0);
+    cr_expect_eq(found.segment, GP_SEGMENT_FRAMEWORK);
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (int64_t)UNIT);

@@ -48,8 +48,8 @@ Test(span, random_steps_agree_with_an_array)
             cr_assert_eq(found->address, base + (uint64_t)(want - 1) * UNIT);
         if (!found && first + many <= SLOTS) {
             found = gp_span_put(&set, address, (uint64_t)many * UNIT);
-            cr_assert(found && found->link == 0 && !found->flag);
-            found->link = step;
+            cr_assert(found && found->claim.asleep == 0 && found->claim.counted == 0);
+            found->claim.asleep = step;
             fill(first, many, first + 1);
             count++;
         } else if (found) {

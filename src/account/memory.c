@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * memory.c: see memory.h. Called by ground.c and heap.c under their lock, and by block.c for a segment that the driver did
+ * not free. vmmsegment.c has the mappings.
+ */
+#include "account/memory.h"
+
+struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
+uint32_t gp_memory_x_waits;
+
+/* ---- the set ----------------------------------------------------------------------------------------------------- */
+
+bool gp_memory_is(const struct gp_record *record)
+{
+    return (record->space == GP_SPACE_MAPPING || record->space == GP_SPACE_DEVICE || record->space == GP_SPACE_HOST ||
+            record->space == GP_SPACE_REGISTERED) &&
+           record->bytes && record->key + record->bytes > record->key;
+}
+
+struct gp_span *gp_memory_put(const struct gp_record *record)
+{
+    struct gp_span *span = gp_span_put(&gp_memory.set, record->key, record->bytes);
+    if (!span) {
+        gp_memory.lacks = true;
+        gp_feed_lost(GP_LOST_MAP);
+        return NULL;
+    }
+    span->device = record->device;
+    span->owner = record->owner;
+    span->memory = (struct gp_span_memory){.space = record->space, .kind = record->kind, .segment = record->segment};
+    return span;
+}
+
+static bool memory_visit(struct gp_record *record, void *arg)
+{
+    (void)arg;
+    if (gp_memory_is(record) && !gp_span_in(&gp_memory.set, record->key, record->bytes))
+        gp_memory_put(record);
+    return false;
+}
+
+/* It is switched on before the walk, which takes the lock of each shard, so a change is in the walk or its thread sees
+ * the switch. */
+void gp_memory_start(void)
+{
+    if (gp_memory.x_on && !gp_memory.lacks)
+        return;
+    gp_memory.lacks = false;
+    __atomic_store_n(&gp_memory.x_on, 1, __ATOMIC_RELAXED);
+    gp_map_each(gp_accounts.blocks, memory_visit, NULL);
+    gp_map_each(gp_accounts.objects, memory_visit, NULL);
+}
+
+/* ---- segments ---------------------------------------------------------------------------------------------------- */
+
+struct memory_change {
+    uint8_t segment, owner;
+    bool done;
+    struct gp_record before, after;
+};
+
+/* Bytes of other kinds are in none of the totals, or are estimates. */
+static bool linear_make(struct gp_record *record, void *arg)
+{
+    struct memory_change *change = arg;
+    bool heap = change->segment == GP_SEGMENT_HEAP;
+    change->before = *record;
+    change->done = !record->segment && record->device != GP_NO_DEVICE &&
+                   (record->kind == GP_KIND_LINEAR ||
+                    (!heap && (record->kind == GP_KIND_PITCHED || record->kind == GP_KIND_POOL)));
+    if (change->done) {
+        record->segment = change->segment;
+        record->owner = heap ? record->owner : change->owner;
+        record->flags = 0;
+        record->memory.own_site = record->site;
+        record->site = heap ? 0 : record->site; /* what lies beside its heaps has it */
+    }
+    change->after = *record;
+    return false;
+}
+
+/* What the allocation has as allocated bytes when it is no segment. */
+static struct gp_move linear_allocated(const struct gp_record *record)
+{
+    struct gp_move move = gp_account_block_move(record);
+    move.parts = GP_PART_ALLOCATED;
+    return move;
+}
+
+/* In a recording an allocation ends and a segment of the same memory begins. */
+static bool memory_make_linear(uint64_t address, struct memory_change *change, bool whole)
+{
+    const struct gp_record *before = &change->before;
+    uint64_t time_ns = 0;
+    if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, address, linear_make, change) != 0 || !change->done)
+        return false;
+    struct gp_move move = linear_allocated(before);
+    if (whole)
+        gp_account_retract(before->device, before->memory.raises, &move);
+    else
+        time_ns = gp_account_move(before->device, GP_SUB, &move);
+    gp_event_record_at(GP_EVENT_FREE, before, 0, time_ns);
+    gp_framework_segment(&change->after, GP_ADD);
+    gp_framework_segment_remade(before, &change->after);
+    change->after.time_ns = 0; /* now */
+    change->after.site = change->after.memory.own_site;
+    gp_event_record(GP_EVENT_ALLOC, &change->after, 0);
+    return true;
+}
+
+bool gp_memory_make(struct gp_span *memory, uint8_t want, uint8_t owner, bool whole)
+{
+    struct memory_change change = {.segment = want, .owner = owner};
+    bool made = false;
+    if (memory->memory.space == GP_SPACE_MAPPING)
+        made = gp_vmm_segment_make(memory->address, want, owner, whole);
+    else if (memory->memory.space == GP_SPACE_DEVICE)
+        made = memory_make_linear(memory->address, &change, whole);
+    if (made)
+        memory->memory.segment = want;
+    return made;
+}
+
+static void linear_plain(struct gp_record *record)
+{
+    record->segment = GP_SEGMENT_NONE;
+    record->flags = 0;
+    record->site = record->memory.own_site;
+    record->memory = (struct gp_record_memory){.raises = gp_account_raises(record->device)};
+}
+
+static bool linear_unmake(struct gp_record *record, void *arg)
+{
+    struct memory_change *change = arg;
+    change->before = *record;
+    change->done = record->segment == change->segment;
+    if (change->done)
+        linear_plain(record);
+    change->after = *record;
+    return false;
+}
+
+static void linear_unmade(const struct gp_record *before, struct gp_record after)
+{
+    struct gp_move move = linear_allocated(&after);
+    gp_framework_segment_not(before);
+    gp_framework_segment_remade(before, &after);
+    after.time_ns = gp_account_move(after.device, GP_ADD, &move);
+    gp_event_record(GP_EVENT_ALLOC, &after, 0);
+}
+
+void gp_memory_unmake(enum gp_space space, uint64_t address, uint8_t segment)
+{
+    struct memory_change change = {.segment = segment};
+    struct gp_span *span = gp_memory_on() ? gp_span_at(&gp_memory.set, address) : NULL;
+    if (span)
+        span->memory.segment = GP_SEGMENT_NONE;
+    if (space == GP_SPACE_MAPPING) {
+        gp_vmm_segment_end(address);
+    } else if (gp_map_update(gp_accounts.blocks, (uint8_t)space, address, linear_unmake, &change) == 0 && change.done) {
+        gp_event_record(GP_EVENT_FREE, &change.before, 0);
+        linear_unmade(&change.before, change.after);
+    }
+}
+
+void gp_memory_refused(struct gp_record *segment)
+{
+    const struct gp_record before = *segment;
+    linear_plain(segment);
+    linear_unmade(&before, *segment); /* that the segment ends was recorded before the call */
+}
