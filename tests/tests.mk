@@ -41,7 +41,7 @@ $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
 TORTURE_SRC := $(wildcard src/ds/*.c) src/base/kept.c src/base/loader.c
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
-TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/base/kept.c src/base/loader.c src/account/gauge.c tests/lib/fakedev.c
+TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
