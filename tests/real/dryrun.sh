@@ -48,7 +48,7 @@ sys.exit(not good)
 
 # The own memory of the stand-ins is no part of the numbers of PyTorch.
 answer "as PyTorch says" 0 'rank["allocated_peak_bytes"] - rank["assumed_bytes"] == own[0][0] and
-    rank["needed_bytes"] - rank["context_bytes"] - rank["assumed_bytes"] == own[0][1] and
+    rank["needed_bytes"] - rank["context_bytes"] - rank["assumed_reserved_bytes"] == own[0][1] and
     sum(rank["uses"].values()) == rank["allocated_peak_bytes"] and rank["uses"]["weights"] > 80 << 20 and
     rank["uses"]["optimizer"] > 160 << 20 and rank["uses"]["unknown"] < 20 << 20 and
     any((h["file"] or "").endswith("gpt.py") and h["operation"] == "linear" for h in rank["holders"]) and
@@ -56,7 +56,7 @@ answer "as PyTorch says" 0 'rank["allocated_peak_bytes"] - rank["assumed_bytes"]
     [(r["function"], r["count"]) for r in a["read_back"]] == [("main", 4)]' --gpu=a100-40g -- 4 4
 answer "too small" 3 'not a["gpus"][0]["fits"] and a["gpus"][0]["fails"]["file"].endswith("gpt.py") and
     a["gpus"][0]["needed_bytes"] > 1 << 30 and rank["plenty"] and
-    a["gpus"][0]["needed_bytes"] - rank["context_bytes"] - rank["assumed_bytes"] == own[-1][1]' \
+    a["gpus"][0]["needed_bytes"] - rank["context_bytes"] - rank["assumed_reserved_bytes"] == own[-1][1]' \
     --gpu=t4 --memory=900MiB -- 4 4
 answer "ended when the peak repeats" 0 'a["ended"] and a["steps"] < 5000 and not own' --gpu=a100-40g --steps=4 -- 4 5000
 answer "over the budget" 3 'a["over_budget"] and a["gpus"][0]["over_budget"]["file"].endswith("gpt.py")' \

@@ -217,6 +217,34 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     return rc;
 }
 
+/* What libraries held that are stood in for, at the first event with which the device held most. */
+static bool need_assumed_reserved(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+{
+    const struct gp_flow *flow = loaded->report.flow;
+    bool *assumed = need_assumed(loaded->recording);
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_polled polled = gp_polled_begin(flow, d);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    int64_t held = 0, most = -1;
+    while (assumed && gp_flow_next(&walk, &change)) {
+        if (change.item->device != d)
+            continue;
+        gp_polled_advance(&polled, change.time_ns, &level);
+        gp_level_apply(&level, &change);
+        int64_t bytes = (int64_t)(gp_flow_bytes(&change) & INT64_MAX), reserved = gp_polled_reserved(&polled, &level);
+        if (assumed[change.item->site] && (change.what & GP_FLOW_SUMMED))
+            held = (int64_t)((uint64_t)held + (change.add ? (uint64_t)bytes : -(uint64_t)bytes));
+        if (reserved <= most)
+            continue;
+        most = reserved;
+        need->assumed_reserved_bytes = held > 0 ? held : 0;
+    }
+    bool ok = assumed;
+    free(assumed);
+    return ok;
+}
+
 /* The first event with which the device holds more than the budget.  A page model may hold a little more than the
  * sum of the requests: then it is the event of their peak. */
 static void need_budget(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, int64_t budget_bytes)
@@ -299,6 +327,8 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, hints, d);
     int rc = uses && need_lines(need, loaded, uses, report->devices[d].peak) ? 0 : -ENOMEM;
     gp_uses_free(uses);
+    if (!rc && !need_assumed_reserved(need, loaded, d))
+        rc = -ENOMEM;
     if (!rc)
         rc = need_sizes(need, loaded, d);
     if (!rc && need_is_oom(r, d))

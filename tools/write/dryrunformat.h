@@ -41,11 +41,12 @@ struct gp_need { /* of one process on one device */
     int64_t allocated_peak_bytes, reserved_peak_bytes;
     /* Of the device, with the context. */
     int64_t needed_bytes, smallest_bytes, context_bytes;
-    int64_t code_bytes;     /* of kernels: a part of the context */
-    int64_t assumed_bytes;  /* at the peak: what libraries took that are stood in for */
-    int64_t growable_bytes; /* needed with expandable segments; -1: not tried */
-    int64_t uses[GP_USES];  /* at the peak of the allocated bytes, to which they add up */
-    double sure[GP_USES];   /* of most of its bytes; 0: unknown */
+    int64_t code_bytes;             /* of kernels: a part of the context */
+    int64_t assumed_bytes;          /* at the peak: what libraries took that are stood in for */
+    int64_t assumed_reserved_bytes; /* the same when most was reserved, so a part of needed_bytes */
+    int64_t growable_bytes;         /* needed with expandable segments; -1: not tried */
+    int64_t uses[GP_USES];          /* at the peak of the allocated bytes, to which they add up */
+    double sure[GP_USES];           /* of most of its bytes; 0: unknown */
     struct gp_need_line *lines;
     uint32_t line_count; /* the most bytes first */
     uint32_t steps, peak_step;

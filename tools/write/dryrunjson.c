@@ -78,13 +78,14 @@ static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *
 {
     int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
     return json_pack(
-        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o}", "gpu",
+        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o}", "gpu",
         run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm",
         need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
         "context_bytes", (json_int_t)need->context_bytes, "code_bytes", (json_int_t)need->code_bytes, "assumed_bytes",
-        (json_int_t)need->assumed_bytes, "idle_bytes", (json_int_t)(idle > 0 ? idle : 0), "expandable_segments_bytes",
+        (json_int_t)need->assumed_bytes, "assumed_reserved_bytes", (json_int_t)need->assumed_reserved_bytes,
+        "idle_bytes", (json_int_t)(idle > 0 ? idle : 0), "expandable_segments_bytes",
         gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns, "peak_step",
         gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",

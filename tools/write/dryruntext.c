@@ -301,13 +301,13 @@ static void text_notes(const struct gp_text_page *page, const struct gp_dryrun_r
 static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
 {
     char size[GP_SIZE_TEXT];
-    int64_t exact = need->needed_bytes - need->context_bytes - need->assumed_bytes;
+    int64_t exact = need->needed_bytes - need->context_bytes - need->assumed_reserved_bytes;
     fprintf(page->out, "\n  How sure\n");
     fprintf(page->out, "  %-10s %s: CMD's own requests and allocator, on a GPU with the properties of %s\n", "exact",
             gp_size_text(size, exact > 0 ? exact : 0), run->gpu);
-    if (need->assumed_bytes)
+    if (need->assumed_reserved_bytes)
         fprintf(page->out, "  %-10s %s: what libraries took that are stood in for\n", "assumed",
-                gp_size_text(size, need->assumed_bytes));
+                gp_size_text(size, need->assumed_reserved_bytes));
     fprintf(page->out, "  %-10s %s: the context", "estimated", gp_size_text(size, need->context_bytes));
     if (need->code_bytes)
         fprintf(page->out, ", of which %s are the code of kernels", gp_size_text(size, need->code_bytes));
