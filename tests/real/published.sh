@@ -5,8 +5,10 @@
 #
 #   tests/real/published.sh [BUILD]
 #
-# It is the PyTorch of tests/real/standins.sh; without it the test is skipped (exit status 77).
+# It is the PyTorch of tests/real/standins.sh; without it the test is skipped (exit status 77).  Where a version is known to ask for
+# something else than the published one, versions.table has its figure.
 set -u
+shopt -s nullglob
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)
 root=${GPUPROF_TORCH_ROOT:-}
@@ -14,7 +16,16 @@ root=${GPUPROF_TORCH_ROOT:-}
 tests/real/inside "$root" true || exit 77
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-table=tests/real/published/figures.table
+version=$(sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$root"/lib/python3*/site-packages/torch/version.py \
+    "$root"/usr/lib/python3/dist-packages/torch/version.py)
+table=$work/table
+awk -v version="$version" '
+    /^#/ {next}
+    FILENAME ~ /versions.table$/ {if ($1 == version) other[$2, $3, $4, $5, $6] = $7; next}
+    ($1, $2, $3, $4, $5) in other {$6 = other[$1, $2, $3, $4, $5]; count++}
+    {print}
+    END {if (count) print "        PyTorch " version ": " count " figures are those of versions.table" >"/dev/stderr"}
+' tests/real/published/versions.table tests/real/published/figures.table >"$table"
 failed=0
 program=(tests/real/inside "$root" python3 tests/real/published/measure.py "$table")
 
