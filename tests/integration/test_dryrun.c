@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -345,6 +346,23 @@ Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
     SAYS_NOT("\033");
     spawn_result_free(&result);
     work_end((const char *const[]){"script", NULL});
+}
+
+Test(dryrun, a_large_file_that_is_written_is_named)
+{
+    struct spawn_result result;
+    struct statfs about;
+    if (statfs("/tmp", &about) != 0 || about.f_type == 0x01021994)
+        cr_skip_test("the kernel does not count what is written to a tmpfs");
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 write=96 steps=100"), 0, "%s", result.err);
+    SAYS("CMD wrote 96");
+    SAYS("A checkpoint of a dry run holds zeros: remove it.");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 write=4 steps=100"), 0, "%s", result.err);
+    SAYS_NOT("to files");
+    spawn_result_free(&result);
+    work_end(NULL);
 }
 
 Test(dryrun, results_that_are_read_back_are_counted)

@@ -5,6 +5,7 @@
  *   ranks=N     N children with RANK and LOCAL_RANK set, each on the device of its number, of which each larger one has 64 MiB more
  *   copies=N    copies N results to the host, and as often what the host has written
  *   status=N    ends with that status
+ *   write=N     writes N MiB to a file without a name
  *   steps=N     N more such steps, a hundredth of a second each
  *   signal=N    ends by that signal
  * A request that fails ends it with status 9.
@@ -69,6 +70,17 @@ static void job_copies(int count)
     }
 }
 
+static void job_write(int mib)
+{
+    FILE *file = tmpfile();
+    char *bytes = calloc(1, MIB);
+
+    while (file && bytes && mib-- > 0) {
+        CHECK(fwrite(bytes, MIB, 1, file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    }
+    free(bytes);
+}
+
 static int job_ranks(int count, size_t mib)
 {
     char text[16];
@@ -106,6 +118,8 @@ int main(int argc, char **argv)
             return 9;
         } else if (sscanf(argv[i], "steps=%d", &number) == 1) {
             job_steps(mib, number, 10000);
+        } else if (sscanf(argv[i], "write=%d", &number) == 1) {
+            job_write(number);
         } else if (sscanf(argv[i], "copies=%d", &number) == 1) {
             job_copies(number);
         } else if (sscanf(argv[i], "status=%d", &number) == 1) {

@@ -18,17 +18,20 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <write/write.h>
 
 #define GP_JOB_LOOK_NS 20000000ull
 /* In the first seconds as often as `run` does: a short program that is killed leaves only its session. */
-#define GP_JOB_FIRST_NS 3000000000ull
-#define GP_JOB_SOON_NS  2000000ull
-#define GP_JOB_STOP_NS  10000000000ull /* a program that was told to end has that long */
-#define GP_JOB_LEFT_NS  1000000000ull  /* and what it leaves has that long */
-#define GP_JOB_NOTES    256u           /* different ones */
-#define GP_JOB_NOTE_MAX (1u << 20)     /* bytes of the file that are read */
-#define GP_JOB_STANDIN  "GPUPROF_STANDIN_REPORT"
-#define GP_JOB_READS    "GPUPROF_SIM_READS"
+#define GP_JOB_FIRST_NS  3000000000ull
+#define GP_JOB_SOON_NS   2000000ull
+#define GP_JOB_STOP_NS   10000000000ull /* a program that was told to end has that long */
+#define GP_JOB_LEFT_NS   1000000000ull  /* and what it leaves has that long */
+#define GP_JOB_NOTES     256u           /* different ones */
+#define GP_JOB_NOTE_MAX  (1u << 20)     /* bytes of the file that are read */
+#define GP_JOB_WRITES_NS 200000000ull   /* between looks at what the processes have written */
+#define GP_JOB_WRITTEN   (1ll << 30)    /* that much is said at once */
+#define GP_JOB_STANDIN   "GPUPROF_STANDIN_REPORT"
+#define GP_JOB_READS     "GPUPROF_SIM_READS"
 
 /* ---- notes of the stand-ins -------------------------------------------------------------------------------------- */
 
@@ -180,16 +183,48 @@ static void job_stop(struct gp_child *child, const struct job_ends *ends)
         gp_child_wait(child, GP_JOB_LOOK_NS);
 }
 
+struct job_writes { /* what each process has written to files */
+    int64_t bytes[GP_WATCH_MOST];
+    uint64_t next_ns;
+    bool said;
+};
+
+/* A checkpoint takes as much of the disk as on a GPU, and what it holds are zeros. */
+static void job_written(struct job_writes *writes, const struct gp_watch *watch, struct gp_dryrun_run *run)
+{
+    char path[64], size[GP_SIZE_TEXT], *text;
+    uint64_t now = gp_clock_ns();
+    if (now < writes->next_ns)
+        return;
+    writes->next_ns = now + GP_JOB_WRITES_NS;
+    run->written_bytes = 0;
+    for (int i = 0; i < watch->count; i++) {
+        snprintf(path, sizeof(path), "/proc/%d/io", (int)watch->watched[i]->process.pid);
+        const char *line = gp_dryrun_text(path, 4096, &text) ? strstr(text, "\nwrite_bytes: ") : NULL;
+        if (line)
+            GP_RAISE(writes->bytes[i], strtoll(line + strlen("\nwrite_bytes: "), NULL, 10));
+        free(text);
+        run->written_bytes += writes->bytes[i];
+    }
+    if (run->written_bytes < GP_JOB_WRITTEN || writes->said)
+        return;
+    writes->said = true;
+    fprintf(stderr, "gpuprof: dryrun: CMD has written %s to files: a checkpoint of a dry run holds zeros\n",
+            gp_size_text(size, run->written_bytes));
+}
+
 /* Until the program has ended. */
 static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, struct gp_child *child,
                       struct gp_watch *watch)
 {
     struct gp_dryrun_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
     struct job_ends ends = {0};
+    struct job_writes writes = {0};
     const uint64_t begin_ns = gp_clock_ns();
     while (!child->ended) {
         gp_watch_look(watch, child->pid, true);
         ends_add(&ends, watch);
+        job_written(&writes, watch, run);
         gp_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
         if (!child->ended && gp_dryrun_follow(&follow)) {
             run->ended = true;

@@ -69,11 +69,12 @@ struct gp_dryrun_read {         /* copies of results to the host from one place 
 struct gp_dryrun_run { /* one run of the program */
     const char *gpu;   /* the name */
     int64_t total_bytes;
-    bool plenty;        /* the run after one that failed, on a device of another size */
-    int status;         /* of the program, as a shell gives it */
-    bool ended;         /* by --steps */
-    uint32_t processes; /* that used a GPU */
-    uint32_t places;    /* ranks that a launcher has started on this machine, as far as the processes' own tell */
+    bool plenty;           /* the run after one that failed, on a device of another size */
+    int status;            /* of the program, as a shell gives it */
+    bool ended;            /* by --steps */
+    uint32_t processes;    /* that used a GPU */
+    int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
+    uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     struct gp_need *needs;
     uint32_t need_count;
     struct gp_dryrun_note *notes;

@@ -138,10 +138,11 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o}", "schema", "gpuprof.dryrun/1", "command",
+    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I}", "schema", "gpuprof.dryrun/1", "command",
                      command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
                      "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
-                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run));
+                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run),
+                     "written_bytes", (json_int_t)run->written_bytes);
 }

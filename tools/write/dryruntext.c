@@ -8,9 +8,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define GP_DRYRUN_LINES 12u /* places */
-#define GP_DRYRUN_READS 5u  /* lines that read results */
-#define GP_DRYRUN_FEW   3u  /* candidates */
+#define GP_DRYRUN_LINES 12u          /* places */
+#define GP_DRYRUN_READS 5u           /* lines that read results */
+#define GP_DRYRUN_FEW   3u           /* candidates */
+#define GP_DRYRUN_FILES (64ll << 20) /* bytes that are more than a log */
 /* An activation of less than that part of the peak is no candidate. */
 #define GP_DRYRUN_PART 50
 #define GP_DRYRUN_SURE 0.75 /* a use that is less sure has a question mark */
@@ -346,6 +347,14 @@ static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_r
                 run->read_count - shown, gp_page_on(page, GP_OFF));
 }
 
+static void text_written(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char size[GP_SIZE_TEXT];
+    if (run->written_bytes >= GP_DRYRUN_FILES)
+        fprintf(page->out, "\n  CMD wrote %s to files. A checkpoint of a dry run holds zeros: remove it.\n",
+                gp_size_text(size, run->written_bytes));
+}
+
 static void text_status(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     for (uint32_t i = 0; i < answer->gpu_count; i++) {
@@ -388,4 +397,5 @@ void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_help(page, need);
     text_sure(page, run, need);
     text_reads(page, run);
+    text_written(page, run);
 }
