@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The pytest plugin, on the simulated GPU.  GPUPROF_TEST_PYTESTS names further interpreters, with other versions of
-pytest, separated by colons; python3-pytest of the system is one version."""
+"""The pytest plugin, on the simulated GPU: with the pytest of this interpreter and of the system's, and of those that
+GPUPROF_TEST_PYTESTS names, separated by colons.  `make check-real NAME="pytest-7 pytest-8 pytest-9"` has three versions."""
 import json
 import os
 import re
@@ -92,13 +92,15 @@ FAIL = {"test_over", "test_leaks", "test_own_failure", "test_each[3]", "test_met
 
 
 def interpreters():
-    """Those that have pytest, with its version."""
-    for python in [sys.executable] + os.environ.get("GPUPROF_TEST_PYTESTS", "").split(":"):
+    """Those that have pytest, with its version; one for each version."""
+    known = set()
+    for python in [sys.executable, "/usr/bin/python3"] + os.environ.get("GPUPROF_TEST_PYTESTS", "").split(":"):
         if python:
             found = subprocess.run(
                 [python, "-c", "import pytest; print(pytest.__version__)"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
             )
-            if found.returncode == 0:
+            if found.returncode == 0 and found.stdout not in known:
+                known.add(found.stdout)
                 yield python, found.stdout.strip()
 
 
