@@ -260,8 +260,10 @@ static void natives_claim(uint64_t address, uint64_t bytes)
 
 /* What a framework takes from the driver is a segment provisionally, so that the peaks of allocated hold between that call
  * and the report of the block. If the thread goes on to something else, then it was no segment: the framework's cache is
- * off. A viewer waits for this long. */
-#define GROUND_SOON_NS 1000000u
+ * off. A viewer waits for this long: longer where the framework has reported blocks, because a thread on a busy machine
+ * may have to wait between the call and the report. */
+#define GROUND_SOON_NS       1000000u
+#define GROUND_SOON_KNOWN_NS 1000000000u
 
 static struct provisional {
     uint64_t address, bytes, time_ns;
@@ -293,12 +295,19 @@ void gp_ground_provisional(const struct gp_record *segment)
     gp_lock_give(&gp_memory.lock);
 }
 
-/* Those of this thread, that at the address, and those from before that time. */
-static void provisional_over(uint32_t thread, uint64_t address, uint64_t before_ns)
+static bool provisional_is_old(unsigned device, uint64_t now_ns)
+{
+    struct gp_account *account = gp_account_of((int)device);
+    bool known = account && __atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED);
+    return now_ns > provisional[device].time_ns + (known ? GROUND_SOON_KNOWN_NS : GROUND_SOON_NS);
+}
+
+/* Those of this thread, that at the address, and those that are old at that time. */
+static void provisional_over(uint32_t thread, uint64_t address, uint64_t now_ns)
 {
     for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
         struct provisional *one = &provisional[i];
-        if (one->thread && (one->thread == thread || one->address == address || one->time_ns < before_ns))
+        if (one->thread && (one->thread == thread || one->address == address || provisional_is_old(i, now_ns)))
             provisional_ordinary(one);
     }
 }
@@ -318,7 +327,7 @@ void gp_ground_look(void)
         return;
     gp_lock_take(&gp_memory.lock);
     gp_heap_left_settle();
-    provisional_over(gp_thread.number, 0, gp_clock_ns() - GROUND_SOON_NS);
+    provisional_over(gp_thread.number, 0, gp_clock_ns());
     gp_lock_give(&gp_memory.lock);
 }
 

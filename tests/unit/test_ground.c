@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define CHUNKS  256u
 #define UNIT    (4ull << 20)
@@ -431,6 +432,43 @@ Test(ground, a_segment_is_never_allocated_before_its_block)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].peak, 512);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, 5 * UNIT);
+}
+
+static void *look(void *out)
+{
+    cr_assert(gp_thread_enter());
+    cr_assert(gp_tap_device(0, out));
+    gp_thread_leave();
+    return NULL;
+}
+
+/* Nor if the thread waits for a processor before it reports the block, and a viewer looks meanwhile. */
+Test(ground, a_viewer_does_not_make_a_late_block_s_segment_ordinary)
+{
+    struct gp_wire_device is;
+    pthread_t thread;
+    by_framework(true);
+    for (unsigned i = 0; i < 2; i++) {
+        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
+                                              .kind = GP_KIND_LINEAR,
+                                              .address = place(16 * i),
+                                              .bytes = 5 * UNIT,
+                                              .requested_bytes = 5 * UNIT});
+        for (unsigned looks = 0; i > 0 && looks < 2; looks++) {
+            usleep(15000);
+            cr_assert_eq(pthread_create(&thread, NULL, look, &is), 0);
+            pthread_join(thread, NULL);
+            cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 512);
+        }
+        gp_feed_framework_block(&(struct gp_framework_event){.device = 0,
+                                                             .address = place(16 * i),
+                                                             .bytes = 512,
+                                                             .allocated_bytes = 512 * (i + 1),
+                                                             .reserved_bytes = 5 * UNIT * (i + 1)},
+                                PYTORCH);
+    }
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].peak, 1024);
 }
 
 /* The context ends below the blocks, as in cudaDeviceReset. */
