@@ -402,8 +402,11 @@ class Torch(Script):
             line.more["rows"] += self.dice.choice([1024, 2048, 8192])
             self.render(line)
             return [line], ()
-        line.text = line.text.replace("nn.Linear(width, width", "nn.Linear(width, 2 * width")
-        return self.wider()
+        if "nn.Linear(width, width" not in line.text:
+            return self.wider()
+        line.text = line.text.replace("nn.Linear(width, width", "nn.Linear(width, 8 * width")
+        line.text = line.text.replace("nn.Linear(", "nn.Sequential(nn.Linear(").replace("'cuda')", "'cuda'), nn.Linear(8 * width, width, device='cuda'))")
+        return [line], ("forward", "backward", "optimizer")
 
     def dtype(self):
         line = self.dice.choice([line for line in self.of("made") if "rows" in line.more])

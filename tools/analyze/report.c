@@ -25,16 +25,37 @@ static const struct {
     uint32_t devices, stretches, parts;
 } report_histories[] = {{1, 500, 128}, {2, 400, 96}, {4, 300, 80}, {8, 60, 48}, {UINT32_MAX, 30, 32}};
 
+static void report_see(struct gp_report *report, const struct gp_rec_event *event, uint8_t what)
+{
+    if (!what || event->device >= report->recording->device_count)
+        return;
+    report->devices[event->device].used = true;
+    if (what & GP_FLOW_KIND && event->kind != GP_KIND_NONE)
+        report->devices[event->device].kinds_seen |= 1u << event->kind;
+    /* The end of a block from before the recording stands for its start too. */
+    if (what & GP_FLOW_SUMMED && what & (GP_FLOW_OPEN | GP_FLOW_BEFORE))
+        report->devices[event->device].blocks++;
+}
+
 int gp_report_init_plain(struct gp_report *report, const struct gp_recording *recording, struct gp_symbols *symbols,
                          const char *file)
 {
     *report = (struct gp_report){.recording = recording, .symbols = symbols, .file = file};
     report->flow = gp_flow_new(recording);
     report->devices = calloc(recording->device_count + 1u, sizeof(*report->devices));
-    if (report->flow && report->devices)
-        return 0;
-    gp_report_fini(report);
-    return -ENOMEM;
+    if (!report->flow || !report->devices) {
+        gp_report_fini(report);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < recording->event_count; i++)
+        report_see(report, &recording->events[i], report->flow->what[i]);
+    for (size_t i = 0; i < recording->baseline_count; i++)
+        report_see(report, &recording->baseline[i], report->flow->baseline_what[i]);
+    for (uint32_t d = 0; d < recording->device_count; d++) {
+        report->devices[d].used |= gp_rec_before_at(recording, d, recording->end_ns).bytes > 0;
+        report->devices[d].used |= recording->has_oom && recording->oom.device == recording->devices[d].index;
+    }
+    return 0;
 }
 
 int gp_report_steps(struct gp_report *report)
@@ -83,18 +104,6 @@ void gp_report_fini(struct gp_report *report)
     free(report->steps);
     gp_flow_free(report->flow);
     *report = (struct gp_report){0};
-}
-
-static void report_see(struct gp_report *report, const struct gp_rec_event *event, uint8_t what)
-{
-    if (!what || event->device >= report->recording->device_count)
-        return;
-    report->devices[event->device].used = true;
-    if (what & GP_FLOW_KIND && event->kind != GP_KIND_NONE)
-        report->devices[event->device].kinds_seen |= 1u << event->kind;
-    /* The end of a block from before the recording stands for its start too. */
-    if (what & GP_FLOW_SUMMED && what & (GP_FLOW_OPEN | GP_FLOW_BEFORE))
-        report->devices[event->device].blocks++;
 }
 
 static bool report_history(struct gp_report *report)
@@ -224,12 +233,7 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
     const struct gp_recording *recording = report->recording;
     const struct gp_flow *flow = report->flow;
     bool ok = true;
-    for (size_t i = 0; i < recording->event_count; i++)
-        report_see(report, &recording->events[i], flow->what[i]);
-    for (size_t i = 0; i < recording->baseline_count; i++)
-        report_see(report, &recording->baseline[i], flow->baseline_what[i]);
     for (uint32_t d = 0; ok && d < recording->device_count; d++) {
-        report->devices[d].used |= gp_rec_before_at(recording, d, recording->end_ns).bytes > 0;
         if (report->devices[d].used || detail == GP_DETAIL_PLOT)
             ok = report_device(report, d, parts, detail);
     }

@@ -40,7 +40,7 @@ enum gp_report_detail {
 
 struct gp_report_device {
     unsigned kinds_seen; /* 1 << kind: the recording has memory of this kind on the device */
-    bool used;           /* an event changes something on the device, or it had memory before the attach */
+    bool used;           /* an event changes something there, it had memory before the attach, or a request failed */
     uint64_t blocks;     /* how many starts of blocks that count as allocated */
     struct gp_peak *peak;
     struct gp_peak_owners *owners; /* of the peak */

@@ -338,13 +338,6 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     return rc;
 }
 
-/* Also a device whose first request failed. */
-static bool need_is_used(const struct gp_report *report, uint32_t d)
-{
-    const struct gp_recording *r = report->recording;
-    return r->devices[d].index != GP_WIRE_HOST && (report->devices[d].used || need_is_oom(r, d));
-}
-
 static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int64_t budget_bytes)
 {
     const uint32_t device_count = loaded->recording->device_count;
@@ -357,7 +350,7 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
     if (!needs || !hints)
         rc = -ENOMEM;
     for (uint32_t d = 0; !rc && d < device_count; d++) {
-        if (!need_is_used(&loaded->report, d))
+        if (!loaded->report.devices[d].used || loaded->recording->devices[d].index == GP_WIRE_HOST)
             continue;
         struct gp_need *need = &run->needs[run->need_count++];
         memset(need, 0, sizeof(*need));

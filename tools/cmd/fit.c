@@ -31,24 +31,6 @@ static int fit_check(void *options)
     return rc ? rc : gp_conf_check("fit", "--alloc-conf", o->conf, o->allocator ? o->allocator : "off");
 }
 
-/* A device that the program used: it has an event that changes what is held. */
-static bool fit_is_used(const struct gp_flow *flow, uint32_t device)
-{
-    const struct gp_recording *recording = flow->recording;
-    if (recording->devices[device].index == GP_WIRE_HOST)
-        return false;
-    const uint8_t held = GP_FLOW_SUMMED | GP_FLOW_RESERVED;
-    for (size_t i = 0; i < recording->baseline_count; i++) {
-        if (recording->baseline[i].device == device && flow->baseline_what[i] & held)
-            return true;
-    }
-    for (size_t i = 0; i < recording->event_count; i++) {
-        if (recording->events[i].device == device && flow->what[i] & held)
-            return true;
-    }
-    return false;
-}
-
 static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer *answer)
 {
     struct gp_text_page page = gp_load_page();
@@ -85,7 +67,7 @@ static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
     struct gp_fit_answer answer = {report, &question, results, 0};
     int rc = results ? 0 : -ENOMEM;
     for (uint32_t d = 0; !rc && d < recording->device_count; d++) {
-        if (fit_is_used(report->flow, d))
+        if (report->devices[d].used && recording->devices[d].index != GP_WIRE_HOST)
             rc = gp_fit_judge(report->flow, d, &question, &results[answer.count++]);
     }
     if (!rc)

@@ -7,17 +7,6 @@
 
 #include <stdlib.h>
 
-static bool uses_is_used(const struct gp_flow *flow, uint32_t device)
-{
-    struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_change change;
-    while (gp_flow_next(&walk, &change)) {
-        if (change.item->device == device && change.what & GP_FLOW_SUMMED)
-            return true;
-    }
-    return false;
-}
-
 uint8_t *gp_gate_hints(const struct gp_report *report)
 {
     static const uint8_t parts[GP_PARTS] = {
@@ -51,7 +40,7 @@ bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses)
     uint8_t *hints = gp_gate_hints(report);
     ok = ok && uses->phases && uses->uses && hints;
     for (uint32_t d = 0; ok && d < uses->count; d++) {
-        if (!uses_is_used(report->flow, d))
+        if (!report->devices[d].used)
             continue;
         if (recording->devices[d].index != GP_WIRE_HOST)
             ok = (uses->uses[d] = gp_uses_find(report->flow, report->steps, report->leaks, hints, d)) != NULL;
