@@ -121,6 +121,40 @@ Test(report, shows_imported_memory_outside_of_the_sums)
     gp_recording_free(r);
 }
 
+/* A snapshot of PyTorch has no more of a failed request than an entry in its trace. */
+Test(report, says_of_the_last_failed_request)
+{
+    for (unsigned failures = 0; failures < 3; failures++) {
+        struct recmake *make = recmake_new(GIB);
+        char *text = NULL;
+        size_t size = 0;
+        recmake_at(make, 1000 * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+        for (unsigned i = 0; i < failures; i++)
+            recmake_event(
+                make, &(struct gp_rec_event){
+                          .time_ns = (1010 + i) * MS, .bytes = (i + 1) * 7 * MIB, .type = GP_EVENT_OOM, .device = 0});
+        struct gp_recording *r = recmake_done(make);
+        struct gp_symbols *symbols = NULL;
+        const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
+        struct gp_report report;
+        struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
+        r->from_torch = true;
+        cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+        cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
+        cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY), 0);
+        gp_page_summary(&page, &report);
+        fclose(page.out);
+        cr_expect_eq(strstr(text, "out of memory at ") != NULL, failures > 0, "%s", text);
+        cr_expect_eq(strstr(text, ": 7.000 MiB asked for\n") != NULL, failures == 1, "%s", text);
+        cr_expect_eq(strstr(text, ": 14.00 MiB asked for, the last of 2 times\n") != NULL, failures == 2, "%s", text);
+        free(text);
+        gp_report_fini(&report);
+        gp_symbols_free(symbols);
+        gp_recording_free(r);
+    }
+}
+
 /* `diff` names the file of each note. */
 Test(report, cleans_the_names_of_files_in_its_notes)
 {
