@@ -51,7 +51,7 @@ const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM
         snprintf(text, GP_RHYTHM_TEXT, "period of %s found in the allocations", length);
         break;
     case GP_STEPS_TIME:
-        snprintf(text, GP_RHYTHM_TEXT, "equal stretches of time, because nothing repeats");
+        snprintf(text, GP_RHYTHM_TEXT, "equal stretches of time, because no rhythm was found");
         break;
     case GP_STEPS_GIVEN:
         snprintf(text, GP_RHYTHM_TEXT, "stretches of %s, as you chose", length);
