@@ -26,7 +26,7 @@ TREE = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(TREE, "tests", "web"))
 import cdp  # noqa: E402
 
-COLUMNS, ROWS = 120, 21
+COLUMNS, ROWS = 120, 36
 SIM = "--sim=devices=2,memory=24GiB"
 # Visible devices (a program uses the first one), options of `gpuprof run`, command.  Rows are sorted by allocated bytes;
 # the last row is selected, which is the server: it shows the most kinds of memory.
