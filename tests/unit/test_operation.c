@@ -299,7 +299,7 @@ Test(operation, is_cut_to_fit)
     gp_symbols_line(symbols, 1, NULL, NULL, line, 60);
     cr_expect_str_eq(line, "Attention.forward:17  scaled_dot_product_attention");
     gp_symbols_line(symbols, 1, NULL, NULL, line, 41);
-    cr_expect_str_eq(line, "Attention.forward:17  scaled_dot_prod...");
+    cr_expect_str_eq(line, "Attention.forward:17  scale..._attention");
     gp_symbols_line(symbols, 1, NULL, NULL, line, 22);
     cr_expect_str_eq(line, "Attention.forward:17");
     done();

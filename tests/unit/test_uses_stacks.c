@@ -182,6 +182,15 @@ static void expect_uses(struct net net)
     cr_expect_eq(most(uses, GP_USE_ACTIVATIONS), outputs_of(net.steps + (net.accumulates ? 2 : 0)), "%lld",
                  (long long)most(uses, GP_USE_ACTIVATIONS));
     cr_expect_eq(most(uses, GP_USE_UNKNOWN), 0, "%lld", (long long)most(uses, GP_USE_UNKNOWN));
+    struct gp_peak *peak = gp_flow_peak(flow, 0, 0);
+    uint8_t used_for[PLACES + 1] = {0};
+    cr_assert(gp_uses_by_site(uses, flow, peak->event_index, used_for));
+    cr_expect_eq(used_for[net.site[LOAD]], 1 + GP_USE_WEIGHTS);
+    cr_expect_eq(used_for[net.site[LAYER]], 1 + GP_USE_ACTIVATIONS);
+    cr_expect_eq(used_for[net.site[SCRATCH]], 1 + GP_USE_TEMPORARY);
+    cr_expect_eq(used_for[net.site[STATE]], net.plain ? 0 : 1 + GP_USE_OPTIMIZER);
+    cr_expect_eq(used_for[0], 0);
+    free(peak);
     gp_uses_free(uses);
     free(steps);
     gp_flow_free(flow);

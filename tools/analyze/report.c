@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * report.c: runs the analyses that a command needs; see report.h. */
 #include <analyze/report.h>
+#include <analyze/uses.h>
 #include <common/order.h>
 
 #include <errno.h>
@@ -99,6 +100,7 @@ void gp_report_fini(struct gp_report *report)
     }
     free(report->devices);
     free(report->sites);
+    free(report->used_for);
     free(report->leaks);
     free(report->churn);
     free(report->steps);
@@ -228,6 +230,22 @@ static bool report_sites(struct gp_report *report)
     return true;
 }
 
+static bool report_uses(struct gp_report *report)
+{
+    const struct gp_recording *recording = report->recording;
+    report->used_for = calloc(recording->site_count + 1ul, 1);
+    bool ok = report->used_for;
+    for (uint32_t d = 0; ok && d < recording->device_count; d++) {
+        const struct gp_peak *peak = report->devices[d].peak;
+        if (!peak || !report->devices[d].used || recording->devices[d].index == GP_WIRE_HOST)
+            continue;
+        struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, report->hints, d);
+        ok = uses && gp_uses_by_site(uses, report->flow, peak->event_index, report->used_for);
+        gp_uses_free(uses);
+    }
+    return ok;
+}
+
 int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail)
 {
     const struct gp_recording *recording = report->recording;
@@ -245,5 +263,7 @@ int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detai
         ok = (report->churn = gp_flow_churn(flow, report->steps)) != NULL;
     if (ok && parts & GP_REPORT_SITES)
         ok = report_sites(report);
+    if (ok && report->hints && parts & GP_REPORT_PEAK)
+        ok = report_uses(report);
     return ok ? 0 : -ENOMEM;
 }

@@ -73,6 +73,8 @@ struct gp_report_site {    /* one call site over the whole recording */
 struct gp_report {
     const struct gp_recording *recording;
     struct gp_symbols *symbols; /* for the writers; the analyses do not use it */
+    const uint8_t *hints;       /* of gp_uses_find, which a caller may set before a run; NULL: no uses are found */
+    uint8_t *used_for;          /* by site: 1 + enum gp_use, 0 not known; with the peak and hints */
     const char *file;           /* as the user named it; "" for a process that was recorded just now */
     uint64_t older_ns;          /* of gp_leaks_find; 0 after gp_report_init, a caller may set it before a run */
     struct gp_flow *flow;

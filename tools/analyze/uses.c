@@ -223,6 +223,56 @@ struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_st
     return NULL;
 }
 
+/* ---- by call site ------------------------------------------------------------------------------------------------ */
+
+/* A rule that is less sure does not name a row. */
+#define USE_SURE 0.8
+
+struct use_site {
+    uint64_t peak[GP_USES], all[GP_USES]; /* bytes at the peak, allocated */
+};
+
+static uint8_t use_most(const uint64_t bytes[GP_USES])
+{
+    uint64_t sum = 0;
+    unsigned most = 0;
+    for (unsigned use = 0; use < GP_USES; use++) {
+        sum += bytes[use];
+        most = bytes[use] > bytes[most] ? use : most;
+    }
+    return most != GP_USE_UNKNOWN && sum && bytes[most] > sum / 2 ? (uint8_t)(1 + most) : 0;
+}
+
+bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event, uint8_t *sites)
+{
+    uint32_t count = flow->recording->site_count;
+    struct use_site *work = calloc(count + 1ul, sizeof(*work));
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    bool passed = false;
+    while (work && gp_flow_next(&walk, &change)) {
+        passed |= change.event != GP_REC_NONE && (event == GP_REC_NONE || change.event > event);
+        if (change.item->device != uses->device || !(change.what & GP_FLOW_SUMMED))
+            continue;
+        const struct gp_use_row *row = &uses->rows[uses->rule[change.id]];
+        unsigned use = row->confidence >= USE_SURE ? row->use : GP_USE_UNKNOWN;
+        uint64_t bytes = gp_flow_bytes(&change);
+        struct use_site *site = &work[change.item->site];
+        if (!passed)
+            site->peak[use] += change.add ? bytes : -bytes;
+        site->all[use] += change.add ? bytes : 0;
+    }
+    for (uint32_t i = 0; work && i < count; i++) {
+        bool held = false;
+        for (unsigned use = 0; use < GP_USES; use++)
+            held |= work[i].peak[use] != 0;
+        uint8_t most = use_most(held ? work[i].peak : work[i].all);
+        sites[i] = most ? most : sites[i];
+    }
+    free(work);
+    return work;
+}
+
 void gp_uses_free(struct gp_use_table *uses)
 {
     if (uses)

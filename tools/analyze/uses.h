@@ -61,6 +61,10 @@ struct gp_use_table {
  * memory.  Free with gp_uses_free. */
 struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps,
                                   const struct gp_leaks *leaks, const uint8_t *hints, uint32_t device);
+/* What most of the memory of each call site is for, at the peak of the device that ended with `event` (gp_peak),
+ * or, where it held none then, of all that it allocated: 1 + enum gp_use in sites[], where the rules are sure
+ * and most of it is for one use. Other entries stay. False: out of memory. */
+bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event, uint8_t *sites);
 void gp_uses_free(struct gp_use_table *uses);
 /* "weights", "kv_cache", "unknown" ..: as JSON has it. */
 const char *gp_use_name(enum gp_use use);

@@ -2,6 +2,7 @@
  * load.c: loads a recording for the commands that analyse one; see load.h. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
+#include <gate/gate.h>
 #include <write/write.h>
 
 #include <errno.h>
@@ -287,6 +288,13 @@ int gp_load(struct gp_loaded *loaded, const struct gp_load_options *o, int i)
     return gp_load_memory(o->target.command);
 }
 
+bool gp_load_uses(struct gp_loaded *loaded)
+{
+    loaded->hints = gp_gate_hints(&loaded->report);
+    loaded->report.hints = loaded->hints;
+    return loaded->hints;
+}
+
 void gp_load_free(struct gp_loaded *loaded)
 {
     gp_load_unload(loaded, true);
@@ -298,6 +306,7 @@ void gp_load_unload(struct gp_loaded *loaded, bool notes)
     for (uint32_t i = 0; notes && loaded->symbols && (note = gp_symbols_note(loaded->symbols, i)); i++)
         gp_error(loaded->command, "%s", note);
     gp_report_fini(&loaded->report);
+    free(loaded->hints);
     gp_symbols_free(loaded->symbols);
     gp_recording_free(loaded->recording);
 }
@@ -325,7 +334,8 @@ int gp_load_run(const struct gp_load_options *o, unsigned parts, json_t *json(co
     if (rc)
         return rc;
     struct gp_text_page page = gp_load_page();
-    if (gp_report_run(&loaded.report, parts, o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0)
+    if ((parts & GP_REPORT_PEAK && !gp_load_uses(&loaded)) ||
+        gp_report_run(&loaded.report, parts, o->json ? GP_DETAIL_PLOT : GP_DETAIL_TABLE) != 0)
         rc = gp_load_memory(loaded.command);
     else if (o->json)
         rc = gp_load_json(loaded.command, json(&loaded.report));

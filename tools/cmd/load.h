@@ -78,8 +78,11 @@ struct gp_loaded {
     char root[64]; /* where the symbols look for the files of the process; "" here */
     struct gp_recording *recording;
     struct gp_symbols *symbols;
+    uint8_t *hints; /* of gp_load_uses */
     struct gp_report report;
 };
+/* Makes the next run of the report find what the memory of each site is for.  False: out of memory. */
+bool gp_load_uses(struct gp_loaded *loaded);
 /* Reads the i-th file, or records the process.  GP_EXIT_OK, or an exit status after a message. */
 int gp_load(struct gp_loaded *loaded, const struct gp_load_options *options, int i);
 /* Makes one site of those that are one line of source.  The steps are found before, in the recording as

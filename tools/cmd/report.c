@@ -16,7 +16,7 @@
 static int report_text(struct gp_loaded *loaded)
 {
     struct gp_text_page page = gp_load_page();
-    if (gp_report_run(&loaded->report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY) != 0)
+    if (!gp_load_uses(loaded) || gp_report_run(&loaded->report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY) != 0)
         return gp_load_memory("report");
     gp_page_summary(&page, &loaded->report);
     return GP_EXIT_OK;
@@ -60,7 +60,7 @@ static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded
 {
     if (!o->output && !o->json)
         return report_text(loaded);
-    bool ran = gp_report_run(&loaded->report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT) == 0;
+    bool ran = gp_load_uses(loaded) && gp_report_run(&loaded->report, GP_REPORT_DOCUMENT, GP_DETAIL_PLOT) == 0;
     json_t *document = ran ? gp_report_document(&loaded->report) : NULL;
     if (!document)
         return gp_load_memory("report");

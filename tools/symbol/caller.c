@@ -231,16 +231,19 @@ size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation 
     size_t length = operation->text ? strlen(operation->text) : 0;
     if (!length || bytes < GP_LINE_PLACE + 12)
         return gp_site_text(name, caller, length ? NULL : callee, out, bytes);
-    if (!operation->below) {
-        snprintf(out, bytes, "%s", operation->text);
-        return strlen(out);
-    }
+    if (!operation->below)
+        return gp_frame_label(&(struct gp_frame_text){.function = operation->text, .file = "", .module = ""}, out,
+                              bytes);
     size_t least = strlen(name->function) + 8, room = bytes > length + 2 ? bytes - length - 2 : 0;
     least = least < GP_LINE_PLACE ? least : GP_LINE_PLACE;
     room = room > least ? room : least;
     size_t large = line_place(name, caller, out, room), used = strlen(out);
-    if (snprintf(out + used, bytes - used, "  %s", operation->text) >= (int)(bytes - used))
-        memcpy(out + bytes - 4, "...", 4);
+    if (bytes - used < 3)
+        return large;
+    /* The middle is cut out: the end tells "(exp_avg)" from "(exp_avg_sq)". */
+    const struct gp_frame_text bare = {.function = operation->text, .file = "", .module = ""};
+    memcpy(out + used, "  ", 2);
+    gp_frame_label(&bare, out + used + 2, bytes - used - 2);
     return large;
 }
 

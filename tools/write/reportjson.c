@@ -312,8 +312,10 @@ static json_t *report_site(const struct gp_report *report, const struct gp_repor
                   (json_int_t)site->live_bytes, "live_count", (json_int_t)site->live_count, "peak_bytes",
                   (json_int_t)site->peak_bytes, "at_peak_bytes", (json_int_t)site->at_peak_bytes, "allocated_bytes",
                   (json_int_t)site->allocated_bytes, "calls", (json_int_t)site->calls);
-    if (object)
+    if (object) {
+        json_object_set_new(object, "use", gp_report_use(report, site->site));
         gp_report_add_place(report, object, site->site);
+    }
     return object;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * reportparts.c: each analysis as a JSON document of its own; see reportformat.h.  reportjson.c
  * reuses the parts. */
+#include <analyze/uses.h>
 #include <write/reportformat.h>
 #include <write/stats.h>
 #include <write/write.h>
@@ -171,6 +172,20 @@ uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect)
     return grew;
 }
 
+const char *gp_report_what(const struct gp_report *report, uint32_t site, uint8_t kind)
+{
+    unsigned use = report->used_for ? report->used_for[site] : 0;
+    if (!use)
+        return gp_kind_name(kind);
+    return use - 1 == GP_USE_KV_CACHE ? "KV cache" : gp_use_name((enum gp_use)(use - 1));
+}
+
+json_t *gp_report_use(const struct gp_report *report, uint32_t site)
+{
+    unsigned use = report->used_for ? report->used_for[site] : 0;
+    return use ? json_string(gp_use_name((enum gp_use)(use - 1))) : json_null();
+}
+
 json_t *gp_report_suspects(const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
@@ -244,8 +259,10 @@ json_t *gp_report_parts(const struct gp_report *report, const struct gp_peak *pe
         const struct gp_peak_part *part = &peak->parts[i];
         json_t *row = json_pack("{s:I,s:s,s:I,s:I}", "site", (json_int_t)part->site, "kind", gp_kind_name(part->kind),
                                 "bytes", (json_int_t)part->bytes, "count", (json_int_t)part->count);
-        if (row)
+        if (row) {
+            json_object_set_new(row, "use", gp_report_use(report, part->site));
             gp_report_add_place(report, row, part->site);
+        }
         json_array_append_new(parts, row);
     }
     return json_add_callers(report, parts, true);

@@ -41,7 +41,7 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
                       const struct gp_page_names *names, uint32_t i, int used)
 {
     char label[256];
-    size_t room = (size_t)gp_page_room(page, used) + 1;
+    size_t room = page->whole ? sizeof(label) : (size_t)gp_page_room(page, used) + 1;
     size_t large = gp_symbols_line(report->symbols, names->sites[i], names->callers[i], names->callees[i], label,
                                    room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
@@ -187,8 +187,7 @@ static int page_by_bytes(const void *one, const void *other)
     return a->bytes != b->bytes ? (a->bytes < b->bytes ? 1 : -1) : GP_ORDER(a->site, b->site);
 }
 
-/* The parts with those of one row of a reader's added up, the largest first; free() it. NULL:
- * out of memory. */
+/* The parts, those of one row added up, the largest first; free() it. NULL: out of memory. */
 static struct gp_peak *page_rows(const struct gp_report *report, const struct gp_peak *peak)
 {
     struct gp_peak *merged = calloc(1, sizeof(*merged) + (peak->count + 1ul) * sizeof(merged->parts[0]));
@@ -223,8 +222,11 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
     struct gp_page_names names = {.count = shown};
-    for (uint32_t i = 0; i < shown; i++)
+    int what = 10; /* columns */
+    for (uint32_t i = 0; i < shown; i++) {
         names.sites[i] = merged->parts[i].site;
+        GP_RAISE(what, (int)strlen(gp_report_what(report, names.sites[i], merged->parts[i].kind)));
+    }
     page_compare(&names, report);
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_peak_part *part = &merged->parts[i];
@@ -232,8 +234,8 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
         if (!narrow)
             gp_page_bar(page, share);
-        fprintf(page->out, " %7" PRId64 " x %-10s ", part->count, gp_kind_name(part->kind));
-        page_site(page, report, &names, i, narrow ? 45 : 57);
+        fprintf(page->out, " %7" PRId64 " x %-*s ", part->count, what, gp_report_what(report, part->site, part->kind));
+        page_site(page, report, &names, i, (narrow ? 35 : 47) + what);
         fputc('\n', page->out);
         rest -= part->bytes;
     }
@@ -430,8 +432,8 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     fputs("  ", page->out);
     int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
                         gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
-                        gp_kind_name(leak->kind), gp_seconds_text(age, (double)leak->oldest_ns / 1e9),
-                        page->whole ? "\n     " : "; ");
+                        gp_report_what(report, leak->site, leak->kind),
+                        gp_seconds_text(age, (double)leak->oldest_ns / 1e9), page->whole ? "\n     " : "; ");
     if (!timed)
         used += snprintf(text + used, sizeof(text) - (size_t)used, "confidence %.0f %%; ", leak->confidence * 100);
     used += snprintf(text + used, sizeof(text) - (size_t)used, "%s", gp_report_evidence(leak, evidence));

@@ -80,6 +80,12 @@ class Model {
         return [...rows.values()].sort((a, b) => b.bytes - a.bytes);
     }
 
+    // What the memory of a site is for, where that is known, else its kind.
+    what(id, kind) {
+        const use = id < 0 ? null : this.site(id).use;
+        return use ? use.replace("kv_cache", "KV cache") : kind;
+    }
+
     // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation".
     frames(id, which) {
         const { frames, operation } = this.site(id);
