@@ -409,7 +409,7 @@ Test(stack_switch, the_command)
     cr_assert(strstr(r.out, "stacks native\n"), "%s%s", r.out, r.err);
     spawn_result_free(&r);
     cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
-    cr_assert(WEXITSTATUS(r.status) == 0 && strstr(r.out, "1.0MiB") && strstr(r.out, "before stacks"), "%s%s", r.out,
+    cr_assert(WEXITSTATUS(r.status) == 0 && strstr(r.out, "1.0M") && strstr(r.out, "before stacks"), "%s%s", r.out,
               r.err);
     spawn_result_free(&r);
     cr_assert_eq(spawn_command(&r, "stacks", "some", "-p", one, NULL), 0);

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE /* wcwidth */
 #include <view/celltext.h>
+#include <write/write.h>
 
 #include <base/text.h>
 #include <math.h>
@@ -53,19 +54,16 @@ static void text_scaled(double value, double step, int *unit, int last, double *
 
 const char *gp_text_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes)
 {
-    static const char *const units[][7] = {
-        {"", "K", "M", "G", "T", "P", "E"},
-        {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"},
-    };
-    if (bytes < 0) {
-        snprintf(out, out_bytes, "-");
-        return out;
-    }
+    static const char *const units[] = {"", "K", "M", "G", "T", "P", "E"};
+    char size[GP_SIZE_TEXT];
     int unit;
     double value;
+    if (bytes < 0 || form == GP_TEXT_LONG) {
+        snprintf(out, out_bytes, "%s", gp_size_text(size, bytes));
+        return out;
+    }
     text_scaled((double)bytes, 1024, &unit, 6, &value);
-    const char *name = units[form != GP_TEXT_SHORT][unit];
-    snprintf(out, out_bytes, "%.*f%s%s", unit && value < 99.95 ? 1 : 0, value, form == GP_TEXT_LONG ? " " : "", name);
+    snprintf(out, out_bytes, "%.*f%s", unit && value < 99.95 ? 1 : 0, value, units[unit]);
     return out;
 }
 

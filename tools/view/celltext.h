@@ -19,9 +19,9 @@ int gp_text_code_width(uint32_t code);
 int gp_text_width(const char *text);
 
 enum gp_text_form {
-    GP_TEXT_SHORT, /* 12.3G: tables on the screen */
-    GP_TEXT_GLUED, /* 12.3GiB: printed tables, so that awk sees one word */
-    GP_TEXT_LONG,  /* 12.3 GiB: sentences */
+    GP_TEXT_SHORT, /* 12.3G: tables */
+    GP_TEXT_WHOLE, /* the same, with the whole path of a program: tables that need not fit a screen */
+    GP_TEXT_LONG,  /* 12.30 GiB: sentences and details, as gp_size_text has it */
 };
 
 /* All of these return `out`.  Units of bytes are powers of two; a negative size is unknown. */

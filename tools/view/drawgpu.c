@@ -60,7 +60,7 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
         if (i >= GP_COUNT(items) - 2 && items[i].bytes < 0)
             continue; /* few programs were attached, and only NVML knows the memory of others */
         int length = snprintf(item, sizeof(item), "%s %s%s", items[i].label,
-                              gp_text_bytes(items[i].bytes, GP_TEXT_LONG, number, sizeof(number)), items[i].note);
+                              gp_text_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)), items[i].note);
         if (x + length > rect.w)
             return;
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;

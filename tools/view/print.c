@@ -31,11 +31,17 @@ static void print_field(FILE *out, const char *text, const struct gp_column *col
         fprintf(out, "%*s", pad, "");
 }
 
+/* On a terminal, the name of a program comes before its folders, as on the screen. */
+static enum gp_text_form print_text(const struct gp_print_form *form)
+{
+    return form->width > 0 ? GP_TEXT_SHORT : GP_TEXT_WHOLE;
+}
+
 static bool print_is_empty(enum gp_column_id id, const struct gp_model *model, const struct gp_row *rows, int count)
 {
     char text[512];
     for (int i = 0; i < count; i++) {
-        gp_column_text(id, &rows[i], model, GP_TEXT_GLUED, true, text, sizeof(text));
+        gp_column_text(id, &rows[i], model, GP_TEXT_SHORT, true, text, sizeof(text));
         if (strcmp(text, "-") != 0)
             return false;
     }
@@ -63,7 +69,7 @@ void gp_print_rows(FILE *out, const struct gp_model *model, const struct gp_row 
             if (line < 0)
                 snprintf(text, sizeof(text), "%s", column->name);
             else
-                gp_column_text(ids[i], &rows[line], model, GP_TEXT_GLUED, true, text, sizeof(text));
+                gp_column_text(ids[i], &rows[line], model, print_text(form), true, text, sizeof(text));
             if (i > 0)
                 fputc(' ', out);
             print_field(out, text, column, column->print_width ? INT_MAX : rest, form->utf8);

@@ -7,15 +7,16 @@ export const known = (value) => typeof value === "number" && Number.isFinite(val
 
 const digits = (value) => (value >= 100 ? 0 : value >= 10 ? 1 : 2);
 
+// Four digits, as the texts of gpuprof have them: a size can be searched for in all of them.
 export function bytes(value) {
     if (!known(value)) return NONE;
     let size = Math.abs(value), unit = 0;
-    // From 1023.5 on, the number would be rounded to 1024: use the next unit.
-    while (size >= 1023.5 && unit < UNITS.length - 1) {
+    // From 1023.95 on, the number would be rounded to 1024: use the next unit.
+    while (size >= 1023.95 && unit < UNITS.length - 1) {
         size /= 1024;
         unit++;
     }
-    return `${value < 0 ? "−" : ""}${unit ? size.toFixed(digits(size)) : Math.round(size)} ${UNITS[unit]}`;
+    return `${value < 0 ? "−" : ""}${unit ? size.toFixed(size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3) : Math.round(size)} ${UNITS[unit]}`;
 }
 
 // For axes, whose ticks are powers of two: whole numbers have no decimals.
