@@ -356,3 +356,20 @@ Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
     }
     cr_expect(stat(in("out"), &part) == 0 && part.st_size < 3000);
 }
+
+/* Of a terminal only: verdicts have colours, and lines end between words. */
+Test(export_command, doctor_has_colours_on_a_terminal)
+{
+    setenv("TERM", "xterm", 1);
+    for (int way = 0; way < 3; way++) {
+        terminal = way == 0 ? 0 : 70;
+        setenv("NO_COLOR", way == 2 ? "1" : "", 1);
+        struct result r = run("doctor");
+        cr_expect_eq(strstr(r.out, "kernel     \033[32mok      \033[0m Linux") != NULL, way == 1, "%s", r.out);
+        cr_expect_eq(strstr(r.out, "kernel     ok       Linux") != NULL, way != 1, "%s", r.out);
+        for (const char *at = r.out; way == 2 && *at; at += strcspn(at, "\n") + 1)
+            cr_expect_leq(strcspn(at, "\n"), 70, "%.90s", at);
+        expect(r, 0, NULL, NULL);
+    }
+    terminal = 0;
+}

@@ -315,14 +315,13 @@ void gp_load_unload(struct gp_loaded *loaded, bool notes)
 
 struct gp_text_page gp_load_page(void)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     struct winsize size;
     bool tty = isatty(STDOUT_FILENO);
     struct gp_text_page page = {
         .out = stdout, .width = 100, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0, .whole = !tty};
     if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         page.width = size.ws_col;
-    page.colour = tty && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0;
+    page.colour = gp_tone(stdout, GP_BOLD)[0];
     return page;
 }
 

@@ -4,8 +4,10 @@
  * Called by doctor.c, checks.c and tracers.c.
  */
 #include <cmd/checks.h>
+#include <view/term.h>
 #include <write/write.h>
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,10 +49,26 @@ int gp_check_list(uint32_t bits, char *names, size_t names_bytes)
     return count;
 }
 
+/* On a terminal, lines are folded between words, below the column where they began. */
+static void check_text(const char *text)
+{
+    const int column = 20;
+    int width = gp_term_width(), room = width > column + 20 ? width - column : INT_MAX;
+    for (; (int)strlen(text) > room; text += strspn(text, " ")) {
+        int at = room;
+        while (at > 0 && text[at] != ' ')
+            at--;
+        at = at > 0 ? at : room;
+        printf("%.*s\n%*s", at, text, column, "");
+        text += at;
+    }
+    puts(text);
+}
+
 void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
               ...)
 {
-    static const char *const verdicts[] = {"ok", "no", "unknown"};
+    static const char *const verdicts[] = {"ok", "no", "unknown"}, *const colours[] = {GP_GREEN, GP_RED, GP_YELLOW};
     char text[512];
     va_list args;
     va_start(args, format);
@@ -63,9 +81,13 @@ void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdic
         doctor->bad |= verdict != GP_OK ? 1u << i : 0;
     }
     if (!doctor->json) {
-        printf("%-10s %-8s %s\n", name, verdicts[verdict], text);
-        if (fix)
-            printf("%-10s %-8s -> %s\n", "", "", fix);
+        printf("%-10s %s%-8s%s ", name, gp_tone(stdout, colours[verdict]), verdicts[verdict], gp_tone(stdout, GP_OFF));
+        check_text(text);
+        if (fix) {
+            snprintf(text, sizeof(text), "-> %s", fix);
+            printf("%19s ", "");
+            check_text(text);
+        }
         return;
     }
     json_t *check = json_pack("{s:s,s:s,s:s,s:o}", "check", name, "result", verdicts[verdict], "detail", text, "fix",

@@ -67,7 +67,9 @@ void gp_gate_print(FILE *out, const struct gp_findings *gate)
 {
     for (uint32_t i = 0; i < gate->count; i++) {
         char *sentence = gp_gate_sentence(&gate->findings[i]);
-        fprintf(out, "%-5s %s\n", gate->findings[i].ok ? "ok" : "OVER", sentence ? sentence : "(out of memory)");
+        bool ok = gate->findings[i].ok;
+        fprintf(out, "%s%-5s%s %s\n", gp_tone(out, ok ? GP_GREEN : GP_RED), ok ? "ok" : "OVER", gp_tone(out, GP_OFF),
+                sentence ? sentence : "(out of memory)");
         free(sentence);
     }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * fittext.c: the answers of `gpuprof fit` as text and as JSON; see fitformat.h. */
 #include <write/fitformat.h>
+#include <write/textpage.h>
 #include <write/write.h>
 
 #include <inttypes.h>
@@ -146,9 +147,10 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
     char gpu[GP_SIZE_TEXT], smallest[GP_SIZE_TEXT], step[GP_SIZE_TEXT], peak[GP_SIZE_TEXT], name[96], copies[32] = "";
     if (answer->question->tenants > 1)
         snprintf(copies, sizeof(copies), ", %u programs", answer->question->tenants);
-    fprintf(page->out, "device %d: %s in %s (allocator %s%s)\n", device->ordinal >= 0 ? device->ordinal : device->index,
-            row->fits ? "fits" : "does not fit", gp_size_text(gpu, (int64_t)answer->question->gpu_bytes),
-            fit_name(row, name), copies);
+    fprintf(page->out, "device %d: %s%s%s in %s (allocator %s%s)\n",
+            device->ordinal >= 0 ? device->ordinal : device->index, gp_page_on(page, row->fits ? GP_GREEN : GP_RED),
+            row->fits ? "fits" : "does not fit", gp_page_on(page, GP_OFF),
+            gp_size_text(gpu, (int64_t)answer->question->gpu_bytes), fit_name(row, name), copies);
     if (!row->fits)
         text_failure(page, answer, result);
     fprintf(page->out, "  smallest size that fits: %s%s (in steps of %s); peak with plenty: %s\n",

@@ -41,7 +41,8 @@ void gp_oom_print(FILE *out, const struct gp_process *process)
         return;
     oom_facts_of(&facts, process, where);
     gp_oom_page(page, sizeof(page), &facts);
-    fputs(page, out);
+    size_t title = strcspn(page, "\n");
+    fprintf(out, "%s%.*s%s%s", gp_tone(out, GP_RED), (int)title, page, gp_tone(out, GP_OFF), page + title);
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------------------------- */

@@ -6,13 +6,9 @@
 #define GP_WRITE_TEXTPAGE_H
 
 #include <write/reportformat.h>
+#include <write/write.h>
 
 #define GP_PAGE_BAR 12u /* columns */
-#define GP_BOLD     "\033[1m"
-#define GP_DIM      "\033[2m"
-#define GP_RED      "\033[31m"
-#define GP_BLUE     "\033[34m"
-#define GP_OFF      "\033[0m"
 
 /* At least 40 and at most 200 columns. */
 int gp_page_width(const struct gp_text_page *page);

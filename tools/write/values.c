@@ -6,6 +6,9 @@
 #include <base/compiler.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
 {
@@ -28,6 +31,12 @@ const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
                                   : "%.1f %s",
                  value, units[unit]);
     return text;
+}
+
+const char *gp_tone(FILE *out, const char *code)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(out)) && !(no_color && no_color[0]) && term && strcmp(term, "dumb") != 0 ? code : "";
 }
 
 const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds)

@@ -14,6 +14,16 @@
 /* "1.500 GiB", "512 B": four significant digits, "1023.9 MiB" at most.  Negative: "-" (unknown). */
 const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
 
+#define GP_BOLD   "\033[1m"
+#define GP_DIM    "\033[2m"
+#define GP_RED    "\033[31m"
+#define GP_GREEN  "\033[32m"
+#define GP_YELLOW "\033[33m"
+#define GP_BLUE   "\033[34m"
+#define GP_OFF    "\033[0m"
+/* The escape sequence, or nothing where the stream is no terminal that has colours, or NO_COLOR is set. */
+const char *gp_tone(FILE *out, const char *code);
+
 /* "350 ms", "2.5 s", "3.0 h"; negative: "-" (unknown). */
 const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
 
