@@ -220,10 +220,6 @@ struct gp_map *gp_before_blocks(void);
 void gp_heap_settle(void);
 /* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is an ordinary allocation. */
 void gp_memory_refused(struct gp_record *segment);
-/* vmmsegment.c, under the lock of memory.c. The mapping becomes a segment, or a plain mapping again (gp_memory_make,
- * gp_memory_unmake). False: it cannot, since it is not the only mapping of all of its handle. */
-bool gp_vmm_segment_make(uint64_t address, uint8_t want, uint8_t owner, bool whole);
-void gp_vmm_segment_end(uint64_t address);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
 

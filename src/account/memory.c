@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * memory.c: see memory.h. Called by ground.c and heap.c under their lock, and by block.c for a segment that the driver did
- * not free. vmmsegment.c has the mappings.
+ * not free.
  */
 #include "account/memory.h"
+#include "account/vmm.h"
 
 struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
 uint32_t gp_memory_x_waits;
@@ -108,12 +109,74 @@ static bool memory_make_linear(uint64_t address, struct memory_change *change, b
     return true;
 }
 
+static bool handle_turn(struct gp_record *handle, void *arg)
+{
+    gp_vmm_turn(handle, arg);
+    return false;
+}
+
+static bool handle_turn_back(struct gp_record *handle, void *arg)
+{
+    struct gp_vmm_change *change = arg;
+    change->turned = handle->segment == GP_SEGMENT_HEAP;
+    change->after = *handle; /* as it was */
+    handle->segment = GP_SEGMENT_NONE;
+    return false;
+}
+
+struct mapping_mark_as {
+    uint64_t handle, raises;
+    uint8_t segment, owner;
+    bool done;
+};
+
+static bool mapping_mark(struct gp_record *mapping, void *arg)
+{
+    struct mapping_mark_as *mark = arg;
+    mark->done = mapping->mapping.handle == mark->handle && mapping->segment != mark->segment;
+    if (!mark->done)
+        return false;
+    mapping->segment = mark->segment;
+    mapping->owner = mark->owner ? mark->owner : mapping->owner;
+    mapping->mapping.raises = mark->raises;
+    return false;
+}
+
+/* An unmap takes the mapping out of the map first, and only then asks the handle. So the handle
+ * alone decides whether its share is allocated: whatever changes its segment moves the totals. */
+static bool memory_make_mapping(uint64_t address, uint8_t want, uint8_t owner, bool whole)
+{
+    struct gp_record mapping;
+    struct gp_vmm_change change = {.want = want, .owner = owner};
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 || mapping.segment ||
+        mapping.requested_bytes != mapping.bytes)
+        return false;
+    change.bytes = mapping.bytes;
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.mapping.handle, handle_turn, &change) != 0 ||
+        !change.turned)
+        return false;
+    struct gp_move move = gp_account_block_move(&change.before);
+    move.parts = GP_PART_ALLOCATED;
+    if (whole)
+        gp_account_retract(mapping.device, mapping.mapping.raises, &move);
+    else
+        gp_account_move(mapping.device, GP_SUB, &move);
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
+    gp_vmm_turned(&change);
+    struct mapping_mark_as mark = {.handle = mapping.mapping.handle, .segment = want, .owner = owner};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, mapping_mark, &mark) != 0 || !mark.done)
+        return false;
+    mapping.segment = want;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
+    return true;
+}
+
 bool gp_memory_make(struct gp_span *memory, uint8_t want, uint8_t owner, bool whole)
 {
     struct memory_change change = {.segment = want, .owner = owner};
     bool made = false;
     if (memory->memory.space == GP_SPACE_MAPPING)
-        made = gp_vmm_segment_make(memory->address, want, owner, whole);
+        made = memory_make_mapping(memory->address, want, owner, whole);
     else if (memory->memory.space == GP_SPACE_DEVICE)
         made = memory_make_linear(memory->address, &change, whole);
     if (made)
@@ -149,6 +212,24 @@ static void linear_unmade(const struct gp_record *before, struct gp_record after
     gp_event_record(GP_EVENT_ALLOC, &after, 0);
 }
 
+static void memory_unmake_mapping(uint64_t address)
+{
+    struct gp_record mapping;
+    struct gp_vmm_change change = {0};
+    if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &mapping) != 0 ||
+        mapping.segment != GP_SEGMENT_HEAP)
+        return;
+    struct mapping_mark_as mark = {.handle = mapping.mapping.handle, .raises = gp_account_raises(mapping.device)};
+    if (gp_map_update(gp_accounts.objects, GP_SPACE_MAPPING, address, mapping_mark, &mark) != 0 || !mark.done ||
+        gp_map_update(gp_accounts.objects, GP_SPACE_VMM, mapping.mapping.handle, handle_turn_back, &change) != 0 ||
+        !change.turned)
+        return;
+    gp_event_record(GP_EVENT_SEGMENT_UNMAP, &mapping, 0);
+    gp_vmm_turned_back(&change.after);
+    mapping.segment = GP_SEGMENT_NONE;
+    gp_event_record(GP_EVENT_SEGMENT_MAP, &mapping, 0);
+}
+
 void gp_memory_unmake(enum gp_space space, uint64_t address, uint8_t segment)
 {
     struct memory_change change = {.segment = segment};
@@ -156,7 +237,7 @@ void gp_memory_unmake(enum gp_space space, uint64_t address, uint8_t segment)
     if (span)
         span->memory.segment = GP_SEGMENT_NONE;
     if (space == GP_SPACE_MAPPING) {
-        gp_vmm_segment_end(address);
+        memory_unmake_mapping(address);
     } else if (gp_map_update(gp_accounts.blocks, (uint8_t)space, address, linear_unmake, &change) == 0 && change.done) {
         gp_event_record(GP_EVENT_FREE, &change.before, 0);
         linear_unmade(&change.before, change.after);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * vmm.h: what vmm.c and vmmsegment.c share.
+ * vmm.h: what vmm.c, vmmshare.c and memory.c share.
  */
 #ifndef GP_ACCOUNT_VMM_H
 #define GP_ACCOUNT_VMM_H

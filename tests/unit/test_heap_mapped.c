@@ -509,6 +509,28 @@ Test(heap_mapped, a_piece_has_heaps_of_its_device_alone)
     expect_held(0, 3, 0, 1, "the other device's heap is still there");
 }
 
+static void visit_halves(void *arg, const struct gp_tap_block *block)
+{
+    *(unsigned *)arg += block->bytes == 2 * UNIT && block->address >= BASE + (1ull << 30);
+}
+
+/* The memory of a piece that is unmapped is allocated where it is mapped, in each part what the part shows. */
+Test(heap_mapped, two_halves_take_what_a_piece_leaves)
+{
+    unsigned halves = 0;
+    gp_feed_vmm_create(1, 4 * UNIT, 0);
+    gp_feed_vmm_map(BASE, 4 * UNIT, 0, 1);
+    cr_assert(gp_feed_heap_begin(BASE, 4 * UNIT));
+    gp_feed_vmm_map(BASE + (1ull << 30), 2 * UNIT, 0, 1);
+    gp_feed_vmm_map(BASE + (2ull << 30), 2 * UNIT, 2 * UNIT, 1);
+    expect_held(0, 0, 0, 1, "a piece with two other mappings");
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(BASE, 4 * UNIT), true);
+    expect_held(0, 4, 0, 0, "two halves");
+    cr_expect_eq(heard_allocated, 4 * (int64_t)UNIT);
+    gp_tap_blocks(0, &halves, visit_halves, no_rest);
+    cr_expect_eq(halves, 2);
+}
+
 /* The unmap of a piece was not seen: its memory is allocated in its other mapping, and the new one is a piece. */
 Test(heap_mapped, a_mapping_in_the_place_of_a_piece)
 {
