@@ -165,7 +165,7 @@ static int foreign_find(int root, const char *path)
         return fd;
     if (__atomic_load_n(&x_stuck, __ATOMIC_RELAXED) >= FOREIGN_STUCK)
         return -ETIMEDOUT;
-    int socket, answer = 0, error;
+    int socket = -1, answer = 0, error;
     pid_t pid;
     if ((error = foreign_child(root, path, &socket, &pid)))
         return error;

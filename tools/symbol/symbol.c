@@ -41,7 +41,8 @@ static void symbols_add_note(struct gp_symbols *symbols, const char *path, const
     char text[GP_SYMBOL_TEXT];
     if (symbols->note_count == symbols->module_room) /* a module may have more than one */
         return;
-    snprintf(text, sizeof(text), "%.*s: %s", (int)(sizeof(text) - 200), path, what);
+    const int half = sizeof(text) / 2 - 2;
+    snprintf(text, sizeof(text), "%.*s: %.*s", half, path, half, what);
     symbols->notes[symbols->note_count++] = gp_intern(&symbols->intern, text);
 }
 
