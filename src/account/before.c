@@ -117,6 +117,14 @@ bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device
     return false;
 }
 
+bool gp_feed_is_known(uint64_t address)
+{
+    struct gp_record found;
+    return gp_map_find(gp_accounts.blocks, GP_SPACE_DEVICE, address, &found) == 0 ||
+           gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, address, &found) == 0 ||
+           gp_map_find(gp_accounts.objects, GP_SPACE_IPC, address, &found) == 0 || gp_feed_graph_knows(address);
+}
+
 void gp_feed_before_end(bool complete)
 {
     __atomic_store_n(&x_state, complete ? GP_BEFORE_DRIVER : GP_BEFORE_PART, __ATOMIC_RELEASE);

@@ -76,6 +76,8 @@ uint64_t gp_feed_before_begin(void); /* before the driver is asked for an addres
 bool gp_feed_before(uint64_t begun, uint64_t address, uint64_t bytes, int device, uint32_t ctx);
 /* The driver has unmapped addresses, where such memory may have been. Any thread. */
 void gp_feed_before_unmapped(uint64_t address, uint64_t bytes);
+/* Whether the driver's memory at this address, where it begins, is in the accounts. */
+bool gp_feed_is_known(uint64_t address);
 /* complete: every address was asked for. */
 void gp_feed_before_end(bool complete);
 

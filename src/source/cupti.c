@@ -40,17 +40,19 @@ struct gp_cupti {
     void *subscriber;
     uint32_t version;
     enum gp_cupti_form form;
-    uint32_t pulse;   /* callback id of cuDeviceGetCount; 0 unknown */
-    uint32_t x_on;    /* callbacks are enabled */
-    uint32_t x_held;  /* the subscriber must be given back; taken by the thread that does so */
-    uint32_t x_beats; /* callbacks of `pulse` */
-    uint32_t x_gone;  /* no callbacks come */
-    uint32_t x_fatal; /* CUPTI said so itself, and does not work any more */
+    uint32_t pulse;    /* callback id of cuDeviceGetCount; 0 unknown */
+    uint32_t x_on;     /* callbacks are enabled */
+    uint32_t x_held;   /* the subscriber must be given back; taken by the thread that does so */
+    uint32_t x_beats;  /* callbacks of `pulse` */
+    uint32_t x_gone;   /* no callbacks come */
+    uint32_t x_fatal;  /* CUPTI said so itself */
+    uint32_t x_fatals; /* how often */
     uint32_t x_yielded;
     uint32_t x_returned;         /* it is the source again, after the hooks */
     uint64_t alive_ns, tried_ns; /* the last callback of `pulse`; the last attempt to subscribe again */
     uint32_t x_gaps;             /* times without callbacks that are over */
     uint64_t x_gap_ns;           /* their length together, at most */
+    uint64_t x_gap_bytes;        /* what was allocated in them and is there still */
 };
 
 static struct gp_cupti cupti;
@@ -200,6 +202,9 @@ static void cupti_callback(void *user, int domain, uint32_t id, const void *data
     }
     if (GP_UNLIKELY(domain == GP_CUPTI_DOMAIN_STATE)) {
         __atomic_store_n(&cupti.x_fatal, 1, __ATOMIC_RELAXED);
+        int saved_errno = errno;
+        gp_poll_wake();
+        errno = saved_errno;
         return;
     }
     if (!gp_thread_enter())
@@ -486,6 +491,9 @@ uint32_t gp_cupti_resume(void)
 /* A tool that ends CUPTI may be about to subscribe again, or to end it once more. */
 #define CUPTI_AGAIN_NS 1000000000ull
 
+/* After so many fatal errors CUPTI is left alone: what it does may be what breaks it. */
+#define CUPTI_FATALS 3u
+
 /* One call whose callback is enabled: 1 if the callback came, 0 if not, -1 if that is not known. */
 static int cupti_pulse(int (*device_count)(int *))
 {
@@ -501,19 +509,21 @@ static int cupti_pulse(int (*device_count)(int *))
 }
 
 /* "Any subsequent CUPTI call reinitializes CUPTI." What the program allocated and freed meanwhile
- * is not known. */
-static void cupti_again(int (*device_count)(int *))
+ * is not known. After a fatal error the subscriber may still be ours, and so in the way. */
+static bool cupti_again(int (*device_count)(int *))
 {
     char holder[128];
     uint32_t shared;
     cupti.tried_ns = gp_clock_ns();
+    if (__atomic_exchange_n(&cupti.x_fatal, 0, __ATOMIC_RELAXED))
+        cupti.unsubscribe(cupti.subscriber);
     if (cupti_subscribe(holder, sizeof(holder), &shared) != GP_CUPTI_OK)
-        return;
+        return false;
     /* Pairs with the store in gp_cupti_yield: one of the two threads gives the subscriber back. */
     __atomic_store_n(&cupti.x_held, 1, __ATOMIC_SEQ_CST);
     if (!cupti_enable_rows() || cupti_pulse(device_count) != 1) {
         cupti_give_back();
-        return;
+        return false;
     }
     uint64_t now = gp_clock_ns();
     __atomic_fetch_add(&cupti.x_gap_ns, now - cupti.alive_ns, __ATOMIC_RELAXED);
@@ -522,28 +532,35 @@ static void cupti_again(int (*device_count)(int *))
     gp_feed_event(GP_EVENT_MARK, "gpuprof: events before this were missed");
     gp_log(GP_LOG_WARN, "CUPTI calls back again");
     __atomic_store_n(&cupti.x_gone, 0, __ATOMIC_RELEASE);
+    return true;
 }
 
 /* If the program calls cuptiFinalize, our callbacks end without a notification, and CUPTI must not
  * be called with the dead handle. */
-void gp_cupti_beat(int (*device_count)(int *))
+bool gp_cupti_beat(int (*device_count)(int *))
 {
     if (!__atomic_load_n(&cupti.x_on, __ATOMIC_ACQUIRE) || !cupti.pulse || !device_count) /* [cupti.A] */
-        return;
+        return false;
     if (!__atomic_load_n(&cupti.x_gone, __ATOMIC_RELAXED)) {
         bool is_fatal = __atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED);
         int came = is_fatal ? 0 : cupti_pulse(device_count);
         cupti.alive_ns = came > 0 ? gp_clock_ns() : cupti.alive_ns;
         if (came)
-            return;
+            return false;
         gp_log(GP_LOG_WARN, "%s: later events are missing",
                is_fatal ? "CUPTI reports a fatal error" : "the program ended CUPTI (cuptiFinalize)");
+        __atomic_fetch_add(&cupti.x_fatals, is_fatal, __ATOMIC_RELAXED);
         __atomic_store_n(&cupti.x_held, 0, __ATOMIC_SEQ_CST);
         __atomic_store_n(&cupti.x_gone, 1, __ATOMIC_RELEASE);
     }
-    if (!__atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED) && !__atomic_load_n(&cupti.x_yielded, __ATOMIC_SEQ_CST) &&
-        gp_clock_ns() - cupti.tried_ns >= CUPTI_AGAIN_NS)
-        cupti_again(device_count);
+    return __atomic_load_n(&cupti.x_fatals, __ATOMIC_RELAXED) < CUPTI_FATALS &&
+           !__atomic_load_n(&cupti.x_yielded, __ATOMIC_SEQ_CST) && gp_clock_ns() - cupti.tried_ns >= CUPTI_AGAIN_NS &&
+           cupti_again(device_count);
+}
+
+void gp_cupti_gap_holds(uint64_t bytes)
+{
+    __atomic_store_n(&cupti.x_gap_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 bool gp_cupti_gone(void)
@@ -554,10 +571,13 @@ bool gp_cupti_gone(void)
 bool gp_cupti_gaps(char *text, size_t bytes)
 {
     uint32_t gaps = __atomic_load_n(&cupti.x_gaps, __ATOMIC_ACQUIRE); /* [gaps.A] acquire: pairs with [gaps.R] */
-    if (__atomic_load_n(&cupti.x_fatal, __ATOMIC_RELAXED))
+    uint32_t fatals = __atomic_load_n(&cupti.x_fatals, __ATOMIC_RELAXED);
+    if (fatals && gp_cupti_gone())
         snprintf(text, bytes, "CUPTI reported a fatal error: later events are missing");
     else if (gaps)
-        snprintf(text, bytes, "the program ended CUPTI (cuptiFinalize) %u times: events of up to %.1f s are missing",
-                 gaps, (double)__atomic_load_n(&cupti.x_gap_ns, __ATOMIC_RELAXED) / 1e9);
+        snprintf(text, bytes, "%s %u times: events of up to %.1f s are missing, and %.1f MiB of then",
+                 fatals ? "CUPTI failed or was ended" : "the program ended CUPTI (cuptiFinalize)", gaps,
+                 (double)__atomic_load_n(&cupti.x_gap_ns, __ATOMIC_RELAXED) / 1e9,
+                 (double)__atomic_load_n(&cupti.x_gap_bytes, __ATOMIC_RELAXED) / (1 << 20));
     return text[0] != '\0';
 }

@@ -275,6 +275,30 @@ void gp_poll_scan(uint64_t timeout_ns)
         gp_futex_wait(&x_scan, SCAN_WANTED, deadline - now);
 }
 
+/* ---- after a time without callbacks -------------------------------------------------------------------------------- */
+
+static uint64_t gap_at, gap_bytes;
+
+static bool gap_ask(uint64_t address, struct gp_before_range *out)
+{
+    if (!scan_ask(address, out))
+        return false;
+    if (out->counts && out->bytes && out->address != gap_at && !gp_feed_is_known(out->address))
+        gap_bytes += out->bytes;
+    gap_at = out->address;
+    out->counts = false; /* the accounts do not take it: nothing will tell of its end */
+    return true;
+}
+
+static void poll_gap(void)
+{
+    gap_at = gap_bytes = 0;
+    if (!driver.pointer_get_all)
+        return;
+    gp_before_look(gap_ask, NULL);
+    gp_cupti_gap_holds(gap_bytes);
+}
+
 /* Events of a framework that are replayed while the failing thread waits: some milliseconds. */
 #define GP_REPLAY_SHORT 4096u
 
@@ -352,7 +376,8 @@ static bool poll_once(unsigned wanted, unsigned *ever)
     gp_handover_look();
     if (gp_feed_poll_silent())
         return true;
-    gp_cupti_beat(driver.device_count);
+    if (gp_cupti_beat(driver.device_count))
+        poll_gap();
     poll_devices(devices);
     poll_imports();
     poll_around(devices, *ever, gp_feed_poll_begin);

@@ -47,9 +47,11 @@ void gp_handover_want(void);
 /* Does that, if it is wanted. Poll thread only. */
 void gp_handover_look(void);
 
-/* Checks, with a driver call, whether callbacks still come, and subscribes again if they do not.
+/* Checks, with a driver call, whether callbacks still come, and subscribes again if they do not; true: it just did.
  * device_count: cuDeviceGetCount.  Poll thread only. */
-void gp_cupti_beat(int (*device_count)(int *));
+bool gp_cupti_beat(int (*device_count)(int *));
+/* What the driver has since then of which no callback came. Poll thread only. */
+void gp_cupti_gap_holds(uint64_t bytes);
 /* Returns whether callbacks have ended because the program called cuptiFinalize.  Any thread. */
 bool gp_cupti_gone(void);
 /* When they had ended for a while, as a sentence; false: they never had. text: "" at first. */

@@ -410,6 +410,8 @@ Test(cupti, after_its_end_callbacks_come_again)
     cr_expect_eq(json_at(process, "devices/0/kinds/linear/current_bytes", 0), 3 * 1048576);
     cr_expect_not_null(strstr(text_at(process, "trouble"), "(cuptiFinalize) 1 times"), "%s",
                        text_at(process, "trouble"));
+    cr_expect_not_null(strstr(text_at(process, "trouble"), "are missing, and 1.0 MiB of then"), "%s",
+                       text_at(process, "trouble"));
     cr_expect_not_null(strstr(result.err, "cuptiFinalize"), "doctor does not say so:\n%s", result.err);
     place_end(&place, process, &result);
 }

@@ -71,6 +71,11 @@ void gp_feed_unknown_free(enum gp_space space, uint64_t address)
     feed_note("unknown %s at %lx", feed_spaces[space], L address);
 }
 
+bool gp_feed_is_known(uint64_t address)
+{
+    return address == 0;
+}
+
 void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
 {
     feed_note("before unmapped at %lx of %lu", L address, L bytes);

@@ -142,6 +142,10 @@ void *gp_opener_open(const char *path, int flags)
     return (flags & RTLD_NOLOAD ? now->is_loaded : !now->refused) ? (void *)(uintptr_t)now : NULL;
 }
 
+void gp_poll_wake(void)
+{
+    feed_note("woken");
+}
 void gp_poll_expect(void)
 {
 }
@@ -742,20 +746,23 @@ Test(cuptisource, callbacks_that_ended_begin_again)
     did("unsubscribe;");
 }
 
-Test(cuptisource, a_fatal_error_is_the_end)
+/* It is noticed at once, the dead subscriber is given back, and the third time is the last. */
+Test(cuptisource, after_a_fatal_error_callbacks_begin_again)
 {
     char text[128] = "";
     source_start();
     calls_back = true;
     gp_cupti_beat(device_count);
-    callback(NULL, GP_CUPTI_DOMAIN_STATE, GP_CUPTI_FATAL_ERROR, NULL);
-    gp_cupti_beat(device_count);
-    cr_expect(gp_cupti_gone());
-    did("warn CUPTI reports a fatal error: later events are missing;");
-    gp_cupti_beat(device_count);
-    did("");
-    cr_expect(gp_cupti_gaps(text, sizeof(text)));
-    cr_expect_not_null(strstr(text, "fatal"));
+    for (int i = 0; i < 3; i++) {
+        callback(NULL, GP_CUPTI_DOMAIN_STATE, GP_CUPTI_FATAL_ERROR, NULL);
+        cr_expect_eq(gp_cupti_beat(device_count), i < 2);
+        did(i < 2 ? "woken;warn CUPTI reports a fatal error: later events are missing;unsubscribe;subscribe;"
+                    "event 9 gpuprof: events before this were missed;warn CUPTI calls back again;"
+                  : "woken;warn CUPTI reports a fatal error: later events are missing;");
+        cr_expect(gp_cupti_gone() == (i == 2) && gp_cupti_gaps(text, sizeof(text)));
+        cr_expect_not_null(strstr(text, i < 2 ? "CUPTI failed or was ended" : "fatal"), "%s", text);
+        nanosleep(&(struct timespec){1, 100000000}, NULL);
+    }
     cr_expect(gp_cupti_yield());
     did("");
 }

@@ -381,9 +381,10 @@ void gp_feed_before_end(bool complete)
     feed_note("before end %d", complete);
 }
 
-void gp_cupti_beat(int (*count)(int *))
+bool gp_cupti_beat(int (*count)(int *))
 {
     feed_note("beat%s", count ? "" : " without");
+    return false;
 }
 
 void gp_log(enum gp_log_level level, const char *format, ...)
