@@ -17,22 +17,28 @@ extern void *gpuprof_preload_next(const char *name) __attribute__((weak));
 static const char *const foreign_names[GP_FOREIGN_CALLS] = {"cuptiSubscribe", "cuptiSubscribe_v2", "cuptiUnsubscribe"};
 static void *x_found[GP_FOREIGN_CALLS]; /* by dlsym */
 
-/* The function that the caller would have got without the shim: the next in the global order, then that among the
- * libraries which the caller needs. */
-static void *foreign_real(enum gp_foreign_call call, const void *caller)
+/* That among the libraries which the caller needs. */
+static void *foreign_needed(enum gp_foreign_call call, const void *caller)
 {
     Dl_info info;
-    void *found = gpuprof_preload_next ? GP_LOADER(gpuprof_preload_next(foreign_names[call])) : NULL;
-    if (found || !GP_LOADER(dladdr(caller, &info)) || !info.dli_fname)
-        return found;
+    if (!GP_LOADER(dladdr(caller, &info)) || !info.dli_fname)
+        return NULL;
     void *handle = GP_LOADER(dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
     if (!handle) {
         GP_LOADER(dlerror());
         return NULL;
     }
-    found = gp_hooks_symbol(handle, foreign_names[call]);
+    void *found = gp_hooks_symbol(handle, foreign_names[call]);
     GP_LOADER(dlclose(handle));
     return found;
+}
+
+/* The function that the caller would have got without the shim. Not first the next in the global order: a process may have
+ * two copies of CUPTI, and the caller's other calls go to the version that it was linked with. */
+static void *foreign_real(enum gp_foreign_call call, const void *caller)
+{
+    void *found = foreign_needed(call, caller);
+    return found || !gpuprof_preload_next ? found : GP_LOADER(gpuprof_preload_next(foreign_names[call]));
 }
 
 static bool foreign_is_taken(int status)
