@@ -247,17 +247,29 @@ def profiler_lines(m, python, which, mode):
     preload = {"LD_PRELOAD": os.path.join(m.simulator, "libgpuprof-sim.so")} if m.sim and not mode else {}
     code, out, err = m.run(argv, env={"GPUPROF_BIN": m.command, **preload}, limit=90)
     expect(code == 0, "exit %d: %s" % (code, err[-300:]))
-    return [line.split() for line in out.splitlines()]
+    # What CUPTI refused to it. Kineto says so in these words, and is blind to the GPU from then on.
+    refused = [line.split("]")[-1].strip() for line in err.splitlines() if "MULTIPLE_SUBSCRIBERS" in line or "will be missing" in line]
+    return [line.split() for line in out.splitlines()] + [["refused", line] for line in refused]
+
+
+def same_answers(lines):
+    answers = [[w[1] for w in all if w[0] == "refused"] for all in lines]
+    expect(answers[0] == answers[1], "CUPTI refused %r to it without gpuprof, %r with it" % tuple(answers))
+
+
+def sources(lines):
+    return " and ".join(dict.fromkeys(w[1] for w in lines if w[0] == "source"))
 
 
 def torch_profiler(m):
     python = python_of(m, "torch", "torch.cuda.is_available()")
     plain, seen = (profiler_lines(m, python, "torch", mode) for mode in (False, True))
+    same_answers([plain, seen])
     events = [[int(w[-1]) for w in lines if w[0] == "turn"] for lines in (plain, seen)]
     more = [int(w[-1]) for w in seen if w[0] == "more"]
     expect(len(events[1]) == 3 and all(a <= b for a, b in zip(*events)), "GPU events without %r, with %r" % tuple(events))
     expect(more and more[0] >= 512 * MIB, "512 MiB more were not seen: %r" % more)
-    return "GPU events %r without, %r with; 512 MiB more seen" % tuple(events)
+    return "GPU events %r without, %r with; source %s; 512 MiB more seen" % (*events, sources(seen))
 
 
 def jax_profiler(m):
@@ -265,9 +277,10 @@ def jax_profiler(m):
     plain, seen = (profiler_lines(m, python, "jax", mode) for mode in (False, True))
     traces = [[w[-1] for w in lines if w[0] in ("turn", "trace:")] for lines in (plain, seen)]
     expect(traces[0] == traces[1], "files of traces without %r, with %r" % tuple(traces))
+    same_answers([plain, seen])
     more = [int(w[-1]) for w in seen if w[0] == "more"]
     expect(more and more[0] >= 512 * MIB, "512 MiB more were not seen: %r" % more)
-    return "512 MiB more seen"
+    return "source %s; 512 MiB more seen" % sources(seen)
 
 
 def forms(m):
