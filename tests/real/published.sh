@@ -17,7 +17,7 @@ tests/real/inside "$root" true || exit 77
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 version=$(sed -n "s/^__version__ = '\([0-9]*\.[0-9]*\).*/\1/p" "$root"/lib/python3*/site-packages/torch/version.py \
-    "$root"/usr/lib/python3/dist-packages/torch/version.py)
+    "$root"/usr/lib/python3/dist-packages/torch/version.py 2>/dev/null)
 table=$work/table
 awk -v version="$version" '
     /^#/ {next}
