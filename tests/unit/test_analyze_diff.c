@@ -78,6 +78,7 @@ Test(diff, joins_the_sites_of_a_row)
     uint32_t three = site(make, "three", 3);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 90, two);
     recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 5, three);
+    recmake_alloc(make, 0, GP_KIND_MODULE, 0x3000, 1000, two); /* code is in no peak, of the device or of a row */
     struct gp_recording *after = recmake_done(make);
     const struct gp_recording *const recordings[2] = {before, after};
     const uint32_t first[] = {0, 1, 2}, second[] = {0, 2, 3}, *const rows[2] = {first, second};
@@ -85,6 +86,7 @@ Test(diff, joins_the_sites_of_a_row)
     cr_assert_eq(diff->count, 3);
     cr_assert(diff->rows[0].site[0] == 2 && diff->rows[0].site[1] == 1);
     cr_assert(diff->rows[0].peak_bytes[0] == 40 && diff->rows[0].peak_bytes[1] == 90);
+    cr_assert(diff->rows[0].own_bytes[0] == 40 && diff->rows[0].own_bytes[1] == 90);
     cr_assert(diff->rows[1].site[0] == GP_REC_NONE && diff->rows[1].peak_bytes[1] == 5);
     cr_assert(diff->rows[2].site[1] == GP_REC_NONE && diff->rows[2].peak_bytes[0] == 100);
     free(diff);
