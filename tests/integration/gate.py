@@ -308,6 +308,27 @@ def test_run_with_a_budget(programs):
     assert os.listdir(temporary) == []
 
 
+def test_dryrun_with_budgets(programs):
+    """As options of `dryrun`: --budget of what the GPU must have, --budgets of the program."""
+    programs.record()
+    folder = os.path.join(programs.work, "1", "p")
+    budgets, junit = os.path.join(programs.work, "b"), os.path.join(programs.work, "dry.xml")
+    command = ["dryrun", "--gpu=t4", f"--budgets={budgets}", f"--junit={junit}", "--json", "--", sys.executable, "train.py"]
+    for size, status in ("40MiB", 3), ("60MiB", 0):
+        with open(budgets, "w", encoding="utf-8") as out:
+            out.write(f"peak {size}\n")
+        result = gpuprof(*command, cwd=folder, env={"GITHUB_ACTIONS": "true", "GITHUB_WORKSPACE": folder}, status=status)
+        found = json.loads(result.stdout)["verdict"]
+        assert found["ok"] == (status == 0) and [row["kind"] for row in found["checks"]] == ["peak"], found
+        assert ("::error file=train.py,line=" in result.stderr) == (status == 3), result.stderr
+        assert xml.etree.ElementTree.parse(junit).getroot().get("failures") == str(int(status == 3))
+    found = json.loads(gpuprof(*command[:2], "--budget=64MiB", *command[2:], cwd=folder, status=3).stdout)["verdict"]
+    assert found["budget_bytes"] == 64 * MIB and found["culprit"]["line"] == line_of(TRAIN, "append(Tensor(8))"), found
+    with open(budgets, "w", encoding="utf-8") as out:
+        out.write("nothing\n")
+    gpuprof(*command, cwd=folder, status=2)
+
+
 # ---- explain
 
 

@@ -123,6 +123,10 @@ def of_recordings(work):
         yield run("diff", made, failed, f"--by={by}", "--max-growth=1KiB", "--json")
     yield run("diff", made, made, "--json")
     yield run("dryrun", "--gpu=a100-80g,t4", "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
+    budgets = os.path.join(work, "budgets")
+    with open(budgets, "w", encoding="utf-8") as file:
+        file.write("peak 1KiB\nleak 0B\nasleep 1GiB\n")
+    yield run("dryrun", "--budget=1MiB", "--budgets=" + budgets, "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
     yield run("report", made, failed, "--json")
 
 

@@ -3,6 +3,7 @@
  * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
  * commands.c; dryrun.h has the parts. */
 #include <cmd/dryrun.h>
+#include <cmd/gateend.h>
 #include <cmd/output.h>
 #include <common/order.h>
 
@@ -22,6 +23,7 @@ struct gp_dryrun_options {
     struct gp_launch launch;
     const char *gpu, *memory, *record, *output; /* NULL: not given; record "": without a name */
     int64_t devices, budget, steps;
+    struct gp_budget_options gate; /* bytes: not used, --budget is of what the device must have */
     bool json, list, force;
 };
 
@@ -32,6 +34,8 @@ struct dryrun_work {
     struct gp_sim_gpu *table;
     uint32_t table_count;
     bool all;
+    struct gp_budgets budgets;
+    struct gp_findings gate;
 };
 
 /* ---- which GPUs -------------------------------------------------------------------------------------------------- */
@@ -274,6 +278,47 @@ static void dryrun_places(const struct dryrun_work *w)
                 places, (long long)w->o->devices, w->o->devices == 1 ? "" : "s", places);
 }
 
+/* ---- budgets ----------------------------------------------------------------------------------------------------- */
+
+/* What each GPU must have, for --budget. */
+static void dryrun_gate_gpu(struct dryrun_work *w, const struct gp_dryrun_gpu *gpu)
+{
+    const struct gp_need *need = gp_dryrun_worst(&w->answer.runs[gpu->run]);
+    struct gp_gate_finding *finding = need && gpu->needed_bytes >= 0 ? gp_gate_add(&w->gate, "need", gpu->key) : NULL;
+    if (!finding)
+        return;
+    finding->what = gp_gate_text(&w->gate, "what the program needs of a GPU (%s)", gpu->key);
+    finding->limit_bytes = w->answer.budget_bytes;
+    finding->bytes = gpu->needed_bytes;
+    finding->at_ns = (int64_t)need->peak_ns;
+    finding->ok = finding->bytes <= finding->limit_bytes;
+    if (finding->ok || !need->line_count)
+        return;
+    const struct gp_need_line *most = &need->lines[0];
+    finding->culprit = (struct gp_gate_place){.line = most->place.line, .bytes = most->bytes};
+    finding->culprit.function = gp_gate_text(&w->gate, "%s", most->place.function);
+    finding->culprit.file = most->place.file[0] ? gp_gate_text(&w->gate, "%s", most->place.file) : NULL;
+    finding->culprit.label = gp_gate_text(&w->gate, "%s", most->place.text);
+}
+
+/* --budgets are of the run that is shown. */
+static int dryrun_gate(struct dryrun_work *w)
+{
+    int rc = GP_EXIT_OK;
+    for (uint32_t i = 0; w->answer.budget_bytes && i < w->answer.gpu_count; i++)
+        dryrun_gate_gpu(w, &w->answer.gpus[i]);
+    char **files = w->budgets.count ? gp_dryrun_files(&w->job, w->answer.shown) : NULL;
+    if (w->budgets.count && !files)
+        return gp_load_memory("dryrun");
+    for (size_t i = 0; files && files[i]; i++) {
+        if (!rc)
+            rc = gp_check_file("dryrun", files[i], &w->budgets, &w->gate);
+        free(files[i]);
+    }
+    free(files);
+    return rc;
+}
+
 static int dryrun_finish(struct dryrun_work *w)
 {
     struct gp_dryrun_answer *answer = &w->answer;
@@ -301,13 +346,23 @@ static int dryrun_finish(struct dryrun_work *w)
                                         : ": does CMD use CUDA, and does it find the simulated driver?");
         return GP_EXIT_FAILED;
     }
+    int rc = dryrun_gate(w);
+    if (rc)
+        return rc;
     struct gp_text_page page = gp_load_page();
-    int rc = GP_EXIT_OK;
+    json_t *object = w->o->json ? gp_dryrun_json(answer) : NULL;
+    if (object && w->gate.count)
+        json_object_set_new(object, "verdict", gp_gate_json(&w->gate, "gpuprof.check/1"));
     if (w->o->json)
-        rc = gp_load_json("dryrun", gp_dryrun_json(answer));
+        rc = gp_load_json("dryrun", object);
     else
         gp_page_dryrun(&page, answer);
-    return rc ? rc : failed ? GP_EXIT_FAILED : !fits || answer->over ? GP_EXIT_OVER : GP_EXIT_OK;
+    if (w->budgets.count && !w->o->json)
+        fputc('\n', stdout);
+    int gate = gp_gate_end("dryrun", &w->gate, w->budgets.count && !w->o->json ? stdout : NULL, w->o->gate.junit,
+                           GP_EXIT_OVER);
+    rc = rc ? rc : failed ? GP_EXIT_FAILED : gate;
+    return rc ? rc : !fits || answer->over ? GP_EXIT_OVER : GP_EXIT_OK;
 }
 
 /* ---- what stays -------------------------------------------------------------------------------------------------- */
@@ -385,7 +440,9 @@ static int dryrun_prepare(struct dryrun_work *w)
                                     .json = o->json};
     w->answer.command = o->launch.argv;
     w->answer.budget_bytes = o->budget;
-    int rc = gp_output_check("dryrun", o->output, o->force);
+    int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
+    if (!rc)
+        rc = gp_output_check("dryrun", o->output, o->force);
     if (!rc && o->record && o->record[0])
         rc = gp_recorded_clear("dryrun", o->record);
     if (!rc)
@@ -411,6 +468,8 @@ static int dryrun_run(void *options)
             kept = dryrun_keep(&w);
     }
     gp_dryrun_end(&w.job);
+    gp_gate_free(&w.gate);
+    gp_budgets_free(&w.budgets);
     for (uint32_t i = 0; i < w.answer.run_count; i++)
         gp_dryrun_run_free(&w.answer.runs[i]);
     free(w.answer.runs);
@@ -431,6 +490,8 @@ static const struct gp_command_option dryrun_options[] = {
               "end CMD when it has taken N steps and the peak repeats", .low = 2, .high = 1000000),
     GP_OPTION(struct gp_dryrun_options, budget, 0, "budget", "SIZE", GP_ARG_SIZE,
               "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
+    GP_OPTION_BUDGETS(struct gp_dryrun_options, gate),
+    GP_OPTION_JUNIT(struct gp_dryrun_options, gate),
     GP_OPTION(struct gp_dryrun_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
               "keep the recording (default CMD.gpuprof in the current directory); of several processes each has its "
               "own, FILE with its number",
@@ -451,10 +512,9 @@ const struct gp_command_spec gp_command_dryrun = {
     .name = "dryrun",
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST(
-        "[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--budget=SIZE] [--record[=FILE]] [-o PAGE "
-        "[--force]] [--json] [--library=FILE] [--] CMD...",
-        "--list"),
+    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--budget=SIZE] [--budgets=FILE] "
+                     "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
+                     "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "
@@ -473,7 +533,8 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
-    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1),
+    GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1,
+                .gate = {.bytes = -1}),
     .operand_ends = true,
     .check = dryrun_check,
     .run = dryrun_run,
