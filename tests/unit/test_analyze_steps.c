@@ -250,6 +250,38 @@ Test(steps, have_bounds_that_only_rise)
     }
 }
 
+/* One line makes several blocks at once in each of twelve steps, with a pause in between, and keeps them or not. In a
+ * loop without pauses the line itself is all that is known to repeat. */
+Test(steps, are_the_bursts_between_pauses)
+{
+    for (unsigned way = 0; way < 4; way++) {
+        bool pauses = way & 1, keeps = way & 2;
+        struct recmake *make = recmake_new(16 * GIB);
+        uint32_t line = site(make, "hidden", 1);
+        uint64_t now = 1000 * MS;
+        for (unsigned step = 0; step < 12; step++) {
+            for (unsigned i = 0; i < 6; i++) {
+                recmake_at(make, now += 40 * US);
+                recmake_alloc(make, 0, GP_KIND_LINEAR, (step * 6 + i + 1) * GIB, 40 * MIB, line);
+                if (!keeps)
+                    recmake_free(make, 0, GP_KIND_LINEAR, (step * 6 + i + 1) * GIB);
+            }
+            now += pauses ? 50 * MS : 0;
+        }
+        recmake_at(make, now);
+        for (unsigned i = 0; keeps && i < 60; i++) /* the others at the end of the program */
+            recmake_free(make, 0, GP_KIND_LINEAR, (i + 1) * GIB);
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_steps *steps = gp_steps_find(recording);
+        cr_expect_eq(steps->source, GP_STEPS_PERIOD, "way %u", way);
+        cr_expect_eq(steps->count, pauses ? 11 : 71, "way %u: %u steps", way, steps->count);
+        cr_expect(steps->length_ns / US > (pauses ? 50000 : 39) && steps->length_ns / US < (pauses ? 51000 : 41),
+                  "way %u: %llu ns", way, (unsigned long long)steps->length_ns);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}
+
 /* ---- leaks without steps ----------------------------------------------------------------------------------------- */
 
 /* Nothing repeats: what speaks for a leak is how long it grows, how fast, and that nothing is freed.

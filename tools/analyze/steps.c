@@ -375,6 +375,55 @@ static unsigned keys_of(struct gp_beat_keys *keys, const struct gp_rec_event *ev
     return count;
 }
 
+/* Beats that take less than this part of the time come in bursts; a pause is so many times the usual interval. */
+#define GP_BEAT_PART  0.1
+#define GP_BEAT_PAUSE 10u
+
+static int steps_compare(const void *one, const void *other)
+{
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return GP_ORDER(a, b);
+}
+
+/* The median, because a first step that compiles takes long.  UINT64_MAX: out of memory. */
+static uint64_t steps_median(const struct gp_steps *steps)
+{
+    uint64_t *lengths = calloc(steps->count + 1ul, sizeof(*lengths)), median = UINT64_MAX;
+    if (!lengths)
+        return median;
+    for (uint32_t i = 0; i < steps->count; i++)
+        lengths[i] = steps->bounds_ns[i + 1] - steps->bounds_ns[i];
+    qsort(lengths, steps->count, sizeof(*lengths), steps_compare);
+    median = lengths[steps->count / 2];
+    free(lengths);
+    return median;
+}
+
+/* A line that makes several blocks at once in each step is even in events, but nearly all the time lies between the
+ * bursts: a burst is the step then, if there are enough of about one size.  False: out of memory. */
+static bool steps_join_bursts(struct gp_steps *steps)
+{
+    uint64_t median = steps_median(steps),
+             all = steps->count ? steps->bounds_ns[steps->count] - steps->bounds_ns[0] : 0;
+    if (median == UINT64_MAX)
+        return false;
+    if (steps->count < 2 * GP_BEAT_MIN || (double)median * steps->count >= (double)all * GP_BEAT_PART)
+        return true;
+    uint32_t *starts = calloc(steps->count + 1ul, sizeof(*starts)), count = 0;
+    for (uint32_t i = 0; starts && i <= steps->count; i++)
+        if (i == 0 || (steps->bounds_ns[i] - steps->bounds_ns[i - 1]) / GP_BEAT_PAUSE > median)
+            starts[count++] = i;
+    bool is_enough = starts && count >= GP_BEAT_MIN && count <= (steps->count + 1) / 2;
+    double even = is_enough ? gp_beats_even(starts, count) : 0;
+    if (even >= GP_BEAT_EVEN_SITES) {
+        for (uint32_t i = 0; i < count; i++)
+            steps->bounds_ns[i] = steps->bounds_ns[starts[i]];
+        steps->count = count - 1;
+    }
+    free(starts);
+    return starts && even >= 0;
+}
+
 static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint64_t key)
 {
     struct gp_beat_keys keys;
@@ -451,6 +500,11 @@ static bool steps_period(const struct gp_recording *recording, struct gp_steps *
     ok = evens && beats_best(&beats, evens, GP_BEAT_EVEN_SITES, recording, begin, &best);
     if (ok && best)
         ok = (*out = steps_of_key(recording, best->key)) != NULL;
+    if (*out && !steps_join_bursts(*out)) {
+        free(*out);
+        *out = NULL;
+        ok = false;
+    }
     free(evens);
     gp_beats_fini(&beats);
     return ok;
@@ -470,33 +524,13 @@ static struct gp_steps *steps_time(const struct gp_recording *recording)
     return steps;
 }
 
-static int steps_compare(const void *one, const void *other)
-{
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return GP_ORDER(a, b);
-}
-
-/* Fills in how long a step is: the median, because a first step that compiles takes long.  False:
- * out of memory. */
-static bool steps_measure(struct gp_steps *steps)
-{
-    uint64_t *lengths = calloc(steps->count + 1ul, sizeof(*lengths));
-    if (!lengths)
-        return false;
-    for (uint32_t i = 0; i < steps->count; i++)
-        lengths[i] = steps->bounds_ns[i + 1] - steps->bounds_ns[i];
-    qsort(lengths, steps->count, sizeof(*lengths), steps_compare);
-    steps->length_ns = lengths[steps->count / 2];
-    free(lengths);
-    return true;
-}
-
 static struct gp_steps *steps_done(struct gp_steps *steps)
 {
-    if (!steps || steps_measure(steps))
-        return steps;
-    free(steps);
-    return NULL;
+    if (steps && (steps->length_ns = steps_median(steps)) == UINT64_MAX) {
+        free(steps);
+        return NULL;
+    }
+    return steps;
 }
 
 /* ---- steps that a user names ------------------------------------------------------------------------------------- */
