@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # A real PyTorch with the stand-ins for NVIDIA's mathematics libraries, on the simulated GPU: every function that it wants of them
-# is there, each part of its mathematics runs, and a model trains with a peak that repeats.
+# is there, each part of its mathematics runs, a model trains with a peak that repeats, and `leaks` suspects no program that keeps
+# nothing.
 #
 #   tests/real/standins.sh [BUILD]
 #
@@ -22,7 +23,7 @@ pass() { passed=$((passed + 1)); echo "ok      $1"; }
 fail() { failed=$((failed + 1)); echo "FAILED  $1"; tail -n 30 "$2" | sed 's/^/        /'; }
 check() { if "${@:3}"; then pass "$1"; else fail "$1" "$2"; fi; }
 under() {
-    GPUPROF_STANDIN_REPORT=$work/report timeout -k 10 400 "$build/bin/gpuprof" run --sim=gpu=h100-80g,contents=none -- \
+    GPUPROF_STANDIN_REPORT=$work/report timeout -k 10 900 "$build/bin/gpuprof" run --sim=gpu=h100-80g,contents=none -- \
         tests/real/inside "$root" python3 "$@" </dev/null >"$work/out" 2>&1
 }
 
@@ -46,5 +47,19 @@ check "GPT-2: $peak bytes in steps 2 and 3" "$work/out" [ "$(wc -w <<<"$peak")" 
 
 told() { grep -q "	libcudnn.so.9	assumed	convolution in NCHW" "$work/report" && ! grep -qE "	libcu[^	]*	unsupported	" "$work/report"; }
 check "the report names what was assumed, and nothing was refused" "$work/report" told
+# Of the kinds of snapshots that people publish, only those that leak have suspects, with a line of theirs.
+mkdir "$work/kinds"
+under tests/real/standins/kinds.py "$work/kinds"
+for name in "$work"/kinds/*.pickle; do
+    "$build/bin/gpuprof" leaks --json "$name" 2>/dev/null | python3 -c '
+import json, sys
+suspects = json.load(sys.stdin)["suspects"]
+assert bool(suspects) == ("leak_" in sys.argv[1]), (sys.argv[1], suspects[:1])
+assert not suspects or any((frame["file"] or "").endswith("kinds.py") for frame in suspects[0]["frames"]), suspects[0]
+' "$name" 2>>"$work/out" || echo "wrong: ${name##*/}" >>"$work/out"
+done
+kinds=("$work"/kinds/*.pickle)
+right() { [ ${#kinds[@]} = 80 ] && grep -q '^all of them written' "$work/out" && ! grep -q ^wrong: "$work/out"; }
+check "leaks: ${#kinds[@]} snapshots" "$work/out" right
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
