@@ -166,7 +166,7 @@ static int foreign_find(int root, const char *path)
     if (__atomic_load_n(&x_stuck, __ATOMIC_RELAXED) >= FOREIGN_STUCK)
         return -ETIMEDOUT;
     int socket = -1, answer = 0, error;
-    pid_t pid;
+    pid_t pid = -1;
     if ((error = foreign_child(root, path, &socket, &pid)))
         return error;
     struct pollfd at = {.fd = socket, .events = POLLIN};
