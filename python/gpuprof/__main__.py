@@ -6,10 +6,11 @@ import os
 import sys
 from typing import List, NoReturn
 
-from . import _library, _summary
+from . import _library, _summary, _version
 
 _USAGE = """usage: python -m gpuprof              prints the memory table of this interpreter, for each device
        python -m gpuprof -p PID       prints the table of another process
+       python -m gpuprof --version    prints the version of this package
        python -m gpuprof run [OPTIONS OF gpuprof run] (SCRIPT | -m MODULE | -c CODE) [ARGUMENTS]
 
 The first form is useful under `gpuprof run` or with python -i; in a program, call
@@ -68,6 +69,9 @@ def main(arguments: List[str]) -> int:
         return _summary_of_this()
     if arguments[0] in ("-h", "--help", "help"):
         sys.stdout.write(_USAGE)
+        return 0
+    if arguments == ["--version"]:
+        print(f"gpuprof {_version.version()}")
         return 0
     if arguments[0] == "run":
         return _run(arguments[1:])

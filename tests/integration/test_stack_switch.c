@@ -387,10 +387,10 @@ Test(stack_switch, the_command)
     snprintf(one, sizeof(one), "%d", (int)spawn[0].held[0]);
     snprintf(pids, sizeof(pids), "%d,%d", (int)spawn[0].held[0], (int)spawn[1].held[0]);
     cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
-    cr_assert(WEXITSTATUS(r.status) == 1 && strstr(r.err, "'gpuprof stacks native -p "), "%s", r.err);
+    cr_assert(WEXITSTATUS(r.status) == 1 && strstr(r.err, "'gpuprof stacks all -p "), "%s", r.err);
     spawn_result_free(&r);
     cr_assert_eq(spawn_command(&r, "record", "--duration=1", "-p", one, "-o", "/dev/null", NULL), 0);
-    cr_assert(strstr(r.err, "'gpuprof stacks native -p "), "%s", r.err);
+    cr_assert(strstr(r.err, "'gpuprof stacks all -p "), "%s", r.err);
     spawn_result_free(&r);
     cr_assert_eq(spawn_command(&r, "stacks", "native", "--json", "-p", pids, NULL), 0);
     json_t *top = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;

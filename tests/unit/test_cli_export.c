@@ -357,6 +357,26 @@ Test(export_command, a_large_snapshot_is_announced_and_can_be_limited)
     cr_expect(stat(in("out"), &part) == 0 && part.st_size < 3000);
 }
 
+/* A page is HTML, whatever its name says, and only a page can be shown. */
+Test(export_command, a_page_has_a_name_of_its_kind)
+{
+    char fake[600];
+    expect(run("report %s -o x.pdf", in("rec")), 2, NULL, "the page is HTML: name it x.html");
+    expect(run("report %s -o x.json", in("rec")), 2, NULL, "or add --json");
+    expect(run("report %s --open", in("rec")), 2, NULL, "name it with -o");
+    snprintf(fake, sizeof(fake), "%s/bin", folder);
+    cr_assert_eq(mkdir(fake, 0755), 0);
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", fake, 1);
+    expect(run("report %s -o %s/p.html --open", in("rec"), folder), 1, NULL, "xdg-open is not installed");
+    snprintf(fake, sizeof(fake),
+             "printf '#!/bin/sh\\necho opened $1\\n' >%s/bin/xdg-open; /bin/chmod +x %s/bin/xdg-open", folder, folder);
+    cr_assert_eq(system(fake), 0);
+    expect(run("report %s -o %s/p.html --open", in("rec"), folder), 0, "opened ", NULL);
+    setenv("PATH", path, 1); /* for what removes the folder */
+    free(path);
+}
+
 /* Of a terminal only: verdicts have colours, and lines end between words. */
 Test(export_command, doctor_has_colours_on_a_terminal)
 {

@@ -470,6 +470,30 @@ Test(export, where_events_were_lost_the_sites_own_numbers_stand)
     gp_recording_free(r);
 }
 
+/* Two sites of one text, as a line that was inlined twice has, are one line. */
+Test(export, equal_collapsed_stacks_are_one_line)
+{
+    static struct gp_out out;
+    static const char want[] = "device 0;f (a.py:1);[linear] 768\ndevice 0;g (a.py:1);[linear] 64\n";
+    struct recmake *make = recmake_new(1 << 30);
+    uint32_t first = named_site(make, "f"), other = named_site(make, "g"), second = named_site(make, "f");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 512, first);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 64, other);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x3000, 256, second);
+    struct gp_recording *r = recmake_done(make);
+    const struct gp_symbol_source source = gp_symbol_source_of(r, "");
+    struct gp_export export = {.recording = r, .weight = GP_EXPORT_LIVE};
+    cr_assert_eq(gp_symbols_new(&export.symbols, &source), 0);
+    gp_out_begin(&out, -1);
+    cr_assert_eq(gp_export_collapsed(&export, &out), 0);
+    out.buffer[out.used] = '\0';
+    cr_expect(strlen(out.buffer) == strlen(want) && strstr(out.buffer, "f (a.py:1);[linear] 768\n") &&
+                  strstr(out.buffer, "g (a.py:1);[linear] 64\n"),
+              "%s", out.buffer);
+    gp_symbols_free(export.symbols);
+    gp_recording_free(r);
+}
+
 Test(export, leaked_is_what_the_suspects_hold)
 {
     struct recmake *make = recmake_new(1ll << 34);

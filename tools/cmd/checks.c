@@ -73,7 +73,7 @@ static void checks_sysctls(struct gp_doctor *doctor)
     char line[128];
     if (checks_line("/proc/sys/kernel/perf_event_paranoid", line, sizeof(line)))
         gp_check(doctor, "perf", GP_OK, NULL, "kernel.perf_event_paranoid is %s: %s", line,
-                 "this limits unprivileged users only; the agent has CAP_PERFMON or CAP_SYS_ADMIN");
+                 "it limits users without privileges, and the agent has them");
     else
         gp_check(doctor, "perf", GP_NO, "use a kernel with CONFIG_PERF_EVENTS",
                  "kernel.perf_event_paranoid cannot be read: there are no probes before kernel 6.6");

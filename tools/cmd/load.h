@@ -28,6 +28,7 @@ struct gp_load_options { /* the options of all these commands; each takes some o
     int64_t older_seconds, error_exitcode; /* -1: not given */
     const char *output;
     bool force;       /* replace any output file */
+    bool open;        /* show the page */
     bool plain;       /* set by a command that calls gp_report_steps and gp_load_join itself, as far as it needs them */
     bool nameless;    /* set by a command that shows no call sites: none is looked up */
     const char *step; /* --step; NULL: not given */

@@ -9,8 +9,11 @@
 #include <write/write.h>
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int report_text(struct gp_loaded *loaded)
@@ -22,10 +25,34 @@ static int report_text(struct gp_loaded *loaded)
     return GP_EXIT_OK;
 }
 
+/* Gives the page to the desktop's opener, as a double click on it does. */
+static int report_open(const char *page)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        char name[PATH_MAX];
+        snprintf(name, sizeof(name), "%s%s", page[0] == '-' ? "./" : "", page);
+        execlp("xdg-open", "xdg-open", name, (char *)NULL);
+        _exit(GP_EXIT_NOT_FOUND);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return GP_EXIT_OK;
+    gp_error("report", "%s: is written, and nothing opened it: %s", page,
+             WIFEXITED(status) && WEXITSTATUS(status) == GP_EXIT_NOT_FOUND
+                 ? "xdg-open is not installed: open it in a browser"
+                 : "xdg-open failed");
+    return GP_EXIT_FAILED;
+}
+
 static int report_page(const struct gp_load_options *o, json_t *document)
 {
     char why[256] = "";
     int rc = gp_report_html(o->output, document, why, sizeof(why));
+    if (rc == 0 && o->open)
+        return report_open(o->output);
     if (rc == 0 && strcmp(o->output, "-") != 0)
         fprintf(stderr, "gpuprof: report: %s: written; open it in a browser\n", o->output);
     if (rc == 0)
@@ -103,6 +130,21 @@ int gp_report_write(const struct gp_load_options *o)
     return rc;
 }
 
+/* The name of a page that says that it is something else misleads whoever opens it. */
+static int report_check(void *options)
+{
+    static const char *const others[] = {".pdf", ".png", ".svg", ".json", ".txt", ".csv"};
+    const struct gp_load_options *o = options;
+    size_t length = o->output ? strlen(o->output) : 0;
+    for (size_t i = 0; !o->json && i < GP_COUNT(others); i++)
+        if (length > strlen(others[i]) && strcmp(o->output + length - strlen(others[i]), others[i]) == 0)
+            return gp_usage_error("report", "-o %s: the page is HTML: name it x.html%s", o->output,
+                                  i == 3 ? ", or add --json" : "");
+    if (o->open && (o->json || !o->output || strcmp(o->output, "-") == 0))
+        return gp_usage_error("report", "--open: shows a page: name it with -o");
+    return gp_load_check(options);
+}
+
 static int report_run(void *options)
 {
     return gp_report_write(options);
@@ -111,6 +153,7 @@ static int report_run(void *options)
 static const struct gp_command_option report_options[] = {
     GP_OPTION(struct gp_load_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "write one self-contained HTML page, or with --json the JSON; '-' is standard output"),
+    GP_FLAG(struct gp_load_options, open, 0, "open", "open the page in a browser, by xdg-open"),
     GP_LOAD_OPTION_STEP(struct gp_load_options),
     GP_LOAD_OPTION_FROM(struct gp_load_options),
     GP_LOAD_OPTION_TO(struct gp_load_options),
@@ -130,8 +173,8 @@ const struct gp_command_spec gp_command_report = {
     .name = "report",
     .summary = "summarise a recording, or write it as an HTML page",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST(
-        "FILE [FILES..] [--json] [-o OUT [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN] [--symfs=DIR]"),
+    .usage = GP_LIST("FILE [FILES..] [--json] [-o OUT [--open] [--force]] [--step=NAME|TIME] [--from=WHEN] [--to=WHEN] "
+                     "[--symfs=DIR]"),
     .about =
         GP_LIST("Prints how much memory a recorded program held, when it held most, which call sites held it "
                 "then, which call sites hold more with every step, and how much of the reserved memory was used.",
@@ -144,6 +187,6 @@ const struct gp_command_spec gp_command_report = {
                             {"gpuprof report train.gpuprof -o report.html", "Write the page for a browser."},
                             {"gpuprof report run.*.gpuprof -o ranks.html", "Compare the ranks of a job on one page."}),
     GP_DEFAULTS(struct gp_load_options, .target = GP_TARGET_INIT("report"), .file_count = 1),
-    .check = gp_load_check,
+    .check = report_check,
     .run = report_run,
 };

@@ -47,7 +47,7 @@ void gp_stacks_offer(const char *command, pid_t pid)
     uint32_t modes;
     if (gp_sites_modes(pid, &modes, problem) == 0 && !modes)
         gp_error(command,
-                 "pid %d: it takes no stacks, so call sites have no names: 'gpuprof stacks native -p %d' "
+                 "pid %d: it takes no stacks, so call sites have no names: 'gpuprof stacks all -p %d' "
                  "switches them on",
                  (int)pid, (int)pid);
 }

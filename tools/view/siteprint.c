@@ -15,8 +15,7 @@ bool gp_site_note(const struct gp_site_model *model, uint32_t i, char *out, size
     const struct gp_sites *s = model->sites;
     if (!s->modes) {
         if (i == 0) {
-            snprintf(out, out_bytes,
-                     "stacks are off: new memory is \"before stacks\" until 'gpuprof stacks native -p %d'",
+            snprintf(out, out_bytes, "stacks are off: new memory is \"before stacks\" until 'gpuprof stacks all -p %d'",
                      (int)model->pid);
             return true;
         }

@@ -16,7 +16,7 @@
 
 /* The advice for a process without stacks: one place, for the screen and the messages of the
  * command. */
-#define GP_SITE_HINT "'gpuprof stacks native -p PID' switches them on"
+#define GP_SITE_HINT "'gpuprof stacks all -p PID' switches them on"
 
 struct gp_site_row {
     uint32_t site;

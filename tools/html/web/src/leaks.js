@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Growth: call sites that hold more with every step, with the slope and the time until the device is full.
 import { el, section, svg, table } from "./dom.js";
-import { base, bytes, count, decimal, duration, exact, known, plural, rough } from "./format.js";
+import { base, bytes, count, duration, exact, known, percent, plural, rough } from "./format.js";
 import { deviceWord } from "./model.js";
 
 const SOURCES = { marks: "the program's marks", nvtx: "NVTX ranges", period: "a period found in its allocations", time: "equal stretches of time", stacks: "calls on the stacks:" };
@@ -47,7 +47,7 @@ export function leaks(model) {
         { name: "Holds now", number: true, value: (s) => s.live_bytes, show: (s) => bytes(s.live_bytes), title: (s) => exact(s.live_bytes) },
         { name: "Blocks", number: true, value: (s) => s.live_count, show: (s) => count(s.live_count) },
         { name: "Oldest", number: true, value: (s) => s.oldest_seconds, show: (s) => duration(s.oldest_seconds) },
-        { name: "Confidence", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)} (${decimal(s.confidence)})` },
+        { name: "Confidence", value: (s) => s.confidence, show: (s) => `${sureness(s.confidence)}, ${percent(s.confidence)}` },
         { name: "Device full", value: (s) => s.seconds_to_oom, show: (s) => oomWords(s.seconds_to_oom) },
     ];
     return {

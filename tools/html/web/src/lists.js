@@ -45,8 +45,8 @@ export function bill(model, device) {
         : "The recording has no total from NVML, the driver's management library, for this process. These are the parts that gpuprof knows.";
     if (!rows.length) return nothing("No part is known for this device.");
     const most = Math.max(1, ...rows.map((r) => r.bytes || 0));
-    return view(section("bill", "The bill", lead, table({
-        caption: "The bill", id: "bill-table", rows,
+    return view(section("bill", "Where the memory of the process went", lead, table({
+        caption: "Memory of the process, by what it is", id: "bill-table", rows,
         columns: [
             { name: "What", value: (r) => r.what, class: "wide" },
             { name: "Bytes", number: true, value: (r) => r.bytes, show: (r) => (known(r.bytes) ? bytes(r.bytes) : "unknown"), title: (r) => exact(r.bytes), bar: (r) => (r.bytes || 0) / most },
