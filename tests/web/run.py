@@ -787,6 +787,24 @@ def test_view_of_operations(case):
     equal(page.complaints(), [], "complaints")
 
 
+def test_an_interpreter_is_folded(case):
+    """Frames of an interpreter and of a start are in the flame graph where everything is asked for."""
+    document = json.loads(json.dumps(case.documents["tiny"]))
+    for site in document["sites"]:
+        site["operation"] = None
+        site["frames"] = [dict(fixtures.frame("ffi_call", "", 0, "libffi.so.8", False), folded=True, role="interpreter"),
+                          dict(fixtures.frame("work", "work.py", 7), folded=False, role="user")]
+    case.make("folded", document)
+    page = case.page()
+    page.open(case.path("folded"))
+    names = "[...document.querySelectorAll('#peak .d3-flame-graph-label')].map(l => l.textContent).filter(n => !n.startsWith('all of'))"
+    equal(set(page.eval(names)), {"work (work.py:7)"}, "frames")
+    page.eval("(s => { s.selectedIndex = 2; s.dispatchEvent(new Event('change')); })(document.getElementById('frames'))")
+    page.eval(FOLLOWED)
+    equal(set(page.eval(names)), {"work (work.py:7)", "ffi_call (libffi.so.8)"}, "everything")
+    equal(page.complaints(), [], "complaints")
+
+
 def test_colours_follow_and_are_remembered(case):
     ground = "getComputedStyle(document.body).backgroundColor"
     light, dark = case.open("tiny")[0], case.open("tiny", dark=True)[0]

@@ -164,9 +164,10 @@ function contents(model, past, moment) {
     let waiting = 0;
     search.addEventListener("input", () => (clearTimeout(waiting), (waiting = setTimeout(() => view.search(search.value.trim()), 150))));
     const key = (name, text) => el("span", {}, el("span", { class: `swatch flame-${name}` }), text);
-    const folds = moment.parts.some((p) => model.site(p.site).operation);
+    const sites = moment.parts.map((p) => model.site(p.site)), operations = sites.some((s) => s.operation);
+    const folds = operations || sites.some((s) => (s.frames || []).some((f) => f.folded));
     const chooser = folds && el("select", { id: "frames", "aria-label": "Frames of the flame graph", change: (e) => choose({ frames: e.target.selectedIndex ? FRAMES[e.target.selectedIndex][0] : null, frame: null }) },
-        FRAMES.map(([id, name]) => el("option", { selected: (state.frames || "operation") === id }, name)));
+        FRAMES.map(([id, name]) => el("option", { selected: (state.frames || "operation") === id }, id === "operation" && !operations ? "your code and libraries" : name)));
     const bar = el("div", { class: "tools" }, search, chooser, el("button", { type: "button", click: view.reset }, "Show all"),
         el("span", { class: "legend" }, key("python", "Python"), key("native", "native"), key("library", "libraries")));
     return { nodes: [lead, clear, bar, view.holder, status, partsTable(model, moment), ownersTable(moment)], redraw: view.redraw, destroy: view.destroy };

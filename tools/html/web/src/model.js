@@ -86,11 +86,13 @@ class Model {
         return use ? use.replace("kv_cache", "KV cache") : kind;
     }
 
-    // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation".
+    // The frames of a site, innermost first: "all" of them, the "user"'s own, or these and the framework's "operation";
+    // without one, those that are not of an interpreter or a start.
     frames(id, which) {
         const { frames, operation } = this.site(id);
-        if (which === "all" || !operation) return frames;
-        const own = frames.filter((f) => f.role === "user" || f.role === "wrapper");
+        if (which === "all" || !frames) return frames || [];
+        const own = frames.filter((f) => f.role === "user" || f.role === "wrapper"), told = frames.filter((f) => !f.folded);
+        if (!operation) return which === "user" && own.length ? own : told.length ? told : frames;
         return which === "user" && own.length ? own : [{ function: operation, operation: true }, ...own];
     }
 
