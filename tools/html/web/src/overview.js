@@ -83,7 +83,7 @@ function fragmentAnswer(device) {
 
 // The highest of each pixel, in steps.
 function spark(past, endNs) {
-    const { times, tops, bottoms } = past.allocated, w = 140, h = 26;
+    const { times, tops, bottoms } = past.allocated, w = 120, h = 26;
     if (!times.length) return el("span", {}, "–");
     const seen = columns(times, tops, bottoms, 0, endNs, w), highs = seen.high.map((i) => (i < 0 ? 0 : tops[i])), top = Math.max(1, ...highs);
     const x = (t) => ((t / endNs) * w).toFixed(1), y = (v) => (h - (v / top) * (h - 2)).toFixed(1);
@@ -98,10 +98,10 @@ function deviceTable(model, chosen, choose) {
         { name: "Device", value: (d) => d.device, show: button },
         { name: "Name", value: (d) => d.name, show: (d) => (isHost(d.device) ? "pinned and registered memory" : d.name || "–"), title: (d) => d.uuid, class: "clip" },
         { name: "Over time", value: () => "", show: (d) => spark(model.history(d), model.endNs) },
-        { ...size("Peak allocated", "allocated_peak_bytes"), bar: (d) => (d.total_bytes > 0 ? d.allocated_peak_bytes / d.total_bytes : 0) },
+        size("Peak allocated", "allocated_peak_bytes"), // without a bar: it would read as a part of the plot before it
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
         ...(model.recording.attached ? [{ ...size("Before attach", "before_attach_bytes", "Allocated before gpuprof was attached, and not freed since"), show: (d) => (known(d.before_attach_bytes) ? bytes(d.before_attach_bytes) : "unknown"), title: (d) => (d.before_attach_source ? `source: ${d.before_attach_source}` : "") }] : []),
-        size("Peak reserved", "reserved_peak_bytes"), size("Allocated at the end", "allocated_end_bytes"), size("Of", "total_bytes", "Memory of the device"),
+        size("Peak reserved", "reserved_peak_bytes"), size("At the end", "allocated_end_bytes", "Allocated when the recording ended"), size("Of", "total_bytes", "Memory of the device"),
         { name: "Utilisation", number: true, value: (d) => d.fragmentation.utilisation, show: (d) => percent(d.fragmentation.utilisation) },
     ];
     return table({ caption: "Devices", id: "devices-table", rows: model.devices, columns });
