@@ -337,7 +337,9 @@ void gp_draw_empty(const struct gp_draw *draw, struct gp_rect rect)
     gp_grid_put(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "no profiled process yet: start one with");
     gp_grid_put(draw->grid, rect, y + 1, 3, GP_STYLE_BOLD, "gpuprof run CMD...");
     gp_grid_put(draw->grid, rect, y + 2, 1, GP_STYLE_NORMAL, "or with CUDA_INJECTION64_PATH=.../libgpuprof.so CMD...");
+    gp_grid_put(draw->grid, rect, y + 3, 1, GP_STYLE_NORMAL, "or, for one that runs, with");
+    gp_grid_put(draw->grid, rect, y + 4, 3, GP_STYLE_BOLD, "gpuprof attach PID");
     if (system->denied_count > 0)
-        gp_grid_printf(draw->grid, rect, y + 4, 1, GP_STYLE_WARN,
+        gp_grid_printf(draw->grid, rect, y + 5, 1, GP_STYLE_WARN,
                        "%d processes of other users cannot be read: run as root to see them", system->denied_count);
 }
