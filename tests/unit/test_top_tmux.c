@@ -249,7 +249,7 @@ Test(top, goes_from_processes_to_call_sites_and_back)
     type("'/' boxfort"); /* no process is selected by a text that two have */
     type("Enter Home s");
     see("without stacks, so the call sites are unknown", true);
-    see("gpuprof stacks native", true);
+    see("gpuprof stacks all", true);
     type("s");
     see("4 call sites of", true);
     type("Escape");
