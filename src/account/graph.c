@@ -278,7 +278,6 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
     if (!token)
         return 0;
     frame->what = GP_SPACE_GRAPH;
-    frame->address = graph;
     frame->record.graph.node = graph_disown(graph);
     return token;
 }

@@ -111,7 +111,7 @@ void gp_feed_vmm_retain(uint64_t handle)
 static bool vmm_unreference(struct gp_record *handle, void *arg)
 {
     struct gp_frame *frame = arg;
-    frame->bytes = handle->handle.references > 0; /* else the call fails: nothing is to be put back */
+    frame->referenced = handle->handle.references > 0; /* else the call fails: nothing is to be put back */
     if (handle->handle.references > 0)
         handle->handle.references--;
     frame->record = *handle;
@@ -152,7 +152,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
         vmm_move_physical(record, GP_PUTBACK);
-    } else if (!ok && frame->bytes) {
+    } else if (!ok && frame->referenced) {
         gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, vmm_reference, NULL);
     }
     gp_frame_put(token);

@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -553,4 +554,119 @@ Test(heap_mapped, a_mapping_in_the_place_of_a_piece)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 11 * (int64_t)UNIT);
     cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+#define THREADS 3u
+#define SLOTS   16u /* of an area: linear memory in the lower half, mappings in the upper one */
+
+static bool x_stop;
+
+static uint64_t slot_of(unsigned area, unsigned slot)
+{
+    return BASE + ((uint64_t)area << 32) + slot * 4 * UNIT;
+}
+
+static unsigned draw(uint64_t *state, unsigned below)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return (unsigned)(*state >> 33) % below;
+}
+
+/* Takes memory of its area from the driver and gives it back, which the driver refuses at times. */
+static void *memory_thread(void *arg)
+{
+    unsigned area = *(unsigned *)arg;
+    uint64_t state = 88172645463325252ull + area, handles[SLOTS] = {0};
+    cr_assert(gp_thread_enter());
+    for (unsigned step = 0; step < 20000 + SLOTS; step++) {
+        unsigned slot = step < 20000 ? draw(&state, SLOTS) : step - 20000;
+        bool mapped = slot >= SLOTS / 2, ok = step >= 20000 || draw(&state, 8);
+        uint64_t address = slot_of(area, slot);
+        if (handles[slot] && mapped) {
+            gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(address, 4 * UNIT), ok);
+            if (ok)
+                gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handles[slot]), true);
+        } else if (handles[slot]) {
+            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), ok, 0);
+        }
+        if (handles[slot] || step >= 20000) {
+            handles[slot] = handles[slot] && !ok ? handles[slot] : 0;
+            continue;
+        }
+        handles[slot] = __atomic_add_fetch(&model.next, 1, __ATOMIC_RELAXED);
+        if (mapped) {
+            gp_feed_vmm_create(handles[slot], 4 * UNIT, 0);
+            gp_feed_vmm_map(address, 4 * UNIT, 0, handles[slot]);
+        } else {
+            linear(address, 4 * UNIT);
+        }
+    }
+    gp_thread_leave();
+    return NULL;
+}
+
+/* Begins and ends heaps in the memory of another thread, and blocks in them. */
+static void *heap_thread(void *arg)
+{
+    unsigned area = *(unsigned *)arg;
+    uint64_t state = 99172645463325252ull + area;
+    cr_assert(gp_thread_enter());
+    while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
+        uint64_t heap = slot_of(area, draw(&state, SLOTS)) + draw(&state, 2) * UNIT,
+                 block = heap + draw(&state, 3) * UNIT;
+        unsigned what = draw(&state, 5);
+        if (what < 2)
+            gp_feed_heap_begin(heap, (1 + draw(&state, 6)) * UNIT);
+        else if (what == 2)
+            gp_feed_heap_end(heap);
+        else if (what == 3)
+            gp_feed_heap_block(heap, block, UNIT);
+        else
+            gp_feed_heap_unblock(block);
+    }
+    gp_thread_leave();
+    return NULL;
+}
+
+static void *reader_thread(void *arg)
+{
+    struct gp_wire_device is;
+    cr_assert(gp_thread_enter());
+    while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED))
+        gp_tap_device(0, &is);
+    gp_thread_leave();
+    return arg;
+}
+
+/* Nothing is left of memory that is all given back, nor of its heaps. */
+Test(heap_mapped, threads_that_free_and_unmap_below_the_heaps_of_others)
+{
+    pthread_t threads[2 * THREADS + 1];
+    unsigned areas[THREADS];
+    struct gp_wire_device is;
+    struct gp_wire_framework framework, heaps;
+    gp_account_of(0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        areas[i] = i;
+        cr_assert_eq(pthread_create(&threads[i], NULL, memory_thread, &areas[i]), 0);
+        cr_assert_eq(pthread_create(&threads[THREADS + i], NULL, heap_thread, &areas[i]), 0);
+    }
+    cr_assert_eq(pthread_create(&threads[2 * THREADS], NULL, reader_thread, NULL), 0);
+    for (unsigned i = 0; i <= 2 * THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        if (i == THREADS - 1)
+            __atomic_store_n(&x_stop, true, __ATOMIC_RELAXED);
+    }
+    cr_assert(gp_tap_device(0, &is));
+    gp_tap_framework(0, &framework, &heaps);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 0);
+    cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, 0);
+    cr_expect_eq(is.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current, 0);
+    cr_expect_eq(gp_tap_site_bytes(0, &is), 0);
+    cr_expect(heaps.segments == 0 && heaps.blocks == 0 && heaps.allocated_bytes == 0 && heaps.reserved_bytes == 0);
+    cr_expect(gp_map_count(gp_accounts.blocks) == 0 && gp_map_count(gp_accounts.objects) == 0);
+    cr_expect_eq(gp_memory_x_waits, 0);
+    cr_expect_eq(lost[GP_LOST_MISSED_FREE] + lost[GP_LOST_MAP], 0);
 }
