@@ -21,8 +21,9 @@ static void write_kind(FILE *out, const char *name, const struct gp_wire_kind_va
 {
     const int64_t values[] = {v->current_bytes, v->peak_bytes, v->allocated_bytes, v->freed_bytes,
                               v->live,          v->live_peak,  v->calls,           v->reserved_bytes};
-    const struct gp_wire_kind_value none = {.reserved_bytes = -1}, empty = {0};
-    if (!memcmp(v, &none, sizeof(none)) || !memcmp(v, &empty, sizeof(empty)))
+    const struct gp_wire_kind_value none = {.reserved_bytes = -1}, empty = {0},
+                                    unknown = {-1, -1, -1, -1, -1, -1, -1, -1};
+    if (!memcmp(v, &none, sizeof(none)) || !memcmp(v, &empty, sizeof(empty)) || !memcmp(v, &unknown, sizeof(unknown)))
         return;
     fprintf(out, "  kind %s:", name);
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
@@ -38,9 +39,11 @@ static void write_device(FILE *out, const struct gp_rec_device *device)
     for (unsigned i = 0; i < GP_STAT_KEYS; i++) {
         int64_t value;
         memcpy(&value, (const char *)last + gp_stat_keys[i].offset, sizeof(value));
-        if (value)
+        if (value > 0 || gp_stat_keys[i].offset == offsetof(struct gp_wire_device, max_split_size)) /* -1: no limit */
             fprintf(out, "  %s %" PRId64 "\n", gp_stat_keys[i].name, value);
     }
+    /* Numbers that are younger than these recordings are unknown in them, not 0. */
+    cr_expect_eq(last->asleep_bytes.current, device->has_last ? -1 : 0);
     for (unsigned kind = 0; kind < GP_KINDS; kind++)
         write_kind(out, gp_kind_name(kind), &last->kinds[kind]);
     for (unsigned i = 0; i < GP_WIRE_SCOPES; i++)
@@ -61,7 +64,7 @@ static void write_failure(FILE *out, const struct gp_wire_oom *oom)
             "\n",
             oom->count, oom->limit_bytes, oom->idle_bytes, oom->largest_idle_bytes, oom->site, oom->rest_bytes);
     for (unsigned kind = 0; kind < GP_KINDS; kind++)
-        if (oom->kinds[kind])
+        if (oom->kinds[kind] > 0)
             fprintf(out, "  %s %" PRId64 "\n", gp_kind_name(kind), oom->kinds[kind]);
     for (uint32_t i = 0; i < oom->holder_count; i++)
         fprintf(out, "  holder: %s %" PRIu64 " x %" PRIu64 ", site %u\n", gp_kind_name(oom->holders[i].kind),

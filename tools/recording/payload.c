@@ -305,8 +305,8 @@ static bool payload_numbers(struct gp_unpack *in, struct gp_wire_device *out)
 {
     out->flags = (uint32_t)gp_unpack_number(in);
     uint64_t rows = gp_unpack_number(in);
-    for (unsigned i = 0; rows && i < GP_NUMBER_ROWS; i++)
-        memset((char *)out + gp_number_rows[i].offset, 0xff, gp_number_rows[i].count * sizeof(int64_t));
+    if (rows)
+        gp_raw_unknown(out);
     for (uint64_t i = 0; i < rows && !in->bad; i++) {
         uint64_t id = gp_unpack_number(in), count = gp_unpack_number(in);
         const struct gp_number_row *row = gp_number_row(id);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * raw.c: see raw.h. */
+#include <base/numbers.h>
 #include <recording/raw.h>
 
 #include <string.h>
@@ -67,24 +68,30 @@ static struct gp_wire_kind_value raw_kind(const int64_t from[8])
                                        .reserved_bytes = from[7]};
 }
 
+void gp_raw_unknown(struct gp_wire_device *out)
+{
+    for (unsigned i = 0; i < GP_NUMBER_ROWS; i++)
+        memset((char *)out + gp_number_rows[i].offset, 0xff, gp_number_rows[i].count * sizeof(int64_t));
+}
+
 void gp_raw_device(struct gp_wire_device *out, const uint8_t *bytes, size_t count)
 {
     struct raw_device raw = {0};
     memcpy(&raw, bytes, count < sizeof(raw) ? count : sizeof(raw));
-    *out = (struct gp_wire_device){
-        .flags = raw.flags,
-        .ordinal = raw.ordinal,
-        .total_bytes = raw.total_bytes,
-        .oversize_allocations = raw_value(raw.oversize_allocations),
-        .oversize_segments = raw_value(raw.oversize_segments),
-        .num_alloc_retries = raw.num_alloc_retries,
-        .num_ooms = raw.num_ooms,
-        .max_split_size = raw.max_split_size,
-        .num_sync_all_streams = raw.num_sync_all_streams,
-        .num_device_alloc = raw.num_device_alloc,
-        .num_device_free = raw.num_device_free,
-        .linear_rounded_bytes = raw.linear_rounded_bytes,
-    };
+    memset(out, 0, sizeof(*out));
+    gp_raw_unknown(out);
+    out->flags = raw.flags;
+    out->ordinal = raw.ordinal;
+    out->total_bytes = raw.total_bytes;
+    out->oversize_allocations = raw_value(raw.oversize_allocations);
+    out->oversize_segments = raw_value(raw.oversize_segments);
+    out->num_alloc_retries = raw.num_alloc_retries;
+    out->num_ooms = raw.num_ooms;
+    out->max_split_size = raw.max_split_size;
+    out->num_sync_all_streams = raw.num_sync_all_streams;
+    out->num_device_alloc = raw.num_device_alloc;
+    out->num_device_free = raw.num_device_free;
+    out->linear_rounded_bytes = raw.linear_rounded_bytes;
     memcpy(out->uuid, raw.uuid, sizeof(out->uuid));
     memcpy(out->name, raw.name, sizeof(out->name));
     /* Ids of statistics and kinds never change (numbers.def). */
@@ -93,8 +100,6 @@ void gp_raw_device(struct gp_wire_device *out, const uint8_t *bytes, size_t coun
             out->stats[stat][pool] = raw_value(raw.stats[stat][pool]);
     for (unsigned kind = 0; kind < RAW_KINDS; kind++)
         out->kinds[kind] = raw_kind(raw.kinds[kind]);
-    for (unsigned kind = RAW_KINDS; kind < GP_KINDS; kind++)
-        out->kinds[kind] = (struct gp_wire_kind_value){-1, -1, -1, -1, -1, -1, -1, -1};
     for (unsigned scope = 0; scope < RAW_SCOPES && scope < GP_WIRE_SCOPES; scope++)
         out->scopes[scope] = (struct gp_wire_scope_value){.allocated_peak_bytes = raw.scopes[scope][0],
                                                           .reserved_peak_bytes = raw.scopes[scope][1]};

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Makes every number unknown (-1), as those are that are younger than a recording. */
+void gp_raw_unknown(struct gp_wire_device *out);
 /* Reads `bytes` of a device's numbers; of a shorter struct, which an older version wrote, the rest is 0. */
 void gp_raw_device(struct gp_wire_device *out, const uint8_t *raw, size_t bytes);
 /* The same of a failed request. False: too short. */
