@@ -46,7 +46,7 @@ enum gp_wire_stat {
 enum gp_wire_pool { GP_POOL_ALL, GP_POOL_SMALL, GP_POOL_LARGE, GP_POOLS };
 
 enum gp_wire_kind {
-#define GP_KIND(_id, _tag, _name) GP_KIND_##_tag = _id,
+#define GP_KIND(_id, _tag, ...) GP_KIND_##_tag = _id,
 #include <gpuprof/numbers.def>
     GP_KINDS = 0
 #define GP_KIND(...) +1

@@ -84,20 +84,7 @@ unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[G
 
 unsigned gp_gauge_parts(enum gp_wire_kind kind)
 {
-    switch (kind) {
-    case GP_KIND_LINEAR:
-    case GP_KIND_PITCHED:
-    case GP_KIND_ARRAY:
-    case GP_KIND_PINNED:
-    case GP_KIND_REGISTERED:
-        return GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
-    case GP_KIND_POOL: /* the pool's reserve is polled */
-        return GP_PART_ALLOCATED | GP_PART_KIND;
-    case GP_KIND_VMM: /* creation; a mapping moves GP_PART_ALLOCATED by itself */
-        return GP_PART_RESERVED | GP_PART_KIND;
-    default:
-        return GP_PART_KIND;
-    }
+    return GP_PART_KIND | gp_kind_sums(kind);
 }
 
 int64_t gp_gauge_rounded(int64_t bytes)

@@ -5,6 +5,7 @@
 #ifndef GP_ACCOUNT_GAUGE_H
 #define GP_ACCOUNT_GAUGE_H
 
+#include "base/numbers.h"
 #include "ds/counter.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -24,6 +25,7 @@ enum gp_gauge {
     GP_GAUGE_ASLEEP,
     GP_GAUGES
 };
+/* Statistics with pools take three, kinds two, values one. Those of the kinds none and context are never moved. */
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
 #define GP_STAT(_id, _gauge, ...) +(1u << (_gauge))
 enum {
@@ -32,14 +34,14 @@ enum {
 };
 _Static_assert(GP_GAUGE_PLACES == (1u << GP_STATS) - 1, "numbers.def gives each place among the gauges once");
 
-/* The most gauges that one event moves: seven statistics in two pools, the kind's bytes and
- * count, the rounded estimate. */
-#define GP_DELTAS 20
+/* The most gauges that one event moves: each statistic in two pools, the kind's bytes and count, the
+ * rounded estimate. */
+#define GP_DELTAS (2 * GP_STATS + 3)
 
 /* Parts of an event: which statistics it moves. */
-#define GP_PART_ALLOCATED 1u /* allocation, allocated_bytes, active, active_bytes, requested_bytes */
-#define GP_PART_RESERVED  2u /* segment, reserved_bytes */
-#define GP_PART_KIND      4u /* the kind's bytes and count */
+#define GP_PART_ALLOCATED GP_SUM_ALLOCATED /* allocation, allocated_bytes, active, active_bytes, requested_bytes */
+#define GP_PART_RESERVED  GP_SUM_RESERVED  /* segment, reserved_bytes */
+#define GP_PART_KIND      4u               /* the kind's bytes and count */
 
 struct gp_move {
     enum gp_wire_kind kind;
@@ -75,8 +77,8 @@ static inline unsigned gp_gauge_block_pair(int64_t bytes)
 /* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
 
-/* The parts that a plain block of this kind moves (managed, graph, imported and virtual bytes
- * are never added to the totals). */
+/* The parts that a plain block of this kind moves. Of memory that is allocated apart from its creation, such as
+ * mappings of VMM memory, the callers move GP_PART_ALLOCATED themselves. */
 unsigned gp_gauge_parts(enum gp_wire_kind kind);
 
 /* An estimate of the driver's footprint of a linear allocation: up to 1 MiB in 512 B steps

@@ -34,7 +34,7 @@ static const char *const stat_names[] = {
 };
 
 static const char *const kind_names[] = {
-#define GP_KIND(_id, _tag, _name) [_id] = #_name,
+#define GP_KIND(_id, _tag, _name, _sums) [_id] = #_name,
 #include <gpuprof/numbers.def>
 };
 
@@ -92,9 +92,9 @@ const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS] = {
     GP_ROW(GP_ROW_STAT + _id * GP_POOLS, stats[_id][0])                                                                \
     GP_ROW(GP_ROW_STAT + _id * GP_POOLS + 1, stats[_id][1])                                                            \
     GP_ROW(GP_ROW_STAT + _id * GP_POOLS + 2, stats[_id][2])
-#define GP_VALUE(_id, _name)      GP_ROW(GP_ROW_VALUE + _id, _name)
-#define GP_NUMBER(_id, _name)     GP_ROW(GP_ROW_NUMBER + _id, _name)
-#define GP_KIND(_id, _tag, _name) GP_ROW(GP_ROW_KIND + _id, kinds[_id])
+#define GP_VALUE(_id, _name)  GP_ROW(GP_ROW_VALUE + _id, _name)
+#define GP_NUMBER(_id, _name) GP_ROW(GP_ROW_NUMBER + _id, _name)
+#define GP_KIND(_id, ...)     GP_ROW(GP_ROW_KIND + _id, kinds[_id])
 #include <gpuprof/numbers.def>
     GP_ROW(GP_ROW_OTHER, linear_rounded_bytes) /* an estimate without a public name */
     GP_ROW(GP_ROW_OTHER + 1, scopes) GP_ROW(GP_ROW_OTHER + 2, beside_bytes)};

@@ -35,6 +35,22 @@ const char *gp_stat_name(unsigned stat);  /* "allocated_bytes" */
 const char *gp_kind_name(unsigned kind);  /* "linear" */
 const char *gp_lost_name(unsigned cause); /* "ring_full" */
 
+/* The totals that have the bytes of this kind: GP_SUM_*, or 0. */
+#define GP_SUM_ALLOCATED 1u
+#define GP_SUM_RESERVED  2u
+#define GP_SUM_BOTH      (GP_SUM_ALLOCATED | GP_SUM_RESERVED)
+static inline unsigned gp_kind_sums(unsigned kind)
+{
+    switch (kind) {
+#define GP_KIND(_id, _tag, _name, _sums)                                                                               \
+    case _id:                                                                                                          \
+        return _sums;
+#include <gpuprof/numbers.def>
+    default:
+        return 0;
+    }
+}
+
 /* False: unknown where a framework's blocks count (GP_DEVICE_FRAMEWORK). */
 bool gp_stat_told(unsigned stat);
 

@@ -29,13 +29,16 @@ Test(numbers, ids_are_permanent)
 #define GP_STAT(_id, _gauge, _tag, _name, _reset, _told) "stat " #_id " " #_name "\n",
 #define GP_VALUE(_id, _name)                             "value " #_id " " #_name "\n",
 #define GP_NUMBER(_id, _name)                            "number " #_id " " #_name "\n",
-#define GP_KIND(_id, _tag, _name)                        "kind " #_id " " #_name "\n",
+#define GP_KIND(_id, _tag, _name, _sums)                 "kind " #_id " " #_name "\n",
 #define GP_LOST(_id, _tag, _name)                        "lost " #_id " " #_name "\n",
 #include <gpuprof/numbers.def>
     };
     char *golden = golden_text();
     size_t lines = 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t id = (size_t)(strrchr(rows[i], ' ') + 1 - rows[i]);
+        for (size_t j = 0; j < i; j++)
+            cr_assert(strncmp(rows[i], rows[j], id) != 0, "one id for two: %s%s", rows[j], rows[i]);
         if (!strstr(golden, rows[i]) && getenv("GP_GOLDEN_UPDATE")) {
             FILE *file = fopen(path_source("tests/golden/numbers.txt"), "ae");
             cr_assert(file && fputs(rows[i], file) >= 0 && fclose(file) == 0);

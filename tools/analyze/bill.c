@@ -3,27 +3,13 @@
  * reports; see analyze.h.
  */
 #include <analyze/flow.h>
+#include <base/numbers.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GP_BILL_ROWS (GP_KINDS + 8)
-
-static const struct gp_bill_kind {
-    uint8_t kind;
-    const char *what;
-    bool estimated;
-} gp_bill_kinds[] = {
-    {GP_KIND_LINEAR, "linear", false},
-    {GP_KIND_PITCHED, "pitched", false},
-    {GP_KIND_ARRAY, "array", true},
-    {GP_KIND_VMM, "vmm", false},
-    {GP_KIND_POOL, "pool: in use", false},
-    {GP_KIND_PINNED, "pinned", false},
-    {GP_KIND_REGISTERED, "registered", false},
-    {GP_KIND_MODULE, "module", true},
-};
 
 struct gp_bill_state {
     int64_t kinds[GP_KINDS];
@@ -118,11 +104,13 @@ static void bill_rows(struct gp_bill *bill, const struct gp_bill_state *state, i
                       const struct gp_wire_before_device *before, bool host)
 {
     int64_t known = before && before->bytes > 0 ? before->bytes : 0;
-    for (size_t i = 0; i < sizeof(gp_bill_kinds) / sizeof(gp_bill_kinds[0]); i++) {
-        int64_t bytes = state->kinds[gp_bill_kinds[i].kind];
-        if (bytes <= 0)
+    for (unsigned kind = GP_KIND_LINEAR; kind < GP_KINDS; kind++) {
+        int64_t bytes = state->kinds[kind];
+        /* Code of kernels is on the device too, although it is in no total. */
+        if (bytes <= 0 || (!gp_kind_sums(kind) && kind != GP_KIND_MODULE))
             continue;
-        bill_put(bill, gp_bill_kinds[i].what, bytes, gp_bill_kinds[i].estimated);
+        bill_put(bill, kind == GP_KIND_POOL ? "pool: in use" : gp_kind_name(kind), bytes,
+                 kind == GP_KIND_ARRAY || kind == GP_KIND_MODULE);
         known += bytes;
     }
     int64_t idle = state->segments - state->cached, pool = state->polled.extra - state->level.pool;

@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * flow.c: see flow.h. */
 #include <analyze/flow.h>
+#include <base/numbers.h>
 #include <common/order.h>
 
 #include <stdlib.h>
 
-/* What an item of this kind counts as.  This must agree with the table in src/account/gauge.c. */
+/* What an item of this kind counts as. */
 static uint8_t flow_parts(const struct gp_rec_event *event)
 {
+    /* Memory of cuMemCreate has events of segments, so one of a block is not that memory. */
+    unsigned sums = event->kind == GP_KIND_VMM ? 0 : gp_kind_sums(event->kind);
     switch (event->type) {
     case GP_EVENT_ALLOC:
     case GP_EVENT_FREE:
-        switch (event->kind) {
-        case GP_KIND_LINEAR:
-        case GP_KIND_PITCHED:
-        case GP_KIND_ARRAY:
-        case GP_KIND_PINNED:
-        case GP_KIND_REGISTERED:
-            return GP_FLOW_SUMMED | GP_FLOW_RESERVED | GP_FLOW_KIND;
-        case GP_KIND_POOL:
-            return GP_FLOW_SUMMED | GP_FLOW_KIND;
-        default:
-            return GP_FLOW_KIND;
-        }
+        return GP_FLOW_KIND | (sums & GP_SUM_ALLOCATED ? GP_FLOW_SUMMED : 0) |
+               (sums & GP_SUM_RESERVED ? GP_FLOW_RESERVED : 0);
     case GP_EVENT_SEGMENT_ALLOC:
     case GP_EVENT_SEGMENT_FREE:
         if (event->kind == GP_KIND_LINEAR)

@@ -4,6 +4,7 @@
  * Without losses the weights are sums of the events of the recorded time, the baseline included.
  * Where events were lost, the sums are too small, so the process's own numbers of each site are
  * used (exact, since the start of the process); allocations without a site keep the sums. */
+#include <base/numbers.h>
 #include <export/formats.h>
 
 #include <errno.h>
@@ -144,24 +145,6 @@ static uint32_t weigh_device(const struct gp_recording *recording, uint8_t index
     return at;
 }
 
-/* Kinds whose site numbers are bytes that the process held: not virtual, imported or unknown
- * memory. */
-static bool weigh_counts(unsigned kind)
-{
-    switch (kind) {
-    case GP_KIND_LINEAR:
-    case GP_KIND_PITCHED:
-    case GP_KIND_ARRAY:
-    case GP_KIND_VMM:
-    case GP_KIND_POOL:
-    case GP_KIND_PINNED:
-    case GP_KIND_REGISTERED:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* Takes the process's own numbers where events were lost. */
 static void weigh_own(struct gp_weigh *weigh)
 {
@@ -169,7 +152,8 @@ static void weigh_own(struct gp_weigh *weigh)
     for (uint32_t i = 1; i < recording->site_count && !weigh->rc; i++) {
         const struct gp_rec_site *site = &recording->sites[i];
         uint32_t device = weigh_device(recording, site->device);
-        if (site->calls <= 0 || !weigh_counts(site->kind) || device == recording->device_count)
+        /* Not virtual, imported or unknown memory, which the process does not hold. */
+        if (site->calls <= 0 || !gp_kind_sums(site->kind) || device == recording->device_count)
             continue;
         struct gp_export_sum *row = weigh_row(weigh, i, device, site->kind);
         if (!row)

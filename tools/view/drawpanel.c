@@ -3,6 +3,7 @@
  * drawpanel.c: draws the details of the selected row, the help, the sort menu, and the text for an
  * empty table; see draw.h.
  */
+#include <base/numbers.h>
 #include <view/draw.h>
 
 #include <stdio.h>
@@ -109,8 +110,7 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
         char current[32], peak[32], live[32], live_peak[32], calls[32];
         if (!kind_used(kind))
             continue;
-        /* These kinds are in neither allocated nor reserved: see `gpuprof stat --help`. */
-        bool apart = i == GP_KIND_MANAGED || i == GP_KIND_GRAPH || i == GP_KIND_IMPORTED || i == GP_KIND_VIRTUAL;
+        bool apart = !gp_kind_sums((unsigned)i);
         gp_grid_printf(draw->grid, rect, y, 1, apart ? GP_STYLE_DIM : GP_STYLE_NORMAL, "%-10s %10s %10s %8s %7s %8s%s",
                        gp_kind_name((unsigned)i) ? gp_kind_name((unsigned)i) : "?",
                        gp_text_bytes(kind->current_bytes, GP_TEXT_LONG, current, sizeof(current)),
