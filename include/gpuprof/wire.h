@@ -716,13 +716,14 @@ struct gp_wire_mailbox {
 #define GP_KIND(_id, ...) _Static_assert(_id < GP_KINDS, "ids of kinds have no gaps");
 #define GP_LOST(_id, ...) _Static_assert(_id < GP_LOSTS, "header.lost has a place for each cause");
 #include <gpuprof/numbers.def>
+_Static_assert(sizeof(struct gp_wire_device) == 2296 && sizeof(struct gp_wire_oom) == 800,
+               "another size: raise GP_WIRE_ABI");
 _Static_assert(sizeof(struct gp_wire_value) == 32, "wire");
 _Static_assert(sizeof(struct gp_wire_kind_value) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_scope) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_failure) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_event) == 64, "wire");
 _Static_assert(sizeof(struct gp_wire_oom_holder) == 24, "wire");
-_Static_assert(sizeof(struct gp_wire_oom) % 8 == 0, "wire");
 _Static_assert(sizeof(struct gp_wire_oom_framework) == 48, "wire");
 _Static_assert(sizeof(struct gp_wire_frame) == 16, "wire");
 _Static_assert(sizeof(struct gp_wire_site) == 128, "wire");
