@@ -424,7 +424,7 @@ Test(site_model, a_frame)
     view_open("dddd");
     cr_assert_eq(gp_grid_init(&grid, 16, 110, true), 0);
     fix_draw(&view, &grid);
-    line_is(&grid, 0, "gpuprof top  3 call sites of 4711 train, live 400 MiB, host 64.0 MiB  every 1s");
+    line_is(&grid, 0, "gpuprof top  3 call sites of 4711 train, live 400.0 MiB, host 64.00 MiB  every 1s");
     line_is(&grid, 1, "1 more process runs without stacks: " GP_SITE_HINT);
     line_is(&grid, 4, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
     line_is(&grid, 5, ">   0 linear         300M     400M     300M   60.0        -         - forward (model.py:10)");
