@@ -233,6 +233,15 @@ Test(export_command, what_cannot_be_written_is_an_error_and_no_half_file)
     cr_expect_eq(system(line("test $(ls %s | wc -l) = 1", folder)), 0);
 }
 
+Test(export_command, a_reader_that_has_enough_is_no_news)
+{
+    static const char *const commands[] = {"export --format csv", "report",        "report --json",
+                                           "report -o -",         "leaks --json",  "peak",
+                                           "peak --json",         "snapshot -o -", "phases"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        expect_quiet(line("%s %s", commands[i], in("rec")));
+}
+
 Test(export_command, losses_are_said)
 {
     write_recording("lossy", 5);

@@ -89,10 +89,7 @@ static int cdi_write(const char *path, const json_t *top)
             rc = -(errno ? errno : EIO);
         rc = gp_output_close(&out, rc);
     }
-    if (!rc)
-        return GP_EXIT_OK;
-    gp_error("cdi", "%s: cannot be written: %s", path ? path : "stdout", strerror(-rc));
-    return GP_EXIT_FAILED;
+    return rc ? gp_write_error("cdi", path, -rc) : GP_EXIT_OK;
 }
 
 static int cdi_check(void *options)

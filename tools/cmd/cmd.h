@@ -53,6 +53,9 @@ void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
 /* The same, then a line that names the help.  Returns GP_EXIT_USAGE, so that callers can return
  * it. */
 int gp_usage_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
+/* Says that an output cannot be written; path: NULL or "-" for standard output, whose reader may
+ * have enough, as head has: that is no news.  error: an errno.  Returns GP_EXIT_FAILED. */
+int gp_write_error(const char *command, const char *path, int error);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
 

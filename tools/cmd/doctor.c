@@ -237,6 +237,7 @@ static int doctor_run(void *options)
 {
     struct gp_doctor *doctor = options;
     char names[256], needed[256];
+    int rc = 0;
     doctor->checks = json_array();
     check_kernel(doctor);
     check_library(doctor);
@@ -249,9 +250,11 @@ static int doctor_run(void *options)
     if (doctor->json && !doctor->failed) {
         json_t *top = json_pack("{s:s,s:s,s:O}", "schema", "gpuprof.doctor/1", "version", GPUPROF_VERSION, "checks",
                                 doctor->checks);
-        doctor->failed = gp_json_print(stdout, top, false) != 0;
+        rc = gp_json_print(stdout, top, false);
     }
     json_decref(doctor->checks);
+    if (rc)
+        return gp_write_error("doctor", NULL, -rc);
     if (doctor->failed) {
         gp_error("doctor", "could not finish: %s", strerror(errno ? errno : ENOMEM));
         return GP_EXIT_FAILED;

@@ -96,11 +96,11 @@ static int export_run(struct gp_export *export, const struct gp_export_options *
         rc = gp_output_close(&target, export_write(export, o, &target));
         gp_progress_end();
     }
-    /* A reader of a pipe that has enough, such as head, is no error to talk about. */
-    if (rc && (rc != -EPIPE || o->output))
-        gp_error("export", "%s: cannot be written: %s", o->output ? o->output : "stdout",
-                 rc == -EPROTO && export->why[0] ? export->why : strerror(-rc));
-    if (!rc && o->output)
+    if (rc == -EPROTO && export->why[0])
+        gp_error("export", "%s: cannot be written: %s", o->output ? o->output : "stdout", export->why);
+    else if (rc)
+        gp_write_error("export", o->output, -rc);
+    else if (o->output)
         fprintf(stderr, "gpuprof: export: %s: written%s%s; open it %s\n", o->output,
                 o->format->weighed ? ", weighed by " : "",
                 o->format->weighed ? gp_export_weight_name(export->weight) : "", o->format->opens);

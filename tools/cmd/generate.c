@@ -70,19 +70,16 @@ static int generate_write(const struct gp_generate_options *o, const struct gp_r
 {
     if (gp_output_check("generate", o->output, true))
         return GP_EXIT_FAILED;
-    FILE *out = o->output ? fopen(o->output, "we") : stdout;
-    if (!out) {
-        gp_error("generate", "%s: %s", o->output, strerror(errno));
-        return GP_EXIT_FAILED;
+    struct gp_output file;
+    int rc = gp_output_open(&file, o->output);
+    FILE *out = rc ? NULL : fdopen(dup(file.fd), "w");
+    if (!rc) {
+        rc = out ? gp_replay_write(out, trace) : -errno;
+        if (out && fclose(out) != 0 && !rc)
+            rc = -errno;
+        rc = gp_output_close(&file, rc);
     }
-    int rc = gp_replay_write(out, trace);
-    if (o->output && fclose(out) != 0 && !rc)
-        rc = -errno;
-    if (rc) {
-        gp_error("generate", "%s: cannot be written: %s", o->output ? o->output : "stdout", strerror(-rc));
-        return GP_EXIT_FAILED;
-    }
-    return GP_EXIT_OK;
+    return rc ? gp_write_error("generate", o->output, -rc) : GP_EXIT_OK;
 }
 
 static int generate_run(void *options)

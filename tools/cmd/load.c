@@ -53,9 +53,7 @@ int gp_load_json(const char *command, json_t *object)
     int rc = gp_json_print(stdout, object, false);
     if (rc == -ENOMEM)
         return gp_load_memory(command);
-    if (rc)
-        gp_error(command, "stdout: cannot be written: %s", strerror(-rc));
-    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return rc ? gp_write_error(command, NULL, -rc) : GP_EXIT_OK;
 }
 
 /* ---- a running process ------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <base/text.h>
 #include <cmd/cmd.h>
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,14 @@ int gp_usage_error(const char *command, const char *format, ...)
     else
         fprintf(stderr, "Try 'gpuprof --help'.\n");
     return GP_EXIT_USAGE;
+}
+
+int gp_write_error(const char *command, const char *path, int error)
+{
+    bool standard = !path || strcmp(path, "-") == 0;
+    if (!standard || error != EPIPE)
+        gp_error(command, "%s: cannot be written: %s", standard ? "stdout" : path, strerror(error));
+    return GP_EXIT_FAILED;
 }
 
 /* Levenshtein over words of at most 47 letters. */

@@ -57,6 +57,8 @@ static int report_page(const struct gp_load_options *o, json_t *document)
         fprintf(stderr, "gpuprof: report: %s: written; open it in a browser\n", o->output);
     if (rc == 0)
         return GP_EXIT_OK;
+    if (rc == -EPIPE)
+        return gp_write_error("report", o->output, EPIPE);
     gp_error("report", "%s", why[0] ? why : strerror(-rc));
     return GP_EXIT_FAILED;
 }
@@ -78,9 +80,7 @@ static int report_json(const struct gp_load_options *o, json_t *document)
         rc = gp_output_close(&file, error);
     }
     json_decref(document);
-    if (rc)
-        gp_error("report", "%s: cannot be written: %s", o->output, strerror(-rc));
-    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return rc ? gp_write_error("report", o->output, -rc) : GP_EXIT_OK;
 }
 
 static int report_made(const struct gp_load_options *o, struct gp_loaded *loaded)

@@ -50,18 +50,14 @@ static int snapshot_check(void *options)
 static int snapshot_open(struct gp_output *out, const struct gp_snapshot_options *o)
 {
     int rc = gp_output_open(out, o->output);
-    if (rc)
-        gp_error("snapshot", "%s: cannot be written: %s", o->output, strerror(-rc));
-    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return rc ? gp_write_error("snapshot", o->output, -rc) : GP_EXIT_OK;
 }
 
 /* error: result of the writing, 0 or -errno. */
 static int snapshot_finish(struct gp_output *out, int error)
 {
     error = gp_output_close(out, error);
-    if (error)
-        gp_error("snapshot", "%s: cannot be written: %s", out->path, strerror(-error));
-    return error ? GP_EXIT_FAILED : GP_EXIT_OK;
+    return error ? gp_write_error("snapshot", out->path, -error) : GP_EXIT_OK;
 }
 
 static void snapshot_report(const struct gp_output *out, const struct gp_snapshot_counts *counts)

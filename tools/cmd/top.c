@@ -234,6 +234,8 @@ static int top_print(struct gp_top *top, const struct gp_collect_options *option
     gp_model_fini(&model);
     if (!err)
         return GP_EXIT_OK;
+    if (err == -EPIPE)
+        return gp_write_error("top", NULL, EPIPE);
     gp_error("top", "cannot print: %s", strerror(-err));
     return GP_EXIT_FAILED;
 }

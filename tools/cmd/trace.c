@@ -131,8 +131,7 @@ static int trace_poll(struct gp_trace *trace, bool last)
     }
     if (fflush(trace->out) == 0 && !ferror(trace->out))
         return GP_EXIT_OK;
-    gp_error("trace", "cannot write: %s", strerror(errno));
-    return GP_EXIT_FAILED;
+    return gp_write_error("trace", trace->options->output, errno);
 }
 
 static void trace_report(struct gp_trace_totals *traced)
@@ -158,7 +157,7 @@ static void trace_report(struct gp_trace_totals *traced)
 
 static int trace_finish(struct gp_trace *trace, int rc)
 {
-    int last = trace_poll(trace, true);
+    int last = ferror(trace->out) ? rc : trace_poll(trace, true); /* its message is printed once */
     for (int i = 0; i < trace->count; i++) {
         trace_report(&trace->traced[i]);
         gp_ringread_free(trace->traced[i].reader);
@@ -249,7 +248,8 @@ static int trace_run(void *options)
     if (gp_output_check("trace", o->output, true))
         return GP_EXIT_FAILED;
     struct gp_trace *trace = calloc(1, sizeof(*trace));
-    FILE *out = o->output ? fopen(o->output, "we") : stdout;
+    bool named = o->output && strcmp(o->output, "-") != 0;
+    FILE *out = named ? fopen(o->output, "we") : stdout;
     int rc = GP_EXIT_FAILED;
     if (!trace) {
         gp_error("trace", "out of memory");
@@ -260,7 +260,7 @@ static int trace_run(void *options)
         trace->out = out;
         rc = o->launch.argv ? trace_program(trace, o) : trace_process(trace, o);
     }
-    if (o->output && out)
+    if (named && out)
         fclose(out);
     free(trace);
     return rc;

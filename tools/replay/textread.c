@@ -215,8 +215,9 @@ static void text_put(FILE *out, const struct gp_replay_trace *trace, const struc
 
 int gp_replay_write(FILE *out, const struct gp_replay_trace *trace)
 {
+    errno = 0;
     fprintf(out, GP_TEXT_VERSION "\n");
     for (uint32_t i = 0; i < trace->count; i++)
         text_put(out, trace, &trace->ops[i]);
-    return fflush(out) != 0 || ferror(out) ? -EIO : 0;
+    return fflush(out) != 0 || ferror(out) ? -(errno ? errno : EIO) : 0;
 }
