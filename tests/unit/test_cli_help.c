@@ -288,6 +288,13 @@ Test(cli_help, the_fish_script_is_valid, .fini = clean)
     const char *path = file("gpuprof.fish", script(FISH));
     cr_expect_eq(shell(&output, "fish --no-config -n %s%s 2>&1", path, ""), 0, "%s", output);
     free(output);
+    /* The description stands beside the option, and not again beside each of its values. */
+    cr_expect_eq(shell(&output, "fish --no-config -c 'source %s; complete -C \"gpuprof diff --by=\"; %s", path,
+                       "complete -C \"gpuprof completion z\"; complete -C \"gpuprof diff --b\"' 2>&1"),
+                 0);
+    cr_expect(strstr(output, "--by=line\n") && strstr(output, "--by=use\n"), "%s", output);
+    cr_expect(strstr(output, "zsh\n") && strstr(output, "--by\twhat a row is"), "%s", output);
+    free(output);
 }
 
 Test(cli_help, bash_completes, .fini = clean)

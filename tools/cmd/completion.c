@@ -317,14 +317,18 @@ static const char fish_head[] =
                            "complete -c gpuprof -n __fish_use_subcommand -s h -l help -d 'list the commands'\n"
                            "complete -c gpuprof -n __fish_use_subcommand -s V -l version -d 'print the version'\n";
 
+/* A value ends in a tab: else fish shows the description of the option beside each of them. */
 static void fish_value(FILE *out, const struct gp_command_option *option)
 {
+    const char *word;
     if (completion_has_choices(option)) {
-        fputs(option->type == GP_ARG_LIST ? " -a '(__fish_append , " : " -a '", out);
-        completion_choices(out, option);
-        fputs(option->type == GP_ARG_LIST ? ")'" : "'", out);
+        bool list = option->type == GP_ARG_LIST;
+        fputs(list ? " -a '(__fish_append ," : " -a '", out);
+        for (unsigned i = 0; (word = gp_option_choice(option, i)); i++)
+            fprintf(out, "%s%s%s", i || list ? " " : "", word, list ? "" : "\\t");
+        fputs(list ? ")\\t'" : "'", out);
     } else if (option->type == GP_ARG_PID || option->type == GP_ARG_PIDS) {
-        fputs(" -a '(__gpuprof_pids)'", out);
+        fputs(" -a '(__gpuprof_pids)\\t'", out);
     } else if (option->type == GP_ARG_RECORDING || option->type == GP_ARG_RECORDINGS) {
         fputs(" -a '(__gpuprof_recordings)'", out);
     } else if (option->type == GP_ARG_FILE) {
@@ -352,9 +356,7 @@ static void fish_operand(FILE *out, const struct gp_command_spec *spec, const st
 {
     fprintf(out, "complete -c gpuprof -n '__gpuprof_command %s'", spec->name);
     fish_value(out, operand);
-    fputs(" -d '", out);
-    completion_text(out, operand->help, "'\\");
-    fputs("'\n", out);
+    fputc('\n', out);
 }
 
 static void fish_write(FILE *out, const struct gp_command_spec *const *commands)

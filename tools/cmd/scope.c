@@ -182,11 +182,8 @@ const struct gp_command_spec gp_command_scope = {
     .run = scope_run,
 };
 
-/* --json was always accepted here, without effect; it stays out of the help. */
 static const struct gp_command_option mark_options[] = {
-    GP_OPTION_PID(struct gp_scope_options, "the process (default: your only profiled process)"),
-    GP_FLAG(struct gp_scope_options, json, 0, "json", NULL),
-    {0}};
+    GP_OPTION_PID(struct gp_scope_options, "the process (default: your only profiled process)"), {0}};
 
 static const struct gp_command_option mark_operands[] = {
     GP_OPERAND(struct gp_scope_options, name, "NAME", GP_ARG_TEXT, "the name of the mark, at most 31 bytes"), {0}};
