@@ -374,6 +374,21 @@ static void daemon_parts(void *arg, struct gp_metrics_agent *out)
     out->searching = !found.hangs_ns;
 }
 
+/* Who reaches the server: a bare PORT is easily taken for every address. */
+static const char *daemon_reach(const struct gp_http_address *listen)
+{
+    static const char only_here[] = " (only from this machine: --listen :PORT for others)";
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&listen->address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&listen->address;
+    if (listen->address.ss_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr)      ? only_here
+               : IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) ? " (every address of this machine)"
+                                                         : "";
+    return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET ? only_here
+           : v4->sin_addr.s_addr == htonl(INADDR_ANY)         ? " (every IPv4 address of this machine)"
+                                                              : "";
+}
+
 static int daemon_serve(struct gp_daemon *daemon)
 {
     const struct gp_http_address *listen = daemon->options->listen;
@@ -400,8 +415,9 @@ static int daemon_serve(struct gp_daemon *daemon)
               is_v6 ? (const void *)&((const struct sockaddr_in6 *)&listen->address)->sin6_addr
                     : (const void *)&((const struct sockaddr_in *)&listen->address)->sin_addr,
               host, sizeof(host));
-    gp_agent_log(GP_AGENTLOG_INFO, is_v6 ? "metrics at http://[%s]:%u/metrics" : "metrics at http://%s:%u/metrics",
-                 host, gp_http_port(daemon->http));
+    unsigned port = gp_http_port(daemon->http);
+    gp_agent_log(GP_AGENTLOG_INFO, "metrics at http://%s%s%s:%u/metrics%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+                 port, daemon_reach(listen));
     return 0;
 }
 

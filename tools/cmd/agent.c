@@ -92,7 +92,8 @@ static const struct gp_command_option agent_options[] = {
      .argument = "[ADDR:]PORT",
      .type = GP_ARG_TEXT,
      .parse = agent_listen,
-     .help = "serve metrics on this port: PORT on 127.0.0.1, ADDR:PORT on that address, :PORT on all addresses"},
+     .help = "serve metrics: :PORT on all addresses, ADDR:PORT on that one, PORT alone on 127.0.0.1, which other "
+             "machines cannot reach (default: off)"},
     {.name = "library",
      .argument = "FILE",
      .type = GP_ARG_FILE,
@@ -154,7 +155,8 @@ const struct gp_command_spec gp_command_agent = {
         "counted and shown."),
     .options = agent_options,
     .examples = GP_EXAMPLES(
-        {"gpuprof agent --listen 9400", "As root: count, and serve metrics on 127.0.0.1:9400."},
+        {"gpuprof agent --listen :9949",
+         "As root: count, and serve metrics to Prometheus on every address of the machine."},
         {"gpuprof agent --attach-containers='train-*'", "Also profile running programs in containers of these names."},
         {"gpuprof agent --group gpu-admins --metrics-per-process=comm",
          "Let a group read the table of processes, with time series by command name."}),
