@@ -7,6 +7,7 @@
 #include <common/agentlog.h>
 #include <common/foreign.h>
 #include <find/candidate.h>
+#include <find/hourly.h>
 
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -27,7 +28,6 @@
 #define SEEN_WAYS   4u
 #define HEADS       4096u /* of chains of processes */
 #define TURN_DEATHS 256   /* ended processes per turn */
-#define LINES_BURST 16u   /* log lines about refused files at once, then one per second */
 
 /* New files that are examined, per file system: a container that creates thousands delays only its
  * own. An examination takes about 50 us, so 64 file systems at their limit cost 2 % of a CPU. */
@@ -77,8 +77,9 @@ struct gp_libraries {
     struct mapper *mappers;
     uint32_t mapper_room, mapper_count, sweep;
     int32_t mapper_free, heads[HEADS];
-    struct bucket examinations[EXAMINE_BUCKETS], refused_lines, postponed_lines;
-    uint64_t refused, postponed, suppressed;
+    struct bucket examinations[EXAMINE_BUCKETS], postponed_lines;
+    struct gp_hourly armed_lines, disarmed_lines, refused_lines; /* apart: refusals must not hide the others */
+    uint64_t refused, postponed;
     bool is_short_logged;
 };
 
@@ -103,23 +104,39 @@ static int explain(char *why, size_t why_bytes, int error, const char *format, .
     return error;
 }
 
+/* One line an hour for each text; with --verbose all of them. `text` has no number of a process, so that
+ * the same library of other programs is the same text. */
+static void hourly_log(struct gp_hourly *hourly, enum gp_agentlog_level level, const char *before, const char *name,
+                       pid_t pid, const char *after)
+{
+    char text[512], since[96] = "", of[32] = "";
+    uint64_t more = 0, others = 0;
+    snprintf(text, sizeof(text), "%s%s", name, after);
+    if (!gp_hourly_take(hourly, text, gp_clock_ns(), &more, &others))
+        level = GP_AGENTLOG_DEBUG;
+    else if (more)
+        snprintf(since, sizeof(since), " (and %llu times more since the last such line)", (unsigned long long)more);
+    if (pid)
+        snprintf(of, sizeof(of), " (process %d)", (int)pid);
+    gp_agent_log(level, "%s%s%s%s%s", before, name, of, after, since);
+    if (others)
+        gp_agent_log(level, "suppressed %llu further messages about files like this (rate limit)",
+                     (unsigned long long)others);
+}
+
+static bool is_final(int error);
+
 static void refusal_log(struct gp_libraries *l, const struct gp_library_offer *offer, int error, const char *why)
 {
-    char name[160];
+    char name[160], what[400];
     gp_text_clean(name, sizeof(name), offer->name, strlen(offer->name));
     if (error == -ENOENT || error == -ENOEXEC) { /* the shim, or programs of that name: not an error */
         gp_agent_log(GP_AGENTLOG_DEBUG, "%s (process %d): %s", name, (int)offer->pid, why);
         return;
     }
-    if (!bucket_take(&l->refused_lines, 1000000000ull, LINES_BURST * 1000000000ull)) {
-        l->suppressed++;
-        return;
-    }
-    gp_agent_log(GP_AGENTLOG_WARNING, "%s (process %d) is not armed: %s", name, (int)offer->pid, why);
-    if (l->suppressed)
-        gp_agent_log(GP_AGENTLOG_WARNING, "suppressed %llu further messages about refused files (rate limit)",
-                     (unsigned long long)l->suppressed);
-    l->suppressed = 0;
+    snprintf(what, sizeof(what), " is not armed: %s%s", why,
+             is_final(error) ? ". Programs that load it are not counted here" : "");
+    hourly_log(&l->refused_lines, GP_AGENTLOG_WARNING, "", name, offer->pid, what);
 }
 
 static void postponed_log(struct gp_libraries *l, const struct gp_library_offer *offer)
@@ -400,7 +417,7 @@ static void armed_name(struct armed *row, const char *name)
 static void disarm(struct gp_libraries *l, uint32_t i)
 {
     struct armed *row = &l->armed[i];
-    gp_agent_log(GP_AGENTLOG_INFO, "disarmed %s: no process maps it any more", row->name);
+    hourly_log(&l->disarmed_lines, GP_AGENTLOG_INFO, "disarmed ", row->name, 0, ": no process maps it any more");
     close(row->link);
     l->room++;
     *row = (struct armed){.link = -1, .file = -1, .generation = row->generation + 1};
@@ -420,7 +437,10 @@ static int memory_check(const struct gp_libraries *l, int fd, const struct gp_ca
     if (is_copy < 0)
         return explain(why, why_bytes, is_copy,
                        is_copy == -EPERM ? "a memory file that is not sealed" : "cannot be read");
-    return is_copy ? 0 : explain(why, why_bytes, -EPERM, "a memory file that is no copy of an armed library");
+    return is_copy
+               ? 0
+               : explain(why, why_bytes, -EPERM,
+                         "a memory file that is no copy of an armed library (attached by another version of gpuprof?)");
 }
 
 struct request {
@@ -558,7 +578,7 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row < 0)
         return row;
     if (is_new)
-        gp_agent_log(GP_AGENTLOG_INFO, "armed %s (process %d)", l->armed[row].name, (int)offer->pid);
+        hourly_log(&l->armed_lines, GP_AGENTLOG_INFO, "armed ", l->armed[row].name, offer->pid, "");
     mapper_watch(l, (uint32_t)row, offer);
     return is_new;
 }
