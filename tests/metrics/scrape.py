@@ -51,6 +51,9 @@ def lint(served):
     alerts = set(re.findall(r"alert: (\w+)", open("deploy/prometheus/gpuprof.rules.yml").read()))
     tested = set(re.findall(r"alertname: (\w+)", open("tests/metrics/rules.test.yml").read()))
     check("every alert is tested", alerts and alerts == tested, alerts ^ tested)
+    books = set(re.findall(r"runbook: 'docs/alerts.md#(\w+)'", open("deploy/prometheus/gpuprof.rules.yml").read()))
+    sections = set(re.findall(r"^## (\w+)$", open("docs/alerts.md").read(), re.M))
+    check("every alert's runbook is a section", sections == alerts and books == {name.lower() for name in alerts}, (sections ^ alerts, books))
 
 
 def scraped(prometheus, served):
