@@ -85,32 +85,50 @@ def scraped(prometheus, served):
     check("rules are evaluated", states and set(states.values()) <= {"ok", "unknown"}, states)
 
 
-def dashboard(prometheus, served):
-    with open("deploy/grafana/gpuprof.json") as text:
-        board = json.load(text)
+BOARDS = ("gpuprof", "gpuprof-fleet")
+
+
+def dashboards(prometheus, served):
     exported = set(re.findall(r"^# TYPE (\S+)", served.page(), re.M))
-    names = [v["name"] for v in board["templating"]["list"]]
-    check("variables", {"instance", "gpu", "namespace", "pod"} <= set(names), names)
-    all_text = json.dumps(board) + open("deploy/prometheus/gpuprof.rules.yml").read()
+    texts = {name: open(f"deploy/grafana/{name}.json").read() for name in BOARDS}
+    check("each dashboard is tested", sorted(f"{name}.json" for name in BOARDS) == sorted(os.listdir("deploy/grafana")))
+    boards = {name: json.loads(text) for name, text in texts.items()}
+    names = [v["name"] for v in boards["gpuprof"]["templating"]["list"]]
+    check("variables", {"cluster", "instance", "gpu", "namespace", "pod", "top"} <= set(names), names)
+    all_text = "".join(texts.values()) + open("deploy/prometheus/gpuprof.rules.yml").read()
     used = set(re.findall(r"(?<![:\w])((?:gpuprof|process)_\w+_(?:bytes|total|info|seconds|processes|up|rows|success|oom))(?![:\w])", all_text))
     check("the metrics used are exported", len(used) > 15 and used <= exported, used - exported)
     loose = set(re.findall(r"(?<![:\w/])(gpuprof_\w+)", all_text)) - used
     check("no other name of gpuprof", not loose, loose)
+    # Links from page to page and from an alert to its page.
+    linked, uids = set(re.findall(r"/d/([\w-]+)", all_text)), {board["uid"] for board in boards.values()}
+    check("a link to a dashboard leads to one", linked == uids, linked ^ uids)
     served.say("set 10 1000000")
+    for name, board in boards.items():
+        dashboard(prometheus, name, board)
+
+
+def dashboard(prometheus, name, board):
     count = 0
     for expression in expressions(board):
-        plain = expression.replace("$__rate_interval", "10s")
-        plain = re.sub(r"\$(instance|gpu|namespace|pod)\b", ".*", plain)
+        plain = expression.replace("$__rate_interval", "10s").replace("$__range", "10m").replace("$top", "3")
+        plain = re.sub(r"\$(cluster|instance|gpu|namespace|pod)\b", ".*", plain)
         check("no variable is left", not re.search(r"\$(?!1\b)", plain), plain)  # $1: a group of label_replace
         answer = prometheus.ask("query", query=plain)
-        check(f"the dashboard's query: {plain}", answer.get("status") == "success", answer)
+        check(f"{name}'s query: {plain}", answer.get("status") == "success", answer)
         # Queries of growth, its end and failures are empty without growth and failures.
         if "> 0" not in plain and "seconds_to_oom" not in plain:
-            check(f"the dashboard's query has an answer: {plain}", answer.get("data", {}).get("result"), answer)
+            check(f"{name}'s query has an answer: {plain}", answer.get("data", {}).get("result"), answer)
         count += 1
-    check("queries of the dashboard", count >= 15, count)
+    check(f"queries of {name}", count >= 15, count)
+    # A thousand nodes have 8000 GPUs: a panel draws a bounded number of lines, or one by a label that has few values.
+    few = r"^(top|bottom)k\(|^(sum|max|count|quantile)\(|^(sum|count) by \((alertname|version)\)"
+    wild = [t["expr"] for p in board["panels"] for t in p.get("targets", []) if not re.match(few, t["expr"])]
+    check(f"each panel of {name} is bounded", not wild, wild)
     ids = [p["id"] for p in board["panels"]]
-    check("ids of panels differ", len(ids) == len(set(ids)))
+    check(f"ids of panels of {name} differ", len(ids) == len(set(ids)))
+    places = [(p["gridPos"]["x"] + x, p["gridPos"]["y"] + y) for p in board["panels"] for x in range(p["gridPos"]["w"]) for y in range(p["gridPos"]["h"])]
+    check(f"no panel of {name} covers another", len(places) == len(set(places)) and all(x < 24 for x, _ in places))
 
 
 def documented(served):
@@ -152,7 +170,7 @@ def main():
     try:
         lint(served)
         scraped(prometheus, served)
-        dashboard(prometheus, served)
+        dashboards(prometheus, served)
         documented(served)
         manifests(build)
     finally:
