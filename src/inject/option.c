@@ -3,12 +3,13 @@
 #include "inject/option.h"
 #include "base/compiler.h"
 #include "base/log.h"
+#include "base/size.h"
+#include <errno.h>
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* Each parser: true, or false with a short reason in why. */
 static bool parse_source(struct gp_options *out, const char *value, const char **why)
@@ -105,32 +106,13 @@ static bool parse_since(struct gp_options *out, const char *value, const char **
     return !*value;
 }
 
-/* The SIZE of the command's options: digits, then B, KiB, MiB, GiB, TiB or K, M, G, T, any case. */
 static bool parse_limit(struct gp_options *out, const char *value, const char **why)
 {
-    static const struct {
-        const char *name;
-        unsigned shift;
-    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
-                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
-    uint64_t number = 0;
-    const char *at = value;
-    bool fits = true;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        fits &= number <= (uint64_t)INT64_MAX / 10 - 1;
-        number = fits ? number * 10 + (uint64_t)(*at - '0') : number;
-    }
-    *why = "must be a size, like 512MiB or 16GiB";
-    for (size_t i = 0; at > value && i < GP_COUNT(units); i++) {
-        if (strcasecmp(at, units[i].name) != 0)
-            continue;
-        *why = "is out of range";
-        if (!fits || number == 0 || number > (uint64_t)INT64_MAX >> units[i].shift)
-            return false;
-        out->limit_bytes = number << units[i].shift;
-        return true;
-    }
-    return false;
+    int64_t bytes = 0;
+    int rc = gp_parse_size(value, &bytes);
+    *why = rc == -EINVAL ? "must be a size, like 512MiB or 16GiB" : "is out of range";
+    out->limit_bytes = rc || !bytes ? out->limit_bytes : (uint64_t)bytes;
+    return !rc && bytes;
 }
 
 static const struct gp_option {

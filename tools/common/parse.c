@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* Digits only: strtoll would also accept "-1", "+1" and " 1". */
 static int parse_digits(const char *text, const char **end, uint64_t *value)
@@ -28,29 +27,6 @@ static int parse_digits(const char *text, const char **end, uint64_t *value)
     *end = at;
     *value = sum;
     return overflow ? -ERANGE : 0;
-}
-
-int gp_parse_size(const char *text, int64_t *bytes)
-{
-    static const struct {
-        const char *name;
-        unsigned shift;
-    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
-                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
-    const char *unit = text;
-    uint64_t value;
-    int rc = parse_digits(text, &unit, &value);
-    if (rc == -EINVAL)
-        return rc;
-    for (size_t i = 0; i < GP_COUNT(units); i++) {
-        if (strcasecmp(unit, units[i].name) != 0)
-            continue;
-        if (rc || value > (uint64_t)INT64_MAX >> units[i].shift)
-            return -ERANGE;
-        *bytes = (int64_t)(value << units[i].shift);
-        return 0;
-    }
-    return -EINVAL;
 }
 
 int gp_parse_duration(const char *text, uint64_t *ns)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * parse.h: parsers of option values: sizes, numbers, lists of process ids, devices.  They print
+ * parse.h: parsers of option values: sizes (base/size.h), numbers, lists of process ids, devices.  They print
  * nothing and read nothing but their text.  Any thread.
  */
 #ifndef GP_COMMON_PARSE_H
 #define GP_COMMON_PARSE_H
 
+#include <base/size.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
- * -EINVAL, -ERANGE (does not fit int64_t). */
-int gp_parse_size(const char *text, int64_t *bytes);
 /* "350ms", "2.5s", "10us", "5min": a decimal number, a point allowed, and its unit ns, us, ms, s, min
  * or h.  0, -EINVAL, -ERANGE (more than 2^63 ns). */
 int gp_parse_duration(const char *text, uint64_t *ns);
