@@ -25,8 +25,7 @@ passed=0 failed=0
 pass() { passed=$((passed + 1)); echo "ok      $1"; }
 fail() { failed=$((failed + 1)); echo "FAILED  $1"; [ -z "${2:-}" ] || tail -n 30 "$2" | sed 's/^/        /'; }
 
-# Random numbers and Fourier transforms are not under test, nor are functions that the driver kept from CUDA 3: textures, launches
-# with parameters set one by one, OpenGL.  Python loads an extension only if all its names are there.
+# Random numbers and Fourier transforms are not under test.
 prepare() {
     local driver
     driver=$(echo "$root"/usr/lib/python3/dist-packages/pycuda/_driver.*.so)
@@ -34,15 +33,11 @@ prepare() {
     ln -sf lapack/liblapack.so.3 "$lib/liblapack.so.3"
     tests/real/stand-in libcufft.so.11 'cufft[A-Z].*' "$lib/libcufft.so.11" "$root/usr/bin/mumax3"
     tests/real/stand-in libcurand.so.10 'curand[A-Z].*' "$lib/libcurand.so.10" "$root/usr/bin/mumax3" "$driver"
-    nm -D --defined-only "$build/lib/gpuprof/sim/libcuda.so.1" | awk '{print $3}' | sort -u >"$work/have"
-    nm -D --undefined-only "$driver" | awk '{print $2}' | grep -E '^cu[A-Z]' | sort -u | comm -23 - "$work/have" >"$work/lacking"
-    tests/real/stand-in libold.so "$(paste -sd'|' "$work/lacking")" "$lib/libold.so" "$driver"
 }
 
 python() { # SOURCE
-    GPUPROF_SOURCE=$1 PYTHONPATH=$PWD/python timeout -k 10 120 "$build/bin/gpuprof" run --sim -- tests/real/inside "$root" bash -c '
-        export LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libold.so${LD_PRELOAD:+:$LD_PRELOAD}
-        exec python3 tests/real/programs/pycuda_memory.py' >"$work/out" 2>&1 </dev/null
+    GPUPROF_SOURCE=$1 PYTHONPATH=$PWD/python timeout -k 10 120 "$build/bin/gpuprof" run --sim -- tests/real/inside "$root" \
+        python3 tests/real/programs/pycuda_memory.py >"$work/out" 2>&1 </dev/null
     local status=$?
     if [ "$status" = 0 ] && grep -q ' agree$' "$work/out"; then pass "PyCUDA ($1): $(grep ' agree$' "$work/out")"; else
         fail "PyCUDA ($1): exit $status" "$work/out"
