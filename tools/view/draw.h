@@ -40,6 +40,8 @@ void gp_draw_no_sites(const struct gp_draw *draw, struct gp_rect rect);
 int gp_draw_detail_lines(const struct gp_draw *draw);
 /* The row of a GPU of the model, or NULL. */
 const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu);
+/* What stands before the peaks of a row: ">=" if the exact one may be higher, as in the table. */
+const char *gp_draw_least(const struct gp_draw *draw, const struct gp_row *row);
 /* The row under the cursor, or NULL. */
 const struct gp_row *gp_draw_selected(const struct gp_draw *draw);
 

@@ -7,6 +7,11 @@
 
 #include <stdio.h>
 
+const char *gp_draw_least(const struct gp_draw *draw, const struct gp_row *row)
+{
+    return !row->seen_peak && !row->late ? "" : draw->grid->ascii ? ">=" : "\u2265";
+}
+
 const struct gp_row *gp_draw_gpu_row(const struct gp_draw *draw, int gpu)
 {
     const struct gp_row_list *list = &draw->model->lists[GP_LIST_DEVICES];
@@ -42,26 +47,26 @@ static void draw_gpu_spark(const struct gp_draw *draw, struct gp_rect rect, cons
     gp_draw_spark(draw, rect, 1, at, width, row->history);
 }
 
-/* "allocated 12.3 GiB  peak 13.1 GiB seen  reserved ...": as many items as fit without a cut. */
+/* "allocated 12.3G  peak >=13.1G  reserved ...": as many items as fit without a cut. */
 static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, const struct gp_row *row,
                              const struct gp_bar *bar, int x)
 {
     char number[32], item[64];
-    const char *seen = row->late ? " at least" : row->seen_peak ? " seen" : "";
+    const char *least = gp_draw_least(draw, row);
     struct {
-        const char *label, *note;
+        const char *label, *mark;
         int64_t bytes;
         enum gp_style style;
     } items[] = {
-        {"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},    {"peak", seen, row->allocated_peak, GP_STYLE_PEAK},
-        {"reserved", "", row->reserved, GP_STYLE_RESERVED},       {"peak", seen, row->reserved_peak, GP_STYLE_PEAK},
+        {"allocated", "", bar->allocated, GP_STYLE_ALLOCATED},    {"peak", least, row->allocated_peak, GP_STYLE_PEAK},
+        {"reserved", "", row->reserved, GP_STYLE_RESERVED},       {"peak", least, row->reserved_peak, GP_STYLE_PEAK},
         {"before an attach", "", row->before, GP_STYLE_RESERVED}, {"others", "", bar->other, GP_STYLE_OTHER}};
     for (size_t i = 0; i < GP_COUNT(items); i++) {
         if (i >= GP_COUNT(items) - 2 && items[i].bytes < 0)
             continue; /* few programs were attached, and only NVML knows the memory of others */
-        int length = snprintf(item, sizeof(item), "%s %s%s", items[i].label,
-                              gp_text_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)), items[i].note);
-        if (x + length > rect.w)
+        snprintf(item, sizeof(item), "%s %s%s", items[i].label, items[i].bytes < 0 ? "" : items[i].mark,
+                 gp_text_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)));
+        if (x + gp_text_width(item) > rect.w)
             return;
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
     }

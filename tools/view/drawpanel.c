@@ -64,7 +64,7 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     struct gp_owner_view views[GP_OWNER_VIEWS];
     const struct gp_wire_framework *f = &row->device->framework;
     int count = gp_owners_of(row->process, row->device, views);
-    static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK     LIVE";
+    static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK   BLOCKS";
     if (count)
         gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < count; i++) {
@@ -103,7 +103,10 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
-    static const char heading[] = "KIND          CURRENT       PEAK     LIVE  L-PEAK    CALLS";
+    static const char heading[] = "KIND          CURRENT       PEAK   BLOCKS    MOST    CALLS";
+    int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
+    if (width >= 8)
+        gp_grid_put(draw->grid, rect, y, 72, GP_STYLE_BOLD, "OF PEAK");
     gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);
     for (int i = 0; i < (int)GP_KINDS; i++) {
         const struct gp_wire_kind_value *kind = &row->device->wire.kinds[i];
@@ -121,7 +124,6 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
         if (!apart)
             draw_peaks(draw, rect, y, heading, " PEAK");
         struct gp_bar bar = {kind->current_bytes, -1, -1, kind->peak_bytes, -1};
-        int width = rect.w - 74 < 40 ? rect.w - 74 : 40;
         if (width >= 8 && !apart)
             gp_draw_bar(draw, rect, y, 72, width, &bar);
         y++;
@@ -176,34 +178,34 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
         draw_from_agent(draw, rect, row);
         return;
     }
-    x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "source %s", source ? source : "unknown");
-    if (process->source_detail[0])
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, " (%s)", process->source_detail);
+    if (process->state == GP_PROCESS_STALE)
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "does not answer; the numbers are %s old  ",
+                           gp_text_duration((double)process->age_ns / 1e9, text, sizeof(text)));
+    else if (process->state == GP_PROCESS_UNKNOWN)
+        x = gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "has not published anything yet  ");
     if (process->gone)
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  gone: the program ended CUPTI");
-    if (process->allocator[0])
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  allocator %s", process->allocator);
+        x = gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "gone: the program ended CUPTI  ");
     if (process->container[0])
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  container %s", process->container);
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "container %s  ", process->container);
     for (int i = 0; i < process->cgroup_limit_count; i++) {
         const struct gp_cgroup_limit *limit = &process->cgroup_limits[i];
         char used[32];
         if (limit->limit_bytes >= 0)
-            x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  cgroup limit %s, %s used",
+            x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "cgroup limit %s, %s used  ",
                                gp_text_bytes(limit->limit_bytes, GP_TEXT_LONG, text, sizeof(text)),
                                gp_text_bytes(limit->used_bytes, GP_TEXT_LONG, used, sizeof(used)));
     }
     if (row->untracked >= 0)
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  untracked %s",
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "untracked %s  ",
                            gp_text_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
     if (row->before >= 0)
-        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "  before the attach %s",
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "before the attach %s  ",
                            gp_text_bytes(row->before, GP_TEXT_LONG, text, sizeof(text)));
-    if (process->state == GP_PROCESS_STALE)
-        gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "  does not answer; the numbers are %s old",
-                       gp_text_duration((double)process->age_ns / 1e9, text, sizeof(text)));
-    else if (process->state == GP_PROCESS_UNKNOWN)
-        gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "  has not published anything yet");
+    if (process->allocator[0] && strcmp(process->allocator, "off") != 0)
+        x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "allocator %s  ", process->allocator);
+    /* How it is counted comes last: a path may take the rest of the line. */
+    gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_DIM, process->source_detail[0] ? "source %s (%s)" : "source %s",
+                   source ? source : "unknown", process->source_detail);
 }
 
 static void draw_rule(const struct gp_draw *draw, struct gp_rect rect, const char *title)

@@ -120,7 +120,7 @@ static void draw_times(const struct gp_draw *draw, const struct plot *plot, stru
     }
 }
 
-/* "-- GPU0 Name  # allocated  = reserved  - peak 31.5G seen  : others  device 140G ----": the parts
+/* "-- GPU0 Name  # allocated  = reserved  - peak >=31.5G  : others  device 140G ----": the parts
  * that fit whole. */
 static void draw_title(const struct gp_draw *draw, const struct plot *plot, const struct gp_gpu *gpu,
                        struct gp_rect rect)
@@ -132,9 +132,8 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
                               : gp_grid_put(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " GPU? ");
     if (rect.w >= 110)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%.40s ", gp_gpu_label(gpu));
-    snprintf(peak, sizeof(peak), " %s peak %s%s ", ascii ? "-" : "\u2500",
-             gp_text_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)),
-             plot->row->seen_peak ? " seen" : "");
+    snprintf(peak, sizeof(peak), " %s peak %s%s ", ascii ? "-" : "\u2500", gp_draw_least(draw, plot->row),
+             gp_text_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)));
     gp_text_bytes(gpu->total_bytes, GP_TEXT_SHORT, total, sizeof(total));
     snprintf(top, sizeof(top), plot->whole ? " top: the device, %s " : " device %s ", total);
     const struct {

@@ -253,7 +253,7 @@ static void draw_header(const struct gp_draw *draw, struct gp_rect line, const s
             continue;
         /* The mark is in the gap before a name that is aligned right, else after the name. */
         int at = gp_column_right(column) ? before + column->width - (int)strlen(name) - 1 : before + (int)strlen(name);
-        const char *mark = draw->grid->ascii ? (ascending ? "^" : "v") : (ascending ? "\u25b2" : "\u25bc");
+        const char *mark = draw->grid->ascii ? (ascending ? "+" : "-") : (ascending ? "\u25b2" : "\u25bc");
         gp_grid_put(draw->grid, line, 0, at, GP_STYLE_NORMAL, mark);
     }
     draw_position(draw, line, lines);
