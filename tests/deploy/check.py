@@ -119,6 +119,29 @@ def schemas(objects):
         check("a text for a number is found", told.returncode != 0 and "containerPort" in told.stdout, told.stdout)
 
 
+def text_of(*names):
+    with open(os.path.join(ROOT, *names), encoding="utf-8") as file:
+        return file.read()
+
+
+def monitoring_files(chart):
+    """The chart's rules and dashboards are the files, and its links lead to the given places."""
+    plain = render(chart, {"prometheusRule": {"enabled": True}, "dashboards": {"enabled": True}})
+    kinds = {one["kind"]: one for one in plain}
+    wanted = yaml.safe_load(text_of("deploy", "prometheus", "gpuprof.rules.yml"))
+    check("the PrometheusRule is the file of rules", kinds["PrometheusRule"]["spec"] == wanted)
+    boards = {name: json.loads(text) for name, text in kinds["ConfigMap"]["data"].items()}
+    check("the ConfigMap has the dashboards", boards == {os.path.basename(path): json.loads(text_of(path)) for path in glob.glob(os.path.join(ROOT, "deploy", "grafana", "*"))})
+    check("Grafana's sidecar finds it", kinds["ConfigMap"]["metadata"]["labels"].get("grafana_dashboard") == "1")
+    linked = render(chart, {"prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbookBase": "https://wiki.example/g", "grafanaBase": "https://grafana.example"}})
+    rule = next(one for one in linked if one["kind"] == "PrometheusRule")
+    notes = [each["annotations"] for group in rule["spec"]["groups"] for each in group["rules"] if "alert" in each]
+    check("each alert has links", notes and all(note["runbook_url"].startswith("https://wiki.example/g/docs/alerts.md#gpu") and
+          note["dashboard_url"].startswith("https://grafana.example/d/gpuprof-memory?") for note in notes), notes)
+    check("its label reaches the rule", rule["metadata"]["labels"].get("release") == "prometheus")
+    return plain + linked
+
+
 def main():
     out = tempfile.mkdtemp(prefix="gpuprof-test-chart-")
     packed = run(os.path.join(ROOT, "deploy", "helm", "pack"), os.path.join(out, "chart"))
@@ -146,7 +169,8 @@ def main():
               pod["containers"][0]["args"][1:] == ["--listen=:9000", "--library=/opt/gpuprof/lib/libgpuprof.so", "--metrics-per-process=comm"] and
               pod["volumes"][0]["hostPath"]["path"] == "/srv/lib" and pod["nodeSelector"]["pool"] == "gpu" and
               "tolerations" not in pod and "priorityClassName" not in pod)
-        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied)
+        files = monitoring_files(chart)
+        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied + files)
     finally:
         shutil.rmtree(out)
     print(f"{passed} passed, {failed} failed")

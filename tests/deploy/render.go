@@ -97,9 +97,18 @@ func indented(block []string) []string {
 	return block
 }
 
+// The files of the chart, as .Files has them.
+type chartFiles struct{ folder string }
+
+func (files chartFiles) Get(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(files.folder, name))
+	return string(text), err
+}
+
 func main() {
 	var context map[string]interface{}
 	fail(json.NewDecoder(os.Stdin).Decode(&context))
+	context["Files"] = chartFiles{os.Args[1]}
 	chart := template.New("chart").Option("missingkey=error")
 	chart.Funcs(template.FuncMap{
 		"include": func(name string, data interface{}) (string, error) {
@@ -112,6 +121,7 @@ func main() {
 			pad := strings.Repeat(" ", columns)
 			return "\n" + pad + strings.ReplaceAll(text, "\n", "\n"+pad)
 		},
+		"replace": func(old, with, text string) string { return strings.ReplaceAll(text, old, with) },
 		"quote": func(value interface{}) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
 		"default": func(otherwise, value interface{}) interface{} {
 			if isEmpty(value) {

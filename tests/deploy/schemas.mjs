@@ -12,11 +12,15 @@ import { pathToFileURL } from 'node:url';
 
 const schemas = {
   'v1/Namespace': ['kubernetes-models', 'v1', 'Namespace', 'IoK8sApiCoreV1Namespace'],
+  'v1/ConfigMap': ['kubernetes-models', 'v1', 'ConfigMap', 'IoK8sApiCoreV1ConfigMap'],
   'v1/Pod': ['kubernetes-models', 'v1', 'Pod', 'IoK8sApiCoreV1Pod'],
   'v1/Service': ['kubernetes-models', 'v1', 'Service', 'IoK8sApiCoreV1Service'],
   'apps/v1/DaemonSet': ['kubernetes-models', 'apps/v1', 'DaemonSet', 'IoK8sApiAppsV1DaemonSet'],
   'networking.k8s.io/v1/NetworkPolicy':
     ['kubernetes-models', 'networking.k8s.io/v1', 'NetworkPolicy', 'IoK8sApiNetworkingV1NetworkPolicy'],
+  'monitoring.coreos.com/v1/PrometheusRule':
+    ['@kubernetes-models/prometheus-operator', 'monitoring.coreos.com/v1', 'PrometheusRule',
+      'ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoringV1PrometheusRule'],
   'monitoring.coreos.com/v1/ServiceMonitor':
     ['@kubernetes-models/prometheus-operator', 'monitoring.coreos.com/v1', 'ServiceMonitor',
       'ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoringV1ServiceMonitor'],
