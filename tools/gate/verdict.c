@@ -147,6 +147,8 @@ static void xml_text(FILE *out, const char *text)
     }
 }
 
+/* The attributes are those that the Jenkins xUnit plugin's junit-10.xsd allows, as pytest's xunit2 keeps to it: a case has
+ * no file and no line, so the failure's text has them. */
 void gp_gate_junit(FILE *out, const struct gp_findings *gate)
 {
     uint32_t broken = 0;
@@ -166,17 +168,17 @@ void gp_gate_junit(FILE *out, const struct gp_findings *gate)
         xml_text(out, finding->what);
         if (finding->rank >= 0)
             fprintf(out, " of rank %d", finding->rank);
-        if (finding->culprit.file) {
-            fputs("\" file=\"", out);
-            xml_text(out, finding->culprit.file);
-            fprintf(out, "\" line=\"%u", finding->culprit.line);
-        }
         if (finding->ok) {
             fputs("\"/>\n", out);
         } else {
-            fputs("\">\n      <failure message=\"", out);
+            fputs("\">\n      <failure type=\"memory\" message=\"", out);
             xml_text(out, sentence);
-            fputs("\"/>\n    </testcase>\n", out);
+            fputs("\">", out);
+            if (finding->culprit.file) {
+                xml_text(out, finding->culprit.file);
+                fprintf(out, ":%u", finding->culprit.line);
+            }
+            fputs("</failure>\n    </testcase>\n", out);
         }
         free(sentence);
     }
