@@ -231,3 +231,21 @@ Test(uses_stacks, steps_are_those_of_the_optimizer)
         gp_recording_free(r);
     }
 }
+
+/* No step follows the last one, and the program frees its weights. */
+Test(uses_stacks, the_last_step_ends_as_the_others)
+{
+    struct net net = {.steps = 5, .engine = true};
+    struct gp_recording *r = net_train(&net);
+    struct gp_steps *steps = gp_steps_find(r);
+    cr_assert_eq(steps->count, 5);
+    int64_t level[2] = {0};
+    for (unsigned k = 0; k < 2; k++) {
+        for (size_t i = 0; i < r->event_count && r->events[i].time_ns < steps->bounds_ns[4 + k]; i++)
+            level[k] +=
+                r->events[i].type == GP_EVENT_ALLOC ? (int64_t)r->events[i].bytes : -(int64_t)r->events[i].bytes;
+    }
+    cr_expect_eq(level[1], level[0], "%lld, not %lld", (long long)level[1], (long long)level[0]);
+    free(steps);
+    gp_recording_free(r);
+}

@@ -143,6 +143,28 @@ static uint32_t first_step(const struct gp_recording *recording, const struct st
     return before && before <= within ? first : GP_REC_NONE;
 }
 
+/* The end of the last step, which no other step follows. It frees what it made until it holds no more
+ * than the step before left. What a program frees when it ends is older. */
+static uint64_t last_end(const struct gp_recording *recording, const struct stack_runs *runs)
+{
+    const struct stack_run *run = &runs->list[runs->count - 1];
+    uint32_t at = run->last, first = runs->count > 1 ? run[-1].end : run->begin;
+    uint64_t made = 0, freed = 0;
+    for (uint32_t i = first; i < recording->event_count && (i <= run->last || made > freed); i++) {
+        const struct gp_rec_event *event = &recording->events[i];
+        made += event->type == GP_EVENT_ALLOC ? event->bytes : 0;
+        if (event->type != GP_EVENT_FREE)
+            continue;
+        freed += event->bytes;
+        if (i < run->last)
+            continue;
+        if (recording->peer[i] < first || recording->peer[i] >= recording->event_count)
+            break;
+        at = i;
+    }
+    return recording->events[at].time_ns + 1;
+}
+
 static void bound_add(struct gp_steps *steps, uint32_t *bounds, uint64_t time_ns)
 {
     if (*bounds && time_ns <= steps->bounds_ns[*bounds - 1])
@@ -161,10 +183,7 @@ static struct gp_steps *steps_of_runs(const struct gp_recording *recording, cons
         bound_add(steps, &bounds, recording->events[first].time_ns);
     for (uint32_t i = 0; i < runs->count; i++) {
         uint32_t at = ends ? runs->list[i].end : runs->list[i].begin;
-        /* A program that ends frees its memory after its last step. */
-        bound_add(steps, &bounds,
-                  at == GP_REC_NONE ? recording->events[runs->list[i].last].time_ns + 1
-                                    : recording->events[at].time_ns);
+        bound_add(steps, &bounds, at == GP_REC_NONE ? last_end(recording, runs) : recording->events[at].time_ns);
     }
     steps->source = GP_STEPS_STACKS;
     steps->told = true;
