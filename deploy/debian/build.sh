@@ -48,7 +48,10 @@ put gpuprof share/bash-completion/completions/gpuprof
 put gpuprof share/fish/vendor_completions.d/gpuprof.fish
 put gpuprof share/zsh/site-functions/_gpuprof share/zsh/vendor-completions/_gpuprof
 put gpuprof lib/systemd/system/gpuprof-agent.service
-put gpuprof share/doc/gpuprof/examples/gpuprof-agent-attach.conf
+put gpuprof share/doc/gpuprof
+mkdir -p "$work/gpuprof/etc/default" "$work/gpuprof/DEBIAN"
+mv "$work/gpuprof/usr/share/doc/gpuprof/examples/gpuprof-agent.default" "$work/gpuprof/etc/default/gpuprof-agent"
+echo /etc/default/gpuprof-agent >"$work/gpuprof/DEBIAN/conffiles"
 rm "$all/usr/lib/gpuprof/installed" "$all/usr/lib/gpuprof/sim/libcudart_static.a"
 [ -z "$(find "$all" -type f)" ] || { echo "make deb: no package has: $(find "$all" -type f)" >&2; exit 1; }
 

@@ -116,13 +116,27 @@ if command -v dpkg-shlibdeps >/dev/null && command -v dpkg-deb >/dev/null; then
     done
     for path in /usr/bin/gpuprof /usr/lib/libgpuprof.so /usr/lib/libgpuprof-shim.so /usr/lib/gpuprof/sim/libcuda.so.1 /usr/include/gpuprof/gpuprof.h \
         "/usr/lib/$cpu-linux-gnu/pkgconfig/gpuprof.pc" /usr/share/man/man1/gpuprof.1.gz /usr/lib/systemd/system/gpuprof-agent.service \
-        /usr/share/doc/gpuprof/examples/gpuprof-agent-attach.conf \
+        /usr/share/doc/gpuprof/examples/gpuprof-agent-attach.conf /etc/default/gpuprof-agent \
+        /usr/share/doc/gpuprof/prometheus/gpuprof.rules.yml /usr/share/doc/gpuprof/grafana/gpuprof.json \
+        /usr/share/doc/gpuprof/grafana/gpuprof-fleet.json /usr/share/doc/gpuprof/docs/agent.md /usr/share/doc/gpuprof/docs/alerts.md \
+        /usr/share/doc/gpuprof/docs/tutorials/out-of-memory.md /usr/share/doc/gpuprof/README.md /usr/share/doc/gpuprof/SECURITY.md \
         /usr/share/bash-completion/completions/gpuprof /usr/share/zsh/vendor-completions/_gpuprof \
         /usr/share/fish/vendor_completions.d/gpuprof.fish /usr/lib/python3/dist-packages/gpuprof/__init__.py; do
         check "a package has $path" grep -qx "$path" <<<"$all"
     done
     once() { [ -z "$(grep -v '/$' <<<"$all" | sort | uniq -d)" ]; }
     check "no file is in two packages" once
+    conffiles() { [ "$(dpkg-deb -I "$build/deb/gpuprof_${version}_$arch.deb" conffiles)" = /etc/default/gpuprof-agent ]; }
+    check "an administrator's options survive an upgrade" conffiles
+    # The agent takes the options of the file that is shipped: each commented line is tried as the unit would.
+    options() {
+        grep -q '^GPUPROF_AGENT_OPTIONS=""$' deploy/systemd/gpuprof-agent.default && grep -q '^EnvironmentFile=-/etc/default/gpuprof-agent$' deploy/systemd/gpuprof-agent.service || return
+        local line flag
+        while IFS= read -r line; do
+            for flag in $(grep -oE -- '--[a-z-]+' <<<"$line"); do "$build/bin/gpuprof" agent --help | grep -q -- "$flag" || { echo "no option $flag"; return 1; }; done
+        done < <(grep '^#GPUPROF_AGENT_OPTIONS=' deploy/systemd/gpuprof-agent.default)
+    }
+    check "the examples of /etc/default have options that exist" options
     [ -z "${GPUPROF_TEST_FULL:-}" ] || ! command -v lintian >/dev/null || check "lintian" lintian --fail-on error,warning "$build"/deb/*.deb
 fi
 echo "$passed passed, $failed failed"
