@@ -12,7 +12,7 @@ const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     size_t unit = 0;
     double value = (double)bytes;
-    while (value >= 1023.995 && unit + 1 < GP_COUNT(units)) { /* 1023.995 would print as 1024.00 */
+    while (value >= 1023.95 && unit + 1 < GP_COUNT(units)) { /* 1023.95 would print as 1024.0 */
         value /= 1024;
         unit++;
     }
@@ -20,7 +20,7 @@ const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes)
         snprintf(text, GP_OOM_SIZE, "an unknown size");
         return text;
     }
-    int used = snprintf(text, GP_OOM_SIZE, "%.2f", value);
+    int used = snprintf(text, GP_OOM_SIZE, "%.*f", value < 9.9995 ? 3 : value < 99.995 ? 2 : 1, value);
     while (text[used - 1] == '0')
         used--;
     used -= text[used - 1] == '.';

@@ -17,7 +17,7 @@ struct gp_oom_page {
 };
 
 #define GP_OOM_SIZE 24
-/* "2.71 GiB", "100 MiB": at most two decimals, without trailing zeros. */
+/* "2.713 GiB", "100 MiB": the digits that other details have, without trailing zeros. */
 const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes);
 
 /* The first line: no label, cut at the page's width. */

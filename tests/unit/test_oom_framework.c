@@ -133,7 +133,7 @@ Test(oom_framework, its_own_limit)
     ADVISED(BIT(FRACTION), 0, BIT(TORCH_EXPANDABLE));
     expect_page(
         "limit PyTorch's own (set_per_process_memory_fraction) refused this, before the driver was asked: it is "
-        "at least 1000 MiB and less than 2.15 GiB",
+        "at least 1000 MiB and less than 2.148 GiB",
         true);
     expect_page("try again", false);
     fragmented();

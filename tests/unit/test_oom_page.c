@@ -15,7 +15,7 @@
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-Test(oom_page, a_size_has_the_largest_unit_and_two_decimals)
+Test(oom_page, a_size_has_the_largest_unit_and_four_digits)
 {
     static const struct {
         int64_t bytes;
@@ -30,12 +30,12 @@ Test(oom_page, a_size_has_the_largest_unit_and_two_decimals)
         {1000, "1000 B"},
         {1023, "1023 B"},
         {1024, "1 KiB"},
-        {1025, "1 KiB"},
+        {1025, "1.001 KiB"},
         {1034, "1.01 KiB"},
         {1536, "1.5 KiB"},
         {10240, "10 KiB"},
-        {1048570, "1023.99 KiB"}, /* 1023.994 */
-        {1048571, "1 MiB"},       /* 1023.9951 would be 1024.00 */
+        {1048524, "1023.9 KiB"}, /* 1023.949 */
+        {1048525, "1 MiB"},      /* 1023.9502 would be 1024.0 */
         {MIB, "1 MiB"},
         {GIB - 1, "1 GiB"},
         {GIB, "1 GiB"},
