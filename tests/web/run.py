@@ -787,6 +787,26 @@ def test_view_of_operations(case):
     equal(page.complaints(), [], "complaints")
 
 
+def test_the_allocating_line_on_top(case):
+    """The flame graph from below: sites that allocate at one line are one frame under the root, whoever called it."""
+    page, document = case.open("training")
+    want = {}
+    for part in document["devices"][0]["peak"]["parts"]:
+        frame = document["sites"][part["site"]]["frames"][0]
+        key = (frame["function"], frame["line"])
+        want[key] = want.get(key, 0) + part["bytes"]
+    page.eval("(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })(document.getElementById('order'))")
+    page.eval(FOLLOWED)
+    below = page.eval("document.querySelector('#peak g.frame').__data__.children.map(c => [c.data.name, c.data.where, c.data.value])")
+    equal(sorted(value for _, _, value in below), sorted(want.values()), "bytes of the frames under the root")
+    assert "order=inner" in address(page), address(page)
+    again = case.page()
+    again.open(case.path("training") + "#order=inner")
+    again.eval(SETTLE)
+    equal(again.eval("document.getElementById('order').selectedIndex"), 1, "the order of a link")
+    equal(page.complaints() + again.complaints(), [], "complaints")
+
+
 def test_an_interpreter_is_folded(case):
     """Frames of an interpreter and of a start are in the flame graph where everything is asked for."""
     document = json.loads(json.dumps(case.documents["tiny"]))

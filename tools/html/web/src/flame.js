@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What held the peak: a flame graph of the stacks (outermost on top), and a table of the same bytes by site and kind.
+// What held the peak: a flame graph of the stacks (outermost on top, or innermost), and a table of the same bytes by site and kind.
 import { select } from "d3-selection";
 import flamegraph from "d3-flame-graph";
 import { colour } from "./colours.js";
@@ -11,6 +11,7 @@ import { choose, state, watch } from "./state.js";
 const ROW = 21;
 const THEIRS = /^(lib(c|m|pthread|dl|stdc\+\+|cud|cublas|cudnn|nccl|torch|c10|nv)|ld-linux|\[)/;
 
+const ORDERS = [["callers", "callers on top"], ["inner", "allocating line on top"]];
 const FRAMES = [["operation", "your code and operations"], ["user", "your code"], ["all", "everything"]];
 
 function frameClass(frame) {
@@ -19,11 +20,12 @@ function frameClass(frame) {
     return THEIRS.test(frame.module || "") ? "library" : "native";
 }
 
-// Makes one tree of all parts, with the outermost frames first; frames of the same name, file and line are merged.
+// Makes one tree of all parts, with the outermost frames first, or the innermost; frames of the same name, file and line are merged.
 function tree(model, moment) {
     const root = { name: `all of ${bytes(moment.bytes)}`, value: 0, count: 0, sort: "library", where: "this moment", byKey: new Map() };
     for (const part of moment.parts) {
-        const frames = [...model.frames(part.site, state.frames || "operation")].reverse();
+        const frames = [...model.frames(part.site, state.frames || "operation")];
+        if (state.order !== "inner") frames.reverse();
         let node = root;
         node.value += part.bytes;
         node.count += part.count;
@@ -168,7 +170,9 @@ function contents(model, past, moment) {
     const folds = operations || sites.some((s) => (s.frames || []).some((f) => f.folded));
     const chooser = folds && el("select", { id: "frames", "aria-label": "Frames of the flame graph", change: (e) => choose({ frames: e.target.selectedIndex ? FRAMES[e.target.selectedIndex][0] : null, frame: null }) },
         FRAMES.map(([id, name]) => el("option", { selected: (state.frames || "operation") === id }, id === "operation" && !operations ? "your code and libraries" : name)));
-    const bar = el("div", { class: "tools" }, search, chooser, el("button", { type: "button", click: view.reset }, "Show all"),
+    const order = el("select", { id: "order", "aria-label": "Order of the flame graph", change: (e) => choose({ order: e.target.selectedIndex ? "inner" : null, frame: null }) },
+        ORDERS.map(([id, name]) => el("option", { selected: (state.order || "callers") === id }, name)));
+    const bar = el("div", { class: "tools" }, search, chooser, order, el("button", { type: "button", click: view.reset }, "Show all"),
         el("span", { class: "legend" }, key("python", "Python"), key("native", "native"), key("library", "libraries")));
     return { nodes: [lead, clear, bar, view.holder, status, partsTable(model, moment), ownersTable(moment)], redraw: view.redraw, destroy: view.destroy };
 }
@@ -179,7 +183,7 @@ export function flame(model, device) {
     function make() {
         timer = 0;
         const moment = past.moment({ at: state.at, range: state.range || state.zoom });
-        const key = [moment.why, moment.time_ns, moment.bytes, moment.range, state.frames].join();
+        const key = [moment.why, moment.time_ns, moment.bytes, moment.range, state.frames, state.order].join();
         if (key === shown) return;
         shown = key;
         if (inner) inner.destroy();
@@ -187,7 +191,7 @@ export function flame(model, device) {
         box.replaceChildren(...inner.nodes.filter(Boolean));
     }
     // A zoom by several keys or wheels makes the section once.
-    const stop = watch((change) => ("at" in change || "range" in change || "zoom" in change || "frames" in change) && !timer && (timer = setTimeout(make, 120)));
+    const stop = watch((change) => ("at" in change || "range" in change || "zoom" in change || "frames" in change || "order" in change) && !timer && (timer = setTimeout(make, 120)));
     make();
     return { node: section("peak", "What held the memory", null, box), redraw: () => inner.redraw(), destroy: () => (stop(), clearTimeout(timer), inner.destroy()) };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the reader chose: device, stacking, zoom, moment, range, frame, which frames.  It is in the fragment of the address, so that a
+// What the reader chose: device, stacking, zoom, moment, range, frame, which frames, which of them is on top.  It is in the fragment of the address, so that a
 // link shows the same view; a fragment without "=" is the id of a section.
-export const state = { device: null, stack: null, zoom: null, range: null, at: null, frame: null, frames: null };
+export const state = { device: null, stack: null, zoom: null, range: null, at: null, frame: null, frames: null, order: null };
 
 const watchers = new Set();
 let timer = 0, written = "";
@@ -16,7 +16,7 @@ function pair(text) {
 
 function fragment() {
     const words = [["device", state.device], ["stack", state.stack], ["zoom", state.zoom && span(state.zoom)], ["range", state.range && span(state.range)],
-        ["at", state.at === null ? null : seconds(state.at)], ["frame", state.frame], ["frames", state.frames]];
+        ["at", state.at === null ? null : seconds(state.at)], ["frame", state.frame], ["frames", state.frames], ["order", state.order]];
     return words.filter((w) => w[1] !== null && w[1] !== undefined).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
 }
 
@@ -56,7 +56,7 @@ export function read() {
         }
     };
     const some = (name, f) => (get(name) === null ? null : f(get(name)));
-    Object.assign(state, { device: get("device"), stack: get("stack"), zoom: some("zoom", pair), range: some("range", pair), at: some("at", ns), frame: get("frame"), frames: get("frames") });
+    Object.assign(state, { device: get("device"), stack: get("stack"), zoom: some("zoom", pair), range: some("range", pair), at: some("at", ns), frame: get("frame"), frames: get("frames"), order: get("order") });
     return "";
 }
 
