@@ -17,7 +17,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests", "deploy")
-PACKAGES = ("kubernetes-models@5.1.0", "@kubernetes-models/prometheus-operator@6.0.0", "typescript@5.4.5")
+PACKAGES = ("kubernetes-models@5.1.0", "@kubernetes-models/prometheus-operator@6.0.0", "typescript@5.4.5", "@marcbachmann/cel-js@8.0.0")
 passed = failed = 0
 
 
@@ -87,6 +87,57 @@ def same(what, some, others):
           "".join(f"\n     + {one}" for one in others if one not in some))
 
 
+def pod(label=None, limits=None, annotations=None, env=None):
+    container = {"name": "train", "image": "x"} | ({"resources": {"limits": limits}} if limits else {}) | ({"env": [{"name": env, "value": "x"}]} if env else {})
+    meta = ({"labels": {"gpuprof.dev/inject": label, "app": "a"}} if label else {}) | ({"annotations": annotations} if annotations else {})
+    return {"metadata": meta, "spec": {"containers": [{"name": "sidecar", "image": "y"}, container]}}
+
+
+GPU, MIG = {"nvidia.com/gpu": "1"}, {"nvidia.com/mig-1g.5gb": "1", "cpu": "2"}
+# The namespace's label, the pod, and the device that it gets.
+INJECTED = (
+    ("hooks", pod(limits=GPU), "hooks"), ("on", pod(limits=MIG), "on"), ("hooks", pod(limits={"cpu": "1"}), None), ("hooks", pod(), None),
+    ("ask", pod(limits=GPU), None), ("ask", pod("hooks", limits=GPU), "hooks"), ("ask", pod("on"), "on"), ("hooks", pod("off", limits=GPU), None),
+    ("on", pod("hooks", limits=GPU), "hooks"), ("hooks", pod("nonsense", limits=GPU), None), ("hooks", pod(limits=GPU, env="LD_PRELOAD"), None),
+    ("hooks", pod(limits=GPU, env="CUDA_INJECTION64_PATH"), None), ("hooks", pod(limits=GPU, env="HOME", annotations={"a": "b"}), "hooks"),
+    ("other", pod(limits=GPU), None))
+
+
+def merged(one, change):
+    """The pod with the change applied: lists merge by name, mounts by path."""
+    result = copy.deepcopy(one) | {"apiVersion": "v1", "kind": "Pod"}
+    spec = result["spec"]
+    spec["volumes"] = spec.get("volumes", []) + change["spec"]["volumes"]
+    for container, more in zip(spec["containers"], change["spec"]["containers"], strict=True):
+        assert container["name"] == more["name"]
+        for key in ("env", "volumeMounts"):
+            container[key] = container.get(key, []) + more[key]
+    return result
+
+
+def policy(work, objects):
+    """Which pods the policy changes, and how, by a CEL library, as no API server is here.  Returns the changed pods."""
+    spec = next(one for one in objects if one["kind"] == "MutatingAdmissionPolicy")["spec"]
+    selector = spec["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]
+    asked = [{"conditions": [each["expression"] for each in spec["matchConditions"]], "variables": spec["variables"],
+              "change": spec["mutations"][0]["applyConfiguration"]["expression"],
+              "context": {"object": one, "namespaceObject": {"metadata": {"labels": {selector["key"]: label}}}}} for label, one, _ in INJECTED]
+    told = run("node", os.path.join(HERE, "policy.mjs"), cwd=work, input=json.dumps(asked))
+    check("the policy is CEL", told.returncode == 0, told.stderr)
+    example, changed = read("example-pod.yaml")[0]["spec"], []
+    for (label, one, wanted), got in zip(INJECTED, json.loads(told.stdout or "[]")):
+        if not wanted:
+            check(f"namespace {label}, pod {json.dumps(one)}: left alone", label not in selector["values"] or got is None, got)
+            continue
+        changed.append(merged(one, got))
+        shim = [{"name": "LD_PRELOAD", "value": "/opt/gpuprof/lib/libgpuprof-shim.so"}] if wanted == "hooks" else []
+        check(f"namespace {label}, pod {json.dumps(one['metadata'])}: as the example pod, {wanted}", all(
+            each["env"][-1 - len(shim):] == example["containers"][0]["env"] + shim and each["volumeMounts"] == example["containers"][0]["volumeMounts"]
+            for each in changed[-1]["spec"]["containers"]) and changed[-1]["spec"]["volumes"][0]["name"] == example["volumes"][0]["name"] and
+              changed[-1]["spec"]["volumes"][0]["hostPath"]["path"] == example["volumes"][0]["hostPath"]["path"], got)
+    return changed
+
+
 def schemas(objects):
     """Each object against Kubernetes' schemas and types; a misspelled field and a text for a number must be found."""
     if not (shutil.which("npm") and shutil.which("node")):
@@ -105,7 +156,7 @@ def schemas(objects):
                         "--moduleResolution", "nodenext", "objects.mts", cwd=work)
             return told, typed
 
-        told, typed = validate(objects)
+        told, typed = validate(objects + policy(work, objects))
         kinds = ", ".join(sorted({one["kind"] for one in objects}))
         check(f"{kinds}: as the schemas say", told.returncode == 0, told.stdout + told.stderr)
         check(f"{kinds}: no unknown field", typed.returncode == 0, typed.stdout)
@@ -170,7 +221,9 @@ def main():
               pod["volumes"][0]["hostPath"]["path"] == "/srv/lib" and pod["nodeSelector"]["pool"] == "gpu" and
               "tolerations" not in pod and "priorityClassName" not in pod)
         files = monitoring_files(chart)
-        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied + files)
+        injected = render(chart, {"injection": {"enabled": True}})
+        same("the chart's policy is the manifest", [one for one in injected if one["kind"] != "DaemonSet"], read("policy.yaml"))
+        schemas(manifests + monitoring + read("example-pod.yaml") + everything + varied + files + injected)
     finally:
         shutil.rmtree(out)
     print(f"{passed} passed, {failed} failed")

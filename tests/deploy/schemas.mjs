@@ -16,6 +16,10 @@ const schemas = {
   'v1/Pod': ['kubernetes-models', 'v1', 'Pod', 'IoK8sApiCoreV1Pod'],
   'v1/Service': ['kubernetes-models', 'v1', 'Service', 'IoK8sApiCoreV1Service'],
   'apps/v1/DaemonSet': ['kubernetes-models', 'apps/v1', 'DaemonSet', 'IoK8sApiAppsV1DaemonSet'],
+  'admissionregistration.k8s.io/v1/MutatingAdmissionPolicy':
+    ['kubernetes-models', 'admissionregistration.k8s.io/v1', 'MutatingAdmissionPolicy', 'IoK8sApiAdmissionregistrationV1MutatingAdmissionPolicy'],
+  'admissionregistration.k8s.io/v1/MutatingAdmissionPolicyBinding':
+    ['kubernetes-models', 'admissionregistration.k8s.io/v1', 'MutatingAdmissionPolicyBinding', 'IoK8sApiAdmissionregistrationV1MutatingAdmissionPolicyBinding'],
   'networking.k8s.io/v1/NetworkPolicy':
     ['kubernetes-models', 'networking.k8s.io/v1', 'NetworkPolicy', 'IoK8sApiNetworkingV1NetworkPolicy'],
   'monitoring.coreos.com/v1/PrometheusRule':

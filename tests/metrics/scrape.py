@@ -159,7 +159,7 @@ def manifests(build):
     except ImportError:
         return
     kinds = [d["kind"] for n in sorted(os.listdir("deploy/kubernetes")) for d in yaml.safe_load_all(open(f"deploy/kubernetes/{n}"))]
-    check("manifests are YAML", sorted(kinds) == sorted(["Kustomization", "Namespace", "DaemonSet", "Pod", "Service", "ServiceMonitor", "NetworkPolicy"]), kinds)
+    check("manifests are YAML", sorted(kinds) == sorted(["Kustomization", "Namespace", "DaemonSet", "Pod", "Service", "ServiceMonitor", "NetworkPolicy", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"]), kinds)
 
 
 def main():

@@ -147,7 +147,7 @@ const struct gp_command_spec gp_command_cdi = {
                      "of any image and sets CUDA_INJECTION64_PATH. The device '" GP_CDI_KIND
                      "=hooks' preloads the driver hooks too, for images without CUPTI. Request one of the two.",
                      "Write it again after gpuprof was installed at another place. docs/containers.md has the commands "
-                     "of docker, podman and Kubernetes."),
+                     "of docker and podman, docs/fleet.md what Kubernetes needs."),
     .options = cdi_options,
     .operands = cdi_operands,
     .examples = GP_EXAMPLES({"gpuprof cdi generate -o /etc/cdi/gpuprof.json", "Install the specification."},
