@@ -235,6 +235,7 @@ def scene(build, folder, made):
         made["groups"].append(group)
     agent = made["agent"] = Agent(build, folder, library, 0)
     made["pins"] = agent.pins
+    check("the log says who reaches the page", "(only from this machine: --listen :PORT for others)" in agent.said(), agent.said())
     prometheus = made["prometheus"] = Prometheus(folder, agent.port)
     for group, words in ((0, ["linear"]), (0, ["devices"]), (1, ["devices"]), (1, ["pool_created"]), (1, ["oom"])):
         made["programs"].append(Program(build, folder, library, groups[group], words))
