@@ -193,10 +193,10 @@ const struct gp_command_spec gp_command_export = {
                 "chooses the one that is shown first. docs/export.md describes columns and sample types."),
     .options = export_options,
     .operands = export_operands,
-    .examples = GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o "
-                             "heap.pb.gz; go tool pprof -http=: heap.pb.gz",
-                             "Show the memory at the peak in pprof."},
-                            {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
+    .examples =
+        GP_EXAMPLES({"gpuprof export x.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof -http=: x.pb.gz",
+                     "Show the memory at the peak in pprof."},
+                    {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
     GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1),
     .surplus = "one recording at a time",
     .check = export_check,
