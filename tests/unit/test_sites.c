@@ -426,7 +426,7 @@ Test(site_model, a_frame)
     fix_draw(&view, &grid);
     line_is(&grid, 0, "gpuprof top  3 call sites of 4711 train, live 400.0 MiB, host 64.00 MiB  every 1s");
     line_is(&grid, 1, "1 more process runs without stacks: " GP_SITE_HINT);
-    line_is(&grid, 4, "  DEV KIND          vLIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
+    line_is(&grid, 4, "  DEV KIND          -LIVE     PEAK  AT-PEAK  %PEAK  CALLS/S   DELTA/S SITE");
     line_is(&grid, 5, ">   0 linear         300M     400M     300M   60.0        -         - forward (model.py:10)");
     line_is(&grid, 6, "    0 pool           100M     100M     100M   20.0        -         - keep (model.py:42)");
     line_is(&grid, 7, " host pinned        64.0M    64.0M    64.0M  100.0        -         - load (data.py:7)");
