@@ -194,7 +194,7 @@ const struct gp_command_spec gp_command_export = {
     .options = export_options,
     .operands = export_operands,
     .examples =
-        GP_EXAMPLES({"gpuprof export x.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof -http=: x.pb.gz",
+        GP_EXAMPLES({"gpuprof export train.gpuprof --format=pprof --weight=peak -o x.pb.gz; go tool pprof x.pb.gz",
                      "Show the memory at the peak in pprof."},
                     {"gpuprof export train.gpuprof --format=csv > events.csv", "Write the events as a table."}),
     GP_DEFAULTS(struct gp_export_options, .weight = -1, .blocks = -1),
