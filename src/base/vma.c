@@ -44,10 +44,10 @@ bool gp_vma_parse(const char *line, struct gp_vma *out)
     return true;
 }
 
-int gp_vma_walk(int fd, char *buffer, size_t bytes, gp_vma_each *each, void *context)
+int gp_vma_walk(int fd, char *buffer, size_t bytes, size_t most, gp_vma_each *each, void *context)
 {
     struct gp_vma mapping;
-    size_t used = 0;
+    size_t used = 0, all = 0;
     for (;;) {
         ssize_t got = read(fd, buffer + used, bytes - used);
         if (got < 0 && errno == EINTR)
@@ -56,6 +56,7 @@ int gp_vma_walk(int fd, char *buffer, size_t bytes, gp_vma_each *each, void *con
             return got < 0 ? -errno : 0;
         char *line = buffer, *end;
         used += (size_t)got;
+        all += (size_t)got;
         for (; (end = memchr(line, '\n', used - (size_t)(line - buffer))); line = end + 1) {
             *end = '\0';
             if (gp_vma_parse(line, &mapping) && !each(context, &mapping))
@@ -65,5 +66,7 @@ int gp_vma_walk(int fd, char *buffer, size_t bytes, gp_vma_each *each, void *con
         memmove(buffer, line, used);
         if (used == bytes)
             return -E2BIG;
+        if (all >= most)
+            return -EFBIG;
     }
 }

@@ -28,8 +28,8 @@ typedef bool gp_vma_each(void *context, const struct gp_vma *mapping);
 
 /* Calls `each` for every mapping of the open file. Lines that do not parse are left out. The buffer
  * bounds a line; it may be static where a stack is small, for nothing is allocated here. 0 at the
- * file's end, -ECANCELED after `each` said stop, -E2BIG at a line that the buffer does not hold
- * (GP_VMA_LINE holds all that Linux writes), or what read said. */
-int gp_vma_walk(int fd, char *buffer, size_t bytes, gp_vma_each *each, void *context);
+ * file's end, -ECANCELED after `each` said stop, -EFBIG when `most` bytes were read, -E2BIG at a line
+ * that the buffer does not hold (GP_VMA_LINE holds all that Linux writes), or what read said. */
+int gp_vma_walk(int fd, char *buffer, size_t bytes, size_t most, gp_vma_each *each, void *context);
 
 #endif

@@ -171,7 +171,8 @@ int gp_modules_read_by(struct gp_modules *modules, const char *proc, gp_modules_
         struct gp_modules_work *work = (struct gp_modules_work *)(void *)(modules->paths + GP_MODULES_PATHS);
         work->proc = proc;
         work->open = open_file ? open_file : gp_modules_open_file;
-        error = gp_vma_walk(fd, work->lines, sizeof(work->lines), modules_add, &(struct modules_reader){modules, work});
+        error = gp_vma_walk(fd, work->lines, sizeof(work->lines), SIZE_MAX, modules_add,
+                            &(struct modules_reader){modules, work});
         if (error == -E2BIG) { /* damage: the rest is left out */
             modules->truncated = true;
             error = 0;

@@ -135,7 +135,7 @@ static bool before_walk(struct before_list *list)
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    int rc = gp_vma_walk(fd, lines, sizeof(lines), before_mapping, list);
+    int rc = gp_vma_walk(fd, lines, sizeof(lines), SIZE_MAX, before_mapping, list);
     close(fd);
     return rc == 0;
 }

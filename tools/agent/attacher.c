@@ -36,7 +36,7 @@
 #define ATTACHER_EVERY_MS 10000
 #define ATTACHER_SOON_MS  1000                   /* until an interrupted look goes on */
 #define ATTACHER_LOOK_NS  300000000ull           /* of one look */
-#define ATTACHER_MAPS     100000u                /* mappings of one process that are looked at */
+#define ATTACHER_MAPS     (8u << 20)             /* bytes of one process's maps */
 #define ATTACHER_ENDS_NS  (90 * ATTACHER_SECOND) /* the command's own deadlines add up to 60 s */
 #define ATTACHER_NAMES_NS (60 * ATTACHER_SECOND) /* a runtime may write a container's name late */
 #define ATTACHER_GROUPS   1024u
@@ -141,7 +141,6 @@ static bool identity_read(int dir, struct gp_turn_process *out)
 }
 
 struct attacher_maps {
-    unsigned count;
     bool has_cuda, has_ours;
 };
 
@@ -152,7 +151,7 @@ static bool maps_mapping(void *context, const struct gp_vma *mapping)
     const char *base = strrchr(mapping->path, '/');
     maps->has_cuda |= base && strncmp(base, cuda, sizeof(cuda) - 1) == 0;
     maps->has_ours |= base && strncmp(base, ours, sizeof(ours) - 1) == 0;
-    return ++maps->count < ATTACHER_MAPS;
+    return true;
 }
 
 /* Whether the process has libcuda and not our library.  One that was left by `gpuprof detach` still
@@ -164,7 +163,7 @@ static struct attacher_maps maps_read(int dir)
     int fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return maps;
-    gp_vma_walk(fd, lines, sizeof(lines), maps_mapping, &maps);
+    gp_vma_walk(fd, lines, sizeof(lines), ATTACHER_MAPS, maps_mapping, &maps);
     close(fd);
     return maps;
 }

@@ -42,7 +42,7 @@ int gp_mapped_each(pid_t pid, gp_vma_each *each, void *context)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    int rc = gp_vma_walk(fd, lines, sizeof(lines), each, context);
+    int rc = gp_vma_walk(fd, lines, sizeof(lines), SIZE_MAX, each, context);
     close(fd);
     return rc;
 }

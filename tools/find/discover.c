@@ -14,6 +14,7 @@
 #include <find/procopen.h>
 
 #include <base/clock.h>
+#include <base/vma.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -417,65 +418,43 @@ static int cpus_follow(struct gp_discover *d)
 
 /* ---- /proc ----------------------------------------------------------------------------------------------------- */
 
-/* "START-END PERMS OFFSET MAJOR:MINOR INODE   NAME". Line feeds in the name are written as "\012";
- * nothing else is escaped. */
-static bool line_parse(char *line, struct mapping *mapping)
+struct maps_reader {
+    struct gp_discover *discover;
+    struct mapping *mapping;
+    bool is_any, is_mapper;
+};
+
+static bool maps_take(void *context, const struct gp_vma *vma)
 {
-    char perms[5];
-    int at = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*x:%*x %*u %n", &mapping->start, &mapping->end, perms, &at) < 3)
-        return false;
-    if (!at || perms[2] != 'x' || line[at] != '/')
-        return false;
-    mapping->name = line + at;
-    char *to = mapping->name;
+    struct maps_reader *reader = context;
+    struct gp_discover *d = reader->discover;
+    struct mapping *mapping = reader->mapping;
+    reader->is_any = true;
+    if (vma->rights[2] != 'x' || vma->path[0] != '/')
+        return true;
+    mapping->start = vma->start;
+    mapping->end = vma->end;
+    mapping->name = d->maps + (vma->path - d->maps);
+    char *to = mapping->name; /* line feeds are written as "\012"; nothing else is escaped */
     for (const char *from = mapping->name; *from; to++) {
         bool is_feed = !strncmp(from, "\\012", 4);
         *to = is_feed ? '\n' : *from;
         from += is_feed ? 4 : 1;
     }
     *to = '\0';
+    reader->is_mapper |= is_candidate(d, mapping->name, &mapping->id) && mapping_offer(d, mapping) >= 0;
     return true;
-}
-
-/* 1: the process maps an armed file. */
-static int maps_line(struct gp_discover *d, struct mapping *mapping, char *line)
-{
-    /* Most lines are not executable mappings of files; this skips them without parsing. */
-    const char *perms = strchr(line, ' ');
-    if (!perms || strlen(perms) < 4 || perms[3] != 'x' || !strchr(perms, '/'))
-        return 0;
-    if (!line_parse(line, mapping) || !is_candidate(d, mapping->name, &mapping->id))
-        return 0;
-    return mapping_offer(d, mapping) >= 0;
 }
 
 /* Reads maps as text, for kernels without PROCMAP_QUERY. Returns whether the process maps an armed
  * file. */
 static int maps_read(struct gp_discover *d, struct mapping *mapping, int fd)
 {
-    size_t have = 0, all = 0;
-    int is_mapper = 0;
-    for (ssize_t got; all < MAPS_MOST;) {
-        got = read(fd, d->maps + have, sizeof(d->maps) - 1 - have);
-        if (got <= 0)
-            break;
-        have += (size_t)got;
-        all += (size_t)got;
-        d->maps[have] = '\0';
-        char *line = d->maps;
-        for (char *end; (end = memchr(line, '\n', have - (size_t)(line - d->maps))); line = end + 1) {
-            *end = '\0';
-            is_mapper |= maps_line(d, mapping, line);
-        }
-        have -= (size_t)(line - d->maps);
-        if (have == sizeof(d->maps) - 1) /* a path has at most 4096 bytes, each at most 4 in the text */
-            break;
-        memmove(d->maps, line, have);
-    }
-    if (all == 0 || all >= MAPS_MOST) /* no text: see proc_examine */
+    struct maps_reader reader = {d, mapping, false, false};
+    int rc = gp_vma_walk(fd, d->maps, sizeof(d->maps), MAPS_MOST, maps_take, &reader);
+    if (!reader.is_any || rc == -EFBIG) /* no text: see proc_examine */
         gp_libraries_sweep_keep(d->options.libraries, mapping->pid);
-    return is_mapper;
+    return reader.is_mapper;
 }
 
 /* Queries only the executable mappings of files (Linux 6.11), at a quarter of the text's cost. 1:
