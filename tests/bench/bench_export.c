@@ -83,9 +83,7 @@ static int bench_write(struct gp_export *export, const struct gp_export_format *
 
 static void bench_format(const struct gp_recording *recording, const struct gp_export_format *format, const char *path)
 {
-    struct gp_symbol_source source = {
-        recording->sites,      recording->frames,      recording->modules,      recording->strings,
-        recording->site_count, recording->frame_count, recording->module_count, ""};
+    struct gp_symbol_source source = gp_symbol_source_of(recording, "");
     struct gp_export export = {.recording = recording, .weight = GP_EXPORT_PEAK, .block_limit = GP_EXPORT_BLOCKS};
     struct stat st = {0};
     /* maxrss of a forked child begins with what its parent had. */

@@ -46,14 +46,7 @@ struct sums {
 static struct gp_symbols *symbols_of(const struct gp_sites *sites)
 {
     struct gp_symbols *symbols;
-    struct gp_symbol_source source = {.sites = sites->sites,
-                                      .frames = sites->frames,
-                                      .modules = sites->modules,
-                                      .strings = sites->strings,
-                                      .site_count = sites->site_count,
-                                      .frame_count = sites->frame_count,
-                                      .module_count = sites->module_count,
-                                      .root = sites->root};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, sites->root);
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     return symbols;
 }
@@ -292,14 +285,7 @@ static void sum_recording(const char *path, int64_t *without, int64_t *with, con
             if (!freed)
                 *(recording->baseline[i].site ? with : without) += (int64_t)recording->baseline[i].bytes;
         }
-    struct gp_symbol_source source = {.sites = recording->sites,
-                                      .frames = recording->frames,
-                                      .modules = recording->modules,
-                                      .strings = recording->strings,
-                                      .site_count = recording->site_count,
-                                      .frame_count = recording->frame_count,
-                                      .module_count = recording->module_count,
-                                      .root = ""};
+    struct gp_symbol_source source = gp_symbol_source_of(recording, "");
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     snprintf(kept, sizeof(kept), "%s", gp_symbols_name(symbols, 0)->function);
     *name = kept;

@@ -97,14 +97,7 @@ static void look_at(pid_t pid, void (*judge)(const struct look *look))
     struct look look;
     int rc = gp_sites_open(&look.sites, pid, problem);
     cr_assert_eq(rc, 0, "%s: %s", strerror(-rc), problem);
-    struct gp_symbol_source source = {.sites = look.sites->sites,
-                                      .frames = look.sites->frames,
-                                      .modules = look.sites->modules,
-                                      .strings = look.sites->strings,
-                                      .site_count = look.sites->site_count,
-                                      .frame_count = look.sites->frame_count,
-                                      .module_count = look.sites->module_count,
-                                      .root = look.sites->root};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(look.sites, look.sites->root);
     cr_assert_eq(gp_symbols_new(&look.symbols, &source), 0);
     judge(&look);
     gp_symbols_free(look.symbols);

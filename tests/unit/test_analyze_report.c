@@ -20,14 +20,7 @@ static struct gp_recording *recording_of(unsigned steps, bool leak)
 static json_t *document_of(const struct gp_recording *r)
 {
     struct gp_symbols *symbols;
-    struct gp_symbol_source source = {.sites = r->sites,
-                                      .frames = r->frames,
-                                      .modules = r->modules,
-                                      .strings = r->strings,
-                                      .site_count = r->site_count,
-                                      .frame_count = r->frame_count,
-                                      .module_count = r->module_count,
-                                      .root = ""};
+    struct gp_symbol_source source = gp_symbol_source_of(r, "");
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     struct gp_report report;
     cr_assert_eq(gp_report_init(&report, r, symbols, "x\xff.gpuprof"), 0);

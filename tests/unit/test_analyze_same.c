@@ -376,14 +376,7 @@ static void fits(struct golden *golden, const char *program, const struct gp_rep
 
 static void documents(struct golden *golden, const char *program, const struct gp_recording *recording)
 {
-    const struct gp_symbol_source source = {.sites = recording->sites,
-                                            .frames = recording->frames,
-                                            .modules = recording->modules,
-                                            .strings = recording->strings,
-                                            .site_count = recording->site_count,
-                                            .frame_count = recording->frame_count,
-                                            .module_count = recording->module_count,
-                                            .root = ""};
+    const struct gp_symbol_source source = gp_symbol_source_of(recording, "");
     struct gp_symbols *symbols;
     struct gp_report report;
     struct gp_phases *phases[3];

@@ -310,8 +310,7 @@ static void write_one(struct gp_export *export, const struct gp_export_format *f
 static struct gp_symbols *symbols_of(const struct gp_recording *r)
 {
     struct gp_symbols *symbols;
-    struct gp_symbol_source source = {r->sites,       r->frames,       r->modules, r->strings, r->site_count,
-                                      r->frame_count, r->module_count, "",         NULL,       0};
+    struct gp_symbol_source source = gp_symbol_source_of(r, "");
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     return symbols;
 }

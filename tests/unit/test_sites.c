@@ -86,14 +86,7 @@ Test(sites, everything_is_read_and_grows)
     cr_assert_eq(frame[2].module, GP_REC_NONE);
     cr_assert(sites->lost_rows == 1 && sites->lost_frames == 2 && sites->lost_strings == 3 && sites->captures == 4);
 
-    struct gp_symbol_source source = {.sites = sites->sites,
-                                      .frames = sites->frames,
-                                      .modules = sites->modules,
-                                      .strings = sites->strings,
-                                      .site_count = sites->site_count,
-                                      .frame_count = sites->frame_count,
-                                      .module_count = sites->module_count,
-                                      .root = ""};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, "");
     struct gp_symbols *symbols;
     const struct gp_frame_text *text;
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
@@ -268,14 +261,7 @@ Test(sites, random_bytes)
             bytes[at % total] = (unsigned char)rand();
         }
         if (open_sites() == 0) {
-            struct gp_symbol_source source = {.sites = sites->sites,
-                                              .frames = sites->frames,
-                                              .modules = sites->modules,
-                                              .strings = sites->strings,
-                                              .site_count = sites->site_count,
-                                              .frame_count = sites->frame_count,
-                                              .module_count = sites->module_count,
-                                              .root = ""};
+            struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, "");
             struct gp_symbols *symbols;
             cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
             for (uint32_t s = 0; s < sites->site_count && i % 100 == 0; s++)

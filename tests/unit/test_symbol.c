@@ -117,8 +117,7 @@ static uint32_t site(struct tables *t)
 
 static struct gp_symbols *open_symbols(struct tables *t)
 {
-    struct gp_symbol_source from = {t->sites,       t->frames,       t->modules, t->strings, t->site_count,
-                                    t->frame_count, t->module_count, "",         NULL,       0};
+    struct gp_symbol_source from = GP_SYMBOL_SOURCE(t, "");
     cr_assert_eq(gp_symbols_new(&t->symbols, &from), 0);
     return t->symbols;
 }

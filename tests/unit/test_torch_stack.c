@@ -37,13 +37,7 @@ static uint32_t load(const struct frame *frames, size_t count, unsigned repeat)
     fclose(out);
     cr_assert_eq(gp_recording_parse(&recording, text, bytes, why, sizeof(why)), 0, "%s", why);
     free(text);
-    const struct gp_symbol_source source = {.sites = recording->sites,
-                                            .frames = recording->frames,
-                                            .modules = recording->modules,
-                                            .strings = recording->strings,
-                                            .site_count = recording->site_count,
-                                            .frame_count = recording->frame_count,
-                                            .module_count = recording->module_count};
+    const struct gp_symbol_source source = gp_symbol_source_of(recording, NULL);
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     cr_assert_eq(recording->site_count, 2);
     return 1;

@@ -51,14 +51,7 @@ static void holders_label(struct gp_process *process, const struct gp_sites *sit
 {
     /* After the process has ended, /proc/PID/root is gone, and only objects at the same path
      * here are found; their build ids are compared. */
-    struct gp_symbol_source source = {.sites = sites->sites,
-                                      .frames = sites->frames,
-                                      .modules = sites->modules,
-                                      .strings = sites->strings,
-                                      .site_count = sites->site_count,
-                                      .frame_count = sites->frame_count,
-                                      .module_count = sites->module_count,
-                                      .root = access(sites->root, X_OK) == 0 ? sites->root : ""};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, access(sites->root, X_OK) == 0 ? sites->root : "");
     struct gp_symbols *symbols;
     struct gp_wire_oom *oom = &process->oom;
     if (gp_symbols_new(&symbols, &source) != 0)

@@ -211,16 +211,7 @@ static void snapshot_sites(pid_t pid, struct gp_snapshot_sites *out)
                 problem[0] ? problem : strerror(-rc));
     if (rc)
         return;
-    const struct gp_symbol_source source = {
-        .sites = out->sites->sites,
-        .frames = out->sites->frames,
-        .modules = out->sites->modules,
-        .strings = out->sites->strings,
-        .site_count = out->sites->site_count,
-        .frame_count = out->sites->frame_count,
-        .module_count = out->sites->module_count,
-        .root = out->sites->root,
-    };
+    const struct gp_symbol_source source = GP_SYMBOL_SOURCE(out->sites, out->sites->root);
     if (gp_symbols_new(&out->symbols, &source) != 0)
         out->symbols = NULL;
 }

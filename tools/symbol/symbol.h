@@ -77,18 +77,22 @@ struct gp_symbol_source {
     uint32_t name_count;
 };
 
+/* The tables of a recording, or of a live process (struct gp_sites): both have the same names. It has
+ * no names of native frames. */
+#define GP_SYMBOL_SOURCE(_tables, _root)                                                                               \
+    (struct gp_symbol_source)                                                                                          \
+    {                                                                                                                  \
+        .sites = (_tables)->sites, .frames = (_tables)->frames, .modules = (_tables)->modules,                         \
+        .strings = (_tables)->strings, .site_count = (_tables)->site_count, .frame_count = (_tables)->frame_count,     \
+        .module_count = (_tables)->module_count, .root = (_root)                                                       \
+    }
+
 static inline struct gp_symbol_source gp_symbol_source_of(const struct gp_recording *recording, const char *root)
 {
-    return (struct gp_symbol_source){.sites = recording->sites,
-                                     .frames = recording->frames,
-                                     .modules = recording->modules,
-                                     .strings = recording->strings,
-                                     .site_count = recording->site_count,
-                                     .frame_count = recording->frame_count,
-                                     .module_count = recording->module_count,
-                                     .root = root,
-                                     .names = recording->names,
-                                     .name_count = recording->name_count};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(recording, root);
+    source.names = recording->names;
+    source.name_count = recording->name_count;
+    return source;
 }
 
 /* 0 or -ENOMEM. */

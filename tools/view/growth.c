@@ -83,14 +83,7 @@ static bool growth_sample(struct gp_growth *growth, uint64_t now_ns)
 static void growth_label(struct gp_growth *growth, uint32_t site)
 {
     const struct gp_sites *sites = growth->sites;
-    struct gp_symbol_source source = {.sites = sites->sites,
-                                      .frames = sites->frames,
-                                      .modules = sites->modules,
-                                      .strings = sites->strings,
-                                      .site_count = sites->site_count,
-                                      .frame_count = sites->frame_count,
-                                      .module_count = sites->module_count,
-                                      .root = access(sites->root, X_OK) == 0 ? sites->root : ""};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, access(sites->root, X_OK) == 0 ? sites->root : "");
     struct gp_symbols *symbols;
     if (gp_symbols_new(&symbols, &source) != 0)
         return;

@@ -112,14 +112,7 @@ static int site_find_callers(struct gp_site_model *model)
 int gp_site_model_count(struct gp_site_model *model)
 {
     const struct gp_sites *sites = model->sites;
-    struct gp_symbol_source source = {.sites = sites->sites,
-                                      .frames = sites->frames,
-                                      .modules = sites->modules,
-                                      .strings = sites->strings,
-                                      .site_count = sites->site_count,
-                                      .frame_count = sites->frame_count,
-                                      .module_count = sites->module_count,
-                                      .root = sites->root};
+    struct gp_symbol_source source = GP_SYMBOL_SOURCE(sites, sites->root);
     int rc = model->symbols ? gp_symbols_update(model->symbols, &source) : gp_symbols_new(&model->symbols, &source);
     struct gp_site_row *rows = rc ? NULL : realloc(model->rows, (sites->site_count + 1ul) * sizeof(*rows));
     if (!rows)
