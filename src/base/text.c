@@ -25,6 +25,16 @@ size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code)
     return length;
 }
 
+uint32_t gp_utf8_next(const char **text)
+{
+    uint32_t code;
+    if (!**text)
+        return 0;
+    size_t length = gp_utf8_decode((const unsigned char *)*text, 4, &code);
+    *text += length ? length : 1;
+    return length ? code : 0xfffdu;
+}
+
 size_t gp_utf8_put(char to[4], uint32_t code)
 {
     if (code < 0x80) {

@@ -13,6 +13,8 @@
  * not valid (overlong, surrogate, cut off). It never reads beyond a NUL, so a terminated string needs
  * no length: left is 4 then. */
 size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code);
+/* Returns the character at *text and advances it; each invalid byte gives U+FFFD; 0 at the end. */
+uint32_t gp_utf8_next(const char **text);
 /* Writes a code up to 0x10ffff as UTF-8. Returns its length in bytes, 1 to 4. */
 size_t gp_utf8_put(char to[4], uint32_t code);
 /* Returns 0 for control characters and for the invisible ones that reorder a line (bidirectional

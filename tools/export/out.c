@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GP_UTF8_BAD 0xfffdu
-
 void gp_out_begin(struct gp_out *out, int fd)
 {
     out->fd = fd;
@@ -108,16 +106,6 @@ void gp_out_micros(struct gp_out *out, int64_t ns)
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
-
-uint32_t gp_utf8_next(const char **text)
-{
-    uint32_t character;
-    if (!**text)
-        return 0;
-    size_t length = gp_utf8_decode((const unsigned char *)*text, 4, &character);
-    *text += length ? length : 1;
-    return length ? character : GP_UTF8_BAD;
-}
 
 void gp_utf8_copy(char *to, size_t bytes, const char *text)
 {

@@ -39,8 +39,6 @@ void gp_out_json(struct gp_out *out, const char *text);  /* in quotes */
 void gp_out_csv(struct gp_out *out, const char *text);   /* a field of RFC 4180 */
 void gp_out_frame(struct gp_out *out, const char *text); /* a frame of a collapsed stack */
 
-/* Returns the character at *text and advances it; each invalid byte gives U+FFFD; 0 at the end. */
-uint32_t gp_utf8_next(const char **text);
 /* Copies text as valid UTF-8 into to[bytes], NUL-terminated; a character that does not fit
  * completely is left out. */
 void gp_utf8_copy(char *to, size_t bytes, const char *text);

@@ -11,14 +11,11 @@
 #include <stdio.h>
 #include <wchar.h>
 
-#define GP_TEXT_REPLACEMENT 0xfffdu
-
 int gp_text_decode(const char *text, uint32_t *code)
 {
-    size_t length = *text ? gp_utf8_decode((const unsigned char *)text, 4, code) : 0;
-    if (!length)
-        *code = *text ? GP_TEXT_REPLACEMENT : 0;
-    return length ? (int)length : *text != '\0';
+    const char *at = text;
+    *code = gp_utf8_next(&at);
+    return (int)(at - text);
 }
 
 int gp_text_code_width(uint32_t code)
