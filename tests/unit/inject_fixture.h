@@ -18,6 +18,7 @@
 #include "inject/attach.h"
 #include "inject/nogpu.h"
 #include "inject/recordthread.h"
+#include "lib/loadercheck.h"
 #include "owner/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
@@ -522,12 +523,6 @@ void gp_kept_unmap(void *at, size_t bytes)
     (void)at, (void)bytes;
     abort();
 }
-
-#ifdef GP_DEBUG
-void gp_loader_check(void)
-{
-}
-#endif
 
 bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {

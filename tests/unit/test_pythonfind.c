@@ -5,6 +5,7 @@
  * and what prevents its use.
  */
 #include "base/loader.h"
+#include "lib/loadercheck.h"
 #include "site/python.h"
 #include "site/pythonapi.h"
 #include <criterion/criterion.h>
@@ -38,12 +39,6 @@ static unsigned object_count, looked, visited;
 static bool no_look, no_pin, is_virtual;
 static uint64_t now_ns, adds;
 static char pinned[2000];
-
-#ifdef GP_DEBUG
-void gp_loader_check(void)
-{
-}
-#endif
 
 bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {

@@ -8,6 +8,7 @@
 #endif
 #include "base/loader.h"
 #include "base/opener.h"
+#include "lib/loadercheck.h"
 #include "site/unwindrule.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -43,12 +44,6 @@ int dladdr1(const void *address, Dl_info *info, void **extra, int flags)
     *extra = &symbol;
     return 1;
 }
-
-#ifdef GP_DEBUG
-void gp_loader_check(void)
-{
-}
-#endif
 
 bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
