@@ -8,6 +8,7 @@
 #include <agent/removed.h>
 #include <base/compiler.h>
 #include <common/agentlog.h>
+#include <common/order.h>
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -53,20 +54,14 @@ struct gp_removed {
     bool has_logged;
 };
 
-static int id_compare(const void *a, const void *b)
-{
-    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
-    return (one > other) - (one < other);
-}
-
 static bool ids_has(const struct gp_ids *ids, uint64_t id)
 {
-    return ids->sorted && bsearch(&id, ids->id, ids->sorted, sizeof(id), id_compare);
+    return ids->sorted && bsearch(&id, ids->id, ids->sorted, sizeof(id), gp_order_u64);
 }
 
 static void ids_sort(struct gp_ids *ids)
 {
-    qsort(ids->id, ids->count, sizeof(*ids->id), id_compare);
+    qsort(ids->id, ids->count, sizeof(*ids->id), gp_order_u64);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < ids->count; i++) {
         if (kept == 0 || ids->id[kept - 1] != ids->id[i])

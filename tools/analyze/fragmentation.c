@@ -24,12 +24,6 @@ struct gp_fragment_free {
     uint64_t bytes, largest;
 };
 
-static int fragment_compare(const void *one, const void *other)
-{
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return GP_ORDER(a, b);
-}
-
 static bool fragment_wants(const struct gp_flow_change *change, uint32_t device)
 {
     return change->item->device == device && change->what & GP_FLOW_CACHED;
@@ -53,7 +47,7 @@ static bool fragment_init(struct gp_fragment_blocks *blocks, const struct gp_flo
         return false;
     for (size_t i = 0; i < count; i++)
         blocks->starts[i] = blocks->ranks.rows[i].key;
-    qsort(blocks->starts, count, sizeof(*blocks->starts), fragment_compare);
+    qsort(blocks->starts, count, sizeof(*blocks->starts), gp_order_u64);
     for (size_t i = 0; i < count; i++)
         gp_tally_at(&blocks->ranks, blocks->starts[i])->extra = i;
     return true;

@@ -379,12 +379,6 @@ static unsigned keys_of(struct gp_beat_keys *keys, const struct gp_rec_event *ev
 #define GP_BEAT_PART  0.1
 #define GP_BEAT_PAUSE 10u
 
-static int steps_compare(const void *one, const void *other)
-{
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return GP_ORDER(a, b);
-}
-
 /* The median, because a first step that compiles takes long.  UINT64_MAX: out of memory. */
 static uint64_t steps_median(const struct gp_steps *steps)
 {
@@ -393,7 +387,7 @@ static uint64_t steps_median(const struct gp_steps *steps)
         return median;
     for (uint32_t i = 0; i < steps->count; i++)
         lengths[i] = steps->bounds_ns[i + 1] - steps->bounds_ns[i];
-    qsort(lengths, steps->count, sizeof(*lengths), steps_compare);
+    qsort(lengths, steps->count, sizeof(*lengths), gp_order_u64);
     median = lengths[steps->count / 2];
     free(lengths);
     return median;

@@ -5,6 +5,7 @@
  * left would be too small: then the block has the whole piece.  A piece ends at the next live block
  * or at the end of the segment, because free neighbours are always joined.  So the granted size
  * follows from the addresses. */
+#include <common/order.h>
 #include <recording/torch.h>
 
 #include <errno.h>
@@ -23,15 +24,9 @@ struct gp_split {
     size_t count;
 };
 
-static int split_compare(const void *one, const void *other)
-{
-    const uint64_t *a = one, *b = other;
-    return *a < *b ? -1 : *a > *b;
-}
-
 static size_t split_find(const struct gp_split *split, uint64_t address)
 {
-    const uint64_t *found = bsearch(&address, split->points, split->count, sizeof(address), split_compare);
+    const uint64_t *found = bsearch(&address, split->points, split->count, sizeof(address), gp_order_u64);
     return found ? (size_t)(found - split->points) : SIZE_MAX;
 }
 
@@ -83,7 +78,7 @@ static bool split_collect(struct gp_split *split, const struct gp_recording *r, 
         split->points[split->count++] = spans[i].start;
         split->points[split->count++] = spans[i].end;
     }
-    qsort(split->points, split->count, sizeof(*split->points), split_compare);
+    qsort(split->points, split->count, sizeof(*split->points), gp_order_u64);
     for (size_t i = 0; i < split->count; i++)
         if (!kept || split->points[kept - 1] != split->points[i])
             split->points[kept++] = split->points[i];
