@@ -118,11 +118,10 @@ static bool *need_assumed(const struct gp_recording *r)
 }
 
 static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, const struct gp_use_table *uses,
-                       const struct gp_peak *peak)
+                       const struct gp_peak *peak, const bool *assumed)
 {
     const struct gp_flow *flow = loaded->report.flow;
-    bool *assumed = need_assumed(loaded->recording);
-    struct need_lines l = {.need = need, .failed = !assumed};
+    struct need_lines l = {.need = need};
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     double sure[GP_USES] = {0};
@@ -153,7 +152,6 @@ static bool need_lines(struct gp_need *need, const struct gp_loaded *loaded, con
     gp_hash_free(&l.known);
     free(l.sites);
     free(l.lives);
-    free(assumed);
     return !l.failed;
 }
 
@@ -218,16 +216,14 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
 }
 
 /* What libraries held that are stood in for, at the first event with which the device held most. */
-static bool need_assumed_reserved(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+static void need_assumed_reserved(struct gp_need *need, const struct gp_flow *flow, uint32_t d, const bool *assumed)
 {
-    const struct gp_flow *flow = loaded->report.flow;
-    bool *assumed = need_assumed(loaded->recording);
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_polled polled = gp_polled_begin(flow, d);
     struct gp_flow_change change;
     struct gp_level level = {0};
     int64_t held = 0, most = -1;
-    while (assumed && gp_flow_next(&walk, &change)) {
+    while (gp_flow_next(&walk, &change)) {
         if (change.item->device != d)
             continue;
         gp_polled_advance(&polled, change.time_ns, &level);
@@ -240,9 +236,6 @@ static bool need_assumed_reserved(struct gp_need *need, const struct gp_loaded *
         most = reserved;
         need->assumed_reserved_bytes = held > 0 ? held : 0;
     }
-    bool ok = assumed;
-    free(assumed);
-    return ok;
 }
 
 /* The first event with which the device holds more than the budget.  A page model may hold a little more than the
@@ -318,17 +311,17 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
         GP_RAISE(need->reserved_peak_bytes, reserved->points[i].high);
 }
 
-static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, uint32_t d,
-                       int64_t budget_bytes)
+static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, const bool *assumed,
+                       uint32_t d, int64_t budget_bytes)
 {
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *r = loaded->recording;
     need_identity(need, loaded, d);
     struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, hints, d);
-    int rc = uses && need_lines(need, loaded, uses, report->devices[d].peak) ? 0 : -ENOMEM;
+    int rc = uses && need_lines(need, loaded, uses, report->devices[d].peak, assumed) ? 0 : -ENOMEM;
     gp_uses_free(uses);
-    if (!rc && !need_assumed_reserved(need, loaded, d))
-        rc = -ENOMEM;
+    if (!rc)
+        need_assumed_reserved(need, report->flow, d, assumed);
     if (!rc)
         rc = need_sizes(need, loaded, d);
     if (!rc && need_is_oom(r, d))
@@ -341,21 +334,22 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
 static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int64_t budget_bytes)
 {
     const uint32_t device_count = loaded->recording->device_count;
-    uint8_t *hints = NULL;
     int rc = gp_report_run(&loaded->report, GP_REPORT_LEAKS | GP_REPORT_PEAK | GP_REPORT_SERIES, GP_DETAIL_PLOT);
     struct gp_need *needs = realloc(run->needs, (run->need_count + device_count + 1ul) * sizeof(*needs));
     if (needs)
         run->needs = needs;
-    hints = gp_gate_hints(&loaded->report);
-    if (!needs || !hints)
+    uint8_t *hints = gp_gate_hints(&loaded->report);
+    bool *assumed = need_assumed(loaded->recording);
+    if (!needs || !hints || !assumed)
         rc = -ENOMEM;
     for (uint32_t d = 0; !rc && d < device_count; d++) {
         if (!loaded->report.devices[d].used || loaded->recording->devices[d].index == GP_WIRE_HOST)
             continue;
         struct gp_need *need = &run->needs[run->need_count++];
         memset(need, 0, sizeof(*need));
-        rc = need_device(need, loaded, hints, d, budget_bytes);
+        rc = need_device(need, loaded, hints, assumed, d, budget_bytes);
     }
+    free(assumed);
     free(hints);
     return rc;
 }
