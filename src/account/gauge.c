@@ -37,7 +37,7 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
         deltas_put_pools(&deltas, GP_GAUGE_SEGMENT, pool, move->count);
         deltas_put_pools(&deltas, GP_GAUGE_RESERVED_BYTES, pool, move->bytes);
     }
-    if (move->parts & GP_PART_KIND) {
+    if (move->parts & GP_PART_KIND && move->kind) {
         deltas_put(&deltas, GP_GAUGE_KIND_BYTES + move->kind, move->bytes);
         deltas_put(&deltas, GP_GAUGE_KIND_LIVE + move->kind, move->count);
         if (move->kind == GP_KIND_LINEAR)
@@ -65,8 +65,8 @@ void gp_gauge_block_bundles(struct gp_counter *set)
 void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner)
 {
     unsigned first = owner * GP_OWNER_GAUGES;
-    gp_counter_bundle(owners, GP_BUNDLES, 1ull << (first + GP_OWNER_LIVE));
-    gp_counter_bundle(owners, GP_BUNDLES + 1, 1ull << (first + GP_OWNER_ALLOCATED));
+    gp_counter_bundle(owners, GP_BUNDLES, GP_GAUGE_BIT(first + GP_OWNER_LIVE));
+    gp_counter_bundle(owners, GP_BUNDLES + 1, GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
 }
 
 unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES])
@@ -93,14 +93,14 @@ int64_t gp_gauge_rounded(int64_t bytes)
     return (bytes + step - 1) / step * step;
 }
 
-static uint64_t gauge_bits(unsigned first, unsigned count)
+static gp_gauge_set gauge_bits(unsigned first, unsigned count)
 {
-    return ((1ull << count) - 1) << first;
+    return (GP_GAUGE_BIT(count) - 1) << first;
 }
 
-uint64_t gp_gauge_mask(unsigned what)
+gp_gauge_set gp_gauge_mask(unsigned what)
 {
-    uint64_t mask = 0;
+    gp_gauge_set mask = 0;
     if (what == GP_RESET_ACCUMULATED)
         return gauge_bits(0, GP_GAUGES);
 #define GP_STAT(_id, _gauge, _tag, _name, _reset, _told)                                                               \
@@ -114,11 +114,11 @@ uint64_t gp_gauge_mask(unsigned what)
     return mask;
 }
 
-uint64_t gp_gauge_owner_mask(unsigned what)
+gp_gauge_set gp_gauge_owner_mask(unsigned what)
 {
-    uint64_t mask = 0;
+    gp_gauge_set mask = 0;
     for (unsigned owner = 0; owner < GP_WIRE_OWNERS && what != GP_RESET_ACCUMULATED; owner++) {
-        uint64_t first = 1ull << (owner * GP_OWNER_GAUGES);
+        gp_gauge_set first = GP_GAUGE_BIT(owner * GP_OWNER_GAUGES);
         mask |= what & GP_RESET_RESERVED ? first << GP_OWNER_RESERVED : 0;
         mask |= what & GP_RESET_ALLOCATED ? first << GP_OWNER_ALLOCATED | first << GP_OWNER_LIVE : 0;
     }

@@ -16,8 +16,9 @@ enum gp_gauge {
 #include <gpuprof/numbers.def>
     GP_GAUGE_OVERSIZE_ALLOCATIONS = GP_STATS * GP_POOLS,
     GP_GAUGE_OVERSIZE_SEGMENTS,
-    GP_GAUGE_KIND_BYTES,
-    GP_GAUGE_KIND_LIVE = GP_GAUGE_KIND_BYTES + GP_KINDS,
+    /* + kind, from 1 on: none has no gauges. */
+    GP_GAUGE_KIND_BYTES = GP_GAUGE_OVERSIZE_SEGMENTS,
+    GP_GAUGE_KIND_LIVE = GP_GAUGE_KIND_BYTES + GP_KINDS - 1,
     GP_GAUGE_POOL_RESERVED = GP_GAUGE_KIND_LIVE + GP_KINDS,
     GP_GAUGE_GRAPH_RESERVED,
     GP_GAUGE_GRAPH_USED,
@@ -25,7 +26,7 @@ enum gp_gauge {
     GP_GAUGE_ASLEEP,
     GP_GAUGES
 };
-/* Statistics with pools take three, kinds two, values one. Those of the kinds none and context are never moved. */
+/* Statistics with pools take three, kinds two, values one. */
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
 #define GP_STAT(_id, _gauge, ...) +(1u << (_gauge))
 enum {
@@ -87,8 +88,8 @@ unsigned gp_gauge_parts(enum gp_wire_kind kind);
 int64_t gp_gauge_rounded(int64_t bytes);
 
 /* Bits of the gauges whose peaks `--allocated` and `--reserved` reset; for totals, all of them. */
-uint64_t gp_gauge_mask(unsigned what);
+gp_gauge_set gp_gauge_mask(unsigned what);
 /* The same for the gauges of the owners; 0 for totals. */
-uint64_t gp_gauge_owner_mask(unsigned what);
+gp_gauge_set gp_gauge_owner_mask(unsigned what);
 
 #endif

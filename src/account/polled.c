@@ -147,7 +147,7 @@ void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *pe
     gp_lock_give(&gp_accounts.lock);
 }
 
-void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_gauge_value *folded)
+void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded)
 {
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)

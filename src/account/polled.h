@@ -37,7 +37,7 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges);
 /* The same for a scope's peaks; gauges: an unfolded snapshot. */
 void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks);
 /* Restarts the folded peaks that the mask's gauges cover at the folded current values. */
-void gp_polled_reset(struct gp_account *account, uint64_t mask, const struct gp_gauge_value *folded);
+void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded);
 /* Memory of a pool was handed out: reserved bytes have a polled part from now on. */
 void gp_polled_expect(int device);
 /* What the device's pools hold, by a snapshot that is not folded. */

@@ -186,7 +186,7 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
         return false;
     memset(out, 0, sizeof(*out));
     out->device = (int32_t)index;
-    uint64_t mask = gp_gauge_mask(what);
+    gp_gauge_set mask = gp_gauge_mask(what);
     if (what == GP_RESET_ACCUMULATED) {
         /* Under the lock, so that gp_tap_batch sees the totals and the amounts subtracted from them
          * as of one instant. */

@@ -61,7 +61,7 @@ struct gp_shard {
 };
 
 struct gp_counter {
-    struct gp_counter_shape shape; /* this line is never written again */
+    struct gp_counter_shape shape; /* this line is written when a gauge moves for the first time */
 
     GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all fields below */
     bool open;
@@ -70,10 +70,11 @@ struct gp_counter {
     uint64_t bought;         /* shard updates since the last opening that an update caused */
     uint64_t slow;           /* updates that took the slow path, and slow operations */
     uint64_t used[GP_SHARDS_MAX / 64];
-    uint64_t bundle[GP_BUNDLES_ALL]; /* bit g: gauge g */
-    bool frozen_open;                /* between freeze and thaw: the set was open before */
+    gp_gauge_set bundle[GP_BUNDLES_ALL];
+    bool frozen_open; /* between freeze and thaw: the set was open before */
 
     GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
+    int64_t share[GP_GAUGES_MAX]; /* of set_open_for: the stack is the program's */
     int64_t limit[GP_GAUGES_MAX];
     int64_t peak[GP_GAUGES_MAX];
     /* current = base + allocated - freed - taken: an independent sum for gp_counter_check */
@@ -87,6 +88,39 @@ struct gp_counter {
     int64_t raise_peak[GP_GAUGES_MAX];
     int64_t raise_watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
 };
+
+static inline unsigned gauge_lowest(gp_gauge_set gauges)
+{
+    uint64_t low = (uint64_t)gauges;
+    return (unsigned)(low ? __builtin_ctzll(low) : 64 + __builtin_ctzll((uint64_t)(gauges >> 64)));
+}
+
+#define GP_EACH_GAUGE(_gauges, _g)                                                                                     \
+    for (gp_gauge_set gauges_ = (_gauges); gauges_; gauges_ &= gauges_ - 1)                                            \
+        for (unsigned _g = gauge_lowest(gauges_), once_ = 1; once_; once_ = 0)
+
+/* The gauges that were ever moved, or that a bundle has: all others are 0 everywhere, and no shard has credit for them.
+ * A gauge enters before it moves for the first time, under the mutex. */
+static inline gp_gauge_set set_moved(const struct gp_counter *set)
+{
+    return (gp_gauge_set)set->shape.x_moved[1] << 64 | set->shape.x_moved[0];
+}
+
+static void set_moves(struct gp_counter *set, gp_gauge_set gauges)
+{
+    gauges |= set_moved(set);
+    for (unsigned word = 0; word < GP_COUNT(set->shape.x_moved); word++)
+        if (set->shape.x_moved[word] != (uint64_t)(gauges >> 64 * word))
+            __atomic_store_n(&set->shape.x_moved[word], (uint64_t)(gauges >> 64 * word), __ATOMIC_RELAXED);
+}
+
+static void set_moves_all(struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
+{
+    gp_gauge_set gauges = 0;
+    for (unsigned i = 0; i < n; i++)
+        gauges |= GP_GAUGE_BIT(deltas[i].gauge);
+    set_moves(set, gauges);
+}
 
 static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned index)
 {
@@ -113,12 +147,23 @@ static inline bool shard_own(struct gp_shard *shard, uint32_t next)
     }
 }
 
-/* Is there enough credit for every delta? Operations that do not raise `current` always fit. */
-static inline bool cells_cover(const struct gp_counter_cell *cells, enum gp_counter_op op,
+/* Have all these gauges moved before? An old answer is no, which is safe. */
+static inline bool set_knows(const struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t word = __atomic_load_n(&set->shape.x_moved[deltas[i].gauge / 64], __ATOMIC_RELAXED);
+        if (GP_UNLIKELY(!(word >> deltas[i].gauge % 64 & 1)))
+            return false;
+    }
+    return true;
+}
+
+/* Is there enough credit for every delta? Operations that do not raise `current` fit, unless a gauge is new. */
+static inline bool cells_cover(const struct gp_counter *set, const struct gp_counter_cell *cells, enum gp_counter_op op,
                                const struct gp_delta *deltas, unsigned n)
 {
     if (op != GP_ADD && op != GP_PUTBACK)
-        return true;
+        return set_knows(set, deltas, n);
     for (unsigned i = 0; i < n; i++)
         if (GP_UNLIKELY(cells[deltas[i].gauge].credit < deltas[i].amount))
             return false;
@@ -161,16 +206,16 @@ static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op
  * negative. */
 static void gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
 {
-    for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1)
-        shard->cells[__builtin_ctzll(bits)].credit -= amount;
+    GP_EACH_GAUGE(set->bundle[b], g) shard->cells[g].credit -= amount;
     shard->gate.bundle[b].credit += amount;
 }
 
 static int64_t gate_least(const struct gp_counter *set, const struct gp_shard *shard, unsigned b)
 {
     int64_t least = INT64_MAX;
-    for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
-        int64_t credit = shard->cells[__builtin_ctzll(bits)].credit;
+    GP_EACH_GAUGE(set->bundle[b], g)
+    {
+        int64_t credit = shard->cells[g].credit;
         least = credit < least ? credit : least;
     }
     return least == INT64_MAX ? 0 : least;
@@ -200,7 +245,8 @@ static GP_COLD bool gate_return(const struct gp_counter *set, struct gp_shard *s
     bool any = false;
     for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
         int64_t have = shard->gate.bundle[b].credit;
-        gate_shift(set, shard, b, -have);
+        if (have)
+            gate_shift(set, shard, b, -have);
         any |= have > 0;
     }
     return any;
@@ -215,9 +261,9 @@ static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, e
     if (GP_UNLIKELY(!shard_own(shard, GP_GATE_BUSY)))
         return false;
     GP_TESTPOINT("counter.busy");
-    bool covered = cells_cover(shard->cells, op, deltas, n);
+    bool covered = cells_cover(set, shard->cells, op, deltas, n);
     if (GP_UNLIKELY(!covered))
-        covered = gate_return(set, shard) && cells_cover(shard->cells, op, deltas, n);
+        covered = gate_return(set, shard) && cells_cover(set, shard->cells, op, deltas, n);
     if (GP_LIKELY(covered)) {
         cells_apply(shard->cells, op, deltas, n);
         shard->gate.ops++;
@@ -245,15 +291,17 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
     set->bought += shard->gate.ops;
     shard->gate.ops = 0;
     for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
-        for (uint64_t bits = set->bundle[b]; bits; bits &= bits - 1) {
-            struct gp_counter_cell *cell = &shard->cells[__builtin_ctzll(bits)];
+        GP_EACH_GAUGE(set->bundle[b], g)
+        {
+            struct gp_counter_cell *cell = &shard->cells[g];
             cell->credit += shard->gate.bundle[b].credit;
             cell->allocated += shard->gate.bundle[b].allocated;
             cell->freed += shard->gate.bundle[b].freed;
         }
         memset(&shard->gate.bundle[b], 0, sizeof shard->gate.bundle[b]);
     }
-    for (unsigned g = 0; g < set->shape.gauges; g++) {
+    GP_EACH_GAUGE(set_moved(set), g)
+    {
         struct gp_counter_cell *from = &shard->cells[g], *to = &set->pool[g];
         to->credit += from->credit;
         to->allocated += from->allocated;
@@ -292,16 +340,18 @@ static unsigned set_active(const struct gp_counter *set)
 /* Distributes the pool's credit and opens every used shard. Shares are equal, and the remainder
  * stays in the pool. For the gauges in scarce, `favourite` gets all the credit, because it is
  * enough for one shard only. */
-static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shard *favourite)
+static void set_open_for(struct gp_counter *set, gp_gauge_set scarce, struct gp_shard *favourite)
 {
     unsigned active = set_active(set);
-    int64_t share[GP_GAUGES_MAX];
-    for (unsigned g = 0; g < set->shape.gauges; g++) {
-        share[g] = active && !(scarce >> g & 1) ? set->pool[g].credit / active : 0;
-        set->pool[g].credit -= share[g] * active;
+    gp_gauge_set dealt = 0;
+    GP_EACH_GAUGE(active ? set_moved(set) & ~scarce : 0, g)
+    {
+        set->share[g] = active == 1 ? set->pool[g].credit : set->pool[g].credit / active;
+        set->pool[g].credit -= set->share[g] * active;
+        dealt |= set->share[g] ? GP_GAUGE_BIT(g) : 0;
     }
-    for (; scarce; scarce &= scarce - 1) {
-        unsigned g = (unsigned)__builtin_ctzll(scarce);
+    GP_EACH_GAUGE(scarce, g)
+    {
         favourite->cells[g].credit += set->pool[g].credit;
         set->pool[g].credit = 0;
     }
@@ -309,8 +359,7 @@ static void set_open_for(struct gp_counter *set, uint64_t scarce, struct gp_shar
     GP_EACH_USED(set, index)
     {
         struct gp_shard *shard = shard_at(set, (unsigned)index);
-        for (unsigned g = 0; shard->gate.idle < GP_IDLE_MAX && g < set->shape.gauges; g++)
-            shard->cells[g].credit += share[g];
+        GP_EACH_GAUGE(shard->gate.idle < GP_IDLE_MAX ? dealt : 0, g) shard->cells[g].credit += set->share[g];
         /* [counter.R2] release pairs with [counter.A1]. */
         __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
         GP_TESTPOINT("counter.opened");
@@ -385,7 +434,7 @@ static void set_learn(struct gp_counter *set)
  * other shards gain credit when they free. set_learn measures whether this pays. */
 static void set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
 {
-    uint64_t scarce = 0;
+    gp_gauge_set scarce = 0;
     set->stay = 1;
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < deltas[i].amount)
@@ -393,7 +442,7 @@ static void set_consider(struct gp_counter *set, struct gp_shard *shard, const s
     int64_t events = (int64_t)set_active(set) * GP_DEAL_EVENTS;
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit / events < deltas[i].amount)
-            scarce |= 1ull << deltas[i].gauge;
+            scarce |= GP_GAUGE_BIT(deltas[i].gauge);
     set_open_for(set, scarce, shard);
 }
 
@@ -425,6 +474,7 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     if (set_close(set))
         set_learn(set);
     shard->gate.idle = 0;
+    set_moves_all(set, deltas, n);
     cells_apply(set->pool, op, deltas, n);
     for (unsigned i = 0; i < n; i++)
         if (set->pool[deltas[i].gauge].credit < 0)
@@ -478,10 +528,11 @@ bool gp_counter_used(const struct gp_counter *set, unsigned shard)
 static bool set_enter(struct gp_counter *set);
 static void set_leave(struct gp_counter *set, bool reopen);
 
-void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges)
+void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gauges)
 {
     bool was_open = set_enter(set);
     set->bundle[bundle] = gauges;
+    set_moves(set, gauges);
     set_leave(set, was_open);
 }
 
@@ -529,7 +580,7 @@ void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out)
     set_leave(set, was_open);
 }
 
-void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+void gp_counter_reset_peaks(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after)
 {
     set_enter(set);
@@ -561,6 +612,7 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
 {
     set_enter(set);
     set_register(set, shard % set->shape.shards);
+    set_moves_all(set, deltas, n);
     cells_apply(set->pool, GP_SUB, deltas, n);
     for (unsigned i = 0; i < n; i++) {
         unsigned g = deltas[i].gauge;
@@ -577,7 +629,7 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
     set_leave(set, false); /* limits may be lower */
 }
 
-void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+void gp_counter_reset_totals(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after)
 {
     bool was_open = set_enter(set);
@@ -639,7 +691,7 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
 
 /* A gauge that is not watched has a watch value that no gauge reaches, so it does not affect its
  * limit. */
-int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
+int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set mask, struct gp_gauge_value *out,
                           int64_t *peaks)
 {
     if (watch >= GP_WATCHES_MAX)
@@ -663,6 +715,7 @@ void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
     bool was_open = set_enter(set);
     int64_t change = value - gauge_current(set, gauge);
     struct gp_delta delta = {gauge, 0, change < 0 ? -change : change};
+    set_moves_all(set, &delta, 1);
     cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
     if (set->pool[gauge].credit < 0)
         gauge_raise(set, gauge, 0);
@@ -692,7 +745,7 @@ int gp_counter_check(struct gp_counter *set)
                 wrong = -(int)g - 1;
         for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
             if (shard->gate.bundle[b].credit < 0 || (!owned && shard->gate.bundle[b].credit))
-                wrong = -(int)__builtin_ctzll(set->bundle[b] | 1ull << 63) - 1;
+                wrong = -(int)gauge_lowest(set->bundle[b] | GP_GAUGE_BIT(GP_GAUGES_MAX - 1)) - 1;
         if (owned) /* [counter.R1] */
             __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     }

@@ -24,10 +24,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GP_GAUGES_MAX  64
+#define GP_GAUGES_MAX  128
 #define GP_WATCHES_MAX 17 /* a session's scopes, and the watch for peaks between two batches */
 
 struct gp_counter;
+
+typedef unsigned __int128 gp_gauge_set; /* bit g: gauge g */
+#define GP_GAUGE_BIT(_gauge) ((gp_gauge_set)1 << (_gauge))
+_Static_assert(sizeof(gp_gauge_set) * 8 >= GP_GAUGES_MAX, "one bit per gauge");
 
 struct gp_delta {
     uint32_t gauge;
@@ -77,12 +81,12 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
 
-/* Sets peak := current for the gauges in mask (bit g: gauge g). before and after may be NULL; they
+/* Sets peak := current for the gauges in mask. before and after may be NULL; they
  * receive all gauges at the same instant. */
-void gp_counter_reset_peaks(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+void gp_counter_reset_peaks(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after);
 /* Sets allocated := freed := 0 for the gauges in mask. */
-void gp_counter_reset_totals(struct gp_counter *set, uint64_t mask, struct gp_gauge_value *before,
+void gp_counter_reset_totals(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after);
 
 /* Watches: independent peaks. begin sets the watch's peak of every gauge to its current value; read
@@ -96,7 +100,7 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
  * starts a watch that was not active; its peaks are then the current values. From here on only
  * gauges in mask are watched; for the others, peaks holds their current value. 0, -EINVAL (slot out
  * of range). */
-int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, uint64_t mask, struct gp_gauge_value *out,
+int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set mask, struct gp_gauge_value *out,
                           int64_t *peaks);
 
 /* Sets the gauge to an absolute value at one instant (polled quantities): current := value, the
@@ -128,17 +132,18 @@ struct gp_gate { /* the start of a shard; private to the functions below */
 };
 enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 
-/* Sets the gauges of a bundle, one bit each. A gauge may be in several: each has credit and totals
+/* Sets the gauges of a bundle. A gauge may be in several: each has credit and totals
  * of its own. Call it before the first gate is held. */
-void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges);
+void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gauges);
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
 
-/* The start of a set, never written after gp_counter_new; private to these functions. */
+/* The start of a set, which is written seldom; private to these functions. */
 struct gp_counter_shape {
     uint32_t gauges, shards;
-    size_t stride, bytes; /* from one shard to the next; of all */
-    char *first;          /* shard */
+    size_t stride, bytes;                 /* from one shard to the next; of all */
+    char *first;                          /* shard */
+    uint64_t x_moved[GP_GAUGES_MAX / 64]; /* the gauges that may be other than 0; grows, under the mutex */
 };
 
 static inline unsigned gp_counter_shards(const struct gp_counter *set)

@@ -98,6 +98,8 @@ static void mix_all(uint64_t *sum, struct cachemodel *model)
     if (!model->setup.below_peak) { /* reading them closes the counters for a while */
         gp_counter_snapshot(model->gauges, values);
         for (unsigned g = 0; g < GP_GAUGES; g++) {
+            if (!values[g].allocated && !values[g].current) /* a gauge more is no change */
+                continue;
             mix(sum, (uint64_t)values[g].current);
             mix(sum, (uint64_t)values[g].peak);
             mix(sum, (uint64_t)values[g].allocated);

@@ -332,3 +332,37 @@ Test(counter, gates)
     expect(set, 0, 6400, 6400, 12900, 6500);
     gp_counter_free(set);
 }
+
+/* A set of gauges takes two words: bundles, resets and watches find those of the second one. */
+Test(counter, gauges_of_both_words)
+{
+    const unsigned low = 1, high = GP_GAUGES_MAX - 2;
+    struct gp_counter *set = made(GP_GAUGES_MAX, 2);
+    struct gp_gauge_value values[GP_GAUGES_MAX];
+    int64_t peaks[GP_GAUGES_MAX];
+    gp_counter_bundle(set, 0, GP_GAUGE_BIT(low) | GP_GAUGE_BIT(high));
+    for (unsigned i = 0; i < 400; i++) {
+        change(set, 0, i < 200 ? GP_ADD : GP_SUB, low, 100);
+        change(set, 0, i < 200 ? GP_ADD : GP_SUB, high, 100);
+    }
+    struct gp_gate *gate = gp_counter_gate(set, 0);
+    cr_assert(gp_gate_hold(gate));
+    cr_expect(gp_gate_add(set, gate, (const int64_t[GP_BUNDLES]){70}));
+    gp_gate_sub(gate, (const int64_t[GP_BUNDLES]){30});
+    gp_gate_release(gate);
+    expect(set, low, 40, 20000, 20070, 20030);
+    expect(set, high, 40, 20000, 20070, 20030);
+    gp_counter_reset_peaks(set, GP_GAUGE_BIT(high), NULL, NULL);
+    expect(set, low, 40, 20000, 20070, 20030);
+    expect(set, high, 40, 40, 20070, 20030);
+    gp_counter_reset_totals(set, GP_GAUGE_BIT(high), NULL, NULL);
+    gp_counter_watch_turn(set, 1, GP_GAUGE_BIT(high), values, peaks);
+    change(set, 1, GP_ADD, high, 9);
+    change(set, 1, GP_SUB, high, 9);
+    change(set, 1, GP_SUB, high - 1, 5); /* its first change is a free */
+    gp_counter_watch_turn(set, 1, GP_GAUGE_BIT(high), values, peaks);
+    cr_expect(peaks[high] == 49 && peaks[low] == 40 && values[high - 1].current == -5);
+    expect(set, high, 40, 49, 9, 9);
+    cr_expect_eq(gp_counter_check(set), 0);
+    gp_counter_free(set);
+}
