@@ -90,7 +90,7 @@ put 644 deploy/systemd/gpuprof-agent-attach.conf share/doc/gpuprof/examples/gpup
 put 644 deploy/systemd/gpuprof-agent.default share/doc/gpuprof/examples/gpuprof-agent.default
 put 644 deploy/prometheus/gpuprof.rules.yml share/doc/gpuprof/prometheus/gpuprof.rules.yml
 for file in deploy/grafana/*.json; do put 644 "$file" "share/doc/gpuprof/grafana/${file##*/}"; done
-for file in README.md NEWS.md SECURITY.md docs/*.md docs/tutorials/*.md docs/schema/*.json docs/pictures/*.png; do put 644 "$file" "share/doc/gpuprof/$file"; done
+for file in README.md NEWS.md SECURITY.md docs/*.md docs/understand/*.md docs/tutorials/*.md docs/schema/*.json docs/pictures/*.png; do put 644 "$file" "share/doc/gpuprof/$file"; done
 echo lib/gpuprof/installed >>"$new"
 LC_ALL=C sort -u "$new" >"$list.new"
 chmod 644 "$list.new"

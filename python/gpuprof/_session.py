@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Reads the event ring of this process's own session; include/gpuprof/wire.h defines the layout.
 
-The writers never wait for a reader, so each chunk is copied and checked as docs/ring.md describes:
+The writers never wait for a reader, so each chunk is copied and checked as
+docs/understand/ring.md describes:
 state, events, state again.  A copy is discarded if the chunk was reused for newer events meanwhile.
 """
 from __future__ import annotations

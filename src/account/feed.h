@@ -321,7 +321,7 @@ bool gp_feed_cache_wants_time(void);
 /* Whether anything is to be done for an ALLOC or FREE with this site; [listen.A] if called after the block has changed. */
 bool gp_feed_cache_wants_block(uint32_t site);
 /* Writes an event of the cache into the ring; ALLOC and FREE only while the ring has a reader, as for the blocks of
- * frameworks (docs/ring.md). site: that of the block, for ALLOC and FREE. */
+ * frameworks (docs/understand/ring.md). site: that of the block, for ALLOC and FREE. */
 struct gp_feed_event {
     enum gp_wire_event_type type;
     int device;

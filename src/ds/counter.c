@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * counter.c: escrow counters (ds/counter.h has the contract, docs/counters.md the argument). The
- * feed calls it for every allocation and free, the drain thread for snapshots. It must never
- * allocate, never fail an update, and never let a shard change while a peak is decided.
+ * counter.c: escrow counters (ds/counter.h has the contract, docs/understand/counters.md the
+ * argument). The feed calls it for every allocation and free, the drain thread for snapshots. It
+ * must never allocate, never fail an update, and never let a shard change while a peak is decided.
  *
  * Invariant, for every gauge, whenever the mutex is free:
  *

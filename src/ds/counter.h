@@ -14,7 +14,8 @@
  * credit to the pool; then current = limit - pool is exact. It applies the change, raises peaks,
  * and distributes credit again if there is enough room to share. At the peak the set stays closed
  * ("central"), because there every step may be a new maximum. Idea: escrow transactions (O'Neil,
- * TODS 1986) applied to a running maximum. Argument, model and figures: docs/counters.md.
+ * TODS 1986) applied to a running maximum. Argument, model and figures:
+ * docs/understand/counters.md.
  */
 #ifndef GP_DS_COUNTER_H
 #define GP_DS_COUNTER_H

@@ -2,7 +2,7 @@
  *
  * map.c: the pointer map. account/'s feed calls it inside driver callbacks; it must never call
  * malloc, CUDA or the host program, and must leave errno unchanged. Picture, argument and figures:
- * docs/map.md.
+ * docs/understand/map.md.
  *
  * A shard keeps its records in blocks, where they never move, and finds them through an index of
  * 8-byte entries:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ring.c: the event ring's writing side. account/'s feed calls it for every event; it must never
- * wait, allocate or enter the kernel. Argument, picture and figures: docs/ring.md.
+ * wait, allocate or enter the kernel. Argument, picture and figures: docs/understand/ring.md.
  *
  * Every chunk keeps this invariant at every instant, even if its process is killed:
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * ringread.c: reads an event ring. It uses no word before it is copied and checked, and never waits
- * for the writer. docs/ring.md has a picture and the argument.
+ * for the writer. docs/understand/ring.md has a picture and the argument.
  *
  * A chunk is copied in three steps: load `state`; copy written_before and the new events; load
  * `state` again. If both loads show the same turn, the words in between belong to that turn: events

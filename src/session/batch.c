@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * batch.c: see batch.h and docs/batches.md.  Called by the drain thread, by the thread that ends
- * the program, and by every thread with an event, which reads the one word that says whether there
- * is work.  It never waits for a listener: a probe is a trap that returns, whatever its BPF program
- * does.
+ * batch.c: see batch.h and docs/understand/batches.md.  Called by the drain thread, by the thread
+ * that ends the program, and by every thread with an event, which reads the one word that says
+ * whether there is work.  It never waits for a listener: a probe is a trap that returns, whatever
+ * its BPF program does.
  *
  * Compiled without a red zone (Makefile): where a probe's instruction allows it, Linux 6.18 calls
  * its trampoline through the program's stack, which would overwrite the data of a leaf function

@@ -2,8 +2,8 @@
  *
  * batch.h: sends batches (gpuprof/batch.h) to the kernel through the USDT probe gpuprof:batch while
  * there is a listener: the numbers of every device and the events since the last batch.  Without a
- * listener it costs a thread of the program one load of the probe's semaphore.  docs/batches.md
- * explains the design.
+ * listener it costs a thread of the program one load of the probe's semaphore.
+ * docs/understand/batches.md explains the design.
  */
 #ifndef GP_SESSION_BATCH_H
 #define GP_SESSION_BATCH_H

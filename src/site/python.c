@@ -7,7 +7,7 @@
  * reference counts and fills in frame objects, but links, instruction pointers and code objects
  * stay, and each frame holds a reference to its code object. Only interpreter shutdown removes
  * frames, from a daemon thread that does not hold the GIL; there the kernel copies them.
- * docs/sites.md has the argument in full.
+ * docs/understand/sites.md has the argument in full.
  */
 #include "site/python.h"
 #include "base/thread.h"

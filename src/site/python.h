@@ -3,7 +3,7 @@
  * python.h: shared by the files that read Python's frames. python.c walks them, python_find.c finds
  * the interpreter and its layout, python_copy.c has the kernel copy memory that may be freed,
  * python_text.c reads strings, python_line.c line tables, and python_table.c keeps the lines of
- * 3.10 and 3.11. docs/sites.md explains why the reading is safe.
+ * 3.10 and 3.11. docs/understand/sites.md explains why the reading is safe.
  */
 #ifndef GP_SITE_PYTHON_H
 #define GP_SITE_PYTHON_H
@@ -93,8 +93,8 @@ struct gp_python_copies {
     char bytes[GP_PYTHON_COPIED];
 };
 
-/* How each kind of memory is read. NULL: in place. docs/sites.md says why objects may be read in
- * place where frames may not. */
+/* How each kind of memory is read. NULL: in place. docs/understand/sites.md says why objects may be
+ * read in place where frames may not. */
 struct gp_python_way {
     const struct gp_python *python;
     struct gp_python_frames *frames;  /* for frames */

@@ -81,7 +81,7 @@ static struct sums sums_of(pid_t pid)
             continue;
         if (strcmp(gp_symbols_name(symbols, id)->function, "before stacks") == 0) {
             cr_assert_eq(site->kind, GP_KIND_NONE);
-            sums.before += site->live_bytes; /* its number of blocks is not corrected (docs/sites.md) */
+            sums.before += site->live_bytes; /* its number of blocks is not corrected (docs/understand/sites.md) */
             sums.leftover += site->live_bytes != 0;
         } else {
             sums.leftover += site->live_bytes || site->live_count;

@@ -8,7 +8,8 @@
  * input can make many equal hashes; that costs time, not correctness.
  *
  * Not uthash: it needs 56 bytes and a malloc per entry, and opening a recording of 10^7 events does
- * two operations per event (docs/architecture.md).  Threads: one caller at a time per map.
+ * two operations per event (docs/understand/architecture.md).  Threads: one caller at a time per
+ * map.
  */
 #ifndef GP_COMMON_HASH_H
 #define GP_COMMON_HASH_H

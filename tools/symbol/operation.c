@@ -2,8 +2,8 @@
  *
  * operation.c: what a framework was doing when it asked for a site's memory: "cross_entropy
  * (log_softmax)", "backward: AddmmBackward0", "optimizer: AdamW.step". The rules are one table,
- * operationrules.c. Called by place.c, which knows the frame that names the site. docs/symbols.md
- * explains it.
+ * operationrules.c. Called by place.c, which knows the frame that names the site.
+ * docs/understand/symbols.md explains it.
  */
 #include <common/hash.h>
 #include <symbol/operation.h>

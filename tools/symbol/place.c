@@ -2,8 +2,8 @@
  *
  * place.c: the frame that names a site, found by comparing the stacks of all sites; see symbol.h.
  * A function of the user's own that allocates for many callers says little: the caller is the place
- * that matters. docs/symbols.md has the rule and its thresholds. It also finds sites whose stacks
- * have equal text, and how much of a file's path a reader needs.
+ * that matters. docs/understand/symbols.md has the rule and its thresholds. It also finds sites
+ * whose stacks have equal text, and how much of a file's path a reader needs.
  */
 #include <symbol/operation.h>
 #include <symbol/state.h>
@@ -184,7 +184,7 @@ static bool is_constructor(const char *name)
     return last > 2 && last - 2 - before == length - last && strncmp(name + before, name + last, length - last) == 0;
 }
 
-/* docs/symbols.md gives the reasons. */
+/* docs/understand/symbols.md gives the reasons. */
 static bool place_wraps(const char *name, const struct gp_place_facts *f, uint32_t total)
 {
     if (f->callers < 2 || (f->tentative && f->lines > 1))

@@ -2,7 +2,7 @@
  *
  * role.c: what a frame is for a reader: the user's own code, a library, an allocator, an
  * interpreter or the start of a thread. It knows only the frame itself; place.c compares the stacks
- * of a program. docs/symbols.md has the rule.
+ * of a program. docs/understand/symbols.md has the rule.
  */
 #include <symbol/state.h>
 

@@ -10,7 +10,7 @@
 
 #include <recording/recording.h>
 
-/* What a frame is for a reader (docs/symbols.md). */
+/* What a frame is for a reader (docs/understand/symbols.md). */
 enum gp_frame_role {
     GP_ROLE_USER,        /* the user's own code */
     GP_ROLE_WRAPPER,     /* the user's too, but it allocates for callers elsewhere */
@@ -116,15 +116,15 @@ uint32_t gp_symbols_calls(struct gp_symbols *symbols, const struct gp_rec_frame 
                           const struct gp_frame_text **calls);
 
 /* The frame that names a site in a table: the innermost one of the user's own code that does not
- * only allocate for its callers (docs/symbols.md). Never NULL. It depends on all sites of the
- * source, so it may change with gp_symbols_update. */
+ * only allocate for its callers (docs/understand/symbols.md). Never NULL. It depends on all sites
+ * of the source, so it may change with gp_symbols_update. */
 const struct gp_frame_text *gp_symbols_name(struct gp_symbols *symbols, uint32_t site);
 
 /* The lowest site on the same device, of the same kind, whose stack has the same text: one line of
  * code that was compiled more than once. Mostly the site itself. */
 uint32_t gp_symbols_twin(struct gp_symbols *symbols, uint32_t site);
 
-/* What a framework did there (docs/symbols.md). Never NULL. */
+/* What a framework did there (docs/understand/symbols.md). Never NULL. */
 const struct gp_operation *gp_symbols_operation(struct gp_symbols *symbols, uint32_t site);
 
 /* The lowest site of the same device and kind with the same operation below the same frames:
