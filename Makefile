@@ -294,24 +294,26 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
+.PHONY: needs-build needs-check needs-all needs-bench demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
 needs-build: ## install the packages to build with, as far as they are missing
 	$(Q)deploy/needs.sh build
 needs-check: ## ... and those to check with
 	$(Q)deploy/needs.sh check
-needs-all: ## ... and those of check-all, the benches and the GPU bundle
+needs-all: ## ... and those of check-all and the GPU bundle
 	$(Q)deploy/needs.sh all
+needs-bench: ## ... and those of the benches and their peers
+	$(Q)deploy/needs.sh bench
 
 demo: needs-build ## build, then watch a simulated training run live
 	$(again) all
 	$(Q)examples/demo.sh $(B)
 
 check: needs-check ## build and run the tests of every command and promise (10 minutes with the build); what CI runs; ends with "N passed, N failed, N skipped"
-	$(again) all unit integration programs testtools torture
+	$(again) all unit integration programs testtools torture tiny
 	$(Q)tests/check
 
 check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prometheus and the model (45 minutes); for releases
-	$(again) all unit integration programs testtools torture benches
+	$(again) all unit integration programs testtools torture tiny benches
 	$(again) MODE=asan unit fuzz
 	$(again) MODE=tsan torture
 	$(Q)tests/check all
@@ -319,7 +321,7 @@ check-all: needs-all ## the same in full, with sanitizers, QEMU, a browser, Prom
 mutate: needs-check ## change the code at N=60 random points, and show which changes no test notices (SEED=, DIR=, JOBS=)
 	$(Q)tests/mutate/mutate.py $(foreach v,N SEED DIR BUDGET JOBS PATCH,$(if $($v),$v=$($v)))
 
-bench: needs-all ## measure against named peers, in one run
+bench: needs-bench ## measure against named peers, in one run; its last line names the missing ones
 	$(again) all benches
 	$(Q)tests/bench/run $(B)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs the missing packages on Debian 12 and Ubuntu 22.04 or newer: to build gpuprof (`needs.sh build`), for `make wheel` and
-# `make deb` (`needs.sh package`), for `make check` (`needs.sh check`), or for `make check-all`, the benches and the GPU bundle (`needs.sh all`). Idempotent: runs the package
+# `make deb` (`needs.sh package`), for `make check` (`needs.sh check`), for `make check-all` and the GPU bundle (`needs.sh all`), or also for `make bench` and its peers (`needs.sh bench`). Idempotent: runs the package
 # manager only if a package is missing. Without root it prints the command to run.
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,12 +9,14 @@ build="gcc make libc6-dev pkg-config libjansson-dev libncurses-dev libzstd-dev l
 package="dpkg-dev python3 liblzma-dev libbz2-dev"
 check="clang-format libcriterion-dev tmux python3 binutils procps util-linux sqlite3 python3-pytest python3-pytest-xdist python3-ipython"
 all="python3-yaml golang-go podman crun g++ musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-system-x86 cpio libclang-rt-dev spin chromium libunwind8 lintian twine debootstrap python3-venv"
+bench="lttng-tools liblttng-ust-dev heaptrack"
 case "${1:-build}" in
 build) want=$build ;;
 package) want="$build $package" ;;
 check) want="$build $package $check" ;;
 all) want="$build $package $check $all" ;;
-*) echo "usage: needs.sh build|package|check|all" >&2; exit 2 ;;
+bench) want="$build $package $check $all $bench" ;;
+*) echo "usage: needs.sh build|package|check|all|bench" >&2; exit 2 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "needs.sh: not a Debian or Ubuntu system: please install the equivalents of: $want" >&2

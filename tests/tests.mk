@@ -11,6 +11,7 @@ INTEGRATION := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/integration/te
 TORTURE     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/torture/*.c))
 PROGRAMS    := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/programs/*.c))
 BENCHES     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/bench/*.c))
+TINY        := $(patsubst tests/bench/%.c,$(B)/tests/tiny/%,$(wildcard tests/bench/*.c))
 TESTLIB_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/lib/lockcheck.c tests/lib/recsave.c,$(wildcard tests/lib/*.c))) \
     $(B)/tests/librecsave.a
 # In an archive: it needs the recorder's writer, whose functions some tests replace.
@@ -37,6 +38,14 @@ $(B)/tests/integration/%: $(B)/obj/tests/integration/%.o $(TESTLIB_OBJ) $(B)/lib
 	$(testprogram)
 $(B)/tests/bench/%: $(B)/obj/tests/bench/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
 	$(testprogram)
+# The same with hardly any repetitions, for `make check` (tests/bench/tiny.sh).
+$(B)/tests/tiny/%: $(B)/obj/tests/tiny/%.o $(TESTLIB_OBJ) $(B)/libtarget.a $(B)/libtools.a
+	$(testprogram)
+$(B)/obj/tests/tiny/%.o: tests/bench/%.c $(STAMP)
+	$(call compile,$(TEST_CFLAGS) -DBENCH_TINY)
+$(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
 TORTURE_SRC := $(wildcard src/ds/*.c) src/base/kept.c src/base/loader.c
@@ -104,12 +113,13 @@ $(B)/tests/gpu/libfirst_ctor.so: tests/gpu/first_ctor.c $(STAMP) | $(SIM)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< -L$(SIMD) -lcuda
 
-.PHONY: unit integration torture programs benches
+.PHONY: unit integration torture programs benches tiny
 unit: $(UNIT) ## build the unit tests
 integration: $(INTEGRATION) ## build the integration tests
 torture: $(TORTURE) ## build the torture tests
 programs: $(PROGRAMS) $(FIRST) ## build the programs that tests start
 benches: $(BENCHES) $(CUB_PEER) $(CACHE_BARE) ## build the benches
+tiny: $(TINY) $(patsubst $(B)/tests/bench/%,$(B)/tests/tiny/%,$(CUB_PEER) $(CACHE_BARE)) ## build the benches as make check runs them
 
 # Fuzz targets: linked with a main that replays files, so that any compiler runs the corpus; `make fuzzers` links libFuzzer instead.
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -205,13 +215,13 @@ $(COUNT_BPF): tests/bpf/count.bpf.c tests/bpf/count.h include/gpuprof/batch.h in
 	@mkdir -p $(@D)
 	$(Q)clang -target bpf -D__TARGET_ARCH_$(BPF_ARCH) -ffreestanding -O2 -g -Wall -Iinclude -Itests -I$(SYSROOT)/usr/include/$(TARGET) -c -o $@ $<
 $(B)/tests/integration/test_batch: TESTLINK = -lcriterion -lbpf
-$(B)/tests/bench/bench_batch: TESTLINK = -lbpf
-$(B)/tests/bench/bench_framework: TESTLINK = -ldl
-$(B)/tests/bench/bench_framework: | $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so
+$(B)/tests/bench/bench_batch $(B)/tests/tiny/bench_batch: TESTLINK = -lbpf
+$(B)/tests/bench/bench_framework $(B)/tests/tiny/bench_framework: TESTLINK = -ldl
+$(B)/tests/bench/bench_framework $(B)/tests/tiny/bench_framework: | $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so
 # It starts the command.
-$(B)/tests/bench/bench_agent: TESTLINK = -lbpf
-$(B)/tests/bench/bench_agent: | $(BIN)
-$(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch: | $(COUNT_BPF)
+$(B)/tests/bench/bench_agent $(B)/tests/tiny/bench_agent: TESTLINK = -lbpf
+$(B)/tests/bench/bench_agent $(B)/tests/tiny/bench_agent $(B)/tests/tiny/bench_session $(B)/tests/tiny/bench_snapshot: | $(BIN) $(LIB) $(SIM)
+$(B)/tests/integration/test_batch $(B)/tests/bench/bench_batch $(B)/tests/tiny/bench_batch: | $(COUNT_BPF)
 # Serves metrics of a made-up machine to a real Prometheus.
 SERVE := $(B)/tests/metrics/serve
 $(SERVE): $(B)/obj/tests/metrics/serve.o $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.a

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/thread.h"
+#include "bench/count.h"
 #include "ds/ring.h"
 #include "session/batch.h"
 #include "session/session.h"
@@ -22,8 +23,8 @@
 #include <time.h>
 
 #define BURST  2000u /* events between two looks at the clock */
-#define BURSTS 500u
-#define ROUNDS 5u
+#define BURSTS BENCH_COUNT(500u, 20u)
+#define ROUNDS BENCH_COUNT(5u, 1u)
 
 static struct gp_session session;
 static struct gp_ring ring;

@@ -21,14 +21,17 @@
  */
 #include "bench/agent_process.h"
 #include "bench/batch_load.h"
+#include "bench/count.h"
 #include <sched.h>
 #include <spawn.h>
 
-#define REPEATS 3u
-#define SECONDS 2u
-#define DEATHS  100u
-#define KILLS   100u
-#define IDLE    1000u
+#define REPEATS BENCH_COUNT(3u, 1u)
+#define SECONDS BENCH_COUNT(2u, 1u)
+#define RATE    BENCH_COUNT(4000000u, 1000000u) /* events a second, at most */
+#define DEATHS  BENCH_COUNT(100u, 2u)
+#define KILLS   BENCH_COUNT(100u, 2u)
+#define IDLE    BENCH_COUNT(1000u, 10u)
+#define WATCHED BENCH_COUNT(5u, 1u) /* seconds beside the idle ones */
 #define WINDOW_NS                                                                                                      \
     20000000ull /* by then the kernel has taken a dead agent's probes away; and half a dozen time slices */
 
@@ -213,7 +216,7 @@ static void measure_paths(void)
     int stats = bpf_enable_stats(BPF_STATS_RUN_TIME);
     if (stats < 0)
         printf("agent_path_bpf_ns_a_batch\t1\tskipped: %s\n", strerror(errno));
-    for (uint64_t rate = 1000000; rate <= 4000000; rate *= 2)
+    for (uint64_t rate = 1000000; rate <= RATE; rate *= 2)
         for (unsigned threads = 1; threads <= 2; threads++)
             measure_path(threads, rate);
     if (stats >= 0)
@@ -391,10 +394,10 @@ static void measure_idle(void)
     say_one("idle_none_rss_kib", 0, (double)agent_status_kib(&agent, "VmRSS:"), 0);
     while (started < IDLE && (pids[started] = idle_start()) > 0)
         started++;
-    if (processes_wait(others + started, 120)) {
+    if (processes_wait(others + started, BENCH_COUNT(120, 20))) {
         sleep(3); /* it holds each by a descriptor from its next looks through the table on */
         uint64_t cpu = agent_cpu_ns(&agent), begin = gp_clock_ns();
-        sleep(5);
+        sleep(WATCHED);
         double share = (double)(agent_cpu_ns(&agent) - cpu) / (double)(gp_clock_ns() - begin);
         struct agent_maps maps = agent_maps(&agent);
         say_one("idle_rss_kib", started, (double)agent_status_kib(&agent, "VmRSS:"), 0);

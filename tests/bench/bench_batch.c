@@ -17,6 +17,7 @@
  * TSV: name, threads, value.
  */
 #include "bench/batch_load.h"
+#include "bench/count.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
 #include <dlfcn.h>
@@ -62,7 +63,7 @@ static __attribute__((noinline)) void look_not(void)
 
 static void measure_look(void)
 {
-    const uint32_t loops = 100000000;
+    const uint32_t loops = BENCH_COUNT(100000000, 1000);
     double ns[2];
     for (int which = 0; which < 2; which++) {
         uint64_t begin = cpu_ns(CLOCK_THREAD_CPUTIME_ID);

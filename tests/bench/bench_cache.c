@@ -23,6 +23,7 @@
 #include "account/gauge.h"
 #include "base/compiler.h"
 #include "bench/cache_own.h"
+#include "bench/count.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -154,7 +155,7 @@ static void contender_load(const char *file)
     if (peer)
         contenders[contender_count++] = *peer;
     else
-        fprintf(stderr, "# no %s: %s\n", file, dlerror());
+        printf("# missing: %s (%s)\n", file, dlerror());
 }
 
 /* The library that `gpuprof run` has put into this process. */
@@ -232,7 +233,7 @@ static void place_warm(struct place *place, unsigned c)
                                           .uniform = place->uniform};
         hand->slots = malloc(place->live * sizeof hand->slots[0]);
         bench_cache_fill(hand);
-        bench_cache_pairs(hand, 50000 + (uint32_t)place->live * 20);
+        bench_cache_pairs(hand, BENCH_COUNT(50000u, 100u) + (uint32_t)place->live * 20);
     }
     place_measure(place, c);
 }
@@ -302,7 +303,7 @@ static void place_run(struct place *place)
 int main(int argc, char **argv)
 {
     static struct place place;
-    static const uint64_t lives[] = {16, 256, 4096};
+    static const uint64_t lives[] = {16, BENCH_COUNT(256, 17), BENCH_COUNT(4096, 18)};
     place.pairs = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 100000;
     place.reps = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 0) : 9;
     place.reps = place.reps < 1 ? 1 : place.reps > REPS_MAX ? REPS_MAX : place.reps;

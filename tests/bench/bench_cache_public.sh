@@ -5,4 +5,6 @@
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build}
-exec "$build/bin/gpuprof" run --sim --allocator=caching -- "$build/tests/bench/bench_cache" 100000 9 public caching cub
+bench=$build/tests/bench/bench_cache pairs=100000 times=9
+[ -z "${BENCH_TINY:-}" ] || bench=$build/tests/tiny/bench_cache pairs=100 times=1
+exec "$build/bin/gpuprof" run --sim --allocator=caching -- "$bench" $pairs $times public caching cub

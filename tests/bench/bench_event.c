@@ -10,6 +10,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "bench/count.h"
 #include "ds/ring.h"
 #include "source/dispatch.h"
 #include <linux/filter.h>
@@ -25,9 +26,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIVE    1000000u
+#define LIVE    BENCH_COUNT(1000000u, 1000u)
 #define BATCH   32u /* events timed together: the clock's own 20-40 ns disappear in them */
-#define BATCHES 20000u
+#define BATCHES BENCH_COUNT(20000u, 20u)
 #define CHUNKS  512u /* as the session has */
 
 static struct gp_ring ring;

@@ -10,6 +10,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "bench/count.h"
 #include "ds/ring.h"
 #include "framework/c10.h"
 #include "framework/framework.h"
@@ -21,9 +22,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LIVE    1000000u
+#define LIVE    BENCH_COUNT(1000000u, 1000u)
 #define BATCH   32u
-#define BATCHES 20000u
+#define BATCHES BENCH_COUNT(20000u, 20u)
 #define CHUNKS  512u
 
 static struct gp_ring ring;

@@ -5,10 +5,10 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 if ! command -v "${CXX:-g++}" >/dev/null; then
-    printf '# no C++ compiler: no peer to compare with\n'
+    printf '# missing: unordered_map (a C++ compiler)\n'
     exit 0
 fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-"${CXX:-g++}" -O2 -I"$here/.." -o "$dir/bench" "$here/cxx/bench_map_std.cc" -lpthread
+"${CXX:-g++}" -O2 ${BENCH_TINY:+-DBENCH_TINY} -I"$here/.." -o "$dir/bench" "$here/cxx/bench_map_std.cc" -lpthread
 "$dir/bench" "${2:-2}"

@@ -4,6 +4,7 @@
  * memory to open 10^7 events.  TSV on stdout: name, value, unit. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "bench/count.h"
 #include "ds/ring.h"
 #include "inject/recordthread.h"
 #include "session/session.h"
@@ -19,6 +20,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#define BENCH_HOST_EVENTS BENCH_COUNT(2000000u, 20000u)
+#define BENCH_OPEN_EVENTS BENCH_COUNT(10000000u, 10000u)
+#define BENCH_STEPS       BENCH_COUNT(1000u, 3u)
 
 static const char bench_file[] = "/tmp/gpuprof-bench.gpuprof";
 
@@ -117,7 +122,7 @@ static void bench_traces(void)
         struct gp_replay_problem problem;
         struct gp_file_stats stats;
         uint64_t time_ns = 1000000000ull;
-        if (gp_generate(&trace, generator, 1, 1000, &problem) != 0)
+        if (gp_generate(&trace, generator, 1, BENCH_STEPS, &problem) != 0)
             abort();
         struct gp_file *file = bench_open();
         double begin = bench_cpu();
@@ -140,7 +145,7 @@ static void bench_big(uint64_t wanted)
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
     uint64_t time_ns = 1000000000ull, events = 0;
-    if (gp_generate(&trace, gp_generator_at(0), 1, 1000, &problem) != 0)
+    if (gp_generate(&trace, gp_generator_at(0), 1, BENCH_STEPS, &problem) != 0)
         abort();
     struct gp_file *file = bench_open();
     while (events < wanted)
@@ -176,8 +181,6 @@ static void bench_reopen(void)
 }
 
 /* ---- the host ---------------------------------------------------------------------------------------------------- */
-
-#define BENCH_HOST_EVENTS 2000000u
 
 static double bench_host_events(struct gp_ring *ring)
 {
@@ -238,7 +241,7 @@ static void bench_host(void)
 int main(void)
 {
     bench_traces();
-    bench_big(10000000);
+    bench_big(BENCH_OPEN_EVENTS);
     bench_reopen();
     bench_host();
     unlink(bench_file);

@@ -4,7 +4,8 @@
 # of a program that allocates and frees 64 sizes in random order.  Not the same job: heaptrack takes a stack for each, which
 # bench_record's rows do not count, and keeps no times, threads or streams.  TSV: name, value, unit; says so where it is missing.
 set -u
-command -v heaptrack >/dev/null || { echo -e "record/heaptrack\tskipped: not installed\t-"; exit 0; }
+command -v heaptrack >/dev/null || { echo "# missing: heaptrack"; exit 0; }
+events=$([ -n "${BENCH_TINY:-}" ] && echo 1000 || echo 1280000)
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 cat > "$work/twin.c" <<'END'
 #include <stdio.h>
@@ -16,7 +17,7 @@ int main(void)
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     unsigned random = 1;
-    for (int event = 0; event < 1280000; event++) {
+    for (int event = 0; event < EVENTS; event++) {
         random = random * 1664525u + 1013904223u;
         unsigned slot = random >> 8 & 63;
         if (blocks[slot]) {
@@ -27,14 +28,14 @@ int main(void)
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("%.1f\n", ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) / 1280000.0);
+    printf("%.1f\n", ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) / EVENTS);
     return 0;
 }
 END
-${CC:-cc} -O1 -g -o "$work/twin" "$work/twin.c" || exit 1
+${CC:-cc} -O1 -g -DEVENTS=$events -o "$work/twin" "$work/twin.c" || exit 1
 echo -e "record/heaptrack/off\t$("$work/twin")\tns/event"
 on=$(heaptrack -o "$work/trace" "$work/twin" 2>/dev/null | grep -E '^[0-9]+\.[0-9]$' | head -n 1)
 bytes=$(cat "$work"/trace* 2>/dev/null | wc -c)
-[ -n "$on" ] && [ "$bytes" -gt 0 ] || { echo -e "record/heaptrack\tskipped: it did not run\t-"; exit 0; }
+[ -n "$on" ] && [ "$bytes" -gt 0 ] || { echo "# missing: heaptrack (it did not run)"; exit 0; }
 echo -e "record/heaptrack/on\t$on\tns/event"
-echo -e "record/heaptrack/bytes\t$(awk -v b="$bytes" 'BEGIN { printf "%.2f", b / 1280000 }')\tB/event"
+echo -e "record/heaptrack/bytes\t$(awk -v b="$bytes" -v e="$events" 'BEGIN { printf "%.2f", b / e }')\tB/event"

@@ -6,6 +6,7 @@
  * tests/bench/bench_ring_lttng.sh, which runs both. */
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "bench/count.h"
 #include "ds/ring.h"
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,8 +15,8 @@
 #include <sys/mman.h>
 
 #define BENCH_CHUNKS      256u /* 1 MiB: about what a session has */
-#define BENCH_EVENTS      3000000u
-#define BENCH_REPETITIONS 7
+#define BENCH_EVENTS      BENCH_COUNT(3000000u, 3000u)
+#define BENCH_REPETITIONS BENCH_COUNT(7, 1)
 #define BENCH_THREADS_MAX 64u
 
 struct bench {

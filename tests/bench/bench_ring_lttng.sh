@@ -5,13 +5,13 @@
 # lives in a temporary directory and is gone afterwards.
 set -eu
 
-ours=${1:-build}/tests/bench/bench_ring
+ours=${1:-build}/tests/$([ -n "${BENCH_TINY:-}" ] && echo tiny || echo bench)/bench_ring
 threads=${2:-2}
 here=$(cd "$(dirname "$0")" && pwd)
 
 "$ours" "$threads"
 if ! command -v lttng-sessiond >/dev/null || ! echo '#include <lttng/tracepoint.h>' | ${CC:-cc} -E - >/dev/null 2>&1; then
-    printf '# lttng is not installed: no peer to compare with\n'
+    printf '# missing: LTTng-UST (lttng-tools, liblttng-ust-dev)\n'
     exit 0
 fi
 

@@ -7,6 +7,7 @@
  * TSV: name, threads or processes, value (the unit is in the name).
  */
 #include "base/clock.h"
+#include "bench/count.h"
 #include "collect/collect.h"
 #include <dlfcn.h>
 #include <limits.h>
@@ -17,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROCESSES 100
-#define STARTS    15 /* odd: the median is one of them */
-#define RESETS    2001
+#define PROCESSES BENCH_COUNT(100, 3)
+#define STARTS    BENCH_COUNT(15, 1) /* odd: the median is one of them */
+#define RESETS    BENCH_COUNT(2001, 3)
 
 static char build[PATH_MAX], self[PATH_MAX];
 
@@ -193,7 +194,7 @@ int main(int argc, char **argv)
         return child();
     if (!realpath("/proc/self/exe", self))
         return 1;
-    snprintf(build, sizeof(build), "%.*s", (int)(strstr(self, "/tests/bench/") - self), self);
+    snprintf(build, sizeof(build), "%.*s", (int)(strstr(self, "/tests/") - self), self);
     signal(SIGPIPE, SIG_IGN);
     bench_start();
     bench_one();

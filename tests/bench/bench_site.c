@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "bench/count.h"
 #include "site/site.h"
 #include "site/stack.h"
 #include <dlfcn.h>
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { CALLS = 20000, REPS_MAX = 99, THREADS_MAX = 64, FRAMES = 20 };
+enum { CALLS = BENCH_COUNT(20000, 100), REPS_MAX = 99, THREADS_MAX = 64, FRAMES = 20 };
 
 #define BARE   __attribute__((noinline, noclone, optimize("omit-frame-pointer", "no-optimize-sibling-calls")))
 #define FRAMED __attribute__((noinline, noclone, optimize("no-omit-frame-pointer", "no-optimize-sibling-calls")))
@@ -206,6 +207,8 @@ int main(int argc, char **argv)
     void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
     if (library)
         *(void **)&unw = dlsym(library, "unw_backtrace");
+    else
+        printf("# missing: libunwind8\n");
     for (unsigned rep = 0; rep < reps; rep++)
         run_row(&rows[0], rep);
     start();

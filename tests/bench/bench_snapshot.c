@@ -10,6 +10,7 @@
  * TSV: name, live allocations, value (the unit is in the name).
  */
 #include "base/clock.h"
+#include "bench/count.h"
 #include "collect/extents.h"
 #include "snapshot/snapshot.h"
 #include <dlfcn.h>
@@ -24,8 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIVE   1000000
-#define ROUNDS 9 /* odd: the median is one of them */
+#define LIVE   BENCH_COUNT(1000000, 1000)
+#define ROUNDS BENCH_COUNT(9, 1) /* odd: the median is one of them */
 
 static char build[PATH_MAX], self[PATH_MAX];
 
@@ -262,7 +263,7 @@ int main(int argc, char **argv)
         return child(strcmp(argv[2], "cached") == 0);
     if (!realpath("/proc/self/exe", self))
         return 1;
-    snprintf(build, sizeof(build), "%.*s", (int)(strstr(self, "/tests/bench/") - self), self);
+    snprintf(build, sizeof(build), "%.*s", (int)(strstr(self, "/tests/") - self), self);
     signal(SIGPIPE, SIG_IGN);
     bench("raw");
     bench("cached");

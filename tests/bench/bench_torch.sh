@@ -9,10 +9,10 @@ build=${1:-build} rounds=${2:-5}
 real=${GPUPROF_REAL:-build/real}
 root=$real/torch-root
 if [ ! -d "$root" ]; then
-    echo "# no PyTorch: tests/real/torch-root makes its folder"
+    echo "# missing: PyTorch (tests/real/torch-root makes its folder)"
     exit 0
 fi
-why=$(tests/real/fetch "$real/torch-dev" trixie libtorch-cuda-dev 2>&1) || { echo "# ${why##*$'\n'}"; exit 0; }
+why=$(tests/real/fetch "$real/torch-dev" trixie libtorch-cuda-dev 2>&1) || { echo "# missing: PyTorch (${why##*$'\n'})"; exit 0; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 lib=$root/usr/lib/x86_64-linux-gnu

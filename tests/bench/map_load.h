@@ -15,14 +15,15 @@
 #ifndef GP_TEST_BENCH_MAP_LOAD_H
 #define GP_TEST_BENCH_MAP_LOAD_H
 
+#include "bench/count.h"
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#define BENCH_PAIRS        400000u
-#define BENCH_GROWTHS      5
+#define BENCH_PAIRS        BENCH_COUNT(400000u, 1000u)
+#define BENCH_GROWTHS      BENCH_COUNT(5, 1)
 #define BENCH_THREADS_MAX  64u
 #define BENCH_KEY(_number) (0x7f0000000000ull + (uint64_t)(_number)*512)
 
@@ -169,7 +170,7 @@ static inline void bench_map_growth(const struct bench_map_api *api, uint64_t li
 
 static inline void bench_map_all(const struct bench_map_api *api, unsigned most_threads)
 {
-    static const uint64_t lives[] = {1000, 100000, 1000000};
+    static const uint64_t lives[] = {1000, BENCH_COUNT(100000, 2000), BENCH_COUNT(1000000, 3000)};
     for (unsigned i = 0; i < sizeof lives / sizeof lives[0]; i++) {
         for (unsigned threads = 1; threads <= most_threads && threads <= BENCH_THREADS_MAX; threads *= 2) {
             bench_map_pairs(api, lives[i], threads, 1);

@@ -13,6 +13,7 @@ import sys
 import threading
 
 path = os.path.abspath(sys.argv[1])
+calls, series = (20, 1) if os.environ.get("BENCH_TINY") else (2000, 9)
 held, released = ctypes.PyDLL(path), ctypes.CDLL(path)
 for library in (held, released):
     library.probe_cost.restype = library.probe_cost_public.restype = ctypes.c_double
@@ -25,11 +26,11 @@ def row(name, frames, ns):
 def measure(size):
     def rows(frames, on_main):
         if on_main:
-            row("python.held" + size, frames, held.probe_cost(2000, 9))
-            row("public" + size, frames, held.probe_cost_public(2000, 9))
-            row("python.released" + size, frames, released.probe_cost(2000, 9))
+            row("python.held" + size, frames, held.probe_cost(calls, series))
+            row("public" + size, frames, held.probe_cost_public(calls, series))
+            row("python.released" + size, frames, released.probe_cost(calls, series))
         else:
-            row("python.copied" + size, frames, released.probe_cost(500, 9))
+            row("python.copied" + size, frames, released.probe_cost(calls // 4, series))
     return rows
 
 
