@@ -10,17 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/random.h"
 #include "lib/recmake.h"
 
 TestSuite(model, .timeout = 60);
-
-static uint64_t state = 88172645463325252ull;
-
-static unsigned draw(unsigned below)
-{
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
@@ -34,8 +27,8 @@ static uint8_t pages[GPUS][PAGES]; /* 0: nothing, 1: a segment, 2: growable */
 /* Adds only where nothing is; takes any run, with holes or without. */
 static bool event_drawn(struct gp_rec_event *event, unsigned number)
 {
-    unsigned device = draw(GPUS), from = draw(PAGES), count = 1 + draw(draw(4) ? 6 : PAGES);
-    bool adds = draw(2), growable = draw(2);
+    unsigned device = draw_below(GPUS), from = draw_below(PAGES), count = 1 + draw_below(draw_below(4) ? 6 : PAGES);
+    bool adds = draw_below(2), growable = draw_below(2);
     count = from + count > PAGES ? PAGES - from : count;
     for (unsigned i = from; i < from + count && adds; i++)
         if (pages[device][i])
@@ -136,14 +129,14 @@ static void sample_drawn(unsigned number)
 {
     const struct gp_forecast_sample *before = number ? &samples[number - 1] : NULL;
     struct gp_forecast_sample *now = &samples[number];
-    now->time_ns = (before ? before->time_ns : 5) + 1 + draw(1000);
-    now->low = draw(1000);
-    now->last = now->low + draw(50);
-    now->high = now->last + draw(50);
-    now->allocs = (before ? before->allocs : 0) + draw(9);
-    now->frees = (before ? before->frees : 0) + draw(9);
-    now->taken_bytes = (before ? before->taken_bytes : 0) + draw(5000);
-    now->fresh_bytes = draw(20) ? (before ? before->fresh_bytes : 0) + draw(90) : -1;
+    now->time_ns = (before ? before->time_ns : 5) + 1 + draw_below(1000);
+    now->low = draw_below(1000);
+    now->last = now->low + draw_below(50);
+    now->high = now->last + draw_below(50);
+    now->allocs = (before ? before->allocs : 0) + draw_below(9);
+    now->frees = (before ? before->frees : 0) + draw_below(9);
+    now->taken_bytes = (before ? before->taken_bytes : 0) + draw_below(5000);
+    now->fresh_bytes = draw_below(20) ? (before ? before->fresh_bytes : 0) + draw_below(90) : -1;
 }
 
 Test(model, points_are_their_samples)

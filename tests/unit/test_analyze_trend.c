@@ -6,6 +6,7 @@
 #include <analyze/beats.h>
 #include <analyze/trend.h>
 #include <criterion/criterion.h>
+#include <lib/random.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +17,6 @@
 TestSuite(trend, .timeout = 60);
 
 #define MOST 40u
-
-static uint64_t state = 88172645463325252ull;
-
-static unsigned draw(unsigned below)
-{
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
 
 static double choose(unsigned n, unsigned k)
 {
@@ -176,10 +169,13 @@ Test(trend, of_longer_curves)
 {
     for (unsigned round = 0; round < 6000; round++) {
         int64_t values[MOST] = {1000};
-        unsigned count = 4 + draw(MOST - 4), stops = draw(3) ? count : draw(count), falls = draw(5), flat = draw(4);
+        unsigned count = 4 + draw_below(MOST - 4), stops = draw_below(3) ? count : draw_below(count),
+                 falls = draw_below(5), flat = draw_below(4);
         for (unsigned i = 1; i < count; i++) {
-            int64_t by = i >= stops ? 0 : i > count / 2 && flat == 1 ? (int64_t)draw(2) : 1 + (int64_t)draw(4);
-            values[i] = values[i - 1] + (draw(9) < falls ? -(int64_t)draw(4) : draw(4) ? by : 0);
+            int64_t by = i >= stops                   ? 0
+                         : i > count / 2 && flat == 1 ? (int64_t)draw_below(2)
+                                                      : 1 + (int64_t)draw_below(4);
+            values[i] = values[i - 1] + (draw_below(9) < falls ? -(int64_t)draw_below(4) : draw_below(4) ? by : 0);
         }
         compare(values, count);
     }

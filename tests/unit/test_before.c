@@ -7,6 +7,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "source/before.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -22,27 +24,9 @@
 #define ROWS  4096u
 #define GPUS  2
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-
-static void poller_woken(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20,
-                                                       .late = true}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){.map_limit = 1 << 20, .late = true});
     cr_assert(gp_thread_enter());
     gp_feed_context_created(1, 0);
     gp_feed_context_created(2, 1);
@@ -57,13 +41,6 @@ static void skip_if_mappings_are_vast(void)
 #ifdef __SANITIZE_ADDRESS__
     cr_skip_test("the sanitizer's mappings take the whole second");
 #endif
-}
-
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
 }
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
@@ -91,8 +68,8 @@ static bool ask(uint64_t address, struct gp_before_range *out)
             continue;
         *out =
             (struct gp_before_range){row->address, row->bytes, row->device, (void *)(row->device + 1ul), !row->managed};
-        if (frees_meanwhile && draw(3) == 0) { /* after the answer, and before it is noted */
-            struct row *gone = draw(2) ? row : &rows[draw(row_count)];
+        if (frees_meanwhile && draw_below(3) == 0) { /* after the answer, and before it is noted */
+            struct row *gone = draw_below(2) ? row : &rows[draw_below(row_count)];
             gp_feed_unknown_free(GP_SPACE_DEVICE, gone->address);
             gone->bytes = 0;
         }
@@ -128,7 +105,7 @@ static void *pointer(uint64_t address)
 static void driver_alloc(uint64_t address, uint64_t bytes)
 {
     cr_assert(row_count < ROWS);
-    rows[row_count++] = (struct row){address, bytes, (int)draw(GPUS), draw(12) == 0, false};
+    rows[row_count++] = (struct row){address, bytes, (int)draw_below(GPUS), draw_below(12) == 0, false};
 }
 
 /* Allocations of all sizes: from the start of a unit on with gaps between them, or beside a free start. */
@@ -137,20 +114,20 @@ static void driver_fill(uint64_t from, unsigned units)
     static const uint64_t sizes[] = {1, 511, 512, 513, 4096, 100000, MIB, UNIT - 1, UNIT, UNIT + 1, 5 * MIB};
     uint64_t end = from + units * UNIT;
     for (uint64_t at = from; at < end;) {
-        uint64_t bytes = sizes[draw(GP_COUNT(sizes))], unit_end = (at & ~(UNIT - 1)) + UNIT;
-        if (at % UNIT == 0 && draw(4) == 0) {
-            if (draw(2)) /* its first bytes are free: it is passed over */
+        uint64_t bytes = sizes[draw_below(GP_COUNT(sizes))], unit_end = (at & ~(UNIT - 1)) + UNIT;
+        if (at % UNIT == 0 && draw_below(4) == 0) {
+            if (draw_below(2)) /* its first bytes are free: it is passed over */
                 rows[row_count++] = (struct row){at + 512, 4096, 0, false, true};
             at = unit_end;
             continue;
         }
-        if (at + bytes > end || (at % UNIT && at + bytes > unit_end && draw(2))) {
+        if (at + bytes > end || (at % UNIT && at + bytes > unit_end && draw_below(2))) {
             at = unit_end;
             continue;
         }
         driver_alloc(at, bytes);
         at += (bytes + 511) & ~511ull;
-        at += at % UNIT ? draw(3) * 512ull * draw(20) : 0;
+        at += at % UNIT ? draw_below(3) * 512ull * draw_below(20) : 0;
         if (at > unit_end && at % UNIT && (at - 1) / UNIT != (at - 512) / UNIT)
             at = (at + UNIT - 1) & ~(UNIT - 1);
     }
@@ -208,10 +185,10 @@ static bool row_counts(const struct row *row)
 /* The program goes on: frees, frees of what is not known, new blocks at old addresses, and the end of a context. */
 static void program_step(void)
 {
-    struct row *row = &rows[draw(row_count)];
+    struct row *row = &rows[draw_below(row_count)];
     uint64_t unknown = lost[GP_LOST_UNKNOWN_FREE], address = row->bytes ? row->address : 0x123400;
     bool known = row_counts(row);
-    if (draw(5) == 0 && row->bytes) {
+    if (draw_below(5) == 0 && row->bytes) {
         gp_feed_alloc(&(struct gp_allocation){
             .space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = address, .bytes = 7, .requested_bytes = 7});
         gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), true, 0);

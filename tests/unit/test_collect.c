@@ -12,6 +12,7 @@
 #include <collect/peer.h>
 #include <collect/procfs.h>
 #include <collect/watch.h>
+#include <lib/random.h>
 #include <lib/session.h>
 #include <lib/spawn.h>
 
@@ -345,9 +346,9 @@ struct hostile {
 static void *hostile_answers(void *argument)
 {
     struct hostile *h = argument;
-    uint64_t x = 88172645463325252ull;
+    uint64_t x = RANDOM_SEED;
     while (__atomic_load_n(&h->running, __ATOMIC_ACQUIRE)) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        random_next(&x);
         struct gp_wire_slot *slot = &h->s.mailbox->slots[x % GP_WIRE_SLOTS];
         size_t at = x / 8 % sizeof(*slot);
         __atomic_store_n((uint8_t *)slot + at, (uint8_t)(x >> 50), __ATOMIC_RELAXED);

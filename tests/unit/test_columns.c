@@ -3,6 +3,7 @@
  * test_columns.c: a block of events (src/record/columns.c) takes as many events, tags, threads and streams as the format
  * allows, and not one more; and any events come back as they were.
  */
+#include "lib/random.h"
 #include <criterion/criterion.h>
 #include <record/columns.h>
 #include <record/file.h>
@@ -104,30 +105,23 @@ Test(columns, times_of_a_block)
 
 static struct gp_wire_event written[WRITTEN];
 
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
-
 /* Few of each, so that a place sees all of its fields change, alone and together; the time may go back. */
 static struct gp_wire_event drawn(uint32_t i)
 {
     static const uint8_t types[] = {GP_EVENT_ALLOC,         GP_EVENT_FREE,        GP_EVENT_ALLOC, GP_EVENT_FREE,
                                     GP_EVENT_SEGMENT_ALLOC, GP_EVENT_SEGMENT_MAP, GP_EVENT_OOM};
-    struct gp_wire_event event = {.type = types[draw(7)], .kind = GP_KIND_LINEAR, .time_ns = 5000 + 10 * i};
-    if (draw(50) == 0) {
+    struct gp_wire_event event = {.type = types[draw_below(7)], .kind = GP_KIND_LINEAR, .time_ns = 5000 + 10 * i};
+    if (draw_below(50) == 0) {
         event.type = GP_EVENT_MARK;
-        snprintf(event.name, sizeof(event.name), "%.*s", (int)draw(32), "a mark with a name of 31 letter");
+        snprintf(event.name, sizeof(event.name), "%.*s", (int)draw_below(32), "a mark with a name of 31 letter");
         return event;
     }
-    event.address = draw(40) ? 0x7f0000000000ull + draw(300) * 512ull : (uint64_t)draw(9) << 60;
-    event.bytes = 512ull << draw(draw(9) ? 3 : 20);
-    event.requested_bytes = event.bytes - draw(2) * draw(512);
-    event.stream = draw(3) * 0x100ull * draw(3);
-    event.tid = 100 + draw(draw(5) ? 2 : 30);
-    event.cost = (uint8_t)(draw(2) * draw(256));
+    event.address = draw_below(40) ? 0x7f0000000000ull + draw_below(300) * 512ull : (uint64_t)draw_below(9) << 60;
+    event.bytes = 512ull << draw_below(draw_below(9) ? 3 : 20);
+    event.requested_bytes = event.bytes - draw_below(2) * draw_below(512);
+    event.stream = draw_below(3) * 0x100ull * draw_below(3);
+    event.tid = 100 + draw_below(draw_below(5) ? 2 : 30);
+    event.cost = (uint8_t)(draw_below(2) * draw_below(256));
     event.error = event.type == GP_EVENT_OOM ? 2 : 0;
     return event;
 }

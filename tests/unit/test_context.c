@@ -6,6 +6,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <string.h>
@@ -17,44 +19,16 @@
 #define STREAMS  10
 #define CHUNKS   64u
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
-
-static void poller_woken(void)
-{
-}
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(
-        gp_feed_start(&(struct gp_feed_setup){
-            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = poller_woken, .map_limit = 1 << 16}),
-        0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.map_limit = 1 << 16});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
 TestSuite(context, .init = setup, .timeout = 60);
-
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +104,7 @@ static void check(const char *what)
 static void context_call(unsigned i)
 {
     static uint32_t next = 7;
-    int device = (int)draw(GPUS);
+    int device = (int)draw_below(GPUS);
     if (!contexts[i].number) {
         next += i % 2 ? 1024 : 1; /* the same place again */
         for (unsigned j = 0; j < CONTEXTS; j++)
@@ -141,7 +115,7 @@ static void context_call(unsigned i)
                 blocks[j].context = CONTEXTS;
         contexts[i].number = next;
         contexts[i].device = device;
-        bool learned = draw(4) == 0;
+        bool learned = draw_below(4) == 0;
         if (learned)
             gp_feed_context_learned(next, device);
         else
@@ -152,7 +126,7 @@ static void context_call(unsigned i)
     }
     uint32_t number = contexts[i].number;
     device = contexts[i].device;
-    gp_feed_context_destroyed(number, device, draw(2));
+    gp_feed_context_destroyed(number, device, draw_below(2));
     contexts[i].number = 0;
     for (unsigned j = 0; j < BLOCKS; j++)
         blocks[j].live = blocks[j].live && blocks[j].context != i;
@@ -170,7 +144,7 @@ static void block_call(unsigned i)
 {
     uint64_t address = 0x70000 + i;
     if (blocks[i].live) {
-        bool ok = draw(4);
+        bool ok = draw_below(4);
         if (blocks[i].module) {
             gp_feed_module_unloaded((uint32_t)address);
             blocks[i].live = false;
@@ -183,14 +157,14 @@ static void block_call(unsigned i)
         check("a free");
         return;
     }
-    unsigned context = draw(CONTEXTS + 1);
+    unsigned context = draw_below(CONTEXTS + 1);
     if (context < CONTEXTS && !contexts[context].number)
         return;
     blocks[i].live = true;
     blocks[i].context = context;
-    blocks[i].module = context < CONTEXTS && draw(3) == 0;
-    blocks[i].device = context < CONTEXTS ? contexts[context].device : (int)draw(GPUS);
-    blocks[i].bytes = 512 + draw(5000);
+    blocks[i].module = context < CONTEXTS && draw_below(3) == 0;
+    blocks[i].device = context < CONTEXTS ? contexts[context].device : (int)draw_below(GPUS);
+    blocks[i].bytes = 512 + draw_below(5000);
     uint32_t number = context < CONTEXTS ? contexts[context].number : 0;
     if (blocks[i].module)
         gp_feed_module_loaded((uint32_t)address, blocks[i].bytes, number);
@@ -207,20 +181,20 @@ static void block_call(unsigned i)
 
 static void stream_call(unsigned i)
 {
-    unsigned what = draw(4);
+    unsigned what = draw_below(4);
     if (!streams[i].live) {
         streams[i].live = true;
         streams[i].capture = 0;
-        streams[i].context = contexts[draw(CONTEXTS)].number;
+        streams[i].context = contexts[draw_below(CONTEXTS)].number;
         gp_feed_stream_created(0x900 + i, streams[i].context);
     } else if (what == 0) {
         gp_feed_stream_destroyed(0x900 + i);
         streams[i].live = false;
     } else if (what == 1 && !streams[i].capture) {
-        streams[i].capture = GP_CAPTURE_NEW + draw(3);
+        streams[i].capture = GP_CAPTURE_NEW + draw_below(3);
         gp_feed_capture_begin(0x900 + i, (enum gp_capture)streams[i].capture);
     } else if (what > 1) {
-        gp_feed_capture_end(0x900 + i, draw(2));
+        gp_feed_capture_end(0x900 + i, draw_below(2));
         streams[i].capture = 0;
     }
     check("a stream");
@@ -230,13 +204,13 @@ Test(context, thousands_of_random_calls)
 {
     gp_feed_primary_context(0, 41);
     for (unsigned turn = 0; turn < 6000; turn++) {
-        unsigned what = draw(8);
+        unsigned what = draw_below(8);
         if (what == 0)
-            context_call(draw(CONTEXTS));
+            context_call(draw_below(CONTEXTS));
         else if (what < 5)
-            block_call(draw(BLOCKS));
+            block_call(draw_below(BLOCKS));
         else
-            stream_call(draw(STREAMS));
+            stream_call(draw_below(STREAMS));
         cr_assert_eq(gp_feed_primary_of(0), 41);
     }
     gp_feed_primary_context(1, 42);

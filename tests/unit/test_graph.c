@@ -5,6 +5,7 @@
  */
 #include "account/account.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include <criterion/criterion.h>
 #include <sys/mman.h>
 
@@ -13,24 +14,9 @@
 #define GRAPH    0x5500000000ull
 #define BYTES    512u
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-
-static void poller_woken(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(
-        gp_feed_start(&(struct gp_feed_setup){
-            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = poller_woken, .map_limit = 1 << 20}),
-        0);
+    accounts_start(8, (struct gp_feed_setup){.map_limit = 1 << 20});
     cr_assert(gp_thread_enter());
 }
 

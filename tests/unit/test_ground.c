@@ -7,6 +7,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "owner/owner.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
@@ -22,40 +24,15 @@
 #define PLACES  (AREAS * UNITS)
 #define PYTORCH 3u
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static uint32_t heard = 1;
 
-static void nothing(void)
-{
-}
-
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .listened = &heard,
-                                                       .wake_poller = nothing,
-                                                       .map_limit = 1 << 20}),
-                 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .listened = &heard, .map_limit = 1 << 20});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
     cr_assert_eq(gp_owner_start(), 0);
     gp_feed_framework_start("pytorch");
@@ -67,14 +44,6 @@ TestSuite(ground, .init = setup, .timeout = 120);
 static void by_framework(bool is)
 {
     gp_owner_segments_of(is ? "" : NULL);
-}
-
-static unsigned draw(unsigned below)
-{
-    static __thread uint64_t state;
-    state = state ? state : 88172645463325252ull ^ (uint64_t)gp_thread.number << 32;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
 }
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
@@ -287,7 +256,7 @@ static void taken_away(unsigned at, bool framework, bool ok)
     by_framework(framework && !any); /* the framework takes nothing from under its blocks */
     bool foreign = !(framework && !any) && memory->what == SEGMENT;
     if (memory->mapped) {
-        if (ok && draw(2)) { /* released first: the mapping keeps it */
+        if (ok && draw_below(2)) { /* released first: the mapping keeps it */
             gp_feed_vmm_release_end(gp_feed_vmm_release_begin(memory->handle), true);
             gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(place(memory->from), memory->count * UNIT), true);
         } else {
@@ -327,7 +296,7 @@ static void block_made(unsigned from, unsigned count)
                                      .address = place(from),
                                      .bytes = (int64_t)(count * UNIT),
                                      .allocated_bytes = model.theirs,
-                                     .reserved_bytes = all && known && draw(2) ? is.reserved_bytes : 1},
+                                     .reserved_bytes = all && known && draw_below(2) ? is.reserved_bytes : 1},
         PYTORCH);
     model_adopt();
 }
@@ -372,17 +341,17 @@ Test(ground, allocated_reserved_and_asleep_are_the_model_s)
     for (unsigned area = 0; area < AREAS; area++)
         reserve(area);
     for (unsigned step = 0; step < 20000; step++) {
-        unsigned at = draw(PLACES), count = 1 + draw(5), what = draw(20);
+        unsigned at = draw_below(PLACES), count = 1 + draw_below(5), what = draw_below(20);
         if (what < 7)
-            block_made(at, 1 + draw(3));
+            block_made(at, 1 + draw_below(3));
         else if (what < 11)
             block_ends(at);
         else if (what < 12)
-            linear_taken(at, count, draw(3) ? GP_KIND_LINEAR : GP_KIND_MANAGED);
+            linear_taken(at, count, draw_below(3) ? GP_KIND_LINEAR : GP_KIND_MANAGED);
         else if (what < 15)
-            mapped(at, count, draw(2));
+            mapped(at, count, draw_below(2));
         else if (what < 19)
-            taken_away(at, draw(2), draw(5));
+            taken_away(at, draw_below(2), draw_below(5));
         else
             unreserve(at / UNITS);
         check("a step");
@@ -554,8 +523,8 @@ static void *area_thread(void *arg)
     bool blocks[UNITS] = {false};
     cr_assert(gp_thread_enter());
     for (unsigned step = 0; step < 30000 || step % 2; step++) {
-        unsigned k = draw(UNITS), at = area * UNITS + k;
-        if (draw(2)) {
+        unsigned k = draw_below(UNITS), at = area * UNITS + k;
+        if (draw_below(2)) {
             theirs_move(at, blocks[k] ? -(int64_t)UNIT : (int64_t)UNIT);
             blocks[k] = !blocks[k];
         } else if (handles[k]) {

@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include "lib/build.h"
 #include "source/hooks_row.h"
 #include <criterion/criterion.h>
@@ -19,22 +20,13 @@
 
 #define MIB ((size_t)1 << 20)
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static void **current;
 static int *device_now, *active, *status;
 static unsigned *fails, *depends;
 static uint64_t next_address = 0x10000000;
 
-static void woken(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *folder = build_folder(), path[256];
     snprintf(path, sizeof(path), "%s/libcuda.so.1", folder);
     cr_assert_eq(build_shared(folder, "fakehooks.c", "libcuda.so.1", "-Wl,-soname,libcuda.so.1"), 0);
@@ -47,11 +39,7 @@ static void setup(void)
     fails = dlsym(library, "fake_fails");
     depends = dlsym(library, "fake_number");
     status = dlsym(library, "fake_status");
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){
-                     .ring = &ring, .lost = lost, .failures = failures, .wake_poller = woken, .map_limit = 1 << 16}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){.map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
     gp_hooks_resource_start();
 }

@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include "lib/nvtxattributes.h"
 #include "source/nvtx.h"
 #include <criterion/criterion.h>
@@ -24,10 +25,6 @@ int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t number));
 
 #define CHUNKS 8u
 #define CUT    25u /* bytes of a name that an event has */
-
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-static struct gp_wire_chunk *chunks;
 
 /* ---- NVTX's side ------------------------------------------------------------------------------------------------- */
 
@@ -62,19 +59,9 @@ static const void *export_nothing(uint32_t number)
     return NULL;
 }
 
-static void woken(void)
-{
-}
-
 static void start(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){
-                     .ring = &ring, .lost = lost, .failures = failures, .wake_poller = woken, .map_limit = 1 << 16}),
-                 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.map_limit = 1 << 16});
     cr_assert_eq(InitializeInjectionNvtx2(export_table), 1);
     gp_nvtx_start();
 }
@@ -87,7 +74,7 @@ static void event_skip(void)
 {
     event_seen = gp_tap_events();
     for (unsigned i = 0; i < CHUNKS; i++)
-        chunk_states[i] = chunks[i].state;
+        chunk_states[i] = accounts_chunks[i].state;
 }
 
 /* The one event that was written since the last call, or "". */
@@ -96,8 +83,8 @@ static const char *event(void)
     const char *name = "";
     cr_assert_leq(gp_tap_events() - event_seen, 1);
     for (unsigned i = 0; gp_tap_events() > event_seen && i < CHUNKS; i++)
-        if (chunks[i].state != chunk_states[i] && GP_CHUNK_COUNT(chunks[i].state)) {
-            const struct gp_wire_event *last = &chunks[i].events[GP_CHUNK_COUNT(chunks[i].state) - 1];
+        if (accounts_chunks[i].state != chunk_states[i] && GP_CHUNK_COUNT(accounts_chunks[i].state)) {
+            const struct gp_wire_event *last = &accounts_chunks[i].events[GP_CHUNK_COUNT(accounts_chunks[i].state) - 1];
             cr_assert_eq(last->type, GP_EVENT_MARK);
             name = last->name;
         }

@@ -5,6 +5,7 @@
  * does not. Run by the unit tests.
  */
 #define _GNU_SOURCE
+#include "lib/accounts.h"
 #include <account/feed.h>
 #include <base/thread.h>
 #include <cache/policy.h>
@@ -396,19 +397,10 @@ Test(oom, a_context_is_not_another_process)
 /* ---- capture -------------------------------------------------------------------------------------------------- */
 
 static struct gp_wire_oom wire;
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 
 static void start_accounts(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){
-                     .ring = &ring, .lost = lost, .failures = failures, .oom = &wire, .map_limit = 1 << 20}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){.oom = &wire, .map_limit = 1 << 20});
     cr_assert(gp_thread_enter());
 }
 

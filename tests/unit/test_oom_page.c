@@ -3,6 +3,7 @@
  * test_oom_page.c: the out-of-memory report word by word: each paragraph with its numbers at 0, at 1 and at their limits,
  * sizes, and the lines of a page. test_oom_advice.c has what the advice says.
  */
+#include "lib/random.h"
 #include <oom/oompage.h>
 
 #include <criterion/criterion.h>
@@ -138,13 +139,6 @@ Test(oom_page, characters_are_not_divided)
         }
 }
 
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
-
 static void append(char *text, size_t *used, const char *more)
 {
     memcpy(text + *used, more, strlen(more) + 1);
@@ -158,7 +152,7 @@ Test(oom_page, words_are_put_into_lines)
         struct gp_oom_page page = page_new(sizeof(text_of_page));
         char text[640], want[1024];
         size_t used = 0, out = 0, column = 0, word;
-        while (used + (word = 1 + draw(turn % 40 + 1)) < sizeof(text) - 1) {
+        while (used + (word = 1 + draw_below(turn % 40 + 1)) < sizeof(text) - 1) {
             const char *before = used ? " " : "label       ";
             if (used && column + 1 + word > 88) {
                 before = "\n            ";

@@ -7,6 +7,7 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include "lib/build.h"
 #include "source/dispatch.h"
 #include "source/source.h"
@@ -41,8 +42,6 @@ enum {
 };
 #define FUNCTIONS (INFO + 1)
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh;
 static int *attribute, *current;
@@ -91,20 +90,9 @@ static void call(const char *name, const void *params, uint32_t ctx, uint32_t re
 /* Two devices, a call that failed in a context on the second one, and an import. */
 static void start(void)
 {
-    static struct gp_ring ring;
     static uint64_t address;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = gp_poll_wake,
-                                                       .poll_now = gp_poll_now,
-                                                       .map_limit = 1 << 16}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){
+                          .oom = &oom, .wake_poller = gp_poll_wake, .poll_now = gp_poll_now, .map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
     gp_feed_context_created(7, 0);
     gp_feed_context_created(8, 1);

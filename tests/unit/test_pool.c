@@ -6,6 +6,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
 #include <string.h>
@@ -16,39 +18,15 @@
 #define POOLS  7
 #define BLOCKS 24
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-
-static void poller_woken(void)
-{
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 16}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
 }
 
 TestSuite(pool, .init = setup, .timeout = 60);
-
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -191,32 +169,32 @@ static void check(const char *what)
 static void pool_made(struct pool *pool, bool by_poll, unsigned number)
 {
     static const unsigned flags[] = {0, 0, 0, GP_POOL_MANAGED, GP_POOL_IMPORTED};
-    *pool = (struct pool){.known = true, .held = true, .device = (int)draw(GPUS)};
-    pool->flags = flags[draw(5)];
-    pool->device = draw(8) ? pool->device : GP_DEVICE_UNKNOWN;
+    *pool = (struct pool){.known = true, .held = true, .device = (int)draw_below(GPUS)};
+    pool->flags = flags[draw_below(5)];
+    pool->device = draw_below(8) ? pool->device : GP_DEVICE_UNKNOWN;
     (by_poll ? gp_feed_pool_found : gp_feed_pool_create)(pool_key(number), pool->device, pool->flags);
 }
 
 static void do_create(void)
 {
-    unsigned number = 1 + draw(POOLS - 1);
+    unsigned number = 1 + draw_below(POOLS - 1);
     struct pool *pool = &pools[number];
-    if (pool->known && draw(2)) {
+    if (pool->known && draw_below(2)) {
         gp_feed_pool_found(pool_key(number), 1, GP_POOL_MANAGED); /* it is as it was */
         return;
     }
     if (pool->known && pool->blocks)
         return;
     missed += pool->known;
-    pool_made(pool, !pool->known && draw(2), number);
+    pool_made(pool, !pool->known && draw_below(2), number);
     cr_assert(gp_feed_poll_wanted() & GP_POLL_POOLS);
 }
 
 static void do_destroy(void)
 {
-    unsigned number = 1 + draw(POOLS - 1);
+    unsigned number = 1 + draw_below(POOLS - 1);
     struct pool *pool = &pools[number];
-    bool ok = draw(3);
+    bool ok = draw_below(3);
     uint32_t token = gp_feed_pool_destroy_begin(pool_key(number));
     cr_assert_eq(token != 0, pool->known);
     cr_assert(!gp_feed_poll_enter(pool_key(number)), "it may be gone");
@@ -237,10 +215,10 @@ static uint64_t block_address(unsigned i)
 static void do_alloc(void)
 {
     static const int64_t sizes[] = {1, 512, MIB, MIB + 1, 5 * MIB};
-    unsigned i = draw(BLOCKS), of = 1 + draw(POOLS);
+    unsigned i = draw_below(BLOCKS), of = 1 + draw_below(POOLS);
     if (blocks[i].live || (of != LINEAR && (!pools[of].held || pools[of].flags || pools[of].device < 0)))
         return;
-    blocks[i] = (struct block){true, of, of == LINEAR ? (int)draw(GPUS) : pools[of].device, sizes[draw(5)]};
+    blocks[i] = (struct block){true, of, of == LINEAR ? (int)draw_below(GPUS) : pools[of].device, sizes[draw_below(5)]};
     gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
                                           .kind = of == LINEAR ? GP_KIND_LINEAR : GP_KIND_POOL,
                                           .device = blocks[i].device,
@@ -255,8 +233,8 @@ static void do_alloc(void)
 
 static void do_free(void)
 {
-    unsigned i = draw(BLOCKS);
-    bool ok = draw(4);
+    unsigned i = draw_below(BLOCKS);
+    bool ok = draw_below(4);
     uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, block_address(i));
     gp_feed_free_end(token, ok, 0);
     if (!blocks[i].live || !ok)
@@ -272,7 +250,8 @@ static void poll_one(uint64_t key)
 {
     unsigned number = (unsigned)(key - 0x9000) / 16;
     struct pool *pool = &pools[number];
-    int64_t reserved = (int64_t)draw(6) * 16 * MIB, high = reserved + (draw(3) ? 0 : (int64_t)draw(4) * 8 * MIB);
+    int64_t reserved = (int64_t)draw_below(6) * 16 * MIB,
+            high = reserved + (draw_below(3) ? 0 : (int64_t)draw_below(4) * 8 * MIB);
     if (!gp_feed_poll_enter(key))
         cr_assert_fail("pool %u", number);
     gp_feed_poll_pool(key, reserved, high);
@@ -285,7 +264,7 @@ static void poll_one(uint64_t key)
 static void do_poll(void)
 {
     struct gp_poll_pool list[POOLS + 1];
-    unsigned want = 0, count = gp_feed_poll_pools(list, POOLS + 1), most = draw(3);
+    unsigned want = 0, count = gp_feed_poll_pools(list, POOLS + 1), most = draw_below(3);
     for (unsigned i = 1; i < POOLS; i++)
         want += pools[i].held && !pools[i].flags && pools[i].device >= 0;
     cr_assert_eq(count, want, "%u pools, not %u", count, want);
@@ -301,9 +280,9 @@ static void do_poll(void)
 
 static void do_graph(void)
 {
-    int device = (int)draw(GPUS);
-    int64_t used = (int64_t)draw(5) * 4 * MIB, used_high = used + (int64_t)draw(3) * 8 * MIB;
-    int64_t reserved = (int64_t)draw(5) * 32 * MIB, reserved_high = reserved + (int64_t)draw(3) * 16 * MIB;
+    int device = (int)draw_below(GPUS);
+    int64_t used = (int64_t)draw_below(5) * 4 * MIB, used_high = used + (int64_t)draw_below(3) * 8 * MIB;
+    int64_t reserved = (int64_t)draw_below(5) * 32 * MIB, reserved_high = reserved + (int64_t)draw_below(3) * 16 * MIB;
     if (!gp_account_of(device))
         return;
     gp_feed_poll_graph(device, used, used_high, reserved, reserved_high);
@@ -316,8 +295,8 @@ static void do_graph(void)
 
 static void do_use(void)
 {
-    int device = (int)draw(GPUS);
-    unsigned number = draw(POOLS);
+    int device = (int)draw_below(GPUS);
+    unsigned number = draw_below(POOLS);
     if (number && !pools[number].held)
         return;
     current_pool[device] = number ? pool_key(number) : 0;
@@ -327,7 +306,7 @@ static void do_use(void)
 static void do_reset(void)
 {
     static const unsigned whats[] = {GP_RESET_ALLOCATED, GP_RESET_RESERVED, GP_RESET_PEAKS};
-    unsigned what = whats[draw(3)], device = draw(GPUS);
+    unsigned what = whats[draw_below(3)], device = draw_below(GPUS);
     struct gp_wire_before_after said;
     if (!gp_tap_reset(device, what, &said))
         return;
@@ -360,7 +339,7 @@ Test(pool, every_call_moves_what_the_model_moves)
     for (int device = 0; device < GPUS; device++)
         cr_assert_not_null(gp_account_of(device));
     for (unsigned step = 0; step < 12000; step++) {
-        unsigned at = draw(50), i = 0;
+        unsigned at = draw_below(50), i = 0;
         for (; at >= calls[i].weight; i++)
             at -= calls[i].weight;
         calls[i].run();

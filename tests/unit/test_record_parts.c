@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <lib/random.h>
 #include <record/crc.h>
 #include <record/name.h>
 #include <record/order.h>
@@ -17,9 +18,8 @@ TestSuite(record_parts, .timeout = 60);
 
 static uint64_t draw(void)
 {
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state;
+    static uint64_t state = RANDOM_SEED;
+    return random_next(&state);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

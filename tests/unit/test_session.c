@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include <collect/peer.h>
 #include <lib/full.h>
+#include <lib/random.h>
 #include <lib/session.h>
 #include <session/session.h>
 
@@ -322,9 +323,9 @@ struct mutator {
 static void *mutate(void *argument)
 {
     struct mutator *m = argument;
-    uint64_t x = 88172645463325252ull;
+    uint64_t x = RANDOM_SEED;
     while (__atomic_load_n(&m->running, __ATOMIC_ACQUIRE)) {
-        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        random_next(&x);
         uint8_t *byte = (uint8_t *)m->s->map + x % (x >> 60 ? m->bytes : sizeof(struct gp_wire_header));
         uint8_t was = __atomic_load_n(byte, __ATOMIC_RELAXED);
         __atomic_store_n(byte, (uint8_t)(was ^ (x >> 40)), __ATOMIC_RELAXED);

@@ -8,6 +8,7 @@
 #include "cache/cache.h"
 #include "cache/policy.h"
 #include "lib/fakedev.h"
+#include "lib/random.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -24,10 +25,7 @@ TestSuite(tour, .timeout = 120);
 static uint64_t random_state;
 static uint64_t next_random(void)
 {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
+    return random_next(&random_state);
 }
 
 struct shown {
@@ -151,7 +149,7 @@ Test(tour, at_rest_it_shows_what_the_walk_shows)
 {
     for (unsigned p = 0; p < 2; p++) {
         static uint64_t kept[KEPT], sizes[KEPT];
-        random_state = 88172645463325252ull + p;
+        random_state = RANDOM_SEED + p;
         if (!gp_policy_find(policies[p]))
             continue;
         struct gp_cache *cache = cache_new(policies[p]);

@@ -6,6 +6,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "source/dispatch.h"
 #include <criterion/criterion.h>
 #include <string.h>
@@ -17,28 +19,11 @@
 #define STREAM  ((void *)0x5000)
 #define POOL    ((void *)0x9000)
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-
-static void poller_woken(void)
-{
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 8 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 8, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 16}),
-                 0);
+    accounts_start(8, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
     gp_feed_context_created(CONTEXT, 0);
     gp_feed_context_created(OTHER, 1);
@@ -323,11 +308,11 @@ Test(source, memory_is_captured_again_while_a_stream_does_so)
 {
     enum { STREAMS = 4, GRAPHS = 0x7700 };
     unsigned how[STREAMS] = {0};
-    uint64_t random = 88172645463325252ull, kept = 0x66000000;
+    uint64_t random = RANDOM_SEED, kept = 0x66000000;
     bool exists[STREAMS] = {false};
     gp_feed_graph_node(kept, MIB, 0, 5, 0x6600);
     for (unsigned step = 0; step < 4000; step++) {
-        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        random_next(&random);
         unsigned i = random >> 33 & 3, what = random >> 40 & 3, again = 0, nodes = 1;
         uint64_t stream = 0x8800 + i, at = 0x70000000 + i * MIB;
         if (!exists[i]) {

@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,9 +20,6 @@
 #define BASE    0x700000000000ull
 #define MIB     (1ull << 20)
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-
 struct place {
     int64_t bytes; /* 0: free */
 };
@@ -34,26 +32,10 @@ static struct {
 
 static bool attached, ending;
 
-static void poller_woken(void)
-{
-}
-
 static void begin(bool late)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 64 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     static uint32_t listened;
-    cr_assert_eq(gp_ring_init(&ring, chunks, 64, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .wake_poller = poller_woken,
-                                                       .listened = &listened,
-                                                       .map_limit = 1 << 20,
-                                                       .late = late}),
-                 0);
+    accounts_start(64, (struct gp_feed_setup){.listened = &listened, .map_limit = 1 << 20, .late = late});
     gp_feed_before_start();
     gp_feed_framework_start("pytorch");
     for (int i = 0; i < GPUS; i++)

@@ -4,6 +4,7 @@
 #ifndef GP_TEST_UNIT_TRAIN_FIXTURE_H
 #define GP_TEST_UNIT_TRAIN_FIXTURE_H
 
+#include <lib/random.h>
 #include <lib/recmake.h>
 
 #define MS  1000000ull
@@ -14,14 +15,6 @@ static inline uint32_t site(struct recmake *make, const char *function, uint32_t
 {
     struct recmake_frame frames[] = {{function, "model.py", line}, {"main", "train.py", 7}, {NULL, NULL, 0}};
     return recmake_site(make, GP_KIND_LINEAR, frames);
-}
-
-static inline uint64_t random_next(uint64_t *state)
-{
-    *state ^= *state << 13; /* xorshift64 */
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
 }
 
 /* ---- a training program ------------------------------------------------------------------------------------------ */

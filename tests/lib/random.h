@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * random.h: the one source of random numbers of the unit tests (Marsaglia's xorshift64).  The same numbers in every run.
+ */
+#ifndef GP_TEST_LIB_RANDOM_H
+#define GP_TEST_LIB_RANDOM_H
+
+#include <stdint.h>
+
+#define RANDOM_SEED 88172645463325252ull
+
+/* A state must not be 0. */
+static inline uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static inline unsigned random_below(uint64_t *state, unsigned below)
+{
+    return (unsigned)(random_next(state) >> 33) % below;
+}
+
+/* A sequence of the test's own for each of its threads, in the order in which they begin to draw. */
+static inline unsigned draw_below(unsigned below)
+{
+    static uint64_t threads;
+    static __thread uint64_t state;
+    if (!state)
+        state = RANDOM_SEED ^ __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) << 32;
+    return random_below(&state, below);
+}
+
+#endif
