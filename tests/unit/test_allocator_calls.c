@@ -11,15 +11,8 @@
 #include "allocator/mapping.h"
 #include "allocator/mark.h"
 #include "allocator/serve.h"
-#include "allocator/served.h"
 #include "allocator/stream.h"
-#include "base/thread.h"
-#include "cache/policy.h"
-#include "lib/calllog.h"
-#include "lib/fakedriver.h"
-#include "lib/lockfree.h"
-#include <criterion/criterion.h>
-#include <errno.h>
+#include "allocator_fixture.h"
 #include <gpuprof/gpuprof.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,35 +22,15 @@
 
 #define MIB (1ull << 20)
 
-void *gpuprof_preload_next(const char *name);
-void *gpuprof_preload_next(const char *name)
-{
-    return calllog_function(name);
-}
-
-/* After each test, where Criterion counts a crash alone. */
-static void expect_lock_given(void)
-{
-    if (!lock_is_as_new(&gp_served_lock))
-        abort(); /* it was taken once more or less than given */
-}
-
 TestSuite(allocator_calls, .fini = expect_lock_given);
-
-/* The calls since the last time are these. */
-#define EXPECT_CALLS(_text)                                                                                            \
-    do {                                                                                                               \
-        const char *_calls = calllog_take();                                                                           \
-        cr_expect_str_eq(_calls, _text, "the calls were \"%s\"", _calls);                                              \
-    } while (0)
 
 static void start(const char *policy)
 {
-    struct gp_policy found = *gp_policy_find(policy);
-    found.granule_bytes = found.granule_bytes < 512 ? 512 : found.granule_bytes;
+    struct gp_policy found = policy_of(policy);
     cr_assert_eq(gp_life_start(), 0);
     gp_served_setup(&found, 0);
     cr_assert(gp_driver_bind());
+    errno = ERRNO;
     calllog_clear();
 }
 
@@ -72,13 +45,6 @@ static struct gp_served_context *primary(int device, bool current)
     cr_assert_not_null(served);
     calllog_clear();
     return served;
-}
-
-/* Nothing of a call is left on the thread. */
-static void expect_outside(void)
-{
-    cr_expect(!gp_thread.inside && !gp_thread.ignored && !gp_thread.prompt);
-    cr_expect_eq(fakedriver.capture_mode, 0);
 }
 
 static unsigned rows_of(enum gp_mapping_kind kind, const struct gp_served_context *served)

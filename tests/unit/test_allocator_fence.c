@@ -6,37 +6,12 @@
 #include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/gather.h"
-#include "allocator/served.h"
 #include "allocator/stream.h"
-#include "base/thread.h"
-#include "cache/policy.h"
-#include "lib/calllog.h"
-#include "lib/fakedriver.h"
-#include "lib/lockfree.h"
-#include <criterion/criterion.h>
+#include "allocator_fixture.h"
 #include <pthread.h>
 #include <stdlib.h>
 
-void *gpuprof_preload_next(const char *name);
-void *gpuprof_preload_next(const char *name)
-{
-    return calllog_function(name);
-}
-
-/* After each test, where Criterion counts a crash alone. */
-static void expect_lock_given(void)
-{
-    if (!lock_is_as_new(&gp_served_lock))
-        abort(); /* it was taken once more or less than given */
-}
-
 TestSuite(allocator_fence, .fini = expect_lock_given);
-
-#define EXPECT_CALLS(_text)                                                                                            \
-    do {                                                                                                               \
-        const char *_calls = calllog_take();                                                                           \
-        cr_expect_str_eq(_calls, _text, "the calls were \"%s\"", _calls);                                              \
-    } while (0)
 
 static struct gp_served_context *primary(int device, bool current)
 {
@@ -55,6 +30,7 @@ static struct gp_served_context *start(void)
     cr_assert_eq(gp_life_start(), 0);
     gp_served_setup(gp_policy_find("caching"), 0);
     cr_assert(gp_driver_bind());
+    errno = ERRNO;
     calllog.skips = "cuThreadExchangeStreamCaptureMode";
     return primary(0, true);
 }
@@ -66,14 +42,6 @@ static void *stream_made(struct gp_served_context *served, unsigned flags)
     gp_stream_add(served, stream, flags);
     calllog_clear();
     return stream;
-}
-
-static void expect_outside(void)
-{
-    cr_expect(!gp_thread.inside && !gp_thread.ignored && !gp_thread.prompt);
-    cr_expect_eq(fakedriver.capture_mode, 0);
-    cr_expect(gp_fencing_begin(), "no fence is under way");
-    gp_fencing_end();
 }
 
 /* One event in the legacy stream is enough for blocking streams. */

@@ -10,69 +10,25 @@
 #include "allocator/failed.h"
 #include "allocator/mark.h"
 #include "allocator/serve.h"
-#include "allocator/served.h"
 #include "allocator/stream.h"
-#include "base/thread.h"
-#include "cache/policy.h"
-#include "lib/calllog.h"
-#include "lib/fakedriver.h"
-#include "lib/lockfree.h"
+#include "allocator_fixture.h"
+#include "lib/accounts.h"
 #include "source/hooks.h"
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB   ((size_t)1 << 20)
-#define ERRNO 77
-
-void *gpuprof_preload_next(const char *name);
-void *gpuprof_preload_next(const char *name)
-{
-    return calllog_function(name);
-}
-
-/* After each test, where Criterion counts a crash alone. */
-static void expect_lock_given(void)
-{
-    if (!lock_is_as_new(&gp_served_lock))
-        abort(); /* it was taken once more or less than given */
-}
+#define MIB ((size_t)1 << 20)
 
 TestSuite(allocator_memory, .fini = expect_lock_given);
 
-#define EXPECT_CALLS(_text)                                                                                            \
-    do {                                                                                                               \
-        const char *_calls = calllog_take();                                                                           \
-        cr_expect_str_eq(_calls, _text, "the calls were \"%s\"", _calls);                                              \
-    } while (0)
-
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-
-static void poller_woken(void)
-{
-}
-
 static void start(enum gp_serve_kind kind, const char *name, uint64_t limit)
 {
-    static struct gp_wire_chunk chunks[2];
-    static struct gp_ring ring;
-    static uint64_t lost[GP_LOSTS];
     static struct gp_wire_oom oom;
-    struct gp_policy policy = *gp_policy_find(name);
-    policy.granule_bytes = policy.granule_bytes < 512 ? 512 : policy.granule_bytes;
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, GP_COUNT(chunks), &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 12}),
-                 0);
+    struct gp_policy policy = policy_of(name);
+    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
     gp_served_setup(&policy, limit);
     cr_assert(gp_driver_bind());
     gp_stream_watch();
@@ -80,13 +36,6 @@ static void start(enum gp_serve_kind kind, const char *name, uint64_t limit)
     calllog.skips = "cuThreadExchangeStreamCaptureMode";
     calllog_clear();
     errno = ERRNO;
-}
-
-static void expect_outside(void)
-{
-    cr_expect_eq(errno, ERRNO);
-    cr_expect(!gp_thread.inside && !gp_thread.ignored && !gp_thread.prompt);
-    cr_expect_eq(fakedriver.capture_mode, 0);
 }
 
 static struct gp_served_context *enter(int device)

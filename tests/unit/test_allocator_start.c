@@ -8,73 +8,30 @@
 #include "allocator/async.h"
 #include "allocator/driver.h"
 #include "allocator/route.h"
-#include "allocator/served.h"
 #include "allocator/stream.h"
 #include "allocator/torch.h"
-#include "base/thread.h"
-#include "cache/policy.h"
-#include "lib/calllog.h"
-#include "lib/fakedriver.h"
-#include "lib/lockfree.h"
-#include <criterion/criterion.h>
-#include <errno.h>
+#include "allocator_fixture.h"
+#include "lib/accounts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB   ((size_t)1 << 20)
-#define ERRNO 77
-
-void *gpuprof_preload_next(const char *name);
-void *gpuprof_preload_next(const char *name)
-{
-    return calllog_function(name);
-}
-
-/* After each test, where Criterion counts a crash alone. */
-static void expect_lock_given(void)
-{
-    if (!lock_is_as_new(&gp_served_lock))
-        abort(); /* it was taken once more or less than given */
-}
+#define MIB ((size_t)1 << 20)
 
 TestSuite(allocator_start, .fini = expect_lock_given);
 
-#define EXPECT_CALLS(_text)                                                                                            \
-    do {                                                                                                               \
-        const char *_calls = calllog_take();                                                                           \
-        cr_expect_str_eq(_calls, _text, "the calls were \"%s\"", _calls);                                              \
-    } while (0)
-
-static void poller_woken(void)
-{
-}
-
 static void accounts(void)
 {
-    static struct gp_wire_chunk chunks[2];
-    static struct gp_ring ring;
-    static uint64_t lost[GP_LOSTS];
-    static struct gp_wire_failure failures[GP_WIRE_FAILURES];
     static struct gp_wire_oom oom;
-    cr_assert_eq(gp_life_start(), 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, GP_COUNT(chunks), &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 12}),
-                 0);
+    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
     calllog.skips = "cuThreadExchangeStreamCaptureMode";
     errno = ERRNO;
 }
 
-static void expect_outside(void)
+/* Outside, and no context was left current. */
+static void expect_restored(void)
 {
-    cr_expect_eq(errno, ERRNO);
-    cr_expect(!gp_thread.inside && !gp_thread.ignored && !gp_thread.prompt);
-    cr_expect_eq(fakedriver.capture_mode, 0);
+    expect_outside();
     cr_expect_eq(fakedriver_depth(), 0);
 }
 
@@ -150,7 +107,7 @@ static void *taken(size_t bytes, int device, void *stream)
 {
     void *pointer = NULL;
     cr_assert_eq(gpuprof_alloc(&pointer, bytes, device, stream), 0);
-    expect_outside();
+    expect_restored();
     return pointer;
 }
 
@@ -171,7 +128,7 @@ Test(allocator_start, requests_at_their_limits)
         pointer = &pointer;
         cr_expect_eq(gpuprof_alloc(&pointer, 100, (const int[]){-1, 64, 1000, 63}[i], NULL), i == 3 ? 101 : 1);
         cr_expect_null(pointer);
-        expect_outside();
+        expect_restored();
     }
     pointer = &pointer;
     cr_expect_eq(gpuprof_alloc(&pointer, FAKEDRIVER_MEMORY + 1, 0, NULL), 2);
@@ -188,14 +145,14 @@ Test(allocator_start, requests_at_their_limits)
         cr_expect_eq(gpuprof_record_stream(block, (void *)5), 0);
         cr_expect_eq(gpuprof_free(block), 0);
         cr_expect_eq(gpuprof_free(block), 1);
-        expect_outside();
+        expect_restored();
     }
     void *block = taken(100, 1, NULL);
     cr_expect_eq(gp_served_find((uintptr_t)block, &grant), gp_served_primary(1));
     cr_expect_eq(gpuprof_free(block), 0);
     gp_driver_stop();
     cr_expect_eq(gpuprof_alloc(&pointer, 100, 0, NULL), 3);
-    expect_outside();
+    expect_restored();
 }
 
 /* Each function of the driver that makes the device's context fails. */
@@ -222,7 +179,7 @@ Test(allocator_start, a_context_that_cannot_be_had)
         gpuprof_torch_release_pool(0, (struct gpuprof_torch_pool){1, 0});
         gpuprof_torch_begin_allocate_to_pool(0, (struct gpuprof_torch_pool){1, 0}, NULL);
         cr_expect_null(gpuprof_torch_alloc(100, 0, NULL));
-        expect_outside();
+        expect_restored();
     }
     cr_expect_eq(gp_served_count(), 0);
     cr_expect_not(gp_route_any());
@@ -230,7 +187,7 @@ Test(allocator_start, a_context_that_cannot_be_had)
     for (unsigned i = 0; i < 64; i++)
         cr_assert_not_null(gp_served_take(&others[i], 5, false));
     cr_expect_eq(gpuprof_alloc(&pointer, 100, 0, NULL), 2, "no row is left");
-    expect_outside();
+    expect_restored();
     gp_served_release(&gp_served_contexts[63]);
     cr_expect_eq(gpuprof_alloc(&pointer, 100, 0, NULL), 0);
     cr_expect_eq(gpuprof_free(pointer), 0);
@@ -257,7 +214,7 @@ Test(allocator_start, limits_are_shares_of_the_device)
             else
                 cr_expect_eq(gpuprof_set_memory_fraction(rows[i].fraction, 1), rows[i].result);
             cr_expect_eq(gp_cache_limit(cache_of(1)), rows[i].limit, "%g", rows[i].fraction);
-            expect_outside();
+            expect_restored();
         }
     calllog.fails = "cuDeviceTotalMem_v2";
     calllog.code = 719;
@@ -266,7 +223,7 @@ Test(allocator_start, limits_are_shares_of_the_device)
     cr_expect_eq(gpuprof_set_memory_fraction(0.5, 1), GP_CU_NOT_SUPPORTED);
     cr_expect_eq(gpuprof_set_memory_limit(12345, 1), 0);
     cr_expect_eq(gp_cache_limit(cache_of(1)), 12345);
-    expect_outside();
+    expect_restored();
 }
 
 Test(allocator_start, caches_are_emptied_by_device)
@@ -284,11 +241,11 @@ Test(allocator_start, caches_are_emptied_by_device)
     cr_expect_eq(gpuprof_driver_calls(64), -1);
     cr_expect_eq(gpuprof_empty_cache(1), 0);
     cr_expect(fakedriver_held(0) >= 30 * MIB && fakedriver_held(1) == 0);
-    expect_outside();
+    expect_restored();
     cr_expect_eq(gpuprof_free(taken(30 * MIB, 1, NULL)), 0);
     gpuprof_torch_reset();
     cr_expect(fakedriver_held(0) == 0 && fakedriver_held(1) == 0);
-    expect_outside();
+    expect_restored();
 }
 
 Test(allocator_start, pools_begin_and_end)
@@ -311,7 +268,7 @@ Test(allocator_start, pools_begin_and_end)
     gp_fencing_end();
     cr_expect_eq(gpuprof_release_pool(5, 0), 0);
     cr_expect_eq(gpuprof_release_pool(5, 0), 1);
-    expect_outside();
+    expect_restored();
     /* No more places: the pool is given up again, and no capture stays announced. */
     for (uint64_t i = 0; i < 64; i++)
         cr_assert_eq(gp_route_begin(&(struct gp_route){100 + i, 1, GP_ROUTE_STREAM, 999, NULL}), 0);
@@ -322,7 +279,7 @@ Test(allocator_start, pools_begin_and_end)
     gpuprof_torch_begin_allocate_to_pool(0, (struct gpuprof_torch_pool){1, 0}, NULL);
     cr_expect(gp_fencing_begin());
     gp_fencing_end();
-    expect_outside();
+    expect_restored();
 }
 
 /* The calls that ask for the memory of a device, whether its context is current or not. */
@@ -341,7 +298,7 @@ Test(allocator_start, memory_of_a_device_is_asked_in_its_context)
                  "cuDevicePrimaryCtxRelease_v2(1)");
     cr_expect(free == (int64_t)FAKEDRIVER_MEMORY && total == (int64_t)FAKEDRIVER_MEMORY);
     cr_expect_eq(fakedriver_references(1), 0);
-    expect_outside();
+    expect_restored();
     for (unsigned i = 0; i < GP_COUNT(names); i++) {
         calllog.fails = names[i];
         calllog.code = 719;
@@ -349,7 +306,7 @@ Test(allocator_start, memory_of_a_device_is_asked_in_its_context)
         cr_expect_eq(gpuprof_mem_get_info(1, &free, &total), i == 2 ? 0 : -1, "%s", names[i]);
         cr_expect(i == 2 || (free == 5 && total == 5));
         cr_expect_eq(fakedriver_references(1), 0);
-        expect_outside();
+        expect_restored();
     }
     calllog.fails = NULL;
     cr_assert_eq(gp_driver_real.cuDevicePrimaryCtxRetain(&ctx, 1), 0);
@@ -381,7 +338,7 @@ Test(allocator_start, pytorchs_functions_at_their_limits)
     gpuprof_torch_free(&bytes, 0, 0, NULL);
     gpuprof_torch_record_stream(NULL, NULL);
     cr_expect_eq(gp_served_count(), 0);
-    expect_outside();
+    expect_restored();
     char *block = gpuprof_torch_alloc(3 * MIB, 1, (void *)7);
     cr_assert_eq(gp_served_find((uintptr_t)block, &grant), gp_served_primary(1));
     cr_expect_eq(grant.stream, 7);
@@ -392,7 +349,7 @@ Test(allocator_start, pytorchs_functions_at_their_limits)
     cr_expect_eq(gpuprof_torch_base_alloc(block, NULL), base);
     gpuprof_torch_free(block, 0, 0, NULL);
     cr_expect_not(gp_served_find((uintptr_t)block, &grant));
-    expect_outside();
+    expect_restored();
 }
 
 static uint64_t pool_of(struct gpuprof_torch_pool id)
@@ -407,7 +364,7 @@ static uint64_t pool_of(struct gpuprof_torch_pool id)
     cr_expect_eq(gp_route_pool(0, 5), 0);
     cr_expect(gp_fencing_begin());
     gp_fencing_end();
-    expect_outside();
+    expect_restored();
     return pool;
 }
 
