@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # tiny.sh BUILD: every bench of `make bench` with hardly any repetitions: each must end with 0 and print its table.  The
 # figures mean nothing.  Ends with "N passed, N failed, N skipped".
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$1

@@ -7,6 +7,7 @@
 #   tests/bpf/qemu.sh BUILD [CRITERION_FILTER]     KERNEL=vmlinuz: another kernel than the package's; GPUPROF_TEST_VERBOSE=1
 #
 # Ends with "N passed, N failed, N skipped"; 77 if QEMU or the kernel is not available.
+# Run: slow first
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1") filter=${2:-*}

@@ -6,6 +6,7 @@
 #   tests/deploy/cdi.sh BUILD_DIR
 #
 # The container's root is Debian's C library (tests/real/fetch).  Exits with 77 and a reason without root, podman or a mirror.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs the commands of the documentation (commands.py) where they see no other process: run.sh BUILD_DIR
+# Run: slow
 cd "$(dirname "$0")/../.."
 own=
 [ "$(id -u)" = 0 ] || own=--map-root-user

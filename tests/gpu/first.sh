@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The first five minutes on a GPU, on the simulated one: out of a bundle, as on a machine that has nothing else.  And the table
 # of docs/first-contact.md is the one that first.py prints.
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)

@@ -3,6 +3,7 @@
  * test_agent_kill.c: kills the agent with SIGKILL repeatedly under load. No probe stays armed, a
  * program that allocates all the time is not delayed, and the next agent sees the memory of idle
  * programs.
+ * Run: quiet
  */
 #define _GNU_SOURCE
 #include "integration/agentcase.h"

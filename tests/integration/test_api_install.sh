@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # What is installed can be built against: gpuprof.pc names the PREFIX (not the DESTDIR), and a program in C and one in C++ compile,
 # link and run with what pkg-config says, without a variable.  `make uninstall` leaves what was there before, and nothing else.
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 command -v pkg-config > /dev/null || { echo "pkg-config is not here"; exit 77; }

@@ -2,6 +2,7 @@
  *
  * test_attach.c: attaches to running programs and leaves them.  The targets check each of their
  * system calls themselves (tests/programs/attach_target.c).
+ * Run: first
  */
 #include "attachcase.h"
 #include <jansson.h>

@@ -3,6 +3,7 @@
 # gpuprof attach --blocks: the blocks that a framework had before, asked for on Python's main thread (attach_blocks.py).
 #
 #   tests/integration/test_attach_blocks.sh [BUILD_DIR]
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 for variable in ${!GPUPROF_@} ${!CUDA_@}; do unset "$variable"; done

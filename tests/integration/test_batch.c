@@ -3,6 +3,7 @@
  * Batches of the library (gpuprof:batch), received by a real BPF program: exact numbers in every
  * batch, peaks between two batches, every event carried or counted, and no batch without events or
  * without a listener.
+ * Run: alone
  */
 #include "account/account.h"
 #include "account/feed.h"

@@ -2,6 +2,7 @@
  *
  * test_bpf_ends.c: tests all kinds of deaths, reused pids, and moves between the cgroup hierarchies
  * of a version 1 host: the sums always have exactly the bytes of the living processes.
+ * Run: alone
  */
 #include "bpf/rig.h"
 #include "lib/reusepid.h"

@@ -4,6 +4,7 @@
  * tracepoint attached and detached, and the removal of cgroups. Processes are
  * tests/programs/probe_fire.c or, for thousands, sleepers whose rows the test writes itself. Skips
  * without BPF.
+ * Run: alone
  */
 #include "agent/deaths.h"
 #include "base/clock.h"

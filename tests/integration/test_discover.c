@@ -4,6 +4,7 @@
  * and disarmed, and that files which must not be armed are refused at a bounded cost. Each test
  * runs in private pid and mount namespaces, so it finds only copies of its own processes, and its
  * mounts and processes end with it.
+ * Run: first
  */
 #include "base/clock.h"
 #include "common/agentlog.h"

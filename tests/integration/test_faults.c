@@ -8,6 +8,7 @@
  * ...; the points left out are logged.  Deterministic programs of up to some hundred calls are
  * covered whole.  A short run has N = 1 of every sixth function of a program, each program
  * beginning with another one.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/logging.h>

@@ -3,6 +3,7 @@
  * test_finder.c: tests that the search for libraries runs beside the agent's loop, and that a
  * process whose memory cannot be read does not stall it. It uses private pid and mount namespaces,
  * as test_discover.c.
+ * Run: alone
  */
 #define _GNU_SOURCE
 #include "common/agentlog.h"

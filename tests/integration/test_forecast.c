@@ -2,6 +2,7 @@
  *
  * test_forecast.c: the forecast of running and of recorded programs: no alarm for those that do not
  * leak, and the call site of one that does.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

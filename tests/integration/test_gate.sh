@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Budgets and growth, on programs that were recorded on the simulated GPU: test_gate.sh BUILD_DIR
 # GPUPROF_GATE_COUNT: how many random scripts with a change (gate_mutants.py).
+# Run: script
 cd "$(dirname "$0")/../.."
 command -v python3 >/dev/null || { echo "python3 is not installed: no program was recorded"; exit 77; }
 out=$(mktemp)

@@ -3,6 +3,7 @@
  * The library does not affect the program: both outputs and the exit status are the same with and
  * without it, when everything works, when CUPTI is missing, taken, old or wrong, with invalid
  * settings, and when any libc function fails inside the library.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -3,6 +3,7 @@
  * Driver hooks in the place of CUPTI: every program of the catalog with libgpuprof-shim.so
  * preloaded and nothing else. The numbers equal the simulated GPU's ledger, and the output of stat
  * equals that with CUPTI as the source. If CUPTI is taken, the hooks start by themselves.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -2,6 +2,7 @@
  *
  * libgpuprof-shim.so in front of a program changes nothing of it: with every source, in processes
  * that never see a GPU, and for lookups that a library in front could answer wrongly.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

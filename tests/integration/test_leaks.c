@@ -2,6 +2,7 @@
  *
  * test_leaks.c: from a running program to the name of its leak: recorded under the simulated GPU
  * and analysed by the command.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <jansson.h>

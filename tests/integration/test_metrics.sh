@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Tests the metrics under a real Prometheus, its rules and the dashboard: test_metrics.sh BUILD_DIR
+# Run: slow
 cd "$(dirname "$0")/../.."
 build=${1:-build}
 # needs.sh unpacks Prometheus there, so that no service is installed.

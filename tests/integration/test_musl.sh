@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # A preload reaches every program of a system.  One that is linked with musl starts under it, and does what it does without.
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1")

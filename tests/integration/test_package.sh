@@ -3,6 +3,7 @@
 # What `make wheel` and `make deb` write: the tag is true, the contents are complete and nothing else, and the command of the wheel
 # runs from wherever it is unpacked.  The Python package installs from source without a network.  tests/real/packages.sh
 # installs them in other releases.
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 for archive in microhttpd lzma bz2; do

@@ -4,6 +4,7 @@
 # <module> keeps its name, and -top credits the program's own code.
 #
 #   tests/integration/test_pprof.sh [BUILD_DIR]
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}")

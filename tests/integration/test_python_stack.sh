@@ -7,6 +7,7 @@
 #
 # PYTHON names the interpreter (python3), STRESS_SECONDS how long the disturbance lasts (2).  Only with GPUPROF_TEST_FULL also with
 # AddressSanitizer, and each shutdown five times.
+# Run: script first
 set -u
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3} seconds=${STRESS_SECONDS:-2}

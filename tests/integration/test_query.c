@@ -3,6 +3,7 @@
  * test_query.c: tests queries of processes that are idle when the agent starts
  * (tools/agent/query.h): programs under the real library and the simulated GPU, and hostile
  * sessions made by the test. Skips without BPF.
+ * Run: alone
  */
 #include "agent/deaths.h"
 #include "agent/query.h"

@@ -3,6 +3,7 @@
  * test_record_harmless.c: a program that records itself with all its stacks behaves the same: its
  * output, its exit status, and, to the byte, the counted numbers, with CUPTI and with the library
  * in front of the driver.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

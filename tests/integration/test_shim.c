@@ -4,6 +4,7 @@
  * of the catalog prints and returns the same under each allocator as without one; the simulator,
  * which knows the order of all work, sees no use of memory that the program's order does not
  * protect; and the profiler's reserved bytes are the bytes that the driver has given out.
+ * Run: first
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -4,6 +4,7 @@
 # `gpuprof run --sim`, and its own without it.  The other runtime here fails each call as NVIDIA's does.
 #
 #   tests/integration/test_sim_names.sh [BUILD_DIR]
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)

@@ -3,6 +3,7 @@
  * `gpuprof snapshot` of running programs: the file keeps every rule of PyTorch's tools
  * (tests/python/check_snapshot.py), its numbers are the program's, and the program is left as it
  * was: no descriptor stays, none is inherited.
+ * Run: first
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -6,6 +6,7 @@
 #   tests/integration/test_snapshot_sound.sh [BUILD_DIR]
 #
 # Only with GPUPROF_TEST_FULL all programs and allocators.
+# Run: script first
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build} python=${PYTHON:-python3}

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Programs on the simulated GPU get the stand-ins for NVIDIA's libraries, however they find the real ones, and get none for a
 # library that is not installed.  The real one here is a library of the same name whose functions return 77.
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "$1")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Reads a recording where the files of the program are below another folder, as those of a container are: test_symfs.sh BUILD_DIR
+# Run: script
 set -eu
 cd "$(dirname "$0")/../.."
 build=$(cd "$1" && pwd)

@@ -4,6 +4,7 @@
 # PyTorch's Python layer knows, where PyTorch would not see NULL, and NULL where it would.
 #
 #   tests/integration/test_torch_error.sh [BUILD_DIR]
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath -m "${1:-build}") cxx=${CXX:-c++}

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # run.sh: checks that counter.pml holds and that every mutant fails.  Exit 0: all checks passed; 1: a check failed; 77: spin
 # or a C compiler is missing.  `run.sh` uses one processor for some minutes; `run.sh quick` checks the smallest layout only.
+# Run: slow
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 command -v spin >/dev/null 2>&1 && command -v "${CC:-cc}" >/dev/null 2>&1 || {

@@ -4,6 +4,7 @@
 # others under the simulated GPU with libgpuprof.so injected, each file in its own process.
 #
 #   tests/python/run.sh [BUILD_DIR] [TEST_FILE]...     (default: build, all of them; PYTHON names the interpreter)
+# Run: script
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath -m "${1:-build}")

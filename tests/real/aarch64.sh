@@ -10,6 +10,7 @@
 # headers and libraries come from the Debian release of this system into $GPUPROF_REAL/sysroot-arm64 (build/real without that
 # variable).  The kernel runs AArch64 programs through QEMU in a user namespace of this test only: the system stays as it is.
 # Exits with 77 and a reason without the cross compiler, QEMU, the packages or such a namespace.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { echo "usage: tests/real/aarch64.sh BUILD_DIR [programs|sim|core|unit|catalog]..." >&2; exit 2; }

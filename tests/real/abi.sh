@@ -7,6 +7,7 @@
 #
 # A name that an older version does not have yet is counted.  A difference is an error unless tests/real/abi.known
 # gives the reason for it.  Prints "N passed, N failed, N skipped"; exits with 77 where no headers can be had.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 real=${GPUPROF_REAL:-build/real}

@@ -6,6 +6,7 @@
 #   tests/real/dryrun.sh [BUILD]
 #
 # The packages come from the mirror once (tests/real/torch-root); without it the test is skipped (exit status 77).
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build}

@@ -7,6 +7,7 @@
 #
 # A root is $GPUPROF_REAL/system-RELEASE (build/real without that variable), made once by debootstrap.  Each test sees a copy of it,
 # which it may change.  Exits with 77 and a reason without debootstrap, root's rights or a mirror.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { echo "usage: tests/real/packages.sh BUILD_DIR [RELEASE]..." >&2; exit 2; }

@@ -7,6 +7,7 @@
 #   tests/real/profilers.sh [BUILD]
 #
 # Nothing is fetched; without one of them the test is skipped (exit status 77).
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)

@@ -6,6 +6,7 @@
 #   tests/real/programs.sh [BUILD]
 #
 # The packages come from the mirror once; without it the test is skipped (exit status 77).
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build}

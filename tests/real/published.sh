@@ -7,6 +7,7 @@
 #
 # It is the PyTorch of tests/real/standins.sh; without it the test is skipped (exit status 77).  Where a version is known to ask for
 # something else than the published one, versions.table has its figure.
+# Run: slow
 set -u
 shopt -s nullglob
 cd "$(dirname "$0")/../.."

@@ -7,6 +7,7 @@
 #   tests/real/python314.sh BUILD
 #
 # The packages come from the mirror once; without it, or without the right to mount, exits with 77 and a reason.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:?usage: tests/real/python314.sh BUILD}")

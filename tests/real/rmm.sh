@@ -9,6 +9,7 @@
 # RMM's sources are no package.  GPUPROF_RMM names a git repository of RMM with the tag v25.10.00, or a folder with that version; what
 # was fetched once stays in build/real/rmm/source.  Without both the test is skipped (exit status 77).  GoogleTest comes from the
 # package mirror.  The first build takes 3 minutes of processor time.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}")

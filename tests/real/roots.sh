@@ -8,6 +8,7 @@
 #
 # A root is $GPUPROF_REAL/root-RELEASE (build/real without that variable) and has little more than the C library.  A release that
 # the mirror does not have any more is skipped.  Exits with 77 and a reason if it has none, or if this process may not mount.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { echo "usage: tests/real/roots.sh BUILD_DIR [RELEASE]..." >&2; exit 2; }

@@ -5,6 +5,7 @@
 #   tests/real/run.sh BUILD
 #
 # Prints "N passed, N failed, N skipped".  Exits with 77 and a reason without the packages or the rights.
+# Run: slow
 set -u
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:?usage: tests/real/run.sh BUILD}" && pwd)

@@ -8,6 +8,7 @@
 #
 # It is the PyTorch that Debian builds (tests/real/torch-root), or the one in the folder $GPUPROF_TORCH_ROOT, such as
 # tests/real/index makes.  Without it the test is skipped (exit status 77).
+# Run: slow
 set -u
 shopt -s nullglob
 cd "$(dirname "$0")/../.."

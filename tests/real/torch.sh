@@ -8,6 +8,7 @@
 #
 # PART is a name in tests/real/torch without .py, or one of those at the end; without it all are run.  It is the PyTorch that Debian builds, from the mirror (tests/real/torch-root),
 # or the one in the folder $GPUPROF_TORCH_ROOT, such as tests/real/index makes.  Without it the test is skipped (exit status 77).
+# Run: slow
 set -u
 shopt -s extglob
 cd "$(dirname "$0")/../.."

@@ -4,6 +4,7 @@
 #   run.sh [BUILD] [NAME...]   BUILD: a build folder (build); NAME: only programs whose name begins with it
 # CC and CFLAGS as usual.  Each program prints "N passed, N failed"; the last line here is their sum.  A program that
 # does not compile, crashes, hangs or checks nothing is one failure; status 77 is a skip.  Status 1: something failed.
+# Run: script first
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -3,6 +3,7 @@
  * test_cache_model.c: the caching allocator against a model that shares no code with it
  * (lib/cachemodel.h): random operations on every policy, failures of every backend call in turn,
  * and a second thread that must make progress while a backend call takes its time.
+ * Run: first
  */
 #include "lib/cachemodel.h"
 #include "lib/full.h"

@@ -2,6 +2,7 @@
  *
  * test_collect.c: finding processes, sending requests to them, and explaining why a process cannot
  * be read.
+ * Run: alone
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <base/clock.h>

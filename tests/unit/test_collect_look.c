@@ -2,6 +2,7 @@
  *
  * test_collect_look.c: what a look at the whole machine costs if a user has many processes that share
  * large tables of descriptors, and that it finds every session nevertheless (tools/collect/peerfind.c).
+ * Run: alone
  */
 #include <collect/collect.h>
 #include <collect/peer.h>
