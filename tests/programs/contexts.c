@@ -6,20 +6,8 @@
  */
 #include <cuda.h>
 
-#include "finish.h"
+#include "make.h"
 #include "vmm.h"
-
-static CUcontext context_make(CUdevice device)
-{
-    CUcontext context = NULL;
-
-#if CUDA_VERSION >= 13000
-    CHECK(cuCtxCreate(&context, NULL, 0, device));
-#else
-    CHECK(cuCtxCreate(&context, 0, device));
-#endif
-    return context;
-}
 
 static void context_fill(CUdevice device)
 {

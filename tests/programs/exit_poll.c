@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "finish.h"
+#include "make.h"
 
 #define POOLS 60
 
@@ -43,19 +43,14 @@ static void poll_judge(void)
 int main(void)
 {
     CUdeviceptr pointer = 0;
-    CUmemPoolProps shape;
     CUmemoryPool pool = NULL;
     CUdevice device;
     unsigned i;
 
     atexit(poll_judge); /* before gpuprof's own, so after it */
     device = program_start();
-    memset(&shape, 0, sizeof(shape));
-    shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    shape.location.id = device;
     for (i = 0; i < POOLS; i++) {
-        CHECK(cuMemPoolCreate(&pool, &shape));
+        pool = pool_make(device);
         CHECK(cuMemAllocFromPoolAsync(&pointer, MIB, pool, NULL));
     }
     for (i = 0; i < 200 && poll_questions < 10; i++)

@@ -7,19 +7,7 @@
 #include <cuda.h>
 #include <elf.h>
 
-#include "finish.h"
-
-static CUcontext context_make(CUdevice device)
-{
-    CUcontext context = NULL;
-
-#if CUDA_VERSION >= 13000
-    CHECK(cuCtxCreate(&context, NULL, 0, device));
-#else
-    CHECK(cuCtxCreate(&context, 0, device));
-#endif
-    return context;
-}
+#include "make.h"
 
 static void created(CUdevice device)
 {

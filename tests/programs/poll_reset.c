@@ -6,26 +6,13 @@
 #include <cuda.h>
 #include <time.h>
 
-#include "finish.h"
+#include "make.h"
 
 static void reset_wait(void)
 {
     struct timespec time = {0, 350000000}; /* three polls follow the last event of a pool */
 
     nanosleep(&time, NULL);
-}
-
-static CUmemoryPool reset_pool(CUdevice device)
-{
-    CUmemPoolProps shape;
-    CUmemoryPool pool = NULL;
-
-    memset(&shape, 0, sizeof(shape));
-    shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    shape.location.id = device;
-    CHECK(cuMemPoolCreate(&pool, &shape));
-    return pool;
 }
 
 int main(void)
@@ -40,7 +27,7 @@ int main(void)
     for (i = 0; i < 4; i++) {
         CHECK(cuDevicePrimaryCtxRetain(&context, device));
         CHECK(cuCtxSetCurrent(context));
-        CHECK(cuMemAllocFromPoolAsync(&pointer, 64 * MIB, reset_pool(device), NULL));
+        CHECK(cuMemAllocFromPoolAsync(&pointer, 64 * MIB, pool_make(device), NULL));
         CHECK(cuMemAllocAsync(&pointer, MIB, NULL));
         if (i == 3)
             break;

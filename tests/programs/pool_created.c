@@ -6,20 +6,7 @@
  */
 #include <cuda.h>
 
-#include "finish.h"
-
-static CUmemoryPool pool_make(CUdevice device)
-{
-    CUmemPoolProps shape;
-    CUmemoryPool pool = NULL;
-
-    memset(&shape, 0, sizeof(shape));
-    shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    shape.location.id = device;
-    CHECK(cuMemPoolCreate(&pool, &shape));
-    return pool;
-}
+#include "make.h"
 
 int main(void)
 {

@@ -7,13 +7,12 @@
  */
 #include <cuda.h>
 
-#include "finish.h"
+#include "make.h"
 
 int main(void)
 {
     CUcontext other = NULL, first = NULL;
     CUdeviceptr by_stream = 0, by_pool = 0, own = 0;
-    CUmemPoolProps shape;
     CUmemoryPool pool = NULL;
     CUstream there = NULL, here = NULL;
     int count = 0;
@@ -32,11 +31,7 @@ int main(void)
     CHECK(cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemAllocAsync(&by_stream, 3 * MIB, there));
 
-    memset(&shape, 0, sizeof(shape));
-    shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    shape.location.id = 1;
-    CHECK(cuMemPoolCreate(&pool, &shape));
+    pool = pool_make(1);
     CHECK(cuMemAllocFromPoolAsync(&by_pool, 5 * MIB, pool, here));
     CHECK(cuMemAllocAsync(&own, MIB, here));
     CHECK(cuStreamSynchronize(here));

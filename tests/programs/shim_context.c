@@ -6,23 +6,11 @@
  */
 #include <cuda.h>
 
-#include "finish.h"
+#include "make.h"
 #include "pattern.h"
 
 #define BLOCKS 6
 static const size_t sizes[BLOCKS] = {4 * KIB, 8 * KIB, 500 * KIB, 2 * MIB, 4 * MIB, 30 * MIB};
-
-static CUcontext context_make(CUdevice device)
-{
-    CUcontext context = NULL;
-
-#if CUDA_VERSION >= 13000
-    CHECK(cuCtxCreate(&context, NULL, 0, device));
-#else
-    CHECK(cuCtxCreate(&context, 0, device));
-#endif
-    return context;
-}
 
 /* Work in flight, every second block freed. */
 static void use(CUdeviceptr *blocks, unsigned value)

@@ -6,7 +6,7 @@
  */
 #include <cuda.h>
 
-#include "finish.h"
+#include "make.h"
 #include "pattern.h"
 
 static void managed(void)
@@ -61,15 +61,11 @@ static void array(void)
 
 static void pools(CUstream stream)
 {
-    CUmemPoolProps shape;
     CUmemoryPool pool = NULL;
     CUdeviceptr async = 0, pooled = 0;
     size_t wrong;
 
-    memset(&shape, 0, sizeof(shape));
-    shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    CHECK(cuMemPoolCreate(&pool, &shape));
+    pool = pool_make(0);
     CHECK(cuMemAllocAsync(&async, MIB, stream));
     CHECK(cuMemAllocFromPoolAsync(&pooled, 3 * MIB, pool, stream));
     pattern_fill(async, MIB, 5, stream);
