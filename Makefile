@@ -60,14 +60,14 @@ FLAGS_NOW := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 $(shell mkdir -p $(B); [ "$$(cat $(STAMP) 2>/dev/null)" = '$(FLAGS_NOW)' ] || printf '%s' '$(FLAGS_NOW)' > $(STAMP))
 
 # ---- sources: found, never listed ------------------------------------------------------------------------------------
-TARGET_SRC := $(foreach d,base ds oom site owner record account source cache allocator session api framework inject,$(wildcard src/$d/*.c))
-SHIM_SRC   := $(wildcard src/shim/*.c)
-TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c)
+TARGET_SRC := $(foreach d,base stack record account account/framework source allocator allocator/cache session session/oom inject,$(wildcard src/$d/*.c))
+SHIM_SRC   := $(wildcard src/source/shim/*.c)
+TOOL_SRC   := $(wildcard tools/*.c tools/*/*.c tools/*/*/*.c)
 TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
 # What the library and the tools share: the text of an OOM report, text made harmless for a terminal, the names of owners,
 # the cache, which `gpuprof fit` replays recordings with, and the recorder.
-SHARED_SRC := src/base/text.c src/base/size.c src/base/vma.c src/base/numbers.c src/base/lock.c src/base/kept.c src/base/loader.c src/owner/known.c src/account/gauge.c src/ds/counter.c $(wildcard src/cache/*.c) $(wildcard src/oom/*.c) $(wildcard src/record/*.c)
+SHARED_SRC := src/base/text.c src/base/size.c src/base/vma.c src/base/numbers.c src/base/lock.c src/base/kept.c src/base/loader.c src/stack/known.c src/account/gauge.c src/base/counter.c $(wildcard src/allocator/cache/*.c) $(wildcard src/session/oom/*.c) $(wildcard src/record/*.c)
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
@@ -130,21 +130,21 @@ $(B)/obj/src/sim/%.o: src/sim/%.c src/sim/glibc.h $(STAMP)
 # PyTorch's exception passes through these functions (src/allocator/torchhost.c).
 $(B)/obj/src/allocator/torch.o $(B)/obj/src/allocator/torchhost.o: TARGET_CFLAGS += -fexceptions
 # Preloaded into programs that are not sanitized.  -O2: a stub is a jump, so its caller is libgpuprof.so's caller.
-$(B)/obj/src/shim/%.o: src/shim/%.c src/base/glibc.h $(STAMP)
+$(B)/obj/src/source/shim/%.o: src/source/shim/%.c src/base/glibc.h $(STAMP)
 	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM -O2)
 $(B)/obj/src/%.o: src/%.c src/base/glibc.h $(STAMP)
 	$(call compile,$(TARGET_CFLAGS))
 $(B)/obj/tools/%.o: tools/%.c $(STAMP)
 	$(call compile,$(TOOL_CFLAGS))
-$(PROFILE_PB).c: tools/export/profile.proto
+$(PROFILE_PB).c: tools/convert/export/profile.proto
 	$(call say,PROTO,$@)
 	@mkdir -p $(@D)
-	$(Q)protoc-c -Itools/export --c_out=$(@D) $< 2>$(@D)/protoc.log || { cat $(@D)/protoc.log >&2; exit 1; }
+	$(Q)protoc-c -Itools/convert/export --c_out=$(@D) $< 2>$(@D)/protoc.log || { cat $(@D)/protoc.log >&2; exit 1; }
 $(PROFILE_PB).h: $(PROFILE_PB).c ;
 $(B)/obj/gen/%.o: $(B)/gen/%.c $(STAMP)
 	$(call compile,$(ALL_CFLAGS) -I$(B)/gen)
-$(B)/obj/tools/export/pprof.o: TOOL_CFLAGS += -I$(B)/gen
-$(B)/obj/tools/export/pprof.o: | $(PROFILE_PB).h
+$(B)/obj/tools/convert/export/pprof.o: TOOL_CFLAGS += -I$(B)/gen
+$(B)/obj/tools/convert/export/pprof.o: | $(PROFILE_PB).h
 $(B)/obj/tests/%.o: tests/%.c $(STAMP)
 	$(call compile,$(TEST_CFLAGS))
 
@@ -164,10 +164,10 @@ $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 	$(Q)mv -f $@.new $@
 
 # In front of programs (LD_PRELOAD): what it jumps to is the very copy of libgpuprof.so that lies beside it.
-$(SHIM): $(SHIM_OBJ) src/shim/libgpuprof-shim.map $(LIB)
+$(SHIM): $(SHIM_OBJ) src/source/shim/libgpuprof-shim.map $(LIB)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/source/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.
@@ -278,7 +278,7 @@ $(B)/tests/programs/%: tests/programs/%.c $(STAMP) | $(SIM)
 	$(program)
 
 include bpf/bpf.mk
-include tools/html/html.mk
+include tools/show/page/html.mk
 include tests/tests.mk
 include docs/pictures.mk
 include deploy/package.mk

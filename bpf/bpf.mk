@@ -14,5 +14,5 @@ $(BPF_OBJ): bpf/gpuprof.bpf.c bpf/vmlinux.h bpf/loaderabi.h bpf/container.h bpf/
 $(BPF_SKEL): $(BPF_OBJ)
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen object $(@D)/gpuprof.stripped.o $< && $(BPFTOOL) gen skeleton $(@D)/gpuprof.stripped.o name gpuprof_bpf > $@.new && mv -f $@.new $@
-$(B)/obj/tools/kernel/%.o: TOOL_CFLAGS += -I$(B)/gen -Ibpf
-$(B)/obj/tools/kernel/loader.o: | $(BPF_SKEL)
+$(B)/obj/tools/agent/kernel/%.o: TOOL_CFLAGS += -I$(B)/gen -Ibpf
+$(B)/obj/tools/agent/kernel/loader.o: | $(BPF_SKEL)

@@ -48,30 +48,30 @@ $(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
 	$(Q)cp $< $@
 
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
-TORTURE_SRC := $(wildcard src/ds/*.c) src/base/kept.c src/base/loader.c
+TORTURE_SRC := $(foreach f,counter map ring span kept loader,src/base/$f.c)
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
-TORTURE_CACHE_SRC := $(wildcard src/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
+TORTURE_CACHE_SRC := $(wildcard src/allocator/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
-TORTURE_SITE_SRC := src/site/site.c src/site/names.c src/base/lock.c
-$(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
+TORTURE_SITE_SRC := src/stack/site.c src/stack/names.c src/base/lock.c
+$(B)/tests/torture/site: TORTURE_MORE = $(TORTURE_SITE_SRC) src/stack/live.c
 $(B)/tests/torture/site_mutant: TORTURE_MORE = $(TORTURE_SITE_SRC)
-$(B)/tests/torture/switch: TORTURE_MORE = $(TORTURE_SITE_SRC) src/site/live.c
+$(B)/tests/torture/switch: TORTURE_MORE = $(TORTURE_SITE_SRC) src/stack/live.c
 # Its mutant has its own site.c.
-$(B)/tests/torture/switch_mutant: TORTURE_MORE = src/site/names.c src/site/live.c src/base/lock.c
-$(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/site/*.[ch]) src/base/lock.c
+$(B)/tests/torture/switch_mutant: TORTURE_MORE = src/stack/names.c src/stack/live.c src/base/lock.c
+$(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/stack/*.[ch]) src/base/lock.c
 # That of the batches compiles batch.c in, with another probe.
 TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 # Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
-TORTURE_FRAMEWORK_SRC := src/owner/object.c src/owner/known.c src/framework/slot.c src/base/image.c src/base/lock.c
+TORTURE_FRAMEWORK_SRC := src/stack/object.c src/stack/known.c src/account/framework/slot.c src/base/image.c src/base/lock.c
 TORTURE_FRAMEWORK_LIBS := $(B)/tests/framework/unsigned-now-fake/libc10_cuda.so $(B)/tests/framework/unsigned-lazy-fake/libc10_cuda.so \
     $(B)/tests/preload/pass.so
-$(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/owner/owner.c -ldl
+$(B)/tests/torture/framework: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) src/stack/owner.c -ldl
 $(B)/tests/torture/framework_mutant: TORTURE_MORE = $(TORTURE_FRAMEWORK_SRC) -ldl
-$(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/framework/*.[ch] src/owner/*.[ch]) src/base/loader.c \
+$(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src/account/framework/*.[ch] src/stack/*.[ch]) src/base/loader.c \
     tests/torture/framework_oracle.h tests/framework/c10.h \
     | $(TORTURE_FRAMEWORK_LIBS)
 # Those of attach have threads that enter and leave; the mutant has its own thread.c.
@@ -82,8 +82,8 @@ TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order
 TORTURE_READER := $(patsubst %,$(B)/tests/torture/%,reader reader_mutant listen listen_mutant)
 $(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC) $(TORTURE_LISTEN_SRC)
 # Of a cache's blocks, in a cache.
-$(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard src/cache/*.c) src/base/lock.c
-$(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard src/cache/*.c)
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): TORTURE_LISTEN_SRC = $(wildcard src/allocator/cache/*.c) src/base/lock.c
+$(filter %/listen %/listen_mutant,$(TORTURE_READER)): $(wildcard src/allocator/cache/*.c)
 $(TORTURE_READER): $(TORTURE_READER_SRC) src/account/event.c src/account/framework.c src/account/cached.c src/account/account.h
 $(B)/tests/torture/%: tests/torture/%.c $(TORTURE_SRC) $(wildcard tests/torture/*.h) $(STAMP)
 	$(call say,TORT,$@)
@@ -95,7 +95,7 @@ CUB_HEADER := $(wildcard $(CUDA_HOME)/include/cccl/cub/util_allocator.cuh)
 CUB_PEER := $(if $(and $(CUB_HEADER),$(shell command -v $(CXX))),$(B)/tests/bench/cub.so)
 # Our cache with counters that count nothing.
 CACHE_BARE := $(B)/tests/bench/cache_bare.so
-$(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard src/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) src/ds/counter.h src/base/lock.c $(STAMP)
+$(CACHE_BARE): tests/bench/peer/cache_bare.c $(wildcard src/allocator/cache/*.[ch] tests/bench/*.h tests/bench/peer/*.h) src/base/counter.h src/base/lock.c $(STAMP)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -include tests/bench/peer/no_gauges.h -fPIC -shared -Wl,-Bsymbolic -o $@ $(filter %.c,$^)
@@ -129,15 +129,15 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(ALL_LDFLAGS) -DGP_FUZZ_REPLAY -MMD -MP -o $@ $< $(filter %.o,$^) $(filter %.a,$^) $(TOOL_LIBS)
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
-$(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson stats stattable summary values,tools/write/$f.c) $(B)/libtools.a
-$(B)/fuzzers/cfi: src/site/cfi.c
-$(B)/fuzzers/cache: $(wildcard src/cache/*.c src/ds/*.c) src/base/lock.c src/base/kept.c src/base/loader.c src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
-$(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/recording/*.c) tools/common/hash.c
-$(B)/fuzzers/library: tools/find/candidate.c tools/kernel/probe.c tools/kernel/probeargs.c $(B)/libtools.a
+$(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/read/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson stats stattable summary values,tools/show/text/$f.c) $(B)/libtools.a
+$(B)/fuzzers/cfi: src/stack/cfi.c
+$(B)/fuzzers/cache: $(wildcard src/allocator/cache/*.c) $(foreach f,counter map ring span lock kept loader,src/base/$f.c) src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
+$(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
+$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c tools/agent/kernel/probeargs.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
-$(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/common/elfimage.c tools/common/foreign.c $(B)/libtools.a
+$(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a
 $(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a
-$(B)/fuzzers/trace: $(foreach f,build textread open fromrecording,tools/replay/$f.c) tools/common/hash.c $(SHARED_SRC) $(wildcard tools/recording/*.c)
+$(B)/fuzzers/trace: $(foreach f,build textread open fromrecording,tools/convert/replay/$f.c) tools/read/common/hash.c $(SHARED_SRC) $(wildcard tools/read/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)

@@ -10,7 +10,7 @@
  *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | its framework | owners | cupti | before | blocks | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
- * value: see tools/collect.  The file has fixed-width integers and no pointers, and includes nothing
+ * value: see tools/read/collect.  The file has fixed-width integers and no pointers, and includes nothing
  * else, so that BPF programs and other languages can use it.  An incompatible change raises
  * GP_WIRE_ABI.
  */

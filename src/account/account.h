@@ -9,8 +9,8 @@
 #include "account/gauge.h"
 #include "account/polled.h"
 #include "base/lock.h"
-#include "ds/map.h"
-#include "ds/ring.h"
+#include "base/map.h"
+#include "base/ring.h"
 
 /* Threads share shards beyond this many; 64 is four times the largest machine that the counters were measured on, and
  * a shard's lines are touched only when used. */
@@ -104,7 +104,7 @@ static inline uint64_t gp_account_counted(const struct gp_record *record)
 
 /* The counters' watch for the high-water mark between two batches. The scopes use the others. */
 #define GP_BATCH_WATCH GP_WIRE_SCOPES
-_Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "ds/counter.h");
+_Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "base/counter.h");
 
 /* The account of a device index; creates it. Returns NULL, and counts it, if the index is
  * unknown or out of range. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * beforeblock.c: the blocks that a framework had handed out before gpuprof was attached. The framework
- * is asked for a snapshot of all its blocks (framework/survey.c), and those that are not known from its
+ * is asked for a snapshot of all its blocks (account/framework/survey.c), and those that are not known from its
  * reports are from before. Called by framework.c too, with every block that is handed out or taken back.
  *
  * The snapshot is taken while other threads allocate and free, and it is read later. The framework

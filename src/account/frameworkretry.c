@@ -5,7 +5,7 @@
  * is out (framework.c).
  */
 #include "account/account.h"
-#include "owner/owner.h"
+#include "stack/owner.h"
 
 static const char *x_name; /* of the framework; NULL: none reports */
 

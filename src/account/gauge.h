@@ -5,8 +5,8 @@
 #ifndef GP_ACCOUNT_GAUGE_H
 #define GP_ACCOUNT_GAUGE_H
 
+#include "base/counter.h"
 #include "base/numbers.h"
-#include "ds/counter.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 

@@ -20,8 +20,8 @@
 #include "account/memory.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "owner/owner.h"
-#include "site/site.h"
+#include "stack/owner.h"
+#include "stack/site.h"
 
 #define GROUND_SPANS (1u << 22)
 

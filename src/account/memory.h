@@ -10,7 +10,7 @@
 #define GP_ACCOUNT_MEMORY_H
 
 #include "account/account.h"
-#include "ds/span.h"
+#include "base/span.h"
 
 extern struct gp_memory {
     struct gp_lock lock;

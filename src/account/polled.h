@@ -16,7 +16,7 @@
 #ifndef GP_ACCOUNT_POLLED_H
 #define GP_ACCOUNT_POLLED_H
 
-#include "ds/counter.h"
+#include "base/counter.h"
 #include <gpuprof/wire.h>
 #include <stdint.h>
 
@@ -43,7 +43,7 @@ void gp_polled_expect(int device);
 /* What the device's pools hold, by a snapshot that is not folded. */
 int64_t gp_polled_pools(const struct gp_gauge_value *gauges);
 void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
-/* For a watch that turned (ds/counter.h): folds both, and restarts the slot's folded peaks at
+/* For a watch that turned (base/counter.h): folds both, and restarts the slot's folded peaks at
  * the current values. */
 void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks);
 /* Moves a polled gauge to `now`; `high` (the driver's watermark) may raise the folded peak. */

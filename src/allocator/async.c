@@ -7,7 +7,7 @@
 #include "allocator/route.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "site/site.h"
+#include "stack/site.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 

@@ -3,9 +3,9 @@
 #include "allocator/failed.h"
 #include "account/feed.h"
 #include "allocator/allocator.h"
+#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/replay.h"
-#include "cache/policy.h"
 
 static const char *failed_conf;
 

@@ -13,9 +13,9 @@
  */
 #include "allocator/replay.h"
 #include "account/feed.h"
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
 #include "base/compiler.h"
-#include "cache/cache.h"
-#include "cache/policy.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

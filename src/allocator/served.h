@@ -14,8 +14,8 @@
 #ifndef GP_ALLOCATOR_SERVED_H
 #define GP_ALLOCATOR_SERVED_H
 
+#include "allocator/cache/cache.h"
 #include "base/lock.h"
-#include "cache/cache.h"
 #include <stdbool.h>
 #include <stdint.h>
 

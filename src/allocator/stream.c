@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * stream.c: see stream.h. */
 #include "allocator/stream.h"
+#include "allocator/cache/cache.h"
 #include "allocator/driver.h"
 #include "allocator/gather.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
 #include "base/pause.h"
 #include "base/thread.h"
-#include "cache/cache.h"
 
 /* Programs have tens of streams, a server with a pool per model some hundreds.  If there are more, fences wait for the
  * whole context. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * opener.h: dlopen and dlsym while the library starts, by a thread of ours and with a deadline.
- * inject/ starts and stops it, source/ and site/ load through it.
+ * inject/ starts and stops it, source/ and stack/ load through it.
  *
  * The start runs inside the driver's cuInit, which holds the driver's own lock. A second thread may
  * be inside dlopen, and so hold the loader's lock, while a constructor of that library calls cuInit

@@ -26,7 +26,7 @@ struct gp_thread {
     uint32_t range;      /* open NVTX ranges (source/nvtx.c) */
     uint64_t node;       /* the graph node made during the current driver call ... */
     uint64_t graph;      /* ... and its graph */
-    uint64_t chunk_turn; /* the event ring's cursor (ds/ring.h) */
+    uint64_t chunk_turn; /* the event ring's cursor (base/ring.h) */
     uint8_t chunk_used;
     uint8_t node_type;        /* of the node (CUgraphNodeType), + 1; 0: none */
     uint8_t cost;             /* of the driver call whose exit is being handled (wire.h: gp_wire_cost); 0: not known */

@@ -18,6 +18,7 @@
  */
 #include "inject/attach.h"
 #include "account/feed.h"
+#include "account/framework/framework.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
 #include "base/kept.h"
@@ -28,7 +29,6 @@
 #include "base/testpoint.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "framework/framework.h"
 #include "inject/recordthread.h"
 #include "session/batch.h"
 #include "source/source.h"

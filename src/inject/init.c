@@ -27,6 +27,7 @@
  *            the address of a block may be a whole segment in which other blocks live.
  */
 #include "account/feed.h"
+#include "account/framework/framework.h"
 #include "allocator/allocator.h"
 #include "base/clock.h"
 #include "base/futex.h"
@@ -34,24 +35,23 @@
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/opener.h"
+#include "base/ring.h"
 #include "base/spared.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "ds/ring.h"
-#include "framework/framework.h"
 #include "inject/attach.h"
 #include "inject/nogpu.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
-#include "owner/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
-#include "site/native.h"
-#include "site/site.h"
 #include "source/hooks.h"
 #include "source/nvtx.h"
 #include "source/source.h"
+#include "stack/native.h"
+#include "stack/owner.h"
+#include "stack/site.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>

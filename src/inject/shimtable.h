@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * shimtable.h: the functions of libgpuprof.so that libgpuprof-shim.so (src/shim) calls: one table,
+ * shimtable.h: the functions of libgpuprof.so that libgpuprof-shim.so (src/source/shim) calls: one table,
  * the only symbol of the version GPUPROF_PRIVATE.  Both libraries are built and installed together;
  * no other program may use it.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * blocks.c: see blocks.h. tools/recording/payload.c reads these payloads. */
+ * blocks.c: see blocks.h. tools/read/recording/payload.c reads these payloads. */
 #include "record/blocks.h"
 #include "base/numbers.h"
 

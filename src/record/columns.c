@@ -63,7 +63,7 @@ void gp_columns_clear(struct gp_columns *columns)
 
 static uint64_t columns_hash(uint64_t key)
 {
-    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as ds/map.c */
+    key = (key ^ key >> 32) * 0x9e3779b97f4a7c15ull; /* Fibonacci hashing, as base/map.c */
     return key ^ key >> 29;
 }
 

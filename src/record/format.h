@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * format.h: the bytes of a recording (docs/format.md), for the writer (file.c) and the reader
- * (tools/recording).
+ * (tools/read/recording).
  *
  *      head | block | block | ... | end block | index block
  *

@@ -3,8 +3,8 @@
  * then the program's own allocations, then those of frameworks (extents.h). */
 #include "account/tap.h"
 #include "allocator/allocator.h"
+#include "allocator/cache/cache.h"
 #include "base/compiler.h"
-#include "cache/cache.h"
 #include "session/extentnest.h"
 #include "session/extents.h"
 #include <gpuprof/gpuprof.h>

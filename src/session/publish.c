@@ -7,8 +7,8 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/lock.h"
-#include "owner/owner.h"
 #include "session/session.h"
+#include "stack/owner.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * hooks.h: wrappers in front of the driver's entry points, without CUPTI.  libgpuprof-shim.so
- * (src/shim) leads programs here through exported symbols, dlsym and cuGetProcAddress.  A call then
+ * (src/source/shim) leads programs here through exported symbols, dlsym and cuGetProcAddress.  A call then
  * goes
  *
  *      wrapper -> server, if allocator/ set one -> pass: accounted if hooks are the source -> the driver

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "oom/oomtext.h"
+#include "session/oom/oomtext.h"
 #include "source/abi.h"
 #include "source/before.h"
 #include "source/dispatch.h"

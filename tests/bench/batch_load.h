@@ -11,9 +11,9 @@
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
-#include "ds/ring.h"
 #include "session/batch.h"
 #include "session/session.h"
 #include <pthread.h>

@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "ds/counter.h"
+#include "base/counter.h"
 
 enum { GAUGES = 12, THREADS_MAX = 64, REPS_MAX = 99, AMOUNT = 512 };
 

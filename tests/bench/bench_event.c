@@ -9,9 +9,9 @@
  */
 #include "account/feed.h"
 #include "base/clock.h"
+#include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
-#include "ds/ring.h"
 #include "source/dispatch.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

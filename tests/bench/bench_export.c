@@ -4,7 +4,7 @@
  * events, seconds, MB of memory beyond the recording, MB written.  Every format in a process of its
  * own, so that its memory is its own; files stay in FOLDER if one is named. */
 #include <base/clock.h>
-#include <export/formats.h>
+#include <convert/export/formats.h>
 #include <lib/recmake.h>
 #include <lib/recsave.h>
 

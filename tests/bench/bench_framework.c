@@ -8,13 +8,13 @@
  */
 #include "account/account.h"
 #include "account/feed.h"
+#include "account/framework/framework.h"
 #include "base/clock.h"
+#include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
-#include "ds/ring.h"
 #include "framework/c10.h"
-#include "framework/framework.h"
-#include "owner/owner.h"
+#include "stack/owner.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * bench_map.c: the pointer map beside glibc's tsearch under a mutex.  map_load.h defines the load
  * and the names; bench_map_std.sh runs the C++ peer.  Usage: bench_map [threads] [map|tsearch] */
+#include "base/map.h"
 #include "bench/map_load.h"
-#include "ds/map.h"
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,15 +4,15 @@
  * memory to open 10^7 events.  TSV on stdout: name, value, unit. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/ring.h"
 #include "bench/count.h"
-#include "ds/ring.h"
 #include "inject/recordthread.h"
 #include "session/session.h"
 #include <base/thread.h>
+#include <convert/replay/generate.h>
 #include <pthread.h>
+#include <read/recording/recording.h>
 #include <record/file.h>
-#include <recording/recording.h>
-#include <replay/generate.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

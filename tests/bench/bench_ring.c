@@ -6,8 +6,8 @@
  * tests/bench/bench_ring_lttng.sh, which runs both. */
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/ring.h"
 #include "bench/count.h"
-#include "ds/ring.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

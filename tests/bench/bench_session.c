@@ -8,7 +8,7 @@
  */
 #include "base/clock.h"
 #include "bench/count.h"
-#include "collect/collect.h"
+#include "read/collect/collect.h"
 #include <dlfcn.h>
 #include <limits.h>
 #include <signal.h>

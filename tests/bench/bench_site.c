@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/count.h"
-#include "site/site.h"
-#include "site/stack.h"
+#include "stack/site.h"
+#include "stack/stack.h"
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>

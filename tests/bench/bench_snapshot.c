@@ -11,8 +11,8 @@
  */
 #include "base/clock.h"
 #include "bench/count.h"
-#include "collect/extents.h"
-#include "snapshot/snapshot.h"
+#include "convert/snapshot/snapshot.h"
+#include "read/collect/extents.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <glob.h>

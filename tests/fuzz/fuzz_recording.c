@@ -12,9 +12,9 @@
  * there (of pickles every byte, of recordings every 29th: their blocks are larger).  Prints "N inputs".
  */
 #include <fuzz/limits.h>
+#include <read/recording/recording.h>
 #include <record/crc.h>
 #include <record/format.h>
-#include <recording/recording.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,12 +10,12 @@
  * Input: byte 0 odd: the rest is the file.  Even: the rest is a list of patches to a good session, each
  * {offset (3 bytes, little-endian), length, bytes}.
  */
-#include <collect/mailbox.h>
-#include <collect/peer.h>
 #include <fuzz/limits.h>
 #include <lib/session.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/peer.h>
 #include <record/ringread.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <stdint.h>

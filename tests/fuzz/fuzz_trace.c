@@ -7,8 +7,8 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
  * ways and cut at every length.  Prints "N inputs".
  */
+#include <convert/replay/trace.h>
 #include <fuzz/limits.h>
-#include <replay/trace.h>
 
 #include <stdint.h>
 #include <stdio.h>

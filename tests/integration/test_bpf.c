@@ -5,8 +5,8 @@
  * maps and arms a private copy of the program, so concurrent tests and a live agent do not
  * interfere. Skips without BPF.
  */
+#include "agent/kernel/probe.h"
 #include "bpf/rig.h"
-#include "kernel/probe.h"
 #include "lib/spawn.h"
 #include "loaderabi.h"
 #include <sys/mount.h>

@@ -4,9 +4,9 @@
  * of a version 1 host: the sums always have exactly the bytes of the living processes.
  * Run: alone
  */
+#include "agent/maps/maps.h"
 #include "bpf/rig.h"
 #include "lib/reusepid.h"
-#include "maps/maps.h"
 
 /* ---- ends ------------------------------------------------------------------------------------------------------ */
 

@@ -6,16 +6,16 @@
  * mounts and processes end with it.
  * Run: first
  */
+#include "agent/find/candidate.h"
+#include "agent/find/discover.h"
 #include "base/clock.h"
-#include "common/agentlog.h"
-#include "find/candidate.h"
-#include "find/discover.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"
 #include "lib/kid.h"
 #include "lib/ledger.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include "read/common/agentlog.h"
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <errno.h>

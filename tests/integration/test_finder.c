@@ -6,10 +6,10 @@
  * Run: alone
  */
 #define _GNU_SOURCE
-#include "common/agentlog.h"
-#include "find/finder.h"
+#include "agent/find/finder.h"
 #include "lib/inside.h"
 #include "lib/paths.h"
+#include "read/common/agentlog.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -17,7 +17,7 @@
 #include "lib/full.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
-#include <metrics/growing.h>
+#include <agent/metrics/growing.h>
 
 TestSuite(forecast, .timeout = 120);
 

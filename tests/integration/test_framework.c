@@ -5,10 +5,10 @@
  * program runs without gpuprof too, and held, for what only other processes see.
  */
 #define _GNU_SOURCE /* F_OFD_GETLK */
-#include <collect/peer.h>
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
+#include <read/collect/peer.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

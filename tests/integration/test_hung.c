@@ -4,9 +4,9 @@
  * that no signal ends; a viewer gives up and goes on.
  */
 #define _GNU_SOURCE
-#include "common/foreign.h"
 #include "lib/inside.h"
 #include "lib/paths.h"
+#include "read/common/foreign.h"
 #include <base/clock.h>
 #include <criterion/criterion.h>
 #include <errno.h>

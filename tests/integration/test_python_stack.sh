@@ -31,7 +31,7 @@ build() { # OUTPUT FLAGS...: the library's sources for Python stacks, and one mo
     local output=$1
     shift
     ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -g -fno-omit-frame-pointer -fPIC -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Isrc -Iinclude \
-        "$@" src/site/python*.c src/site/ownstack.c src/base/text.c src/base/thread.c src/base/loader.c src/base/opener.c src/base/highfd.c src/base/sandbox.c src/base/worker.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
+        "$@" src/stack/python*.c src/stack/ownstack.c src/base/text.c src/base/thread.c src/base/loader.c src/base/opener.c src/base/highfd.c src/base/sandbox.c src/base/worker.c -o "$output" -ldl -lpthread >"$work/out" 2>&1
 }
 
 version=$("$python" -c 'import ctypes, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=none

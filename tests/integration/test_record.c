@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "base/clock.h"
-#include "ds/ring.h"
+#include "base/ring.h"
 #include "inject/recordthread.h"
 #include "lib/full.h"
 #include "session/session.h"
@@ -15,8 +15,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <read/recording/recording.h>
 #include <record/format.h>
-#include <recording/recording.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #endif
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>

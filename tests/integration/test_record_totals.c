@@ -6,7 +6,7 @@
  */
 #include <analyze/flow.h>
 #include <criterion/criterion.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

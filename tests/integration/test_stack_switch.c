@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "collect/collect.h"
-#include "collect/sites.h"
 #include "lib/build.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
-#include "recording/recording.h"
+#include "read/collect/collect.h"
+#include "read/collect/sites.h"
+#include "read/recording/recording.h"
 #include "symbol/symbol.h"
 
 TestSuite(stack_switch, .timeout = 120);

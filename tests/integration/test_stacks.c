@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "collect/sites.h"
 #include "lib/build.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
+#include "read/collect/sites.h"
 #include "symbol/symbol.h"
 
 TestSuite(stacks, .timeout = 120);

@@ -7,10 +7,10 @@
 #define _GNU_SOURCE /* pipe2 */
 #include <unit/cli.h>
 
+#include <agent/maps/maps.h>
 #include <bpf/bpf.h>
 #include <lib/paths.h>
 #include <lib/pins.h>
-#include <maps/maps.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

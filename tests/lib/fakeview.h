@@ -3,7 +3,7 @@
 #ifndef GP_TEST_LIB_FAKEVIEW_H
 #define GP_TEST_LIB_FAKEVIEW_H
 
-#include <metrics/metrics.h>
+#include <agent/metrics/metrics.h>
 
 struct gp_fake_process {
     uint32_t tgid, index; /* index: of the device in the process's session */

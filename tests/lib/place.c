@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "find/library.h"
+#include "agent/find/library.h"
 #include "lib/keeper.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"

@@ -6,7 +6,7 @@
 #ifndef GP_TEST_LIB_RECMAKE_H
 #define GP_TEST_LIB_RECMAKE_H
 
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 
 struct recmake;
 

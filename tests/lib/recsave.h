@@ -5,7 +5,7 @@
 #ifndef GP_TEST_LIB_RECSAVE_H
 #define GP_TEST_LIB_RECSAVE_H
 
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 
 /* 0 or -errno. */
 int recsave(const struct gp_recording *recording, const char *path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sitesession.h: makes sessions with call sites for tests of readers. It shares only wire.h with src/site.
+ * sitesession.h: makes sessions with call sites for tests of readers. It shares only wire.h with src/stack.
  */
 #ifndef GP_TEST_LIB_SITESESSION_H
 #define GP_TEST_LIB_SITESESSION_H

@@ -4,8 +4,8 @@
  *      serve [off|comm|pid]    prints "port N"; then reads lines: "set PID BYTES", "end PID", "fail N",
  *                              "beat", and answers "ok" to each
  */
+#include <agent/metrics/http.h>
 #include <lib/fakeview.h>
-#include <metrics/http.h>
 
 #include <base/clock.h>
 #include <pthread.h>

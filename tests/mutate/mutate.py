@@ -31,8 +31,9 @@ from runner import Tree, adopt, reap  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
-FOLDERS = [f"src/{name}" for name in ("base ds oom site owner record account source cache allocator session api framework "
-                                      "inject shim").split()] + ["bpf", "tools/collect", "tools/analyze", "tools/recording"]
+FOLDERS = [f"src/{name}" for name in ("base stack record account account/framework source source/shim allocator allocator/cache "
+                                      "session session/oom inject").split()] + [
+    "bpf", "tools/read/collect", "tools/analyze", "tools/read/recording"]
 # The kernel's side has no coverage: all of these load it.
 BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch system agent agent_life query who agent_files "
                                                      "agent_discover agent_hostile").split()]
@@ -42,8 +43,9 @@ KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files 
 # The preload is built without coverage.
 SHIM_TESTS = [f"integration/test_{name}" for name in "shim loader hooks stage batch".split()] + ["python/run.sh"]
 # What torture compiles itself.
-TORTURE = {"src/ds": ("map", "ring", "counter"), "src/cache": ("cache",), "src/session/batch.c": ("batch",),
-           "src/site/live.c": ("site",), "src/site/names.c": ("site",), "src/site/site.c": ("site",)}
+TORTURE = {**{f"src/base/{name}.c": ("map", "ring", "counter") for name in ("map", "ring", "counter", "span")},
+           "src/allocator/cache": ("cache",), "src/session/batch.c": ("batch",),
+           "src/stack/live.c": ("site",), "src/stack/names.c": ("site",), "src/stack/site.c": ("site",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
 LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}
 SCRIPTS = [f"integration/test_{name}.sh" for name in "attach_blocks python_stack torch_error snapshot_sound pprof".split()] + [
@@ -137,7 +139,7 @@ class Mutation:
         """Names of tests in the order in which they are tried."""
         if mutant.path.startswith("bpf/"):
             names = set(BPF_TESTS)
-        elif mutant.path.startswith("src/shim/"):
+        elif mutant.path.startswith("src/source/shim/"):
             names = set(SHIM_TESTS)
         else:
             exact, near = self.cover.reaching(mutant.path, mutant.old, mutant.first, mutant.last)

@@ -4,7 +4,7 @@
  * libpython privately, as a plug-in does, and runs a script that takes the stack. Usage: stack_late
  * LIBPYTHON; exits with 0 if both answers are right.
  */
-#include "site/python.h"
+#include "stack/python.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * stack_probe.c: functions that Python programs call through ctypes to see the Python stack as
- * libgpuprof reads it. tests/integration/test_python_stack.sh links it with src/site/python*.c into
+ * libgpuprof reads it. tests/integration/test_python_stack.sh links it with src/stack/python*.c into
  * a library.
  */
 #include "base/thread.h"
-#include "site/python.h"
+#include "stack/python.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * Prints per library how many functions it cannot follow, and "N passed, N failed".
  */
 #define _GNU_SOURCE
-#include "site/cfi.h"
+#include "stack/cfi.h"
 
 #include <dwarf.h>
 #include <elf.h>

@@ -194,7 +194,7 @@ fi
 
 # ---- our unwinder in NVIDIA's code -----------------------------------------------------------------------------------
 
-program rules -Isrc -Iinclude src/site/cfi.c -ldw -lelf
+program rules -Isrc -Iinclude src/stack/cfi.c -ldw -lelf
 files=()
 for folder in "${drivers[@]}" "${cuptis[@]}"; do
     files+=($(find "$folder" \( -name 'libcuda.so.1' -o -name 'libcupti.so.1*' -o -name 'libcudart.so.1*' \)))

@@ -6,8 +6,8 @@
  */
 #define _GNU_SOURCE
 #include "gpuprof/wire.h"
-#include "site/native.h"
-#include "site/stack.h"
+#include "stack/native.h"
+#include "stack/stack.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>

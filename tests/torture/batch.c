@@ -20,7 +20,7 @@ static void torture_heard(const struct gp_batch *batch, uint64_t bytes);
 #include "../../src/session/batch.c"
 
 #include "base/compiler.h"
-#include "ds/ring.h"
+#include "base/ring.h"
 #include "torture/yield.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,11 +13,11 @@
 #ifndef GP_TEST_TORTURE_CACHE_ORACLE_H
 #define GP_TEST_TORTURE_CACHE_ORACLE_H
 
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"
-#include "cache/cache.h"
-#include "cache/policy.h"
 #include "lib/fakedev.h"
 #include "torture/yield.h"
 

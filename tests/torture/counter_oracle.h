@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ds/counter.h"
+#include "base/counter.h"
 #include "torture/yield.h"
 
 /* Gauge 0 counts 7 per unit, gauge 1 one per unit: no snapshot may ever show another ratio.  Gauges 2 and 3 take one of
@@ -115,7 +115,7 @@ static struct entry *worker_entry(struct worker *self, unsigned *made, enum kind
     return entry;
 }
 
-/* Through the gate, as src/cache does: gauges 1 and 2 are one bundle.  Or through one of the pairs, which have the same
+/* Through the gate, as src/allocator/cache does: gauges 1 and 2 are one bundle.  Or through one of the pairs, which have the same
  * gauges, as a framework's blocks do.  false: closed, or out of credit. */
 static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned units)
 {

@@ -4,7 +4,7 @@
  * turn, so that a thread may read half of it. Passes only if the oracle catches it.
  */
 #define GP_OWNER_MUTANT_TURN
-#include "../../src/owner/owner.c"
+#include "../../src/stack/owner.c"
 
 /* Both files have a lock. */
 #define lock framework_lock

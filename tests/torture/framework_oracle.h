@@ -14,13 +14,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "../../src/framework/torch.c"
+#include "../../src/account/framework/torch.c"
 
 #include "base/clock.h"
 #include "base/testpoint.h"
 #include "framework/c10.h"
-#include "site/native.h"
-#include "site/stack.h"
+#include "stack/native.h"
+#include "stack/stack.h"
 #include "torture/yield.h"
 
 #include <dlfcn.h>

@@ -8,8 +8,8 @@
  */
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/ring.h"
 #include "base/testpoint.h"
-#include "ds/ring.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * test is valid only if the control fails.
  */
 #define _GNU_SOURCE
-#include "ds/map.h"
+#include "base/map.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"
 #include "torture/yield.h"
@@ -49,7 +49,7 @@ uint64_t control_map_each(struct gp_map *map, gp_map_fn fn, void *arg);
 uint64_t control_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg);
 uint64_t control_map_count(struct gp_map *map);
 uint64_t control_map_walked(struct gp_map *map);
-#include "../../src/ds/map.c"
+#include "../../src/base/map.c"
 #undef gp_map_new
 #undef gp_map_free
 #undef gp_map_prefetch

@@ -9,7 +9,7 @@
  * test is valid only if the control fails.
  */
 #define _GNU_SOURCE
-#include "ds/ring.h"
+#include "base/ring.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"

@@ -4,7 +4,7 @@
  * site's change and its check of the peak. Passes only if the oracle catches it.
  */
 #define GP_SITE_MUTANT_GAP
-#include "../../src/site/live.c"
+#include "../../src/stack/live.c"
 
 /* live.c's names come first: the oracle uses some of the same names. */
 #include "torture/site_oracle.h"

@@ -5,7 +5,7 @@
  * catches it.
  */
 #define GP_SITE_MUTANT_INSIDE
-#include "../../src/site/site.c"
+#include "../../src/stack/site.c"
 
 #include "torture/switch_oracle.h"
 

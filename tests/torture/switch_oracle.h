@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/testpoint.h"
-#include "site/python.h"
-#include "site/site.h"
-#include "site/stack.h"
+#include "stack/python.h"
+#include "stack/site.h"
+#include "stack/stack.h"
 #include "torture/yield.h"
 
 #include <pthread.h>

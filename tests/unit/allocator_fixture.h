@@ -6,11 +6,11 @@
 #ifndef GP_TEST_ALLOCATOR_FIXTURE_H
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
+#include "allocator/cache/policy.h"
 #include "allocator/fence.h"
 #include "allocator/gather.h"
 #include "allocator/served.h"
 #include "base/thread.h"
-#include "cache/policy.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"

@@ -5,8 +5,8 @@
 #ifndef GP_TEST_UNIT_METRICS_FIXTURE_H
 #define GP_TEST_UNIT_METRICS_FIXTURE_H
 
+#include <agent/metrics/metrics.h>
 #include <lib/fakeview.h>
-#include <metrics/metrics.h>
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/recfile.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 

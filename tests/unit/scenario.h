@@ -7,8 +7,8 @@
 #ifndef GP_TEST_UNIT_SCENARIO_H
 #define GP_TEST_UNIT_SCENARIO_H
 
-#include "cache/cache.h"
-#include "cache/policy.h"
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
 #include "scenario_device.h"
 #include <criterion/criterion.h>
 #include <stdio.h>

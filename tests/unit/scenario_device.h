@@ -6,7 +6,7 @@
 #ifndef GP_TEST_UNIT_SCENARIO_DEVICE_H
 #define GP_TEST_UNIT_SCENARIO_DEVICE_H
 
-#include "cache/cache.h"
+#include "allocator/cache/cache.h"
 #include <criterion/criterion.h>
 #include <string.h>
 

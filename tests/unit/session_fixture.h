@@ -8,13 +8,13 @@
 
 #include "account/tap.h"
 #include "allocator/allocator.h"
+#include "allocator/cache/cache.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "cache/cache.h"
-#include "owner/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
+#include "stack/owner.h"
 #include <gpuprof/batch.h>
 
 #include <criterion/criterion.h>

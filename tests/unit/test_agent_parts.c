@@ -5,7 +5,7 @@
  */
 #include <agent/failures.h>
 #include <agent/notify.h>
-#include <common/agentlog.h>
+#include <read/common/agentlog.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

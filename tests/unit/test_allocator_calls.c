@@ -5,6 +5,7 @@
  */
 #include "allocator/allocator.h"
 #include "allocator/async.h"
+#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/gather.h"

@@ -3,6 +3,7 @@
  * test_allocator_fence.c: which events a fence records in which streams, what it answers when a call fails, and how the
  * ends of streams, captures and contexts change it.
  */
+#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/fence.h"
 #include "allocator/gather.h"

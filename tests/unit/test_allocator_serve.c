@@ -5,6 +5,7 @@
  */
 #include "account/account.h"
 #include "allocator/allocator.h"
+#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/serve.h"
 #include "allocator/stream.h"

@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "allocator/allocator.h"
 #include "allocator/async.h"
+#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/route.h"
 #include "allocator/stream.h"

@@ -6,7 +6,7 @@
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
 #include <lib/recmake.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,13 +3,13 @@
  * test_analyze_nomem.c: memory is out at each allocation of each analysis in turn.  The analysis says so, gives back all
  * that it took, and harms nothing that it was given.
  */
+#include <allocator/cache/policy.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/history.h>
 #include <analyze/phases.h>
 #include <analyze/ranks.h>
 #include <analyze/report.h>
-#include <cache/policy.h>
 #include <errno.h>
 
 #include "checked_memory.h"

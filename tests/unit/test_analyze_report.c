@@ -3,8 +3,8 @@
  * them. */
 #include <base/compiler.h>
 #include <lib/recsave.h>
+#include <show/text/reportformat.h>
 #include <sys/resource.h>
-#include <write/reportformat.h>
 
 #include "cli.h"
 #include "train_fixture.h"

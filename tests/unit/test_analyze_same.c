@@ -16,16 +16,16 @@
 #include <lib/build.h>
 #include <lib/paths.h>
 #include <lib/recsave.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
+#include <show/text/fitformat.h>
+#include <show/text/phasesformat.h>
+#include <show/text/ranks.h>
+#include <show/text/reportformat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <symbol/symbol.h>
 #include <unistd.h>
-#include <write/fitformat.h>
-#include <write/phasesformat.h>
-#include <write/ranks.h>
-#include <write/reportformat.h>
 
 #include "checked_memory.h"
 #include "train_fixture.h"

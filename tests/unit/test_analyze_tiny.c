@@ -4,12 +4,12 @@
  * tests/golden/analyze_tiny.txt.  test_analyze_naive.c says which of them are right; this test notices each one that
  * moves, also those for which there is no simple model.  GP_GOLDEN_UPDATE=1 writes the file.
  */
+#include <allocator/cache/policy.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/history.h>
 #include <analyze/phases.h>
 #include <analyze/report.h>
-#include <cache/policy.h>
 #include <errno.h>
 
 #include "checked_memory.h"

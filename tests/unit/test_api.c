@@ -10,7 +10,7 @@
 #include <gpuprof/gpuprof.h>
 #include <gpuprof/wire.h>
 #include <session/session.h>
-#include <write/stats.h>
+#include <show/text/stats.h>
 
 #include <criterion/criterion.h>
 #include <dirent.h>

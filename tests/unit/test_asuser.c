@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_asuser.c: files that root opens and makes with the rights of another process
- * (tools/common/asuser.c).
+ * (tools/read/common/asuser.c).
  */
-#include <common/asuser.h>
+#include <read/common/asuser.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * test_cache_bounds.c: bounds of the caching allocator that random operations reach too seldom: how much a garbage
  * collection gives back, and in which order, and what a device reset leaves behind.
  */
-#include "cache/policy.h"
+#include "allocator/cache/policy.h"
 #include "lib/fakedev.h"
 
 #include <criterion/criterion.h>

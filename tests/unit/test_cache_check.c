@@ -3,7 +3,7 @@
  * test_cache_check.c: the cache's check of itself finds each kind of damage and names it; and the bytes that a query
  * returns at every border of a block.
  */
-#include "cache/internal.h"
+#include "allocator/cache/internal.h"
 #include "lib/fakedev.h"
 
 #include <criterion/criterion.h>

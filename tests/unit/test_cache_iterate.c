@@ -3,7 +3,7 @@
  * test_cache_iterate.c: a visit of all blocks while the cache changes.  The changes are made in the visit's rest, where
  * the lock is given: each segment that is shown is covered without a gap all the same.
  */
-#include "cache/internal.h"
+#include "allocator/cache/internal.h"
 #include "lib/fakedev.h"
 #include "lib/lockfree.h"
 

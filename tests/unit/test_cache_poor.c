@@ -4,7 +4,7 @@
  * in turn; a request fails or is served, what lives stays as it is, the cache is sound, and at its end no byte is mapped
  * that was not mapped before.
  */
-#include "cache/internal.h"
+#include "allocator/cache/internal.h"
 #include "lib/fakedev.h"
 #include "lib/lockfree.h"
 

@@ -5,7 +5,7 @@
  * the order of choices, of a threshold or of a count shows.  tests/golden/cache.txt has for each policy and kind of
  * program some totals and a checksum; GP_GOLDEN_UPDATE=1 writes it.
  */
-#include "cache/internal.h"
+#include "allocator/cache/internal.h"
 #include "lib/cachemodel.h"
 #include "lib/lockfree.h"
 #include "lib/paths.h"

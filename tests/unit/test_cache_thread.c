@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_cache_thread.c: the thread caches (src/cache/threadcache.c): which requests get their
+ * test_cache_thread.c: the thread caches (src/allocator/cache/threadcache.c): which requests get their
  * blocks, that every statistic is exact while they hold blocks, and that calls about the whole
  * cache include these blocks. Races: tests/torture/cache.c.
  */
-#include "cache/cache.h"
-#include "cache/policy.h"
-#include "ds/counter.h"
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
+#include "base/counter.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

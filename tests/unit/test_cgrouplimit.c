@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_cgrouplimit.c: limits of device memory, from files as the kernel writes them. */
-#include <collect/cgrouplimit.h>
-#include <collect/machine.h>
-#include <write/write.h>
+#include <read/collect/cgrouplimit.h>
+#include <read/collect/machine.h>
+#include <show/text/write.h>
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_collect_faults.c: each system call and each allocation of the readers of sessions (tools/collect) fails in turn.
+ * test_collect_faults.c: each system call and each allocation of the readers of sessions (tools/read/collect) fails in turn.
  * Whatever fails, nothing is left behind, and the answer is an error or the same as without a failure, in all that
  * matters.  This process is its own profiled process.
  */
 #include <base/clock.h>
 #include <base/compiler.h>
-#include <collect/collect.h>
-#include <collect/extents.h>
-#include <collect/listen.h>
-#include <collect/mailbox.h>
-#include <collect/peer.h>
-#include <collect/procfs.h>
-#include <collect/reserve.h>
-#include <collect/sites.h>
-#include <collect/watch.h>
 #include <criterion/criterion.h>
 #include <lib/build.h>
 #include <lib/lackcalls.h>
@@ -22,6 +13,15 @@
 #include <lib/sitesession.h>
 #include <pthread.h>
 #include <pwd.h>
+#include <read/collect/collect.h>
+#include <read/collect/extents.h>
+#include <read/collect/listen.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/reserve.h>
+#include <read/collect/sites.h>
+#include <read/collect/watch.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 

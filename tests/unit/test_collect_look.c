@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_collect_look.c: what a look at the whole machine costs if a user has many processes that share
- * large tables of descriptors, and that it finds every session nevertheless (tools/collect/peerfind.c).
+ * large tables of descriptors, and that it finds every session nevertheless (tools/read/collect/peerfind.c).
  * Run: alone
  */
-#include <collect/collect.h>
-#include <collect/peer.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_collect_proc.c: what /proc says of a process (tools/collect/procfs.c), with files that this test writes; why a
+ * test_collect_proc.c: what /proc says of a process (tools/read/collect/procfs.c), with files that this test writes; why a
  * process cannot be read (collect.c); how far a watch looks (watch.c); and files of extents of every length (extents.c).
  */
 #include <base/compiler.h>
-#include <collect/collect.h>
-#include <collect/extents.h>
-#include <collect/mapped.h>
-#include <collect/peer.h>
-#include <collect/procfs.h>
-#include <collect/watch.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/build.h>
 #include <lib/session.h>
+#include <read/collect/collect.h>
+#include <read/collect/extents.h>
+#include <read/collect/mapped.h>
+#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/collect/watch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_collect_read.c: a session with every part that a library can have (tools/collect/peer.c, peerread.c): where its parts may
+ * test_collect_read.c: a session with every part that a library can have (tools/read/collect/peer.c, peerread.c): where its parts may
  * lie, to the byte, each number at its limits, and that nothing of a damaged session is kept; and the mapping of its mailbox
  * (mailbox.c).
  */
 #include <base/clock.h>
 #include <base/compiler.h>
-#include <collect/mailbox.h>
-#include <collect/peer.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_collect_take.c: what the reader of sessions takes of each part, number by number at its limits (tools/collect:
+ * test_collect_take.c: what the reader of sessions takes of each part, number by number at its limits (tools/read/collect:
  * ownerread.c, oomread.c, cuptiread.c), and what it adds from NVML (machine.c), whose answers this file makes up.
  */
 #include <base/compiler.h>
-#include <collect/cuptiread.h>
-#include <collect/machine.h>
-#include <collect/nvml.h>
-#include <collect/oomread.h>
-#include <collect/ownerread.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <lib/lackmemory.h>
 #include <pwd.h>
+#include <read/collect/cuptiread.h>
+#include <read/collect/machine.h>
+#include <read/collect/nvml.h>
+#include <read/collect/oomread.h>
+#include <read/collect/ownerread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

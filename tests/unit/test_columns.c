@@ -5,9 +5,9 @@
  */
 #include "lib/random.h"
 #include <criterion/criterion.h>
+#include <read/recording/recording.h>
 #include <record/columns.h>
 #include <record/file.h>
-#include <recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

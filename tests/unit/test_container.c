@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_container.c: tests the names of cgroups, from files as each runtime writes them. */
-#include <maps/maps.h>
+#include <agent/maps/maps.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ds/counter.h"
+#include "base/counter.h"
 
 static struct gp_counter *made(unsigned gauges, unsigned shards)
 {

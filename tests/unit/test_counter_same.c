@@ -5,7 +5,7 @@
  * (tests/golden/counter.txt; GP_GOLDEN_UPDATE=1 writes it).
  */
 #include "base/compiler.h"
-#include "ds/counter.h"
+#include "base/counter.h"
 #include "lib/paths.h"
 
 #include <criterion/criterion.h>

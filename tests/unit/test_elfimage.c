@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_elfimage.c: files of others that elfutils reads: cut short while they are read, and packed so
- * that they cost far more memory than disk (tools/common/elfimage.c, tools/symbol).
+ * that they cost far more memory than disk (tools/read/common/elfimage.c, tools/symbol).
  */
-#include <common/elfimage.h>
 #include <lib/build.h>
+#include <read/common/elfimage.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>
 

@@ -2,7 +2,7 @@
  * test_export.c: recordings in the formats of other tools. Escapes of text are tested here. Random
  * recordings with hostile names are written as whole files, which export_check.py checks: it reads each
  * format with a third-party reader and recomputes every number from the raw events. */
-#include <export/formats.h>
+#include <convert/export/formats.h>
 #include <lib/paths.h>
 #include <lib/recmake.h>
 #include <record/modules.h>

@@ -2,14 +2,14 @@
  * test_forecast.c: the forecast of a run: what is periodic, its peak, its growth, and when it stays
  * silent. */
 #include <analyze/analyze.h>
-#include <common/hash.h>
+#include <convert/replay/generate.h>
 #include <criterion/criterion.h>
 #include <math.h>
-#include <replay/generate.h>
+#include <read/common/hash.h>
+#include <show/text/forecast.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <write/forecast.h>
 
 #include "train_fixture.h"
 

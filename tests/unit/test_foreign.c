@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_foreign.c: files whose names another process or a recording chose (tools/common/foreign.c):
+ * test_foreign.c: files whose names another process or a recording chose (tools/read/common/foreign.c):
  * names that lead out of a root or to pipes and devices, the objects of a process in a chroot, and
  * the names of debug files inside an object.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <collect/mapped.h>
-#include <common/foreign.h>
 #include <lib/build.h>
+#include <read/collect/mapped.h>
+#include <read/common/foreign.h>
 #include <record/modules.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>

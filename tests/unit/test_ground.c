@@ -9,8 +9,8 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
-#include "owner/owner.h"
 #include "record/ringread.h"
+#include "stack/owner.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>

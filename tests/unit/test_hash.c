@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_hash.c: the hash map of the tools and the table of numbered byte strings against plain
  * arrays. */
-#include <common/hash.h>
-#include <common/keys.h>
+#include <read/common/hash.h>
+#include <read/common/keys.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>

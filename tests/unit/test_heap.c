@@ -7,8 +7,8 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
-#include "owner/owner.h"
 #include "record/ringread.h"
+#include "stack/owner.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <string.h>

@@ -6,11 +6,11 @@
 #include <lib/sanitized.h>
 
 #include <cmd/cmd.h>
-#include <collect/watch.h>
+#include <convert/replay/trace.h>
 #include <lib/recfile.h>
-#include <recording/recording.h>
-#include <recording/unpickle.h>
-#include <replay/trace.h>
+#include <read/collect/watch.h>
+#include <read/recording/recording.h>
+#include <read/recording/unpickle.h>
 
 #include <base/compiler.h>
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_library.c: tests the examination of one candidate file: build id, owner and file system. */
-#include "find/candidate.h"
+#include "agent/find/candidate.h"
 #include "lib/paths.h"
 
 #include <criterion/criterion.h>

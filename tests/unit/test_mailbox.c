@@ -4,11 +4,11 @@
  * one answer, after which the slot belongs to whom it should.
  */
 #include <base/clock.h>
-#include <collect/mailbox.h>
-#include <collect/peer.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/session.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/peer.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

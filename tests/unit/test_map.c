@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_map.c: the pointer map against a plain array, its limit, its walks and its memory. */
 #include "base/compiler.h"
-#include "ds/map.h"
+#include "base/map.h"
 #include "lib/full.h"
 #include <criterion/criterion.h>
 #include <errno.h>

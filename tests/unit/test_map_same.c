@@ -5,7 +5,7 @@
  * in turn, records are refused or found, never lost; and at the end nothing stays mapped.
  */
 #include "base/compiler.h"
-#include "ds/map.h"
+#include "base/map.h"
 #include "lib/paths.h"
 
 #include "lib/sanitized.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
 #include "metrics_fixture.h"
-#include <collect/sites.h>
-#include <metrics/ahead.h>
-#include <metrics/growing.h>
-#include <metrics/http.h>
-#include <metrics/metrics.h>
-#include <metrics/names.h>
-#include <metrics/samples.h>
+#include <agent/metrics/ahead.h>
+#include <agent/metrics/growing.h>
+#include <agent/metrics/http.h>
+#include <agent/metrics/metrics.h>
+#include <agent/metrics/names.h>
+#include <agent/metrics/samples.h>
+#include <read/collect/sites.h>
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

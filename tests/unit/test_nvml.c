@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_nvml.c: answers of NVIDIA's management library (tools/collect/nvml.c) of every length, unhappy ones and wrong
+ * test_nvml.c: answers of NVIDIA's management library (tools/read/collect/nvml.c) of every length, unhappy ones and wrong
  * ones, from a stand-in that is compiled here.
  */
-#include <collect/nvml.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <lib/build.h>
 #include <limits.h>
 #include <malloc.h>
+#include <read/collect/nvml.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,14 +7,14 @@
 #define _GNU_SOURCE
 #include "lib/accounts.h"
 #include <account/feed.h>
+#include <allocator/cache/policy.h>
+#include <base/ring.h>
 #include <base/thread.h>
-#include <cache/policy.h>
 #include <cmd/cmd.h>
-#include <collect/peer.h>
-#include <ds/ring.h>
 #include <lib/session.h>
-#include <oom/oomtext.h>
-#include <write/write.h>
+#include <read/collect/peer.h>
+#include <session/oom/oomtext.h>
+#include <show/text/write.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * are of its version 2.6.
  */
 #include <base/compiler.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>

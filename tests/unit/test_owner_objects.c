@@ -11,9 +11,9 @@ GP_TEST_UNSANITIZED_ONLY(owner_objects)
 
 #include "base/compiler.h"
 #include "base/loader.h"
-#include "owner/known.h"
-#include "owner/object.h"
-#include "owner/owner.h"
+#include "stack/known.h"
+#include "stack/object.h"
+#include "stack/owner.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "view_fixture.h"
 #include <analyze/analyze.h>
 #include <lib/recmake.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 static char *owners_text(void (*print)(FILE *, const struct gp_process *, const struct gp_device_view *),
                          const struct gp_process *process)

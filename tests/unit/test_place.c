@@ -4,8 +4,8 @@
  * build does not know.  Memory at an unknown place is in no total, and is counted as such.
  */
 #include "account/feed.h"
+#include "base/ring.h"
 #include "base/thread.h"
-#include "ds/ring.h"
 #include "lib/accounts.h"
 #include "source/dispatch.h"
 #include <criterion/criterion.h>

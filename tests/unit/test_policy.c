@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_policy.c: the rules against PyTorch's and Paddle's documented sizes, and the grammar of GPUPROF_ALLOC_CONF. */
-#include "cache/policy.h"
+#include "allocator/cache/policy.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <locale.h>

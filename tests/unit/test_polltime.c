@@ -18,7 +18,7 @@ GP_TEST_UNSANITIZED_ONLY(polltime)
 #include "base/worker.h"
 #include "feed_log.h"
 #include "handover_none.h"
-#include "oom/oomtext.h"
+#include "session/oom/oomtext.h"
 #include "source/abi.h"
 #include "source/before.h"
 #include "source/dispatch.h"

@@ -5,7 +5,7 @@
  * interpreters.
  */
 #include "python_debug.h"
-#include "site/python.h"
+#include "stack/python.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

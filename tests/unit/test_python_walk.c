@@ -7,7 +7,7 @@
 #include "base/thread.h"
 #include "lib/build.h"
 #include "python_debug.h"
-#include "site/python.h"
+#include "stack/python.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
  */
 #include "base/loader.h"
 #include "lib/loadercheck.h"
-#include "site/python.h"
-#include "site/pythonapi.h"
+#include "stack/python.h"
+#include "stack/pythonapi.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

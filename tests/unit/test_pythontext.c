@@ -3,7 +3,7 @@
  * test_pythontext.c: strings of the interpreter as UTF-8 at every boundary of a character and of the room, lines at the ends
  * of what a number holds, copies at the ends of their room, and that the caches keep what programs need side by side.
  */
-#include "site/python.h"
+#include "stack/python.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,9 @@
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
+#include <read/recording/recording.h>
 #include <record/blocks.h>
 #include <record/file.h>
-#include <recording/recording.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
 #include <base/numbers.h>
 #include <inttypes.h>
 #include <lib/paths.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

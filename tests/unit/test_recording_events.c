@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_events.c: what the reader makes of blocks of events (tools/recording/events.c), their order (finish.c),
+ * test_recording_events.c: what the reader makes of blocks of events (tools/read/recording/events.c), their order (finish.c),
  * and which free ends which allocation (match.c, against a model with a list).
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <lib/recfile.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdlib.h>
 
 #include "train_fixture.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_parts.c: what the reader makes of each kind of block (tools/recording/payload.c, table.c, finish.c): every
+ * test_recording_parts.c: what the reader makes of each kind of block (tools/read/recording/payload.c, table.c, finish.c): every
  * field, the first and the last value that it takes, and what it makes of those beyond.  Events are in
  * test_recording_events.c.
  */
 #include "recparts.h"
 
-#include <recording/reading.h>
+#include <read/recording/reading.h>
 
 static const char *text_of(const struct gp_recording *r, uint32_t offset)
 {

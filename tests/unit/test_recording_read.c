@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_read.c: how the blocks of a recording are found (tools/recording/read.c): the head, the limits of a
+ * test_recording_read.c: how the blocks of a recording are found (tools/read/recording/read.c): the head, the limits of a
  * block, the way past damage, what is said while it is read, and files that cannot be read or that change meanwhile.
  */
 #include <base/compiler.h>
@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <lib/lackmemory.h>
 #include <lib/recfile.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -6,7 +6,7 @@
  * tests/golden/recording.txt has a checksum for each; GP_GOLDEN_UPDATE=1 writes it, without the
  * lines of other versions of libzstd.
  */
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdint.h>
 
 static void seen(const struct gp_recording *recording, const char *why);

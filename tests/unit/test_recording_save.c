@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_save.c: what recsave puts into a file (tools/recording/save.c) is read back, also where each
+ * test_recording_save.c: what recsave puts into a file (tools/read/recording/save.c) is read back, also where each
  * table needs several blocks; a file that cannot be written whole is reported; sites are joined (join.c); and each
  * allocation of the reader fails in turn.
  */
@@ -11,8 +11,8 @@
 #include <lib/lackmemory.h>
 #include <lib/recmake.h>
 #include <lib/recsave.h>
+#include <read/recording/recording.h>
 #include <record/format.h>
-#include <recording/recording.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "replay_model.h"
 
-#include <replay/generate.h>
+#include <convert/replay/generate.h>
 
 #define MIB (1ll << 20)
 

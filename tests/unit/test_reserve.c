@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_reserve.c: the reservations of commands that wait (tools/collect/reserve.c) against a model, operation by
+ * test_reserve.c: the reservations of commands that wait (tools/read/collect/reserve.c) against a model, operation by
  * operation.  The locks belong to the open file, so that handles of one process are as good as commands.
  */
-#include <collect/reserve.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/build.h>
+#include <read/collect/reserve.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_reserve_file.c: the file of reservations (tools/collect/reserve.c): where it lies, who may have written it, and which of
+ * test_reserve_file.c: the file of reservations (tools/read/collect/reserve.c): where it lies, who may have written it, and which of
  * its records count.  The records are written here byte by byte.
  */
 #include <base/compiler.h>
-#include <collect/procfs.h>
-#include <collect/reserve.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/build.h>
+#include <read/collect/procfs.h>
+#include <read/collect/reserve.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>

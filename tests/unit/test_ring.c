@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_ring.c: the writing side of the event ring: turns, takeovers, losses, and its sums after a kill. */
 #include "base/compiler.h"
-#include "ds/ring.h"
+#include "base/ring.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/seccomp.h>

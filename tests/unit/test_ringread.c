@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "base/compiler.h"
-#include "ds/ring.h"
+#include "base/ring.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "base/loader.h"
 #include "base/opener.h"
 #include "lib/loadercheck.h"
-#include "site/unwindrule.h"
+#include "stack/unwindrule.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 

@@ -4,8 +4,8 @@
  * tables. tests/torture/site.c tests the names of Python frames, with made-up frames.
  */
 #include "base/compiler.h"
-#include "site/python.h"
-#include "site/site.h"
+#include "stack/python.h"
+#include "stack/site.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

@@ -5,11 +5,11 @@
  * site after every step, against a plain model.
  */
 #include "base/kept.h"
-#include "site/live.h"
-#include "site/native.h"
-#include "site/python.h"
-#include "site/site.h"
-#include "site/stack.h"
+#include "stack/live.h"
+#include "stack/native.h"
+#include "stack/python.h"
+#include "stack/site.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
  * test_sites.c: the call sites of a live session: what a viewer reads, how the tables grow, and
  * what a hostile process may write there.
  */
-#include <collect/sites.h>
 #include <lib/sitesession.h>
+#include <read/collect/sites.h>
+#include <show/terminal/siteview.h>
 #include <symbol/symbol.h>
-#include <view/siteview.h>
 
 #include "cli.h"
 #include "view_fixture.h"

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_sites_limits.c: the reader of call sites (tools/collect/sites.c) with tables of every size: what it fetches in pieces,
+ * test_sites_limits.c: the reader of call sites (tools/read/collect/sites.c) with tables of every size: what it fetches in pieces,
  * the last place where a table may lie, what changes while it reads, and why it refuses.
  */
 #include <base/compiler.h>
-#include <collect/sites.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
+#include <read/collect/sites.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

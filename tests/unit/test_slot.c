@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_slot.c: slots of made-up objects are replaced and put back (src/framework/slot.c): which ones, from which
+ * test_slot.c: slots of made-up objects are replaced and put back (src/account/framework/slot.c): which ones, from which
  * definition, on pages that are read-only, that will be, or that cannot be changed.
  */
 #define _GNU_SOURCE
+#include "account/framework/slot.h"
 #include "base/loader.h"
-#include "framework/slot.h"
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <errno.h>

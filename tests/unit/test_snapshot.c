@@ -7,10 +7,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <convert/snapshot/pickle.h>
+#include <convert/snapshot/snapshot.h>
 #include <lib/recmake.h>
-#include <recording/unpickle.h>
-#include <snapshot/pickle.h>
-#include <snapshot/snapshot.h>
+#include <read/recording/unpickle.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

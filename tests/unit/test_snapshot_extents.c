@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_snapshot_extents.c: the reader of a process's extents (tools/collect/extents.c) with files that
+ * test_snapshot_extents.c: the reader of a process's extents (tools/read/collect/extents.c) with files that
  * are damaged in every field, and with processes that send wrong answers.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <collect/extents.h>
 #include <lib/session.h>
+#include <read/collect/extents.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_snapshot_iterate.c: the iteration over a cache that other threads keep using
- * (src/cache/iterate.c). Over an unused cache it shows the same as gp_cache_walk. If the cache changes
+ * (src/allocator/cache/iterate.c). Over an unused cache it shows the same as gp_cache_walk. If the cache changes
  * while the iteration holds no lock, each segment that it shows is still filled without a gap, and each
  * block that was live all the time is shown once, as live.
  */
-#include "cache/cache.h"
-#include "cache/policy.h"
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
 #include "lib/fakedev.h"
 #include "lib/random.h"
 

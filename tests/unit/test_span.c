@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_span.c: the set of address ranges against a plain array. */
-#include "ds/span.h"
+#include "base/span.h"
 #include <criterion/criterion.h>
 #include <stdint.h>
 

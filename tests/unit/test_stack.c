@@ -5,9 +5,9 @@
  */
 #include "base/compiler.h"
 #include "lib/build.h"
-#include "site/native.h"
-#include "site/ownstack.h"
-#include "site/stack.h"
+#include "stack/native.h"
+#include "stack/ownstack.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,11 +4,11 @@
  * before the trace, and refusals.
  */
 #define _GNU_SOURCE
+#include <convert/snapshot/pickle.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <read/recording/recording.h>
 #include <record/format.h>
-#include <recording/recording.h>
-#include <snapshot/pickle.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_torch_reports.c: what PyTorch's allocator reports goes to the accounts and on to PyTorch's own functions, in each of
- * their forms (src/framework/torch.c). The slots, the accounts and the owners are stand-ins.
+ * their forms (src/account/framework/torch.c). The slots, the accounts and the owners are stand-ins.
  */
 #include "account/feed.h"
+#include "account/framework/framework.h"
+#include "account/framework/slot.h"
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "framework/framework.h"
-#include "framework/slot.h"
-#include "owner/owner.h"
+#include "stack/owner.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdarg.h>

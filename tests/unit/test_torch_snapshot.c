@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_torch_snapshot.c: PyTorch's snapshot of its blocks (src/framework/torchsnapshot.c) and the request for it
+ * test_torch_snapshot.c: PyTorch's snapshot of its blocks (src/account/framework/torchsnapshot.c) and the request for it
  * (survey.c), with a stand-in for Python (tests/lib/fakepython.h): what is reported of each form of the snapshot, and what
  * becomes of it when any call of Python's fails, or the library is detached meanwhile. The accounts are noted as text.
  */
 #include "account/feed.h"
+#include "account/framework/framework.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "framework/framework.h"
-#include "site/pythonapi.h"
+#include "stack/pythonapi.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/fakepython.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_torch_split.c: the granted sizes of the blocks in a trace (tools/recording/torchsplit.c), against an allocator that
+ * test_torch_split.c: the granted sizes of the blocks in a trace (tools/read/recording/torchsplit.c), against an allocator that
  * cuts its segments as PyTorch's does, with the sizes of its segments chosen so that they lie apart or side by side, and
  * hold up to some thousand blocks.
  */
 #include <criterion/criterion.h>
-#include <recording/torch.h>
+#include <read/recording/torch.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * of Windows, and with deep stacks.
  */
 #include <base/compiler.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>

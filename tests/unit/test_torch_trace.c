@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_torch_trace.c: what the reader makes of each entry, block, segment, annotation and frame of a snapshot of PyTorch
- * (tools/recording/fromtorch.c, torchsites.c), and of values at and beyond their limits.  The snapshots are written down
+ * (tools/read/recording/fromtorch.c, torchsites.c), and of values at and beyond their limits.  The snapshots are written down
  * as Python would print them.
  */
 #include <base/compiler.h>
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <lib/lackmemory.h>
 #include <lib/recfile.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

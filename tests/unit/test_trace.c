@@ -3,9 +3,9 @@
  * test_trace.c: reads traces from files: gpuprof's text format, RMM logs, PyTorch snapshots, gpuprof's
  * recordings, and files of other kinds.
  */
+#include <convert/replay/trace.h>
 #include <lib/recmake.h>
-#include <recording/unpickle.h>
-#include <replay/trace.h>
+#include <read/recording/unpickle.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_view_model.c: rows, sums, rates, peaks and histories of the model; sort, filter and tree of
  * the rows. */
-#include <view/growth.h>
-#include <view/outlook.h>
+#include <show/terminal/growth.h>
+#include <show/terminal/outlook.h>
 
 #include "view_fixture.h"
 

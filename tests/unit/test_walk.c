@@ -4,10 +4,10 @@
  * means; and the rules that are learned from unwind tables written here, at the limits of what a word of the table holds.
  */
 #include "base/compiler.h"
-#include "site/native.h"
-#include "site/ownstack.h"
-#include "site/stack.h"
-#include "site/unwindrule.h"
+#include "stack/native.h"
+#include "stack/ownstack.h"
+#include "stack/stack.h"
+#include "stack/unwindrule.h"
 #include <criterion/criterion.h>
 #include <link.h>
 #include <signal.h>

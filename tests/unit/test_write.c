@@ -2,8 +2,8 @@
  * test_write.c: names, numbers and layouts that scripts rely on. */
 #include <cmd/cmd.h>
 #include <lib/session.h>
-#include <write/stats.h>
-#include <write/write.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * view_fixture.h: samples of made-up machines for the tests of tools/view, without a process or a
+ * view_fixture.h: samples of made-up machines for the tests of tools/show/terminal, without a process or a
  * clock.
  */
 #ifndef GP_TEST_UNIT_VIEW_FIXTURE_H
@@ -9,11 +9,11 @@
 #include <criterion/criterion.h>
 #include <locale.h>
 #include <math.h>
+#include <show/terminal/draw.h>
+#include <show/terminal/rows.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <view/draw.h>
-#include <view/rows.h>
 
 #define GIB (1024.0 * 1024 * 1024)
 

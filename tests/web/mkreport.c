@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * mkreport.c: makes the page of a document for tests/web/run.py: mkreport DOCUMENT.json
  * REPORT.html. */
-#include <html/html.h>
+#include <show/page/html.h>
 
 #include <stdio.h>
 

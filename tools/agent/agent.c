@@ -7,14 +7,14 @@
 #include <agent/attacher.h>
 #include <agent/deaths.h>
 #include <agent/failures.h>
+#include <agent/find/finder.h>
+#include <agent/kernel/loader.h>
 #include <agent/notify.h>
 #include <agent/query.h>
 #include <base/clock.h>
-#include <collect/collect.h>
-#include <collect/procfs.h>
-#include <common/agentlog.h>
-#include <find/finder.h>
-#include <kernel/loader.h>
+#include <read/collect/collect.h>
+#include <read/collect/procfs.h>
+#include <read/common/agentlog.h>
 
 #include <arpa/inet.h>
 #include <errno.h>

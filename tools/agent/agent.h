@@ -7,8 +7,8 @@
 #ifndef GP_AGENT_AGENT_H
 #define GP_AGENT_AGENT_H
 
-#include <find/finder.h>
-#include <metrics/http.h>
+#include <agent/find/finder.h>
+#include <agent/metrics/http.h>
 
 #define GP_AGENT_LIBRARIES GP_FINDER_LIBRARIES /* the most that may be named */
 

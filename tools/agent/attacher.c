@@ -6,13 +6,13 @@
  * not end the agent.
  */
 #include <agent/attacher.h>
+#include <agent/maps/maps.h>
 #include <agent/turns.h>
 #include <base/clock.h>
 #include <base/text.h>
 #include <base/vma.h>
-#include <collect/procfs.h>
-#include <common/agentlog.h>
-#include <maps/maps.h>
+#include <read/collect/procfs.h>
+#include <read/common/agentlog.h>
 
 #include <dirent.h>
 #include <errno.h>

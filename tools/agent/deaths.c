@@ -13,8 +13,8 @@
 #include <agent/removed.h>
 #include <base/clock.h>
 #include <base/compiler.h>
-#include <collect/procfs.h>
-#include <common/agentlog.h>
+#include <read/collect/procfs.h>
+#include <read/common/agentlog.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,10 +5,10 @@
  * numbers, which are logged unchecked.
  */
 #include <agent/failures.h>
+#include <agent/maps/maps.h>
 #include <base/clock.h>
 #include <base/text.h>
-#include <common/agentlog.h>
-#include <maps/maps.h>
+#include <read/common/agentlog.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

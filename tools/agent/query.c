@@ -11,11 +11,11 @@
 #include <agent/query.h>
 #include <base/clock.h>
 #include <base/compiler.h>
-#include <collect/mailbox.h>
-#include <collect/peer.h>
-#include <collect/procfs.h>
-#include <common/agentlog.h>
 #include <gpuprof/maps.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/peer.h>
+#include <read/collect/procfs.h>
+#include <read/common/agentlog.h>
 
 #include <errno.h>
 #include <pthread.h>

@@ -7,8 +7,8 @@
  */
 #include <agent/removed.h>
 #include <base/compiler.h>
-#include <common/agentlog.h>
-#include <common/order.h>
+#include <read/common/agentlog.h>
+#include <read/common/order.h>
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #define GP_ANALYZE_ANALYZE_H
 
 #include <analyze/forecast.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 
 /* Reduces a recording to [from_ns, to_ns], which lie in its time: what was live before from_ns becomes
  * its baseline, and times count from from_ns.  0; after -ENOMEM the recording can only be freed. */

@@ -2,7 +2,7 @@
  * calls.c: which call of a net each call site belongs to; see beats.h. */
 #include <analyze/beats.h>
 
-#include <common/hash.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * diff.c: compares two recordings of one program by call site; see analyze.h. */
 #include <analyze/flow.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 

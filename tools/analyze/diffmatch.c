@@ -5,7 +5,7 @@
  * order, so that as many as possible have the same memory, and the lines of all move by the same
  * number if possible. */
 #include <analyze/analyze.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * diffrenamed.c: finds functions and files that have another name in the second recording; see analyze.h.
  * What stays the same under a new name is most of the memory below it. */
 #include <analyze/analyze.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 

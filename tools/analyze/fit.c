@@ -2,10 +2,10 @@
  * fit.c: replays the requests of a recording at other sizes of the device, and searches for the
  * smallest one; see fit.h.  Called by the command `fit`. */
 #include <analyze/fit.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
-#include <cache/cache.h>
-#include <cache/policy.h>
+#include <allocator/cache/cache.h>
+#include <allocator/cache/policy.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

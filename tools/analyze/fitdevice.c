@@ -3,9 +3,9 @@
  * gets memory from it; see fit.h.  Called by fit.c. */
 #include <analyze/fit.h>
 
-#include <cache/cache.h>
-#include <common/hash.h>
-#include <common/order.h>
+#include <allocator/cache/cache.h>
+#include <read/common/hash.h>
+#include <read/common/order.h>
 #include <stdlib.h>
 #include <string.h>
 

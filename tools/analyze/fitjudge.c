@@ -3,8 +3,8 @@
  * fit.h.  Called by the command `fit`. */
 #include <analyze/fit.h>
 
+#include <allocator/cache/policy.h>
 #include <base/compiler.h>
-#include <cache/policy.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

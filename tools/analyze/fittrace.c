@@ -3,8 +3,8 @@
  * see fit.h. */
 #include <analyze/fit.h>
 
-#include <common/hash.h>
-#include <common/order.h>
+#include <read/common/hash.h>
+#include <read/common/order.h>
 #include <stdlib.h>
 
 #define GP_FIT_MOST    ((1ull << 40) - 1) /* of one request: the field's width */

@@ -2,7 +2,7 @@
  * flow.c: see flow.h. */
 #include <analyze/flow.h>
 #include <base/numbers.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 

@@ -3,8 +3,8 @@
  * sample per step. */
 #include <analyze/flow.h>
 
-#include <common/hash.h>
-#include <common/order.h>
+#include <read/common/hash.h>
+#include <read/common/order.h>
 #include <stdlib.h>
 
 struct forecast_walk {

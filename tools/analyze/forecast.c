@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * forecast.c: see forecast.h. */
 #include <analyze/forecast.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * holders.c: which call sites keep segments of a cache that are partly free; see analyze.h. */
 #include <analyze/analyze.h>
 #include <analyze/tally.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 #include <string.h>

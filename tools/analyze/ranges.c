@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranges.c: see ranges.h. */
 #include <analyze/ranges.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <errno.h>
 #include <stdlib.h>

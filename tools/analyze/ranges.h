@@ -8,7 +8,7 @@
 #define GP_ANALYZE_RANGES_H
 
 #include <analyze/bits.h>
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 
 struct gp_range {
     uint64_t start, end; /* end is valid only while the range is in `live` */

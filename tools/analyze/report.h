@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * report.h: one recording with the results of its analyses.  A command prepares it, runs the
- * analyses that its output shows, and hands it to tools/write, which formats the results and
+ * analyses that its output shows, and hands it to tools/show/text, which formats the results and
  * computes nothing.
  */
 #ifndef GP_ANALYZE_REPORT_H

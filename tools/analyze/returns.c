@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * returns.c: whether steps that were only found in the allocations can be steps; see flow.h. */
 #include <analyze/flow.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 /* Most drift with all memory, as a part of the range: a step gives back half of what it takes.  A
  * layer of a forward pass keeps two thirds and more. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * siteowner.c: the owner of the memory of a call site, from the modules of its stack; see analyze.h.
- * The rules are those of the library (src/owner). */
+ * The rules are those of the library (src/stack). */
 #include <analyze/analyze.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
-#include <owner/known.h>
+#include <stack/known.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  * that compiles takes a hundred times as long as the others but has as many events.
  */
 #include <analyze/beats.h>
-#include <common/order.h>
-#include <common/parse.h>
+#include <read/common/order.h>
+#include <read/common/parse.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef GP_ANALYZE_TALLY_H
 #define GP_ANALYZE_TALLY_H
 
-#include <common/hash.h>
+#include <read/common/hash.h>
 
 struct gp_tally_row {
     uint64_t key;

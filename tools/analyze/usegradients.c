@@ -3,7 +3,7 @@
  * usegradients.c: finds the moments of a recording at which the gradients of all weights are live.
  */
 #include <analyze/usework.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 #include <string.h>

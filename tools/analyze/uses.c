@@ -5,7 +5,7 @@
  * (usegradients.c), the third decides (userules.c), the fourth sums up.
  */
 #include <analyze/usework.h>
-#include <common/order.h>
+#include <read/common/order.h>
 
 #include <stdlib.h>
 #include <string.h>

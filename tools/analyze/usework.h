@@ -6,7 +6,7 @@
 #define GP_ANALYZE_USEWORK_H
 
 #include <analyze/uses.h>
-#include <common/hash.h>
+#include <read/common/hash.h>
 
 enum use_rule {
     RULE_NO_STEPS,

@@ -5,8 +5,8 @@
  */
 #include <attach/internal.h>
 #include <base/spared.h>
-#include <collect/mapped.h>
-#include <collect/procfs.h>
+#include <read/collect/mapped.h>
+#include <read/collect/procfs.h>
 
 #include <elf.h>
 #include <errno.h>

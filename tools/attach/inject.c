@@ -8,7 +8,7 @@
  * and calls gpuprof_attach.  Then it closes the file, unmaps the memory and ends.
  */
 #include <attach/internal.h>
-#include <collect/peer.h>
+#include <read/collect/peer.h>
 
 #include <base/clock.h>
 #include <dirent.h>

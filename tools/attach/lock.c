@@ -10,8 +10,8 @@
  * /proc.
  */
 #include <attach/internal.h>
-#include <collect/procfs.h>
-#include <common/foreign.h>
+#include <read/collect/procfs.h>
+#include <read/common/foreign.h>
 
 #include <base/clock.h>
 #include <errno.h>

@@ -13,8 +13,8 @@
  * the program's called fork.  Such a child reads the script too, and sees that it is not the one.
  */
 #include <attach/internal.h>
-#include <common/asuser.h>
-#include <common/foreign.h>
+#include <read/common/asuser.h>
+#include <read/common/foreign.h>
 
 #include <base/clock.h>
 #include <base/text.h>

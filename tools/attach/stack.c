@@ -8,7 +8,7 @@
  * end, in the same mapping, and a guard page at its lower end.
  */
 #include <attach/internal.h>
-#include <collect/mapped.h>
+#include <read/collect/mapped.h>
 
 #include <base/clock.h>
 #include <fcntl.h>

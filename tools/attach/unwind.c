@@ -11,8 +11,8 @@
  * Everything slow (opening files, reading symbols) is done before a thread is stopped.
  */
 #include <attach/internal.h>
-#include <collect/mapped.h>
-#include <common/elfimage.h>
+#include <read/collect/mapped.h>
+#include <read/common/elfimage.h>
 
 #include <elfutils/libdwfl.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  */
 #include <agent/agent.h>
 #include <cmd/cmd.h>
-#include <common/agentlog.h>
 #include <gpuprof/gpuprof.h>
+#include <read/common/agentlog.h>
 
 #include <errno.h>
 #include <limits.h>

@@ -2,8 +2,8 @@
  * attach.c: `gpuprof attach`: profiles a process that runs already.  Called by commands.c. */
 #include <attach/attach.h>
 #include <cmd/cmd.h>
-#include <collect/watch.h>
-#include <write/write.h>
+#include <read/collect/watch.h>
+#include <show/text/write.h>
 
 #include <base/clock.h>
 #include <errno.h>

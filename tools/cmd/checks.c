@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include <cmd/checks.h>
 
+#include <agent/maps/maps.h>
 #include <errno.h>
-#include <maps/maps.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statfs.h>

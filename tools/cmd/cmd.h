@@ -9,9 +9,9 @@
 
 #include <base/compiler.h>
 #include <cmd/option.h>
-#include <collect/collect.h>
-#include <common/parse.h>
 #include <limits.h>
+#include <read/collect/collect.h>
+#include <read/common/parse.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * of two runs of a job.  Called by commands.c. */
 #include <cmd/gateend.h>
 #include <cmd/ranks.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <stdlib.h>

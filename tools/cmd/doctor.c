@@ -7,16 +7,16 @@
 #include <cmd/cmd.h>
 #include <cmd/cuptifind.h>
 #include <cmd/libcheck.h>
-#include <collect/nvml.h>
-#include <collect/procfs.h>
 #include <gpuprof/gpuprof.h>
-#include <write/stats.h>
-#include <write/write.h>
+#include <read/collect/nvml.h>
+#include <read/collect/procfs.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
 
+#include <agent/maps/maps.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <maps/maps.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 #include <cmd/dryrun.h>
 
 #include <base/clock.h>
+#include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <write/write.h>
 
 #define GP_FOLLOW_NS     500000000ull
 #define GP_FOLLOW_SAY_NS 10000000000ull

@@ -3,14 +3,15 @@
  * folder of its own in that of the job: a recording for each process, and the notes of the
  * libraries that stand in for NVIDIA's.  What they write is checked like any other input. */
 #include <cmd/dryrun.h>
-#include <collect/watch.h>
-#include <common/order.h>
+#include <read/collect/watch.h>
+#include <read/common/order.h>
 
 #include <base/clock.h>
 #include <base/text.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <record/name.h>
+#include <show/text/write.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <write/write.h>
 
 #define GP_JOB_LOOK_NS 20000000ull
 /* In the first seconds as often as `run` does: a short program that is killed leaves only its session. */

@@ -2,11 +2,11 @@
  * dryrunneed.c: what the recording of a dry run needs of a device: see dryrun.h.  The names of the
  * places are copied, so that of many ranks one recording is in memory at a time. */
 #include <cmd/dryrun.h>
-#include <common/hash.h>
-#include <common/order.h>
-#include <gate/gate.h>
+#include <read/common/hash.h>
+#include <read/common/order.h>
+#include <show/gate/gate.h>
 
-#include <cache/policy.h>
+#include <allocator/cache/policy.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * for them; see dryrun.h.  The simulated driver writes them to a file while it runs, which a program
  * may have changed. */
 #include <cmd/dryrun.h>
-#include <common/hash.h>
-#include <common/order.h>
+#include <read/common/hash.h>
+#include <read/common/order.h>
 
 #include <base/text.h>
 #include <fcntl.h>

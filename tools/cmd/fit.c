@@ -2,10 +2,10 @@
  * fit.c: `gpuprof fit`: whether a recorded program fits on a GPU of another size.  Called by
  * commands.c; tools/analyze/fit.h has the work. */
 #include <cmd/load.h>
-#include <write/fitformat.h>
-#include <write/write.h>
+#include <show/text/fitformat.h>
+#include <show/text/write.h>
 
-#include <cache/policy.h>
+#include <allocator/cache/policy.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

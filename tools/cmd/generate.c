@@ -3,7 +3,7 @@
  * commands.c. */
 #include <cmd/cmd.h>
 #include <cmd/output.h>
-#include <replay/generate.h>
+#include <convert/replay/generate.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * stat.c and run.c. */
 #include <cmd/cmd.h>
 
-#include <collect/sites.h>
-#include <recording/recording.h>
+#include <read/collect/sites.h>
+#include <read/recording/recording.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

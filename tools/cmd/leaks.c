@@ -2,7 +2,7 @@
  * leaks.c: `gpuprof leaks`: call sites that hold more memory with every step.  Called by
  * commands.c. */
 #include <cmd/load.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 #include <stdlib.h>
 

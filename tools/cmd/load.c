@@ -2,8 +2,8 @@
  * load.c: loads a recording for the commands that analyse one; see load.h. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
-#include <gate/gate.h>
-#include <write/write.h>
+#include <show/gate/gate.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <fcntl.h>

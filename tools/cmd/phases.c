@@ -2,8 +2,8 @@
  * phases.c: `gpuprof phases`: what each phase of a program added, its peak, and what it left behind.
  * Called by commands.c. */
 #include <cmd/load.h>
-#include <gate/gate.h>
-#include <write/phasesformat.h>
+#include <show/gate/gate.h>
+#include <show/text/phasesformat.h>
 
 static int phases_print(const struct gp_load_options *o, struct gp_report *report)
 {

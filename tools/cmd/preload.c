@@ -3,7 +3,7 @@
  * hooks, and the simulated GPU's libraries; see cmd.h.  It changes only the environment of this process.  Called by
  * launch.c. */
 #define _GNU_SOURCE /* asprintf */
-#include <cache/policy.h>
+#include <allocator/cache/policy.h>
 #include <cmd/cmd.h>
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  * commands.c.
  */
 #include <cmd/load.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 /* The process as it is after the recording. NULL: it has ended, or does not answer. */
 static struct gp_system *reconcile_live(const struct gp_load_options *o)

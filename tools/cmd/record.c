@@ -4,16 +4,16 @@
  * second. */
 #include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <collect/extents.h>
-#include <collect/listen.h>
-#include <collect/mailbox.h>
-#include <collect/mapped.h>
-#include <collect/nvml.h>
-#include <collect/watch.h>
 #include <gpuprof/gpuprof.h>
+#include <read/collect/extents.h>
+#include <read/collect/listen.h>
+#include <read/collect/mailbox.h>
+#include <read/collect/mapped.h>
+#include <read/collect/nvml.h>
+#include <read/collect/watch.h>
 #include <record/file.h>
 #include <record/recorder.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 #include <base/clock.h>
 #include <errno.h>

@@ -4,8 +4,8 @@
  * checked like any other input.
  */
 #include <cmd/cmd.h>
-#include <collect/watch.h>
-#include <write/write.h>
+#include <read/collect/watch.h>
+#include <show/text/write.h>
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,9 +4,9 @@
  * holds.  Called by recorded.c.
  */
 #include <cmd/cmd.h>
-#include <collect/watch.h>
+#include <read/collect/watch.h>
+#include <read/recording/recording.h>
 #include <record/recorder.h>
-#include <recording/recording.h>
 
 #include <errno.h>
 #include <fcntl.h>

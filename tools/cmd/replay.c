@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * replay.c: `gpuprof replay`: runs a trace of allocations on the simulated GPU, with one
- * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/replay does
+ * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/convert/replay does
  * the work. */
 #include <cmd/load.h>
-#include <replay/generate.h>
-#include <replay/isolate.h>
-#include <write/write.h>
+#include <convert/replay/generate.h>
+#include <convert/replay/isolate.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -4,9 +4,9 @@
 #include <cmd/load.h>
 #include <cmd/output.h>
 #include <cmd/ranks.h>
-#include <html/html.h>
-#include <write/ranks.h>
-#include <write/write.h>
+#include <show/page/html.h>
+#include <show/text/ranks.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <limits.h>

@@ -3,12 +3,12 @@
  * by commands.c. */
 #include <base/text.h>
 #include <cmd/cmd.h>
-#include <write/stats.h>
-#include <write/write.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
 
+#include <agent/maps/maps.h>
+#include <agent/maps/sample.h>
 #include <errno.h>
-#include <maps/maps.h>
-#include <maps/sample.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

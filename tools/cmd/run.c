@@ -3,9 +3,9 @@
 #include <cmd/cmd.h>
 #include <cmd/gateend.h>
 #include <cmd/libcheck.h>
-#include <collect/sites.h>
-#include <collect/watch.h>
-#include <write/write.h>
+#include <read/collect/sites.h>
+#include <read/collect/watch.h>
+#include <show/text/write.h>
 
 #include <base/clock.h>
 #include <dirent.h>

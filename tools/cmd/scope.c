@@ -2,7 +2,7 @@
  * scope.c: `gpuprof scope` (named peaks) and `gpuprof mark` (a named instant).  Called by
  * commands.c. */
 #include <cmd/cmd.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <stdio.h>

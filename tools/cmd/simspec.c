@@ -5,12 +5,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <show/text/write.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
-#include <write/write.h>
 
 #define SIMSPEC_LEDGER "GPUPROF_SIM_LEDGER"
 #define SIMSPEC_NAME   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"

@@ -4,11 +4,11 @@
 #include <cmd/load.h>
 #include <cmd/output.h>
 #include <cmd/progress.h>
-#include <collect/extents.h>
-#include <collect/sites.h>
-#include <snapshot/recent.h>
-#include <snapshot/snapshot.h>
-#include <write/write.h>
+#include <convert/snapshot/recent.h>
+#include <convert/snapshot/snapshot.h>
+#include <read/collect/extents.h>
+#include <read/collect/sites.h>
+#include <show/text/write.h>
 
 #include <base/clock.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
  * stacks.c: `gpuprof stacks`: switches the stacks of running processes on and off, or shows which
  * they take.  Called by commands.c. */
 #include <cmd/cmd.h>
-#include <collect/sites.h>
-#include <write/write.h>
+#include <read/collect/sites.h>
+#include <show/text/write.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  * stat.c: `gpuprof stat`: the numbers of profiled processes, once.  Called by commands.c. */
 #include <cmd/cmd.h>
-#include <write/write.h>
+#include <show/text/write.h>
 
+#include <agent/maps/maps.h>
+#include <agent/maps/sample.h>
 #include <base/clock.h>
-#include <maps/maps.h>
-#include <maps/sample.h>
+#include <show/terminal/growth.h>
+#include <show/terminal/outlook.h>
+#include <show/text/forecast.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <view/growth.h>
-#include <view/outlook.h>
-#include <write/forecast.h>
 
 /* How often --watch looks.  The forecast needs 16 moments and ten seconds. */
 #define GP_STAT_LOOK_NS 250000000ull

@@ -5,22 +5,22 @@
  */
 #include <cmd/cmd.h>
 
+#include <agent/maps/maps.h>
+#include <agent/maps/sample.h>
 #include <errno.h>
-#include <maps/maps.h>
-#include <maps/sample.h>
+#include <show/terminal/growth.h>
+#include <show/terminal/print.h>
+#include <show/terminal/screen.h>
+#include <show/terminal/siteview.h>
+#include <show/terminal/term.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <view/growth.h>
-#include <view/print.h>
-#include <view/screen.h>
-#include <view/siteview.h>
-#include <view/term.h>
-#include <write/stats.h>
-#include <write/write.h>
 
 /* A running process answers in microseconds; a stopped one delays every frame by this. */
 #define GP_TOP_ANSWER_NS 100000000ull

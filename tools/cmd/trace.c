@@ -3,11 +3,11 @@
  * reads the shared memory of the process, which answers one request when it begins. */
 #include <cmd/cmd.h>
 #include <cmd/output.h>
-#include <collect/listen.h>
-#include <collect/watch.h>
+#include <read/collect/listen.h>
+#include <read/collect/watch.h>
 #include <record/ringread.h>
-#include <write/stats.h>
-#include <write/write.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
 
 #include <base/clock.h>
 #include <errno.h>

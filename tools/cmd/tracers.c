@@ -10,8 +10,8 @@
 
 #include <base/spared.h>
 #include <base/text.h>
-#include <collect/procfs.h>
 #include <fcntl.h>
+#include <read/collect/procfs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * Called by doctor.c, checks.c and tracers.c.
  */
 #include <cmd/checks.h>
-#include <view/term.h>
-#include <write/write.h>
+#include <show/terminal/term.h>
+#include <show/text/write.h>
 
 #include <limits.h>
 #include <stdarg.h>

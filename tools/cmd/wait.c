@@ -6,17 +6,17 @@
  */
 #include <base/clock.h>
 #include <cmd/cmd.h>
-#include <collect/nvml.h>
-#include <collect/procfs.h>
-#include <collect/reserve.h>
 #include <errno.h>
 #include <limits.h>
+#include <read/collect/nvml.h>
+#include <read/collect/procfs.h>
+#include <read/collect/reserve.h>
+#include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
-#include <write/write.h>
 
 /* NVML takes some milliseconds, and a driver without a program in it some hundred. */
 #define GP_WAIT_POLL_NS 250000000ull

@@ -2,13 +2,13 @@
  * debugfile.c: see debugfile.h. */
 #include <symbol/debugfile.h>
 
-#include <common/elfimage.h>
-#include <common/foreign.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 #include <errno.h>
 #include <limits.h>
+#include <read/common/elfimage.h>
+#include <read/common/foreign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

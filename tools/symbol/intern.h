@@ -6,7 +6,7 @@
 #ifndef GP_SYMBOL_INTERN_H
 #define GP_SYMBOL_INTERN_H
 
-#include <common/hash.h>
+#include <read/common/hash.h>
 
 #define GP_SYMBOL_TEXT 1024u /* longest text kept: C++ names of template libraries are cut there */
 

@@ -2,10 +2,10 @@
  * object.c: see object.h. */
 #include <symbol/object.h>
 
-#include <common/elfimage.h>
-#include <common/foreign.h>
 #include <errno.h>
 #include <gelf.h>
+#include <read/common/elfimage.h>
+#include <read/common/foreign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

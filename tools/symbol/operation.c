@@ -5,7 +5,7 @@
  * operationrules.c. Called by place.c, which knows the frame that names the site.
  * docs/understand/symbols.md explains it.
  */
-#include <common/hash.h>
+#include <read/common/hash.h>
 #include <symbol/operation.h>
 #include <symbol/state.h>
 

@@ -3,7 +3,7 @@
  * symbol.c: names of single addresses; see symbol.h. Every answer is kept: stacks share most of
  * their frames.
  */
-#include <common/elfimage.h>
+#include <read/common/elfimage.h>
 #include <symbol/state.h>
 
 #include <errno.h>

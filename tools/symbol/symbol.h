@@ -8,7 +8,7 @@
 #ifndef GP_SYMBOL_SYMBOL_H
 #define GP_SYMBOL_SYMBOL_H
 
-#include <recording/recording.h>
+#include <read/recording/recording.h>
 
 /* What a frame is for a reader (docs/understand/symbols.md). */
 enum gp_frame_role {

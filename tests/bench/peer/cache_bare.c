@@ -4,8 +4,8 @@
  * the difference is the cost of the statistics.  It is a library of its own, so both caches run in
  * one process, in turns. */
 #include "base/compiler.h"
+#include "base/counter.h"
 #include "bench/cache_own.h"
-#include "ds/counter.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * heap.c: idle memory: which block is allocated, how it is split, and how neighbours are joined
+ * again. Everything here runs under the cache's lock and does not call the backend.
+ *
+ * Invariants: The blocks of a segment cover it from start to end without gaps or overlaps. Two
+ * neighbours are never both idle, or both unmapped. A heap's index holds exactly its idle blocks,
+ * and heap.idle_bytes is their sum.
+ */
+#include "allocator/cache/internal.h"
+
+bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
+{
+    return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
+           one->dedicated == other->dedicated;
+}
+
+/* The stream's heap of the same pool and class as `like`, but not `like` itself; NULL: none. */
+static struct gp_heap *heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+{
+    struct gp_heap *heap = cache->heaps;
+    while (heap && !(heap != like && heap->stream == stream && gp_heap_alike(heap, like)))
+        heap = heap->next;
+    return heap;
+}
+
+struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+{
+    struct gp_heap *heap = heap_like(cache, like, stream);
+    if (heap || !(heap = gp_slab_take(&cache->heap_records)))
+        return heap;
+    heap->stream = stream;
+    heap->pool = like->pool;
+    heap->small = like->small;
+    heap->linear = like->linear;
+    heap->dedicated = like->dedicated;
+    for (const struct gp_pool *private = cache->pools; private; private = private->next)
+        heap->pinned |= heap->pool && private->id == heap->pool;
+    heap->next = cache->heaps;
+    cache->heaps = heap;
+    return heap;
+}
+
+bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
+{
+    struct gp_heap *into = heap_like(cache, heap, GP_STREAM_DESTROYED);
+    if (!into) {
+        heap->stream = GP_STREAM_DESTROYED;
+        return false;
+    }
+    for (struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
+        if (segment->heap != heap)
+            continue;
+        segment->heap = into;
+        for (struct gp_block *block = segment->first; block; block = block->after) {
+            if (gp_block_state(block) == GP_BLOCK_IDLE)
+                gp_index_take(&heap->idle, block), gp_index_put(&into->idle, block);
+            if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
+                gp_index_take(&heap->unmapped, block), gp_index_put(&into->unmapped, block);
+        }
+    }
+    into->idle_bytes += heap->idle_bytes;
+    into->unordered_bytes += heap->unordered_bytes;
+    *place = heap->next;
+    gp_slab_give(&cache->heap_records, heap); /* `grow` is held, so no other thread still uses this heap */
+    return true;
+}
+
+bool gp_block_is_split(const struct gp_block *block)
+{
+    return !block->segment->growable && (block->before || block->after);
+}
+
+struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes)
+{
+    struct gp_block *block = gp_table_ready(cache, address) ? gp_slab_take(&cache->blocks) : NULL;
+    if (!block)
+        return NULL;
+    block->address = address;
+    block->bytes = bytes;
+    block->segment = segment;
+    gp_block_become(block, GP_BLOCK_TAKEN);
+    gp_table_set(cache, address, block);
+    return block;
+}
+
+void gp_block_drop(struct gp_cache *cache, struct gp_block *block)
+{
+    gp_table_set(cache, block->address, NULL);
+    gp_block_become(block, GP_BLOCK_SPARE);
+    block->address = 0;
+    gp_slab_give(&cache->blocks, block);
+}
+
+struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes)
+{
+    struct gp_block *rest =
+        gp_block_new(cache, block->segment, block->address + first_bytes, block->bytes - first_bytes);
+    if (!rest)
+        return NULL;
+    gp_block_become(rest, gp_block_state(block));
+    __atomic_store_n(&rest->stream, block->stream, __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after)
+        rest->after->before = rest;
+    block->after = rest;
+    block->bytes = first_bytes;
+    return rest;
+}
+
+/* Joins `block` with its right neighbour, which is in no index. */
+static void block_swallow(struct gp_cache *cache, struct gp_block *block)
+{
+    struct gp_block *right = block->after;
+    block->bytes += right->bytes;
+    block->after = right->after;
+    if (block->after)
+        block->after->before = block;
+    if (GP_UNLIKELY(cache->cursors))
+        gp_cursor_block_removed(cache, right, block);
+    gp_block_drop(cache, right);
+}
+
+static void idle_count(struct gp_cache *cache, const struct gp_block *block, bool up)
+{
+    struct gp_heap *heap = block->segment->heap;
+    uint64_t bytes = up ? block->bytes : -block->bytes;
+    heap->idle_bytes += bytes;
+    cache->idle_bytes += bytes;
+    if (heap->dedicated)
+        cache->dedicated_idle_bytes += bytes;
+    if (gp_block_is_split(block))
+        gp_gauges_split(cache, block, up);
+}
+
+void gp_block_unidle(struct gp_cache *cache, struct gp_block *block)
+{
+    gp_index_take(&block->segment->heap->idle, block);
+    idle_count(cache, block, false);
+}
+
+void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
+{
+    block->requested_bytes = 0;
+    block->oversize = false;
+    __atomic_store_n(&block->stream, block->segment->heap->stream,
+                     __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
+    if (block->after && gp_block_state(block->after) == GP_BLOCK_IDLE) {
+        gp_block_unidle(cache, block->after);
+        block_swallow(cache, block);
+    }
+    if (block->before && gp_block_state(block->before) == GP_BLOCK_IDLE) {
+        block = block->before;
+        gp_block_unidle(cache, block);
+        block_swallow(cache, block);
+    }
+    /* The joined block is as young as its youngest part, as in PyTorch. */
+    block->born = cache->clock;
+    block->epoch = cache->epoch;
+    gp_block_become(block, GP_BLOCK_IDLE);
+    gp_index_put(&block->segment->heap->idle, block);
+    idle_count(cache, block, true);
+}
+
+void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
+{
+    struct gp_index *index = &block->segment->heap->unmapped;
+    block->requested_bytes = 0;
+    if (block->after && gp_block_state(block->after) == GP_BLOCK_UNMAPPED) {
+        gp_index_take(index, block->after);
+        block_swallow(cache, block);
+    }
+    if (block->before && gp_block_state(block->before) == GP_BLOCK_UNMAPPED) {
+        block = block->before;
+        gp_index_take(index, block);
+        block_swallow(cache, block);
+    }
+    gp_block_become(block, GP_BLOCK_UNMAPPED);
+    gp_index_put(index, block);
+}
+
+/* An idle block for a dedicated request, which gets it as a whole. At most an eighth is wasted, as
+ * in the driver's own rounding of 16 MiB to 2 MiB steps. */
+static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
+{
+    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
+}
+
+struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
+{
+    if (heap->dedicated)
+        return heap_whole(heap, bytes);
+    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    /* A larger block would not help: the rules only refuse blocks that are too large. */
+    return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
+}
+
+/* Takes `bytes` of an idle block and returns the rest to the index. Without memory for a record it
+ * takes the whole block. */
+static struct gp_block *heap_carve(struct gp_cache *cache, struct gp_block *block, uint64_t bytes)
+{
+    const struct gp_policy *policy = &cache->policy;
+    const struct gp_segment *segment = block->segment;
+    uint64_t epoch = block->epoch;
+    gp_block_unidle(cache, block);
+    if (block->bytes > bytes && !segment->heap->dedicated &&
+        gp_policy_splits(policy, block->bytes, bytes, segment->heap->small, segment->growable)) {
+        bool high = policy->takes_high_end;
+        struct gp_block *rest = gp_block_cut(cache, block, high ? block->bytes - bytes : bytes);
+        if (rest) {
+            struct gp_block *idle = high ? block : rest;
+            block = high ? rest : block;
+            gp_block_become(block, GP_BLOCK_TAKEN); /* before the rest looks for idle neighbours to join */
+            gp_block_idle(cache, idle);
+            idle->epoch = epoch;
+        }
+    }
+    return block;
+}
+
+/* True if a thread may keep the block in its cache when the block is freed. */
+static bool block_suits_thread(const struct gp_cache *cache, const struct gp_block *block)
+{
+    const struct gp_heap *heap = block->segment->heap;
+    return cache->threads && heap->small && !heap->linear && !heap->pool && block->stream == heap->stream &&
+           heap->stream < GP_STREAM_DESTROYED && block->bytes <= cache->policy.thread_block_bytes &&
+           block->bytes <= (uint64_t)GP_BINS << GP_BIN_SHIFT;
+}
+
+struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
+                               uint64_t bytes)
+{
+    block = heap_carve(cache, block, bytes);
+    __atomic_store_n(&block->requested_bytes, request->bytes,
+                     __ATOMIC_RELAXED); /* threadcache.c may read it without the lock */
+    __atomic_store_n(&block->stream, request->stream, __ATOMIC_RELAXED);
+    gp_block_tag(cache, block, request);
+    block->oversize = gp_policy_is_oversize(&cache->policy, block->bytes);
+    gp_block_become(block, block_suits_thread(cache, block) ? GP_BLOCK_LOCAL | GP_BLOCK_LIVE : GP_BLOCK_LIVE);
+    uint64_t used = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;
+    if (used > cache->peak_bytes)
+        cache->peak_bytes = used;
+    return block;
+}
+
+struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
+                              uint64_t bytes)
+{
+    struct gp_block *block = gp_heap_find(cache, heap, bytes);
+    return block ? gp_block_give(cache, block, request, bytes) : NULL;
+}

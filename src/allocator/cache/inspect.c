@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * inspect.c: queries about the cache's memory, and the check of its invariants. Nothing here
+ * changes the cache, except that some functions flush the threads' caches first.
+ */
+#include "allocator/cache/internal.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- one address ------------------------------------------------------------------------------------------------- */
+
+/* Programs ask about many addresses that are not of the cache: those do not cost a walk as long as
+ * they lie below or above all of its segments, as host and managed memory mostly does. */
+static struct gp_segment *segment_at(struct gp_cache *cache, uint64_t address)
+{
+    if (address < cache->lowest || address >= cache->highest)
+        return NULL;
+    struct gp_segment *segment = cache->segments;
+    while (segment && address - segment->address >= segment->bytes)
+        segment = segment->next;
+    return segment;
+}
+
+/* The block that contains the address, in any state. Walks the segment unless the address is a
+ * block's start: addresses inside a block are looked up only now and then. */
+static struct gp_block *block_at(struct gp_cache *cache, uint64_t address)
+{
+    struct gp_block *block = gp_table_at(cache, address);
+    if (block)
+        return block;
+    struct gp_segment *segment = segment_at(cache, address);
+    for (block = segment ? segment->first : NULL; block && address - block->address >= block->bytes;)
+        block = block->after;
+    return block;
+}
+
+bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out)
+{
+    gp_lock_take(&cache->lock);
+    const struct gp_block *block = block_at(cache, address);
+    bool live = block && gp_block_state(block) == GP_BLOCK_LIVE;
+    if (live && out)
+        *out = (struct gp_grant){block->address,
+                                 block->bytes,
+                                 __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
+                                 block->stream,
+                                 gp_block_tag_of(cache, block),
+                                 0};
+    gp_lock_give(&cache->lock);
+    return live;
+}
+
+bool gp_cache_begins(const struct gp_cache *cache, uint64_t address)
+{
+    const struct gp_block *block = gp_table_at(cache, address);
+    return block && gp_block_state(block) != GP_BLOCK_UNMAPPED;
+}
+
+bool gp_cache_owns(struct gp_cache *cache, uint64_t address)
+{
+    gp_lock_take(&cache->lock);
+    const struct gp_block *block = block_at(cache, address);
+    bool owns = block && gp_block_state(block) != GP_BLOCK_UNMAPPED;
+    gp_lock_give(&cache->lock);
+    return owns;
+}
+
+bool gp_cache_segment_of(struct gp_cache *cache, uint64_t address, uint64_t *base, uint64_t *bytes, bool *dedicated)
+{
+    gp_lock_take(&cache->lock);
+    const struct gp_block *block = block_at(cache, address);
+    bool live = block && gp_block_state(block) == GP_BLOCK_LIVE;
+    if (live) {
+        *base = block->segment->address;
+        *bytes = block->segment->bytes;
+        *dedicated = block->segment->dedicated;
+    }
+    gp_lock_give(&cache->lock);
+    return live;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+/* Live blocks of a segment that also holds idle memory. */
+static uint64_t segment_pinning(const struct gp_segment *segment)
+{
+    uint64_t live = 0, idle = 0;
+    for (const struct gp_block *block = segment->first; block; block = block->after) {
+        live += gp_block_state(block) == GP_BLOCK_LIVE;
+        idle += gp_block_state(block) == GP_BLOCK_IDLE;
+    }
+    return idle ? live : 0;
+}
+
+void gp_cache_numbers(struct gp_cache *cache, struct gp_cache_numbers *out)
+{
+    *out = (struct gp_cache_numbers){0};
+    gp_lock_take(&cache->lock);
+    gp_thread_flush(cache);
+    out->reserved_bytes = cache->reserved_bytes;
+    out->waiting_bytes = cache->waiting_bytes;
+    out->idle_bytes = cache->idle_bytes;
+    out->allocated_bytes = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;
+    for (const struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
+        const struct gp_block *largest = gp_index_largest(&heap->idle);
+        if (largest && largest->bytes > out->largest_idle_bytes)
+            out->largest_idle_bytes = largest->bytes;
+        out->idle_pieces += heap->idle.count;
+    }
+    for (const struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
+        out->pinning_blocks += segment_pinning(segment);
+        if (gp_segment_is_idle(segment))
+            out->releasable_bytes += segment->bytes;
+    }
+    out->releasable_bytes += gp_page_idle(cache);
+    gp_lock_give(&cache->lock);
+    out->retries = __atomic_load_n(&cache->x_retries, __ATOMIC_RELAXED);
+    out->syncs = __atomic_load_n(&cache->x_syncs, __ATOMIC_RELAXED);
+    out->device_allocs = __atomic_load_n(&cache->x_device_allocs, __ATOMIC_RELAXED);
+    out->device_frees = __atomic_load_n(&cache->x_device_frees, __ATOMIC_RELAXED);
+    out->backend_calls = __atomic_load_n(&cache->x_calls, __ATOMIC_RELAXED);
+}
+
+/* ---- check ------------------------------------------------------------------------------------------------------- */
+
+struct gp_check {
+    struct gp_cache *cache;
+    char *why;
+    size_t why_bytes;
+    uint64_t reserved, idle, waiting, idle_blocks, unmapped_blocks;
+    uint64_t allocated, active, requested, split; /* compared with the gauges if the cache owns them */
+    bool broken;
+};
+
+static GP_PRINTF(2, 3) void check_say(struct gp_check *check, const char *form, ...)
+{
+    va_list arguments;
+    if (check->broken)
+        return;
+    check->broken = true;
+    va_start(arguments, form);
+    vsnprintf(check->why, check->why_bytes, form, arguments);
+    va_end(arguments);
+}
+
+static void check_block(struct gp_check *check, const struct gp_block *block, uint64_t expected)
+{
+    const struct gp_block *after = block->after;
+    unsigned long long at = block->address;
+    if (block->address != expected || !block->bytes)
+        check_say(check, "block %#llx: a gap, an overlap or no size", at);
+    if (gp_table_at(check->cache, block->address) != block)
+        check_say(check, "block %#llx: the table points to another block", at);
+    if (after && after->before != block)
+        check_say(check, "block %#llx: its neighbour does not point back to it", at);
+    if (after && gp_block_state(after) == gp_block_state(block) &&
+        (gp_block_state(block) == GP_BLOCK_IDLE || gp_block_state(block) == GP_BLOCK_UNMAPPED))
+        check_say(check, "block %#llx: not joined with its neighbour", at);
+    check->idle += gp_block_state(block) == GP_BLOCK_IDLE ? block->bytes : 0;
+    check->idle_blocks += gp_block_state(block) == GP_BLOCK_IDLE;
+    check->unmapped_blocks += gp_block_state(block) == GP_BLOCK_UNMAPPED;
+    check->waiting += gp_block_state(block) == GP_BLOCK_WAITING ? block->bytes : 0;
+    check->allocated += gp_block_state(block) == GP_BLOCK_LIVE ? block->bytes : 0;
+    check->active +=
+        gp_block_state(block) == GP_BLOCK_LIVE || gp_block_state(block) == GP_BLOCK_WAITING ? block->bytes : 0;
+    check->split += gp_block_state(block) == GP_BLOCK_IDLE && gp_block_is_split(block) ? block->bytes : 0;
+}
+
+static uint64_t check_pages(struct gp_check *check, const struct gp_segment *segment)
+{
+    uint64_t bytes = 0, end = 0, unmapped = 0;
+    for (const struct gp_page *page = segment->pages; page; page = page->next) {
+        if (page->address < end || page->address < segment->address)
+            check_say(check, "page %#llx: out of order", (unsigned long long)page->address);
+        end = page->address + page->bytes;
+        bytes += page->bytes;
+    }
+    for (const struct gp_block *block = segment->first; block; block = block->after)
+        unmapped += gp_block_state(block) == GP_BLOCK_UNMAPPED ? block->bytes : 0;
+    if (unmapped + bytes != segment->bytes)
+        check_say(check, "segment %#llx: pages and holes do not add up to its size",
+                  (unsigned long long)segment->address);
+    return bytes;
+}
+
+static void check_index(struct gp_check *check, const struct gp_block *tree, uint8_t state, const struct gp_heap *heap,
+                        uint64_t *bytes, uint64_t *count)
+{
+    if (!tree || check->broken)
+        return;
+    if (gp_block_state(tree) != state || tree->segment->heap != heap)
+        check_say(check, "block %#llx: in the wrong index", (unsigned long long)tree->address);
+    check_index(check, tree->left, state, heap, bytes, count);
+    check_index(check, tree->right, state, heap, bytes, count);
+    *bytes += tree->bytes;
+    (*count)++;
+}
+
+static void check_heaps(struct gp_check *check)
+{
+    uint64_t idle_count = 0, unmapped_count = 0;
+    for (const struct gp_heap *heap = check->cache->heaps; heap; heap = heap->next) {
+        uint64_t bytes = 0, ignored = 0, count = 0;
+        check_index(check, heap->idle.root, GP_BLOCK_IDLE, heap, &bytes, &count);
+        if (bytes != heap->idle_bytes || count != heap->idle.count)
+            check_say(check, "a heap's idle bytes differ from the sum of its index");
+        idle_count += count;
+        check_index(check, heap->unmapped.root, GP_BLOCK_UNMAPPED, heap, &ignored, &unmapped_count);
+    }
+    if (idle_count != check->idle_blocks || unmapped_count != check->unmapped_blocks)
+        check_say(check, "the indexes hold %llu idle and %llu unmapped blocks, the segments %llu and %llu",
+                  (unsigned long long)idle_count, (unsigned long long)unmapped_count,
+                  (unsigned long long)check->idle_blocks, (unsigned long long)check->unmapped_blocks);
+}
+
+static void check_gauge(struct gp_check *check, const struct gp_gauge_value *gauges, unsigned gauge, uint64_t bytes,
+                        const char *name)
+{
+    if (gauges[gauge].current != (int64_t)bytes)
+        check_say(check, "%s: the gauge says %lld, the blocks %llu", name, (long long)gauges[gauge].current,
+                  (unsigned long long)bytes);
+    if (gauges[gauge].peak < gauges[gauge].current)
+        check_say(check, "%s: the peak is below the current value", name);
+}
+
+static void check_gauges(struct gp_check *check)
+{
+    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    if (!check->cache->owns_gauges)
+        return;
+    gp_counter_snapshot(check->cache->gauges, gauges);
+    check_gauge(check, gauges, GP_GAUGE_ALLOCATED_BYTES, check->allocated, "allocated_bytes");
+    check_gauge(check, gauges, GP_GAUGE_ACTIVE_BYTES, check->active, "active_bytes");
+    check_gauge(check, gauges, GP_GAUGE_RESERVED_BYTES, check->reserved, "reserved_bytes");
+    check_gauge(check, gauges, GP_GAUGE_INACTIVE_SPLIT_BYTES, check->split, "inactive_split_bytes");
+}
+
+int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes)
+{
+    struct gp_check check = {.cache = cache, .why = why, .why_bytes = why_bytes};
+    gp_lock_take(&cache->lock);
+    gp_thread_flush(cache);
+    for (const struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
+        uint64_t expected = segment->address;
+        for (const struct gp_block *block = segment->first; block && !check.broken; block = block->after) {
+            check_block(&check, block, expected);
+            expected = block->address + block->bytes;
+        }
+        if (expected != segment->address + segment->bytes)
+            check_say(&check, "segment %#llx: its blocks do not fill it", (unsigned long long)segment->address);
+        check.reserved += segment->growable ? check_pages(&check, segment) : segment->bytes;
+    }
+    check_heaps(&check);
+    if (check.reserved != cache->reserved_bytes || check.idle != cache->idle_bytes ||
+        check.waiting != cache->waiting_bytes)
+        check_say(&check, "reserved, idle or waiting bytes differ from the sum over the segments");
+    check_gauges(&check);
+    gp_lock_give(&cache->lock);
+    return check.broken ? -1 : 0;
+}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: declarations that the files of cache/ share. No other folder includes it.
+ *
+ * Locks. `lock` guards every record. `grow` is held around backend calls that get memory, release
+ * it or wait for fences. It is taken before `lock`, never inside it. No backend call is made under
+ * `lock`.
+ */
+#ifndef GP_CACHE_INTERNAL_H
+#define GP_CACHE_INTERNAL_H
+
+#include "allocator/cache/cache.h"
+#include "allocator/cache/policy.h"
+#include "base/compiler.h"
+#include "base/counter.h"
+#include "base/lock.h"
+
+struct gp_segment;
+struct gp_heap;
+
+enum gp_block_state {
+    GP_BLOCK_SPARE,    /* a record without a block */
+    GP_BLOCK_IDLE,     /* in its heap's index */
+    GP_BLOCK_LIVE,     /* in use by the program */
+    GP_BLOCK_WAITING,  /* freed; its fence is not reached yet */
+    GP_BLOCK_UNMAPPED, /* addresses of a growable segment without memory: in its heap's other index */
+    GP_BLOCK_CACHED,   /* idle, in a thread's cache (threadcache.c) */
+    GP_BLOCK_TAKEN,    /* changing between two of these states; owned by one thread */
+};
+#define GP_BLOCK_STATE 0x0fu
+/* A flag of a live block, stored beside its state: its free may put it into a thread's cache. The
+ * block is small, in a growable segment, and used only by its heap's stream. */
+#define GP_BLOCK_LOCAL 0x10u
+#define GP_BLOCK_FLAGS 0xffull /* addresses are multiples of 256 */
+
+/* The stream of a heap or a use after that stream was destroyed. */
+#define GP_STREAM_DESTROYED (GP_STREAM_ANY - 1)
+
+struct gp_uses { /* other streams that work on a live block */
+    struct gp_uses *next;
+    uint64_t stream;
+};
+
+/* A free reads only the first cache line. It claims a live block with a compare-and-swap of `word`,
+ * with or without the lock. In every other state the lock guards the block, except CACHED (its gate
+ * guards it, threadcache.c) and TAKEN (one thread owns it). */
+struct gp_block {
+    /* address | flags | state; it contains the address so that a compare-and-swap succeeds only on
+     * the right block */
+    uint64_t word;
+    uint64_t bytes, requested_bytes;
+    uint64_t stream; /* the stream it was allocated for; idle: its heap's stream */
+    struct gp_segment *segment;
+    struct gp_block *left, *right; /* index; left: the next waiting or cached block */
+    struct gp_uses *uses;
+
+    uint64_t address;
+    struct gp_block *before, *after; /* neighbours by address in the segment */
+    uint64_t born;                   /* the cache's clock when it became idle; its age for garbage collection */
+    /* the cache's epoch when it became idle; it is quiet once a fence of that epoch or a later one
+     * was reached */
+    uint64_t epoch;
+    uint32_t priority; /* of the treap */
+    bool oversize;
+    bool unordered;        /* was freed with GP_FREE_UNORDERED */
+    uint64_t tag, time_ns; /* of a live block: the request's and the grant's; 0 until a request has a tag */
+};
+_Static_assert(sizeof(struct gp_block) == 128, "two lines");
+
+static inline enum gp_block_state gp_block_state(const struct gp_block *block)
+{
+    return (enum gp_block_state)(__atomic_load_n(&block->word, __ATOMIC_RELAXED) & GP_BLOCK_STATE);
+}
+
+/* [block.R1] release pairs with [block.A1]: the thread that claims the block sees its record. */
+static inline void gp_block_become(struct gp_block *block, unsigned state)
+{
+    __atomic_store_n(&block->word, block->address | state, __ATOMIC_RELEASE);
+}
+
+/* Claims the live block at that address and sets its state. false: the block is no longer live, or
+ * has another address or other flags. [block.A1] acquire pairs with [block.R1]. */
+static inline bool gp_block_win(struct gp_block *block, uint64_t address, uint64_t flags, unsigned state)
+{
+    uint64_t seen = address | flags | GP_BLOCK_LIVE;
+    return __atomic_load_n(&block->word, __ATOMIC_RELAXED) == seen &&
+           __atomic_compare_exchange_n(&block->word, &seen, address | state, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* Claims a live block with any flags. Under lock; flags change only under lock. */
+static inline bool gp_block_claim(struct gp_block *block)
+{
+    return gp_block_win(block, block->address, 0, GP_BLOCK_TAKEN) ||
+           gp_block_win(block, block->address, GP_BLOCK_LOCAL, GP_BLOCK_TAKEN);
+}
+
+/* Under lock: from now on a free of this block takes the slow path. */
+static inline void gp_block_bar(struct gp_block *block)
+{
+    uint64_t seen = block->address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE;
+    /* [block.R1]; if the swap fails, the block was freed meanwhile, or its flag was cleared
+     * before. */
+    __atomic_compare_exchange_n(&block->word, &seen, block->address | GP_BLOCK_LIVE, false, __ATOMIC_RELEASE,
+                                __ATOMIC_RELAXED);
+}
+
+struct gp_page { /* physical memory in a growable segment; a list sorted by address */
+    struct gp_page *next;
+    uint64_t handle, address, bytes;
+};
+
+struct gp_segment {
+    struct gp_segment *next, *before; /* the cache's list, in no order */
+    struct gp_heap *heap;
+    uint64_t address, bytes; /* growable: of the address range */
+    struct gp_block *first;
+    struct gp_page *pages;
+    uint64_t born;
+    bool growable, dedicated, oversize, first_chunk;
+};
+
+struct gp_index { /* by (bytes, address) */
+    struct gp_block *root;
+    uint64_t count;
+};
+
+/* One bin of a thread's cache for each size of the small pool: multiples of 512 bytes to 1 MiB. */
+#define GP_BIN_SHIFT 9
+#define GP_BINS      2048
+
+struct gp_heap { /* idle memory of one stream, pool and class */
+    struct gp_heap *next;
+    uint64_t stream, pool;
+    bool small, linear, dedicated;
+    /* of a private pool in use: a captured graph may use its idle memory, so that memory is not
+     * moved or released */
+    bool pinned;
+    struct gp_index idle, unmapped;
+    uint64_t idle_bytes, unordered_bytes; /* unordered: freed without an order, still waiting */
+};
+
+struct gp_pool { /* a private pool */
+    struct gp_pool *next;
+    uint64_t id;
+    uint32_t references;
+};
+
+struct gp_fenced_blocks { /* blocks behind one fence */
+    struct gp_fenced_blocks *next;
+    struct gp_block *blocks;
+    uint64_t fence;
+    uint64_t bytes, count;
+};
+
+struct gp_slab { /* records of one size; chunks are kept until the cache is freed */
+    void *spare;
+    void *chunks;
+    uint32_t item_bytes;
+};
+
+/* Address -> the block that begins there: 49 bits (the most that CUDA's unified addresses have) as 14 + 14 + 21.
+ *
+ * A leaf has the blocks that begin in one span of 2 MiB, in sets of four places. The address's hash names
+ * its set, so a look-up reads one cache line of the leaf. A leaf has two sets at first. If a set is full,
+ * the leaf is replaced by one with twice as many, so the leaves of large blocks stay small. */
+#define GP_LEAF_SHIFT 21
+#define GP_MID_BITS   14
+#define GP_ROOT_BITS  14
+#define GP_SET_PLACES 4u
+/* A leaf's address, which is a multiple of 64, and in the lower bits the shift that makes a hash the
+ * number of a set. 0: no block began there yet. */
+#define GP_LEAF_LOW 63u
+/* A place is 0, or the block's record with the key of its address in the upper 16 bits. */
+#define GP_PLACE_SHIFT 48
+
+struct gp_table {
+    uint64_t **root;
+};
+
+/* The position of an iteration (iterate.c) while the iteration does not hold the lock. cursor.c
+ * corrects it when the record that it points to is dropped. */
+struct gp_cursor {
+    struct gp_cursor *next;
+    struct gp_segment *segment; /* the next segment to visit */
+    struct gp_block *block;     /* the next block; NULL: dropped with its segment, or the last one was visited */
+};
+
+struct gp_cache {
+    /* What the thread caches read at every call (threadcache.c), in two lines; written when the cache
+     * is made, and `tags` once. */
+    struct gp_thread_set *threads; /* thread caches, one set per counter shard; NULL: none */
+    struct gp_counter *gauges;
+    struct gp_table table;
+    bool (*wants_time)(void);
+    uint64_t thread_bytes; /* these three as in the policy */
+    uint32_t thread_blocks;
+    uint32_t thread_slack_shift;
+    bool owns_gauges, tags, times;
+    bool rounds_to_granules; /* sizes are rounded to granules and nothing else */
+
+    struct gp_policy policy;
+    struct gp_backend backend;
+    void *listener;
+    void (*listen)(void *listener, const struct gp_cache_event *event);
+
+    struct gp_lock grow, lock;
+    struct gp_slab blocks, segment_records, heap_records, page_records, use_records, pool_records, fenced_records, mids;
+    void *leaf_chunks; /* memory for the table's leaves ... */
+    size_t leaf_used;  /* ... and how much of the first chunk is in use */
+    struct gp_segment *segments;
+    uint64_t lowest, highest;  /* all segments lie and lay between them; 0, 0: there was none */
+    struct gp_cursor *cursors; /* of the running iterations */
+    struct gp_heap *heaps;
+    struct gp_pool *pools;
+
+    /* Waiting blocks: `open` collects unordered frees; `asked` holds freed blocks with uses until
+     * their fence is recorded; `fenced` is a queue of blocks with a recorded fence. */
+    struct gp_fenced_blocks open;
+    struct gp_block *asked;
+    uint64_t refused_count; /* so many blocks waited when a fence was refused; 0: the last one was recorded */
+    uint64_t asked_count;
+    struct gp_fenced_blocks *fenced, *fenced_last;
+    uint64_t fences; /* in that queue */
+
+    uint64_t clock;                    /* allocations so far */
+    uint64_t limit_bytes, total_bytes; /* total: of the device, once queried */
+    uint64_t reserved_bytes, idle_bytes, waiting_bytes, peak_bytes;
+    uint64_t dedicated_idle_bytes;
+    uint64_t x_retries, x_syncs, x_device_allocs, x_device_frees, x_calls;
+    uint64_t moved_bytes; /* bytes of pages moved to another place since the start; guarded by grow */
+    uint64_t epoch;       /* raised before each fence over all streams ... */
+    /* ... and the epoch of the last such fence that was reached; idle blocks up to this epoch are
+     * quiet: no work of any stream uses them */
+    uint64_t settled;
+    bool first_made; /* prealloc has allocated its first chunk */
+};
+
+/* arena.c */
+void *gp_slab_take(struct gp_slab *slab);
+void gp_slab_give(struct gp_slab *slab, void *item);
+void gp_slab_end(struct gp_slab *slab);
+bool gp_table_open(struct gp_cache *cache);
+void gp_table_close(struct gp_cache *cache);
+/* Makes room for the address, so that gp_table_set cannot fail. */
+bool gp_table_ready(struct gp_cache *cache, uint64_t address);
+void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
+
+static inline unsigned gp_table_top(uint64_t address)
+{
+    return (unsigned)(address >> (GP_LEAF_SHIFT + GP_MID_BITS)) & ((1u << GP_ROOT_BITS) - 1);
+}
+
+static inline unsigned gp_table_mid(uint64_t address)
+{
+    return (unsigned)(address >> GP_LEAF_SHIFT) & ((1u << GP_MID_BITS) - 1);
+}
+
+/* The unit of 256 bytes, the smallest granule, in its span, and a bit, so that no place with a block is 0. */
+#define GP_UNIT_SHIFT 8
+#define GP_UNIT_MASK  ((1u << (GP_LEAF_SHIFT - GP_UNIT_SHIFT)) - 1)
+#define GP_UNIT_USED  0x8000u
+
+static inline uint64_t gp_place_key(uint64_t address)
+{
+    return (address >> GP_UNIT_SHIFT & GP_UNIT_MASK) | GP_UNIT_USED;
+}
+
+static inline uint64_t gp_place_address(uint64_t place, uint64_t span)
+{
+    return span | (place >> GP_PLACE_SHIFT & GP_UNIT_MASK) << GP_UNIT_SHIFT;
+}
+
+/* Fibonacci hashing: addresses at any regular distance go evenly to the sets. */
+static inline uint64_t *gp_leaf_set(uint64_t leaf, uint64_t address)
+{
+    uint32_t hash = (uint32_t)(address >> GP_UNIT_SHIFT) * 0x9e3779b1u;
+    uint64_t *places = (uint64_t *)(uintptr_t)(leaf & ~(uint64_t)GP_LEAF_LOW);
+    return places + (size_t)(hash >> (leaf & 31)) * GP_SET_PLACES;
+}
+
+/* The record of the address; NULL: none. A place without its key leaves a bit of the upper 16, so the place
+ * with the key is the least. All four are read, because a branch for each could not be predicted. */
+static inline struct gp_block *gp_leaf_find(uint64_t leaf, uint64_t address)
+{
+    const uint64_t *set = gp_leaf_set(leaf, address);
+    uint64_t key = gp_place_key(address) << GP_PLACE_SHIFT, least = UINT64_MAX;
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < GP_SET_PLACES; i++) {
+        uint64_t rest = __atomic_load_n(&set[i], __ATOMIC_ACQUIRE) ^ key; /* [table.A1] */
+        least = rest < least ? rest : least;
+    }
+    return least >> GP_PLACE_SHIFT ? NULL : (struct gp_block *)(uintptr_t)least;
+}
+
+/* [table.A1] acquire pairs with [table.R1]. */
+static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_t address)
+{
+    if (GP_UNLIKELY(address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS)))
+        return NULL;
+    const uint64_t *mid = __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);
+    uint64_t leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : 0;
+    if (GP_UNLIKELY(!leaf))
+        return NULL;
+    struct gp_block *block = gp_leaf_find(leaf, address);
+    bool same = block && (__atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS) == address;
+    return same ? block : NULL;
+}
+
+/* index.c */
+void gp_index_put(struct gp_index *index, struct gp_block *block);
+void gp_index_take(struct gp_index *index, struct gp_block *block);
+/* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */
+struct gp_block *gp_index_fit(const struct gp_index *index, uint64_t bytes);
+struct gp_block *gp_index_largest(const struct gp_index *index);
+
+/* heap.c: under lock */
+/* Both heaps have the same pool and class; their streams may differ. */
+bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
+/* The stream's heap of the same pool and class as `like`, or a new one. NULL: no memory. */
+struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
+struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
+void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
+void gp_block_idle(struct gp_cache *cache,
+                   struct gp_block *block); /* joins it with its idle neighbours and puts it into the index */
+void gp_block_unidle(struct gp_cache *cache, struct gp_block *block);
+void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block);
+/* Shortens a block that is in no index to first_bytes and returns a new block for the rest, whose
+ * state the caller sets. NULL: no memory. */
+struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes);
+/* An idle block that the policy's rules allow for this size; NULL: none. */
+struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes);
+struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
+                              uint64_t bytes);
+/* Allocates from this idle block, without checking the policy's rules for its size. */
+struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
+                               uint64_t bytes);
+/* The heap's stream was destroyed: joins the heap with the other heaps of its class. True: *place,
+ * which pointed to it, points to the next heap. False: it is the first of its class and stays.
+ * Under grow too. */
+bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
+bool gp_block_is_split(const struct gp_block *block);
+
+/* gauges.c */
+/* They return the time of the change; 0: the cache has no times, or no gauge changed. */
+uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+/* gp_gauges_free and gp_gauges_done in one update on the thread's own shard. The credit stays in
+ * that shard, so the next allocation can use it without the slow path. */
+uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block); /* after the wait: the block is inactive */
+void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
+uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
+                           bool oversize, bool up);
+
+/* segment.c: under grow, not lock */
+/* Allocates a new segment and the block from it. GP_BACKEND_OOM also if the limit forbids it. */
+uint32_t gp_segment_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
+                         struct gp_block **out);
+/* Does the limit allow `bytes` more to be reserved? */
+bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes);
+/* Releases idle segments, the largest first, until at most keep_bytes are idle. Returns the bytes
+ * released. The caller has waited for the device's work. */
+uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes);
+/* PyTorch's release_available_cached_blocks: releases oversize segments only. */
+uint64_t gp_segment_release_oversize(struct gp_cache *cache, uint64_t bytes);
+/* PyTorch's garbage_collect_cached_blocks, before `bytes` more are reserved. */
+void gp_segment_collect(struct gp_cache *cache);
+/* Releases the oldest idle dedicated segments until they are within their share of reserved
+ * memory. */
+void gp_segment_trim_dedicated(struct gp_cache *cache);
+/* One segment that is idle as a whole, released in two steps: its records are dropped under `lock`,
+ * then its memory is freed without it. */
+struct gp_unlinked_segment {
+    struct gp_heap heap; /* a copy, because the heap may be dropped meanwhile */
+    uint64_t address, bytes;
+    uint64_t time_ns; /* when it left the gauges */
+    bool first_chunk;
+};
+void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out);
+/* False: the backend refused, and the segment is in the cache again. */
+bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_segment *unlinked);
+/* The segment is one idle block and may be released. */
+bool gp_segment_is_idle(const struct gp_segment *segment);
+struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes);
+void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment); /* under lock; drops only the records */
+
+/* page.c: growable segments; under grow, not lock */
+/* How a heap gets pages. MOVE: idle pages of other places first, then new pages for the rest.
+ * AHEAD: new pages, and some more ahead of need. EXACT: only as many new pages as needed. */
+enum gp_growth { GP_GROW_MOVE, GP_GROW_AHEAD, GP_GROW_EXACT };
+/* Maps memory for the request and allocates the block. GP_BACKEND_BUSY: another thread took the
+ * mapped memory; try again. */
+uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request, uint64_t bytes,
+                      enum gp_growth how, struct gp_block **out);
+/* Unmaps idle pages and returns them to the backend until at most keep_bytes are idle. Returns the
+ * bytes released. */
+uint64_t gp_page_release(struct gp_cache *cache, uint64_t keep_bytes);
+/* Bytes of the pages that are idle as a whole. */
+uint64_t gp_page_idle(struct gp_cache *cache); /* under lock */
+/* Unreserves address ranges of destroyed streams that hold no pages any more. */
+void gp_page_drop_ranges(struct gp_cache *cache);
+void gp_page_end(struct gp_cache *cache,
+                 struct gp_segment *segment); /* returns all its memory to the backend; no block of it is in use */
+
+/* threadcache.c */
+/* Does nothing if the policy has no thread caches. false: no memory. */
+bool gp_thread_open(struct gp_cache *cache);
+void gp_thread_close(struct gp_cache *cache);
+/* Takes every gate once, and gives it back: what a thread did in its cache before is visible after it, and
+ * what it does later comes after all that the caller did before. */
+void gp_thread_pass(struct gp_cache *cache);
+/* Under lock: returns every cached block to its heap as idle memory. */
+void gp_thread_flush(struct gp_cache *cache);
+/* True if the cache of one thread holds more than one_bytes, or those of all threads together more
+ * than all_bytes. Approximate, because threads keep changing it. No lock. */
+bool gp_thread_holds_more(struct gp_cache *cache, uint64_t one_bytes, uint64_t all_bytes);
+
+/* cursor.c: under lock */
+void gp_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
+void gp_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
+/* The record is about to be dropped. `into` is the block that now contains its addresses; NULL:
+ * none. */
+void gp_cursor_block_removed(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
+void gp_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
+
+/* wait.c */
+void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);
+void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered); /* under lock */
+/* Records the fences that are due. Under grow, not lock; called after a free if
+ * gp_wait_wants_record returned true. */
+void gp_wait_record(struct gp_cache *cache);
+bool gp_wait_wants_record(const struct gp_cache *cache);
+/* Records the fences of waiting blocks (open_too: also of the open batch) and queries all fences;
+ * wait: blocks until they are reached. Under grow, not lock. */
+void gp_wait_settle(struct gp_cache *cache, bool open_too, bool wait);
+/* Waits until all work of the device is done. False: not possible now. */
+bool gp_wait_all(struct gp_cache *cache);
+void gp_wait_forget(struct gp_cache *cache); /* under lock: makes every waiting block idle */
+
+/* Current idle bytes. Takes lock. */
+static inline uint64_t gp_cache_idle(struct gp_cache *cache)
+{
+    gp_lock_take(&cache->lock);
+    uint64_t bytes = cache->idle_bytes;
+    gp_lock_give(&cache->lock);
+    return bytes;
+}
+
+/* Reports an event to the listener. The caller holds no lock that the listener needs (cache.h). */
+static inline void gp_cache_tell_for(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
+                                     uint64_t bytes, uint64_t stream, uint64_t time_ns, uint64_t tag)
+{
+    const struct gp_cache_event event = {type, address, bytes, stream, time_ns, 0, tag};
+    if (cache->listen)
+        cache->listen(cache->listener, &event);
+}
+
+static inline void gp_cache_tell(struct gp_cache *cache, enum gp_cache_event_type type, uint64_t address,
+                                 uint64_t bytes, uint64_t stream, uint64_t time_ns)
+{
+    gp_cache_tell_for(cache, type, address, bytes, stream, time_ns, 0);
+}
+
+/* Whether an allocation or a free of the thread's own cache reads the clock.  All others do: another thread
+ * may allocate the block before the caller writes its event, which must have the earlier time. */
+static inline bool gp_cache_is_timed(const struct gp_cache *cache)
+{
+    return cache->times && (!cache->wants_time || cache->wants_time());
+}
+
+/* Call it after the block's word shows that the caller owns the block. */
+static inline void gp_block_tag(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request)
+{
+    bool tags = __atomic_load_n(&cache->tags, __ATOMIC_RELAXED);
+    if (GP_LIKELY(!tags && !request->tag))
+        return;
+    /* From the first tag on every request writes its own. A later owner took this block over from
+     * us, so it sees the flag. */
+    if (!tags)
+        __atomic_store_n(&cache->tags, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->tag, request->tag, __ATOMIC_RELAXED); /* inspect.c may look at it */
+    __atomic_store_n(&block->time_ns, 0, __ATOMIC_RELAXED);
+}
+
+static inline void gp_block_begun(const struct gp_cache *cache, struct gp_block *block, uint64_t time_ns)
+{
+    if (GP_UNLIKELY(__atomic_load_n(&cache->tags, __ATOMIC_RELAXED)))
+        __atomic_store_n(&block->time_ns, time_ns, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t gp_block_tag_of(const struct gp_cache *cache, const struct gp_block *block)
+{
+    return GP_UNLIKELY(__atomic_load_n(&cache->tags, __ATOMIC_RELAXED)) ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED)
+                                                                        : 0;
+}
+
+static inline void gp_cache_called(struct gp_cache *cache)
+{
+    __atomic_fetch_add(&cache->x_calls, 1, __ATOMIC_RELAXED); /* a count */
+}
+
+#endif

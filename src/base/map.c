@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * map.c: the pointer map. account/'s feed calls it inside driver callbacks; it must never call
+ * malloc, CUDA or the host program, and must leave errno unchanged. Picture, argument and figures:
+ * docs/understand/map.md.
+ *
+ * A shard keeps its records in blocks, where they never move, and finds them through an index of
+ * 8-byte entries:
+ *
+ *      index (now, old): linear probing, entry = slot + 1 : hash      blocks: 64, 128, 256 ... records; slot -> record
+ *
+ * Only the index grows and shrinks: the shard makes a second table, and each change of the shard
+ * moves some entries over, one whole cluster at a time, so that the entries left in the old table
+ * can still be probed. A deletion shifts the rest of the cluster back, so there are no tombstones
+ * to clean. These hold at every release of the shard's lock:
+ *
+ *      count = entries(now) + old_left = sum over blocks(live)
+ *      limit = x_room + sum over shards(room + count)
+ *
+ * Partners: [map.R1] unlock, release, pairs with [map.A1] lock, acquire; everything else in a shard
+ * is plain memory.
+ */
+#include "base/map.h"
+#include "base/compiler.h"
+#include "base/pause.h"
+#include "base/testpoint.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* 64 locks: if 16 threads use only the map, two meet in a shard about one time in eight. */
+#define GP_MAP_SHARD_BITS 6
+#define GP_MAP_SHARDS     (1u << GP_MAP_SHARD_BITS)
+/* The first block is one page of records. 26 doublings end below 2^32 slots, the most that an entry
+ * can address. */
+#define GP_MAP_FIRST  64u
+#define GP_MAP_BLOCKS 26u
+/* Blocks 0 and 1 stay mapped, so that a program with few allocations does not map and unmap them
+ * repeatedly. */
+#define GP_MAP_KEPT_BLOCKS 2u
+/* One page of entries. */
+#define GP_MAP_INDEX_MIN 512u
+/* A migration of n entries starts with room for 3/8 n more in the new table and ends after n/16
+ * changes. */
+#define GP_MAP_STEP 16u
+#define GP_MAP_NONE UINT32_MAX
+
+struct gp_map_index {
+    uint64_t *entries; /* 0 empty; else (slot + 1) << 32 | hash */
+    uint64_t mask;
+};
+
+struct gp_map_chunk {
+    struct gp_record
+        *records;   /* NULL: not mapped. A record with space 0 is free, and its `key` is the next free record */
+    uint32_t free;  /* first free record of the list; GP_MAP_NONE */
+    uint32_t fresh; /* records from here on were never used */
+    uint32_t live;
+    uint32_t pad_;
+};
+
+struct gp_map_shard {
+    uint32_t x_lock;  /* 0 free, 1 held */
+    uint32_t open;    /* bit k: block k has a free record */
+    uint64_t x_count; /* written under the lock, read without it */
+    uint64_t room;    /* records that it may still insert without taking room from the map */
+    uint32_t block_count;
+    uint32_t pad_;
+    struct gp_map_index now, old; /* old.entries NULL: no migration under way */
+    uint64_t old_at;              /* next slot to move: all slots before it are empty */
+    uint64_t old_left;
+    struct gp_map_chunk blocks[GP_MAP_BLOCKS];
+} GP_ALIGNED_LINE;
+
+struct gp_map {
+    uint64_t limit; /* const */
+    uint64_t batch; /* const: how much room a shard takes at a time */
+    uint64_t x_room GP_ALIGNED_LINE;
+    uint64_t x_walked;
+    struct gp_map_shard shards[GP_MAP_SHARDS];
+};
+
+/* Where a key's entry is. */
+struct gp_map_place {
+    struct gp_map_index *index; /* NULL: not found */
+    uint64_t at;
+};
+
+/* ---- memory and lock --------------------------------------------------------------------------------------------- */
+
+static GP_COLD void *map_memory(size_t bytes)
+{
+    int saved = errno;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    errno = saved;
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static GP_COLD void map_memory_give(void *memory, size_t bytes)
+{
+    int saved = errno;
+    munmap(memory, bytes);
+    errno = saved;
+}
+
+static GP_COLD void map_wait(const uint32_t *lock)
+{
+    for (unsigned i = 0; __atomic_load_n(lock, __ATOMIC_RELAXED); i++)
+        gp_pause(i);
+}
+
+static inline void map_lock(struct gp_map_shard *shard)
+{
+    while (GP_UNLIKELY(__atomic_exchange_n(&shard->x_lock, 1, __ATOMIC_ACQUIRE))) /* [map.A1] */
+        map_wait(&shard->x_lock);
+    GP_TESTPOINT("map.locked");
+}
+
+static inline void map_unlock(struct gp_map_shard *shard)
+{
+    GP_TESTPOINT("map.unlock");
+    __atomic_store_n(&shard->x_lock, 0, __ATOMIC_RELEASE); /* [map.R1] */
+}
+
+/* ---- hash: the top bits choose the shard, the low 32 are the entry's --------------------------------------------- */
+
+/* Addresses are multiples of 256 or 2 MiB; the high half of the product mixes their high bits into
+ * the low ones. The constants are the golden ratio's and another odd random number. */
+static inline uint64_t map_hash(uint8_t space, uint64_t key)
+{
+    unsigned __int128 wide = (unsigned __int128)(key + space * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;
+    uint64_t hash = (uint64_t)wide ^ (uint64_t)(wide >> 64);
+    return (hash ^ hash >> 32) * 0xd6e8feb86659fd93ull;
+}
+
+static inline struct gp_map_shard *map_shard(struct gp_map *map, uint64_t hash)
+{
+    return &map->shards[hash >> (64 - GP_MAP_SHARD_BITS)];
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static inline unsigned map_block_of(uint32_t slot)
+{
+    return 31u - (unsigned)__builtin_clz(slot / GP_MAP_FIRST + 1);
+}
+
+static inline uint32_t map_block_slots(unsigned block)
+{
+    return GP_MAP_FIRST << block;
+}
+
+static inline uint32_t map_block_start(unsigned block)
+{
+    return GP_MAP_FIRST * ((1u << block) - 1);
+}
+
+static inline struct gp_record *map_record(struct gp_map_shard *shard, uint64_t entry)
+{
+    uint32_t slot = (uint32_t)(entry >> 32) - 1;
+    unsigned block = map_block_of(slot);
+    return &shard->blocks[block].records[slot - map_block_start(block)];
+}
+
+static GP_COLD bool map_block_add(struct gp_map_shard *shard)
+{
+    unsigned k = shard->block_count;
+    if (k == GP_MAP_BLOCKS)
+        return false;
+    struct gp_record *records = map_memory(map_block_slots(k) * sizeof *records);
+    if (!records)
+        return false;
+    shard->blocks[k] = (struct gp_map_chunk){.records = records, .free = GP_MAP_NONE};
+    shard->open |= 1u << k;
+    shard->block_count++;
+    return true;
+}
+
+/* Take the lowest block with room, so that the highest, which is half of the memory, can become
+ * empty. */
+static bool map_slot_take(struct gp_map_shard *shard, uint32_t *slot)
+{
+    if (GP_UNLIKELY(!shard->open) && !map_block_add(shard))
+        return false;
+    unsigned k = (unsigned)__builtin_ctz(shard->open);
+    struct gp_map_chunk *block = &shard->blocks[k];
+    uint32_t at = block->free;
+    if (at != GP_MAP_NONE)
+        block->free = (uint32_t)block->records[at].key;
+    else
+        at = block->fresh++;
+    block->live++;
+    if (block->live == map_block_slots(k))
+        shard->open &= ~(1u << k);
+    *slot = map_block_start(k) + at;
+    return true;
+}
+
+static void map_slot_give(struct gp_map_shard *shard, uint32_t slot)
+{
+    unsigned k = map_block_of(slot);
+    struct gp_map_chunk *block = &shard->blocks[k];
+    uint32_t at = slot - map_block_start(k);
+    block->records[at].space = 0;
+    block->records[at].key = block->free;
+    block->free = at;
+    block->live--;
+    shard->open |= 1u << k;
+}
+
+/* Unmaps the highest block if it is empty and the others could hold twice the live records; at most
+ * one per call. */
+static inline void map_blocks_trim(struct gp_map_shard *shard)
+{
+    if (GP_LIKELY(shard->block_count <= GP_MAP_KEPT_BLOCKS || shard->blocks[shard->block_count - 1].live))
+        return;
+    unsigned k = shard->block_count - 1;
+    if (2 * shard->x_count > map_block_start(k))
+        return;
+    map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
+    shard->blocks[k].records = NULL;
+    shard->blocks[k].fresh = 0;
+    shard->open &= ~(1u << k);
+    shard->block_count--;
+}
+
+/* ---- index ------------------------------------------------------------------------------------------------------- */
+
+static inline bool map_index_find(struct gp_map_shard *shard, struct gp_map_index *index, uint64_t hash, uint8_t space,
+                                  uint64_t key, struct gp_map_place *place)
+{
+    for (uint64_t at = hash & index->mask;; at = (at + 1) & index->mask) {
+        uint64_t entry = index->entries[at];
+        if (!entry)
+            return false;
+        if ((uint32_t)entry != (uint32_t)hash)
+            continue;
+        const struct gp_record *record = map_record(shard, entry);
+        if (record->key == key && record->space == space) {
+            *place = (struct gp_map_place){index, at};
+            return true;
+        }
+    }
+}
+
+static inline struct gp_record *map_lookup(struct gp_map_shard *shard, uint64_t hash, uint8_t space, uint64_t key,
+                                           struct gp_map_place *place)
+{
+    bool found = shard->now.entries && map_index_find(shard, &shard->now, hash, space, key, place);
+    if (!found && shard->old.entries)
+        found = map_index_find(shard, &shard->old, hash, space, key, place);
+    return found ? map_record(shard, place->index->entries[place->at]) : NULL;
+}
+
+static inline void map_index_put(struct gp_map_index *index, uint64_t entry)
+{
+    uint64_t at = entry & UINT32_MAX & index->mask;
+    while (index->entries[at])
+        at = (at + 1) & index->mask;
+    index->entries[at] = entry;
+}
+
+/* Backward shift: an entry may fill the hole unless its preferred slot lies cyclically after the
+ * hole. */
+static void map_index_remove(struct gp_map_index *index, uint64_t hole)
+{
+    uint64_t mask = index->mask;
+    for (uint64_t at = (hole + 1) & mask; index->entries[at]; at = (at + 1) & mask) {
+        uint64_t preferred = index->entries[at] & UINT32_MAX & mask;
+        if (((at - preferred) & mask) < ((at - hole) & mask))
+            continue;
+        index->entries[hole] = index->entries[at];
+        hole = at;
+    }
+    index->entries[hole] = 0;
+}
+
+/* Moves a few entries to the new table. It stops only at an empty slot, because the rest of a
+ * half-moved cluster could not be probed. */
+static void map_migrate(struct gp_map_shard *shard)
+{
+    struct gp_map_index *old = &shard->old;
+    for (unsigned i = 0; shard->old_left; i++) {
+        uint64_t entry = old->entries[shard->old_at];
+        if (entry) {
+            map_index_put(&shard->now, entry);
+            old->entries[shard->old_at] = 0;
+            shard->old_left--;
+        } else if (i >= GP_MAP_STEP) {
+            return;
+        }
+        shard->old_at = (shard->old_at + 1) & old->mask;
+    }
+    map_memory_give(old->entries, (old->mask + 1) * sizeof *old->entries);
+    *old = (struct gp_map_index){0};
+    GP_TESTPOINT("map.migrated");
+}
+
+static GP_COLD bool map_index_resize(struct gp_map_shard *shard, uint64_t slots)
+{
+    uint64_t *entries = map_memory(slots * sizeof *entries);
+    if (!entries)
+        return false;
+    shard->old = shard->now;
+    /* gp_map_prefetch reads them without the lock. */
+    __atomic_store_n(&shard->now.entries, entries, __ATOMIC_RELAXED);
+    __atomic_store_n(&shard->now.mask, slots - 1, __ATOMIC_RELAXED);
+    if (!shard->old.entries)
+        return true;
+    shard->old_left = shard->x_count;
+    shard->old_at = 0;
+    return true;
+}
+
+/* Makes room for one more entry. The index grows at 5/8, where a miss probes about four entries,
+ * which are half a cache line. Without memory for a larger table, the present one fills up to
+ * 7/8. */
+static inline bool map_index_reserve(struct gp_map_shard *shard)
+{
+    uint64_t slots = shard->now.entries ? shard->now.mask + 1 : 0;
+    if (GP_LIKELY((shard->x_count + 1) * 8 <= slots * 5))
+        return true;
+    if (!shard->old.entries && map_index_resize(shard, slots ? slots * 2 : GP_MAP_INDEX_MIN))
+        return true;
+    return (shard->x_count + 1) * 8 <= slots * 7;
+}
+
+/* Below an eighth the index is halved; after the migration it is at most a quarter full, far from
+ * growing again. */
+static inline void map_index_trim(struct gp_map_shard *shard)
+{
+    uint64_t slots = shard->now.mask + 1;
+    if (GP_UNLIKELY(slots > GP_MAP_INDEX_MIN && shard->x_count * 8 < slots && !shard->old.entries))
+        map_index_resize(shard, slots / 2);
+}
+
+/* ---- room: the limit, dealt to the shards in batches ------------------------------------------------------------- */
+
+static bool map_room_take(struct gp_map *map, struct gp_map_shard *shard)
+{
+    uint64_t room = __atomic_load_n(&map->x_room, __ATOMIC_RELAXED);
+    uint64_t want;
+    do {
+        want = room < map->batch ? room : map->batch;
+    } while (want &&
+             !__atomic_compare_exchange_n(&map->x_room, &room, room - want, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    shard->room += want;
+    return want;
+}
+
+/* Collects the unused room of other shards, so that the limit is exact for a single inserting
+ * thread. */
+static GP_COLD void map_room_gather(struct gp_map *map)
+{
+    for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
+        struct gp_map_shard *shard = &map->shards[i];
+        map_lock(shard);
+        __atomic_fetch_add(&map->x_room, shard->room, __ATOMIC_RELAXED);
+        shard->room = 0;
+        map_unlock(shard);
+    }
+}
+
+static inline void map_room_give(struct gp_map *map, struct gp_map_shard *shard)
+{
+    shard->room++;
+    if (GP_UNLIKELY(shard->room > 2 * map->batch)) {
+        shard->room -= map->batch;
+        __atomic_fetch_add(&map->x_room, map->batch, __ATOMIC_RELAXED);
+    }
+}
+
+/* ---- operations, under the lock ---------------------------------------------------------------------------------- */
+
+static void map_remove(struct gp_map *map, struct gp_map_shard *shard, struct gp_map_place place)
+{
+    uint32_t slot = (uint32_t)(place.index->entries[place.at] >> 32) - 1;
+    map_index_remove(place.index, place.at);
+    if (place.index == &shard->old)
+        shard->old_left--;
+    map_slot_give(shard, slot);
+    __atomic_store_n(&shard->x_count, shard->x_count - 1, __ATOMIC_RELAXED);
+    map_room_give(map, shard);
+    map_blocks_trim(shard);
+    map_index_trim(shard);
+    if (shard->old.entries)
+        map_migrate(shard);
+}
+
+/* -EDQUOT: the room in other shards has to be collected first. */
+static int map_add(struct gp_map *map, struct gp_map_shard *shard, uint64_t hash, const struct gp_record *record)
+{
+    uint32_t slot;
+    if (GP_UNLIKELY(!shard->room) && !map_room_take(map, shard))
+        return -EDQUOT;
+    if (!map_index_reserve(shard) || !map_slot_take(shard, &slot))
+        return -ENOSPC;
+    uint64_t entry = ((uint64_t)slot + 1) << 32 | (uint32_t)hash;
+    *map_record(shard, entry) = *record;
+    map_index_put(&shard->now, entry);
+    __atomic_store_n(&shard->x_count, shard->x_count + 1, __ATOMIC_RELAXED);
+    shard->room--;
+    if (shard->old.entries)
+        map_migrate(shard);
+    return 0;
+}
+
+/* ---- interface --------------------------------------------------------------------------------------------------- */
+
+int gp_map_new(struct gp_map **out, uint64_t limit)
+{
+    if (!out || limit == 0)
+        return -EINVAL;
+    struct gp_map *map = map_memory(sizeof *map);
+    if (!map)
+        return -ENOMEM;
+    map->limit = limit;
+    map->x_room = limit;
+    /* Up to a sixteenth of the limit may be unused in the shards before a thread has to collect it.
+     * 256 makes accesses to the shared word rare. */
+    map->batch = limit / (16 * GP_MAP_SHARDS);
+    map->batch = map->batch < 1 ? 1 : map->batch > 256 ? 256 : map->batch;
+    *out = map;
+    return 0;
+}
+
+void gp_map_free(struct gp_map *map)
+{
+    if (!map)
+        return;
+    for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
+        struct gp_map_shard *shard = &map->shards[i];
+        for (unsigned k = 0; k < shard->block_count; k++)
+            map_memory_give(shard->blocks[k].records, map_block_slots(k) * sizeof(struct gp_record));
+        if (shard->now.entries)
+            map_memory_give(shard->now.entries, (shard->now.mask + 1) * sizeof(uint64_t));
+        if (shard->old.entries)
+            map_memory_give(shard->old.entries, (shard->old.mask + 1) * sizeof(uint64_t));
+    }
+    map_memory_give(map, sizeof *map);
+}
+
+/* The two words may be of two tables, or the table unmapped by now: a prefetch does not fault. */
+void gp_map_prefetch(struct gp_map *map, uint8_t space, uint64_t key)
+{
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    uintptr_t entries = (uintptr_t)__atomic_load_n(&shard->now.entries, __ATOMIC_RELAXED);
+    uint64_t mask = __atomic_load_n(&shard->now.mask, __ATOMIC_RELAXED);
+    __builtin_prefetch((const void *)(entries + (hash & mask) * sizeof(uint64_t)), 1);
+    __builtin_prefetch(&shard->blocks, 1);
+}
+
+int gp_map_insert(struct gp_map *map, const struct gp_record *record, struct gp_record *old)
+{
+    if (record->space == 0)
+        return -EINVAL;
+    uint64_t hash = map_hash(record->space, record->key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    for (bool gathered = false;; gathered = true) {
+        struct gp_map_place place;
+        map_lock(shard);
+        struct gp_record *live = map_lookup(shard, hash, record->space, record->key, &place);
+        if (live) {
+            if (old)
+                *old = *live;
+            *live = *record;
+        }
+        int rc = live ? 1 : map_add(map, shard, hash, record);
+        map_unlock(shard);
+        if (rc != -EDQUOT)
+            return rc;
+        if (gathered)
+            return -ENOSPC;
+        map_room_gather(map);
+    }
+}
+
+int gp_map_take(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
+{
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    struct gp_map_place place;
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
+    if (live) {
+        if (out)
+            *out = *live;
+        map_remove(map, shard, place);
+    }
+    map_unlock(shard);
+    return live ? 0 : -ENOENT;
+}
+
+int gp_map_find(struct gp_map *map, uint8_t space, uint64_t key, struct gp_record *out)
+{
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    struct gp_map_place place;
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
+    if (live && out)
+        *out = *live;
+    map_unlock(shard);
+    return live ? 0 : -ENOENT;
+}
+
+int gp_map_update(struct gp_map *map, uint8_t space, uint64_t key, gp_map_fn fn, void *arg)
+{
+    uint64_t hash = map_hash(space, key);
+    struct gp_map_shard *shard = map_shard(map, hash);
+    struct gp_map_place place;
+    map_lock(shard);
+    struct gp_record *live = map_lookup(shard, hash, space, key, &place);
+    if (live && fn(live, arg))
+        map_remove(map, shard, place);
+    map_unlock(shard);
+    return live ? 0 : -ENOENT;
+}
+
+/* Visits GP_MAP_WALK slots of a block from *at on. False: the end of the block. Under the lock. */
+static bool map_walk(struct gp_map *map, struct gp_map_shard *shard, unsigned k, uint32_t *at, gp_map_fn fn, void *arg,
+                     uint64_t *removed)
+{
+    struct gp_map_chunk *block = &shard->blocks[k];
+    for (unsigned i = 0; i < GP_MAP_WALK; i++, (*at)++) {
+        /* Check it again for every record: a removal may unmap the block, and then `fresh` is 0. */
+        if (*at >= block->fresh)
+            return false;
+        struct gp_record *record = &block->records[*at];
+        if (record->space == 0)
+            continue;
+        uint8_t space = record->space;
+        uint64_t key = record->key;
+        if (!fn(record, arg))
+            continue;
+        struct gp_map_place place;
+        if (map_lookup(shard, map_hash(space, key), space, key, &place)) {
+            map_remove(map, shard, place);
+            (*removed)++;
+        }
+    }
+    return true;
+}
+
+uint64_t gp_map_each(struct gp_map *map, gp_map_fn fn, void *arg)
+{
+    return gp_map_each_rest(map, fn, NULL, arg);
+}
+
+uint64_t gp_map_each_rest(struct gp_map *map, gp_map_fn fn, void (*rest)(void *arg), void *arg)
+{
+    uint64_t removed = 0, walked = 0;
+    for (unsigned i = 0; i < GP_MAP_SHARDS; i++) {
+        struct gp_map_shard *shard = &map->shards[i];
+        for (unsigned k = 0; k < GP_MAP_BLOCKS; k++) {
+            uint32_t at = 0;
+            bool more = true;
+            while (more) {
+                map_lock(shard);
+                more = map_walk(map, shard, k, &at, fn, arg, &removed);
+                map_unlock(shard);
+                GP_TESTPOINT("map.each");
+                if (rest)
+                    rest(arg);
+            }
+            walked += at;
+        }
+    }
+    __atomic_fetch_add(&map->x_walked, walked, __ATOMIC_RELAXED);
+    return removed;
+}
+
+uint64_t gp_map_walked(struct gp_map *map)
+{
+    return __atomic_load_n(&map->x_walked, __ATOMIC_RELAXED);
+}
+
+uint64_t gp_map_count(struct gp_map *map)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < GP_MAP_SHARDS; i++)
+        count += __atomic_load_n(&map->shards[i].x_count, __ATOMIC_RELAXED);
+    return count;
+}

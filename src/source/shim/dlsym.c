@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dlsym.c: dlsym, for programs that open the driver by name, as every CUDA runtime does.
+ *
+ * The answer of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depends on the caller: libc reads the
+ * return address.  So the function below is a jump that keeps registers, stack and return address
+ * of the caller; gp_preload_pick chooses its target.  A lookup by handle does not depend on the
+ * caller and may be answered by a function of ours.
+ *
+ * It runs in any process, from the first constructor on, on any thread, so it must not allocate or
+ * take a lock of ours.
+ */
+#include "base/compiler.h"
+#include "inject/shimtable.h"
+#include "source/shim/internal.h"
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#if defined(__CET__)
+#include <cet.h>
+#else
+#define _CET_ENDBR
+#endif
+#define GP_ASM_TEXT_(_x) #_x
+#define GP_ASM_TEXT(_x)  GP_ASM_TEXT_(_x)
+
+typedef void *(*gp_dlsym_fn)(void *handle, const char *name);
+
+static void *preload_nothing(void *handle, const char *name)
+{
+    (void)handle;
+    (void)name;
+    return NULL;
+}
+
+/* libc's dlsym, found by version, because ours has none.  dlvsym is weak (base/glibc.h): musl has no versions. */
+static gp_dlsym_fn preload_real(void)
+{
+    static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
+    static gp_dlsym_fn x_real;
+    gp_dlsym_fn real = __atomic_load_n(&x_real, __ATOMIC_RELAXED); /* a code address: needs no order */
+    for (size_t i = 0; dlvsym && !real && i < GP_COUNT(versions); i++)
+        real = (gp_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (!dlvsym && !real)
+        real = (gp_dlsym_fn)gp_preload_plain("dlsym");
+    if (!real)
+        return preload_nothing;
+    __atomic_store_n(&x_real, real, __ATOMIC_RELAXED);
+    return real;
+}
+
+/* Searches after this library.  The barrier keeps the call from becoming a jump, which would show
+ * libc another caller. */
+static void *preload_after(void *handle, const char *name)
+{
+    (void)handle;
+    void *found = preload_real()(RTLD_NEXT, name);
+    __asm__ volatile("" : "+r"(found));
+    return found;
+}
+
+GP_EXPORT void *gpuprof_preload_next(const char *name);
+void *gpuprof_preload_next(const char *name)
+{
+    void *found = preload_after(RTLD_NEXT, name);
+    if (!found)
+        dlerror();
+    return found;
+}
+
+static bool preload_is_mine(const void *address)
+{
+    Dl_info theirs, mine;
+    return dladdr(address, &theirs) && dladdr((void *)preload_nothing, &mine) && theirs.dli_fbase == mine.dli_fbase;
+}
+
+static void *preload_by_handle(void *handle, const char *name)
+{
+    void *found = preload_real()(handle, name);
+    if (!found || name[0] != 'c' || name[1] != 'u')
+        return found;
+    if (preload_is_mine(found)) /* the driver does not have it, so the next library answers */
+        return gpuprof_private.is_missing(name) ? preload_after(handle, name) : found;
+    return gpuprof_private.wrap_symbol(name, found, __builtin_return_address(0));
+}
+
+/* Whether the caller's RTLD_NEXT finds this library: only for objects that precede it in the search
+ * order.  Objects before this one never change, later ones may at any time, so the walk goes
+ * backwards. */
+static bool preload_is_next(const void *caller)
+{
+    Dl_info info;
+    struct link_map *theirs, *mine;
+    if (!dladdr1 || !dladdr1(caller, &info, (void **)&theirs, RTLD_DL_LINKMAP))
+        return true; /* code that belongs to no library counts as the program's */
+    if (!dladdr1((void *)preload_nothing, &info, (void **)&mine, RTLD_DL_LINKMAP))
+        return false;
+    while (mine && mine != theirs)
+        mine = mine->l_prev;
+    return mine != NULL;
+}
+
+/* caller: dlsym's return address. */
+__attribute__((used)) gp_dlsym_fn gp_preload_pick(void *handle, const char *name, const void *caller);
+gp_dlsym_fn gp_preload_pick(void *handle, const char *name, const void *caller)
+{
+    if (handle != RTLD_DEFAULT && handle != RTLD_NEXT)
+        return preload_by_handle;
+    /* As above. */
+    if (name && name[0] == 'c' && name[1] == 'u' && gpuprof_private.is_missing(name) &&
+        (handle == RTLD_DEFAULT || preload_is_next(caller)))
+        return preload_after;
+    return preload_real();
+}
+
+/* clang-format off */
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        "   .cfi_startproc\n"
+        "   " GP_ASM_TEXT(_CET_ENDBR) "\n"
+        "   movq (%rsp), %rdx\n"
+        "   pushq %rdi\n"
+        "   .cfi_adjust_cfa_offset 8\n"
+        "   pushq %rsi\n"
+        "   .cfi_adjust_cfa_offset 8\n"
+        "   subq $8, %rsp\n" /* the stack is aligned to 16 bytes at a call */
+        "   .cfi_adjust_cfa_offset 8\n"
+        "   call gp_preload_pick\n"
+        "   addq $8, %rsp\n"
+        "   .cfi_adjust_cfa_offset -8\n"
+        "   popq %rsi\n"
+        "   .cfi_adjust_cfa_offset -8\n"
+        "   popq %rdi\n"
+        "   .cfi_adjust_cfa_offset -8\n"
+        "   jmp *%rax\n"
+        "   .cfi_endproc\n"
+        ".size dlsym, .-dlsym\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        "   .cfi_startproc\n"
+        "   hint #34\n" /* bti c */
+        "   stp x29, x30, [sp, #-32]!\n"
+        "   .cfi_adjust_cfa_offset 32\n"
+        "   .cfi_rel_offset x29, 0\n"
+        "   .cfi_rel_offset x30, 8\n"
+        "   stp x0, x1, [sp, #16]\n"
+        "   mov x2, x30\n"
+        "   mov x29, sp\n"
+        "   bl gp_preload_pick\n"
+        "   mov x16, x0\n"
+        "   ldp x0, x1, [sp, #16]\n"
+        "   ldp x29, x30, [sp], #32\n"
+        "   .cfi_restore x29\n"
+        "   .cfi_restore x30\n"
+        "   .cfi_adjust_cfa_offset -32\n"
+        "   br x16\n"
+        "   .cfi_endproc\n"
+        ".size dlsym, .-dlsym\n");
+#else
+#error "no dlsym for this processor: write the jump"
+#endif
+/* clang-format on */

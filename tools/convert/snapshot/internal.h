@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: shared by the files of snapshot/: the parts of the file, in the order in which they
+ * are written:
+ *
+ *      open, { segment, block..., segment_end }..., traces, { trace, entry..., trace_end }..., settings, annotations,
+ *      close
+ */
+#ifndef GP_SNAPSHOT_INTERNAL_H
+#define GP_SNAPSHOT_INTERNAL_H
+
+#include <convert/snapshot/pickle.h>
+#include <convert/snapshot/snapshot.h>
+
+/* The limit between PyTorch's small and large pool, for memory that belongs to neither. */
+#define GP_SNAPSHOT_SMALL (1ull << 20)
+
+/* Frequent words: dictionary keys and values. */
+enum gp_word {
+    GP_WORD_SEGMENTS,
+    GP_WORD_DEVICE_TRACES,
+    GP_WORD_ALLOCATOR_SETTINGS,
+    GP_WORD_EXTERNAL_ANNOTATIONS,
+    GP_WORD_DEVICE,
+    GP_WORD_ADDRESS,
+    GP_WORD_TOTAL_SIZE,
+    GP_WORD_ALLOCATED_SIZE,
+    GP_WORD_ACTIVE_SIZE,
+    GP_WORD_REQUESTED_SIZE,
+    GP_WORD_STREAM,
+    GP_WORD_SEGMENT_TYPE,
+    GP_WORD_SEGMENT_POOL_ID,
+    GP_WORD_IS_EXPANDABLE,
+    GP_WORD_FRAMES,
+    GP_WORD_BLOCKS,
+    GP_WORD_SIZE,
+    GP_WORD_STATE,
+    GP_WORD_LARGE,
+    GP_WORD_SMALL,
+    GP_WORD_ACTIVE_ALLOCATED,
+    GP_WORD_ACTIVE_PENDING_FREE,
+    GP_WORD_INACTIVE,
+    GP_WORD_ACTION,
+    GP_WORD_ADDR,
+    GP_WORD_DEVICE_FREE,
+    GP_WORD_TIME_US,
+    GP_WORD_ALLOC,
+    GP_WORD_FREE_REQUESTED,
+    GP_WORD_FREE_COMPLETED,
+    GP_WORD_SEGMENT_ALLOC,
+    GP_WORD_SEGMENT_FREE,
+    GP_WORD_SEGMENT_MAP,
+    GP_WORD_SEGMENT_UNMAP,
+    GP_WORD_OOM,
+    GP_WORD_NAME,
+    GP_WORD_FILENAME,
+    GP_WORD_LINE,
+    GP_WORD_STAGE,
+    GP_WORD_START,
+    GP_WORD_END,
+    GP_WORD_GRANTED,
+    GP_WORDS
+};
+
+struct gp_snap_memo;
+
+/* The address ranges of the cache's segments; they do not overlap. */
+struct gp_entry_ranges {
+    void *tree;
+    bool broken; /* memory ran out: answers are no longer reliable */
+};
+
+struct gp_snap_entry {
+    enum gp_word action;
+    uint64_t address, bytes, stream;
+    uint64_t granted; /* of an allocation; 0: the next multiple of 512 bytes */
+    int64_t time_us;
+    int64_t device_free; /* for oom only; -1 unknown */
+    uint32_t site;
+};
+
+struct gp_snap {
+    struct gp_pickled out;
+    const struct gp_snapshot_names *names;
+    struct gp_snapshot_counts counts;
+    uint32_t words[GP_WORDS]; /* memo + 1 */
+    uint32_t *sites;          /* memo + 1 of a site's frames */
+    struct gp_snap_memo *memo;
+    struct gp_pickled_list segments, blocks, traces, entries;
+    void *places;                   /* tree: addresses for memory that has a handle alone */
+    uint64_t places_end;            /* the next free one; 0: none yet */
+    bool places_broken;             /* memory ran out */
+    struct gp_entry_ranges aliases; /* mapped memory that is shown at another address */
+    /* The segment that is being written. */
+    uint64_t total_bytes, allocated_bytes, active_bytes, requested_bytes;
+    /* The last entries of this trace, if there is a limit: a ring with `limit` places. */
+    struct gp_snap_entry *keep;
+    uint64_t kept, kept_room; /* entries so far; places allocated */
+    bool keep_broken;
+};
+
+struct gp_snap_segment {
+    uint64_t address, stream, pool;
+    uint32_t device, site;
+    bool small, expandable;
+};
+struct gp_snap_block {
+    uint64_t address, bytes, requested_bytes; /* requested: of blocks that are not idle */
+    uint32_t site;
+    uint8_t state; /* GPUPROF_LIVE, _WAITING, _IDLE */
+};
+struct gp_snap_settings {
+    const char *allocator;
+    int64_t split_limit;
+    bool expandable;
+};
+
+/* NULL: no memory. */
+struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names);
+/* Ends the file if it is complete, and frees.  0 or -errno. */
+int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts);
+
+void gp_snap_word(struct gp_snap *snap, enum gp_word word);
+void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment);
+void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block);
+void gp_snap_segment_end(struct gp_snap *snap);
+
+void gp_snap_traces(struct gp_snap *snap); /* ends the segments */
+void gp_snap_trace(struct gp_snap *snap);
+void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry);
+void gp_snap_trace_end(struct gp_snap *snap);
+void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings); /* ends the traces */
+
+/* ---- notes.c: marks ---------------------------------------------------------------------------------------------- */
+
+/* NAME starts and /NAME ends a range; a mark without a partner is a range without length.  NVTX's
+ * are "nvtx:NAME", "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left
+ * out. */
+struct gp_snap_note {
+    const char *name; /* stays the caller's */
+    int64_t time_us;
+};
+/* For each of the devices; by time.  0 or -ENOMEM. */
+int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t count, uint32_t devices);
+/* Of one annotation. */
+void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
+                  int64_t time_us);
+
+/* ---- addressranges.c -------------------------------------------------------------------------------------------- */
+
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
+void gp_ranges_free(struct gp_entry_ranges *ranges);
+
+/* ---- mappings.c: memory that the program maps itself --------------------------------------------------------------- */
+
+struct gp_mapping_table {
+    struct gp_mapping_row *rows;
+    size_t count, room;
+};
+struct gp_snap_mappings {
+    struct gp_mapping_table mapped, reserved;
+    bool broken; /* memory ran out: rows are missing */
+};
+void gp_mappings_add(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes, uint32_t device,
+                     uint32_t site);
+/* A reservation of addresses: mappings of two reservations are not joined. */
+void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, uint64_t bytes);
+/* Writes one expandable segment for each run of mappings. */
+void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
+void gp_mappings_free(struct gp_snap_mappings *mappings);
+
+/* ---- places.c: arrays ---------------------------------------------------------------------------------------------- */
+
+/* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
+ * array gets an address above all real ones: always the same for the same handle and size. */
+uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
+void gp_snap_places_free(struct gp_snap *snap);
+
+/* ---- entries.c: events ------------------------------------------------------------------------------------------- */
+
+struct gp_snap_event { /* the common part of a live and a recorded event */
+    uint64_t time_ns, address, bytes, requested_bytes, stream;
+    uint32_t site;
+    uint8_t type, kind;
+    int64_t device_free; /* oom */
+};
+/* Whether memory of this kind is shown: the kinds that count as allocated. */
+bool gp_snap_shows(uint8_t kind);
+/* Computes the cache's memory before an event from the memory after it. */
+void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event);
+/* Writes the entries of an event and updates `cached`.  unix_ns: wall clock minus the events'
+ * clock. */
+void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const struct gp_snap_event *event,
+                   int64_t unix_ns);
+
+#endif

@@ -1,7 +1,0 @@
-# SPDX-License-Identifier: MIT
-# The page of `gpuprof report -o` is built from tools/html/web and committed there, so that a build needs no npm.
-$(B)/obj/tools/html/shell.o: tools/html/web/dist/report.html
-
-.PHONY: report-page
-report-page: ## rebuild the page of the report from its sources (needs npm)
-	$(Q)cd tools/html/web && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ * procfs.c: see procfs.h. */
+#define _GNU_SOURCE /* O_PATH */
+#include <read/collect/procfs.h>
+
+#include <base/text.h>
+#include <read/collect/cgrouplimit.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/kcmp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes)
+{
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return -errno;
+    size_t have = 0;
+    ssize_t n = 0;
+    while (have < text_bytes - 1) {
+        n = read(fd, text + have, text_bytes - 1 - have);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    int rc = n < 0 ? -errno : 0;
+    close(fd);
+    text[have] = '\0';
+    return rc ? rc : (ssize_t)have;
+}
+
+/* Reads fields 22 (starttime), 4 (ppid) and 3 (state) of stat. The name in field 2 may contain
+ * spaces and brackets, so fields are counted from the last ')'. */
+int gp_proc_stat(int dir, struct gp_proc *proc)
+{
+    char text[1024];
+    ssize_t n = gp_proc_read(dir, "stat", text, sizeof(text));
+    if (n < 0)
+        return (int)n;
+    char *at = strrchr(text, ')');
+    char state;
+    int ppid;
+    unsigned long long start;
+    if (!at || sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
+                      &ppid, &start) != 3)
+        return -EIO;
+    proc->zombie = state == 'Z' || state == 'X';
+    proc->ppid = (pid_t)ppid;
+    proc->start_time = start;
+    return 0;
+}
+
+/* Whether a thread of the process cannot be interrupted, as in vfork. */
+static bool proc_is_waiting(int dir)
+{
+    char text[1024], path[300];
+    bool is_waiting = false;
+    int fd = openat(dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *entry; tasks && !is_waiting && (entry = readdir(tasks));) {
+        snprintf(path, sizeof(path), "task/%s/stat", entry->d_name);
+        const char *at =
+            entry->d_name[0] != '.' && gp_proc_read(dir, path, text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+        is_waiting = at && at[1] == ' ' && at[2] == 'D';
+    }
+    if (tasks)
+        closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
+    return is_waiting;
+}
+
+bool gp_proc_is_borrower(pid_t pid, pid_t *parent)
+{
+    struct gp_proc proc, above;
+    if (gp_proc_open(&proc, pid) != 0)
+        return false;
+    *parent = proc.ppid;
+    gp_proc_close(&proc);
+    if (*parent <= 0)
+        return false;
+    long order = syscall(SYS_kcmp, pid, *parent, KCMP_VM, 0, 0);
+    if (order >= 0 || errno == ESRCH || gp_proc_open(&above, *parent) != 0)
+        return order == 0;
+    /* A kernel without kcmp, or no right to ask. */
+    bool is_waiting = proc_is_waiting(above.dir);
+    gp_proc_close(&above);
+    return is_waiting;
+}
+
+static int proc_status(int dir, struct gp_proc *proc)
+{
+    char text[4096];
+    ssize_t n = gp_proc_read(dir, "status", text, sizeof(text));
+    if (n < 0)
+        return (int)n;
+    char *at = strstr(text, "\nUid:");
+    unsigned long uid;
+    if (!at || sscanf(at, "\nUid: %lu", &uid) != 1)
+        return -EIO;
+    proc->uid = (uid_t)uid;
+    proc->ns_pid = proc->pid;
+    at = strstr(text, "\nNSpid:");
+    if (at) { /* the last number of the line belongs to the innermost namespace */
+        for (at += 7; *at && *at != '\n';) {
+            char *end;
+            long pid = strtol(at, &end, 10);
+            if (end == at)
+                break;
+            proc->ns_pid = (pid_t)pid;
+            at = end;
+        }
+    }
+    return 0;
+}
+
+int gp_proc_open(struct gp_proc *proc, pid_t pid)
+{
+    char path[32];
+    memset(proc, 0, sizeof(*proc));
+    proc->pid = pid;
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    proc->dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc->dir < 0)
+        return errno == ENOENT || errno == ENOTDIR ? -ESRCH : -errno;
+    int rc = gp_proc_stat(proc->dir, proc);
+    if (!rc)
+        rc = proc_status(proc->dir, proc);
+    if (!rc && proc->zombie)
+        rc = -ESRCH;
+    if (rc) {
+        gp_proc_close(proc);
+        return rc == -ENOENT ? -ESRCH : rc;
+    }
+    char comm[64];
+    if (gp_proc_read(proc->dir, "comm", comm, sizeof(comm)) < 0)
+        comm[0] = '\0';
+    comm[strcspn(comm, "\n")] = '\0';
+    gp_text_clean(proc->comm, sizeof(proc->comm), comm, sizeof(comm));
+    return 0;
+}
+
+void gp_proc_close(struct gp_proc *proc)
+{
+    if (proc->dir >= 0)
+        close(proc->dir);
+    proc->dir = -1;
+}
+
+bool gp_proc_alive(const struct gp_proc *proc)
+{
+    struct gp_proc now = {.pid = proc->pid};
+    int rc = gp_proc_stat(proc->dir, &now);
+    if (rc == -EMFILE || rc == -ENFILE) /* that says nothing about the process */
+        return true;
+    return rc == 0 && !now.zombie && now.start_time == proc->start_time;
+}
+
+void gp_proc_container(const char *cgroup, char *container, size_t container_bytes)
+{
+    static const char digits[] = "0123456789abcdef";
+    container[0] = '\0';
+    /* Docker, containerd, CRI-O and podman all put the ID's 64 hex digits into the path, as a
+     * directory name, or between a prefix "docker-", "cri-containerd-", "crio-", "libpod-" and
+     * ".scope". */
+    for (const char *at = cgroup; *at;) {
+        size_t n = strspn(at, digits);
+        bool begins = at == cgroup || strchr("/-:", at[-1]) != NULL;
+        if (n == 64 && begins && (at[n] == '\0' || strchr("/.\n", at[n]))) {
+            snprintf(container, container_bytes, "%.12s", at);
+            return;
+        }
+        at += n ? n : 1;
+    }
+}
+
+void gp_proc_user(uid_t uid, char *user, size_t user_bytes)
+{
+    char buffer[4096];
+    struct passwd entry, *found = NULL;
+    if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
+        gp_text_clean(user, user_bytes, entry.pw_name, strlen(entry.pw_name));
+    else
+        snprintf(user, user_bytes, "%u", (unsigned)uid);
+}
+
+void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process)
+{
+    char text[4096];
+    process->pid = proc->pid;
+    process->start_time = proc->start_time;
+    process->uid = proc->uid;
+    process->ppid = proc->ppid;
+    snprintf(process->comm, sizeof(process->comm), "%s", proc->comm);
+    gp_proc_user(proc->uid, process->user, sizeof(process->user));
+    ssize_t n = gp_proc_read(proc->dir, "cmdline", text, sizeof(text));
+    if (n > 0) {
+        for (ssize_t i = 0; i + 1 < n; i++) {
+            if (text[i] == '\0')
+                text[i] = ' ';
+        }
+        gp_text_clean(process->cmdline, sizeof(process->cmdline), text, sizeof(text));
+    }
+    if (gp_proc_read(proc->dir, "cgroup", text, sizeof(text)) > 0)
+        gp_proc_container(text, process->container, sizeof(process->container));
+    process->cgroup_limit_count = gp_cgroup_limits("", process->pid, process->cgroup_limits);
+}
+
+int gp_proc_each(int (*each)(pid_t pid, void *context), void *context)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+    struct dirent *entry;
+    int rc = 0;
+    while (!rc && (entry = readdir(proc))) {
+        char *end;
+        long pid = strtol(entry->d_name, &end, 10);
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && *end == '\0' && pid <= INT_MAX)
+            rc = each((pid_t)pid, context);
+    }
+    closedir(proc);
+    return rc;
+}
+
+bool gp_proc_host_pids(void)
+{
+    /* The initial pid namespace has this inode number in every kernel since 3.8
+     * (PROC_PID_INIT_INO). */
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCu;
+}

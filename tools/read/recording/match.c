@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * match.c: finds the free that ends each allocation; see recording.h.
+ */
+#include <errno.h>
+#include <read/common/hash.h>
+#include <read/recording/recording.h>
+
+/* The map has the index of each live allocation. It grows with their number, not with that of all
+ * allocations: that fits into a processor's caches. */
+struct gp_match {
+    struct gp_hash live;
+    struct gp_recording *recording;
+    gp_hash_same_fn *same; /* NULL: events with one hash have one key */
+};
+
+struct gp_match_key {
+    const struct gp_recording *recording;
+    const struct gp_rec_event *event;
+    uint64_t hash;
+};
+
+/* Whether another event can end this one. Segments of a growable cache are mapped in runs and
+ * unmapped page by page, so they have no pairs. */
+static bool match_opens(const struct gp_rec_event *event)
+{
+    return event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_SEGMENT_ALLOC ||
+           (event->type == GP_EVENT_SEGMENT_MAP && event->kind != GP_KIND_LINEAR);
+}
+
+static bool match_closes(const struct gp_rec_event *event)
+{
+    return event->type == GP_EVENT_FREE || event->type == GP_EVENT_SEGMENT_FREE ||
+           (event->type == GP_EVENT_SEGMENT_UNMAP && event->kind != GP_KIND_LINEAR);
+}
+
+/* The address space of an event: handles of physical memory and arrays are not addresses, and a
+ * segment has the address of its first block. */
+static unsigned match_space(const struct gp_rec_event *event)
+{
+    if (event->type == GP_EVENT_SEGMENT_ALLOC || event->type == GP_EVENT_SEGMENT_FREE)
+        return event->kind == GP_KIND_LINEAR ? GP_KINDS : GP_KINDS + 1;
+    if (event->type == GP_EVENT_SEGMENT_MAP || event->type == GP_EVENT_SEGMENT_UNMAP)
+        return GP_KINDS + 2;
+    switch (event->kind) {
+    case GP_KIND_ARRAY:
+    case GP_KIND_VMM:
+    case GP_KIND_VIRTUAL:
+    case GP_KIND_MODULE:
+    case GP_KIND_CONTEXT:
+    case GP_KIND_REGISTERED:
+    case GP_KIND_GRAPH:
+        return event->kind;
+    default:
+        return GP_KIND_LINEAR;
+    }
+}
+
+static const struct gp_rec_event *match_event(const struct gp_recording *recording, uint32_t index)
+{
+    return index < recording->event_count ? &recording->events[index]
+                                          : &recording->baseline[index - recording->event_count];
+}
+
+static bool match_same(const void *key, uint32_t index)
+{
+    const struct gp_match_key *wanted = key;
+    const struct gp_rec_event *one = match_event(wanted->recording, index), *other = wanted->event;
+    return one->address == other->address && one->device == other->device && match_space(one) == match_space(other);
+}
+
+/* Device, space and an address of so many bits make one number, and numbers have hashes of their own.
+ * To compare the events would touch two cache lines of the recording that nothing else needs. */
+#define GP_MATCH_ADDRESS_BITS 48
+
+static gp_hash_same_fn *match_needs(const struct gp_recording *recording)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < recording->baseline_count; i++)
+        bits |= recording->baseline[i].address;
+    for (size_t i = 0; i < recording->event_count; i++)
+        bits |= recording->events[i].address;
+    return bits >> GP_MATCH_ADDRESS_BITS ? match_same : NULL;
+}
+
+static struct gp_match_key match_key(const struct gp_recording *recording, const struct gp_rec_event *event)
+{
+    uint64_t number =
+        event->address ^ (uint64_t)event->device << 56 ^ (uint64_t)match_space(event) << GP_MATCH_ADDRESS_BITS;
+    return (struct gp_match_key){recording, event, gp_hash_of_number(number)};
+}
+
+/* A free may have a later time than the driver's: where a recording has the end of the call, another
+ * thread may have got the address, and recorded that, before. Such a late free ends the earlier allocation at the address: the one that
+ * was live until the address was allocated again. If events were lost, it may also be the free of
+ * the newer allocation, the older one's free being lost; then a free counts as late only within
+ * this time. A thread is rarely stopped for longer between two instructions. */
+#define GP_MATCH_LATE_NS 1000000ull
+
+/* While an allocation is live, its peer is the older one (with a smaller index) whose address it
+ * got, if any. */
+static bool match_late(const struct gp_recording *recording, uint32_t alloc, size_t close)
+{
+    if (alloc >= recording->event_count || recording->peer[alloc] == GP_REC_NONE)
+        return false;
+    return recording->dropped == 0 ||
+           recording->events[close].time_ns - recording->events[alloc].time_ns < GP_MATCH_LATE_NS;
+}
+
+static bool match_open(struct gp_match *match, const struct gp_match_key *key, uint32_t index)
+{
+    struct gp_recording *recording = match->recording;
+    bool added;
+    uint32_t *live = gp_hash_add(&match->live, key->hash, match->same, key, index, &added);
+    if (live && !added && *live < recording->event_count) {
+        recording->peer[*live] = index;
+        recording->peer[index] = *live;
+    }
+    if (live)
+        *live = index;
+    return live;
+}
+
+static void match_close(struct gp_match *match, const struct gp_match_key *key, uint32_t index)
+{
+    struct gp_recording *recording = match->recording;
+    uint32_t *live = gp_hash_find(&match->live, key->hash, match->same, key);
+    if (!live)
+        return;
+    uint32_t alloc = *live;
+    if (match_late(recording, alloc, index)) {
+        recording->peer[index] = recording->peer[alloc];
+        recording->peer[alloc] = GP_REC_NONE;
+        return;
+    }
+    recording->peer[index] = alloc;
+    if (alloc < recording->event_count)
+        recording->peer[alloc] = index;
+    gp_hash_remove_at(&match->live, live);
+}
+
+#define GP_MATCH_AHEAD 16u /* events: so long takes a load from memory */
+
+int gp_recording_match(struct gp_recording *recording)
+{
+    struct gp_match match = {.recording = recording, .same = match_needs(recording)};
+    size_t count = recording->event_count;
+    bool ok = true;
+    for (size_t i = 0; ok && i < recording->baseline_count; i++) {
+        const struct gp_match_key key = match_key(recording, &recording->baseline[i]);
+        ok = match_open(&match, &key, (uint32_t)(recording->event_count + i));
+    }
+    for (size_t i = 0; ok && i < count; i++) {
+        const struct gp_match_key key = match_key(recording, &recording->events[i]);
+        if (i + GP_MATCH_AHEAD < count)
+            gp_hash_fetch(&match.live, match_key(recording, &recording->events[i + GP_MATCH_AHEAD]).hash);
+        recording->peer[i] = GP_REC_NONE;
+        if (match_opens(key.event))
+            ok = match_open(&match, &key, (uint32_t)i);
+        else if (match_closes(key.event))
+            match_close(&match, &key, (uint32_t)i);
+    }
+    for (uint32_t i = 0; ok && i < match.live.room; i++) {
+        const struct gp_hash_slot *slot = &match.live.slots[i];
+        if (slot->used && slot->number < recording->event_count)
+            recording->peer[slot->number] = GP_REC_NONE;
+    }
+    gp_hash_free(&match.live);
+    return ok ? 0 : -ENOMEM;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ * budget.c: the list of budgets, and the file that names them; see budget.h. */
+#include <read/common/parse.h>
+#include <show/gate/budget.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_BUDGET_LINE_BYTES 1024u
+#define GP_BUDGETS_MOST      10000u
+
+static const char *const budget_kinds[GP_BUDGET_KINDS] = {
+    [GP_BUDGET_PEAK] = "peak",           [GP_BUDGET_RESERVED] = "reserved", [GP_BUDGET_END] = "end",
+    [GP_BUDGET_HOST] = "host",           [GP_BUDGET_ASLEEP] = "asleep",     [GP_BUDGET_LEAK] = "leak",
+    [GP_BUDGET_RANK] = "rank",           [GP_BUDGET_USE] = "use",           [GP_BUDGET_LINE] = "line",
+    [GP_BUDGET_OPERATION] = "operation", [GP_BUDGET_PHASE] = "phase"};
+
+bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
+                    int64_t bytes)
+{
+    struct gp_budget *rows = realloc(budgets->rows, (budgets->count + 1ul) * sizeof(*rows));
+    char *copy = strdup(name);
+    if (rows)
+        budgets->rows = rows;
+    if (!rows || !copy) {
+        free(copy);
+        return false;
+    }
+    rows[budgets->count++] = (struct gp_budget){kind, copy, number, bytes};
+    return true;
+}
+
+void gp_budgets_free(struct gp_budgets *budgets)
+{
+    for (uint32_t i = 0; i < budgets->count; i++)
+        free(budgets->rows[i].name);
+    free(budgets->rows);
+    *budgets = (struct gp_budgets){0};
+}
+
+static char *trimmed(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    for (size_t length = strlen(text); length && isspace((unsigned char)text[length - 1]);)
+        text[--length] = '\0';
+    return text;
+}
+
+static bool is_use(const char *name)
+{
+    for (int use = 0; use < GP_USES; use++)
+        if (strcmp(name, gp_use_name((enum gp_use)use)) == 0)
+            return true;
+    return false;
+}
+
+/* "KIND [NAME] SIZE": the size is the last word.  0, -ENOMEM, or -EPROTO with the problem. */
+static int budget_line(struct gp_budgets *budgets, char *line, const char **problem)
+{
+    int kind = 0;
+    int64_t bytes, number = 0;
+    char *size = strrchr(line, ' '), *tab = strrchr(line, '\t');
+    size = tab && (!size || tab > size) ? tab : size;
+    *problem = "a budget is a word such as 'peak', for some a name, and a size";
+    if (!size || gp_parse_size(size + 1, &bytes) != 0)
+        return -EPROTO;
+    *size = '\0';
+    size_t word = strcspn(line, " \t");
+    const char *name = "";
+    if (line[word]) {
+        line[word] = '\0';
+        name = trimmed(line + word + 1);
+    }
+    while (kind < GP_BUDGET_KINDS && strcmp(line, budget_kinds[kind]) != 0)
+        kind++;
+    *problem = "unknown: budgets are peak, reserved, end, host, asleep, leak, rank, use, line, operation and phase";
+    if (kind == GP_BUDGET_KINDS)
+        return -EPROTO;
+    *problem = kind < GP_BUDGET_RANK ? "this budget has no name" : "this budget needs a name before its size";
+    if ((kind < GP_BUDGET_RANK) == (name[0] != '\0'))
+        return -EPROTO;
+    *problem = "a rank is a number";
+    if (kind == GP_BUDGET_RANK && gp_parse_number(name, 0, INT32_MAX, &number) != 0)
+        return -EPROTO;
+    *problem = "no use of this name: 'gpuprof phases --json' lists those of a recording";
+    if (kind == GP_BUDGET_USE && !is_use(name))
+        return -EPROTO;
+    *problem = "too many budgets";
+    if (budgets->count == GP_BUDGETS_MOST)
+        return -EPROTO;
+    return gp_budgets_add(budgets, (enum gp_budget_kind)kind, name, number, bytes) ? 0 : -ENOMEM;
+}
+
+int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, size_t why_bytes)
+{
+    char line[GP_BUDGET_LINE_BYTES];
+    const char *problem;
+    unsigned number = 0;
+    FILE *in = fopen(path, "re");
+    if (!in)
+        return -errno;
+    int rc = 0;
+    while (!rc && fgets(line, sizeof(line), in)) {
+        number++;
+        if (!strchr(line, '\n') && !feof(in)) {
+            snprintf(why, why_bytes, "line %u: too long", number);
+            rc = -EPROTO;
+            break;
+        }
+        line[strcspn(line, "#")] = '\0';
+        char *text = trimmed(line);
+        rc = text[0] ? budget_line(budgets, text, &problem) : 0;
+        if (rc == -EPROTO)
+            snprintf(why, why_bytes, "line %u: %s", number, problem);
+    }
+    if (!rc && ferror(in))
+        rc = -EIO;
+    fclose(in);
+    return rc;
+}

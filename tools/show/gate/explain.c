@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ * explain.c: the answer of a recording in few words; see explain.h.  What would help is said only where
+ * the numbers of this recording support it, with the most that it could save.
+ */
+#include <show/gate/explain.h>
+#include <show/gate/gate.h>
+#include <show/text/reportformat.h>
+#include <show/text/write.h>
+#include <symbol/symbol.h>
+
+#include <base/text.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_EXPLAIN_NAME 96u
+#define GP_EXPLAIN_ROWS 5u
+/* Below this share of the peak, or number of bytes, advice is not worth a line. */
+#define GP_EXPLAIN_SHARE 0.2
+#define GP_EXPLAIN_WORTH (64ll << 20)
+
+struct explain {
+    struct gp_report *report;
+    const struct gp_report_device *device;
+    uint32_t d;
+    int64_t uses[GP_USES];
+    json_t *helps, *doubts;
+};
+
+static json_t *explain_name(const struct gp_report *report, uint32_t site)
+{
+    char label[GP_EXPLAIN_NAME];
+    gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
+    return json_string(label);
+}
+
+static void explain_say(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void explain_say(json_t *list, const char *format, ...)
+{
+    char text[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    json_array_append_new(list, json_string(text));
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+/* The GPU with the highest peak; false: no GPU has memory. */
+static bool explain_device(struct explain *explain)
+{
+    const struct gp_recording *recording = explain->report->recording;
+    for (uint32_t d = 0; d < recording->device_count; d++) {
+        const struct gp_report_device *device = &explain->report->devices[d];
+        if (recording->devices[d].index == GP_WIRE_HOST || !device->peak || device->peak->bytes <= 0)
+            continue;
+        if (explain->device && explain->device->peak->bytes >= device->peak->bytes)
+            continue;
+        explain->device = device;
+        explain->d = d;
+    }
+    return explain->device;
+}
+
+static json_t *explain_who(struct explain *explain)
+{
+    const struct gp_peak *peak = explain->device->peak;
+    json_t *list = json_array();
+    int64_t unknown = 0;
+    for (uint32_t i = 0; i < peak->count; i++) {
+        const struct gp_peak_part *part = &peak->parts[i];
+        if (!part->site)
+            unknown += part->bytes;
+        else if (json_array_size(list) < GP_EXPLAIN_ROWS)
+            json_array_append_new(list, json_pack("{s:o,s:I,s:f}", "name", explain_name(explain->report, part->site),
+                                                  "bytes", (json_int_t)part->bytes, "share",
+                                                  (double)part->bytes / (double)peak->bytes));
+    }
+    if (unknown > peak->bytes / 100)
+        explain_say(explain->doubts, "%.0f %% of the peak has no call site: record with --stacks=all",
+                    100.0 * (double)unknown / (double)peak->bytes);
+    return list;
+}
+
+static json_t *explain_uses(struct explain *explain)
+{
+    struct gp_gate_uses uses = {0};
+    json_t *object = json_object();
+    int64_t bytes = explain->device->peak->bytes;
+    if (!gp_gate_uses_find(explain->report, &uses)) {
+        gp_gate_uses_free(&uses);
+        json_decref(object);
+        return NULL;
+    }
+    const struct gp_use_table *table = uses.uses[explain->d];
+    for (uint32_t i = 0; table && i < GP_USE_RULES; i++)
+        if (table->rows[i].count && table->rows[i].use < GP_USES)
+            explain->uses[table->rows[i].use] += table->rows[i].at_peak_bytes;
+    for (int use = 0; use < GP_USES; use++)
+        if (explain->uses[use] > 0)
+            json_object_set_new(object, gp_use_name((enum gp_use)use), json_integer(explain->uses[use]));
+    if (explain->uses[GP_USE_UNKNOWN] > bytes / 4)
+        explain_say(explain->doubts, "what %.0f %% of the peak is for is unknown",
+                    100.0 * (double)explain->uses[GP_USE_UNKNOWN] / (double)bytes);
+    gp_gate_uses_free(&uses);
+    return object;
+}
+
+static json_t *explain_grows(struct explain *explain)
+{
+    const struct gp_leaks *leaks = explain->report->leaks;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < leaks->count && i < 2; i++) {
+        const struct gp_leak *leak = &leaks->suspects[i];
+        json_array_append_new(
+            list, json_pack("{s:o,s:f,s:f,s:o}", "name", explain_name(explain->report, leak->site), "bytes_per_step",
+                            leak->bytes_per_step, "confidence", leak->confidence, "seconds_to_oom",
+                            leak->seconds_to_oom < 0 ? json_null() : json_real(leak->seconds_to_oom)));
+    }
+    return list;
+}
+
+static int64_t explain_reserved(const struct explain *explain)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; explain->device->reserved && i < explain->device->reserved->count; i++)
+        if (explain->device->reserved->points[i].high > most)
+            most = explain->device->reserved->points[i].high;
+    return most;
+}
+
+/* A use that is large enough to be worth a change. */
+static bool explain_is_large(const struct explain *explain, enum gp_use use)
+{
+    int64_t bytes = explain->uses[use];
+    if (explain->report->leaks->count) /* first what grows: its use is a guess */
+        return false;
+    return bytes >= GP_EXPLAIN_WORTH && (double)bytes > GP_EXPLAIN_SHARE * (double)explain->device->peak->bytes;
+}
+
+static void explain_helps(struct explain *explain, int64_t reserved)
+{
+    const struct gp_leaks *leaks = explain->report->leaks;
+    char size[GP_SIZE_TEXT], label[GP_EXPLAIN_NAME];
+    int64_t idle = reserved - explain->device->peak->bytes;
+    for (uint32_t i = 0; i < leaks->count && i < 1; i++) {
+        gp_symbols_line(explain->report->symbols, leaks->suspects[i].site, NULL, NULL, label, sizeof(label));
+        explain_say(explain->helps, "free what %s keeps: %s so far", label,
+                    gp_size_text(size, leaks->suspects[i].live_bytes));
+    }
+    if (explain->device->fragmentation && explain->device->fragmentation->has_segments && idle >= GP_EXPLAIN_WORTH &&
+        (double)idle > GP_EXPLAIN_SHARE * (double)reserved)
+        explain_say(explain->helps, "less fragmentation (in PyTorch expandable_segments:True): at most %s",
+                    gp_size_text(size, idle));
+    if (explain_is_large(explain, GP_USE_ACTIVATIONS))
+        explain_say(explain->helps, "smaller batches, or recomputed activations (checkpointing): of %s",
+                    gp_size_text(size, explain->uses[GP_USE_ACTIVATIONS]));
+    if (explain_is_large(explain, GP_USE_OPTIMIZER))
+        explain_say(explain->helps, "smaller or sharded optimizer state: of %s",
+                    gp_size_text(size, explain->uses[GP_USE_OPTIMIZER]));
+    if (explain_is_large(explain, GP_USE_KV_CACHE))
+        explain_say(explain->helps, "a smaller KV cache: of %s", gp_size_text(size, explain->uses[GP_USE_KV_CACHE]));
+}
+
+static void explain_doubts(struct explain *explain)
+{
+    const struct gp_recording *recording = explain->report->recording;
+    if (!recording->complete)
+        explain_say(explain->doubts, "the recording ends where its writer was killed");
+    if (gp_rec_missing(recording) || recording->damaged_blocks || recording->ended_early)
+        explain_say(explain->doubts, "events are missing: sums are lower bounds");
+    if (explain->report->steps->source == GP_STEPS_TIME)
+        explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
+    else if (explain->report->leaks->steps < 4)
+        explain_say(explain->doubts, "%u steps are too few to see growth", explain->report->leaks->steps);
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static json_t *explain_oom(const struct gp_recording *recording)
+{
+    if (!recording->has_oom)
+        return json_null();
+    return json_pack("{s:I,s:o}", "asked_bytes", (json_int_t)recording->oom.asked_bytes, "free_bytes",
+                     gp_json_known(recording->oom.free_bytes));
+}
+
+static json_t *explain_object(struct explain *explain)
+{
+    const struct gp_report *report = explain->report;
+    const struct gp_recording *recording = report->recording;
+    const struct gp_peak *peak = explain->device->peak;
+    const struct gp_series *allocated = explain->device->allocated;
+    int64_t reserved = explain_reserved(explain);
+    json_t *who = explain_who(explain), *uses = explain_uses(explain), *grows = explain_grows(explain);
+    explain_helps(explain, reserved);
+    explain_doubts(explain);
+    char command[GP_EXPLAIN_NAME];
+    gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
+                  SIZE_MAX);
+    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema", "gpuprof.explain/1",
+                     "command", gp_json_text(command), "seconds",
+                     (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
+                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "end_bytes",
+                     (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
+                     "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
+                     gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
+                     (double)gp_report_since(report, peak->time_ns) / 1e9, "who", who, "uses", uses, "grows", grows,
+                     "failed", explain_oom(recording), "helps", explain->helps, "sure",
+                     json_array_size(explain->doubts) ? "partly" : "yes", "doubts", explain->doubts);
+}
+
+/* Leaves the smallest rows out until it fits. */
+static void explain_fit(json_t *object)
+{
+    for (unsigned tries = 0; tries < 4 * GP_EXPLAIN_ROWS; tries++) {
+        char *text = json_dumps(object, JSON_INDENT(1));
+        bool fits = !text || strlen(text) < GP_EXPLAIN_BYTES;
+        free(text);
+        if (fits)
+            return;
+        json_t *who = json_object_get(object, "who"), *doubts = json_object_get(object, "doubts");
+        json_t *helps = json_object_get(object, "helps"), *grows = json_object_get(object, "grows");
+        json_t *longest = json_array_size(who) > 2      ? who
+                          : json_array_size(helps) > 1  ? helps
+                          : json_array_size(doubts) > 1 ? doubts
+                          : json_array_size(grows) > 1  ? grows
+                                                        : who;
+        json_array_remove(longest, json_array_size(longest) - 1);
+    }
+}
+
+json_t *gp_explain_json(struct gp_report *report)
+{
+    struct explain explain = {.report = report, .helps = json_array(), .doubts = json_array()};
+    json_t *object = NULL;
+    if (gp_report_run(report, GP_REPORT_PEAK | GP_REPORT_LEAKS | GP_REPORT_SERIES | GP_REPORT_FRAGMENTATION,
+                      GP_DETAIL_SUMMARY) == 0) {
+        if (explain_device(&explain)) {
+            object = explain_object(&explain);
+        } else {
+            explain_doubts(&explain);
+            object = json_pack("{s:s,s:I,s:s,s:O}", "schema", "gpuprof.explain/1", "peak_bytes", (json_int_t)0, "sure",
+                               json_array_size(explain.doubts) ? "partly" : "yes", "doubts", explain.doubts);
+        }
+        if (object)
+            explain_fit(object);
+    }
+    json_decref(explain.helps);
+    json_decref(explain.doubts);
+    return object;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static int64_t number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static void print_list(FILE *out, const char *before, const json_t *list)
+{
+    size_t i;
+    const json_t *item;
+    json_array_foreach(list, i, item)
+        fprintf(out, "%s%s%s", i ? "; " : before, json_string_value(item), i + 1 == json_array_size(list) ? ".\n" : "");
+}
+
+static void print_who(FILE *out, const json_t *explained)
+{
+    char size[GP_SIZE_TEXT];
+    const char *key;
+    const json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(explained, "who"), i, row)
+        fprintf(out, "%s%s %s (%.0f %%)%s", i ? ", " : "Who: ", text_of(row, "name"),
+                gp_size_text(size, number(row, "bytes")), 100 * json_number_value(json_object_get(row, "share")),
+                i + 1 == json_array_size(json_object_get(explained, "who")) ? ".\n" : "");
+    i = 0;
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(explained, "uses"), key, row)
+        fprintf(out, "%s%s %s", i++ ? ", " : "For: ", key, gp_size_text(size, json_integer_value(row)));
+    fputs(i ? ".\n" : "", out);
+}
+
+bool gp_explain_print(FILE *out, const json_t *explained)
+{
+    char size[GP_SIZE_TEXT], other[GP_SIZE_TEXT], time[GP_SIZE_TEXT];
+    const json_t *row;
+    size_t i;
+    if (!explained)
+        return false;
+    if (number(explained, "peak_bytes") <= 0) {
+        fprintf(out, "No memory of a GPU was allocated.\n");
+    } else {
+        fprintf(out, "%s: the peak is %s of %s on device %d after %s; ", text_of(explained, "command"),
+                gp_size_text(size, number(explained, "peak_bytes")),
+                gp_size_text(other, number(explained, "total_bytes")), (int)number(explained, "device"),
+                gp_seconds_text(time, json_number_value(json_object_get(explained, "peak_seconds"))));
+        fprintf(out, "reserved %s; at the end %s.\n", gp_size_text(size, number(explained, "reserved_peak_bytes")),
+                gp_size_text(other, number(explained, "end_bytes")));
+    }
+    row = json_object_get(explained, "failed");
+    if (json_is_object(row))
+        fprintf(out, "Failed: a request for %s with %s free ('gpuprof report' has the page of it).\n",
+                gp_size_text(size, number(row, "asked_bytes")), gp_size_text(other, number(row, "free_bytes")));
+    print_who(out, explained);
+    json_array_foreach(json_object_get(explained, "grows"), i, row)
+        fprintf(out, "Grows: %s by %s per step, %.0f %% sure.\n", text_of(row, "name"),
+                gp_size_text(size, (int64_t)json_number_value(json_object_get(row, "bytes_per_step"))),
+                100 * json_number_value(json_object_get(row, "confidence")));
+    if (json_is_array(json_object_get(explained, "grows")) && !i)
+        fputs("Grows: nothing that was seen.\n", out);
+    print_list(out, "Would help: ", json_object_get(explained, "helps"));
+    fprintf(out, "Sure: %s", text_of(explained, "sure"));
+    print_list(out, ": ", json_object_get(explained, "doubts"));
+    if (!json_array_size(json_object_get(explained, "doubts")))
+        fputs(".\n", out);
+    return true;
+}

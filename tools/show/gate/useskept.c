@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ * useskept.c: what the memory of a recording is for, and its phases: the names on the stacks come from
+ * the symbols, the rest from the analyses; see gate.h.  Also called by `gpuprof phases`. */
+#include <analyze/phases.h>
+#include <show/gate/gate.h>
+#include <symbol/symbol.h>
+
+#include <stdlib.h>
+
+uint8_t *gp_gate_hints(const struct gp_report *report)
+{
+    static const uint8_t parts[GP_PARTS] = {
+        [GP_PART_FORWARD] = GP_HINT_FORWARD,     [GP_PART_BACKWARD] = GP_HINT_BACKWARD,
+        [GP_PART_OPTIMIZER] = GP_HINT_OPTIMIZER, [GP_PART_WEIGHTS] = GP_HINT_WEIGHTS,
+        [GP_PART_WORKSPACE] = GP_HINT_WORKSPACE, [GP_PART_COMMUNICATION] = GP_HINT_COMMUNICATION,
+        [GP_PART_GRAPHS] = GP_HINT_GRAPHS,       [GP_PART_KV_CACHE] = GP_HINT_KV_CACHE};
+    const struct gp_recording *recording = report->recording;
+    uint8_t *hints = calloc(recording->site_count + 1ul, 1);
+    for (uint32_t site = 1; hints && site < recording->site_count; site++) {
+        char owner[GP_SITE_OWNER];
+        const struct gp_frame_text *frames;
+        uint32_t count = gp_symbols_site(report->symbols, site, &frames);
+        gp_site_owner(recording, site, owner);
+        hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
+        if (!hints[site])
+            hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];
+        for (uint32_t i = 0; !hints[site] && i < count; i++)
+            hints[site] = (uint8_t)gp_use_hint_of_name(frames[i].function, frames[i].file);
+    }
+    return hints;
+}
+
+bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses)
+{
+    const struct gp_recording *recording = report->recording;
+    bool ok = report->leaks || gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
+    uses->count = recording->device_count;
+    uses->phases = calloc(uses->count + 1ul, sizeof(*uses->phases));
+    uses->uses = calloc(uses->count + 1ul, sizeof(*uses->uses));
+    uint8_t *hints = gp_gate_hints(report);
+    ok = ok && uses->phases && uses->uses && hints;
+    for (uint32_t d = 0; ok && d < uses->count; d++) {
+        if (!report->devices[d].used)
+            continue;
+        if (recording->devices[d].index != GP_WIRE_HOST)
+            ok = (uses->uses[d] = gp_uses_find(report->flow, report->steps, report->leaks, hints, d)) != NULL;
+        if (ok)
+            ok = (uses->phases[d] = gp_phases_find(report->flow, report->steps, uses->uses[d], d)) != NULL;
+    }
+    free(hints);
+    return ok;
+}
+
+void gp_gate_uses_free(struct gp_gate_uses *uses)
+{
+    for (uint32_t d = 0; d < uses->count; d++) {
+        gp_phases_free(uses->phases ? uses->phases[d] : NULL);
+        gp_uses_free(uses->uses ? uses->uses[d] : NULL);
+    }
+    free(uses->phases);
+    free(uses->uses);
+    *uses = (struct gp_gate_uses){0};
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ * dryruntext.c: the answer of `gpuprof dryrun` as text; see dryrunformat.h. */
+#include <show/text/dryrunformat.h>
+#include <show/text/stats.h>
+#include <show/text/textpage.h>
+#include <show/text/write.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+#define GP_DRYRUN_LINES 12u          /* places */
+#define GP_DRYRUN_READS 5u           /* lines that read results */
+#define GP_DRYRUN_FEW   3u           /* candidates */
+#define GP_DRYRUN_FILES (64ll << 20) /* bytes that are more than a log */
+/* An activation of less than that part of the peak is no candidate. */
+#define GP_DRYRUN_PART 50
+#define GP_DRYRUN_SURE 0.75 /* a use that is less sure has a question mark */
+
+static const char *use_label(enum gp_use use)
+{
+    switch (use) {
+    case GP_USE_OPTIMIZER:
+        return "optimizer state";
+    case GP_USE_KV_CACHE:
+        return "KV cache";
+    case GP_USE_GRAPHS:
+        return "graph memory";
+    case GP_USE_WORKSPACE:
+        return "workspaces";
+    default:
+        return gp_use_name(use);
+    }
+}
+
+const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run)
+{
+    const struct gp_need *worst = NULL;
+    for (uint32_t i = 0; i < run->need_count; i++)
+        if (!worst || run->needs[i].needed_bytes > worst->needed_bytes)
+            worst = &run->needs[i];
+    return worst;
+}
+
+/* ---- the GPUs ---------------------------------------------------------------------------------------------------- */
+
+static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun_answer *answer,
+                         const struct gp_dryrun_gpu *gpu)
+{
+    char size[GP_SIZE_TEXT];
+    int64_t left = gpu->total_bytes - gpu->needed_bytes;
+    bool red = gpu->verdict != GP_DRYRUN_FITS;
+    fputs(gp_page_on(page, red ? GP_RED : ""), page->out);
+    if (gpu->verdict == GP_DRYRUN_FAILED)
+        fprintf(page->out, "not known: CMD failed");
+    else if (gpu->verdict == GP_DRYRUN_FITS && left >= 0)
+        fprintf(page->out, "fits, %s left", gp_size_text(size, left));
+    else if (gpu->verdict == GP_DRYRUN_FITS)
+        fprintf(page->out, "fits in %s: the allocator gives idle memory back", gp_size_text(size, gpu->total_bytes));
+    else if (left < 0)
+        fprintf(page->out, "does not fit: %s too much", gp_size_text(size, -left));
+    else
+        fprintf(page->out, "does not fit");
+    fputs(gp_page_on(page, red ? GP_OFF : ""), page->out);
+    if (!gpu->own)
+        fprintf(page->out, "  (computed from the run on %s)", answer->runs[gpu->run].gpu);
+    fputc('\n', page->out);
+}
+
+/* How people call a process: by its rank, if it has one. */
+static const char *text_who(char out[24], const struct gp_need *need)
+{
+    if (need->rank >= 0)
+        snprintf(out, 24, "rank %" PRId32, need->rank);
+    else
+        snprintf(out, 24, "pid %" PRIu32, need->pid);
+    return out;
+}
+
+/* `need`: the process, NULL where there is one only; `same`: so many others like it. */
+static void text_moment(const struct gp_text_page *page, const struct gp_need_moment *moment,
+                        const struct gp_need *need, uint32_t same)
+{
+    char when[GP_SIZE_TEXT], size[GP_SIZE_TEXT], who[24];
+    fputs("    ", page->out);
+    if (need)
+        fputs(text_who(who, need), page->out);
+    if (same)
+        fprintf(page->out, " and %" PRIu32 " more", same);
+    fprintf(page->out, "%sat %s", need ? ", " : "", gp_seconds_text(when, (double)moment->since_ns / 1e9));
+    if (moment->step)
+        fprintf(page->out, ", in step %" PRIu32, moment->step);
+    if (moment->bytes)
+        fprintf(page->out, ", %s asked", gp_size_text(size, moment->bytes));
+    if (moment->free_bytes >= 0)
+        fprintf(page->out, ", %s free", gp_size_text(size, moment->free_bytes));
+    fprintf(page->out, ": ");
+    gp_page_cut(page, moment->place.text, gp_page_room(page, 50));
+    fputc('\n', page->out);
+}
+
+/* The moments of all processes to which it happened: each is named, and the ranks that ask for the same at the same
+ * line, as most jobs' do, share a line. */
+static void text_moments(const struct gp_text_page *page, const struct gp_dryrun_run *run, bool budget)
+{
+    for (uint32_t i = 0; i < run->need_count; i++) {
+        const struct gp_need *need = &run->needs[i];
+        const struct gp_need_moment *moment = budget ? &need->broke : &need->failed;
+        uint32_t same = 0;
+        bool said = budget ? !need->over : !need->oom;
+        for (uint32_t k = 0; !said && k < run->need_count; k++) {
+            const struct gp_need *other = &run->needs[k];
+            const struct gp_need_moment *its = budget ? &other->broke : &other->failed;
+            if (k == i || !(budget ? other->over : other->oom) || its->bytes != moment->bytes ||
+                strcmp(its->place.text, moment->place.text) != 0)
+                continue;
+            said = k < i;
+            same++;
+        }
+        if (!said)
+            text_moment(page, moment, run->need_count > 1 ? need : NULL, same);
+    }
+}
+
+/* The request that broke each GPU on which the program ran out of memory, and the one that broke the budget. */
+static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    char size[GP_SIZE_TEXT];
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        if (!gpu->own || gpu->failed == GP_REC_NONE)
+            continue;
+        fprintf(page->out, "\n  %sCMD ran out of memory on %s%s, and ran once more on a device of 1 TiB:\n",
+                gp_page_on(page, GP_RED), gpu->key, gp_page_on(page, GP_OFF));
+        text_moments(page, &answer->runs[gpu->failed], false);
+    }
+    for (uint32_t i = 0; answer->over && i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        if (!gpu->own || gpu->needed_bytes <= answer->budget_bytes)
+            continue;
+        fprintf(page->out, "\n  %sover the budget of %s%s on %s:\n", gp_page_on(page, GP_RED),
+                gp_size_text(size, answer->budget_bytes), gp_page_on(page, GP_OFF), gpu->key);
+        text_moments(page, &answer->runs[gpu->run], true);
+    }
+}
+
+static void text_gpus(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    char total[GP_SIZE_TEXT], needed[GP_SIZE_TEXT], smallest[GP_SIZE_TEXT];
+    fprintf(page->out, "  %-15s %11s %11s %11s\n", "GPU", "HAS", "NEEDED", "AT LEAST");
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        fprintf(page->out, "  %-15s %11s %11s %11s  ", gpu->key, gp_size_text(total, gpu->total_bytes),
+                gp_size_text(needed, gpu->needed_bytes), gp_size_text(smallest, gpu->smallest_bytes));
+        text_verdict(page, answer, gpu);
+    }
+    if (answer->enough && (answer->gpu_count > 1 || answer->enough_by_size))
+        fprintf(page->out, "  the smallest GPU that is enough%s: %s (%s)\n",
+                answer->enough_by_size ? ", by its size alone" : "", answer->enough->key,
+                gp_size_text(total, answer->enough->total_bytes));
+    text_broken(page, answer);
+}
+
+/* ---- the peak ---------------------------------------------------------------------------------------------------- */
+
+static void text_row(const struct gp_text_page *page, int64_t bytes, int64_t of, const char *what, const char *note)
+{
+    char size[GP_SIZE_TEXT];
+    double share = of > 0 ? (double)bytes / (double)of : 0;
+    fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, bytes), share * 100);
+    gp_page_bar(page, share);
+    fprintf(page->out, "  %-16s%s%s%s\n", what, gp_page_on(page, GP_DIM), note, gp_page_on(page, GP_OFF));
+}
+
+static void text_uses(const struct gp_text_page *page, const struct gp_need *need)
+{
+    int64_t of = need->needed_bytes, idle = of - need->context_bytes - need->allocated_peak_bytes;
+    for (unsigned use = 0; use < GP_USES; use++)
+        if (need->uses[use])
+            text_row(page, need->uses[use], of, use_label((enum gp_use)use),
+                     use != GP_USE_UNKNOWN && need->sure[use] < GP_DRYRUN_SURE ? "  probably" : "");
+    if (idle > 0)
+        text_row(page, idle, of, "cache", "  held from the driver and not in use then");
+    text_row(page, need->context_bytes, of, "context", "  estimated");
+}
+
+static void text_lines(const struct gp_text_page *page, const struct gp_need *need)
+{
+    uint32_t shown = need->line_count <= GP_DRYRUN_LINES + 1 ? need->line_count : GP_DRYRUN_LINES;
+    int64_t rest = need->allocated_peak_bytes;
+    char size[GP_SIZE_TEXT];
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_need_line *line = &need->lines[i];
+        fprintf(page->out, "  %10s %7" PRId64 " x %-15s ", gp_size_text(size, line->bytes), line->count,
+                use_label(line->use));
+        gp_page_cut(page, line->place.text, gp_page_room(page, 39));
+        fputc('\n', page->out);
+        rest -= line->bytes;
+    }
+    if (shown < need->line_count)
+        fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", gp_size_text(size, rest),
+                gp_page_on(page, GP_DIM), need->line_count - shown, gp_page_on(page, GP_OFF));
+}
+
+static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char needed[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], allocated[GP_SIZE_TEXT], name[24];
+    if (run->need_count < 2)
+        return;
+    fprintf(page->out, "\n  %-12s %6s %11s %11s %11s\n", "PROCESS", "DEVICE", "NEEDED", "RESERVED", "ALLOCATED");
+    for (uint32_t i = 0; i < run->need_count; i++) {
+        const struct gp_need *need = &run->needs[i];
+        fprintf(page->out, "  %-12s %6" PRId32 " %11s %11s %11s\n", text_who(name, need), need->device,
+                gp_size_text(needed, need->needed_bytes), gp_size_text(reserved, need->reserved_peak_bytes),
+                gp_size_text(allocated, need->allocated_peak_bytes));
+    }
+}
+
+static void text_heading(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    char line[256], size[GP_SIZE_TEXT], when[GP_SIZE_TEXT], where[96] = "", who[24];
+    if (need->peak_step)
+        snprintf(where, sizeof(where), ", in step %" PRIu32 " of %" PRIu32, need->peak_step, need->steps);
+    else if (need->steps)
+        snprintf(where, sizeof(where), ", outside of the %" PRIu32 " step%s", need->steps, need->steps == 1 ? "" : "s");
+    const bool several = run->need_count > 1;
+    snprintf(line, sizeof(line), "%s%s%s%s: peak of %s at %s%s", run->gpu, run->plenty ? " with 1 TiB" : "",
+             several ? ", " : "", several ? text_who(who, need) : "", gp_size_text(size, need->needed_bytes),
+             gp_seconds_text(when, (double)need->peak_ns / 1e9), where);
+    gp_page_heading(page, line, true);
+}
+
+/* ---- what would help --------------------------------------------------------------------------------------------- */
+
+static bool text_growable(const struct gp_text_page *page, const struct gp_need *need)
+{
+    char from[GP_SIZE_TEXT], to[GP_SIZE_TEXT];
+    if (need->growable_bytes < 0)
+        return false;
+    fprintf(page->out, "  - PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: ");
+    if (need->growable_bytes < need->needed_bytes)
+        fprintf(page->out, "%s instead of %s, by a replay of the requests\n", gp_size_text(to, need->growable_bytes),
+                gp_size_text(from, need->needed_bytes));
+    else
+        fprintf(page->out, "no help: %s by a replay of the requests\n", gp_size_text(to, need->growable_bytes));
+    return true;
+}
+
+/* Lines whose activations are most bytes for the longest time. */
+static uint32_t text_candidates(const struct gp_need *need, const struct gp_need_line *found[GP_DRYRUN_FEW])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < need->line_count; i++) {
+        const struct gp_need_line *line = &need->lines[i];
+        if (line->use != GP_USE_ACTIVATIONS || line->bytes < need->allocated_peak_bytes / GP_DRYRUN_PART)
+            continue;
+        uint32_t at = count;
+        double weight = (double)line->bytes * (double)line->life_ns;
+        while (at > 0 && (double)found[at - 1]->bytes * (double)found[at - 1]->life_ns < weight)
+            at--;
+        if (at == GP_DRYRUN_FEW)
+            continue;
+        count += count < GP_DRYRUN_FEW;
+        memmove(&found[at + 1], &found[at], (count - at - 1) * sizeof(found[0]));
+        found[at] = line;
+    }
+    return count;
+}
+
+static void text_help(const struct gp_text_page *page, const struct gp_need *need)
+{
+    const struct gp_need_line *found[GP_DRYRUN_FEW];
+    char size[GP_SIZE_TEXT], life[GP_SIZE_TEXT];
+    uint32_t count = text_candidates(need, found);
+    if (!count && need->growable_bytes < 0)
+        return;
+    fprintf(page->out, "\n  What would help\n");
+    text_growable(page, need);
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(page->out, "  - checkpointing, a candidate: %s of activations live %s from ",
+                gp_size_text(size, found[i]->bytes), gp_seconds_text(life, (double)found[i]->life_ns / 1e9));
+        gp_page_cut(page, found[i]->place.text, gp_page_room(page, 68));
+        fputc('\n', page->out);
+    }
+}
+
+/* ---- how sure ---------------------------------------------------------------------------------------------------- */
+
+static void text_notes(const struct gp_text_page *page, const struct gp_dryrun_run *run, const char *kind,
+                       const char *label)
+{
+    char text[512];
+    for (uint32_t i = 0; i < run->note_count; i++) {
+        if (strcmp(run->notes[i].kind, kind) != 0)
+            continue;
+        fprintf(page->out, "  %-10s ", label);
+        snprintf(text, sizeof(text), "%s: %s", run->notes[i].library, run->notes[i].text);
+        gp_page_phrases(page, text, 13);
+        fputc('\n', page->out);
+    }
+}
+
+static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    char size[GP_SIZE_TEXT];
+    int64_t exact = need->needed_bytes - need->context_bytes - need->assumed_reserved_bytes;
+    fprintf(page->out, "\n  How sure\n");
+    fprintf(page->out, "  %-10s %s: CMD's own requests and allocator, on a GPU with the properties of %s\n", "exact",
+            gp_size_text(size, exact > 0 ? exact : 0), run->gpu);
+    if (need->assumed_reserved_bytes)
+        fprintf(page->out, "  %-10s %s: what libraries took that are stood in for\n", "assumed",
+                gp_size_text(size, need->assumed_reserved_bytes));
+    fprintf(page->out, "  %-10s %s: the context", "estimated", gp_size_text(size, need->context_bytes));
+    if (need->code_bytes)
+        fprintf(page->out, ", of which %s are the code of kernels", gp_size_text(size, need->code_bytes));
+    fputc('\n', page->out);
+    text_notes(page, run, "assumed", "assumed");
+    text_notes(page, run, "unsupported", "missing");
+    if (need->missing)
+        fprintf(page->out, "  %s%-10s %" PRIu64 " events are missing from the recording: sizes are estimates%s\n",
+                gp_page_on(page, GP_RED), "lost", need->missing, gp_page_on(page, GP_OFF));
+    if (!need->complete)
+        fprintf(page->out, "  %s%-10s the recording is incomplete: it ends where CMD was killed%s\n",
+                gp_page_on(page, GP_RED), "cut", gp_page_on(page, GP_OFF));
+}
+
+static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char size[GP_SIZE_TEXT];
+    int64_t count = 0;
+    uint32_t shown = run->read_count <= GP_DRYRUN_READS + 1 ? run->read_count : GP_DRYRUN_READS;
+    for (uint32_t i = 0; i < run->read_count; i++)
+        count += run->reads[i].count;
+    if (!count)
+        return;
+    fprintf(page->out,
+            "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are zeros. If CMD decides by\n"
+            "  one of them, it may do something else on a GPU.\n",
+            count);
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_dryrun_read *read = &run->reads[i];
+        fprintf(page->out, "  %10s %7" PRId64 " x ", gp_size_text(size, read->bytes), read->count);
+        gp_page_cut(page, read->place.text[0] ? read->place.text : "not from Python", gp_page_room(page, 23));
+        fputc('\n', page->out);
+    }
+    if (shown < run->read_count)
+        fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", "", gp_page_on(page, GP_DIM),
+                run->read_count - shown, gp_page_on(page, GP_OFF));
+}
+
+static void text_written(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char size[GP_SIZE_TEXT];
+    if (run->written_bytes >= GP_DRYRUN_FILES)
+        fprintf(page->out, "\n  CMD wrote %s to files. A checkpoint of a dry run holds zeros: remove it.\n",
+                gp_size_text(size, run->written_bytes));
+}
+
+static void text_status(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        const struct gp_dryrun_run *run = &answer->runs[gpu->run];
+        if (gpu->verdict != GP_DRYRUN_FAILED && !(run->status && !run->ended))
+            continue;
+        if (run->status > 128)
+            fprintf(page->out, "%sCMD was ended by signal %d%s", gp_page_on(page, GP_RED), run->status - 128,
+                    gp_page_on(page, GP_OFF));
+        else
+            fprintf(page->out, "%sCMD failed with status %d%s", gp_page_on(page, GP_RED), run->status,
+                    gp_page_on(page, GP_OFF));
+        fprintf(page->out, "%s: what follows is what it had used until then\n",
+                gpu->verdict == GP_DRYRUN_FAILED ? ", and not for lack of memory" : "");
+        return;
+    }
+}
+
+static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    if (run->ended)
+        fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
+}
+
+void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_run *run = &answer->runs[answer->shown];
+    const struct gp_need *need = gp_dryrun_worst(run);
+    text_status(page, answer);
+    text_ended(page, run, need);
+    text_gpus(page, answer);
+    if (!need)
+        return;
+    text_heading(page, run, need);
+    text_uses(page, need);
+    fputc('\n', page->out);
+    text_lines(page, need);
+    text_ranks(page, run);
+    text_help(page, need);
+    text_sure(page, run, need);
+    text_reads(page, run);
+    text_written(page, run);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ * fitformat.h: formats the answers of `gpuprof fit`, as text for a terminal and as JSON.  Nothing here
+ * computes a result. */
+#ifndef GP_WRITE_FITFORMAT_H
+#define GP_WRITE_FITFORMAT_H
+
+#include <analyze/fit.h>
+#include <show/text/reportformat.h>
+
+struct gp_fit_answer {
+    const struct gp_report *report;
+    const struct gp_fit_question *question;
+    const struct gp_fit_result *results; /* one for each device that was used */
+    uint32_t count;
+};
+
+/* Every device fits. */
+bool gp_fit_answer_fits(const struct gp_fit_answer *answer);
+void gp_page_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer);
+/* gpuprof.fit/1; NULL: out of memory. */
+json_t *gp_fit_json(const struct gp_fit_answer *answer);
+
+#endif

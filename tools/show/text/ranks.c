@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ * ranks.c: see ranks.h. */
+#include <show/text/ranks.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+#define GP_RANKS_ROWS    10u  /* of a table of text */
+#define GP_RANKS_LISTED  200u /* rows of the document, which counts the others */
+#define GP_RANKS_CURVES  32u  /* ranks with a curve of their own in the document */
+#define GP_RANKS_COLUMNS 64u  /* of a curve of text */
+
+/* ---- sentences --------------------------------------------------------------------------------------------------- */
+
+const char *gp_ranks_clock(const struct gp_ranks *ranks)
+{
+    return ranks->clock == GP_CLOCK_MONOTONIC
+               ? "times are on the clock that the recordings of one machine share (CLOCK_MONOTONIC)"
+               : "times are on the wall clocks of the machines, and as exact as these agree";
+}
+
+const char *gp_ranks_verdict(const struct gp_ranks *all, char text[GP_VERDICT_TEXT])
+{
+    const struct gp_job_rank *worst = &all->ranks[0];
+    char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], one[GP_SIZE_TEXT], two[GP_SIZE_TEXT];
+    int64_t more = worst->peak_bytes - all->median_bytes;
+    int used = snprintf(text, GP_VERDICT_TEXT, "Rank %d %speaks at %s", worst->number,
+                        worst->ooms ? "ran out of memory: it " : "", gp_size_text(peak, worst->peak_bytes));
+    size_t left = used > 0 && used < GP_VERDICT_TEXT ? GP_VERDICT_TEXT - (size_t)used : 0;
+    /* A hundredth is below what differs between two runs of one rank. */
+    if (all->count < 2 || more * 100 <= all->median_bytes) {
+        snprintf(text + used, left, ", and all %u ranks lie within %s of each other.", all->count,
+                 gp_size_text(above, all->highest_bytes - all->lowest_bytes));
+        return text;
+    }
+    used += snprintf(text + used, left, ", %s above the median", gp_size_text(above, more));
+    left = used < GP_VERDICT_TEXT ? GP_VERDICT_TEXT - (size_t)used : 0;
+    const struct gp_rank_row *row = all->site_count ? &all->sites[0] : NULL;
+    if (row && row->worst_bytes > row->median_bytes)
+        snprintf(text + used, left, ": %s holds %s there, and %s on the median rank.", row->name,
+                 gp_size_text(one, row->worst_bytes), gp_size_text(two, row->median_bytes));
+    else
+        snprintf(text + used, left, ".");
+    return text;
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static json_t *ranks_known(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer(value);
+}
+
+static json_t *ranks_text(const char *text)
+{
+    json_t *value = json_string(text);
+    return value ? value : json_string("?");
+}
+
+static json_t *ranks_curve(const struct gp_ranks *all, const struct gp_job_rank *rank)
+{
+    json_t *curve = json_array();
+    for (uint32_t m = 0; m < GP_RANK_POINT; m++)
+        json_array_append_new(curve, ranks_known(gp_ranks_at(all, rank, m)));
+    return curve;
+}
+
+static json_t *ranks_rank(const struct gp_ranks *all, const struct gp_job_rank *rank, bool curve)
+{
+    static const char *const from[] = {"recording", "file name", "order"};
+    json_t *row = json_pack(
+        "{s:i,s:o,s:o,s:s,s:o,s:s,s:I,s:s,s:s,s:b,s:I,s:I,s:I}", "rank", rank->number, "local_rank",
+        ranks_known(rank->local_number), "world_size", ranks_known(rank->world_size), "rank_from", from[rank->from],
+        "file", ranks_text(rank->file), "host", rank->host, "pid", (json_int_t)rank->pid, "comm", rank->comm, "format",
+        gp_rec_format(rank->from_torch, rank->from_rmm), "complete", rank->complete, "missing_events",
+        (json_int_t)rank->missing, "events", (json_int_t)rank->events, "ooms", (json_int_t)rank->ooms);
+    json_t *memory = json_pack(
+        "{s:i,s:i,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o,s:s,s:I,s:I,s:o}", "device", rank->device, "devices",
+        (int)rank->device_count, "device_name", rank->device_name, "total_bytes", ranks_known(rank->total_bytes),
+        "allocated_peak_bytes", (json_int_t)rank->peak_bytes, "above_median_bytes",
+        (json_int_t)(rank->peak_bytes - all->median_bytes), "peak_ns",
+        (json_int_t)(rank->peak_bytes ? rank->peak_ns + rank->shift_ns : 0), "allocated_end_bytes",
+        (json_int_t)rank->end_bytes, "reserved_peak_bytes", (json_int_t)rank->reserved_peak_bytes, "headroom_bytes",
+        ranks_known(rank->headroom_bytes), "growth_bytes_per_second", rank->growth_per_second, "seconds_to_oom",
+        rank->seconds_to_oom < 0 ? json_null() : json_real(rank->seconds_to_oom), "grows", rank->grows, "begin_ns",
+        (json_int_t)(rank->begin_ns + rank->shift_ns), "end_ns", (json_int_t)(rank->end_ns + rank->shift_ns), "curve",
+        curve ? ranks_curve(all, rank) : json_null());
+    if (!row || !memory || json_object_update(row, memory) != 0) {
+        json_decref(row);
+        row = NULL;
+    }
+    json_decref(memory);
+    return row;
+}
+
+static json_t *ranks_rows(const struct gp_rank_row *rows, uint32_t count, bool owners)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count && i < GP_RANKS_LISTED; i++) {
+        json_t *row =
+            json_pack("{s:s,s:I,s:I,s:I,s:i}", owners ? "owner" : "site", rows[i].name, "worst_bytes",
+                      (json_int_t)rows[i].worst_bytes, "median_bytes", (json_int_t)rows[i].median_bytes, "excess_bytes",
+                      (json_int_t)(rows[i].worst_bytes - rows[i].median_bytes), "holders", (int)rows[i].holders);
+        if (row && !owners) {
+            json_object_set_new(row, "owner", json_string(rows[i].owner));
+            json_object_set_new(row, "kind", json_string(gp_kind_name(rows[i].kind)));
+        }
+        json_array_append_new(list, row);
+    }
+    return list;
+}
+
+static json_t *ranks_skew(const struct gp_ranks *all)
+{
+    json_t *skew = json_array();
+    for (uint32_t m = 0; m < GP_RANK_POINT; m++) {
+        const struct gp_rank_moment *moment = &all->moments[m];
+        if (moment->ranks)
+            json_array_append_new(skew,
+                                  json_pack("[I,I,I,I,i]", (json_int_t)moment->time_ns, (json_int_t)moment->low,
+                                            (json_int_t)moment->median, (json_int_t)moment->high, (int)moment->ranks));
+    }
+    return skew;
+}
+
+json_t *gp_ranks_json(const struct gp_ranks *all)
+{
+    char verdict[GP_VERDICT_TEXT];
+    json_t *ranks = json_array(), *times = json_array();
+    for (uint32_t i = 0; i < all->count; i++)
+        json_array_append_new(ranks, ranks_rank(all, &all->ranks[i], i < GP_RANKS_CURVES));
+    for (uint32_t m = 0; m < GP_RANK_POINT; m++)
+        json_array_append_new(times, json_integer((json_int_t)all->moments[m].time_ns));
+    uint32_t listed = all->site_count < GP_RANKS_LISTED ? all->site_count : GP_RANKS_LISTED;
+    return json_pack(
+        "{s:s,s:o,s:s,s:s,s:I,s:f,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:i,s:o}", "schema", "gpuprof.ranks/1", "verdict",
+        ranks_text(gp_ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
+        "clock_text", gp_ranks_clock(all), "begin_unix_ns", (json_int_t)all->begin_unix_ns, "seconds",
+        (double)all->length_ns / 1e9, "lowest_peak_bytes", (json_int_t)all->lowest_bytes, "median_peak_bytes",
+        (json_int_t)all->median_bytes, "highest_peak_bytes", (json_int_t)all->highest_bytes, "ranks", ranks, "times_ns",
+        times, "skew", ranks_skew(all), "sites", ranks_rows(all->sites, all->site_count, false), "sites_left_out",
+        (int)(all->site_count - listed), "owners", ranks_rows(all->owners, all->owner_count, true));
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static const char *ranks_on(const struct gp_text_page *page, const char *code)
+{
+    return page->colour ? code : "";
+}
+#define GP_RANKS_BOLD "\033[1m"
+#define GP_RANKS_DIM  "\033[2m"
+#define GP_RANKS_RED  "\033[31m"
+#define GP_RANKS_OFF  "\033[0m"
+
+static const char *ranks_signed(char text[GP_SIZE_TEXT], int64_t bytes)
+{
+    char size[GP_SIZE_TEXT];
+    snprintf(text, GP_SIZE_TEXT, "%c%.20s", bytes < 0 ? '-' : '+', gp_size_text(size, bytes < 0 ? -bytes : bytes));
+    return text;
+}
+
+static void ranks_table(const struct gp_text_page *page, const struct gp_ranks *all)
+{
+    char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], reserved[GP_SIZE_TEXT], head[GP_SIZE_TEXT], end[GP_SIZE_TEXT],
+        growth[GP_SIZE_TEXT];
+    fprintf(page->out, "\n%s  %5s %10s %11s %10s %10s %10s  %s%s\n", ranks_on(page, GP_RANKS_BOLD), "RANK", "PEAK",
+            "OFF MEDIAN", "RESERVED", "HEADROOM", "AT THE END", "GROWTH", ranks_on(page, GP_RANKS_OFF));
+    uint32_t shown = page->whole || all->count <= 4 * GP_RANKS_ROWS ? all->count : 4 * GP_RANKS_ROWS;
+    for (uint32_t i = 0; i < shown; i++) {
+        const struct gp_job_rank *rank = &all->ranks[i];
+        fprintf(page->out, "  %s%5d %10s %11s %10s %10s %10s%s", ranks_on(page, i ? "" : GP_RANKS_BOLD), rank->number,
+                gp_size_text(peak, rank->peak_bytes), ranks_signed(above, rank->peak_bytes - all->median_bytes),
+                gp_size_text(reserved, rank->reserved_peak_bytes), gp_size_text(head, rank->headroom_bytes),
+                gp_size_text(end, rank->end_bytes), ranks_on(page, i ? "" : GP_RANKS_OFF));
+        if (rank->growth_per_second > 0)
+            fprintf(page->out, "  %s/s: %s", gp_size_text(growth, (int64_t)rank->growth_per_second), rank->grows);
+        if (rank->ooms)
+            fprintf(page->out, "  %sout of memory %" PRIu64 " time%s%s", ranks_on(page, GP_RANKS_RED), rank->ooms,
+                    rank->ooms == 1 ? "" : "s", ranks_on(page, GP_RANKS_OFF));
+        fputc('\n', page->out);
+    }
+    if (shown < all->count)
+        fprintf(page->out, "  %u more ranks: use --json to list them\n", all->count - shown);
+}
+
+static void ranks_sparkline(const struct gp_text_page *page, const struct gp_ranks *all, const char *name,
+                            size_t member)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char ascii[] = "_.-:=+*#";
+    char size[GP_SIZE_TEXT];
+    int64_t top = 1, most = 0;
+    for (uint32_t m = 0; m < GP_RANK_POINT; m++)
+        top = all->moments[m].high > top ? all->moments[m].high : top;
+    fprintf(page->out, "  %-7s ", name);
+    for (uint32_t column = 0; column < GP_RANKS_COLUMNS; column++) {
+        int64_t value = 0;
+        for (uint32_t m = column * GP_RANK_POINT / GP_RANKS_COLUMNS;
+             m < (column + 1) * GP_RANK_POINT / GP_RANKS_COLUMNS; m++) {
+            int64_t at;
+            memcpy(&at, (const char *)&all->moments[m] + member, sizeof(at));
+            value = at > value ? at : value;
+        }
+        most = value > most ? value : most;
+        unsigned level = (unsigned)((double)value / (double)top * 7.999);
+        if (page->utf8)
+            fputs(bars[level], page->out);
+        else
+            fputc(ascii[level], page->out);
+    }
+    fprintf(page->out, " up to %s\n", gp_size_text(size, most));
+}
+
+static void ranks_excess(const struct gp_text_page *page, const struct gp_ranks *all)
+{
+    char more[GP_SIZE_TEXT], worst[GP_SIZE_TEXT], median[GP_SIZE_TEXT];
+    uint32_t shown = 0;
+    for (; shown < all->site_count && shown < GP_RANKS_ROWS; shown++) {
+        const struct gp_rank_row *row = &all->sites[shown];
+        if (row->worst_bytes <= row->median_bytes)
+            break;
+        if (shown == 0)
+            fprintf(page->out,
+                    "\n%swhat rank %d holds at its peak, and the median rank does not%s\n  %11s %10s %10s  %-12s %s\n",
+                    ranks_on(page, GP_RANKS_BOLD), all->ranks[0].number, ranks_on(page, GP_RANKS_OFF), "MORE", "WORST",
+                    "MEDIAN", "OWNER", "SITE");
+        fprintf(page->out, "  %11s %10s %10s  %-12s %s\n", ranks_signed(more, row->worst_bytes - row->median_bytes),
+                gp_size_text(worst, row->worst_bytes), gp_size_text(median, row->median_bytes), row->owner, row->name);
+    }
+    if (!shown)
+        fprintf(page->out, "\nno call site holds more on rank %d than on the median rank\n", all->ranks[0].number);
+}
+
+void gp_page_ranks(const struct gp_text_page *page, const struct gp_ranks *all)
+{
+    char verdict[GP_VERDICT_TEXT], span[GP_SIZE_TEXT];
+    uint32_t cut = 0;
+    fprintf(page->out, "%s%s%s\n", ranks_on(page, GP_RANKS_BOLD), gp_ranks_verdict(all, verdict),
+            ranks_on(page, GP_RANKS_OFF));
+    fprintf(page->out, "%s%u ranks, %s; %s%s\n", ranks_on(page, GP_RANKS_DIM), all->count,
+            gp_seconds_text(span, (double)all->length_ns / 1e9), gp_ranks_clock(all), ranks_on(page, GP_RANKS_OFF));
+    for (uint32_t i = 0; i < all->count; i++)
+        cut += !all->ranks[i].complete || all->ranks[i].missing;
+    if (cut)
+        fprintf(page->out, "%snote: %u of the recordings %s incomplete or lost events: see each one's report%s\n",
+                ranks_on(page, GP_RANKS_RED), cut, cut == 1 ? "is" : "are", ranks_on(page, GP_RANKS_OFF));
+    ranks_table(page, all);
+    fprintf(page->out, "\n%sallocated over time, of all ranks%s\n", ranks_on(page, GP_RANKS_BOLD),
+            ranks_on(page, GP_RANKS_OFF));
+    ranks_sparkline(page, all, "highest", offsetof(struct gp_rank_moment, high));
+    ranks_sparkline(page, all, "median", offsetof(struct gp_rank_moment, median));
+    ranks_sparkline(page, all, "lowest", offsetof(struct gp_rank_moment, low));
+    ranks_excess(page, all);
+}

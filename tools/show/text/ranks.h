@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ranks.h: the ranks of a job as text and as JSON of schema gpuprof.ranks/1, which the HTML page of
+ * several ranks shows.
+ */
+#ifndef GP_WRITE_RANKS_H
+#define GP_WRITE_RANKS_H
+
+#include <analyze/ranks.h>
+#include <show/text/reportformat.h>
+
+#define GP_VERDICT_TEXT 640
+/* The most important thing as one sentence. */
+const char *gp_ranks_verdict(const struct gp_ranks *ranks, char text[GP_VERDICT_TEXT]);
+/* What the times of the recordings are compared by. */
+const char *gp_ranks_clock(const struct gp_ranks *ranks);
+/* NULL: out of memory. */
+json_t *gp_ranks_json(const struct gp_ranks *ranks);
+void gp_page_ranks(const struct gp_text_page *page, const struct gp_ranks *ranks);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ * write.h: formats collected values as the text and the JSON that the commands print.  No function
+ * here reads a process.  JSON functions return new references, and NULL when memory is out.
+ */
+#ifndef GP_WRITE_WRITE_H
+#define GP_WRITE_WRITE_H
+
+#include <jansson.h>
+#include <read/collect/collect.h>
+#include <stdio.h>
+
+#define GP_SIZE_TEXT 24
+
+/* "1.500 GiB", "512 B": four significant digits, "1023.9 MiB" at most.  Negative: "-" (unknown). */
+const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes);
+
+#define GP_BOLD   "\033[1m"
+#define GP_DIM    "\033[2m"
+#define GP_RED    "\033[31m"
+#define GP_GREEN  "\033[32m"
+#define GP_YELLOW "\033[33m"
+#define GP_BLUE   "\033[34m"
+#define GP_OFF    "\033[0m"
+/* The escape sequence, or nothing where the stream is no terminal that has colours, or NO_COLOR is set. */
+const char *gp_tone(FILE *out, const char *code);
+
+/* "350 ms", "2.5 s", "3.0 h"; negative: "-" (unknown). */
+const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
+
+/* The integer; null if it is negative (unknown). */
+json_t *gp_json_known(int64_t value);
+/* The kernel's limits of GPU memory for the process's cgroup: docs/interface.md, cgroup_memory. */
+json_t *gp_cgroup_json(const struct gp_process *process);
+/* "0x7f..." */
+json_t *gp_json_address(uint64_t address);
+/* The string; null if it is NULL or empty. */
+json_t *gp_json_text(const char *text);
+/* Adds before_attach_bytes (-1: unknown) and the other numbers of memory from before an attach; before:
+ * NULL if there was none. */
+void gp_before_json(json_t *object, int64_t bytes, const struct gp_wire_before_device *before);
+/* Prints and frees the object; indented unless `line`.  0, -ENOMEM (object was NULL), or -errno of
+ * the stream. */
+int gp_json_print(FILE *out, json_t *object, bool line);
+
+/* gpuprof.stat/1.  device: only the device of this number; -1: all. */
+json_t *gp_stat_json(const struct gp_system *system, int device);
+/* A scope's peaks on one device; "device" is a number, or "host". */
+json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks);
+void gp_stat_table(FILE *out, const struct gp_system *system, int device);
+/* torch.cuda.memory_summary of one device; 47 lines. */
+void gp_summary_print(FILE *out, const struct gp_device_view *device);
+/* The report of the last request that failed for lack of memory; prints nothing if no request
+ * failed. */
+void gp_oom_print(FILE *out, const struct gp_process *process);
+/* The same as JSON; null if no request failed. */
+json_t *gp_oom_json(const struct gp_process *process);
+/* What each owner holds on a device, and the rest of what NVML reports for the process: the object
+ * `now` of gpuprof.reconcile/1, null if the owners are not known. */
+json_t *gp_owner_bill_json(const struct gp_process *process, const struct gp_device_view *device);
+/* The same as a table; prints nothing if the owners are not known. */
+void gp_owner_bill_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device);
+/* The notes about a process besides its numbers (state, losses, problems), one per line. */
+void gp_notes_print(FILE *out, const struct gp_process *process);
+
+/* gpuprof.trace/1: one event. */
+struct gp_trace_place {
+    pid_t pid;
+    uint64_t start_ns; /* of the session */
+    bool simulated;
+};
+json_t *gp_event_json(const struct gp_trace_place *place, const struct gp_wire_event *event);
+void gp_event_line(FILE *out, const struct gp_trace_place *place, const struct gp_wire_event *event);
+
+#endif
