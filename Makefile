@@ -294,7 +294,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all needs-bench demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart format compile_commands.json
+.PHONY: needs-build needs-check needs-all needs-bench demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart size format compile_commands.json
 needs-build: ## install the packages to build with, as far as they are missing
 	$(Q)deploy/needs.sh build
 needs-check: ## ... and those to check with
@@ -343,6 +343,9 @@ chart: ## pack the Helm chart of the agent in build/chart
 
 compile_commands.json: ## what clangd and other readers of C ask for
 	$(Q)$(MAKE) -nB V=1 all unit integration torture programs | deploy/compile-commands >$@
+
+size: ## how large the tree is, beside its goals
+	$(Q)tests/lint/size
 
 format: ## clang-format every C file
 	$(Q)find src tools include examples tests -name '*.[ch]' | xargs clang-format -i
