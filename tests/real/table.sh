@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Makes the table of docs/real-code.md by running each program of table/rows twice on the same simulated GPU, alone and under
+# Makes the table of README.md by running each program of table/rows twice on the same simulated GPU, alone and under
 # `gpuprof run --record`: does it start, are gpuprof's totals those of the framework and of the simulator's ledger, is the line that
 # holds most named, are its output and its own numbers what they are without gpuprof.
 #
