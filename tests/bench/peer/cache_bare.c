@@ -41,7 +41,7 @@ void gp_counter_free(struct gp_counter *set)
     free(set);
 }
 
-void gp_counter_bundle(struct gp_counter *set, unsigned bundle, uint64_t gauges)
+void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gauges)
 {
     (void)set;
     (void)bundle;
