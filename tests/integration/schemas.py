@@ -2,7 +2,7 @@
 """Validates the JSON of every command against docs/schema.  schemas.py BUILD_DIR [--update]
 
 Each document has the schema that it names: gpuprof.peak/1 is docs/schema/peak-1.json.  --update widens the files
-by what was seen and they lack; a narrower contract is written by hand.  Only the words of JSON Schema that the
+by what was seen and they lack; a narrower contract, and what a key means, is written by hand and stays.  Only the words of JSON Schema that the
 files use are known here: type, const, properties, required, additionalProperties, items."""
 import glob
 import json
@@ -62,14 +62,16 @@ def widened(schema, value, key=""):
     schema = {} if first else schema
     names = schema.get("type", [])
     names = set([names] if isinstance(names, str) else names) | {TYPES[type(value)]}
-    if schema.pop("description", None) == UNSEEN:
+    said = schema.pop("description", "")
+    if said.endswith(UNSEEN):
         names.add("null")
+        said = said.removesuffix(UNSEEN).removesuffix("; ")
     if names & {"integer", "number", "string"}:
         names.add("null")
     if "number" in names:
         names.discard("integer")
     if names == {"null"}:
-        return {"description": UNSEEN}
+        return {"description": f"{said}; {UNSEEN}" if said else UNSEEN}
     schema["type"] = sorted(names) if len(names) > 1 else names.pop()
     if isinstance(value, dict) and key in MAPS:
         for item in value.values():
@@ -83,7 +85,7 @@ def widened(schema, value, key=""):
     elif isinstance(value, list):
         for item in value:
             schema["items"] = widened(schema.get("items"), item)
-    return schema
+    return {"description": said, **schema} if said else schema
 
 
 # ---- documents -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <symbol/symbol.h>
 
-/* Schema gpuprof.report/1 (docs/analyses.md).  Reads GP_REPORT_DOCUMENT. */
+/* Schema gpuprof.report/1 (docs/schema).  Reads GP_REPORT_DOCUMENT. */
 json_t *gp_report_document(const struct gp_report *report);
 
 /* gpuprof.leaks/1, .peak/1, .churn/1, .fragmentation/1 and .reconcile/1.  Each reads the part of
