@@ -3,7 +3,7 @@
 """first.py: what only a GPU can show of gpuprof, within five minutes: one verdict for each item of docs/first-contact.md.
 
     first.py [--dry-run] [--short] [--seconds=300] [--json=FILE] [--only=1,2]
-    first.py --list           the table of docs/first-contact.md
+    first.py --list           the items of docs/first-contact.md
     first.py --programs       the test programs that it needs
 
 It needs the driver and Python 3.6, and uses PyTorch, JAX, nsys, cuda-checkpoint and the like where they are.  --dry-run takes
@@ -714,9 +714,8 @@ MORE.append(("figures", "published figures", published))
 
 
 def print_list():
-    print("| item | topic |\n|---|---|")
     for which, topic, _ in ITEMS + MORE:
-        print("| %s | %s |" % (which, topic))
+        print("- `%s` %s" % (which, topic))
 
 
 def verdict_of(m, check):
