@@ -80,6 +80,25 @@ run 98 "not installed, by path" "$work/opened" "$work/other/libcublas.so.12"
 run 54 "version by a link" "$work/version" "$work/installed/libcublas.so.12"
 run 54 "version by the search path" env LD_LIBRARY_PATH="$work/installed:$build/lib/gpuprof/sim" "$work/version" libcublas.so.12
 run 36 "version by a package" "$work/version" "$work/site/nvidia/cublas/lib/libcublas.so.12"
+# NVIDIA's runtime, which some programs open by the path of its package, is the one that this program has anyway.
+cat >"$work/runtime.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    void *runtime = dlopen(argv[1], RTLD_NOW), *ours = dlopen(argv[2], RTLD_NOW);
+    if (!runtime || !ours) { printf("%s\n", dlerror()); return 98; }
+    return dlsym(runtime, "cudaMalloc") != dlsym(ours, "cudaMalloc");
+}
+END
+runtimes=$work/site/nvidia/cuda_runtime/lib
+cc -w -o "$work/runtime" "$work/runtime.c" -ldl && mkdir -p "$runtimes" || exit 1
+for number in 12 13; do
+    cc -w -shared -fPIC -Wl,-soname,libcudart.so.$number -o "$runtimes/libcudart.so.$number.4.99" -x c - <<<'int cudaMalloc(void) { return 77; }' || exit 1
+    ln -s libcudart.so.$number.4.99 "$runtimes/libcudart.so.$number"
+    run 0 "the runtime $number by its path" "$work/runtime" "$runtimes/libcudart.so.$number" libcudart.so.$number
+    run 0 "the runtime $number by its file" "$work/runtime" "$runtimes/libcudart.so.$number.4.99" libcudart.so.$number
+done
 export GPUPROF_STANDINS=0
 run 77 "switched off" "$work/rpath"
 unset GPUPROF_STANDINS

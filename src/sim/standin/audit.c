@@ -2,7 +2,9 @@
  * libgpuprof-standin.so: an audit library of the dynamic loader (LD_AUDIT), which hands programs the
  * stand-ins that lie beside it in the place of NVIDIA's libraries.  The loader asks la_objsearch about
  * each path that it is about to try, whoever asked and whatever run path it came from.  Only a path at
- * which a library lies is exchanged, so a library that is not installed stays absent.
+ * which a library lies is exchanged, so a library that is not installed stays absent.  NVIDIA's CUDA
+ * runtime, which programs open by the path of its package, is exchanged for the simulator's beside this
+ * folder.
  *
  * It is linked without libc: the loader would load a second one for it into every process. */
 #include <fcntl.h>
@@ -25,7 +27,8 @@ char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag);
 unsigned int la_objopen(struct link_map *map, Lmid_t lmid, uintptr_t *cookie);
 
 /* Written by la_version, before the program has threads. */
-static char standin_folder[STANDIN_PATH]; /* with a slash at its end; empty: switched off */
+static char standin_folder[STANDIN_PATH];   /* with a slash at its end; empty: switched off */
+static char standin_runtimes[STANDIN_PATH]; /* the folder above it */
 static struct {
     char path[STANDIN_PATH + 64];
     const char *name;
@@ -145,7 +148,7 @@ static bool standin_is_bind_now(const char *part, const char *end)
 static bool standin_is_library(const char *name)
 {
     size_t n = standin_length(name);
-    if (n >= 60 || !standin_same(name, "lib", 3))
+    if (!standin_same(name, "lib", 3))
         return false;
     for (size_t i = 3; i + 4 < n; i++)
         if (standin_same(name + i, ".so.", 4))
@@ -153,7 +156,13 @@ static bool standin_is_library(const char *name)
     return false;
 }
 
-static void standin_list(void)
+static bool standin_is_runtime(const char *name)
+{
+    static const char runtime[] = "libcudart.so.";
+    return standin_length(name) > sizeof runtime - 1 && standin_same(name, runtime, sizeof runtime - 1);
+}
+
+static void standin_list(const char *where, bool (*wanted)(const char *name))
 {
     struct entry {
         uint64_t inode;
@@ -163,19 +172,19 @@ static void standin_list(void)
         char name[];
     };
     static _Alignas(8) char text[STANDIN_PATH];
-    size_t folder = standin_length(standin_folder);
-    long n = 0, fd = standin_call(SYS_openat, AT_FDCWD, (long)standin_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    size_t folder = standin_length(where);
+    long n = 0, fd = standin_call(SYS_openat, AT_FDCWD, (long)where, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
         return;
     while ((n = standin_call(SYS_getdents64, fd, (long)text, sizeof text, 0)) > 0)
         for (long at = 0; at < n;) {
             const struct entry *entry = (const struct entry *)(text + at);
             at += entry->bytes;
-            if (standin_count == STANDIN_NAMES || !standin_is_library(entry->name))
+            if (standin_count == STANDIN_NAMES || !wanted(entry->name) || standin_length(entry->name) >= 60)
                 continue;
             char *path = standin_names[standin_count].path;
             for (size_t i = 0; i < folder; i++)
-                path[i] = standin_folder[i];
+                path[i] = where[i];
             for (size_t i = 0, end = standin_length(entry->name); i <= end; i++)
                 path[folder + i] = entry->name[i];
             standin_names[standin_count++].name = path + folder;
@@ -218,8 +227,15 @@ STANDIN_EXPORT unsigned int la_version(unsigned int version)
 {
     if (version < 2 && !standin_parts("/proc/self/environ", '\0', standin_is_bind_now))
         return 0;
-    if (standin_parts("/proc/self/maps", '\n', standin_line))
-        standin_list();
+    if (standin_parts("/proc/self/maps", '\n', standin_line)) {
+        size_t n = standin_length(standin_folder) - 1;
+        while (n && standin_folder[n - 1] != '/')
+            n--;
+        for (size_t i = 0; i < n; i++)
+            standin_runtimes[i] = standin_folder[i];
+        standin_list(standin_folder, standin_is_library);
+        standin_list(standin_runtimes, standin_is_runtime);
+    }
     return standin_count ? version : 0;
 }
 
