@@ -6,7 +6,8 @@
 
 #include "core_check.h"
 
-#define PAGE (2 * CHECK_MIB)
+#define PAGE     (2 * CHECK_MIB)
+#define FAR_AWAY UINT64_C(0x1f0000000000)
 
 static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -43,6 +44,14 @@ static void reservations(void)
     CHECK_OK(cuMemAddressReserve(&q, PAGE, 0, p, 0)); /* one that can is granted */
     CHECK_EQ(q, p);
     CHECK_OK(cuMemAddressFree(q, PAGE));
+    for (int i = 0; i < 2; i++) { /* far from everything that the driver gave out so far, as kvcached wants it */
+        CHECK_OK(cuMemAddressReserve(&q, 4 * PAGE, PAGE, FAR_AWAY, 0));
+        CHECK_EQ(q, FAR_AWAY);
+        CHECK_OK(cuMemAddressReserve(&p, PAGE, PAGE, FAR_AWAY + PAGE, 0));
+        CHECK(p && (p < q || p >= q + 4 * PAGE));
+        CHECK_OK(cuMemAddressFree(p, PAGE));
+        CHECK_OK(cuMemAddressFree(q, 4 * PAGE));
+    }
     check_counts(0, 0, 0);
 }
 

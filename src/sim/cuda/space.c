@@ -184,12 +184,27 @@ static int sim_arena_add(size_t wanted)
     return -ENOMEM;
 }
 
+/* The range that the program names, where nothing lies yet: a kernel before 4.17 takes it for a hint. */
+static CUdeviceptr sim_space_reserve_at(size_t size, CUdeviceptr wanted)
+{
+    void *got;
+    if (sim_ranges_take_at(&sim_addresses, wanted, size) == 0)
+        return wanted;
+    got =
+        mmap((void *)wanted, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && got != (void *)wanted) {
+        munmap(got, size);
+        got = MAP_FAILED;
+    }
+    return got == MAP_FAILED ? 0 : wanted;
+}
+
 CUdeviceptr sim_space_reserve(size_t size, size_t align, CUdeviceptr hint)
 {
     uint64_t base;
     size = sim_round_up(size, SIM_SMALL_PAGE);
     if (hint)
-        return sim_ranges_take_at(&sim_addresses, hint, size) == 0 ? hint : 0;
+        return sim_space_reserve_at(size, hint);
     if (sim_ranges_take(&sim_addresses, size, align, &base) == 0)
         return base;
     if (sim_arena_add(size + align) != 0 || sim_ranges_take(&sim_addresses, size, align, &base) != 0)
