@@ -25,10 +25,12 @@ LOCKCHECK   := $(B)/obj/tests/lib/lockcheck.o
 $(B)/tests/unit/% $(B)/tests/integration/%: TESTLINK = -lcriterion
 # It stands in front of libc and the driver, so its symbols must be seen.
 $(B)/tests/unit/test_hookslookup: TESTLINK = -lcriterion -rdynamic
+# A stand-in for NAME (tests/lib/standin.h) is __wrap_NAME.
+standins = $$($(CROSS)nm -g --defined-only $(filter $(B)/obj/tests/unit/%.o $(B)/obj/tests/integration/%.o,$^) | sed -n 's/.* __wrap_/-Wl,--wrap=/p')
 define testprogram
 	$(call say,TEST,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
+	$(Q)$(CC) $(ALL_LDFLAGS) $(standins) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(filter %.a,$^) $(TESTLINK) $(TOOL_LIBS) -lm
 endef
 # These run the command itself.
 $(B)/tests/unit/test_cli $(B)/tests/unit/test_cli_run $(B)/tests/unit/test_fit $(B)/tests/unit/test_phases $(B)/tests/unit/test_cli_export $(B)/tests/unit/test_cli_cdi $(B)/tests/unit/test_sites $(B)/tests/unit/test_top_tmux $(B)/tests/unit/test_replay_run $(B)/tests/unit/test_analyze_report $(INTEGRATION): | $(BIN) $(LIB) $(SHIM) $(SIM)

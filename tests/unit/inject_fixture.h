@@ -18,7 +18,8 @@
 #include "inject/attach.h"
 #include "inject/nogpu.h"
 #include "inject/recordthread.h"
-#include "lib/loadercheck.h"
+#include "lib/standin.h"
+#include "stack/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "source/hooks.h"
@@ -78,22 +79,17 @@ static enum gp_cupti_form cupti_form;
 static bool is_certain, is_stuck, is_used, hooks_are_there, kept_is_saved, sites_are_there = true, is_sourced = true;
 static char site_room[16];
 
-uint32_t gp_site_modes;
-bool gp_call_timed;
-uint32_t gp_session_listened;
-uint16_t gpuprof_batch_semaphore;
-
-bool gp_nogpu_is_certain(void)
+STANDIN(bool, gp_nogpu_is_certain, void)
 {
     return is_certain;
 }
 
-uint64_t gp_site_bytes(void)
+STANDIN(uint64_t, gp_site_bytes, void)
 {
     return 4096;
 }
 
-int gp_session_open(struct gp_session *session, const struct gp_session_size *size)
+STANDIN(int, gp_session_open, struct gp_session *session, const struct gp_session_size *size)
 {
     note("bytes=%lu,sites=%d,wide=%d ", size->sites_bytes, size->sites, size->wide);
     int error = stage("session");
@@ -111,29 +107,29 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
 
 static bool is_in_loader;
 
-bool gp_native_is_in_loader(void)
+STANDIN(bool, gp_native_is_in_loader, void)
 {
     return is_in_loader;
 }
 
-bool gp_opener_start(bool inside)
+STANDIN(bool, gp_opener_start, bool inside)
 {
     if (inside)
         note("inside ");
     return stage("opener") == 0;
 }
 
-void gp_opener_stop(void)
+STANDIN(void, gp_opener_stop, void)
 {
     stage("opener_stop");
 }
 
-bool gp_opener_is_stuck(void)
+STANDIN(bool, gp_opener_is_stuck, void)
 {
     return is_stuck;
 }
 
-void *gp_opener_symbol(void *handle, const char *name)
+STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
 {
     note("%s=%d ", name, handle == RTLD_DEFAULT);
     return NULL;
@@ -142,166 +138,166 @@ void *gp_opener_symbol(void *handle, const char *name)
 static int workers;
 static void *(*worker_main)(void *);
 
-void gp_worker_sizes(void *taken)
+STANDIN(void, gp_worker_sizes, void *taken)
 {
     (void)taken;
     stage("sizes");
 }
 
-int gp_worker_start(void *(*main)(void *), const char *name)
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     worker_main = main;
     return stage(name);
 }
 
-void gp_worker_settle(uint64_t patience_ns)
+STANDIN(void, gp_worker_settle, uint64_t patience_ns)
 {
     cr_expect_gt(patience_ns, 0);
 }
 
-uint32_t gp_worker_count(void)
+STANDIN(uint32_t, gp_worker_count, void)
 {
     return (uint32_t)workers;
 }
 
-void gp_worker_forget(void)
+STANDIN(void, gp_worker_forget, void)
 {
     stage("forget_workers");
 }
 
-void gp_session_listen_always(void)
+STANDIN(void, gp_session_listen_always, void)
 {
     stage("listen_always");
 }
 
-int gp_ring_init(struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t chunk_count, uint64_t *lost)
+STANDIN(int, gp_ring_init, struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t chunk_count, uint64_t *lost)
 {
     (void)ring, (void)chunks, (void)chunk_count;
     cr_expect_eq(lost, &header.lost[GP_LOST_RING]);
     return stage("ring");
 }
 
-int gp_feed_start(const struct gp_feed_setup *setup)
+STANDIN(int, gp_feed_start, const struct gp_feed_setup *setup)
 {
     feed = *setup;
     return stage("feed");
 }
 
-void gp_feed_end(void)
+STANDIN(void, gp_feed_end, void)
 {
     stage("feed_end");
 }
 
-void gp_feed_before_start(void)
+STANDIN(void, gp_feed_before_start, void)
 {
     stage("before");
 }
 
-void gp_feed_before_stop(void)
+STANDIN(void, gp_feed_before_stop, void)
 {
     stage("before_stop");
 }
 
-void gp_feed_survey_stop(void)
+STANDIN(void, gp_feed_survey_stop, void)
 {
     stage("survey_stop");
 }
 
-void gp_feed_event(enum gp_wire_event_type type, const char *name)
+STANDIN(void, gp_feed_event, enum gp_wire_event_type type, const char *name)
 {
     note("%sevent%d%s ", gp_thread.inside ? "*" : "", type, name);
 }
 
-int gp_owner_start(void)
+STANDIN(int, gp_owner_start, void)
 {
     return stage("owners");
 }
 
-void gp_framework_start(void)
+STANDIN(void, gp_framework_start, void)
 {
     stage("framework");
 }
 
-void gp_framework_stop(void)
+STANDIN(void, gp_framework_stop, void)
 {
     stage("framework_stop");
 }
 
-int gp_framework_survey(void)
+STANDIN(int, gp_framework_survey, void)
 {
     return 0;
 }
 
-void gp_site_explain_to(char *text, uint64_t bytes)
+STANDIN(void, gp_site_explain_to, char *text, uint64_t bytes)
 {
     cr_expect(text == header.stacks_detail && bytes == sizeof(header.stacks_detail));
 }
 
-int gp_site_start(void *memory, uint64_t bytes, uint32_t modes)
+STANDIN(int, gp_site_start, void *memory, uint64_t bytes, uint32_t modes)
 {
     cr_expect(memory == site_room && bytes == sizeof(site_room));
     note("modes%u ", modes);
     return stage("sites");
 }
 
-int gp_site_switch(void *memory, uint64_t bytes, uint32_t modes)
+STANDIN(int, gp_site_switch, void *memory, uint64_t bytes, uint32_t modes)
 {
     cr_expect(memory == site_room && bytes == sizeof(site_room));
     note("to%u ", modes);
     return stage("switch");
 }
 
-void gp_site_settle(unsigned device, int64_t bytes, int64_t count)
+STANDIN(void, gp_site_settle, unsigned device, int64_t bytes, int64_t count)
 {
     (void)device, (void)bytes, (void)count;
 }
 
-void *gp_session_sites(struct gp_session *session)
+STANDIN(void *, gp_session_sites, struct gp_session *session)
 {
     return sites_are_there ? session->sites : NULL;
 }
 
-void gp_session_show_sites(struct gp_session *session)
+STANDIN(void, gp_session_show_sites, struct gp_session *session)
 {
     session->header->sites_offset = 8;
     stage("show");
 }
 
-bool gp_session_sourced(void)
+STANDIN(bool, gp_session_sourced, void)
 {
     return is_sourced;
 }
 
-void gp_session_mute(struct gp_session *session)
+STANDIN(void, gp_session_mute, struct gp_session *session)
 {
     cr_expect_eq(session, &gp_inject_session);
     stage("mute");
 }
 
-void gp_session_publish(void)
+STANDIN(void, gp_session_publish, void)
 {
     stage("publish");
 }
 
-void gp_session_close(struct gp_session *session)
+STANDIN(void, gp_session_close, struct gp_session *session)
 {
     cr_expect_eq(session, &gp_inject_session);
     stage("close");
 }
 
-void gp_session_drop(struct gp_session *session)
+STANDIN(void, gp_session_drop, struct gp_session *session)
 {
     cr_expect_eq(session, &gp_inject_session);
     stage("drop");
 }
 
-void gp_session_forget(struct gp_session *session)
+STANDIN(void, gp_session_forget, struct gp_session *session)
 {
     cr_expect_eq(session, &gp_inject_session);
     stage("forget");
 }
 
-int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *given)
+STANDIN(int, gp_drain_start, struct gp_session *session, const struct gp_session_hooks *given)
 {
     cr_expect_eq(session, &gp_inject_session);
     hooks = *given;
@@ -310,53 +306,53 @@ int gp_drain_start(struct gp_session *session, const struct gp_session_hooks *gi
 
 static void (*in_nvtx)(void); /* called there */
 
-void gp_nvtx_start(void)
+STANDIN(void, gp_nvtx_start, void)
 {
     stage("nvtx");
     if (in_nvtx)
         in_nvtx();
 }
 
-int gp_poll_start(void)
+STANDIN(int, gp_poll_start, void)
 {
     return stage("poll");
 }
 
-void gp_poll_wake(void)
+STANDIN(void, gp_poll_wake, void)
 {
 }
 
-void gp_poll_expect(void)
+STANDIN(void, gp_poll_expect, void)
 {
 }
 
-bool gp_poll_now(uint64_t timeout_ns)
+STANDIN(bool, gp_poll_now, uint64_t timeout_ns)
 {
     return timeout_ns > 0;
 }
 
-void gp_poll_scan(uint64_t timeout_ns)
+STANDIN(void, gp_poll_scan, uint64_t timeout_ns)
 {
     note("%lu ", timeout_ns);
     stage("scan");
 }
 
-void gp_poll_stop(void)
+STANDIN(void, gp_poll_stop, void)
 {
     stage("poll_stop");
 }
 
-void gp_poll_end(void)
+STANDIN(void, gp_poll_end, void)
 {
     stage("poll_end");
 }
 
-uint32_t gp_poll_driver_version(void)
+STANDIN(uint32_t, gp_poll_driver_version, void)
 {
     return 0;
 }
 
-void gp_cupti_start(enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried)
+STANDIN(void, gp_cupti_start, enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried)
 {
     cupti_form = form;
     cr_expect_eq(tried, &cupti);
@@ -365,7 +361,7 @@ void gp_cupti_start(enum gp_cupti_form form, struct gp_source_status *out, struc
     *out = cupti_status;
 }
 
-bool gp_cupti_yield(void)
+STANDIN(bool, gp_cupti_yield, void)
 {
     stage("yield");
     return true;
@@ -373,46 +369,46 @@ bool gp_cupti_yield(void)
 
 static void (*source_changes)(const struct gp_source_status *status);
 
-void gp_handover_start(void (*changed)(const struct gp_source_status *status))
+STANDIN(void, gp_handover_start, void (*changed)(const struct gp_source_status *status))
 {
     source_changes = changed;
 }
 
-bool gp_handover_give(void)
+STANDIN(bool, gp_handover_give, void)
 {
     stage("give");
     return true;
 }
 
-bool gp_cupti_gone(void)
+STANDIN(bool, gp_cupti_gone, void)
 {
     return false;
 }
 
-bool gp_hooks_past(char *text, size_t bytes)
+STANDIN(bool, gp_hooks_past, char *text, size_t bytes)
 {
     (void)text;
     (void)bytes;
     return false;
 }
 
-bool gp_cupti_gaps(char *text, size_t bytes)
+STANDIN(bool, gp_cupti_gaps, char *text, size_t bytes)
 {
     snprintf(text, bytes, "a gap");
     return true;
 }
 
-bool gp_feed_poll_silent(void)
+STANDIN(bool, gp_feed_poll_silent, void)
 {
     return false;
 }
 
-bool gp_hooks_present(void)
+STANDIN(bool, gp_hooks_present, void)
 {
     return hooks_are_there;
 }
 
-bool gp_hooks_start(struct gp_source_status *out)
+STANDIN(bool, gp_hooks_start, struct gp_source_status *out)
 {
     stage("hooks");
     uint32_t version = out->cupti_version;
@@ -421,110 +417,110 @@ bool gp_hooks_start(struct gp_source_status *out)
     return true;
 }
 
-bool gp_allocator_start(const struct gp_allocator_setup *setup, char *why, size_t why_bytes)
+STANDIN(bool, gp_allocator_start, const struct gp_allocator_setup *setup, char *why, size_t why_bytes)
 {
     note("%s,%s,%lu ", setup->allocator ? setup->allocator : "-", setup->conf ? setup->conf : "-", setup->limit_bytes);
     snprintf(why, why_bytes, "its policy is unknown");
     return stage("allocator") == 0;
 }
 
-const char *gp_allocator_in_use(void)
+STANDIN(const char *, gp_allocator_in_use, void)
 {
     return "some";
 }
 
-bool gp_allocator_is_used(void)
+STANDIN(bool, gp_allocator_is_used, void)
 {
     return is_used;
 }
 
-void gp_allocator_stop(void)
+STANDIN(void, gp_allocator_stop, void)
 {
     stage("allocator_stop");
 }
 
-int gp_record_start(const struct gp_record_setup *setup, char *why, size_t why_bytes)
+STANDIN(int, gp_record_start, const struct gp_record_setup *setup, char *why, size_t why_bytes)
 {
     recorded = *setup;
     snprintf(why, why_bytes, "x.gpuprof: the reason");
     return stage("record");
 }
 
-void gp_record_stop(bool detached)
+STANDIN(void, gp_record_stop, bool detached)
 {
     note("detached%d ", detached);
     stage("record_stop");
 }
 
-void gp_batch_coming(uint64_t time_ns)
+STANDIN(void, gp_batch_coming, uint64_t time_ns)
 {
     (void)time_ns;
 }
 
-void gp_batch_heard(void)
+STANDIN(void, gp_batch_heard, void)
 {
 }
 
-void gp_batch_last(void)
+STANDIN(void, gp_batch_last, void)
 {
     stage("batch");
 }
 
-void gp_extents_fork_begin(void)
+STANDIN(void, gp_extents_fork_begin, void)
 {
     stage("extents_begin");
 }
 
-void gp_extents_fork_end(void)
+STANDIN(void, gp_extents_fork_end, void)
 {
     stage("extents_end");
 }
 
-void gp_loader_fork_begin(void)
+STANDIN(void, gp_loader_fork_begin, void)
 {
     stage("loader_begin");
 }
 
-void gp_loader_fork_end(void)
+STANDIN(void, gp_loader_fork_end, void)
 {
     stage("loader_end");
 }
 
-bool gp_kept_save(void)
+STANDIN(bool, gp_kept_save, void)
 {
     kept_is_saved = stage("save") == 0;
     return kept_is_saved;
 }
 
-bool gp_kept_saved(void)
+STANDIN(bool, gp_kept_saved, void)
 {
     return kept_is_saved;
 }
 
-bool gp_kept_restore(void)
+STANDIN(bool, gp_kept_restore, void)
 {
     return stage("restore") == 0;
 }
 
-void gp_kept_unmap_all(void)
+STANDIN(void, gp_kept_unmap_all, void)
 {
     stage("unmap");
 }
 
 /* Nothing here maps memory or looks at the loader's list. */
-void *gp_kept_map(size_t bytes, int flags)
+STANDIN(void *, gp_kept_map, size_t bytes, int flags)
 {
     (void)bytes, (void)flags;
     abort();
 }
 
-void gp_kept_unmap(void *at, size_t bytes)
+STANDIN(void, gp_kept_unmap, void *at, size_t bytes)
 {
     (void)at, (void)bytes;
     abort();
 }
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     (void)visit, (void)arg;
     abort();

@@ -11,6 +11,9 @@
 #include "allocator/cache/cache.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "allocator/cache/cache.h"
+#include "lib/standin.h"
+#include "stack/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
@@ -92,7 +95,7 @@ static bool test_present[GP_WIRE_DEVICES];
 static int test_scope_error;
 static uint64_t test_events;
 
-bool gp_tap_device(unsigned index, struct gp_wire_device *out)
+STANDIN(bool, gp_tap_device, unsigned index, struct gp_wire_device *out)
 {
     memset(out, 0, sizeof(*out));
     out->flags = GP_DEVICE_PRESENT;
@@ -101,12 +104,12 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     return test_present[index];
 }
 
-int64_t gp_tap_site_bytes(unsigned index, const struct gp_wire_device *device)
+STANDIN(int64_t, gp_tap_site_bytes, unsigned index, const struct gp_wire_device *device)
 {
     return 500 + index + device->total_bytes;
 }
 
-bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *out)
+STANDIN(bool, gp_tap_reset, unsigned index, unsigned what, struct gp_wire_before_after *out)
 {
     memset(out, 0, sizeof(*out));
     out->device = (int32_t)index;
@@ -115,20 +118,20 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     return test_present[index];
 }
 
-int gp_tap_scope_begin(unsigned slot)
+STANDIN(int, gp_tap_scope_begin, unsigned slot)
 {
     (void)slot;
     return test_scope_error;
 }
 
-int gp_tap_scope_end(unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
+STANDIN(int, gp_tap_scope_end, unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
 {
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++)
         out[i] = (struct gp_wire_scope_value){100 * slot + i, 1000 * slot + i};
     return test_scope_error;
 }
 
-int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value *out)
+STANDIN(int, gp_tap_scope_read, unsigned slot, unsigned index, struct gp_wire_scope_value *out)
 {
     *out = (struct gp_wire_scope_value){100 * slot + index, 1000 * slot + index};
     return test_present[index] ? 0 : -ENODEV;
@@ -136,7 +139,7 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 
 static uint32_t test_blocks; /* that a walk has */
 
-void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg))
+STANDIN(void, gp_tap_blocks, unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg))
 {
     test_note("blocks %d\n", (int)index);
     for (uint32_t i = 0; i < test_blocks; i++) {
@@ -153,25 +156,25 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
     rest(arg);
 }
 
-bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
+STANDIN(bool, gp_tap_owners, unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
 {
     out[3].live = 40 + index;
     return true;
 }
 
-bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps)
+STANDIN(bool, gp_tap_framework, unsigned index, struct gp_wire_framework *framework, struct gp_wire_framework *heaps)
 {
     framework->blocks = 50 + index;
     heaps->blocks = 60 + index;
     return true;
 }
 
-void gp_tap_before(unsigned index, struct gp_wire_before_device *out)
+STANDIN(void, gp_tap_before, unsigned index, struct gp_wire_before_device *out)
 {
     out->bytes = 70 + index;
 }
 
-void gp_tap_before_blocks(struct gp_wire_blocks *out)
+STANDIN(void, gp_tap_before_blocks, struct gp_wire_blocks *out)
 {
     out->state = GP_BLOCKS_DONE;
 }
@@ -180,7 +183,7 @@ static struct gp_batch_device test_rows[GP_WIRE_GPUS];
 static const struct gp_batch *test_batch; /* where batch.c puts it */
 static int test_watched;
 
-bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
+STANDIN(bool, gp_tap_batch, unsigned index, struct gp_batch_device *out)
 {
     if (!test_present[index])
         return false;
@@ -191,29 +194,29 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     return true;
 }
 
-void gp_tap_batch_begin(void)
+STANDIN(void, gp_tap_batch_begin, void)
 {
     test_watched = 1;
 }
 
-void gp_tap_batch_end(void)
+STANDIN(void, gp_tap_batch_end, void)
 {
     test_watched = 0;
 }
 
-uint64_t gp_tap_events(void)
+STANDIN(uint64_t, gp_tap_events, void)
 {
     return test_events;
 }
 
-unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS])
+STANDIN(unsigned, gp_owner_rows, struct gp_wire_owner rows[GP_WIRE_OWNERS])
 {
     strcpy(rows[1].owner, "somebody");
     return 2;
 }
 
-void gp_allocator_iterate(int device, void *arg, gp_allocator_segment_fn *segment, gp_allocator_block_fn *block,
-                          void (*rest)(void *arg))
+STANDIN(void, gp_allocator_iterate, int device, void *arg, gp_allocator_segment_fn *segment,
+        gp_allocator_block_fn *block, void (*rest)(void *arg))
 {
     if (device != 2)
         return;
@@ -229,7 +232,7 @@ void gp_allocator_iterate(int device, void *arg, gp_allocator_segment_fn *segmen
 static void *(*test_main)(void *); /* of the drain thread */
 static int test_worker_error;
 
-int gp_worker_start(void *(*main)(void *), const char *name)
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     test_note("thread %s\n", name);
     test_main = main;

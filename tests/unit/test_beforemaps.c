@@ -4,6 +4,7 @@
  * rights, sizes and neighbours of mappings, sizes of allocations, answers that change, and a clock that the answers move.
  */
 #include "account/feed.h"
+#include "lib/standin.h"
 #include "source/before.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -113,12 +114,12 @@ static uint32_t number(void *context)
     return (uint32_t)(uintptr_t)context + 1;
 }
 
-uint64_t gp_feed_before_begin(void)
+STANDIN(uint64_t, gp_feed_before_begin, void)
 {
     return ++begun;
 }
 
-bool gp_feed_before(uint64_t since, uint64_t address, uint64_t bytes, int device, uint32_t ctx)
+STANDIN(bool, gp_feed_before, uint64_t since, uint64_t address, uint64_t bytes, int device, uint32_t ctx)
 {
     cr_expect_eq(since, begun);
     note("(");

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <lib/lackmemory.h>
+#include <lib/standin.h>
 #include <pwd.h>
 #include <read/collect/cuptiread.h>
 #include <read/collect/machine.h>
@@ -378,7 +379,7 @@ static struct gp_nvml_gpu nvml[3];
 static int nvml_count, nvml_error;
 static long nvml_held;
 
-int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES])
+STANDIN(int, gp_nvml_read, struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES])
 {
     snprintf(problem, GP_NVML_PROBLEM_BYTES, "%s", nvml_error ? "made up" : "");
     if (nvml_error)
@@ -389,7 +390,7 @@ int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PRO
     return 0;
 }
 
-void gp_nvml_free(struct gp_nvml_gpu *gpus, int count)
+STANDIN(void, gp_nvml_free, struct gp_nvml_gpu *gpus, int count)
 {
     nvml_held -= gpus == nvml && count == nvml_count;
 }

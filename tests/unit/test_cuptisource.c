@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/opener.h"
 #include "feed_log.h"
+#include "lib/standin.h"
 #include "source/cuptifind.h"
 #include "source/dispatch.h"
 #include "source/soname.h"
@@ -129,7 +130,7 @@ static int driver_get_version(int *version)
     return driver_version == 5 ? 1 : 0;
 }
 
-void *gp_opener_open(const char *path, int flags)
+STANDIN(void *, gp_opener_open, const char *path, int flags)
 {
     if (strcmp(path, "libcuda.so.1") == 0) {
         cr_assert_eq(flags, RTLD_LAZY | RTLD_NOLOAD);
@@ -142,20 +143,20 @@ void *gp_opener_open(const char *path, int flags)
     return (flags & RTLD_NOLOAD ? now->is_loaded : !now->refused) ? (void *)(uintptr_t)now : NULL;
 }
 
-void gp_poll_wake(void)
+STANDIN(void, gp_poll_wake, void)
 {
     feed_note("woken");
 }
-void gp_poll_expect(void)
+STANDIN(void, gp_poll_expect, void)
 {
 }
 
-const char *gp_opener_error(void)
+STANDIN(const char *, gp_opener_error, void)
 {
     return now->refused;
 }
 
-void *gp_opener_symbol(void *handle, const char *name)
+STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
 {
     static const struct {
         const char *name;
@@ -181,26 +182,26 @@ void *gp_opener_symbol(void *handle, const char *name)
     return NULL;
 }
 
-bool gp_opener_is_free(void)
+STANDIN(bool, gp_opener_is_free, void)
 {
     return !is_stuck;
 }
 
-bool gp_soname_hide(void *handle)
+STANDIN(bool, gp_soname_hide, void *handle)
 {
     feed_note("hide");
     cr_assert_eq(handle, (void *)(uintptr_t)now);
     return !now->is_named;
 }
 
-void gp_cupti_find_begin(struct gp_cupti_list *list, uint32_t version)
+STANDIN(void, gp_cupti_find_begin, struct gp_cupti_list *list, uint32_t version)
 {
     cr_assert_not_null(list);
     asked_version = version;
     copy_given = 0;
 }
 
-const char *gp_cupti_find_next(struct gp_cupti_list *list)
+STANDIN(const char *, gp_cupti_find_next, struct gp_cupti_list *list)
 {
     (void)list;
     return copy_given < copy_count ? copies[copy_given++].path : NULL;
@@ -208,13 +209,13 @@ const char *gp_cupti_find_next(struct gp_cupti_list *list)
 
 static bool has_v2_user;
 
-bool gp_cupti_find_user(const char *function)
+STANDIN(bool, gp_cupti_find_user, const char *function)
 {
     cr_assert_str_eq(function, "cuptiSubscribe_v2");
     return has_v2_user;
 }
 
-void gp_log(enum gp_log_level level, const char *format, ...)
+STANDIN(void, gp_log, enum gp_log_level level, const char *format, ...)
 {
     char line[512];
     va_list arguments;

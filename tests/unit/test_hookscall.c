@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
 #include "feed_log.h"
+#include "lib/standin.h"
 #include "source/hooks_row.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -109,7 +110,7 @@ static const struct {
 
 static bool is_present = true;
 
-void *gp_hooks_real(enum gp_hooks_row row)
+STANDIN(void *, gp_hooks_real, enum gp_hooks_row row)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].row == row)
@@ -117,25 +118,25 @@ void *gp_hooks_real(enum gp_hooks_row row)
     return NULL;
 }
 
-unsigned gp_hooks_real_count(void)
+STANDIN(unsigned, gp_hooks_real_count, void)
 {
     return 123;
 }
 
-void gp_hooks_look(void)
+STANDIN(void, gp_hooks_look, void)
 {
 }
 
-void gp_poll_expect(void)
+STANDIN(void, gp_poll_expect, void)
 {
 }
 
-void gp_poll_check(void (*check)(void))
+STANDIN(void, gp_poll_check, void (*check)(void))
 {
     cr_expect_eq(check, gp_hooks_look);
 }
 
-bool gp_hooks_present(void)
+STANDIN(bool, gp_hooks_present, void)
 {
     return is_present;
 }
@@ -189,7 +190,7 @@ static uint32_t ask_capture_old(void *stream, int *status, uint64_t *id, void **
     return ask_capture(stream, status, id, graph, nodes, &edges, count);
 }
 
-void *gp_hooks_driver(const char *name)
+STANDIN(void *, gp_hooks_driver, const char *name)
 {
     static const struct {
         const char *name;

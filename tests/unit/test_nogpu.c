@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "inject/nogpu.h"
+#include "lib/standin.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@ static const char *objects[4], *real_name, *there;
 static int device_error;
 static int opened = -1;
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     for (unsigned i = 0; walks && i < 4; i++) {
         struct dl_phdr_info info = {.dlpi_name = objects[i]};

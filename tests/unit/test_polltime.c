@@ -10,18 +10,16 @@
 GP_TEST_UNSANITIZED_ONLY(polltime)
 #else
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* RTLD_NEXT */
-#endif
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/worker.h"
 #include "feed_log.h"
-#include "handover_none.h"
+#include "lib/standin.h"
 #include "session/oom/oomtext.h"
 #include "source/abi.h"
 #include "source/before.h"
 #include "source/dispatch.h"
+#include "source/source.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,16 +27,6 @@ GP_TEST_UNSANITIZED_ONLY(polltime)
 
 #define MS        ((uint64_t)1000000)
 #define PTR(_n)   ((void *)(uintptr_t)(_n))
-
-/* libc's own, of any version. */
-static void *libcs(const char *name)
-{
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-    void *found = NULL;
-    for (unsigned i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
-        found = dlvsym(RTLD_NEXT, name, versions[i]);
-    return found;
-}
 
 /* ---- clock and waits --------------------------------------------------------------------------------------------- */
 
@@ -53,16 +41,13 @@ struct event {
 static struct event plan[32];
 static unsigned planned, happened;
 
-int clock_gettime(clockid_t clock, struct timespec *out)
+STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
 {
-    static int (*real)(clockid_t, struct timespec *);
     if (is_virtual && clock == CLOCK_MONOTONIC) {
         *out = (struct timespec){(time_t)(now_ns / 1000000000), (long)(now_ns % 1000000000)};
         return 0;
     }
-    if (!real)
-        *(void **)&real = libcs("clock_gettime");
-    return real(clock, out);
+    return __real_clock_gettime(clock, out);
 }
 
 static void wait_until(uint64_t deadline)
@@ -74,23 +59,29 @@ static void wait_until(uint64_t deadline)
         plan[happened++].happens();
 }
 
-long syscall(long number, ...)
+STANDIN(long, syscall, long number, ...)
 {
-    static long (*real)(long, ...);
     va_list arguments;
     va_start(arguments, number);
     long a = va_arg(arguments, long), b = va_arg(arguments, long), c = va_arg(arguments, long),
          d = va_arg(arguments, long), e = va_arg(arguments, long), f = va_arg(arguments, long);
     va_end(arguments);
-    if (!is_virtual || number != SYS_futex) {
-        if (!real)
-            *(void **)&real = libcs("syscall");
-        return real(number, a, b, c, d, e, f);
-    }
+    if (!is_virtual || number != SYS_futex)
+        return __real_syscall(number, a, b, c, d, e, f);
     const struct timespec *limit = (const struct timespec *)d;
     if ((int)b == FUTEX_WAIT && __atomic_load_n((uint32_t *)a, __ATOMIC_RELAXED) == (uint32_t)c)
         wait_until(limit ? now_ns + (uint64_t)limit->tv_sec * 1000 * MS + (uint64_t)limit->tv_nsec : UINT64_MAX);
     return 0;
+}
+
+/* libc's own, of any version. */
+static void *libcs(const char *name)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    void *found = NULL;
+    for (unsigned i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
+        found = dlvsym(RTLD_NEXT, name, versions[i]);
+    return found;
 }
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
@@ -239,27 +230,22 @@ static const struct {
 
 static bool no_driver;
 
+/* The product asks for old versions of these two (base/glibc.h), which --wrap does not see. */
 void *dlopen(const char *file, int flags)
 {
-    static void *(*real)(const char *, int);
     if (file && strcmp(file, "libcuda.so.1") == 0) {
         cr_assert_eq(flags, RTLD_LAZY | RTLD_NOLOAD);
         return no_driver ? NULL : &plan;
     }
-    if (!real)
-        *(void **)&real = libcs("dlopen");
-    return real ? real(file, flags) : NULL;
+    return ((void *(*)(const char *, int))libcs("dlopen"))(file, flags);
 }
 
 void *dlsym(void *handle, const char *name)
 {
-    static void *(*real)(void *, const char *);
     for (size_t i = 0; handle == &plan && i < FUNCTIONS; i++)
         if (strcmp(functions[i].symbol, name) == 0)
             return strcmp(functions[i].name, lacks) == 0 ? NULL : functions[i].function;
-    if (!real)
-        *(void **)&real = libcs("dlsym");
-    return real ? real(handle, name) : NULL;
+    return ((void *(*)(void *, const char *))libcs("dlsym"))(handle, name);
 }
 
 /* ---- the accounts, the worker, and what else poll.c calls ------------------------------------------------------- */
@@ -273,7 +259,7 @@ static bool has_report;
 static uint64_t oom_context;
 static bool pool_is_gone;
 
-unsigned gp_feed_poll_wanted(void)
+STANDIN(unsigned, gp_feed_poll_wanted, void)
 {
     unsigned bits = wanted;
     feed_note("\n%lu: round", (unsigned long)((now_ns - start_ns) / MS));
@@ -281,92 +267,93 @@ unsigned gp_feed_poll_wanted(void)
     return bits;
 }
 
-uint64_t gp_feed_devices(void)
+STANDIN(uint64_t, gp_feed_devices, void)
 {
     return devices;
 }
 
-unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max)
+STANDIN(unsigned, gp_feed_poll_pools, struct gp_poll_pool *out, unsigned max)
 {
     cr_assert_eq(max, 256);
     memcpy(out, pools, pool_count * sizeof(*out));
     return pool_count;
 }
 
-bool gp_feed_poll_enter(uint64_t pool)
+STANDIN(bool, gp_feed_poll_enter, uint64_t pool)
 {
     feed_note("enter %lx", (unsigned long)pool);
     return !pool_is_gone;
 }
 
-void gp_feed_poll_leave(void)
+STANDIN(void, gp_feed_poll_leave, void)
 {
     feed_note("leave");
 }
 
-void gp_feed_poll_begin(int device)
+STANDIN(void, gp_feed_poll_begin, int device)
 {
     feed_note("begin %d", device);
 }
 
-void gp_feed_poll_end(int device)
+STANDIN(void, gp_feed_poll_end, int device)
 {
     feed_note("end %d", device);
 }
 
-void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t high)
+STANDIN(void, gp_feed_poll_pool, uint64_t pool, int64_t reserved, int64_t high)
 {
     feed_note("pool %lx has %ld high %ld", (unsigned long)pool, (long)reserved, (long)high);
 }
 
-void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high)
+STANDIN(void, gp_feed_poll_graph, int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high)
 {
     feed_note("graphs of %d have %ld high %ld of %ld high %ld", device, (long)used, (long)used_high, (long)reserved,
               (long)reserved_high);
 }
 
-void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes)
+STANDIN(void, gp_feed_poll_device, int device, const uint8_t uuid[16], const char *name, int64_t total_bytes)
 {
     feed_note("device %d is %d %d %zu %ld", device, uuid[0], uuid[15], strlen(name), (long)total_bytes);
 }
 
-bool gp_feed_poll_import_next(struct gp_poll_import *out)
+STANDIN(bool, gp_feed_poll_import_next, struct gp_poll_import *out)
 {
     *out = (struct gp_poll_import){.space = 1, .address = 0x5000 + imports};
     return imports && imports--;
 }
 
-void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes)
+STANDIN(void, gp_feed_poll_import, const struct gp_poll_import *import, uint64_t bytes)
 {
     feed_note("import %lx has %lu", (unsigned long)import->address, (unsigned long)bytes);
 }
 
-bool gp_feed_poll_oom_enter(uint64_t *context)
+STANDIN(bool, gp_feed_poll_oom_enter, uint64_t *context)
 {
     *context = oom_context;
     return oom_context != 0;
 }
 
-void gp_feed_poll_oom_leave(int64_t free_bytes, int64_t total_bytes)
+STANDIN(void, gp_feed_poll_oom_leave, int64_t free_bytes, int64_t total_bytes)
 {
     feed_note("free %ld of %ld", (long)free_bytes, (long)total_bytes);
     oom_context = 0;
 }
 
-bool gp_feed_poll_oom_report(struct gp_wire_oom *out, struct gp_wire_oom_framework *framework)
+STANDIN(bool, gp_feed_poll_oom_report, struct gp_wire_oom *out, struct gp_wire_oom_framework *framework)
 {
     *framework = (struct gp_wire_oom_framework){0};
     *out = (struct gp_wire_oom){.device = oom_device};
     return has_report;
 }
 
-size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts)
+STANDIN(size_t, gp_oom_page, char *out, size_t out_bytes, const struct gp_oom_facts *facts)
 {
     cr_assert_eq(facts->untracked_bytes, -1);
     return (size_t)snprintf(out, out_bytes, "one\n\n%d of %ld\n", facts->oom->device, (long)facts->total_bytes);
 }
 
-bool gp_before_look(bool (*ask)(uint64_t address, struct gp_before_range *out), uint32_t (*number)(void *context))
+STANDIN(bool, gp_before_look, bool (*ask)(uint64_t address, struct gp_before_range *out),
+        uint32_t (*number)(void *context))
 {
     struct gp_before_range range = {.address = 5, .bytes = 5, .device = 55, .context = &range, .counts = true};
     bool known = ask(0x3010, &range);
@@ -376,18 +363,18 @@ bool gp_before_look(bool (*ask)(uint64_t address, struct gp_before_range *out), 
     return known;
 }
 
-void gp_feed_before_end(bool complete)
+STANDIN(void, gp_feed_before_end, bool complete)
 {
     feed_note("before end %d", complete);
 }
 
-bool gp_cupti_beat(int (*count)(int *))
+STANDIN(bool, gp_cupti_beat, int (*count)(int *))
 {
     feed_note("beat%s", count ? "" : " without");
     return false;
 }
 
-void gp_log(enum gp_log_level level, const char *format, ...)
+STANDIN(void, gp_log, enum gp_log_level level, const char *format, ...)
 {
     va_list arguments;
     char line[256];
@@ -400,11 +387,21 @@ void gp_log(enum gp_log_level level, const char *format, ...)
 static void *(*poll_main)(void *);
 static int worker_error;
 
-int gp_worker_start(void *(*main)(void *), const char *name)
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     cr_assert_str_eq(name, "gpuprof-poll");
     poll_main = main;
     return worker_error;
+}
+
+/* Changes of the source, of which nothing is wanted. */
+STANDIN(void, gp_handover_look, void)
+{
+}
+
+STANDIN(void, gp_cupti_gap_holds, uint64_t bytes)
+{
+    (void)bytes;
 }
 
 /* ---- running it -------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * and what prevents its use.
  */
 #include "base/loader.h"
-#include "lib/loadercheck.h"
+#include "lib/standin.h"
 #include "stack/python.h"
 #include "stack/pythonapi.h"
 #include <criterion/criterion.h>
@@ -40,7 +40,7 @@ static bool no_look, no_pin, is_virtual;
 static uint64_t now_ns, adds;
 static char pinned[2000];
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     if (no_look)
         return false;

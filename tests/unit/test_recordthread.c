@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "base/worker.h"
 #include "inject/recordthread.h"
+#include "lib/standin.h"
 #include "record/file.h"
 #include "record/recorder.h"
 #include <criterion/criterion.h>
@@ -111,7 +112,7 @@ static struct {
     int error;
 } refused[4];
 
-int gp_file_open(const char *path, bool replace)
+STANDIN(int, gp_file_open, const char *path, bool replace)
 {
     note("open %s %d\n", path, replace);
     for (unsigned i = 0; i < 4; i++)
@@ -120,7 +121,7 @@ int gp_file_open(const char *path, bool replace)
     return 55;
 }
 
-void gp_file_drop(const char *path)
+STANDIN(void, gp_file_drop, const char *path)
 {
     note("drop %s\n", path);
 }
@@ -130,7 +131,7 @@ static struct gp_recorder_stats stats = {.recorded = 3, .lost = 4};
 static int new_error, end_error;
 static ssize_t polled;
 
-int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_setup *given)
+STANDIN(int, gp_recorder_new, struct gp_recorder **out, int fd, const struct gp_recorder_setup *given)
 {
     cr_expect_eq(fd, 55);
     setup = *given;
@@ -138,24 +139,24 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     return new_error;
 }
 
-ssize_t gp_recorder_poll(struct gp_recorder *recorder)
+STANDIN(ssize_t, gp_recorder_poll, struct gp_recorder *recorder)
 {
     cr_expect_eq(recorder, (struct gp_recorder *)&setup);
     return polled;
 }
 
-void gp_recorder_begin(struct gp_recorder *r)
+STANDIN(void, gp_recorder_begin, struct gp_recorder *r)
 {
     cr_expect_not_null(r);
 }
 
-void gp_recorder_stats(const struct gp_recorder *recorder, struct gp_recorder_stats *out)
+STANDIN(void, gp_recorder_stats, const struct gp_recorder *recorder, struct gp_recorder_stats *out)
 {
     (void)recorder;
     *out = stats;
 }
 
-int gp_recorder_end(struct gp_recorder *recorder, enum gp_format_why why, struct gp_recorder_stats *out)
+STANDIN(int, gp_recorder_end, struct gp_recorder *recorder, enum gp_format_why why, struct gp_recorder_stats *out)
 {
     cr_expect_eq(recorder, (struct gp_recorder *)&setup);
     note("end %d\n", why);
@@ -167,7 +168,7 @@ static int worker_error;
 static bool later; /* the thread does not run yet */
 static void *(*worker_main)(void *);
 
-int gp_worker_start(void *(*main)(void *), const char *name)
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     cr_expect_str_eq(name, "gpuprof-record");
     worker_main = main;

@@ -8,7 +8,7 @@
 #endif
 #include "base/loader.h"
 #include "base/opener.h"
-#include "lib/loadercheck.h"
+#include "lib/standin.h"
 #include "stack/unwindrule.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -25,14 +25,14 @@ static unsigned looked, looks_left = ~0u;
 static bool has_state = true, is_elsewhere;
 static void (*meanwhile)(void);
 
-void *gp_opener_symbol(void *handle, const char *name)
+STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
 {
     cr_assert(handle == RTLD_DEFAULT);
     cr_assert_str_eq(name, "_rtld_global");
     return has_state ? state : NULL;
 }
 
-bool gp_opener_is_free(void)
+STANDIN(bool, gp_opener_is_free, void)
 {
     return true;
 }
@@ -45,7 +45,7 @@ int dladdr1(const void *address, Dl_info *info, void **extra, int flags)
     return 1;
 }
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     struct dl_phdr_info info = {.dlpi_adds = adds, .dlpi_subs = subs};
     if (looks_left == 0)

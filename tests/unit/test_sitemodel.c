@@ -5,6 +5,7 @@
  * site after every step, against a plain model.
  */
 #include "base/kept.h"
+#include "lib/standin.h"
 #include "stack/live.h"
 #include "stack/native.h"
 #include "stack/python.h"
@@ -33,7 +34,7 @@ static unsigned native_room, native_starts, maps_left = ~0u, mapped;
 static int native_error;
 static const char *python_text;
 
-unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
+STANDIN(unsigned, gp_stack_native, uint64_t *pcs, unsigned room, bool *more)
 {
     native_room = room;
     unsigned n = now.natives < room ? now.natives : room;
@@ -42,13 +43,13 @@ unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more)
     return n;
 }
 
-bool gp_stack_has_python(bool *more)
+STANDIN(bool, gp_stack_has_python, bool *more)
 {
     (void)more;
     return now.pythons || now.python_more;
 }
 
-unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more)
+STANDIN(unsigned, gp_stack_python, struct gp_python_frame *frames, unsigned room, bool *more)
 {
     cr_assert_eq(room, GP_SITE_FRAMES);
     unsigned n = now.pythons < room ? now.pythons : room;
@@ -57,18 +58,18 @@ unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *mo
     return n;
 }
 
-const char *gp_python_note(void)
+STANDIN(const char *, gp_python_note, void)
 {
     return python_text;
 }
 
-int gp_native_start(void)
+STANDIN(int, gp_native_start, void)
 {
     native_starts++;
     return native_error;
 }
 
-void *gp_kept_map(size_t bytes, int flags)
+STANDIN(void *, gp_kept_map, size_t bytes, int flags)
 {
     if (maps_left == 0) {
         errno = ENOMEM;
@@ -79,7 +80,7 @@ void *gp_kept_map(size_t bytes, int flags)
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
 }
 
-void gp_kept_unmap(void *at, size_t bytes)
+STANDIN(void, gp_kept_unmap, void *at, size_t bytes)
 {
     cr_assert(bytes % 4096 == 0 && munmap(at, bytes) == 0);
     mapped--;

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "account/framework/slot.h"
 #include "base/loader.h"
+#include "account/framework/slot.h"
+#include "lib/standin.h"
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <errno.h>
@@ -50,7 +52,7 @@ struct object {
 static struct object objects[4];
 static bool walks;
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     for (unsigned i = 0; walks && i < 4; i++) {
         struct dl_phdr_info info = {.dlpi_addr = (uintptr_t)&objects[i],

@@ -9,6 +9,9 @@
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "account/framework/framework.h"
+#include "account/framework/slot.h"
+#include "lib/standin.h"
 #include "stack/owner.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -38,7 +41,7 @@ static bool looks = true;
 static uint32_t slots[16], refused[16], early[16];
 static bool (*on_change)(const uint64_t *, unsigned);
 
-bool gp_slots_replace(struct gp_slot_import *given, unsigned count, const struct gp_slot_caller *caller)
+STANDIN(bool, gp_slots_replace, struct gp_slot_import *given, unsigned count, const struct gp_slot_caller *caller)
 {
     imports = given;
     import_count = count;
@@ -51,54 +54,54 @@ bool gp_slots_replace(struct gp_slot_import *given, unsigned count, const struct
     return true;
 }
 
-bool gp_loader_look(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
     (void)visit;
     (void)arg;
     return false;
 }
 
-bool gp_loader_with(void (*work)(void *), void *arg)
+STANDIN(bool, gp_loader_with, void (*work)(void *), void *arg)
 {
     if (looks)
         work(arg);
     return looks;
 }
 
-bool gp_slots_restore(struct gp_slot_import *given, unsigned count)
+STANDIN(bool, gp_slots_restore, struct gp_slot_import *given, unsigned count)
 {
     cr_expect(given == imports && count == import_count);
     note("restore\n");
     return true;
 }
 
-void gp_owner_on_change(bool (*changed)(const uint64_t *, unsigned))
+STANDIN(void, gp_owner_on_change, bool (*changed)(const uint64_t *, unsigned))
 {
     on_change = changed;
 }
 
-uint8_t gp_owner_named(const char *name, const char *library)
+STANDIN(uint8_t, gp_owner_named, const char *name, const char *library)
 {
     note("owner %s %s\n", name, library);
     return 9;
 }
 
-void gp_owner_segments_of(const char *library)
+STANDIN(void, gp_owner_segments_of, const char *library)
 {
     note("segments %s\n", library ? library : "-");
 }
 
-void gp_feed_framework_conf(const struct gp_framework_conf *conf)
+STANDIN(void, gp_feed_framework_conf, const struct gp_framework_conf *conf)
 {
     (void)conf;
 }
 
-void gp_feed_framework_start(const char *name)
+STANDIN(void, gp_feed_framework_start, const char *name)
 {
     note("start %s\n", name);
 }
 
-void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t owner)
+STANDIN(void, gp_feed_framework_block, const struct gp_framework_event *event, uint8_t owner)
 {
     cr_expect(gp_thread.inside);
     errno = 5;
@@ -106,7 +109,7 @@ void gp_feed_framework_block(const struct gp_framework_event *event, uint8_t own
          event->reserved_bytes, owner);
 }
 
-void gp_feed_framework_oom(const char *api, int device, uint64_t bytes)
+STANDIN(void, gp_feed_framework_oom, const char *api, int device, uint64_t bytes)
 {
     cr_expect(gp_thread.inside);
     errno = 5;

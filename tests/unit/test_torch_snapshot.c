@@ -8,6 +8,8 @@
 #include "account/framework/framework.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "account/framework/framework.h"
+#include "lib/standin.h"
 #include "stack/pythonapi.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -37,22 +39,22 @@ static void note(const char *format, ...)
     va_end(args);
 }
 
-bool gp_feed_survey_late(void)
+STANDIN(bool, gp_feed_survey_late, void)
 {
     return is_late;
 }
 
-bool gp_feed_survey_reported(void)
+STANDIN(bool, gp_feed_survey_reported, void)
 {
     return is_reported;
 }
 
-uint32_t gp_feed_survey_state(void)
+STANDIN(uint32_t, gp_feed_survey_state, void)
 {
     return state;
 }
 
-bool gp_feed_survey_say(uint32_t from, uint32_t to, const char *text)
+STANDIN(bool, gp_feed_survey_say, uint32_t from, uint32_t to, const char *text)
 {
     if (from != state || moves_on)
         return false;
@@ -61,32 +63,32 @@ bool gp_feed_survey_say(uint32_t from, uint32_t to, const char *text)
     return true;
 }
 
-bool gp_feed_survey_begin(void)
+STANDIN(bool, gp_feed_survey_begin, void)
 {
     cr_expect(gp_thread.inside);
     return begins;
 }
 
-void gp_feed_survey_segment(const struct gp_survey_piece *s)
+STANDIN(void, gp_feed_survey_segment, const struct gp_survey_piece *s)
 {
     cr_expect(gp_thread.inside);
     note("segment %d %lx+%lx on %lx%s\n", s->device, s->address, s->bytes, s->stream, s->growable ? " grows" : "");
 }
 
-void gp_feed_survey_block(const struct gp_survey_piece *b)
+STANDIN(void, gp_feed_survey_block, const struct gp_survey_piece *b)
 {
     cr_expect(gp_thread.inside);
     note("block %d %lx+%lx of %lx on %lx\n", b->device, b->address, b->bytes, b->requested_bytes, b->stream);
 }
 
-bool gp_feed_survey_end(bool complete, uint64_t took_ns)
+STANDIN(bool, gp_feed_survey_end, bool complete, uint64_t took_ns)
 {
     cr_expect(gp_thread.inside);
     note("end %d%s\n", complete, took_ns < 60000000000ull ? "" : " long");
     return complete && is_whole;
 }
 
-bool gp_python_symbols(const char *const *names, void **out, unsigned count)
+STANDIN(bool, gp_python_symbols, const char *const *names, void **out, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         out[i] = fakepython_symbol(names[i]);
@@ -98,7 +100,7 @@ bool gp_python_symbols(const char *const *names, void **out, unsigned count)
     return has_python;
 }
 
-int gp_worker_start(void *(*main)(void *), const char *name)
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     cr_expect_leq(strlen(name), 15);
     workers++;

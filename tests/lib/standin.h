@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * standin.h: a test's stand-in for a function of the product, or of libc as the product calls it:
+ *
+ *     STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
+ *     {
+ *         ...
+ *
+ * The linker leads every call from another file to it (--wrap, tests.mk), wherever the function is defined.  A call from
+ * the function's own file stays one, and so does one of a libc function that src/base/glibc.h gives an old version.
+ * __real_NAME is the function itself.
+ */
+#ifndef GP_TEST_LIB_STANDIN_H
+#define GP_TEST_LIB_STANDIN_H
+
+#define STANDIN(_result, _name, ...)                                                                                   \
+    extern __typeof__(_name) __wrap_##_name, __real_##_name;                                                           \
+    _result __wrap_##_name(__VA_ARGS__)
+
+#endif
