@@ -25,12 +25,7 @@ static struct gp_account *account_new(void)
         gp_kept_unmap(account, sizeof(*account));
         return NULL;
     }
-    if (gp_counter_new(&account->owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0) {
-        gp_counter_free(account->counter);
-        gp_kept_unmap(account, sizeof(*account));
-        return NULL;
-    }
-    gp_gauge_block_bundles(account->counter);
+    gp_gauge_linear_pairs(account->counter);
     account->total_bytes = -1;
     account->x_split_limit = -1;
     account->x_flags = GP_DEVICE_PRESENT;
@@ -65,7 +60,6 @@ static GP_COLD struct gp_account *account_create(int device)
         return fresh;
     }
     gp_counter_free(fresh->counter);
-    gp_counter_free(fresh->owners);
     gp_kept_unmap(fresh, sizeof(*fresh));
     return found;
 }
@@ -98,41 +92,39 @@ uint64_t gp_feed_devices(void)
 uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
+    struct gp_counter_event event;
     struct gp_account *account = gp_account_of(device);
     uint64_t time_ns = 0;
     if (!account)
         return 0;
-    unsigned count = gp_gauge_deltas(move, deltas);
-    /* What a free takes off for good has the time at which it was taken out. */
-    if (count && op == GP_TAKEN)
-        gp_counter_apply(account->counter, gp_thread.number, op, deltas, count);
-    else if (count)
-        time_ns = gp_counter_apply_timed(account->counter, gp_thread.number, op, deltas, count);
-    struct gp_delta owned[GP_OWNER_GAUGES];
-    count = gp_gauge_owner_deltas(move, owned);
-    if (count)
-        gp_counter_apply(account->owners, gp_thread.number, op, owned, count);
+    gp_gauge_event(move, &event, deltas);
+    if (event.n)
+        gp_counter_move(account->counter, gp_thread.number, op, &event, &time_ns);
     return time_ns;
+}
+
+void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move)
+{
+    struct gp_delta deltas[GP_DELTAS];
+    struct gp_account *account = gp_account_of(device);
+    unsigned count = gp_gauge_deltas(move, deltas);
+    if (account && count)
+        gp_counter_putback(account->counter, gp_thread.number, since_ns, deltas, count);
 }
 
 uint64_t gp_account_raises(int device)
 {
     struct gp_account *account = gp_account_of(device);
-    return account ? (uint64_t)gp_counter_raises(account->owners) << 32 | gp_counter_raises(account->counter) : 0;
+    return account ? gp_counter_raises(account->counter) : 0;
 }
 
 void gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
     struct gp_account *account = gp_account_of(device);
-    if (!account)
-        return;
     unsigned count = gp_gauge_deltas(move, deltas);
-    if (count)
+    if (account && count)
         gp_counter_retract(account->counter, gp_thread.number, (uint32_t)raises, deltas, count);
-    count = gp_gauge_owner_deltas(move, deltas);
-    if (count)
-        gp_counter_retract(account->owners, gp_thread.number, (uint32_t)(raises >> 32), deltas, count);
 }
 
 bool gp_account_is_divisible(enum gp_wire_kind kind)

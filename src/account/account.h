@@ -63,8 +63,7 @@ struct gp_framework {
 };
 
 struct gp_account {             /* one device, or the host */
-    struct gp_counter *counter; /* const after creation, as the next */
-    struct gp_counter *owners;  /* enum gp_owner_gauge of each owner */
+    struct gp_counter *counter; /* const after creation */
     struct gp_framework framework;
     struct gp_framework heaps; /* of sub-allocators that describe themselves (heap.c) */
     int64_t x_unmapped; /* bytes of handles of cuMemCreate beyond their mappings: in sites, not in allocated_bytes */
@@ -111,8 +110,10 @@ _Static_assert(GP_BATCH_WATCH < GP_WATCHES_MAX, "base/counter.h");
 struct gp_account *gp_account_of(int device);
 
 /* Returns the time of the change, for its event: sorted by time, events add up to the numbers and
- * their peaks. 0: GP_TAKEN, or no gauge changed. */
+ * their peaks. 0: no gauge changed. */
 uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move *move);
+/* The driver refused a free that was counted before the call, at that time. */
+void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move);
 /* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:
  * from gp_account_raises, before it was added. */
 void gp_account_retract(int device, uint64_t raises, const struct gp_move *move);

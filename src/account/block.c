@@ -24,6 +24,16 @@ static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op
     return time_ns;
 }
 
+static GP_COLD void block_putback(const struct gp_record *record, uint64_t since_ns)
+{
+    struct gp_move move = gp_account_block_move(record);
+    if (record->device == GP_NO_DEVICE)
+        return;
+    gp_account_putback(record->device, since_ns, &move);
+    if (record->segment)
+        gp_framework_segment(record, GP_ADD);
+}
+
 /* A created pool must know how many of its blocks are live, because it lives until the last one
  * is freed. */
 static void block_pool(const struct gp_record *record, int change)
@@ -126,7 +136,7 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     }
     gp_ground_gone(&frame->record);
     frame->what = GP_SPACE_DEVICE; /* any block space: the record says which */
-    frame->time_ns = block_move(&frame->record, GP_TAKE);
+    frame->time_ns = block_move(&frame->record, GP_SUB);
     /* The event comes before the driver's call, unlike others: another thread may get the address in
      * that call and begin a segment there, and in a recording segments are told apart by their
      * places alone. */
@@ -142,7 +152,6 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         return;
     const struct gp_record *record = &frame->record;
     if (GP_LIKELY(ok)) {
-        block_move(record, GP_TAKEN);
         block_pool(record, -1);
         if (GP_UNLIKELY(record->space == GP_SPACE_RANGE))
             gp_ground_range_gone(record->key, record->bytes);
@@ -150,7 +159,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
             gp_event_record_at(GP_EVENT_FREE, record, stream, frame->time_ns);
     } else {
         struct gp_record old;
-        block_move(record, GP_PUTBACK);
+        block_putback(record, frame->time_ns);
         if (GP_UNLIKELY(record->segment == GP_SEGMENT_HEAP))
             gp_memory_refused(&frame->record);
         int status = gp_map_insert(block_map(record->space), record, &old);

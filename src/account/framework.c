@@ -30,7 +30,7 @@ static void count_add(uint64_t *word)
 static GP_COLD void framework_first(struct gp_account *account, const struct gp_framework_event *event, uint8_t owner)
 {
     struct gp_framework *framework = &account->framework;
-    gp_gauge_block_owner(account->owners, owner);
+    gp_gauge_block_pairs(account->counter, owner);
     framework->owner = owner;
     int64_t before = event->allocated_bytes - event->bytes;
     if (gp_accounts.setup.late) {
@@ -80,30 +80,34 @@ static void framework_compare(struct gp_framework *framework, const struct gp_fr
         count_add(&framework->x_reserved_differs);
 }
 
-/* At the peak, or while the numbers or the events are read. Returns the time of the change. */
-static GP_COLD uint64_t framework_move_slowly(struct gp_counter *set, enum gp_counter_op op,
-                                              const struct gp_delta *deltas, unsigned count)
+/* At the peak, while the numbers or the events are read, or of another owner. */
+static GP_COLD uint64_t framework_move_slowly(struct gp_account *account, enum gp_counter_op op, int64_t bytes,
+                                              uint8_t owner)
 {
-    return gp_counter_apply_timed(set, gp_thread.number, op, deltas, count);
+    const struct gp_move move = {
+        .parts = GP_PART_ALLOCATED, .bytes = bytes, .class_bytes = bytes, .count = 1, .owner = owner};
+    const struct gp_counter_event pair = {.pair = gp_gauge_block_pair(bytes), .amounts = {1, bytes}};
+    struct gp_counter_event event;
+    struct gp_delta deltas[GP_DELTAS];
+    uint64_t time_ns = 0;
+    if (GP_LIKELY(owner == account->framework.owner))
+        event = pair;
+    else
+        gp_gauge_event(&move, &event, deltas);
+    gp_counter_move(account->counter, gp_thread.number, op, &event, &time_ns);
+    return time_ns;
 }
 
 /* As gp_account_move, for a block whose number counts. The time of the change is read only if events
  * are; else 0, which means unknown. */
 static inline uint64_t framework_move(struct gp_account *account, enum gp_counter_op op, int64_t bytes, uint8_t owner)
 {
-    uint64_t time_ns = 0;
     const int64_t amounts[2] = {1, bytes};
-    struct gp_counter *set = account->counter, *owners = account->owners;
-    struct gp_delta deltas[GP_DELTAS];
-    if (GP_UNLIKELY(gp_event_heard()) || GP_UNLIKELY(!gp_gate_pair(set, gp_counter_gate(set, gp_thread.number), op,
-                                                                   gp_gauge_block_pair(bytes), amounts)))
-        time_ns = framework_move_slowly(set, op, deltas, gp_gauge_block_deltas(bytes, deltas));
-    if (GP_UNLIKELY(owner != account->framework.owner ||
-                    !gp_gate_pair(owners, gp_counter_gate(owners, gp_thread.number), op, 0, amounts))) {
-        const struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = bytes, .count = 1, .owner = owner};
-        framework_move_slowly(owners, op, deltas, gp_gauge_owner_deltas(&move, deltas));
-    }
-    return time_ns;
+    struct gp_counter *set = account->counter;
+    if (GP_LIKELY(!gp_event_heard() && owner == account->framework.owner) &&
+        GP_LIKELY(gp_gate_pair(set, gp_counter_gate(set, gp_thread.number), op, gp_gauge_block_pair(bytes), amounts)))
+        return 0;
+    return framework_move_slowly(account, op, bytes, owner);
 }
 
 /* Both return by how much the number of known blocks changes. */

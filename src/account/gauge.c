@@ -22,10 +22,26 @@ static void deltas_put_pools(struct gp_deltas *deltas, unsigned gauge, enum gp_w
     deltas_put(deltas, gauge + pool, amount);
 }
 
+static void deltas_put_owner(struct gp_deltas *deltas, const struct gp_move *move)
+{
+    unsigned first = GP_GAUGE_OWNERS + move->owner * GP_OWNER_GAUGES;
+    if (move->parts & GP_PART_RESERVED)
+        deltas_put(deltas, first + GP_OWNER_RESERVED, move->bytes);
+    if (move->parts & GP_PART_ALLOCATED) {
+        deltas_put(deltas, first + GP_OWNER_ALLOCATED, move->bytes);
+        deltas_put(deltas, first + GP_OWNER_LIVE, move->count);
+    }
+}
+
+static enum gp_wire_pool move_pool(const struct gp_move *move)
+{
+    return move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
+}
+
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS])
 {
     struct gp_deltas deltas = {out, 0};
-    enum gp_wire_pool pool = move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
+    enum gp_wire_pool pool = move_pool(move);
     if (move->parts & GP_PART_ALLOCATED) {
         deltas_put_pools(&deltas, GP_GAUGE_ALLOCATION, pool, move->count);
         deltas_put_pools(&deltas, GP_GAUGE_ALLOCATED_BYTES, pool, move->bytes);
@@ -43,43 +59,71 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
         if (move->kind == GP_KIND_LINEAR)
             deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
     }
+    deltas_put_owner(&deltas, move);
     return deltas.count;
 }
 
-unsigned gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_DELTAS])
+/* What gp_gauge_linear_pairs has, and what gp_gauge_deltas does for such a move, must be the same. */
+static unsigned linear_rest(const struct gp_move *move, struct gp_delta deltas[GP_DELTAS])
 {
-    const struct gp_move move = {.parts = GP_PART_ALLOCATED, .bytes = bytes, .class_bytes = bytes, .count = 1};
-    return gp_gauge_deltas(&move, out);
+    unsigned first = GP_GAUGE_OWNERS + move->owner * GP_OWNER_GAUGES;
+    deltas[0] = (struct gp_delta){.gauge = GP_GAUGE_LINEAR_ROUNDED, .amount = gp_gauge_rounded(move->bytes)};
+    deltas[1] = (struct gp_delta){.gauge = first + GP_OWNER_RESERVED, .amount = move->bytes};
+    deltas[2] = (struct gp_delta){.gauge = first + GP_OWNER_ALLOCATED, .amount = move->bytes};
+    deltas[3] = (struct gp_delta){.gauge = first + GP_OWNER_LIVE, .amount = 1};
+    return 4;
 }
 
-void gp_gauge_block_bundles(struct gp_counter *set)
+void gp_gauge_event(const struct gp_move *move, struct gp_counter_event *event, struct gp_delta deltas[GP_DELTAS])
 {
-    for (unsigned pair = 0; pair < GP_PAIRS; pair++) {
-        uint64_t pools = 1ull << GP_POOL_ALL | 1ull << (pair ? GP_POOL_LARGE : GP_POOL_SMALL);
-        gp_counter_bundle(set, GP_BUNDLES + 2 * pair, pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE);
-        gp_counter_bundle(set, GP_BUNDLES + 2 * pair + 1,
-                          pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES);
+    const unsigned all = GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND;
+    event->deltas = deltas;
+    if (GP_LIKELY(move->kind == GP_KIND_LINEAR && move->parts == all && move->count == 1 && move->bytes > 0 &&
+                  move->requested_bytes == move->bytes)) {
+        event->pair = move_pool(move) == GP_POOL_SMALL ? GP_PAIR_LINEAR_SMALL : GP_PAIR_LINEAR_LARGE;
+        event->amounts[0] = 1;
+        event->amounts[1] = move->bytes;
+        event->n = linear_rest(move, deltas);
+    } else {
+        event->pair = GP_PAIRS;
+        event->n = gp_gauge_deltas(move, deltas);
     }
 }
 
-void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner)
+static void pair_set(struct gp_counter *set, unsigned pair, gp_gauge_set counts, gp_gauge_set bytes)
 {
-    unsigned first = owner * GP_OWNER_GAUGES;
-    gp_counter_bundle(owners, GP_BUNDLES, GP_GAUGE_BIT(first + GP_OWNER_LIVE));
-    gp_counter_bundle(owners, GP_BUNDLES + 1, GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
+    gp_counter_bundle(set, GP_PAIR_BUNDLE(pair), counts);
+    gp_counter_bundle(set, GP_PAIR_BUNDLE(pair) + 1, bytes);
 }
 
-unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES])
+static gp_gauge_set pools_of(bool large)
 {
-    struct gp_deltas deltas = {out, 0};
-    unsigned first = move->owner * GP_OWNER_GAUGES;
-    if (move->parts & GP_PART_RESERVED)
-        deltas_put(&deltas, first + GP_OWNER_RESERVED, move->bytes);
-    if (move->parts & GP_PART_ALLOCATED) {
-        deltas_put(&deltas, first + GP_OWNER_ALLOCATED, move->bytes);
-        deltas_put(&deltas, first + GP_OWNER_LIVE, move->count);
+    return GP_GAUGE_BIT(GP_POOL_ALL) | GP_GAUGE_BIT(large ? GP_POOL_LARGE : GP_POOL_SMALL);
+}
+
+void gp_gauge_linear_pairs(struct gp_counter *set)
+{
+    for (unsigned large = 0; large < 2; large++) {
+        gp_gauge_set pools = pools_of(large);
+        pair_set(set, GP_PAIR_LINEAR_SMALL + large,
+                 pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE | pools << GP_GAUGE_SEGMENT |
+                     GP_GAUGE_BIT(GP_GAUGE_KIND_LIVE + GP_KIND_LINEAR),
+                 pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES |
+                     pools << GP_GAUGE_REQUESTED_BYTES | pools << GP_GAUGE_RESERVED_BYTES |
+                     GP_GAUGE_BIT(GP_GAUGE_KIND_BYTES + GP_KIND_LINEAR));
     }
-    return deltas.count;
+}
+
+void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner)
+{
+    unsigned first = GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES;
+    for (unsigned large = 0; large < 2; large++) {
+        gp_gauge_set pools = pools_of(large);
+        pair_set(set, GP_PAIR_BLOCK_SMALL + large,
+                 pools << GP_GAUGE_ALLOCATION | pools << GP_GAUGE_ACTIVE | GP_GAUGE_BIT(first + GP_OWNER_LIVE),
+                 pools << GP_GAUGE_ALLOCATED_BYTES | pools << GP_GAUGE_ACTIVE_BYTES |
+                     GP_GAUGE_BIT(first + GP_OWNER_ALLOCATED));
+    }
 }
 
 unsigned gp_gauge_parts(enum gp_wire_kind kind)
@@ -107,20 +151,14 @@ gp_gauge_set gp_gauge_mask(unsigned what)
     mask |= what & GP_RESET_##_reset ? gauge_bits(GP_GAUGE_##_tag, GP_POOLS) : 0;
 #include <gpuprof/numbers.def>
     mask |= what & GP_RESET_ALLOCATED ? gauge_bits(GP_GAUGE_ASLEEP, 1) : 0;
+    for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
+        gp_gauge_set first = GP_GAUGE_BIT(GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES);
+        mask |= what & GP_RESET_RESERVED ? first << GP_OWNER_RESERVED : 0;
+        mask |= what & GP_RESET_ALLOCATED ? first << GP_OWNER_ALLOCATED | first << GP_OWNER_LIVE : 0;
+    }
     /* When both are reset, the gauges that belong to neither alone restart too: oversize ones
      * and kinds. */
     if ((what & GP_RESET_PEAKS) == GP_RESET_PEAKS)
         mask |= gauge_bits(GP_GAUGE_OVERSIZE_ALLOCATIONS, GP_GAUGES - GP_GAUGE_OVERSIZE_ALLOCATIONS);
-    return mask;
-}
-
-gp_gauge_set gp_gauge_owner_mask(unsigned what)
-{
-    gp_gauge_set mask = 0;
-    for (unsigned owner = 0; owner < GP_WIRE_OWNERS && what != GP_RESET_ACCUMULATED; owner++) {
-        gp_gauge_set first = GP_GAUGE_BIT(owner * GP_OWNER_GAUGES);
-        mask |= what & GP_RESET_RESERVED ? first << GP_OWNER_RESERVED : 0;
-        mask |= what & GP_RESET_ALLOCATED ? first << GP_OWNER_ALLOCATED | first << GP_OWNER_LIVE : 0;
-    }
     return mask;
 }

@@ -10,6 +10,8 @@
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 
+enum gp_owner_gauge { GP_OWNER_RESERVED, GP_OWNER_ALLOCATED, GP_OWNER_LIVE, GP_OWNER_GAUGES };
+
 enum gp_gauge {
 /* Each statistic of numbers.def has GP_POOLS gauges: all, small, large. */
 #define GP_STAT(_id, _gauge, _tag, ...) GP_GAUGE_##_tag = (_gauge)*GP_POOLS,
@@ -24,7 +26,8 @@ enum gp_gauge {
     GP_GAUGE_GRAPH_USED,
     GP_GAUGE_LINEAR_ROUNDED,
     GP_GAUGE_ASLEEP,
-    GP_GAUGES
+    GP_GAUGE_OWNERS, /* + owner * GP_OWNER_GAUGES + enum gp_owner_gauge */
+    GP_GAUGES = GP_GAUGE_OWNERS + GP_WIRE_OWNERS * GP_OWNER_GAUGES
 };
 /* Statistics with pools take three, kinds two, values one. */
 _Static_assert(GP_GAUGES <= GP_GAUGES_MAX, "one bit per gauge");
@@ -36,8 +39,8 @@ enum {
 _Static_assert(GP_GAUGE_PLACES == (1u << GP_STATS) - 1, "numbers.def gives each place among the gauges once");
 
 /* The most gauges that one event moves: each statistic in two pools, the kind's bytes and count, the
- * rounded estimate. */
-#define GP_DELTAS (2 * GP_STATS + 3)
+ * rounded estimate, the owner's. */
+#define GP_DELTAS (2 * GP_STATS + 3 + GP_OWNER_GAUGES)
 
 /* Parts of an event: which statistics it moves. */
 #define GP_PART_ALLOCATED GP_SUM_ALLOCATED /* allocation, allocated_bytes, active, active_bytes, requested_bytes */
@@ -54,29 +57,23 @@ struct gp_move {
     uint8_t owner;       /* row in the table of owners */
 };
 
-/* Gauges of the second counter set of a device: for each owner, in this order. */
-enum gp_owner_gauge { GP_OWNER_RESERVED, GP_OWNER_ALLOCATED, GP_OWNER_LIVE, GP_OWNER_GAUGES };
-_Static_assert(GP_OWNER_GAUGES *GP_WIRE_OWNERS <= GP_GAUGES_MAX, "one bit per gauge");
-
-/* Fills out[] with the owner's gauges that move and returns how many. */
-unsigned gp_gauge_owner_deltas(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES]);
-
 #define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
 
-/* What gp_gauge_deltas gives for a block of a framework, whose requested bytes are not known: a block
- * comes and goes much more often than anything else. */
-unsigned gp_gauge_block_deltas(int64_t bytes, struct gp_delta out[GP_DELTAS]);
-/* The same gauges as the pairs (blocks, bytes) of GP_PAIRS gates: small blocks and large ones. */
-void gp_gauge_block_bundles(struct gp_counter *set);
-/* Those of the owner of these blocks: one pair. */
-void gp_gauge_block_owner(struct gp_counter *owners, unsigned owner);
+/* The pairs of a device's counters (ds/counter.h): blocks that the framework reports, whose requested bytes are not
+ * known, and linear memory that no framework divides. These come and go more often than anything else. */
+enum gp_gauge_pair { GP_PAIR_BLOCK_SMALL, GP_PAIR_BLOCK_LARGE, GP_PAIR_LINEAR_SMALL, GP_PAIR_LINEAR_LARGE };
 static inline unsigned gp_gauge_block_pair(int64_t bytes)
 {
-    return bytes > GP_SMALL_BYTES;
+    return bytes > GP_SMALL_BYTES ? GP_PAIR_BLOCK_LARGE : GP_PAIR_BLOCK_SMALL;
 }
+void gp_gauge_linear_pairs(struct gp_counter *set);
+/* Of blocks of that owner. */
+void gp_gauge_block_pairs(struct gp_counter *set, unsigned owner);
 
-/* Fills out[] with the gauges that move and returns how many. Amounts are positive. */
+/* Fills out[] with the gauges that move, the owner's too, and returns how many. Amounts are positive. */
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS]);
+/* The same as an event, with a pair if one fits. deltas: room for those that it leaves. */
+void gp_gauge_event(const struct gp_move *move, struct gp_counter_event *event, struct gp_delta deltas[GP_DELTAS]);
 
 /* The parts that a plain block of this kind moves. Of memory that is allocated apart from its creation, such as
  * mappings of VMM memory, the callers move GP_PART_ALLOCATED themselves. */
@@ -89,7 +86,5 @@ int64_t gp_gauge_rounded(int64_t bytes);
 
 /* Bits of the gauges whose peaks `--allocated` and `--reserved` reset; for totals, all of them. */
 gp_gauge_set gp_gauge_mask(unsigned what);
-/* The same for the gauges of the owners; 0 for totals. */
-gp_gauge_set gp_gauge_owner_mask(unsigned what);
 
 #endif

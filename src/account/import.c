@@ -6,10 +6,15 @@
 #include "account/account.h"
 #include "base/clock.h"
 
-static void import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
+static struct gp_move import_moves(int64_t bytes, int64_t count)
 {
-    struct gp_move move = {.kind = GP_KIND_IMPORTED, .parts = GP_PART_KIND, .bytes = bytes, .count = count};
-    gp_account_move(record->device, op, &move);
+    return (struct gp_move){.kind = GP_KIND_IMPORTED, .parts = GP_PART_KIND, .bytes = bytes, .count = count};
+}
+
+static uint64_t import_move(const struct gp_record *record, enum gp_counter_op op, int64_t bytes, int64_t count)
+{
+    struct gp_move move = import_moves(bytes, count);
+    return gp_account_move(record->device, op, &move);
 }
 
 static bool import_reference(struct gp_record *record, void *arg)
@@ -39,7 +44,7 @@ uint32_t gp_feed_ipc_close_begin(uint64_t address)
         return 0;
     }
     if (frame->died)
-        import_move(&frame->record, GP_TAKE, (int64_t)frame->record.bytes, 1);
+        frame->time_ns = import_move(&frame->record, GP_SUB, (int64_t)frame->record.bytes, 1);
     return token;
 }
 
@@ -51,13 +56,13 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok)
         return;
     struct gp_record *record = &frame->record;
     if (ok && frame->died) {
-        import_move(record, GP_TAKEN, (int64_t)record->bytes, 1);
         gp_event_record(GP_EVENT_FREE, record, 0);
     } else if (!ok && frame->died) {
         record->import.opens = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
-        import_move(record, GP_PUTBACK, (int64_t)record->bytes, 1);
+        struct gp_move move = import_moves((int64_t)record->bytes, 1);
+        gp_account_putback(record->device, frame->time_ns, &move);
     } else if (!ok) {
         gp_map_update(gp_accounts.objects, GP_SPACE_IPC, record->key, import_reference, &more);
     }

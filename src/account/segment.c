@@ -24,8 +24,8 @@ static struct gp_framework *segment_count(const struct gp_record *segment, int64
 
 void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
 {
-    int64_t sign = op == GP_ADD || op == GP_PUTBACK ? 1 : -1, bytes;
-    struct gp_framework *of = op == GP_TAKEN ? NULL : segment_count(segment, sign, &bytes);
+    int64_t sign = op == GP_ADD ? 1 : -1, bytes;
+    struct gp_framework *of = segment_count(segment, sign, &bytes);
     if (!of || segment->segment == GP_SEGMENT_HEAP)
         return;
     if (bytes > __atomic_load_n(&of->x_segment_peak, __ATOMIC_RELAXED)) /* one at a time, under the framework's lock */
@@ -52,12 +52,10 @@ static void remade_apply(struct gp_counter *set, unsigned first, unsigned from, 
 
 static void remade_owner(struct gp_account *account, const struct gp_record *record, enum gp_counter_op op)
 {
-    struct gp_move move = gp_account_block_move(record);
-    struct gp_delta deltas[GP_OWNER_GAUGES];
-    move.parts = GP_PART_RESERVED;
-    unsigned count = gp_gauge_owner_deltas(&move, deltas);
-    if (count)
-        gp_counter_apply(account->owners, gp_thread.number, op, deltas, count);
+    const struct gp_delta delta = {.gauge = GP_GAUGE_OWNERS + record->owner * GP_OWNER_GAUGES + GP_OWNER_RESERVED,
+                                   .amount = (int64_t)record->bytes};
+    if (delta.amount > 0)
+        gp_counter_apply(account->counter, gp_thread.number, op, &delta, 1);
 }
 
 void gp_framework_segment_remade(const struct gp_record *before, const struct gp_record *after)

@@ -151,9 +151,9 @@ bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS
     struct gp_account *account = tap_account(index);
     if (!account)
         return false;
-    gp_counter_snapshot(account->owners, gauges);
+    gp_counter_snapshot(account->counter, gauges);
     for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
-        const struct gp_gauge_value *own = &gauges[owner * GP_OWNER_GAUGES];
+        const struct gp_gauge_value *own = &gauges[GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES];
         out[owner] = (struct gp_wire_owner_value){
             .reserved_bytes = tap_memory(own[GP_OWNER_RESERVED].current),
             .reserved_peak_bytes = own[GP_OWNER_RESERVED].peak,
@@ -201,7 +201,6 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
         __atomic_store_n(&account->framework.x_retries, 0, __ATOMIC_RELAXED);
     } else {
         gp_counter_reset_peaks(account->counter, mask, before, after);
-        gp_counter_reset_peaks(account->owners, gp_gauge_owner_mask(what), NULL, NULL);
         if (what != GP_RESET_RESERVED && (gp_site_on() || gp_site_is_partial()))
             gp_site_reset((int)index);
     }

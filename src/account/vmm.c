@@ -36,6 +36,18 @@ static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counte
     return time_ns;
 }
 
+static GP_COLD void vmm_putback_physical(const struct gp_record *handle, uint64_t since_ns)
+{
+    if (handle->kind != GP_KIND_VMM || handle->device == GP_NO_DEVICE)
+        return;
+    struct gp_move move = gp_account_block_move(handle);
+    gp_account_putback(handle->device, since_ns, &move);
+    if (handle->segment)
+        gp_framework_segment(handle, GP_ADD);
+    else
+        gp_vmm_count_unmapped(handle->device, GP_ADD, move.bytes);
+}
+
 static void vmm_place(const struct gp_record *mapping);
 
 /* ---- handles -------------------------------------------------------------------------------------------------- */
@@ -132,7 +144,7 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
     }
     gp_ground_pass();
     if (frame->died)
-        frame->time_ns = vmm_move_physical(&frame->record, GP_TAKE);
+        frame->time_ns = vmm_move_physical(&frame->record, GP_SUB);
     return token;
 }
 
@@ -143,7 +155,6 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         return;
     struct gp_record *record = &frame->record;
     if (ok && frame->died) {
-        vmm_move_physical(record, GP_TAKEN);
         gp_event_record_at(GP_EVENT_SEGMENT_FREE, record, 0, frame->time_ns);
         if (record->kind == GP_KIND_VIRTUAL)
             gp_feed_vmm_unbind_all(record->key);
@@ -151,7 +162,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
         record->handle.references = 1;
         if (gp_map_insert(gp_accounts.objects, record, NULL) < 0)
             gp_feed_lost(GP_LOST_MAP);
-        vmm_move_physical(record, GP_PUTBACK);
+        vmm_putback_physical(record, frame->time_ns);
     } else if (!ok && frame->referenced) {
         gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, vmm_reference, NULL);
     }
@@ -270,7 +281,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     mapping->pending = (struct gp_record_pending){.handle = handle};
     mapping->requested_bytes = 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) == 0) {
-        mapping->time_ns = gp_vmm_move_share(&change, GP_TAKE);
+        mapping->time_ns = gp_vmm_move_share(&change, GP_SUB);
         mapping->requested_bytes = (uint64_t)(change.after.kind == GP_KIND_IMPORTED ? change.imported : change.share);
         mapping->pending.was_last = change.crossed;
         mapping->pending.died = change.died;
@@ -280,7 +291,7 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
     }
     if (change.died) {
         struct gp_record dead = change.after;
-        dead.time_ns = vmm_move_physical(&dead, GP_TAKE);
+        dead.time_ns = vmm_move_physical(&dead, GP_SUB);
         dead.space = GP_SPACE_PENDING_HANDLE;
         dead.key = pending_key(dead.key, token);
         gp_map_insert(gp_accounts.objects, &dead, NULL);
@@ -327,9 +338,7 @@ static struct gp_vmm_change vmm_pending_change(const struct gp_record *mapping)
 
 static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint32_t token)
 {
-    struct gp_vmm_change change = vmm_pending_change(mapping);
     struct gp_record dead, event = *mapping;
-    gp_vmm_move_share(&change, GP_TAKEN);
     event.key = address;
     if (GP_LIKELY(mapping->segment != GP_SEGMENT_HEAP)) /* else it was recorded before */
         gp_event_record_at(GP_EVENT_SEGMENT_UNMAP, &event, 0, mapping->time_ns);
@@ -338,7 +347,6 @@ static void vmm_unmapped(const struct gp_record *mapping, uint64_t address, uint
         gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(handle, token), &dead) != 0)
         return;
     dead.key = handle;
-    vmm_move_physical(&dead, GP_TAKEN);
     gp_event_record_at(GP_EVENT_SEGMENT_FREE, &dead, 0, dead.time_ns);
     if (dead.kind == GP_KIND_VIRTUAL)
         gp_feed_vmm_unbind_all(dead.key);
@@ -364,7 +372,7 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     if (gp_map_take(gp_accounts.objects, GP_SPACE_PENDING_HANDLE, pending_key(handle, token), &dead) == 0) {
         dead.space = GP_SPACE_VMM;
         dead.key = handle;
-        vmm_move_physical(&dead, GP_PUTBACK);
+        vmm_putback_physical(&dead, dead.time_ns);
         if (GP_UNLIKELY(dead.segment == GP_SEGMENT_HEAP))
             gp_vmm_turned_back(&dead);
         dead.segment = dead.segment == GP_SEGMENT_HEAP ? GP_SEGMENT_NONE : dead.segment;
@@ -375,7 +383,10 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
     change.after.segment = mapping->segment = heap ? GP_SEGMENT_NONE : mapping->segment;
     mapping->mapping = (struct gp_record_mapping){.handle = handle};
     gp_vmm_raises(mapping);
-    gp_vmm_move_share(&change, heap ? GP_ADD : GP_PUTBACK);
+    if (heap)
+        gp_vmm_move_share(&change, GP_ADD);
+    else
+        gp_vmm_putback_share(&change, mapping->time_ns);
     mapping->space = GP_SPACE_MAPPING;
     mapping->key = address;
     gp_map_insert(gp_accounts.objects, mapping, NULL);

@@ -33,6 +33,8 @@ struct gp_vmm_change {
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes);
 /* Returns the time of the change, as gp_account_move. */
 uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op);
+/* The driver refused the unmap that moved it then. */
+void gp_vmm_putback_share(const struct gp_vmm_change *change, uint64_t since_ns);
 
 /* A mapping that added `added` bytes is gone. What the handle's other mappings still show of them is
  * theirs from now on, so that the parts of all mappings add up to the handle's share. */

@@ -8,31 +8,51 @@
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
 {
     struct gp_account *account = gp_account_of(device);
-    if (account && op != GP_TAKEN)
-        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB || op == GP_TAKE ? -bytes : bytes, __ATOMIC_RELAXED);
+    if (account)
+        __atomic_fetch_add(&account->x_unmapped, op == GP_SUB ? -bytes : bytes, __ATOMIC_RELAXED);
 }
 
-uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+/* A framework's segment is allocated in blocks, however it is mapped. */
+static bool share_counts(const struct gp_record *handle)
+{
+    return handle->kind != GP_KIND_VIRTUAL && !handle->segment && handle->device != GP_NO_DEVICE;
+}
+
+static struct gp_move share_move(const struct gp_vmm_change *change)
 {
     const struct gp_record *handle = &change->after;
-    /* A framework's segment is allocated in blocks, however it is mapped. */
-    if (handle->kind == GP_KIND_VIRTUAL || handle->segment || handle->device == GP_NO_DEVICE)
-        return 0;
-    struct gp_move move = {
+    bool imported = handle->kind == GP_KIND_IMPORTED;
+    return (struct gp_move){
         .kind = handle->kind,
-        .parts = GP_PART_ALLOCATED,
-        .bytes = change->share,
+        .parts = imported ? GP_PART_KIND : GP_PART_ALLOCATED,
+        .bytes = imported ? change->imported : change->share,
         .requested_bytes = change->share,
         .class_bytes = (int64_t)handle->bytes,
         .count = change->crossed,
         .owner = handle->owner,
     };
-    if (handle->kind == GP_KIND_IMPORTED) {
-        move.parts = GP_PART_KIND;
-        move.bytes = change->imported;
-    } else
+}
+
+uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op)
+{
+    const struct gp_record *handle = &change->after;
+    struct gp_move move = share_move(change);
+    if (!share_counts(handle))
+        return 0;
+    if (handle->kind != GP_KIND_IMPORTED)
         gp_vmm_count_unmapped(handle->device, op, -change->share);
     return gp_account_move(handle->device, op, &move);
+}
+
+GP_COLD void gp_vmm_putback_share(const struct gp_vmm_change *change, uint64_t since_ns)
+{
+    const struct gp_record *handle = &change->after;
+    struct gp_move move = share_move(change);
+    if (!share_counts(handle))
+        return;
+    if (handle->kind != GP_KIND_IMPORTED)
+        gp_vmm_count_unmapped(handle->device, GP_ADD, -change->share);
+    gp_account_putback(handle->device, since_ns, &move);
 }
 
 /* A walk must cost less than the driver's unmap. In a larger map the walk over the blocks lacks the

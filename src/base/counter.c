@@ -19,6 +19,7 @@
 #define _GNU_SOURCE /* PTHREAD_MUTEX_ADAPTIVE_NP */
 #include "base/counter.h"
 #include "base/kept.h"
+#include "base/counterset.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,8 +33,6 @@
 #include "base/pause.h"
 #include "base/testpoint.h"
 
-#define GP_SHARDS_MAX 1024
-
 /* Central updates after a closing before the set considers opening again. Closing and opening cost
  * about as much as 16 central updates for a few shards. Above 1024 the set is practically always
  * central. */
@@ -46,86 +45,6 @@
 
 /* Room is shared if each shard could pay for this many events like the last one. */
 #define GP_DEAL_EVENTS 4
-
-struct gp_counter_cell {
-    int64_t credit;
-    int64_t allocated, freed;
-    /* sum of TAKEs without their TAKEN or PUTBACK yet; negative in a shard that only finishes those
-     * of others */
-    int64_t taken;
-};
-
-struct gp_shard {
-    struct gp_gate gate;
-    struct gp_counter_cell cells[];
-};
-
-struct gp_counter {
-    struct gp_counter_shape shape; /* this line is written when a gauge moves for the first time */
-
-    GP_ALIGNED_LINE pthread_mutex_t mutex; /* guards all fields below */
-    bool open;
-    uint32_t watching;       /* bit w: watch w is active */
-    uint32_t patience, stay; /* central updates per closing; the number left */
-    uint64_t bought;         /* shard updates since the last opening that an update caused */
-    uint64_t slow;           /* updates that took the slow path, and slow operations */
-    uint64_t used[GP_SHARDS_MAX / 64];
-    gp_gauge_set bundle[GP_BUNDLES_ALL];
-    bool frozen_open; /* between freeze and thaw: the set was open before */
-
-    GP_ALIGNED_LINE struct gp_counter_cell pool[GP_GAUGES_MAX];
-    int64_t share[GP_GAUGES_MAX]; /* of set_open_for: the stack is the program's */
-    int64_t limit[GP_GAUGES_MAX];
-    int64_t peak[GP_GAUGES_MAX];
-    /* current = base + allocated - freed - taken: an independent sum for gp_counter_check */
-    int64_t base[GP_GAUGES_MAX];
-    int64_t watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
-    /* Of the last raise of each gauge: its number, the amount that was added, and the peaks before
-     * it. */
-    uint32_t x_raises; /* written under the mutex, read without */
-    uint32_t raise[GP_GAUGES_MAX];
-    int64_t raise_amount[GP_GAUGES_MAX];
-    int64_t raise_peak[GP_GAUGES_MAX];
-    int64_t raise_watch[GP_WATCHES_MAX][GP_GAUGES_MAX];
-};
-
-static inline unsigned gauge_lowest(gp_gauge_set gauges)
-{
-    uint64_t low = (uint64_t)gauges;
-    return (unsigned)(low ? __builtin_ctzll(low) : 64 + __builtin_ctzll((uint64_t)(gauges >> 64)));
-}
-
-#define GP_EACH_GAUGE(_gauges, _g)                                                                                     \
-    for (gp_gauge_set gauges_ = (_gauges); gauges_; gauges_ &= gauges_ - 1)                                            \
-        for (unsigned _g = gauge_lowest(gauges_), once_ = 1; once_; once_ = 0)
-
-/* The gauges that were ever moved, or that a bundle has: all others are 0 everywhere, and no shard has credit for them.
- * A gauge enters before it moves for the first time, under the mutex. */
-static inline gp_gauge_set set_moved(const struct gp_counter *set)
-{
-    return (gp_gauge_set)set->shape.x_moved[1] << 64 | set->shape.x_moved[0];
-}
-
-static void set_moves(struct gp_counter *set, gp_gauge_set gauges)
-{
-    gauges |= set_moved(set);
-    for (unsigned word = 0; word < GP_COUNT(set->shape.x_moved); word++)
-        if (set->shape.x_moved[word] != (uint64_t)(gauges >> 64 * word))
-            __atomic_store_n(&set->shape.x_moved[word], (uint64_t)(gauges >> 64 * word), __ATOMIC_RELAXED);
-}
-
-static void set_moves_all(struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
-{
-    gp_gauge_set gauges = 0;
-    for (unsigned i = 0; i < n; i++)
-        gauges |= GP_GAUGE_BIT(deltas[i].gauge);
-    set_moves(set, gauges);
-}
-
-static inline struct gp_shard *shard_at(const struct gp_counter *set, unsigned index)
-{
-    return (struct gp_shard *)(set->shape.first + index * set->shape.stride);
-}
 
 /* Changes the state from OPEN to next (BUSY: the caller owns the shard for one update; CLOSED: the
  * slow path owns it). False: the shard is closed. [counter.A1] acquire pairs with [counter.R1] and
@@ -147,78 +66,25 @@ static inline bool shard_own(struct gp_shard *shard, uint32_t next)
     }
 }
 
-/* Have all these gauges moved before? An old answer is no, which is safe. */
-static inline bool set_knows(const struct gp_counter *set, const struct gp_delta *deltas, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++) {
-        uint64_t word = __atomic_load_n(&set->shape.x_moved[deltas[i].gauge / 64], __ATOMIC_RELAXED);
-        if (GP_UNLIKELY(!(word >> deltas[i].gauge % 64 & 1)))
-            return false;
-    }
-    return true;
-}
-
-/* Is there enough credit for every delta? Operations that do not raise `current` fit, unless a gauge is new. */
-static inline bool cells_cover(const struct gp_counter *set, const struct gp_counter_cell *cells, enum gp_counter_op op,
-                               const struct gp_delta *deltas, unsigned n)
-{
-    if (op != GP_ADD && op != GP_PUTBACK)
-        return set_knows(set, deltas, n);
-    for (unsigned i = 0; i < n; i++)
-        if (GP_UNLIKELY(cells[deltas[i].gauge].credit < deltas[i].amount))
-            return false;
-    return true;
-}
-
-/* Defines the effect of each operation; cells are a shard's or the pool's. One loop for each
- * operation keeps the test of `op` out of the loop. */
-static inline void cells_apply(struct gp_counter_cell *cells, enum gp_counter_op op, const struct gp_delta *deltas,
-                               unsigned n)
-{
-#define GP_COUNTER_EACH(_credit, _total, _sign)                                                                        \
-    for (unsigned i = 0; i < n; i++) {                                                                                 \
-        struct gp_counter_cell *cell = &cells[deltas[i].gauge];                                                        \
-        cell->credit += (_credit)*deltas[i].amount;                                                                    \
-        cell->_total += (_sign)*deltas[i].amount;                                                                      \
-    }
-    switch (op) {
-    case GP_ADD:
-        GP_COUNTER_EACH(-1, allocated, 1);
-        break;
-    case GP_SUB:
-        GP_COUNTER_EACH(1, freed, 1);
-        break;
-    case GP_TAKE:
-        GP_COUNTER_EACH(1, taken, 1);
-        break;
-    case GP_TAKEN:
-        GP_COUNTER_EACH(0, freed, 1);
-        GP_COUNTER_EACH(0, taken, -1);
-        break;
-    case GP_PUTBACK:
-        GP_COUNTER_EACH(-1, taken, -1);
-        break;
-    }
-#undef GP_COUNTER_EACH
-}
-
 /* Moves `amount` of credit from each of the gauges' cells to bundle b, or back if it is
  * negative. */
 static void gate_shift(const struct gp_counter *set, struct gp_shard *shard, unsigned b, int64_t amount)
 {
-    GP_EACH_GAUGE(set->bundle[b], g) shard->cells[g].credit -= amount;
-    shard->gate.bundle[b].credit += amount;
+    const struct gp_counter_bundle *bundle = &set->bundle[b];
+    for (unsigned i = 0; i < bundle->count; i++)
+        shard->cells[bundle->gauges[i]].credit -= amount;
+    gp_gate_cell(&shard->gate, b)->credit += amount;
 }
 
 static int64_t gate_least(const struct gp_counter *set, const struct gp_shard *shard, unsigned b)
 {
-    int64_t least = INT64_MAX;
-    GP_EACH_GAUGE(set->bundle[b], g)
-    {
-        int64_t credit = shard->cells[g].credit;
+    const struct gp_counter_bundle *bundle = &set->bundle[b];
+    int64_t least = bundle->count ? INT64_MAX : 0;
+    for (unsigned i = 0; i < bundle->count; i++) {
+        int64_t credit = shard->cells[bundle->gauges[i]].credit;
         least = credit < least ? credit : least;
     }
-    return least == INT64_MAX ? 0 : least;
+    return least;
 }
 
 GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, unsigned first, unsigned n,
@@ -227,14 +93,14 @@ GP_COLD bool gp_gate_recharge(struct gp_counter *set, struct gp_gate *gate, unsi
     struct gp_shard *shard = (struct gp_shard *)gate;
     bool enough = true;
     for (unsigned b = first; b < first + n; b++) {
-        int64_t have = gate->bundle[b].credit, need = amounts[b - first];
+        int64_t have = gp_gate_cell(gate, b)->credit, need = amounts[b - first];
         if (have >= need)
             continue;
         /* Take half of the available credit, or the needed amount if that is more: ordinary updates
          * need credit too. */
         int64_t least = gate_least(set, shard, b), want = need - have;
         gate_shift(set, shard, b, least / 2 > want ? least / 2 : least < want ? least : want);
-        enough &= gate->bundle[b].credit >= need;
+        enough &= gp_gate_cell(gate, b)->credit >= need;
     }
     return enough;
 }
@@ -244,7 +110,7 @@ static GP_COLD bool gate_return(const struct gp_counter *set, struct gp_shard *s
 {
     bool any = false;
     for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
-        int64_t have = shard->gate.bundle[b].credit;
+        int64_t have = gp_gate_cell(&shard->gate, b)->credit;
         if (have)
             gate_shift(set, shard, b, -have);
         any |= have > 0;
@@ -252,20 +118,53 @@ static GP_COLD bool gate_return(const struct gp_counter *set, struct gp_shard *s
     return any;
 }
 
+static inline void pair_apply(struct gp_gate *gate, enum gp_counter_op op, const struct gp_counter_event *event)
+{
+    for (unsigned side = 0; event->pair < GP_PAIRS && side < 2; side++) {
+        struct gp_gate_cell *cell = gp_gate_cell(gate, GP_PAIR_BUNDLE(event->pair) + side);
+        int64_t amount = event->amounts[side];
+        cell->credit += op == GP_ADD ? -amount : amount;
+        *(op == GP_ADD ? &cell->allocated : &cell->freed) += amount;
+    }
+}
+
+static inline bool pair_covers(struct gp_gate *gate, enum gp_counter_op op, const struct gp_counter_event *event)
+{
+    unsigned b = GP_PAIR_BUNDLE(event->pair);
+    return event->pair == GP_PAIRS || op == GP_SUB ||
+           (gp_gate_cell(gate, b)->credit >= event->amounts[0] &&
+            gp_gate_cell(gate, b + 1)->credit >= event->amounts[1]);
+}
+
+/* The shard has enough credit, but not where the event needs it. */
+static GP_COLD bool shard_gather(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
+                                 const struct gp_counter_event *event)
+{
+    bool pair = event->pair < GP_PAIRS && op == GP_ADD;
+    unsigned first = GP_PAIR_BUNDLE(event->pair);
+    if (pair && gp_gate_recharge(set, &shard->gate, first, 2, event->amounts) &&
+        cells_cover(set, shard->cells, op, event->deltas, event->n))
+        return true;
+    return gate_return(set, shard) && cells_cover(set, shard->cells, op, event->deltas, event->n) &&
+           (!pair || gp_gate_recharge(set, &shard->gate, first, 2, event->amounts));
+}
+
 /* Applies one update to an open shard. False: closed, or not enough credit; nothing changed.
  * time_ns: NULL, or gets the time. It is read while the shard is owned: a slow path that waits for
  * the shard has a later time, one that this waited for an earlier one. */
-static inline bool shard_apply(struct gp_counter *set, struct gp_shard *shard, enum gp_counter_op op,
-                               const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
+static inline __attribute__((always_inline)) bool shard_apply(struct gp_counter *set, struct gp_shard *shard,
+                                                              enum gp_counter_op op,
+                                                              const struct gp_counter_event *event, uint64_t *time_ns)
 {
     if (GP_UNLIKELY(!shard_own(shard, GP_GATE_BUSY)))
         return false;
     GP_TESTPOINT("counter.busy");
-    bool covered = cells_cover(set, shard->cells, op, deltas, n);
+    bool covered = pair_covers(&shard->gate, op, event) && cells_cover(set, shard->cells, op, event->deltas, event->n);
     if (GP_UNLIKELY(!covered))
-        covered = gate_return(set, shard) && cells_cover(set, shard->cells, op, deltas, n);
+        covered = shard_gather(set, shard, op, event);
     if (GP_LIKELY(covered)) {
-        cells_apply(shard->cells, op, deltas, n);
+        pair_apply(&shard->gate, op, event);
+        cells_apply(shard->cells, op, event->deltas, event->n);
         shard->gate.ops++;
         if (time_ns)
             *time_ns = gp_clock_ns();
@@ -291,14 +190,16 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
     set->bought += shard->gate.ops;
     shard->gate.ops = 0;
     for (unsigned b = 0; b < GP_BUNDLES_ALL; b++) {
-        GP_EACH_GAUGE(set->bundle[b], g)
-        {
-            struct gp_counter_cell *cell = &shard->cells[g];
-            cell->credit += shard->gate.bundle[b].credit;
-            cell->allocated += shard->gate.bundle[b].allocated;
-            cell->freed += shard->gate.bundle[b].freed;
+        struct gp_gate_cell *from = gp_gate_cell(&shard->gate, b);
+        if (!(from->credit | from->allocated | from->freed))
+            continue;
+        for (unsigned i = 0; i < set->bundle[b].count; i++) {
+            struct gp_counter_cell *to = &set->pool[set->bundle[b].gauges[i]];
+            to->credit += from->credit;
+            to->allocated += from->allocated;
+            to->freed += from->freed;
         }
-        memset(&shard->gate.bundle[b], 0, sizeof shard->gate.bundle[b]);
+        *from = (struct gp_gate_cell){0};
     }
     GP_EACH_GAUGE(set_moved(set), g)
     {
@@ -306,7 +207,6 @@ static void shard_drain(struct gp_counter *set, struct gp_shard *shard)
         to->credit += from->credit;
         to->allocated += from->allocated;
         to->freed += from->freed;
-        to->taken += from->taken;
         *from = (struct gp_counter_cell){0};
     }
 }
@@ -428,22 +328,74 @@ static void set_learn(struct gp_counter *set)
     set->stay = set->patience;
 }
 
+/* The gauges of an event one by one; returns how many. */
+static unsigned set_spread(struct gp_counter *set, const struct gp_counter_event *event)
+{
+    unsigned n = 0;
+    for (unsigned side = 0; side < 2 && event->pair < GP_PAIRS; side++) {
+        const struct gp_counter_bundle *bundle = &set->bundle[GP_PAIR_BUNDLE(event->pair) + side];
+        for (unsigned i = 0; i < bundle->count; i++)
+            set->event[n++] = (struct gp_delta){.gauge = bundle->gauges[i], .amount = event->amounts[side]};
+    }
+    for (unsigned i = 0; i < event->n; i++)
+        set->event[n++] = event->deltas[i];
+    return n;
+}
+
+/* Whether the pool has room for another event like this one. */
+static bool set_has_room(const struct gp_counter *set, const struct gp_counter_event *event)
+{
+    for (unsigned side = 0; side < 2 && event->pair < GP_PAIRS; side++) {
+        const struct gp_counter_bundle *bundle = &set->bundle[GP_PAIR_BUNDLE(event->pair) + side];
+        for (unsigned i = 0; i < bundle->count; i++)
+            if (set->pool[bundle->gauges[i]].credit < event->amounts[side])
+                return false;
+    }
+    for (unsigned i = 0; i < event->n; i++)
+        if (set->pool[event->deltas[i].gauge].credit < event->deltas[i].amount)
+            return false;
+    return true;
+}
+
 /* Opens the set if there is room for another event like this one; otherwise it checks again after
  * the next. If there is too little room to share (a thread that frees one block and allocates
  * another keeps the number of blocks at its peak), the shard of this event gets all of it; the
  * other shards gain credit when they free. set_learn measures whether this pays. */
-static void set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_delta *deltas, unsigned n)
+static void set_consider(struct gp_counter *set, struct gp_shard *shard, const struct gp_counter_event *event)
 {
     gp_gauge_set scarce = 0;
     set->stay = 1;
-    for (unsigned i = 0; i < n; i++)
-        if (set->pool[deltas[i].gauge].credit < deltas[i].amount)
-            return;
+    if (!set_has_room(set, event))
+        return;
     int64_t events = (int64_t)set_active(set) * GP_DEAL_EVENTS;
+    unsigned n = set_spread(set, event);
     for (unsigned i = 0; i < n; i++)
-        if (set->pool[deltas[i].gauge].credit / events < deltas[i].amount)
-            scarce |= GP_GAUGE_BIT(deltas[i].gauge);
+        if (set->pool[set->event[i].gauge].credit / events < set->event[i].amount)
+            scarce |= GP_GAUGE_BIT(set->event[i].gauge);
     set_open_for(set, scarce, shard);
+}
+
+/* An event while the set is closed. */
+static inline void set_change(struct gp_counter *set, enum gp_counter_op op, unsigned g, int64_t amount)
+{
+    struct gp_counter_cell *cell = &set->pool[g];
+    cell->credit += op == GP_ADD ? -amount : amount;
+    *(op == GP_ADD ? &cell->allocated : &cell->freed) += amount;
+    if (op == GP_ADD && cell->credit < 0)
+        gauge_raise(set, g, amount);
+}
+
+static inline void set_apply(struct gp_counter *set, enum gp_counter_op op, const struct gp_counter_event *event)
+{
+    for (unsigned side = 0; side < 2 && event->pair < GP_PAIRS; side++) {
+        const struct gp_counter_bundle *bundle = &set->bundle[GP_PAIR_BUNDLE(event->pair) + side];
+        for (unsigned i = 0; i < bundle->count; i++)
+            set_change(set, op, bundle->gauges[i], event->amounts[side]);
+    }
+    if (GP_UNLIKELY(!set_knows(set, event->deltas, event->n))) /* the gauges of bundles are known */
+        set_moves_all(set, event->deltas, event->n);
+    for (unsigned i = 0; i < event->n; i++)
+        set_change(set, op, event->deltas[i].gauge, event->deltas[i].amount);
 }
 
 /* Registers a shard at its first use. In an open set it starts open and without credit, like one
@@ -458,8 +410,8 @@ static void set_register(struct gp_counter *set, unsigned index)
         __atomic_store_n(&shard_at(set, index)->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
 }
 
-static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set, unsigned index, enum gp_counter_op op,
-                                                         const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
+static __attribute__((noinline)) void counter_move_slow(struct gp_counter *set, unsigned index, enum gp_counter_op op,
+                                                        const struct gp_counter_event *event, uint64_t *time_ns)
 {
     struct gp_shard *shard = shard_at(set, index);
     pthread_mutex_lock(&set->mutex);
@@ -467,54 +419,61 @@ static __attribute__((noinline)) void counter_apply_slow(struct gp_counter *set,
     set_register(set, index);
     /* A thread that waited for the mutex while its holder opened the set must not close the set
      * again needlessly. */
-    if (set->open && shard_apply(set, shard, op, deltas, n, time_ns)) {
+    if (set->open && shard_apply(set, shard, op, event, time_ns)) {
         pthread_mutex_unlock(&set->mutex);
         return;
     }
     if (set_close(set))
         set_learn(set);
     shard->gate.idle = 0;
-    set_moves_all(set, deltas, n);
-    cells_apply(set->pool, op, deltas, n);
-    for (unsigned i = 0; i < n; i++)
-        if (set->pool[deltas[i].gauge].credit < 0)
-            gauge_raise(set, deltas[i].gauge, deltas[i].amount);
+    if (op == GP_ADD) /* twice, so that each is a loop without the question */
+        set_apply(set, GP_ADD, event);
+    else
+        set_apply(set, GP_SUB, event);
     if (time_ns)
         *time_ns = gp_clock_ns();
     GP_TESTPOINT("counter.central");
     if (--set->stay == 0)
-        set_consider(set, shard, deltas, n);
+        set_consider(set, shard, event);
     pthread_mutex_unlock(&set->mutex);
     GP_TESTPOINT("counter.unlocked");
 }
 
-static inline void counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
-                                 const struct gp_delta *deltas, unsigned n, uint64_t *time_ns)
+/* Inlined, so that events without a pair are spared the questions about it. */
+static inline __attribute__((always_inline)) void counter_move(struct gp_counter *set, unsigned shard,
+                                                               enum gp_counter_op op,
+                                                               const struct gp_counter_event *event, uint64_t *time_ns)
 {
     if (GP_UNLIKELY(shard >= set->shape.shards))
         shard %= set->shape.shards; /* a division costs more than the rest of the check */
 #ifdef GP_COUNTER_MUTANT_OPEN_FREE  /* negative control: frees that ignore the state */
-    if (op == GP_SUB) {
-        cells_apply(shard_at(set, shard)->cells, op, deltas, n);
+    if (op == GP_SUB && event->pair == GP_PAIRS) {
+        cells_apply(shard_at(set, shard)->cells, op, event->deltas, event->n);
         GP_TESTPOINT("counter.applied");
         return;
     }
 #endif
-    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, deltas, n, time_ns)))
-        counter_apply_slow(set, shard, op, deltas, n, time_ns);
+    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, event, time_ns)))
+        counter_move_slow(set, shard, op, event, time_ns);
+}
+
+void gp_counter_move(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
+                     const struct gp_counter_event *event, uint64_t *time_ns)
+{
+    counter_move(set, shard, op, event, time_ns);
 }
 
 void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op op, const struct gp_delta *deltas,
                       unsigned n)
 {
-    counter_apply(set, shard, op, deltas, n, NULL);
+    counter_move(set, shard, op, &(struct gp_counter_event){.pair = GP_PAIRS, .n = n, .deltas = deltas}, NULL);
 }
 
 uint64_t gp_counter_apply_timed(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
                                 const struct gp_delta *deltas, unsigned n)
 {
     uint64_t time_ns = 0;
-    counter_apply(set, shard, op, deltas, n, &time_ns);
+    counter_move(set, shard, op, &(struct gp_counter_event){.pair = GP_PAIRS, .n = n, .deltas = deltas}, &time_ns);
     return time_ns;
 }
 
@@ -531,7 +490,8 @@ static void set_leave(struct gp_counter *set, bool reopen);
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gauges)
 {
     bool was_open = set_enter(set);
-    set->bundle[bundle] = gauges;
+    set->bundle[bundle].count = 0;
+    GP_EACH_GAUGE(gauges, g) set->bundle[bundle].gauges[set->bundle[bundle].count++] = (uint8_t)g;
     set_moves(set, gauges);
     set_leave(set, was_open);
 }
@@ -629,15 +589,34 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
     set_leave(set, false); /* limits may be lower */
 }
 
+void gp_counter_putback(struct gp_counter *set, unsigned shard, uint64_t since_ns, const struct gp_delta *deltas,
+                        unsigned n)
+{
+    bool was_open = set_enter(set);
+    set_register(set, shard % set->shape.shards);
+    set_moves_all(set, deltas, n);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned g = deltas[i].gauge;
+        set->pool[g].credit -= deltas[i].amount;
+        *(set->reset_ns[g] > since_ns ? &set->base[g] : &set->pool[g].freed) +=
+            set->reset_ns[g] > since_ns ? deltas[i].amount : -deltas[i].amount;
+        if (set->pool[g].credit < 0)
+            gauge_raise(set, g, deltas[i].amount);
+    }
+    set_leave(set, was_open);
+}
+
 void gp_counter_reset_totals(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                              struct gp_gauge_value *after)
 {
     bool was_open = set_enter(set);
+    uint64_t now_ns = gp_clock_ns(); /* no update is under way: later than those before, as their times are */
     set_values(set, before);
     for (unsigned g = 0; g < set->shape.gauges; g++)
         if (mask >> g & 1) {
             set->base[g] += set->pool[g].allocated - set->pool[g].freed;
             set->pool[g].allocated = set->pool[g].freed = 0;
+            set->reset_ns[g] = now_ns;
         }
     set_values(set, after);
     set_leave(set, was_open);
@@ -744,8 +723,8 @@ int gp_counter_check(struct gp_counter *set)
             if (shard->cells[g].credit < 0 || (!owned && shard->cells[g].credit))
                 wrong = -(int)g - 1;
         for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
-            if (shard->gate.bundle[b].credit < 0 || (!owned && shard->gate.bundle[b].credit))
-                wrong = -(int)gauge_lowest(set->bundle[b] | GP_GAUGE_BIT(GP_GAUGES_MAX - 1)) - 1;
+            if (gp_gate_cell(&shard->gate, b)->credit < 0 || (!owned && gp_gate_cell(&shard->gate, b)->credit))
+                wrong = -(int)set->bundle[b].gauges[0] - 1;
         if (owned) /* [counter.R1] */
             __atomic_store_n(&shard->gate.state, GP_GATE_OPEN, __ATOMIC_RELEASE);
     }
@@ -755,7 +734,7 @@ int gp_counter_check(struct gp_counter *set)
         int64_t limit = set->limit[g];
         gauge_limit(set, g);
         if (pool->credit < 0 || limit != set->limit[g] ||
-            gauge_current(set, g) != set->base[g] + pool->allocated - pool->freed - pool->taken)
+            gauge_current(set, g) != set->base[g] + pool->allocated - pool->freed)
             wrong = -(int)g - 1;
     }
     set_leave(set, was_open);

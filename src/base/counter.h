@@ -41,11 +41,8 @@ struct gp_delta {
 };
 
 enum gp_counter_op {
-    GP_ADD,     /* current += n, allocated += n, peaks follow   : a successful allocation */
-    GP_SUB,     /* current -= n, freed += n                     : a free known to have succeeded */
-    GP_TAKE,    /* current -= n                                 : a free before the driver is called ... */
-    GP_TAKEN,   /*               freed += n                     : ... and it succeeded */
-    GP_PUTBACK, /* current += n                                 : ... and it failed: nothing happened */
+    GP_ADD, /* current += n, allocated += n, peaks follow */
+    GP_SUB, /* current -= n, freed += n */
 };
 
 struct gp_gauge_value {
@@ -69,6 +66,22 @@ void gp_counter_apply(struct gp_counter *set, unsigned shard, enum gp_counter_op
  * time are in an order in which they can have been made: added up in it, they have the same peaks. */
 uint64_t gp_counter_apply_timed(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
                                 const struct gp_delta *deltas, unsigned n);
+
+/* The changes of one event whose gauges are mostly those of a pair (below). */
+struct gp_counter_event {
+    unsigned pair;      /* GP_PAIRS: none */
+    int64_t amounts[2]; /* of the pair's bundles */
+    unsigned n;
+    const struct gp_delta *deltas; /* other gauges than the pair's */
+};
+/* time_ns: NULL, or gets the time as above. */
+void gp_counter_move(struct gp_counter *set, unsigned shard, enum gp_counter_op op,
+                     const struct gp_counter_event *event, uint64_t *time_ns);
+
+/* A GP_SUB that turns out not to have been one: current += n, freed -= n, and peaks follow, as the memory was in
+ * use all the time. since_ns: the time of the GP_SUB; totals that were reset after it have forgotten it. Slow path. */
+void gp_counter_putback(struct gp_counter *set, unsigned shard, uint64_t since_ns, const struct gp_delta *deltas,
+                        unsigned n);
 
 /* A number that grows with each raise of a peak; read it before an addition that may be retracted. */
 uint32_t gp_counter_raises(const struct gp_counter *set);
@@ -117,24 +130,39 @@ void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
  * calls or locks.
  *
  * Gauges are changed under a gate in bundles: gauges that always change by the same amount share
- * one cell in the shard. An allocation changes twelve gauges and three bundles. A shard has two sets
- * of bundles: the first GP_BUNDLES, and GP_PAIRS pairs, of which an event changes one. */
-#define GP_BUNDLES     3
-#define GP_PAIRS       2
-#define GP_BUNDLES_ALL (GP_BUNDLES + 2 * GP_PAIRS)
+ * one cell in the shard. An allocation changes twelve gauges and three bundles. A shard has the first
+ * GP_BUNDLES, for a caller's own data, and GP_PAIRS pairs (count and bytes of one kind of event), of which
+ * an event changes one. Two cells fit a cache line; the first line has the lock word too. */
+#define GP_BUNDLES 3
+#define GP_PAIRS   4
+/* The first bundle of a pair: pairs have lines of their own. */
+#define GP_PAIR_BUNDLE(_pair) (4 + 2 * (_pair))
+#define GP_BUNDLES_ALL        GP_PAIR_BUNDLE(GP_PAIRS)
+
+struct gp_gate_cell {
+    int64_t credit, allocated, freed; /* credit counts for every gauge of the bundle */
+};
 
 struct gp_gate { /* the start of a shard; private to the functions below */
     uint32_t state;
     uint32_t idle; /* consecutive openings without an update */
     uint64_t ops;  /* updates since this opening */
+    struct gp_gate_cell first[2];
     struct {
-        int64_t credit, allocated, freed; /* credit counts for every gauge of the bundle */
-    } bundle[GP_BUNDLES_ALL];
+        uint64_t pad_[2];
+        struct gp_gate_cell cell[2];
+    } rest[GP_BUNDLES_ALL / 2 - 1];
 };
+_Static_assert(sizeof(struct gp_gate) == GP_BUNDLES_ALL / 2 * 64, "cache lines");
+
+static inline struct gp_gate_cell *gp_gate_cell(struct gp_gate *gate, unsigned bundle)
+{
+    return bundle < 2 ? &gate->first[bundle] : &gate->rest[bundle / 2 - 1].cell[bundle % 2];
+}
 enum { GP_GATE_CLOSED, GP_GATE_OPEN, GP_GATE_BUSY };
 
 /* Sets the gauges of a bundle. A gauge may be in several: each has credit and totals
- * of its own. Call it before the first gate is held. */
+ * of its own. Call it before an event of that bundle. */
 void gp_counter_bundle(struct gp_counter *set, unsigned bundle, gp_gauge_set gauges);
 /* Has a thread used that shard? Call it between freeze and thaw. */
 bool gp_counter_used(const struct gp_counter *set, unsigned shard);
@@ -194,13 +222,13 @@ static inline bool gp_gate_add_to(struct gp_counter *set, struct gp_gate *gate, 
     bool enough = true;
     GP_GATE_EACH
     for (unsigned b = 0; b < n; b++)
-        enough &= gate->bundle[first + b].credit >= amounts[b];
+        enough &= gp_gate_cell(gate, first + b)->credit >= amounts[b];
     if (__builtin_expect(!enough, 0) && !gp_gate_recharge(set, gate, first, n, amounts))
         return false;
     GP_GATE_EACH
     for (unsigned b = 0; b < n; b++) {
-        gate->bundle[first + b].credit -= amounts[b];
-        gate->bundle[first + b].allocated += amounts[b];
+        gp_gate_cell(gate, first + b)->credit -= amounts[b];
+        gp_gate_cell(gate, first + b)->allocated += amounts[b];
     }
     gate->ops++;
     GP_TESTPOINT("counter.applied");
@@ -212,8 +240,8 @@ static inline void gp_gate_sub_from(struct gp_gate *gate, unsigned first, unsign
 {
     GP_GATE_EACH
     for (unsigned b = 0; b < n; b++) {
-        gate->bundle[first + b].credit += amounts[b];
-        gate->bundle[first + b].freed += amounts[b];
+        gp_gate_cell(gate, first + b)->credit += amounts[b];
+        gp_gate_cell(gate, first + b)->freed += amounts[b];
     }
     gate->ops++;
     GP_TESTPOINT("counter.applied");
@@ -230,7 +258,7 @@ static inline void gp_gate_sub(struct gp_gate *gate, const int64_t amounts[GP_BU
 }
 
 /* One event that changes a pair: GP_ADD or GP_SUB. false: closed, or not enough credit; nothing
- * changed: use gp_counter_apply. */
+ * changed: use gp_counter_move. */
 static inline bool gp_gate_pair(struct gp_counter *set, struct gp_gate *gate, enum gp_counter_op op, unsigned pair,
                                 const int64_t amounts[2])
 {
@@ -238,9 +266,9 @@ static inline bool gp_gate_pair(struct gp_counter *set, struct gp_gate *gate, en
         return false;
     bool done = true;
     if (op == GP_ADD)
-        done = gp_gate_add_to(set, gate, GP_BUNDLES + 2 * pair, 2, amounts);
+        done = gp_gate_add_to(set, gate, GP_PAIR_BUNDLE(pair), 2, amounts);
     else
-        gp_gate_sub_from(gate, GP_BUNDLES + 2 * pair, 2, amounts);
+        gp_gate_sub_from(gate, GP_PAIR_BUNDLE(pair), 2, amounts);
     gp_gate_release(gate);
     return done;
 }

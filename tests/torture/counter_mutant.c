@@ -11,6 +11,8 @@
 #define gp_counter_free         gp_mutant_free
 #define gp_counter_apply        gp_mutant_apply
 #define gp_counter_apply_timed  gp_mutant_apply_timed
+#define gp_counter_move         gp_mutant_move
+#define gp_counter_putback      gp_mutant_putback
 #define gp_counter_snapshot     gp_mutant_snapshot
 #define gp_counter_reset_peaks  gp_mutant_reset_peaks
 #define gp_counter_reset_totals gp_mutant_reset_totals

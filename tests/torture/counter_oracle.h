@@ -29,13 +29,14 @@
 enum { GAUGES = 5, BYTES_PER_UNIT = 7, UNITS_MAX = 8, KINDS = 2, WATCHES = 3 };
 enum { OPS_MAX = 4096, THREADS_MAX = 8, LIVES_MAX = 10 };
 
-enum kind { APPLY, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, WATCH_TURN, SET };
+enum kind { APPLY, PUTBACK, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, WATCH_TURN, SET };
 
 struct entry {
     uint32_t ticket; /* 0: none taken */
     uint8_t kind, op, units, which, watch, mask;
     int16_t result;
-    int32_t value; /* SET */
+    int32_t value;       /* SET */
+    uint32_t sub_ticket; /* PUTBACK: of the free */
     bool fast;
     struct gp_gauge_value before[GAUGES], after[GAUGES]; /* watches: before[g].peak, a turn: after[g].peak */
 };
@@ -122,8 +123,8 @@ static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned uni
     struct gp_counter *set = self->batch->set;
     struct gp_gate *gate = gp_counter_gate(set, self->index + self->life);
     const int64_t amounts[GP_BUNDLES] = {(int64_t)units * BYTES_PER_UNIT, units, 0};
-    unsigned way = (unsigned)(oracle_next(&oracle_random) % (GP_PAIRS + 1));
-    if (way < GP_PAIRS)
+    unsigned way = (unsigned)(oracle_next(&oracle_random) % 3);
+    if (way < 2)
         return gp_gate_pair(set, gate, op, way, amounts);
     bool done = gp_gate_hold(gate);
     if (!done)
@@ -137,7 +138,20 @@ static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned uni
     return done;
 }
 
-static void worker_apply(struct worker *self, unsigned *made, enum gp_counter_op op, unsigned units, unsigned which)
+/* As a driver's event: a pair, and what it leaves. */
+static uint64_t worker_event(struct worker *self, enum gp_counter_op op, unsigned units, unsigned which)
+{
+    struct gp_delta rest = {2 + which, 0, units};
+    bool whole = which == 0 && oracle_next(&oracle_random) % 2; /* pair 3 has gauge 2 too */
+    struct gp_counter_event event = {whole ? 3 : 2, {(int64_t)units * BYTES_PER_UNIT, units}, !whole, &rest};
+    uint64_t time_ns;
+    gp_counter_move(self->batch->set, self->index + self->life, op, &event, &time_ns);
+    return time_ns;
+}
+
+/* timed: the time is wanted. */
+static uint64_t worker_apply(struct worker *self, unsigned *made, enum gp_counter_op op, unsigned units, unsigned which,
+                             bool timed)
 {
     struct gp_delta deltas[3];
     unsigned n = oracle_deltas(deltas, units, which);
@@ -146,20 +160,37 @@ static void worker_apply(struct worker *self, unsigned *made, enum gp_counter_op
     entry->units = (uint8_t)units;
     entry->which = (uint8_t)which;
     oracle_entry = entry;
-    bool gate = which == 0 && (op == GP_ADD || op == GP_SUB) && oracle_next(&oracle_random) % 2;
+    if (oracle_next(&oracle_random) % 3 == 0)
+        return worker_event(self, op, units, which);
+    if (timed)
+        return gp_counter_apply_timed(self->batch->set, self->index + self->life, op, deltas, n);
+    bool gate = which == 0 && oracle_next(&oracle_random) % 2;
     if (!gate || !worker_gate(self, op, units))
         gp_counter_apply(self->batch->set, self->index + self->life, op, deltas, n);
+    return 0;
+}
+
+static void worker_putback(struct worker *self, unsigned *made, unsigned units, unsigned which, uint64_t since)
+{
+    struct gp_delta deltas[3];
+    unsigned n = oracle_deltas(deltas, units, which);
+    uint32_t sub = self->batch->entries[self->index][*made - 1].ticket;
+    struct entry *entry = worker_entry(self, made, PUTBACK);
+    entry->units = (uint8_t)units;
+    entry->which = (uint8_t)which;
+    entry->sub_ticket = sub;
+    oracle_entry = entry;
+    gp_counter_putback(self->batch->set, self->index + self->life, since, deltas, n);
 }
 
 static void worker_allocate(struct worker *self, unsigned *made)
 {
     unsigned units = 1 + oracle_next(&oracle_random) % UNITS_MAX, which = oracle_next(&oracle_random) % KINDS;
-    worker_apply(self, made, GP_ADD, units, which);
+    worker_apply(self, made, GP_ADD, units, which, false);
     __atomic_add_fetch(&self->batch->held[which][units], 1, __ATOMIC_ACQ_REL);
 }
 
-/* Frees one live allocation of some shape, in one step or in two; one in eight of the two-step
- * frees fails. */
+/* Frees one live allocation of some shape; one free in sixteen is refused. */
 static void worker_release(struct worker *self, unsigned *made)
 {
     unsigned units = 1 + oracle_next(&oracle_random) % UNITS_MAX, which = oracle_next(&oracle_random) % KINDS;
@@ -169,15 +200,12 @@ static void worker_release(struct worker *self, unsigned *made)
         if (live <= 0)
             return;
     while (!__atomic_compare_exchange_n(held, &live, live - 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-    if (oracle_next(&oracle_random) % 2) {
-        worker_apply(self, made, GP_SUB, units, which);
+    bool refused = oracle_next(&oracle_random) % 16 == 0;
+    uint64_t since = worker_apply(self, made, GP_SUB, units, which, refused);
+    if (!refused)
         return;
-    }
-    worker_apply(self, made, GP_TAKE, units, which);
-    bool failed = oracle_next(&oracle_random) % 8 == 0;
-    worker_apply(self, made, failed ? GP_PUTBACK : GP_TAKEN, units, which);
-    if (failed)
-        __atomic_add_fetch(held, 1, __ATOMIC_ACQ_REL);
+    worker_putback(self, made, units, which, since);
+    __atomic_add_fetch(held, 1, __ATOMIC_ACQ_REL);
 }
 
 static void worker_observe(struct worker *self, unsigned *made)
@@ -272,6 +300,7 @@ struct replay {
     struct gp_gauge_value gauge[GAUGES];
     int64_t watch[WATCHES][GAUGES];
     bool active[WATCHES];
+    uint32_t now, reset_at[GAUGES]; /* tickets */
 };
 
 static void replay_raise(struct replay *replay, unsigned g)
@@ -290,10 +319,21 @@ static void replay_apply(struct replay *replay, const struct entry *entry)
     for (unsigned i = 0; i < n; i++) {
         struct gp_gauge_value *gauge = &replay->gauge[deltas[i].gauge];
         int64_t amount = deltas[i].amount;
-        bool up = entry->op == GP_ADD || entry->op == GP_PUTBACK, down = entry->op == GP_SUB || entry->op == GP_TAKE;
-        gauge->current += up ? amount : down ? -amount : 0;
+        gauge->current += entry->op == GP_ADD ? amount : -amount;
         gauge->allocated += entry->op == GP_ADD ? amount : 0;
-        gauge->freed += entry->op == GP_SUB || entry->op == GP_TAKEN ? amount : 0;
+        gauge->freed += entry->op == GP_SUB ? amount : 0;
+        replay_raise(replay, deltas[i].gauge);
+    }
+}
+
+static void replay_putback(struct replay *replay, const struct entry *entry)
+{
+    struct gp_delta deltas[3];
+    unsigned n = oracle_deltas(deltas, entry->units, entry->which);
+    for (unsigned i = 0; i < n; i++) {
+        struct gp_gauge_value *gauge = &replay->gauge[deltas[i].gauge];
+        gauge->current += deltas[i].amount;
+        gauge->freed -= replay->reset_at[deltas[i].gauge] > entry->sub_ticket ? 0 : deltas[i].amount;
         replay_raise(replay, deltas[i].gauge);
     }
 }
@@ -322,7 +362,7 @@ static bool replay_reset(struct replay *replay, const struct entry *entry)
         if (entry->kind == RESET_PEAKS)
             replay->gauge[g].peak = replay->gauge[g].current;
         else
-            replay->gauge[g].allocated = replay->gauge[g].freed = 0;
+            replay->gauge[g].allocated = replay->gauge[g].freed = 0, replay->reset_at[g] = replay->now;
     }
     return right && replay_values(replay, entry->after);
 }
@@ -362,6 +402,9 @@ static bool replay_step(struct replay *replay, const struct entry *entry)
     case APPLY:
         replay_apply(replay, entry);
         return true;
+    case PUTBACK:
+        replay_putback(replay, entry);
+        return true;
     case SET:
         replay_set(replay, entry->value);
         return true;
@@ -391,9 +434,10 @@ static void batch_replay(struct batch *batch, const struct entry **order, struct
             tally->incomplete++;
             continue;
         }
+        replay.now = i;
         tally->ops++;
         tally->fast += order[i]->fast;
-        tally->rounds += order[i]->kind != APPLY && order[i]->kind != SET;
+        tally->rounds += order[i]->kind >= SNAPSHOT && order[i]->kind != SET;
         tally->wrong += !replay_step(&replay, order[i]);
     }
     gp_counter_snapshot(batch->set, rest);
@@ -420,9 +464,9 @@ static void oracle_batch_run(const struct profile *profile, unsigned ops, uint64
         order = malloc((THREADS_MAX * OPS_MAX + 2) * sizeof order[0]);
     if (!order || ops > OPS_MAX || gp_counter_new(&batch.set, GAUGES, profile->shards))
         abort();
-    for (unsigned first = 0; first < GP_BUNDLES_ALL; first += first ? 2 : GP_BUNDLES) {
+    for (unsigned first = 0; first < GP_BUNDLES_ALL; first += first ? 2 : GP_PAIR_BUNDLE(0)) {
         gp_counter_bundle(batch.set, first, 1u << 0);
-        gp_counter_bundle(batch.set, first + 1, 1u << 1 | 1u << 2);
+        gp_counter_bundle(batch.set, first + 1, first == GP_PAIR_BUNDLE(2) ? 1u << 1 : 1u << 1 | 1u << 2);
     }
     for (unsigned t = 0; t < profile->threads; t++) {
         if (!entries[t] && !(entries[t] = malloc((OPS_MAX + 1) * sizeof(struct entry))))

@@ -79,11 +79,8 @@ static void reader_begin(void)
     if (gp_map_new(&gp_accounts.blocks, 1u << 20) != 0)
         exit(1);
     for (unsigned i = 0; i < WRITERS; i++)
-        if (gp_counter_new(&reader_accounts[i].counter, GP_GAUGES, GP_SHARDS) != 0 ||
-            gp_counter_new(&reader_accounts[i].owners, GP_OWNER_GAUGES * GP_WIRE_OWNERS, GP_SHARDS) != 0)
+        if (gp_counter_new(&reader_accounts[i].counter, GP_GAUGES, GP_SHARDS) != 0)
             exit(1);
-        else
-            gp_gauge_block_bundles(reader_accounts[i].counter);
 }
 
 static uint64_t reader_address(unsigned writer, unsigned block)

@@ -75,19 +75,59 @@ Test(counter, freed_elsewhere)
     gp_counter_free(set);
 }
 
-Test(counter, free_in_two_steps)
+static uint64_t timed(struct gp_counter *set, unsigned shard, enum gp_counter_op op, int64_t amount)
+{
+    const struct gp_delta delta = {.gauge = 0, .amount = amount};
+    return gp_counter_apply_timed(set, shard, op, &delta, 1);
+}
+
+/* A free is counted before the driver is asked, and it may refuse. */
+Test(counter, a_free_that_is_taken_back)
 {
     struct gp_counter *set = made(1, 2);
-    change(set, 0, GP_ADD, 0, 100);
-    change(set, 0, GP_TAKE, 0, 100);
-    expect(set, 0, 0, 100, 100, 0);
-    change(set, 1, GP_TAKEN, 0, 100);
-    expect(set, 0, 0, 100, 100, 100);
+    const struct gp_delta delta = {.gauge = 0, .amount = 70};
     change(set, 0, GP_ADD, 0, 70);
-    change(set, 0, GP_TAKE, 0, 70);
+    uint64_t since = timed(set, 0, GP_SUB, 70);
+    expect(set, 0, 0, 70, 70, 70);
     change(set, 1, GP_ADD, 0, 60);
-    change(set, 0, GP_PUTBACK, 0, 70); /* the memory was in use all the time: peaks follow */
-    expect(set, 0, 130, 130, 230, 100);
+    gp_counter_putback(set, 1, since, &delta, 1); /* the memory was in use all the time: peaks follow */
+    expect(set, 0, 130, 130, 130, 0);
+    since = timed(set, 0, GP_SUB, 70);
+    gp_counter_reset_totals(set, 1, NULL, NULL); /* the free belongs to what is forgotten now */
+    gp_counter_putback(set, 0, since, &delta, 1);
+    expect(set, 0, 130, 130, 0, 0);
+    since = timed(set, 0, GP_SUB, 70);
+    gp_counter_putback(set, 0, since, &delta, 1);
+    expect(set, 0, 130, 130, 0, 0);
+    gp_counter_free(set);
+}
+
+/* A pair and single gauges move together, on a shard and on the slow path. */
+Test(counter, events_of_a_pair)
+{
+    struct gp_counter *set = made(5, 2);
+    const struct gp_delta rest[] = {{.gauge = 4, .amount = 3}};
+    const struct gp_counter_event event = {.pair = 3, .amounts = {1, 50}, .n = 1, .deltas = rest};
+    uint64_t time_ns = 0, slow;
+    gp_counter_bundle(set, GP_PAIR_BUNDLE(3), GP_GAUGE_BIT(0) | GP_GAUGE_BIT(1));
+    gp_counter_bundle(set, GP_PAIR_BUNDLE(3) + 1, GP_GAUGE_BIT(2) | GP_GAUGE_BIT(3));
+    for (unsigned i = 0; i < 200; i++)
+        gp_counter_move(set, 0, GP_ADD, &event, NULL);
+    for (unsigned i = 0; i < 190; i++)
+        gp_counter_move(set, 0, GP_SUB, &event, NULL);
+    slow = gp_counter_slow_count(set);
+    gp_counter_move(set, 0, GP_ADD, &event, &time_ns);
+    cr_expect_gt(time_ns, 0);
+    change(set, 0, GP_ADD, 3, 9000); /* its credit is in the pair now */
+    gp_counter_move(set, 0, GP_ADD, &event, NULL);
+    cr_expect_eq(gp_counter_slow_count(set), slow);
+    for (unsigned g = 0; g < 2; g++)
+        expect(set, g, 12, 200, 202, 190);
+    expect(set, 2, 600, 10000, 10100, 9500);
+    expect(set, 3, 9600, 10000, 19100, 9500);
+    expect(set, 4, 36, 600, 606, 570);
+    gp_counter_move(set, 1, GP_ADD, &(struct gp_counter_event){.pair = 3, .amounts = {1, 500}}, NULL);
+    expect(set, 3, 10100, 10100, 19600, 9500);
     gp_counter_free(set);
 }
 
@@ -175,15 +215,15 @@ Test(counter, reset_totals_by_mask)
     struct gp_gauge_value before[2], after[2];
     for (unsigned g = 0; g < 2; g++) {
         change(set, g, GP_ADD, g, 100);
-        change(set, g, GP_TAKE, g, 60);
+        change(set, g, GP_SUB, g, 60);
     }
     gp_counter_reset_totals(set, 1, before, after);
     cr_expect_eq(before[0].allocated, 100);
     cr_expect_eq(after[0].allocated, 0);
     cr_expect_eq(after[1].allocated, 100);
-    change(set, 1, GP_TAKEN, 0, 60); /* started before the reset, finished after it */
-    expect(set, 0, 40, 100, 0, 60);
-    expect(set, 1, 40, 100, 100, 0);
+    change(set, 1, GP_SUB, 0, 10);
+    expect(set, 0, 30, 100, 0, 10);
+    expect(set, 1, 40, 100, 100, 60);
     gp_counter_free(set);
 }
 

@@ -26,7 +26,11 @@ struct model {
     struct gp_gauge_value values[GAUGES];
     int64_t watch[2][GAUGES];
     bool watching[2];
-    int64_t taken[GAUGES]; /* TAKEs without their end */
+    struct { /* a GP_SUB that may be put back, and the gauges whose totals were reset since */
+        struct gp_delta deltas[3];
+        unsigned n;
+        uint64_t since, reset;
+    } sub;
     uint64_t sum, slow, updates, gates;
     unsigned spread; /* shards that are used now: all, by more numbers than there are, or one */
     unsigned char mutex[sizeof(pthread_mutex_t)];
@@ -69,51 +73,63 @@ static void expect_values(const struct model *m, const struct gp_gauge_value *no
 
 /* ---- operations --------------------------------------------------------------------------------------------------- */
 
+static void putback(struct model *m, unsigned shard)
+{
+    gp_counter_putback(m->set, shard, m->sub.since, m->sub.deltas, m->sub.n);
+    for (unsigned i = 0; i < m->sub.n; i++) {
+        unsigned g = m->sub.deltas[i].gauge;
+        m->values[g].freed -= m->sub.reset >> g & 1 ? 0 : m->sub.deltas[i].amount;
+        moved(m, g, m->sub.deltas[i].amount);
+    }
+    m->sub.n = 0;
+}
+
 static void update(struct model *m, uint64_t r)
 {
     unsigned n = 1 + (unsigned)(r >> 8) % 3, from = (unsigned)(r >> 12) % (GAUGES - 3),
              shard = (unsigned)(r >> 16) % m->spread;
-    enum gp_counter_op op = (enum gp_counter_op)((r >> 20) % 8 < 3   ? GP_ADD
-                                                 : (r >> 20) % 8 < 5 ? GP_SUB
-                                                                     : GP_TAKE + (r >> 20) % 8 - 5);
+    enum gp_counter_op op = (r >> 20) % 8 < 4 ? GP_ADD : GP_SUB;
     struct gp_delta deltas[3];
+    if (m->sub.n && r >> 58 == 9) {
+        putback(m, shard);
+        return;
+    }
     for (unsigned i = 0; i < n; i++) {
         unsigned g = from + i;
         int64_t amount = 1 + (int64_t)((r >> 24) % 40), have = m->values[g].current;
-        if ((op == GP_SUB || op == GP_TAKE) && have < amount)
+        if (op == GP_SUB && have < amount)
             op = GP_ADD;
         if (op == GP_ADD && have > CALM)
             op = GP_SUB;
-        if ((op == GP_TAKEN || op == GP_PUTBACK) && m->taken[g] < amount)
-            op = GP_ADD;
         deltas[i] = (struct gp_delta){.gauge = g, .amount = amount};
     }
-    for (unsigned i = 0; i < n && (op == GP_TAKEN || op == GP_PUTBACK); i++)
-        if (m->taken[deltas[i].gauge] < deltas[i].amount)
-            return;
-    for (unsigned i = 0; i < n && (op == GP_SUB || op == GP_TAKE); i++)
+    for (unsigned i = 0; i < n && op == GP_SUB; i++)
         if (m->values[deltas[i].gauge].current < deltas[i].amount)
             return;
     uint64_t slow = gp_counter_slow_count(m->set);
-    if (r >> 60 == 3)
-        cr_assert_gt(gp_counter_apply_timed(m->set, shard, op, deltas, n), 0);
-    else
+    if (r >> 60 == 3) {
+        uint64_t time_ns = gp_counter_apply_timed(m->set, shard, op, deltas, n);
+        cr_assert_gt(time_ns, 0);
+        if (op == GP_SUB) {
+            memcpy(m->sub.deltas, deltas, sizeof(deltas));
+            m->sub.n = n, m->sub.since = time_ns, m->sub.reset = 0;
+        }
+    } else {
         gp_counter_apply(m->set, shard, op, deltas, n);
+    }
     m->slow += gp_counter_slow_count(m->set) - slow;
     m->updates++;
     for (unsigned i = 0; i < n; i++) {
         unsigned g = deltas[i].gauge;
         int64_t amount = deltas[i].amount;
-        bool up = op == GP_ADD || op == GP_PUTBACK, down = op == GP_SUB || op == GP_TAKE;
         m->values[g].allocated += op == GP_ADD ? amount : 0;
-        m->values[g].freed += op == GP_SUB || op == GP_TAKEN ? amount : 0;
-        m->taken[g] += op == GP_TAKE ? amount : op == GP_TAKEN || op == GP_PUTBACK ? -amount : 0;
-        moved(m, g, up ? amount : down ? -amount : 0);
+        m->values[g].freed += op == GP_SUB ? amount : 0;
+        moved(m, g, op == GP_ADD ? amount : -amount);
     }
 }
 
-/* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, and 6 with 7. */
-static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 16, 32, 64, 128};
+/* The bundles: 0 has gauges 0 and 1, 1 has 2, 2 has 3; the pairs 4 with 5, 6 with 7, and both of these across. */
+static const uint64_t bundles[GP_BUNDLES_ALL] = {3, 4, 8, 0, 16, 32, 64, 128, 80, 160, 48, 192};
 
 static void bundled(struct model *m, unsigned bundle, enum gp_counter_op op, int64_t amount)
 {
@@ -130,13 +146,25 @@ static void gated(struct model *m, uint64_t r)
     struct gp_gate *gate = gp_counter_gate(m->set, (unsigned)(r >> 16) % m->spread);
     int64_t amounts[3] = {1 + (int64_t)(r >> 24) % 9, 1, 1 + (int64_t)(r >> 28) % 5};
     enum gp_counter_op op = (r >> 20) % 2 ? GP_ADD : GP_SUB;
-    unsigned pair = (unsigned)(r >> 21) % 3, first = pair < 2 ? GP_BUNDLES + 2 * pair : 0, n = pair < 2 ? 2 : 3;
+    unsigned pair = (unsigned)(r >> 21) % (GP_PAIRS + 1), n = pair < GP_PAIRS ? 2 : 3,
+             first = pair < GP_PAIRS ? GP_PAIR_BUNDLE(pair) : 0;
+    const struct gp_delta more = {.gauge = 0, .amount = 2};
+    bool event = pair < GP_PAIRS && r >> 61 == 5;
     for (unsigned b = first; b < first + n && op == GP_SUB; b++)
         for (unsigned g = 0; g < GAUGES; g++)
             if (bundles[b] >> g & 1 && m->values[g].current < amounts[b - first])
                 return;
     bool done = false;
-    if (pair < 2) {
+    if (event && op == GP_SUB && m->values[0].current < more.amount)
+        return;
+    if (event) {
+        gp_counter_move(m->set, (unsigned)(r >> 16) % m->spread, op,
+                        &(struct gp_counter_event){pair, {amounts[0], amounts[1]}, 1, &more}, NULL);
+        m->values[0].allocated += op == GP_ADD ? more.amount : 0;
+        m->values[0].freed += op == GP_SUB ? more.amount : 0;
+        moved(m, 0, op == GP_ADD ? more.amount : -more.amount);
+        done = true;
+    } else if (pair < GP_PAIRS) {
         done = gp_gate_pair(m->set, gate, op, pair, amounts);
     } else if (gp_gate_hold(gate)) {
         done = op == GP_SUB || gp_gate_add(m->set, gate, amounts);
@@ -184,6 +212,7 @@ static void look(struct model *m, uint64_t r)
         for (unsigned g = 0; g < GAUGES; g++)
             if (mask >> g & 1)
                 m->values[g].allocated = m->values[g].freed = 0;
+        m->sub.reset |= mask;
         break;
     case 3: {
         unsigned g = (unsigned)mask % GAUGES;
@@ -262,10 +291,10 @@ static void found(FILE *out, unsigned way, unsigned seed)
         mix(&m, gp_counter_slow_count(m.set));
         mix(&m, gp_counter_raises(m.set));
         for (unsigned shard = 0; shard < SHARDS; shard++) {
-            const struct gp_gate *gate = gp_counter_gate(m.set, shard);
+            struct gp_gate *gate = gp_counter_gate(m.set, shard);
             mix(&m, gate->state | (uint64_t)gate->idle << 8 | gate->ops << 32);
             for (unsigned b = 0; b < GP_BUNDLES_ALL; b++)
-                mix(&m, (uint64_t)gate->bundle[b].credit);
+                mix(&m, (uint64_t)gp_gate_cell(gate, b)->credit);
         }
     }
     cr_assert_eq(gp_counter_check(m.set), 0);
@@ -322,7 +351,7 @@ static struct gp_counter *prepared(void)
     return set;
 }
 
-/* In a shard, gauges have four numbers each behind the gate, of which the credit is the first. */
+/* In a shard, gauges have three numbers each behind the gate, of which the credit is the first. */
 Test(counter_same, the_check_names_the_gauge_that_is_wrong)
 {
     for (int g = 0; g < GAUGES; g++)
@@ -330,16 +359,16 @@ Test(counter_same, the_check_names_the_gauge_that_is_wrong)
             struct gp_counter *set = prepared();
             int64_t *cells = (int64_t *)(gp_counter_gate(set, 1) + 1);
             if (how == 2)
-                cells[4 * g] = -1;
+                cells[3 * g] = -1;
             else
-                cells[4 * g] += how ? 5 : -5;
+                cells[3 * g] += how ? 5 : -5;
             cr_expect_eq(gp_counter_check(set), -g - 1, "gauge %d, way %d", g, how);
             gp_counter_free(set);
         }
     struct gp_counter *set = prepared();
     struct gp_gate *gate = gp_counter_gate(set, 1);
-    gate->bundle[1].credit--; /* of gauge 2 */
-    ((int64_t *)(gate + 1))[4 * 2]++;
+    gp_gate_cell(gate, 1)->credit--; /* of gauge 2 */
+    ((int64_t *)(gate + 1))[3 * 2]++;
     cr_expect_eq(gp_counter_check(set), -2 - 1, "the sum is right, but one part is negative");
     gp_counter_free(set);
 }

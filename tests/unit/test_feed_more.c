@@ -301,9 +301,7 @@ static void do_segment(int index)
     int64_t bytes = (1 + (int64_t)draw(4)) * 2 * MIB;
     struct gp_record segment = {.device = (uint8_t)index, .segment = GP_SEGMENT_FRAMEWORK, .bytes = (uint64_t)bytes};
     bool take = framework->is.segments > 0 && draw(2);
-    static const enum gp_counter_op more[] = {GP_ADD, GP_PUTBACK}, less[] = {GP_SUB, GP_TAKE};
-    gp_framework_segment(&segment, take ? less[draw(2)] : more[draw(2)]);
-    gp_framework_segment(&segment, GP_TAKEN); /* its event; the number has moved */
+    gp_framework_segment(&segment, take ? GP_SUB : GP_ADD);
     framework->is.segments += take ? -1 : 1;
     framework->is.reserved_bytes += take ? -bytes : bytes;
     framework->theirs_reserved += take ? -bytes : bytes;

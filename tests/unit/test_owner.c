@@ -318,45 +318,91 @@ Test(owner, memory_of_the_frameworks_allocator_is_a_segment, .init = libraries_s
 
 /* ---- gauges -------------------------------------------------------------------------------------------------------- */
 
+/* The owner's are the last of an event's. */
+static unsigned owned(const struct gp_move *move, struct gp_delta out[GP_OWNER_GAUGES])
+{
+    struct gp_delta all[GP_DELTAS];
+    unsigned count = gp_gauge_deltas(move, all), from = 0;
+    while (from < count && all[from].gauge < GP_GAUGE_OWNERS)
+        from++;
+    cr_assert_leq(count - from, GP_OWNER_GAUGES);
+    memcpy(out, all + from, (count - from) * sizeof(*out));
+    return count - from;
+}
+
 Test(owner, an_event_moves_its_owners_gauges)
 {
     struct gp_delta out[GP_OWNER_GAUGES];
+    const unsigned own = GP_GAUGE_OWNERS + 3 * GP_OWNER_GAUGES;
     struct gp_move move = {.parts = GP_PART_ALLOCATED | GP_PART_RESERVED | GP_PART_KIND,
                            .bytes = 4096,
                            .requested_bytes = 4000,
                            .class_bytes = 4096,
                            .count = 1,
                            .owner = 3};
-    cr_assert_eq(gp_gauge_owner_deltas(&move, out), 3);
-    cr_expect(out[0].gauge == 3 * GP_OWNER_GAUGES + GP_OWNER_RESERVED && out[0].amount == 4096);
-    cr_expect(out[1].gauge == 3 * GP_OWNER_GAUGES + GP_OWNER_ALLOCATED && out[1].amount == 4096);
-    cr_expect(out[2].gauge == 3 * GP_OWNER_GAUGES + GP_OWNER_LIVE && out[2].amount == 1);
+    cr_assert_eq(owned(&move, out), 3);
+    cr_expect(out[0].gauge == own + GP_OWNER_RESERVED && out[0].amount == 4096);
+    cr_expect(out[1].gauge == own + GP_OWNER_ALLOCATED && out[1].amount == 4096);
+    cr_expect(out[2].gauge == own + GP_OWNER_LIVE && out[2].amount == 1);
     move.parts = GP_PART_RESERVED | GP_PART_KIND; /* a segment */
-    cr_assert_eq(gp_gauge_owner_deltas(&move, out), 1);
-    cr_expect(out[0].gauge == 3 * GP_OWNER_GAUGES + GP_OWNER_RESERVED);
+    cr_assert_eq(owned(&move, out), 1);
+    cr_expect(out[0].gauge == own + GP_OWNER_RESERVED);
     move.parts = GP_PART_ALLOCATED; /* a block; then one whose number is not known */
-    cr_assert_eq(gp_gauge_owner_deltas(&move, out), 2);
-    cr_expect(out[0].gauge == 3 * GP_OWNER_GAUGES + GP_OWNER_ALLOCATED);
+    cr_assert_eq(owned(&move, out), 2);
+    cr_expect(out[0].gauge == own + GP_OWNER_ALLOCATED);
     move.count = 0;
-    cr_assert_eq(gp_gauge_owner_deltas(&move, out), 1);
+    cr_assert_eq(owned(&move, out), 1);
     move.parts = GP_PART_KIND;
-    cr_expect_eq(gp_gauge_owner_deltas(&move, out), 0);
+    cr_expect_eq(owned(&move, out), 0);
     move = (struct gp_move){.parts = GP_PART_RESERVED, .bytes = 1, .owner = GP_OWNER_OTHER};
-    cr_assert_eq(gp_gauge_owner_deltas(&move, out), 1);
-    cr_expect_lt(out[0].gauge, GP_GAUGES_MAX);
+    cr_assert_eq(owned(&move, out), 1);
+    cr_expect_lt(out[0].gauge, GP_GAUGES);
+}
+
+/* A pair moves what the gauges one by one would. */
+Test(owner, an_event_of_a_pair_is_that_of_its_gauges)
+{
+    struct gp_counter *set[2];
+    struct gp_gauge_value values[2][GP_GAUGES_MAX];
+    for (unsigned i = 0; i < 2; i++)
+        cr_assert_eq(gp_counter_new(&set[i], GP_GAUGES, 4), 0);
+    gp_gauge_linear_pairs(set[0]);
+    gp_gauge_block_pairs(set[0], 5);
+    for (unsigned i = 0; i < 4000; i++) {
+        int64_t bytes = i % 3 ? 512 * (i % 40 + 1) : (1 << 20) * (1 + i % 5);
+        const struct gp_move move = {.kind = i % 7 ? GP_KIND_LINEAR : GP_KIND_PITCHED,
+                                     .parts = i % 5 ? gp_gauge_parts(GP_KIND_LINEAR) : GP_PART_ALLOCATED,
+                                     .bytes = bytes,
+                                     .requested_bytes = i % 5 ? i % 11 ? bytes : bytes - 1 : 0,
+                                     .class_bytes = bytes,
+                                     .count = 1,
+                                     .owner = i % 5 ? 2 : 5};
+        struct gp_counter_event event = {.pair = gp_gauge_block_pair(bytes), .amounts = {1, bytes}};
+        struct gp_delta deltas[GP_DELTAS];
+        enum gp_counter_op op = i % 2000 < 1000 ? GP_ADD : GP_SUB;
+        gp_counter_apply(set[1], 0, op, deltas, gp_gauge_deltas(&move, deltas));
+        if (i % 5)
+            gp_gauge_event(&move, &event, deltas);
+        cr_expect_eq(event.pair < GP_PAIRS, !(i % 5) || (i % 7 && i % 11), "%u", i);
+        gp_counter_move(set[0], 0, op, &event, NULL);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        gp_counter_snapshot(set[i], values[i]);
+        cr_expect_eq(gp_counter_check(set[i]), 0);
+        gp_counter_free(set[i]);
+    }
+    cr_expect_eq(memcmp(values[0], values[1], GP_GAUGES * sizeof(values[0][0])), 0);
 }
 
 Test(owner, a_reset_restarts_the_owners_peaks)
 {
-    uint64_t allocated = gp_gauge_owner_mask(GP_RESET_ALLOCATED), reserved = gp_gauge_owner_mask(GP_RESET_RESERVED);
+    gp_gauge_set allocated = gp_gauge_mask(GP_RESET_ALLOCATED), reserved = gp_gauge_mask(GP_RESET_RESERVED);
     for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
-        unsigned bits = (unsigned)(allocated >> (owner * GP_OWNER_GAUGES)) & 7;
+        unsigned bits = (unsigned)(allocated >> (GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES)) & 7;
         cr_expect_eq(bits, 1u << GP_OWNER_ALLOCATED | 1u << GP_OWNER_LIVE, "owner %u", owner);
-        bits = (unsigned)(reserved >> (owner * GP_OWNER_GAUGES)) & 7;
+        bits = (unsigned)(reserved >> (GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES)) & 7;
         cr_expect_eq(bits, 1u << GP_OWNER_RESERVED, "owner %u", owner);
     }
-    cr_expect_eq(allocated >> (GP_WIRE_OWNERS * GP_OWNER_GAUGES), 0);
-    cr_expect_eq(gp_gauge_owner_mask(GP_RESET_PEAKS), allocated | reserved);
-    cr_expect_eq(gp_gauge_owner_mask(GP_RESET_ACCUMULATED), 0);
-    cr_expect_eq(gp_gauge_owner_mask(0), 0);
+    cr_expect(allocated >> GP_GAUGES == 0 && reserved >> GP_GAUGES == 0 && gp_gauge_mask(0) == 0);
+    cr_expect(gp_gauge_mask(GP_RESET_PEAKS) >> GP_GAUGE_OWNERS == (allocated | reserved) >> GP_GAUGE_OWNERS);
 }
