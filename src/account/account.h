@@ -192,8 +192,8 @@ static inline void gp_ground_next(uint64_t address)
 }
 /* The numbers are about to be read. */
 void gp_ground_look(void);
-/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's. */
-uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner);
+/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's; device: only memory of that one is. */
+uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner, uint8_t *device);
 /* A driver call has taken a record out of its map that is in no set. If it became ordinary a moment ago, this waits until
  * that is recorded: the call's own events come after it. */
 void gp_ground_pass(void);

@@ -93,9 +93,12 @@ void gp_feed_alloc(const struct gp_allocation *block)
     if (gp_gauge_parts(record.kind) & (GP_PART_ALLOCATED | GP_PART_RESERVED))
         gp_account_own(&record);
     bool provisional = record.segment;
+    uint8_t owner, device;
     if (!provisional && gp_account_is_divisible(record.kind) &&
-        gp_ground_wants(record.key, record.bytes, &record.owner) == GP_SEGMENT_FRAMEWORK)
+        gp_ground_wants(record.key, record.bytes, &owner, &device) == GP_SEGMENT_FRAMEWORK && device == record.device) {
         record.segment = GP_SEGMENT_FRAMEWORK;
+        record.owner = owner;
+    }
     record.site = gp_event_site_of(&record);
     if (GP_UNLIKELY(provisional)) /* if it turns out to be none (ground.c) */
         record.memory.own_site = gp_event_here(block->device, record.kind);

@@ -59,7 +59,7 @@ struct gp_move {
 
 #define GP_SMALL_BYTES (1 << 20) /* PyTorch's kSmallSize: blocks up to this size belong to the small pool */
 
-/* The pairs of a device's counters (ds/counter.h): blocks that the framework reports, whose requested bytes are not
+/* The pairs of a device's counters (base/counter.h): blocks that the framework reports, whose requested bytes are not
  * known, and linear memory that no framework divides. These come and go more often than anything else. */
 enum gp_gauge_pair { GP_PAIR_BLOCK_SMALL, GP_PAIR_BLOCK_LARGE, GP_PAIR_LINEAR_SMALL, GP_PAIR_LINEAR_LARGE };
 static inline unsigned gp_gauge_block_pair(int64_t bytes)

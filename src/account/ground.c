@@ -488,7 +488,7 @@ void gp_ground_gone(const struct gp_record *record)
     gp_lock_give(&gp_memory.lock);
 }
 
-uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner)
+uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner, uint8_t *device)
 {
     const struct gp_span *over = NULL;
     if (GP_LIKELY(!gp_memory_on()))
@@ -498,7 +498,7 @@ uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner)
     over = heap ? NULL : gp_span_in(&grounds.claims, address, bytes);
     over = heap || over ? over : gp_span_in(&grounds.fields, address, bytes);
     if (over)
-        *owner = over->owner;
+        *owner = over->owner, *device = (uint8_t)over->device;
     gp_lock_give(&gp_memory.lock);
     return heap ? GP_SEGMENT_HEAP : over ? GP_SEGMENT_FRAMEWORK : GP_SEGMENT_NONE;
 }

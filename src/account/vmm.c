@@ -183,6 +183,8 @@ static bool vmm_use(struct gp_record *handle, void *arg)
     handle->handle.uses++;
     handle->handle.mapped += change->bytes;
     change->share = gp_vmm_share(handle) - before;
+    if (change->want == GP_SEGMENT_FRAMEWORK && handle->device != change->device)
+        change->want = GP_SEGMENT_NONE;
     gp_vmm_turn(handle, change);
     return false;
 }
@@ -211,7 +213,7 @@ static bool vmm_unuse(struct gp_record *handle, void *arg)
 void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t handle)
 {
     struct gp_vmm_change change = {.bytes = bytes, .extent = offset + bytes};
-    change.want = gp_ground_wants(address, bytes, &change.owner);
+    change.want = gp_ground_wants(address, bytes, &change.owner, &change.device);
     gp_heap_settle();
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_use, &change) != 0) {
         gp_feed_lost(GP_LOST_MISSED_FREE);

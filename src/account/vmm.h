@@ -20,6 +20,7 @@ struct gp_vmm_change {
     bool heap;       /* the mapping was a heap's segment */
     uint8_t want;    /* GP_SEGMENT_*: what the mapping is to be */
     uint8_t owner;   /* of a framework's segment */
+    uint8_t device;  /* on which it is one */
     /* out */
     struct gp_record before;
     struct gp_record after;
