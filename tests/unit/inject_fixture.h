@@ -19,7 +19,6 @@
 #include "inject/nogpu.h"
 #include "inject/recordthread.h"
 #include "lib/standin.h"
-#include "stack/owner.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "source/hooks.h"

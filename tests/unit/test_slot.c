@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "account/framework/slot.h"
 #include "base/loader.h"
-#include "account/framework/slot.h"
 #include "lib/standin.h"
 #include <criterion/criterion.h>
 #include <elf.h>

@@ -9,8 +9,6 @@
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "account/framework/framework.h"
-#include "account/framework/slot.h"
 #include "lib/standin.h"
 #include "stack/owner.h"
 #include <criterion/criterion.h>

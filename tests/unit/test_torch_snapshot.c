@@ -8,7 +8,6 @@
 #include "account/framework/framework.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "account/framework/framework.h"
 #include "lib/standin.h"
 #include "stack/pythonapi.h"
 #include <criterion/criterion.h>
