@@ -4,14 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How many bytes the first one announces; 0 if none begins with it. */
+static size_t utf8_length(unsigned char first)
+{
+    if (first < 0x80)
+        return 1;
+    if ((first & 0xe0) == 0xc0)
+        return 2;
+    if ((first & 0xf0) == 0xe0)
+        return 3;
+    return (first & 0xf8) == 0xf0 ? 4 : 0;
+}
+
 size_t gp_utf8_decode(const unsigned char *at, size_t left, uint32_t *code)
 {
     static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = at[0] < 0x80             ? 1
-                    : (at[0] & 0xe0) == 0xc0 ? 2
-                    : (at[0] & 0xf0) == 0xe0 ? 3
-                    : (at[0] & 0xf8) == 0xf0 ? 4
-                                             : 0;
+    size_t length = utf8_length(at[0]);
     if (length == 0 || length > left)
         return 0;
     *code = length == 1 ? at[0] : at[0] & (0x7fu >> length);

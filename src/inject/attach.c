@@ -93,10 +93,12 @@ int gp_inject_leave(void)
     gp_batch_last();
     gp_poll_end();
     bool alone = leave_alone(GP_LEAVE_END_NS);
-    x_stranded = !out                     ? "a thread of the program is still inside the library"
-                 : !alone                 ? "a thread of the library has not ended"
-                 : gp_allocator_is_used() ? "the library's allocator has been used meanwhile"
-                                          : NULL;
+    if (!out)
+        x_stranded = "a thread of the program is still inside the library";
+    else if (!alone)
+        x_stranded = "a thread of the library has not ended";
+    else
+        x_stranded = gp_allocator_is_used() ? "the library's allocator has been used meanwhile" : NULL;
     return 0;
 }
 

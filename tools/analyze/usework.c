@@ -34,8 +34,12 @@ enum use_life gp_use_life(const struct uses_work *w, const struct gp_flow_change
     *lived = to - from;
     if (from >= last)
         return LIFE_AFTER;
+    if (from == 0 && to >= last)
+        return LIFE_EARLY;
+    if (from == 0 && to <= 1)
+        return to ? LIFE_STEP : LIFE_START;
     if (from == 0)
-        return to >= last ? LIFE_EARLY : !to ? LIFE_START : to == 1 ? LIFE_STEP : LIFE_SEVERAL;
+        return LIFE_SEVERAL;
     if (*lived <= 1)
         return LIFE_STEP;
     return to < last ? LIFE_SEVERAL : from <= 2 ? LIFE_FIRST : LIFE_LATE;

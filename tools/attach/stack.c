@@ -121,7 +121,9 @@ uint64_t gp_stack_low(const struct gp_stacks *stacks, pid_t tid, uint64_t sp, ui
         if (thread_pointer <= sp || thread_pointer >= area->end)
             return 0;
         uint64_t advised = stack_advised(stacks->pid, area->start, thread_pointer);
-        return advised > sp ? 0 : advised ? advised : area->is_guarded ? area->start : 0;
+        if (advised)
+            return advised > sp ? 0 : advised;
+        return area->is_guarded ? area->start : 0;
     }
     return 0;
 }

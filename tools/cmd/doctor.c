@@ -180,6 +180,15 @@ static void check_copies(struct gp_doctor *doctor, const char *name, const struc
 }
 
 /* A profiled process, and the other profilers in it. */
+static const char *subscriber(const struct gp_process *p)
+{
+    if (p->yielded)
+        return " (released on request)";
+    if (p->cupti.shared)
+        return "; gpuprof shares the CUPTI subscriber";
+    return p->source == GP_SOURCE_CUPTI ? "; gpuprof has the CUPTI subscriber" : "";
+}
+
 static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
 {
     char name[24], others[512];
@@ -202,12 +211,7 @@ static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
                  also, others);
     else
         gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s%s%s", p->comm, gp_source_name(p->source),
-                 p->source_detail[0] ? ": " : "", p->source_detail,
-                 p->yielded                     ? " (released on request)"
-                 : p->cupti.shared              ? "; gpuprof shares the CUPTI subscriber"
-                 : p->source == GP_SOURCE_CUPTI ? "; gpuprof has the CUPTI subscriber"
-                                                : "",
-                 also, others);
+                 p->source_detail[0] ? ": " : "", p->source_detail, subscriber(p), also, others);
     if (p->state != GP_PROCESS_DAMAGED)
         check_copies(doctor, name, p);
 }

@@ -308,11 +308,11 @@ static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_
                 console ? "" : now->options->output);
     if (!rc && !stats.error && !stats.lost_error && !stats.dead)
         return GP_EXIT_OK;
+    int error = stats.lost_error ? stats.lost_error : stats.error;
+    if (rc)
+        error = -rc;
     gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
-             strerror(rc                 ? -rc
-                      : stats.lost_error ? stats.lost_error
-                      : stats.error      ? stats.error
-                                         : EIO));
+             strerror(error ? error : EIO));
     return GP_EXIT_FAILED;
 }
 

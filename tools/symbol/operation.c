@@ -284,11 +284,11 @@ static void scan_frame(struct operation_scan *scan, const struct gp_operation_ru
 
 static bool operation_write(const struct operation_scan *scan, char *out, size_t bytes)
 {
-    const char *outer = scan->public      ? scan->public
-                        : scan->outer[0]  ? scan->outer
-                        : scan->module    ? scan->module
-                        : scan->native[0] ? scan->native
-                                          : NULL;
+    const char *outer = scan->native[0] ? scan->native : NULL;
+    if (scan->public || scan->outer[0])
+        outer = scan->public ? scan->public : scan->outer;
+    else if (scan->module)
+        outer = scan->module;
     const char *before = scan->recompute && scan->engine ? "recompute: " : scan->engine ? "backward: " : "";
     const char *layer = scan->layer ? scan->layer : "";
     bool more = outer && !operator_same(outer, scan->inner);

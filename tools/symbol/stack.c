@@ -99,11 +99,18 @@ static unsigned stack_rank(const struct gp_frame_text *frame)
     bool own = frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER;
     if (frame->python)
         return own ? 0 : frame->role == GP_ROLE_LIBRARY ? 1 : 2;
-    return own                                  ? 3
-           : frame->role == GP_ROLE_LIBRARY     ? 4
-           : frame->role == GP_ROLE_ALLOCATOR   ? 5
-           : frame->role == GP_ROLE_INTERPRETER ? 6
-                                                : 7;
+    if (own)
+        return 3;
+    switch (frame->role) {
+    case GP_ROLE_LIBRARY:
+        return 4;
+    case GP_ROLE_ALLOCATOR:
+        return 5;
+    case GP_ROLE_INTERPRETER:
+        return 6;
+    default:
+        return 7;
+    }
 }
 
 static uint32_t stack_name(const struct gp_frame_text *frames, uint32_t count)

@@ -213,14 +213,14 @@ static void say_empty_segments(struct gp_oom_page *page, const struct gp_wire_oo
 {
     char empty[GP_OOM_SIZE], of_pools[GP_OOM_SIZE];
     int64_t rest = positive(oom->releasable_bytes) - positive(of->private_bytes);
-    const char *why =
-        of->flags & GP_OOM_NO_POOLS ? "torch.cuda.empty_cache() gives it back"
-        : of->flags & GP_OOM_KEPT
-            ? "PyTorch did not give it back, as it asked for a CUDA graph or a MemPool; it is cached, or "
-              "held by other CUDA graphs and MemPools"
-        : of->flags & (GP_OOM_BESIDE | GP_OOM_REFUSED)
-            ? "it is cached, which torch.cuda.empty_cache() gives back, or held by CUDA graphs and MemPools"
-            : "CUDA graphs and MemPools hold it, since PyTorch gave its cache back before it failed";
+    const char *why = "CUDA graphs and MemPools hold it, since PyTorch gave its cache back before it failed";
+    if (of->flags & GP_OOM_NO_POOLS)
+        why = "torch.cuda.empty_cache() gives it back";
+    else if (of->flags & GP_OOM_KEPT)
+        why = "PyTorch did not give it back, as it asked for a CUDA graph or a MemPool; it is cached, or "
+              "held by other CUDA graphs and MemPools";
+    else if (of->flags & (GP_OOM_BESIDE | GP_OOM_REFUSED))
+        why = "it is cached, which torch.cuda.empty_cache() gives back, or held by CUDA graphs and MemPools";
     if (of->private_bytes > 0 && !(of->flags & GP_OOM_NO_POOLS))
         gp_oom_say(page, "", "%s of it is in segments of CUDA graphs and MemPools, and stays there",
                    gp_oom_size(of_pools, of->private_bytes));

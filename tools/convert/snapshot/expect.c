@@ -22,10 +22,12 @@ static void expect_event(struct gp_expect *expect, uint32_t device, uint8_t type
 {
     if (device >= GP_WIRE_GPUS)
         return;
-    expect->entries[device] += type == GP_EVENT_ALLOC                                   ? 1u + !cached
-                               : type == GP_EVENT_FREE                                  ? 2u + !cached
-                               : type >= GP_EVENT_SEGMENT_ALLOC && type <= GP_EVENT_OOM ? 1
-                                                                                        : 0;
+    if (type == GP_EVENT_ALLOC)
+        expect->entries[device] += 1u + !cached;
+    else if (type == GP_EVENT_FREE)
+        expect->entries[device] += 2u + !cached;
+    else
+        expect->entries[device] += type >= GP_EVENT_SEGMENT_ALLOC && type <= GP_EVENT_OOM;
 }
 
 static struct gp_snapshot_size expect_size(const struct gp_expect *expect, uint64_t blocks, uint64_t limit)

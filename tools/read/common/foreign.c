@@ -182,7 +182,9 @@ static int foreign_find(int root, const char *path)
     close(socket);
     while (waitpid(pid, NULL, __WCLONE | (is_there ? 0 : WNOHANG)) < 0 && errno == EINTR)
         ;
-    return error ? error : answer ? answer : fd < 0 ? -EMFILE : fd;
+    if (error || answer)
+        return error ? error : answer;
+    return fd < 0 ? -EMFILE : fd;
 }
 
 /* 0: it may be used; -EACCES: root must not; -errno. */

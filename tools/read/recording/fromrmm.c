@@ -35,14 +35,24 @@ static bool rmm_is(struct gp_rmm_field field, const char *text)
     return field.length == strlen(text) && memcmp(field.at, text, field.length) == 0;
 }
 
+static uint8_t rmm_action(struct gp_rmm_field field)
+{
+    if (rmm_is(field, "allocate"))
+        return GP_EVENT_ALLOC;
+    if (rmm_is(field, "free"))
+        return GP_EVENT_FREE;
+    return rmm_is(field, "allocate failure") ? GP_EVENT_OOM : GP_EVENT_NONE;
+}
+
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 static int rmm_digit(char c, unsigned base)
 {
-    int digit = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : 16;
+    int digit = 16;
+    if (c >= '0' && c <= '9')
+        digit = c - '0';
+    else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+        digit = (c | 0x20) - 'a' + 10;
     return digit < (int)base ? digit : -1;
 }
 
@@ -164,11 +174,7 @@ static bool rmm_row(struct gp_rmm *rmm, struct gp_rmm_field f[GP_RMM_FIELDS])
 {
     struct gp_read *read = rmm->read;
     struct gp_recording *r = read->recording;
-    struct gp_rec_event event = {.type = rmm_is(f[GP_RMM_ACTION], "allocate")           ? GP_EVENT_ALLOC
-                                         : rmm_is(f[GP_RMM_ACTION], "free")             ? GP_EVENT_FREE
-                                         : rmm_is(f[GP_RMM_ACTION], "allocate failure") ? GP_EVENT_OOM
-                                                                                        : GP_EVENT_NONE,
-                                 .kind = GP_KIND_LINEAR};
+    struct gp_rec_event event = {.type = rmm_action(f[GP_RMM_ACTION]), .kind = GP_KIND_LINEAR};
     uint64_t thread, stream;
     rmm->wrong = event.type == GP_EVENT_NONE ? "neither allocate, free nor allocate failure" : NULL;
     if (rmm->wrong)

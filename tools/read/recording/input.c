@@ -186,12 +186,9 @@ static int input_gunzip(struct gp_input *file, char *why, size_t why_bytes)
 
 static int input_digit(uint8_t c)
 {
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = memchr(digits, c, sizeof(digits) - 1);
+    return at ? (int)(at - digits) : -1;
 }
 
 /* The first value of "base64" in a page that torch.cuda._memory_viz or memory_viz wrote. */

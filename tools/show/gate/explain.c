@@ -220,13 +220,12 @@ static void explain_fit(json_t *object)
         free(text);
         if (fits)
             return;
-        json_t *who = json_object_get(object, "who"), *doubts = json_object_get(object, "doubts");
-        json_t *helps = json_object_get(object, "helps"), *grows = json_object_get(object, "grows");
-        json_t *longest = json_array_size(who) > 2      ? who
-                          : json_array_size(helps) > 1  ? helps
-                          : json_array_size(doubts) > 1 ? doubts
-                          : json_array_size(grows) > 1  ? grows
-                                                        : who;
+        json_t *who = json_object_get(object, "who"), *longest = who;
+        static const char *const others[] = {"helps", "doubts", "grows"};
+        for (size_t i = 0; i < 3 && json_array_size(longest) <= (longest == who ? 2 : 1); i++)
+            longest = json_object_get(object, others[i]);
+        if (json_array_size(longest) <= 1)
+            longest = who;
         json_array_remove(longest, json_array_size(longest) - 1);
     }
 }

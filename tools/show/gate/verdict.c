@@ -3,6 +3,7 @@
 #include <show/gate/gate.h>
 #include <show/text/write.h>
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,11 +136,9 @@ json_t *gp_gate_json(const struct gp_findings *gate, const char *schema)
 static void xml_text(FILE *out, const char *text)
 {
     for (; text && *text; text++) {
-        const char *named = *text == '&'   ? "&amp;"
-                            : *text == '<' ? "&lt;"
-                            : *text == '>' ? "&gt;"
-                            : *text == '"' ? "&quot;"
-                                           : NULL;
+        static const char *const names[UCHAR_MAX + 1] = {
+            ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;"};
+        const char *named = names[(unsigned char)*text];
         if (named)
             fputs(named, out);
         else

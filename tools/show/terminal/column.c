@@ -258,10 +258,11 @@ static void text_command(TEXT_ARGS)
     const struct gp_model *model = say->model;
     bool is_gpu = row->id.kind == GP_ROW_DEVICE && row->id.device >= 0 && row->id.device < model->gpu_count;
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
-    const char *name = gpu                    ? gp_gpu_label(gpu)
-                       : row->id.owner[0]     ? row->id.owner
-                       : row->id.container[0] ? row->id.container
-                                              : "(no container)";
+    const char *name = row->id.container[0] ? row->id.container : "(no container)";
+    if (gpu)
+        name = gp_gpu_label(gpu);
+    else if (row->id.owner[0])
+        name = row->id.owner;
     if (row->process)
         snprintf(out, out_bytes, "%s", text_program(row->process, say->form));
     else if (say->form == GP_TEXT_SHORT)
@@ -376,7 +377,11 @@ int gp_column_compare(enum gp_column_id id, const struct gp_row *a, const struct
 static int columns_last(int width, const struct gp_column_choice *choice)
 {
     int command = width < 60 ? 12 : width < 100 ? 16 : 24;
-    return choice->groups ? 30 : !choice->sites ? command : width < 60 ? 12 : 34;
+    if (choice->groups)
+        return 30;
+    if (choice->sites)
+        return width < 60 ? 12 : 34;
+    return command;
 }
 
 static int column_width(const struct gp_column_choice *choice, int i)

@@ -39,7 +39,9 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
     if (bar->other > 0 && all <= reserved)
         all = reserved < width ? reserved + 1 : width;
     for (int i = 0; i < width; i++) {
-        int part = i < allocated ? 0 : i < reserved ? 1 : i < all ? 2 : 3;
+        int part = i < all ? 2 : 3;
+        if (i < reserved)
+            part = i < allocated ? 0 : 1;
         static const enum gp_style styles[] = {GP_STYLE_ALLOCATED, GP_STYLE_RESERVED, GP_STYLE_OTHER, GP_STYLE_DIM};
         gp_grid_put(draw->grid, rect, y, x + i, styles[part], glyph[part]);
     }
@@ -53,7 +55,11 @@ void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, 
 static int spark_level(int64_t sample, int64_t most)
 {
     int level = most > 0 ? (int)((double)sample / (double)most * 8 + 0.5) : 0;
-    return sample <= 0 ? 0 : level < 1 ? 1 : level > 8 ? 8 : level;
+    if (sample <= 0)
+        return 0;
+    if (level < 1)
+        return 1;
+    return level > 8 ? 8 : level;
 }
 
 int64_t gp_draw_spark_most(const struct gp_history *history, int width)

@@ -347,11 +347,15 @@ static enum gp_action ui_key_confirm(struct gp_ui *ui, int key)
 
 static enum gp_action ui_key_help(struct gp_ui *ui, int key)
 {
-    int step = key == GP_KEY_UP || key == GP_KEY_WHEEL_UP                     ? -1
-               : key == GP_KEY_DOWN || key == GP_KEY_WHEEL_DOWN || key == 'j' ? 1
-               : key == GP_KEY_PAGE_UP                                        ? -10
-               : key == GP_KEY_PAGE_DOWN || key == ' '                        ? 10
-                                                                              : 0;
+    int step = 0;
+    if (key == GP_KEY_UP || key == GP_KEY_WHEEL_UP)
+        step = -1;
+    else if (key == GP_KEY_DOWN || key == GP_KEY_WHEEL_DOWN || key == 'j')
+        step = 1;
+    else if (key == GP_KEY_PAGE_UP)
+        step = -10;
+    else if (key == GP_KEY_PAGE_DOWN || key == ' ')
+        step = 10;
     if (!step && key != GP_KEY_RESIZE) {
         ui->mode = GP_MODE_NORMAL;
         return GP_ACTION_NONE;
