@@ -15,4 +15,4 @@ $(BPF_SKEL): $(BPF_OBJ)
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen object $(@D)/gpuprof.stripped.o $< && $(BPFTOOL) gen skeleton $(@D)/gpuprof.stripped.o name gpuprof_bpf > $@.new && mv -f $@.new $@
 $(B)/obj/tools/agent/kernel/%.o: TOOL_CFLAGS += -I$(B)/gen -Ibpf
-$(B)/obj/tools/agent/kernel/loader.o: | $(BPF_SKEL)
+$(B)/obj/tools/agent/kernel/bpf.o: | $(BPF_SKEL)

@@ -180,7 +180,7 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
 
 static struct gp_frame frames[GP_FRAMES];
 
-uint32_t gp_frame_get(struct gp_frame **out)
+uint32_t gp_account_frame_get(struct gp_frame **out)
 {
     uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search at another frame */
     for (uint32_t i = 0; i < GP_FRAMES; i++) {
@@ -197,7 +197,7 @@ uint32_t gp_frame_get(struct gp_frame **out)
     return 0;
 }
 
-struct gp_frame *gp_frame_of(uint32_t token, uint32_t what)
+struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what)
 {
     if (token == 0 || token > GP_FRAMES)
         return NULL;
@@ -207,7 +207,7 @@ struct gp_frame *gp_frame_of(uint32_t token, uint32_t what)
     return frame;
 }
 
-void gp_frame_put(uint32_t token)
+void gp_account_frame_put(uint32_t token)
 {
     /* [frame.R] release: pairs with [frame.A]. */
     __atomic_store_n(&frames[token - 1].x_busy, 0, __ATOMIC_RELEASE);

@@ -157,11 +157,11 @@ void gp_framework_oom_facts(struct gp_wire_oom *report, struct gp_wire_oom_frame
 bool gp_framework_replay_begin(const struct gp_wire_oom *report, const struct gp_wire_oom_framework *part,
                                struct gp_feed_replay *out);
 /* segment.c: the gauges of a segment moved. */
-void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op);
+void gp_segment_framework(const struct gp_record *segment, enum gp_counter_op op);
 /* The segment was none. */
-void gp_framework_segment_not(const struct gp_record *segment);
+void gp_segment_not(const struct gp_record *segment);
 /* A record became a segment, or was one, and changed its owner: moves what depends on that of its reserved bytes. */
-void gp_framework_segment_remade(const struct gp_record *before, const struct gp_record *after);
+void gp_segment_remade(const struct gp_record *before, const struct gp_record *after);
 /* The framework's total of reserved bytes is not the sum of its segments. */
 static inline bool gp_framework_strange(const struct gp_framework *framework, int64_t reserved_bytes)
 {
@@ -281,10 +281,10 @@ struct gp_frame {
 };
 
 /* Takes a free frame and returns its token, or 0 if all are in use (counted). */
-uint32_t gp_frame_get(struct gp_frame **out);
+uint32_t gp_account_frame_get(struct gp_frame **out);
 /* The frame of a token that a begin returned. NULL if the token is not valid, as at the end of a
  * call whose begin was not seen. */
-struct gp_frame *gp_frame_of(uint32_t token, uint32_t what);
-void gp_frame_put(uint32_t token);
+struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what);
+void gp_account_frame_put(uint32_t token);
 
 #endif

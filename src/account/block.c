@@ -20,7 +20,7 @@ static uint64_t block_move(const struct gp_record *record, enum gp_counter_op op
     struct gp_move move = gp_account_block_move(record);
     uint64_t time_ns = gp_account_move(record->device, op, &move);
     if (GP_UNLIKELY(record->segment))
-        gp_framework_segment(record, op);
+        gp_segment_framework(record, op);
     return time_ns;
 }
 
@@ -31,7 +31,7 @@ static GP_COLD void block_putback(const struct gp_record *record, uint64_t since
         return;
     gp_account_putback(record->device, since_ns, &move);
     if (record->segment)
-        gp_framework_segment(record, GP_ADD);
+        gp_segment_framework(record, GP_ADD);
 }
 
 /* A created pool must know how many of its blocks are live, because it lives until the last one
@@ -130,11 +130,11 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
     struct gp_frame *frame;
     gp_map_prefetch(block_map(space), (uint8_t)space, address);
     gp_ground_next(address);
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     if (gp_map_take(block_map(space), (uint8_t)space, address, &frame->record) != 0) {
-        gp_frame_put(token);
+        gp_account_frame_put(token);
         return 0;
     }
     gp_ground_gone(&frame->record);
@@ -150,7 +150,7 @@ uint32_t gp_feed_free_begin(enum gp_space space, uint64_t address)
 
 void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_DEVICE);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_DEVICE);
     if (!frame)
         return;
     const struct gp_record *record = &frame->record;
@@ -174,7 +174,7 @@ void gp_feed_free_end(uint32_t token, bool ok, uint64_t stream)
         }
         gp_ground_add(record);
     }
-    gp_frame_put(token);
+    gp_account_frame_put(token);
 }
 
 void gp_feed_unknown_free(enum gp_space space, uint64_t address)

@@ -41,7 +41,7 @@ bool gp_feed_cache_wants_block(uint32_t site)
 void gp_feed_cache_event(const struct gp_feed_event *fed)
 {
     bool block = fed->type == GP_EVENT_ALLOC || fed->type == GP_EVENT_FREE;
-    if (GP_UNLIKELY(!gp_life_on()))
+    if (GP_UNLIKELY(!gp_thread_life_on()))
         return;
     struct gp_wire_event event = {
         .time_ns = fed->time_ns,

@@ -26,7 +26,7 @@ static bool context_owned(struct gp_record *record, void *arg)
         struct gp_move move = gp_account_block_move(record);
         time_ns = gp_account_move(record->device, GP_SUB, &move);
         if (record->segment)
-            gp_framework_segment(record, GP_SUB);
+            gp_segment_framework(record, GP_SUB);
     }
     gp_event_record_at(GP_EVENT_FREE, record, 0, time_ns);
     return true;

@@ -274,7 +274,7 @@ uint32_t gp_feed_graph_destroy_begin(uint64_t graph)
     struct gp_frame *frame;
     if (__atomic_load_n(&x_graph_nodes, __ATOMIC_RELAXED) == 0)
         return 0; /* no graph of this process holds memory */
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_GRAPH;
@@ -294,7 +294,7 @@ static void graph_own_again(struct gp_graph_node *list)
 
 void gp_feed_graph_destroy_end(uint32_t token, bool ok)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_GRAPH);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_GRAPH);
     if (!frame)
         return;
     struct gp_graph_node *list = frame->record.graph.node;
@@ -302,7 +302,7 @@ void gp_feed_graph_destroy_end(uint32_t token, bool ok)
         graph_list_gone(list);
     else if (list)
         graph_own_again(list);
-    gp_frame_put(token);
+    gp_account_frame_put(token);
     gp_feed_poll_want(GP_POLL_GRAPHS);
 }
 

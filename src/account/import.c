@@ -35,12 +35,12 @@ static bool import_close(struct gp_record *record, void *arg)
 uint32_t gp_feed_ipc_close_begin(uint64_t address)
 {
     struct gp_frame *frame;
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_IPC;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_IPC, address, import_close, frame) != 0) {
-        gp_frame_put(token);
+        gp_account_frame_put(token);
         return 0;
     }
     if (frame->died)
@@ -50,7 +50,7 @@ uint32_t gp_feed_ipc_close_begin(uint64_t address)
 
 void gp_feed_ipc_close_end(uint32_t token, bool ok)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_IPC);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_IPC);
     uint32_t more = 1;
     if (!frame)
         return;
@@ -66,7 +66,7 @@ void gp_feed_ipc_close_end(uint32_t token, bool ok)
     } else if (!ok) {
         gp_map_update(gp_accounts.objects, GP_SPACE_IPC, record->key, import_reference, &more);
     }
-    gp_frame_put(token);
+    gp_account_frame_put(token);
 }
 
 /* Imports whose size the poller has yet to learn. Beyond 256 between two polls the size stays

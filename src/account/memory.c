@@ -101,8 +101,8 @@ static bool memory_make_linear(uint64_t address, struct memory_change *change, b
     else
         time_ns = gp_account_move(before->device, GP_SUB, &move);
     gp_event_record_at(GP_EVENT_FREE, before, 0, time_ns);
-    gp_framework_segment(&change->after, GP_ADD);
-    gp_framework_segment_remade(before, &change->after);
+    gp_segment_framework(&change->after, GP_ADD);
+    gp_segment_remade(before, &change->after);
     change->after.time_ns = 0; /* now */
     change->after.site = change->after.memory.own_site;
     gp_event_record(GP_EVENT_ALLOC, &change->after, 0);
@@ -206,8 +206,8 @@ static bool linear_unmake(struct gp_record *record, void *arg)
 static void linear_unmade(const struct gp_record *before, struct gp_record after)
 {
     struct gp_move move = linear_allocated(&after);
-    gp_framework_segment_not(before);
-    gp_framework_segment_remade(before, &after);
+    gp_segment_not(before);
+    gp_segment_remade(before, &after);
     after.time_ns = gp_account_move(after.device, GP_ADD, &move);
     gp_event_record(GP_EVENT_ALLOC, &after, 0);
 }

@@ -204,13 +204,13 @@ uint32_t gp_feed_pool_destroy_begin(uint64_t pool)
 {
     struct gp_frame *frame;
     pool_last_look(pool);
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_POOL;
     frame->address = pool;
     if (pool_change(pool, &(struct gp_pool_change){.from = POOL_HELD, .to = POOL_ENDING}) != 0) {
-        gp_frame_put(token);
+        gp_account_frame_put(token);
         return 0;
     }
     pool_let_go(pool);
@@ -231,13 +231,13 @@ static void pool_not_current(uint64_t pool)
 
 void gp_feed_pool_destroy_end(uint32_t token, bool ok)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_POOL);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_POOL);
     if (!frame)
         return;
     if (ok)
         pool_not_current(frame->address);
     pool_change(frame->address, &(struct gp_pool_change){.from = POOL_ENDING, .to = ok ? POOL_DESTROYED : POOL_HELD});
-    gp_frame_put(token);
+    gp_account_frame_put(token);
     gp_feed_poll_want(GP_POLL_POOLS);
 }
 

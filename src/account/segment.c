@@ -22,7 +22,7 @@ static struct gp_framework *segment_count(const struct gp_record *segment, int64
     return of;
 }
 
-void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op)
+void gp_segment_framework(const struct gp_record *segment, enum gp_counter_op op)
 {
     int64_t sign = op == GP_ADD ? 1 : -1, bytes;
     struct gp_framework *of = segment_count(segment, sign, &bytes);
@@ -34,7 +34,7 @@ void gp_framework_segment(const struct gp_record *segment, enum gp_counter_op op
         gp_framework_gave_back(of);
 }
 
-void gp_framework_segment_not(const struct gp_record *segment)
+void gp_segment_not(const struct gp_record *segment)
 {
     int64_t bytes;
     segment_count(segment, -1, &bytes);
@@ -58,7 +58,7 @@ static void remade_owner(struct gp_account *account, const struct gp_record *rec
         gp_counter_apply(account->counter, gp_thread.number, op, &delta, 1);
 }
 
-void gp_framework_segment_remade(const struct gp_record *before, const struct gp_record *after)
+void gp_segment_remade(const struct gp_record *before, const struct gp_record *after)
 {
     struct gp_account *account = gp_account_of(after->device);
     bool was_small = gp_account_block_move(before).class_bytes <= GP_SMALL_BYTES,

@@ -32,7 +32,7 @@ static uint64_t vmm_move_physical(const struct gp_record *handle, enum gp_counte
     if (!handle->segment)
         gp_vmm_count_unmapped(handle->device, op, move.bytes);
     if (handle->segment)
-        gp_framework_segment(handle, op);
+        gp_segment_framework(handle, op);
     return time_ns;
 }
 
@@ -43,7 +43,7 @@ static GP_COLD void vmm_putback_physical(const struct gp_record *handle, uint64_
     struct gp_move move = gp_account_block_move(handle);
     gp_account_putback(handle->device, since_ns, &move);
     if (handle->segment)
-        gp_framework_segment(handle, GP_ADD);
+        gp_segment_framework(handle, GP_ADD);
     else
         gp_vmm_count_unmapped(handle->device, GP_ADD, move.bytes);
 }
@@ -134,12 +134,12 @@ static bool vmm_unreference(struct gp_record *handle, void *arg)
 uint32_t gp_feed_vmm_release_begin(uint64_t handle)
 {
     struct gp_frame *frame;
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_VMM;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unreference, frame) != 0) {
-        gp_frame_put(token);
+        gp_account_frame_put(token);
         return 0;
     }
     gp_ground_pass();
@@ -150,7 +150,7 @@ uint32_t gp_feed_vmm_release_begin(uint64_t handle)
 
 void gp_feed_vmm_release_end(uint32_t token, bool ok)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_VMM);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_VMM);
     if (!frame)
         return;
     struct gp_record *record = &frame->record;
@@ -166,7 +166,7 @@ void gp_feed_vmm_release_end(uint32_t token, bool ok)
     } else if (!ok && frame->referenced) {
         gp_map_update(gp_accounts.objects, GP_SPACE_VMM, record->key, vmm_reference, NULL);
     }
-    gp_frame_put(token);
+    gp_account_frame_put(token);
 }
 
 /* ---- mappings ------------------------------------------------------------------------------------------------- */
@@ -308,7 +308,7 @@ uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes)
 {
     struct gp_frame *frame;
     struct gp_record mapping;
-    uint32_t token = gp_frame_get(&frame);
+    uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_MAPPING;
@@ -399,7 +399,7 @@ static void vmm_restore(struct gp_record *mapping, uint64_t address, uint32_t to
 
 void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
 {
-    struct gp_frame *frame = gp_frame_of(token, GP_SPACE_MAPPING);
+    struct gp_frame *frame = gp_account_frame_of(token, GP_SPACE_MAPPING);
     if (!frame)
         return;
     struct gp_record mapping;
@@ -412,7 +412,7 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
             vmm_restore(&mapping, at, token);
         at += size;
     }
-    gp_frame_put(token);
+    gp_account_frame_put(token);
 }
 
 /* ---- multicast ------------------------------------------------------------------------------------------------ */

@@ -110,16 +110,16 @@ void gp_vmm_turned(const struct gp_vmm_change *change)
 {
     struct gp_record before = change->after;
     before.segment = GP_SEGMENT_NONE;
-    gp_framework_segment(&change->after, GP_ADD);
+    gp_segment_framework(&change->after, GP_ADD);
     gp_event_record(GP_EVENT_SEGMENT_FREE, &before, 0);
-    gp_framework_segment_remade(&change->before, &change->after);
+    gp_segment_remade(&change->before, &change->after);
 }
 
 void gp_vmm_turned_back(const struct gp_record *handle)
 {
     struct gp_vmm_change change = {
         .share = gp_vmm_share(handle), .crossed = handle->handle.mapped > 0, .after = *handle};
-    gp_framework_segment(handle, GP_SUB);
+    gp_segment_framework(handle, GP_SUB);
     change.after.segment = GP_SEGMENT_NONE;
     gp_vmm_count_unmapped(handle->device, GP_ADD, (int64_t)handle->bytes);
     gp_event_record(GP_EVENT_SEGMENT_ALLOC, &change.after, 0);

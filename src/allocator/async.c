@@ -59,7 +59,7 @@ static uint32_t async_find(struct gp_async *async, int device)
 
 static GP_COLD uint32_t async_start(const struct gp_async *async)
 {
-    if (!gp_life_ours())
+    if (!gp_thread_life_ours())
         InitializeInjection();
     if (gp_driver_bind() && gp_thread_enter_late())
         return 0;
@@ -70,7 +70,7 @@ static GP_COLD uint32_t async_start(const struct gp_async *async)
 uint32_t gp_async_enter_any(struct gp_async *async)
 {
     *async = (struct gp_async){.saved_errno = errno};
-    return GP_LIKELY(gp_life_ours() && gp_driver_bind() && gp_thread_enter_late()) ? 0 : async_start(async);
+    return GP_LIKELY(gp_thread_life_ours() && gp_driver_bind() && gp_thread_enter_late()) ? 0 : async_start(async);
 }
 
 uint32_t gp_async_enter(struct gp_async *async, int device)

@@ -141,7 +141,7 @@ GP_EXPORT int gpuprof_begin_pool(uint64_t id, int device, void *stream, int any_
         if (error)
             gp_cache_pool_release(async.cache, id);
         else
-            gp_capture_announce(1);
+            gp_stream_capture_announce(1);
     }
     gp_async_leave(&async);
     return error ? (int)GP_CU_OUT_OF_MEMORY : 0;
@@ -155,7 +155,7 @@ GP_EXPORT int gpuprof_end_pool(uint64_t id, int device)
         return (int)result;
     bool open = gp_route_end(id, device);
     if (open)
-        gp_capture_announce(-1);
+        gp_stream_capture_announce(-1);
     gp_async_leave(&async);
     return open ? 0 : (int)GP_CU_INVALID_VALUE;
 }

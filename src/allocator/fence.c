@@ -63,7 +63,7 @@ static bool fence_untracked(uint64_t reach)
     return untracked;
 }
 
-/* Between gp_syncing_begin and gp_syncing_end. */
+/* Between gp_stream_syncing_begin and gp_stream_syncing_end. */
 static uint32_t fence_by_waiting(struct gp_served_context *served, uint64_t *fence)
 {
     uint64_t reach = fence_reach(served);
@@ -141,16 +141,16 @@ static uint32_t fence_recorded(struct gp_served_context *served, const uint64_t 
  * waits as cuMemFree would have.  The wait names no stream, so streams may be destroyed meanwhile. */
 uint32_t gp_fence_record(struct gp_served_context *served, const uint64_t *streams, unsigned count, uint64_t *fence)
 {
-    if (!gp_fencing_begin())
+    if (!gp_stream_fencing_begin())
         return GP_BACKEND_FORBIDDEN;
     uint32_t result = fence_recorded(served, streams, count, fence);
     bool waits = result == GP_FENCE_UNTRACKED && !gp_thread.prompt;
     if (waits)
-        gp_syncing_begin();
-    gp_fencing_end();
+        gp_stream_syncing_begin();
+    gp_stream_fencing_end();
     if (waits) {
         result = fence_by_waiting(served, fence);
-        gp_syncing_end();
+        gp_stream_syncing_end();
     } else if (result == GP_FENCE_UNTRACKED) {
         result = GP_BACKEND_FORBIDDEN;
     }

@@ -27,7 +27,7 @@ static struct gp_route_slot routes[GP_ROUTES]; /* under gp_served_lock */
 static uint64_t route_turn;
 uint32_t gp_route_open; /* while it is 0, a request reads nothing else */
 
-bool gp_filter_is_usable(const struct gp_filter *filter)
+bool gp_route_filter_is_usable(const struct gp_filter *filter)
 {
     Dl_info where;
     return filter && filter->manager && filter->invoker && GP_LOADER(dladdr((void *)filter->manager, &where)) != 0 &&

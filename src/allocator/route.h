@@ -42,6 +42,6 @@ uint64_t gp_route_pool(int device, uint64_t stream);
 
 /* Can the filter be called?  Both of its functions must be code: a std::function of another C++ library (libc++) has
  * other words in these places. */
-bool gp_filter_is_usable(const struct gp_filter *filter);
+bool gp_route_filter_is_usable(const struct gp_filter *filter);
 
 #endif

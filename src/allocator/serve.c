@@ -111,7 +111,7 @@ static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
     struct gp_served_context *served = NULL;
     uint32_t result = GP_CU_OUT_OF_MEMORY;
     bool ours = address && bytes;
-    if (ours && GP_UNLIKELY(gp_capture_under_way())) {
+    if (ours && GP_UNLIKELY(gp_stream_capture_under_way())) {
         result = gp_pass_cuMemAlloc_v2(address, bytes);
         if (result != GP_CU_OUT_OF_MEMORY)
             return result;
@@ -163,7 +163,7 @@ static uint32_t gp_serve_cuMemAllocPitch_v2(uint64_t *address, size_t *pitch, si
     struct gp_serve serve;
     struct gp_served_context *served = NULL;
     size_t known, bytes;
-    if (address && pitch && width && height && !gp_capture_under_way())
+    if (address && pitch && width && height && !gp_stream_capture_under_way())
         served = gp_serve_enter(&serve);
     if (!served)
         return gp_pass_cuMemAllocPitch_v2(address, pitch, width, height, element);
@@ -202,7 +202,7 @@ static uint32_t serve_probe(void)
 
 static void serve_failed(const char *api, uint32_t result, int device)
 {
-    if (gp_life_on())
+    if (gp_thread_life_on())
         gp_feed_failed(api, result, 0, device, GP_KIND_NONE);
 }
 
@@ -214,7 +214,8 @@ static bool serve_release(const char *api, uint64_t address, uint32_t *result)
     struct gp_grant grant;
     struct gp_served_context *owner;
     *result = gp_serve_current();
-    if (!*result && GP_UNLIKELY(gp_capture_under_way()) && !gp_driver_stopped() && gp_served_find(address, &grant))
+    if (!*result && GP_UNLIKELY(gp_stream_capture_under_way()) && !gp_driver_stopped() &&
+        gp_served_find(address, &grant))
         *result = serve_probe();
     for (unsigned i = 0; i < count && !*result; i++) {
         struct gp_served_context *served = &gp_served_contexts[i];
@@ -244,7 +245,7 @@ static uint32_t serve_outside(uint64_t address, void *stream, uint32_t (*free)(u
 {
     if (!gp_served_begins(address))
         return free(address, stream);
-    uint32_t result = gp_life_ours() ? 0 : free(GP_NOWHERE, stream);
+    uint32_t result = gp_thread_life_ours() ? 0 : free(GP_NOWHERE, stream);
     return result == GP_CU_INVALID_VALUE ? 0 : result;
 }
 

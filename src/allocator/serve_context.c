@@ -221,9 +221,9 @@ static uint32_t gp_serve_cuStreamDestroy(void *stream)
 #define GP_SERVE_BEGIN(_name, _params, _args)                                                                          \
     static uint32_t gp_serve_##_name _params                                                                           \
     {                                                                                                                  \
-        gp_capture_begin();                                                                                            \
+        gp_stream_capture_begin();                                                                                     \
         uint32_t result = gp_pass_##_name _args;                                                                       \
-        gp_capture_began(stream, result == 0);                                                                         \
+        gp_stream_capture_began(stream, result == 0);                                                                  \
         return result;                                                                                                 \
     }
 GP_SERVE_BEGIN(cuStreamBeginCapture, (void *stream), (stream))
@@ -245,7 +245,7 @@ static uint32_t capture_end_seen(void *stream, uint32_t result)
 {
     if (result == 0 || result == GP_CU_CAPTURE_INVALIDATED || result == GP_CU_CAPTURE_UNJOINED ||
         result == GP_CU_RECAPTURE_FAILED)
-        gp_capture_ended(stream);
+        gp_stream_capture_ended(stream);
     return result;
 }
 

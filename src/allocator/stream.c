@@ -50,28 +50,28 @@ bool gp_stream_watched(void)
 
 /* ---- fences against captures ------------------------------------------------------------------------------------- */
 
-bool gp_fencing_begin(void)
+bool gp_stream_fencing_begin(void)
 {
     /* [fencing.B] adds to x_fencing, then loads x_blocked; fencing_block does it the other way round. */
     __atomic_fetch_add(&x_fencing, 1, __ATOMIC_SEQ_CST);
     if (GP_LIKELY(__atomic_load_n(&x_blocked, __ATOMIC_SEQ_CST) == 0))
         return true;
-    gp_fencing_end();
+    gp_stream_fencing_end();
     return false;
 }
 
-void gp_fencing_end(void)
+void gp_stream_fencing_end(void)
 {
     /* [fencing.R] release: the stream handles are not used any more; pairs with [fencing.A]. */
     __atomic_fetch_sub(&x_fencing, 1, __ATOMIC_RELEASE);
 }
 
-void gp_syncing_begin(void)
+void gp_stream_syncing_begin(void)
 {
     __atomic_fetch_add(&x_syncing, 1, __ATOMIC_SEQ_CST);
 }
 
-void gp_syncing_end(void)
+void gp_stream_syncing_end(void)
 {
     __atomic_fetch_sub(&x_syncing, 1, __ATOMIC_RELEASE);
 }
@@ -177,7 +177,7 @@ static void stream_keep_work(struct gp_served_context *served, void *stream)
 void gp_stream_remove(void *stream)
 {
     struct gp_stream *known = stream_find(stream);
-    gp_capture_ended(stream);
+    gp_stream_capture_ended(stream);
     if (!known)
         return;
     stream_keep_work(&gp_served_contexts[known->served], stream);
@@ -212,12 +212,12 @@ void gp_stream_forget(struct gp_served_context *served)
 
 /* ---- captures ---------------------------------------------------------------------------------------------------- */
 
-bool gp_capture_under_way(void)
+bool gp_stream_capture_under_way(void)
 {
     return __atomic_load_n(&x_captures, __ATOMIC_RELAXED) != 0;
 }
 
-void gp_capture_begin(void)
+void gp_stream_capture_begin(void)
 {
     __atomic_fetch_add(&x_captures, 1, __ATOMIC_RELAXED); /* relaxed: fencing_block orders it */
     fencing_block();
@@ -227,7 +227,7 @@ void gp_capture_begin(void)
         gp_pause(round);
 }
 
-void gp_capture_began(void *stream, bool ok)
+void gp_stream_capture_began(void *stream, bool ok)
 {
     const struct gp_stream *known = stream_find(stream);
     struct gp_served_context *served = known ? NULL : gp_served_of(gp_driver_current());
@@ -250,7 +250,7 @@ void gp_capture_began(void *stream, bool ok)
         capture_count_down();
 }
 
-void gp_capture_ended(void *stream)
+void gp_stream_capture_ended(void *stream)
 {
     bool found = false;
     uintptr_t own = (uintptr_t)stream;
@@ -266,7 +266,7 @@ void gp_capture_ended(void *stream)
         capture_count_down();
 }
 
-void gp_capture_announce(int delta)
+void gp_stream_capture_announce(int delta)
 {
     if (gp_stream_watched())
         return; /* the hooks see captures themselves */

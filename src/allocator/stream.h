@@ -35,30 +35,30 @@ void gp_stream_remove(void *stream);
 /* The context is gone, and its streams and captures with it. */
 void gp_stream_forget(struct gp_served_context *served);
 
-/* The next live non-blocking stream of the context from index *at on.  It stays alive between gp_fencing_begin and
- * gp_fencing_end. */
+/* The next live non-blocking stream of the context from index *at on.  It stays alive between gp_stream_fencing_begin and
+ * gp_stream_fencing_end. */
 bool gp_stream_next(const struct gp_served_context *served, unsigned *at, void **stream);
 /* Can an event be recorded in exactly this stream?  Not if it is gone, "any", or each thread's own. */
 bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream);
 
 /* ---- captures: any thread --------------------------------------------------------------------------------------- */
 
-/* Around the driver's begin.  gp_capture_begin blocks fences; gp_capture_began with ok false unblocks them again. */
-void gp_capture_begin(void);
-void gp_capture_began(void *stream, bool ok);
-void gp_capture_ended(void *stream);
+/* Around the driver's begin.  gp_stream_capture_begin blocks fences; gp_stream_capture_began with ok false unblocks them again. */
+void gp_stream_capture_begin(void);
+void gp_stream_capture_began(void *stream, bool ok);
+void gp_stream_capture_ended(void *stream);
 /* +1, -1: the caller knows that a capture may begin and has ended, without a stream (PyTorch's private pools). */
-void gp_capture_announce(int delta);
-bool gp_capture_under_way(void);
+void gp_stream_capture_announce(int delta);
+bool gp_stream_capture_under_way(void);
 
 /* ---- fences ----------------------------------------------------------------------------------------------------- */
 
 /* Around recording a fence.  False: a capture is under way or a stream is being destroyed, so record nothing. */
-bool gp_fencing_begin(void);
-void gp_fencing_end(void);
-/* Around synchronising whole contexts, begun before gp_fencing_end.  It may take as long as the device works: streams are
+bool gp_stream_fencing_begin(void);
+void gp_stream_fencing_end(void);
+/* Around synchronising whole contexts, begun before gp_stream_fencing_end.  It may take as long as the device works: streams are
  * destroyed meanwhile, and a capture waits only until the driver must have begun to wait. */
-void gp_syncing_begin(void);
-void gp_syncing_end(void);
+void gp_stream_syncing_begin(void);
+void gp_stream_syncing_end(void);
 
 #endif

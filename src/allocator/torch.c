@@ -117,7 +117,7 @@ static uint64_t torch_pool_id(struct gpuprof_torch_pool id)
 void gpuprof_torch_begin_allocate_to_pool(int device, struct gpuprof_torch_pool id, void *filter)
 {
     struct gp_async async;
-    bool readable = gp_filter_is_usable(filter);
+    bool readable = gp_route_filter_is_usable(filter);
     struct gp_route route = {torch_pool_id(id), device, readable ? GP_ROUTE_FILTER : GP_ROUTE_THREAD, 0, filter};
     if (gp_async_enter(&async, device) != 0)
         return;
@@ -128,7 +128,7 @@ void gpuprof_torch_begin_allocate_to_pool(int device, struct gpuprof_torch_pool 
         gp_log(GP_LOG_ERROR,
                "cannot open a private pool for a CUDA graph: the graph's memory may be reused while the graph exists");
     else
-        gp_capture_announce(1);
+        gp_stream_capture_announce(1);
     gp_async_leave(&async);
 }
 
@@ -138,7 +138,7 @@ void gpuprof_torch_end_allocate_to_pool(int device, struct gpuprof_torch_pool id
     if (gp_async_enter_any(&async) != 0)
         return;
     if (gp_route_end(torch_pool_id(id), device))
-        gp_capture_announce(-1);
+        gp_stream_capture_announce(-1);
     gp_async_leave(&async);
 }
 

@@ -18,8 +18,8 @@
  */
 #define _GNU_SOURCE /* PTHREAD_MUTEX_ADAPTIVE_NP */
 #include "base/counter.h"
-#include "base/kept.h"
 #include "base/counterset.h"
+#include "base/kept.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <strings.h>
 
-int gp_parse_size(const char *text, int64_t *bytes)
+int gp_size_parse(const char *text, int64_t *bytes)
 {
     static const struct {
         const char *name;

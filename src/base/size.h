@@ -9,6 +9,6 @@
 
 /* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
  * -EINVAL, -ERANGE (does not fit int64_t). */
-int gp_parse_size(const char *text, int64_t *bytes);
+int gp_size_parse(const char *text, int64_t *bytes);
 
 #endif

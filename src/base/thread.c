@@ -148,7 +148,7 @@ static uint32_t life_word(void)
     return page ? __atomic_load_n(page, __ATOMIC_ACQUIRE) : 0;
 }
 
-int gp_life_start(void)
+int gp_thread_life_start(void)
 {
     bool is_first = !thread_life.x_alive;
     void *page =
@@ -176,24 +176,24 @@ static void life_set(uint32_t word)
         __atomic_store_n(page, word, __ATOMIC_RELEASE);
 }
 
-void gp_life_end(void)
+void gp_thread_life_end(void)
 {
     life_set(GP_LIFE_ENDED);
 }
 
-void gp_life_leave(void)
+void gp_thread_life_leave(void)
 {
     life_set(GP_LIFE_LEFT);
     /* Entries ask first now, and do not show themselves. */
     __atomic_store_n(&thread_life.x_entry, GP_ENTRY_INSIDE, __ATOMIC_RELAXED);
 }
 
-bool gp_life_on(void)
+bool gp_thread_life_on(void)
 {
     return life_word() == GP_LIFE_ON;
 }
 
-bool gp_life_ours(void)
+bool gp_thread_life_ours(void)
 {
     uint32_t word = life_word();
     return word == GP_LIFE_ON || word == GP_LIFE_ENDED;

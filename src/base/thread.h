@@ -45,7 +45,7 @@ extern __thread struct gp_thread gp_thread __attribute__((tls_model("initial-exe
  * our own threads, or the thread is already inside (a signal handler that calls CUDA); the
  * caller counts the last case through gp_thread_nested(). Every true needs a leave. */
 bool gp_thread_enter(void);
-/* The same, and also after gp_life_end: for the cache, which must know its own blocks as long as the
+/* The same, and also after gp_thread_life_end: for the cache, which must know its own blocks as long as the
  * program can free them. Nothing may be written into the session then. */
 bool gp_thread_enter_late(void);
 void gp_thread_leave(void);
@@ -66,18 +66,18 @@ static inline void gp_thread_heed(uint8_t before)
     gp_thread.ignored = before;
 }
 
-/* The life of the library in this process: off until gp_life_start, and off in a forked child (also
+/* The life of the library in this process: off until gp_thread_life_start, and off in a forked child (also
  * after a raw fork: the kernel clears the page) and after life_end. After a life has ended another one
  * may start: threads forget what they kept of the one before. Start returns 0 or -errno. */
-int gp_life_start(void);
-void gp_life_end(void);
+int gp_thread_life_start(void);
+void gp_thread_life_end(void);
 /* Off without a rest: for gp_thread_enter_late too. */
-void gp_life_leave(void);
-bool gp_life_on(void);
-/* On, or ended by gp_life_end; not in a forked child. */
-bool gp_life_ours(void);
+void gp_thread_life_leave(void);
+bool gp_thread_life_on(void);
+/* On, or ended by gp_thread_life_end; not in a forked child. */
+bool gp_thread_life_ours(void);
 
-/* After gp_life_end: waits until no thread of the program is inside our code, where none but our own
+/* After gp_thread_life_end: waits until no thread of the program is inside our code, where none but our own
  * threads can come from then on. False: one is still inside at the deadline, or there were more
  * threads than can be followed. Our own threads. */
 bool gp_thread_all_out(uint64_t deadline_ns);

@@ -85,7 +85,7 @@ int gp_inject_leave(void)
     gp_log(GP_LOG_INFO, "detached");
     gp_cupti_yield();
     GP_TESTPOINT("attach.yielded");
-    gp_life_leave();
+    gp_thread_life_leave();
     bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
     gp_framework_stop();
     gp_record_stop(true); /* a closed session has final numbers */
@@ -122,7 +122,7 @@ bool gp_inject_left(void)
 /* The start came to nothing, and left what it had begun. No viewer has been answered. */
 static void attach_undo(int error, const char *text)
 {
-    gp_life_leave();
+    gp_thread_life_leave();
     bool out = gp_thread_all_out(gp_clock_ns() + GP_LEAVE_OUT_NS);
     gp_poll_end();
     bool alone = leave_alone(GP_LEAVE_END_NS);
@@ -242,7 +242,7 @@ static int attach_begin(const char *settings)
     attach_child();
     if (!gp_inject_claim())
         return -EBUSY; /* the first cuInit is under way */
-    if (gp_life_on())
+    if (gp_thread_life_on())
         return -EALREADY;
     /* [attach.A] acquire: what the last detach did; pairs with [attach.R]. */
     state = __atomic_load_n(&gpuprof_attach_state.state, __ATOMIC_ACQUIRE);

@@ -13,7 +13,7 @@
  *            started: a session and two threads would be idle, and CUPTI, which can only refuse,
  *            would start a thread and set CUPTI_PROFILE_MODE for every child.
  *   Spared   Nothing is started either in NVIDIA's own services and tools (base/spared.h).
- *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_life_on() is false there,
+ *   Fork     CUDA is unusable in a forked child, and so is gpuprof: gp_thread_life_on() is false there,
  *            also after a raw fork, since the kernel clears its page.  The atfork handler only
  *            closes the child's copy of the descriptor, so no viewer finds the session twice.
  *   Exec     The descriptor is close-on-exec; the new program starts again.
@@ -86,7 +86,7 @@ static void inject_trouble(const char *what, int error)
 {
     struct gp_wire_header *header = gp_inject_session.header;
     gp_log(GP_LOG_ERROR, "%s: %s: switched off", what, strerror(-error));
-    gp_life_end();
+    gp_thread_life_end();
     if (!header)
         return;
     gp_session_mute(&gp_inject_session);
@@ -303,7 +303,7 @@ static void inject_fork_child(void)
 
 static void inject_exit(void)
 {
-    if (!gp_life_on())
+    if (!gp_thread_life_on())
         return;
     gp_allocator_stop();
     gp_poll_stop();
@@ -347,7 +347,7 @@ void gp_inject_start(const char *settings)
         gp_log_close();
         return;
     }
-    int error = gp_life_start();
+    int error = gp_thread_life_start();
     if (error) {
         gp_log(GP_LOG_ERROR, "no memory for a page: %s: switched off", strerror(-error));
         return;
@@ -475,7 +475,7 @@ __attribute__((destructor)) static void gp_inject_end(void)
         gp_session_close(&gp_inject_session);
         gp_batch_last();
         gp_allocator_stop();
-        gp_life_end();
+        gp_thread_life_end();
         gp_thread_leave();
     }
     errno = saved_errno;

@@ -109,7 +109,7 @@ static bool parse_since(struct gp_options *out, const char *value, const char **
 static bool parse_limit(struct gp_options *out, const char *value, const char **why)
 {
     int64_t bytes = 0;
-    int rc = gp_parse_size(value, &bytes);
+    int rc = gp_size_parse(value, &bytes);
     *why = rc == -EINVAL ? "must be a size, like 512MiB or 16GiB" : "is out of range";
     out->limit_bytes = rc || !bytes ? out->limit_bytes : (uint64_t)bytes;
     return !rc && bytes;

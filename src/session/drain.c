@@ -97,15 +97,15 @@ static int answer_reset(uint32_t what, int32_t device, struct gp_wire_slot *slot
 /* A viewer ends a scope by its name, so it must not start a second one with the same name. */
 static int answer_begin(const char *name)
 {
-    int handle = gp_scope_begin(name, false);
+    int handle = gp_session_scope_begin(name, false);
     return handle < 0 ? handle : 0;
 }
 
 static int answer_end(const char *name, struct gp_wire_slot *slot)
 {
     struct gp_wire_scope_value peaks[GP_WIRE_DEVICES] = {0};
-    int handle = gp_scope_find(name);
-    int error = handle < 0 ? handle : gp_scope_end(handle, peaks);
+    int handle = gp_session_scope_find(name);
+    int error = handle < 0 ? handle : gp_session_scope_end(handle, peaks);
     memcpy(slot->scope, peaks, sizeof(peaks));
     return error;
 }
@@ -275,7 +275,7 @@ static void *drain_main(void *arg)
     struct gp_wire_mailbox *mailbox = drained->mailbox;
     (void)arg;
     __atomic_store_n(&mailbox->drain_tid, gp_thread.tid, __ATOMIC_RELEASE);
-    while (gp_life_on()) {
+    while (gp_thread_life_on()) {
         uint32_t seen = __atomic_load_n(&mailbox->doorbell, __ATOMIC_ACQUIRE);
         for (unsigned i = 0; i < GP_WIRE_SLOTS; i++) {
             extents_sweep(); /* a waiting viewer gets the slot at once */

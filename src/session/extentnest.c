@@ -20,7 +20,7 @@ static void list_add(struct gp_nest *nest, struct gp_nest_list *list, const stru
         nest->missed++;
 }
 
-void gp_nest_add(struct gp_nest *nest, const struct gp_wire_extent *extent)
+void gp_extent_nest_add(struct gp_nest *nest, const struct gp_wire_extent *extent)
 {
     list_add(nest, extent->what == GP_EXTENT_SEGMENT ? &nest->segments : &nest->blocks, extent);
 }
@@ -38,7 +38,7 @@ static void list_grow(struct gp_nest_list *list)
     list->room = room;
 }
 
-void gp_nest_rest(struct gp_nest *nest)
+void gp_extent_nest_rest(struct gp_nest *nest)
 {
     list_grow(&nest->segments);
     list_grow(&nest->blocks);
@@ -149,7 +149,7 @@ static bool nest_adjacent(const struct gp_wire_extent *one, const struct gp_wire
     return one->flags & GPUPROF_GROWABLE && !differ && extent_key(one) + one->bytes == extent_key(next);
 }
 
-void gp_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))
+void gp_extent_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))
 {
     struct nesting nesting = {.nest = nest, .arg = arg, .visit = visit, .rest = rest};
     const struct gp_nest_list *segments = &nest->segments;

@@ -19,13 +19,13 @@ struct gp_nest {
     uint64_t missed; /* there was no memory for these */
 };
 
-/* Adds a segment or a block of a framework. Makes no system call: gp_nest_rest must have been called
+/* Adds a segment or a block of a framework. Makes no system call: gp_extent_nest_rest must have been called
  * since the last GP_TAP_REST additions. */
-void gp_nest_add(struct gp_nest *nest, const struct gp_wire_extent *extent);
+void gp_extent_nest_add(struct gp_nest *nest, const struct gp_wire_extent *extent);
 /* Makes room for GP_TAP_REST more of each. Call it first, and without a lock. */
-void gp_nest_rest(struct gp_nest *nest);
+void gp_extent_nest_rest(struct gp_nest *nest);
 /* Visits everything in order, and frees the memory. Adjacent growable segments are one. A block
  * outside every segment, which was freed meanwhile, is left out. */
-void gp_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg));
+void gp_extent_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg));
 
 #endif

@@ -88,18 +88,18 @@ static void extents_nested(struct gp_nest *nest, const struct gp_tap_block *bloc
     const uint64_t small_segment = 2u << 20;
     unsigned flags = (block->mapped ? GPUPROF_GROWABLE : 0u) | (block->bytes <= small_segment ? GPUPROF_SMALL : 0u);
     unsigned before = block->before ? GP_EXTENT_BEFORE : 0u;
-    gp_nest_add(nest, &(struct gp_wire_extent){
-                          .address = block->address,
-                          .bytes = block->bytes,
-                          .requested_bytes = block->inside ? block->requested_bytes : 0,
-                          .time_ns = block->time_ns,
-                          .site = block->site,
-                          .what = block->inside ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
-                          .state = GPUPROF_LIVE,
-                          .kind = GP_KIND_LINEAR,
-                          .flags = (uint8_t)(before | (block->inside ? 0 : flags)),
-                          .device = block->device,
-                      });
+    gp_extent_nest_add(nest, &(struct gp_wire_extent){
+                                 .address = block->address,
+                                 .bytes = block->bytes,
+                                 .requested_bytes = block->inside ? block->requested_bytes : 0,
+                                 .time_ns = block->time_ns,
+                                 .site = block->site,
+                                 .what = block->inside ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
+                                 .state = GPUPROF_LIVE,
+                                 .kind = GP_KIND_LINEAR,
+                                 .flags = (uint8_t)(before | (block->inside ? 0 : flags)),
+                                 .device = block->device,
+                             });
 }
 
 static void extents_own(void *arg, const struct gp_tap_block *block)
@@ -131,7 +131,7 @@ static void extents_own(void *arg, const struct gp_tap_block *block)
 static void extents_rest(void *arg)
 {
     struct gp_extents_walking *walk = arg;
-    gp_nest_rest(&walk->nest);
+    gp_extent_nest_rest(&walk->nest);
     if (walk->rest)
         walk->rest(walk->arg);
 }
@@ -142,7 +142,7 @@ void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest
     for (walk.index = 0; walk.index < GP_WIRE_GPUS; walk.index++)
         if (index == GP_EXTENTS_EVERY || index == walk.index)
             gp_allocator_iterate((int)walk.index, &walk, extents_segment, extents_block, extents_rest);
-    gp_nest_rest(&walk.nest);
+    gp_extent_nest_rest(&walk.nest);
     gp_tap_blocks(index == GP_EXTENTS_EVERY ? GP_TAP_EVERY : index, &walk, extents_own, extents_rest);
-    gp_nest_end(&walk.nest, arg, visit, rest);
+    gp_extent_nest_end(&walk.nest, arg, visit, rest);
 }

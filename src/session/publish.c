@@ -186,7 +186,7 @@ static int scope_take(struct gp_session *session, const char *name)
     return -ENOSPC;
 }
 
-int gp_scope_begin(const char *name, bool twin)
+int gp_session_scope_begin(const char *name, bool twin)
 {
     if (!*name)
         return -EINVAL;
@@ -196,7 +196,7 @@ int gp_scope_begin(const char *name, bool twin)
     return handle;
 }
 
-int gp_scope_find(const char *name)
+int gp_session_scope_find(const char *name)
 {
     gp_lock_take(&publish_lock);
     int handle = scope_named(publish_session(), name);
@@ -204,7 +204,7 @@ int gp_scope_find(const char *name)
     return handle;
 }
 
-int gp_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out)
+int gp_session_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out)
 {
     gp_lock_take(&publish_lock);
     bool open = scope_row(publish_session(), handle) != NULL;
@@ -213,7 +213,7 @@ int gp_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out)
     return error;
 }
 
-int gp_scope_end(int handle, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
+int gp_session_scope_end(int handle, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
 {
     int error = -ENOENT;
     struct gp_session *session = publish_begin();

@@ -35,7 +35,7 @@ GP_EXPORT int gpuprof_scope_begin(const char *name)
         return -ENODEV;
     api_name(field, sizeof(field), name);
     gp_api_poll();
-    int handle = gp_scope_begin(field, true);
+    int handle = gp_session_scope_begin(field, true);
     gp_api_leave(saved_errno);
     return handle == -ENOSPC ? -EBUSY : handle;
 }
@@ -50,7 +50,7 @@ GP_EXPORT int gpuprof_scope_read(int scope, int device, int64_t *allocated_peak,
     if (!gp_api_enter(&saved_errno))
         return -ENODEV;
     gp_api_poll();
-    int error = gp_scope_read(scope, index, &peaks);
+    int error = gp_session_scope_read(scope, index, &peaks);
     gp_api_leave(saved_errno);
     if (!error && allocated_peak)
         *allocated_peak = peaks.allocated_peak_bytes;
@@ -65,7 +65,7 @@ GP_EXPORT int gpuprof_scope_end(int scope)
     int saved_errno;
     if (!gp_api_enter(&saved_errno))
         return -ENODEV;
-    int error = gp_scope_end(scope, peaks);
+    int error = gp_session_scope_end(scope, peaks);
     gp_api_leave(saved_errno);
     return error;
 }

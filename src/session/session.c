@@ -143,7 +143,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
     }
     if (fd < 0)
         return fd;
-    /* A child must not write the parent's numbers.  gp_life_on() prevents it; this makes sure. */
+    /* A child must not write the parent's numbers.  gp_thread_life_on() prevents it; this makes sure. */
     madvise(base, header.total_bytes, MADV_DONTFORK);
     fstat(fd, &status);
     if (getrandom(header.session_id, sizeof(header.session_id), GRND_NONBLOCK) < 0)

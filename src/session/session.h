@@ -96,13 +96,13 @@ void gp_session_publish(void);
 
 /* Starts a scope.  name: not "", shorter than a row's.  twin: another scope of that name may be
  * open.  Returns a handle >= 0, -EINVAL, -EEXIST, -ENOSPC. */
-int gp_scope_begin(const char *name, bool twin);
+int gp_session_scope_begin(const char *name, bool twin);
 /* Returns the newest scope of that name, or -ENOENT. */
-int gp_scope_find(const char *name);
+int gp_session_scope_find(const char *name);
 /* Reads the peaks so far on a device index.  0, -ENOENT, -ENODEV (the index was never used). */
-int gp_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out);
+int gp_session_scope_read(int handle, unsigned index, struct gp_wire_scope_value *out);
 /* Ends the scope and returns its peaks.  0, -ENOENT. */
-int gp_scope_end(int handle, struct gp_wire_scope_value out[GP_WIRE_DEVICES]);
+int gp_session_scope_end(int handle, struct gp_wire_scope_value out[GP_WIRE_DEVICES]);
 
 /* ---- */
 

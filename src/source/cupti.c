@@ -89,7 +89,7 @@ static bool cupti_has_begun(struct gp_call *call)
 
 static void cupti_on_driver(uint32_t id, const struct gp_cupti_call *data)
 {
-    const struct gp_hook *hook = gp_hook_find(id);
+    const struct gp_hook *hook = gp_dispatch_find(id);
     if (!hook)
         return;
     struct gp_call call = {
@@ -291,7 +291,7 @@ static uint32_t cupti_enable_rows(void)
     uint32_t enabled = 0;
     /* A row newer than this CUPTI answers INVALID_PARAMETER and stays disabled. */
     for (uint32_t id = 1; id < GP_HOOK_IDS; id++)
-        if (gp_hook_find(id))
+        if (gp_dispatch_find(id))
             enabled += cupti.enable(1, cupti.subscriber, GP_CUPTI_DOMAIN_DRIVER, id) == GP_CUPTI_OK;
     if (!enabled)
         return 0;

@@ -68,9 +68,9 @@ static void name_first(struct gp_name_pass *pass, gp_cupti_name_fn get_name)
         if (get_name(GP_CUPTI_DOMAIN_DRIVER, id, &name) != GP_CUPTI_OK || !name)
             continue;
         pass->last = id;
-        const struct gp_hook *hook = gp_hook_find(id);
+        const struct gp_hook *hook = gp_dispatch_find(id);
         if (hook && strcmp(hook->name, name) == 0)
-            name_bind(pass, id, gp_hook_row(hook));
+            name_bind(pass, id, gp_dispatch_row(hook));
         else if (strcmp(name, "cuDeviceGetCount") == 0)
             pass->pulse = id;
     }
@@ -104,6 +104,6 @@ uint32_t gp_cupti_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out
             name_is_memory(name))
             name_strange(out, name);
     if (pass.left < gp_hook_count)
-        gp_hook_bind(pass.bound);
+        gp_dispatch_bind(pass.bound);
     return pass.pulse;
 }

@@ -38,17 +38,17 @@ void (*gp_call_note_context)(void *context, uint32_t number);
 void (*gp_call_note_primary)(int device, void *context, uint32_t number);
 uint32_t (*gp_call_table_number)(void *context, int device);
 
-const struct gp_hook *gp_hook_find(uint32_t id)
+const struct gp_hook *gp_dispatch_find(uint32_t id)
 {
     return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
 }
 
-uint8_t gp_hook_row(const struct gp_hook *hook)
+uint8_t gp_dispatch_row(const struct gp_hook *hook)
 {
     return (uint8_t)(hook - gp_hooks + 1);
 }
 
-void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS])
+void gp_dispatch_bind(const uint8_t bound[GP_HOOK_IDS])
 {
     memcpy(rows, bound, sizeof(rows));
 }

@@ -44,11 +44,11 @@ extern const unsigned gp_hook_count;
 #define GP_HOOK_IDS 2048u
 
 /* The row of a driver callback id, or NULL. */
-const struct gp_hook *gp_hook_find(uint32_t id);
+const struct gp_hook *gp_dispatch_find(uint32_t id);
 /* The row's number + 1. */
-uint8_t gp_hook_row(const struct gp_hook *hook);
+uint8_t gp_dispatch_row(const struct gp_hook *hook);
 /* Replaces the ids of all rows: row numbers + 1 by id.  Call it while no callback is enabled. */
-void gp_hook_bind(const uint8_t bound[GP_HOOK_IDS]);
+void gp_dispatch_bind(const uint8_t bound[GP_HOOK_IDS]);
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
  * parameters. */
@@ -84,7 +84,7 @@ extern uint32_t (*gp_call_table_number)(void *context, int device);
 
 /* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
  * location that names none or that this build does not know. */
-int gp_location_device(const struct gp_cu_location *location);
+int gp_place_device(const struct gp_cu_location *location);
 
 static inline bool gp_call_ok(const struct gp_call *call)
 {

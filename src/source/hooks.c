@@ -50,7 +50,7 @@ static inline void *hooks_server(enum gp_hooks_row row)
     void *server = __atomic_load_n(&x_servers[row], __ATOMIC_ACQUIRE);
     if (GP_LIKELY(!server) || hooks_is_free(row))
         return server;
-    return gp_thread.inside || gp_thread.ignored || !gp_life_ours() ? NULL : server;
+    return gp_thread.inside || gp_thread.ignored || !gp_thread_life_ours() ? NULL : server;
 }
 
 static inline uint32_t hooks_turn(void)

@@ -7,7 +7,7 @@
 
 static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_alloc_node *params)
 {
-    int device = gp_location_device(&params->pool.location);
+    int device = gp_place_device(&params->pool.location);
     call->asked_bytes = params->bytes;
     call->asked_kind = GP_KIND_GRAPH;
     call->device = device;

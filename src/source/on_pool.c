@@ -76,7 +76,7 @@ static void on_pool_create_exit(struct gp_call *call)
     if (!gp_call_ok(call))
         return;
     unsigned flags = params->poolProps->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0;
-    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, gp_location_device(&params->poolProps->location), flags);
+    gp_feed_pool_create((uint64_t)(uintptr_t)*params->pool, gp_place_device(&params->poolProps->location), flags);
 }
 const struct gp_handler gp_on_pool_create = {NULL, on_pool_create_exit};
 
@@ -124,7 +124,7 @@ static void on_pool_get_at_exit(struct gp_call *call)
 {
     const struct gp_params_cuMemGetDefaultMemPool *params = GP_PARAMS(call, cuMemGetDefaultMemPool);
     if (gp_call_ok(call))
-        gp_feed_pool_found((uint64_t)(uintptr_t)*params->pool_out, gp_location_device(params->location),
+        gp_feed_pool_found((uint64_t)(uintptr_t)*params->pool_out, gp_place_device(params->location),
                            params->type == GP_CU_ALLOCATION_MANAGED ? GP_POOL_MANAGED : 0);
 }
 const struct gp_handler gp_on_pool_get_at = {NULL, on_pool_get_at_exit};

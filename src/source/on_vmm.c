@@ -43,7 +43,7 @@ static void on_vmm_create_exit(struct gp_call *call)
     call->asked_bytes = params->size;
     call->asked_kind = GP_KIND_VMM;
     if (params->prop)
-        call->device = gp_location_device(&params->prop->location);
+        call->device = gp_place_device(&params->prop->location);
     if (gp_call_ok(call))
         gp_feed_vmm_create(*params->handle, params->size, call->device);
 }

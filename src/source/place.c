@@ -3,7 +3,7 @@
 #include "account/feed.h"
 #include "source/dispatch.h"
 
-int gp_location_device(const struct gp_cu_location *location)
+int gp_place_device(const struct gp_cu_location *location)
 {
     if (location->type == GP_CU_LOCATION_DEVICE)
         return location->id;

@@ -244,7 +244,7 @@ static bool scan_ask(uint64_t address, struct gp_before_range *out)
     size_t bytes = 0;
     *out = (struct gp_before_range){.device = -1};
     void *answers[] = {&out->address, &bytes, &out->device, &out->context, &managed, &type};
-    if (!gp_life_on() || GP_ASK(pointer_get_all(GP_COUNT(attributes), attributes, answers, address)) != 0)
+    if (!gp_thread_life_on() || GP_ASK(pointer_get_all(GP_COUNT(attributes), attributes, answers, address)) != 0)
         return false;
     out->bytes = bytes;
     out->counts = type == GP_CU_MEMORY_DEVICE && !managed;
@@ -444,7 +444,7 @@ static void *poll_main(void *arg)
     uint64_t last = 0, devices = 0;
     (void)arg;
     for (;;) {
-        if (!gp_life_on())
+        if (!gp_thread_life_on())
             return NULL;
         if (__atomic_load_n(&x_stopped, __ATOMIC_RELAXED)) {
             poll_check();
@@ -523,7 +523,7 @@ static void poll_rouse(void)
 static void poll_stop(uint64_t patience_ns)
 {
     uint64_t now = gp_clock_ns(), deadline = now + patience_ns;
-    bool checks = __atomic_exchange_n(&x_running, 0, __ATOMIC_ACQ_REL) && gp_life_on() &&
+    bool checks = __atomic_exchange_n(&x_running, 0, __ATOMIC_ACQ_REL) && gp_thread_life_on() &&
                   __atomic_load_n(&x_check, __ATOMIC_RELAXED);
     __atomic_store_n(&x_stopped, 1, __ATOMIC_SEQ_CST); /* pairs with [stop.B] */
     for (; __atomic_load_n(&x_busy, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
@@ -542,7 +542,7 @@ void gp_poll_stop(void)
 
 void gp_poll_last(void)
 {
-    if (!gp_life_on())
+    if (!gp_thread_life_on())
         return;
     if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED))
         gp_poll_now(GP_POLL_PATIENCE_NS / 2);

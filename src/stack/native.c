@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * native.c: the return addresses of the calling thread. x86-64: by the objects' unwind tables, with
- * one word per return address (unwindrule.h), or by the frame pointer where no table describes the
+ * one word per return address (rules.h), or by the frame pointer where no table describes the
  * code. AArch64: by frame pointers, which the platform's procedure call standard keeps.
  *
  * Whatever the tables say, only aligned words between the innermost frame and the stack's end are
@@ -14,8 +14,8 @@
 #include "native.h"
 #include "base/loader.h"
 #include "ownstack.h"
+#include "rules.h"
 #include "stack.h"
-#include "unwindrule.h"
 #include <stddef.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -38,7 +38,7 @@ UNCHECKED static inline bool walk_word(const struct walk *walk, uint64_t address
     if (address - walk->low >= walk->high - walk->low || address % 8)
         return false;
     if (walk->peek)
-        return gp_peek_word(walk->peek, address, word);
+        return gp_ownstack_word(walk->peek, address, word);
     *word = *(const uint64_t *)address;
     return true;
 }

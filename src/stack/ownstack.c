@@ -119,7 +119,7 @@ bool gp_own_stack_widen(uint64_t sp)
     return sp >= stack->low && sp < stack->high;
 }
 
-bool gp_peek_word(struct gp_peek *peek, uint64_t address, uint64_t *word)
+bool gp_ownstack_word(struct gp_peek *peek, uint64_t address, uint64_t *word)
 {
     if (address - peek->at >= peek->bytes) {
         int saved = errno;

@@ -30,6 +30,6 @@ struct gp_peek {
     uint64_t words[64];
 };
 /* One word at `address`; false: it is not mapped. */
-bool gp_peek_word(struct gp_peek *peek, uint64_t address, uint64_t *word);
+bool gp_ownstack_word(struct gp_peek *peek, uint64_t address, uint64_t *word);
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef GP_TEST_BENCH_AGENT_PROCESS_H
 #define GP_TEST_BENCH_AGENT_PROCESS_H
 
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include "lib/paths.h"
 #include <bpf/bpf.h>
 #include <dirent.h>

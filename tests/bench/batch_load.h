@@ -39,7 +39,7 @@ static int start(void)
 {
     static const struct gp_session_size size;
     const struct gp_session_hooks hooks = {.poll_now = poll_nothing, .event = gp_feed_event};
-    int error = gp_life_start();
+    int error = gp_thread_life_start();
     if (!error)
         error = gp_session_open(&session, &size);
     if (!error)

@@ -148,7 +148,7 @@ static bool no_system_call(struct worker *worker)
 {
     pid_t child = fork();
     if (child == 0) {
-        gp_life_start();
+        gp_thread_life_start();
         one_batch(worker); /* page faults and first uses */
         if (forbid_system_calls() != 0)
             syscall(SYS_exit, 2);
@@ -183,7 +183,8 @@ int main(void)
 {
     void *chunks =
         mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 ||
+        gp_thread_life_start() != 0 ||
         gp_feed_start(&(struct gp_feed_setup){
             .ring = &ring, .lost = lost, .failures = failures, .wake_poller = wake_nobody, .map_limit = 1u << 24}) !=
             0) {
@@ -199,8 +200,8 @@ int main(void)
             .count = LIVE / 2,
             .next = 0x700000000000ull + ((uint64_t)i << 40),
             .seed = 88172645463325252ull + i,
-            .alloc = gp_hook_find(243),
-            .free = gp_hook_find(245),
+            .alloc = gp_dispatch_find(243),
+            .free = gp_dispatch_find(245),
         };
         fill(&workers[i]);
     }

@@ -147,7 +147,8 @@ int main(void)
         mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     report_fn *report = (report_fn *)dlsym(library("libc10_cuda.so"), "torch_report");
     measure("framework_without", report, 1);
-    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 ||
+        gp_thread_life_start() != 0 ||
         gp_feed_start(&(struct gp_feed_setup){
             .ring = &ring,
             .lost = lost,
@@ -167,7 +168,7 @@ int main(void)
                                 .kind = GP_KIND_LINEAR,
                                 .segment = GP_SEGMENT_FRAMEWORK,
                                 .bytes = LIVE * 1024};
-    gp_framework_segment(&segment, GP_ADD);
+    gp_segment_framework(&segment, GP_ADD);
     gp_map_insert(gp_accounts.blocks, &segment, NULL);
     /* The stand-in's slot leads to torch.c's function now. */
     measure("framework_event_1_at_peak", report, 1);

@@ -116,8 +116,8 @@ static struct gp_file *bench_open(void)
 
 static void bench_traces(void)
 {
-    for (unsigned i = 0; gp_generator_at(i); i++) {
-        const struct gp_generator *generator = gp_generator_at(i);
+    for (unsigned i = 0; gp_generate_at(i); i++) {
+        const struct gp_generator *generator = gp_generate_at(i);
         struct gp_replay_trace trace;
         struct gp_replay_problem problem;
         struct gp_file_stats stats;
@@ -145,7 +145,7 @@ static void bench_big(uint64_t wanted)
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
     uint64_t time_ns = 1000000000ull, events = 0;
-    if (gp_generate(&trace, gp_generator_at(0), 1, BENCH_STEPS, &problem) != 0)
+    if (gp_generate(&trace, gp_generate_at(0), 1, BENCH_STEPS, &problem) != 0)
         abort();
     struct gp_file *file = bench_open();
     while (events < wanted)
@@ -206,7 +206,7 @@ static void bench_host(void)
     struct rusage before, after;
     char why[160];
     unlink(bench_file);
-    if (gp_life_start() != 0 || gp_session_open(&session, &(struct gp_session_size){.wide = true}) != 0 ||
+    if (gp_thread_life_start() != 0 || gp_session_open(&session, &(struct gp_session_size){.wide = true}) != 0 ||
         gp_ring_init(&ring, session.chunks, session.chunk_count, &session.header->lost[GP_LOST_RING]) != 0)
         abort();
     bench_host_events(&ring); /* pages are there now */

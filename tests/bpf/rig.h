@@ -8,7 +8,7 @@
 #ifndef GP_TEST_BPF_RIG_H
 #define GP_TEST_BPF_RIG_H
 
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include "lib/keeper.h"
 #include "lib/kid.h"
 #include "lib/mounts.h"

@@ -464,7 +464,7 @@ static bool host_poll(uint64_t timeout_ns)
 static void host_make(bool wide)
 {
     const struct gp_session_size size = {.wide = wide};
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert_eq(gp_session_open(&host_session, &size), 0);
     struct gp_wire_header *header = host_session.header;
     cr_assert_eq(gp_ring_init(&host_ring, host_session.chunks, host_session.chunk_count, &header->lost[GP_LOST_RING]),

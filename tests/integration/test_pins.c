@@ -3,7 +3,7 @@
  * test_pins.c: tests the pins of the agent's tables: modes, one owner, replacement without a gap,
  * and foreign entries that stay. Uses a private bpffs; skips without BPF.
  */
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include <bpf/bpf.h>
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>

@@ -82,7 +82,7 @@ static void end(void)
         kill(hostile[i], SIGKILL);
         waitpid(hostile[i], NULL, 0);
     }
-    gp_querier_close(querier);
+    gp_query_close(querier);
     if (link_fd >= 0)
         close(link_fd);
     gp_bpf_close(bpf);
@@ -139,17 +139,17 @@ static double until_counted(int count, int ms)
     return -1;
 }
 
-static bool wait_for(bool (*is)(const struct gp_querier_count *), int ms)
+static bool wait_for(bool (*is)(const struct gp_query_count *), int ms)
 {
     for (uint64_t until = gp_clock_ns() + (uint64_t)ms * MS; gp_clock_ns() < until; usleep(2000)) {
-        struct gp_querier_count count = gp_querier_count(querier);
+        struct gp_query_count count = gp_query_count(querier);
         if (is(&count))
             return true;
     }
     return false;
 }
 
-static bool queue_is_empty(const struct gp_querier_count *count)
+static bool queue_is_empty(const struct gp_query_count *count)
 {
     return count->waiting == 0;
 }
@@ -173,10 +173,10 @@ Test(query, idle_processes_are_in_the_tables_within_a_second)
     arm();
     cr_assert(lt(dbl, until_counted(1, 1500), 0.0), "a program fired without a query, so the test proves nothing");
     cr_assert(spawn_stop(stopped) == 0);
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     uint64_t from = gp_clock_ns();
     for (int i = 0; i < PROGRAMS; i++)
-        gp_querier_add(querier, spawned[i].pid);
+        gp_query_add(querier, spawned[i].pid);
     double added = (double)(gp_clock_ns() - from) / 1e6, took = until_counted(PROGRAMS - 1, 1000);
     cr_log_info("%d asked: %.2f ms to hand over, all but the stopped one in after %.1f ms", PROGRAMS, added, took);
     cr_assert(ge(dbl, took, 0.0), "%d after a second", counted());
@@ -184,7 +184,7 @@ Test(query, idle_processes_are_in_the_tables_within_a_second)
     /* The stopped process continues when the querier no longer waits: the last request is still in
      * its mailbox. */
     cr_assert(wait_for(queue_is_empty, 20000));
-    struct gp_querier_count count = gp_querier_count(querier);
+    struct gp_query_count count = gp_query_count(querier);
     cr_assert(eq(u64, count.answered, PROGRAMS - 1));
     cr_assert(eq(u64, count.silent, 1));
     cr_assert(not(is_counted(stopped)));
@@ -204,33 +204,33 @@ Test(query, one_that_continues_after_a_while_is_asked_again)
     /* Stopped before the probe is there: its thread is still awake and would speak without being asked. */
     cr_assert(spawn_stop(program->pid) == 0);
     arm();
-    cr_assert(gp_querier_open(&querier) == 0);
-    gp_querier_add(querier, program->pid);
+    cr_assert(gp_query_open(&querier) == 0);
+    gp_query_add(querier, program->pid);
     usleep(1500000); /* the first try is over, the second has not started */
-    cr_assert(eq(u32, gp_querier_count(querier).waiting, 1));
+    cr_assert(eq(u32, gp_query_count(querier).waiting, 1));
     kill(program->pid, SIGCONT);
     cr_assert(ge(dbl, until_counted(1, 5000), 0.0));
     cr_assert(wait_for(queue_is_empty, 5000));
-    cr_assert(eq(u64, gp_querier_count(querier).answered, 1));
+    cr_assert(eq(u64, gp_query_count(querier).answered, 1));
 }
 
 Test(query, no_process_is_asked_twice)
 {
     struct spawn *program = program_start();
     arm();
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     for (int i = 0; i < 100; i++)
-        gp_querier_add(querier, program->pid);
+        gp_query_add(querier, program->pid);
     cr_assert(ge(dbl, until_counted(1, 3000), 0.0));
     cr_assert(wait_for(queue_is_empty, 3000));
     uint64_t batches = gp_bpf_meta(bpf)->batches;
     for (int i = 0; i < 100; i++, usleep(1000))
-        gp_querier_add(querier, program->pid);
+        gp_query_add(querier, program->pid);
     usleep(300000);
     /* Far fewer than one per call; viewers that run beside this test may ask, too. */
     cr_assert(lt(u64, gp_bpf_meta(bpf)->batches, batches + 50));
-    cr_assert(eq(u64, gp_querier_count(querier).answered, 1));
-    cr_assert(eq(u32, gp_querier_count(querier).waiting, 0));
+    cr_assert(eq(u64, gp_query_count(querier).answered, 1));
+    cr_assert(eq(u32, gp_query_count(querier).waiting, 0));
 }
 
 static void turn_until(struct gp_deaths *deaths, uint64_t processes)
@@ -249,10 +249,10 @@ Test(query, a_queried_and_killed_process_leaves_the_sums)
     program_start();
     program_start();
     arm();
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     cr_assert(gp_deaths_open(&deaths, bpf) == 0);
-    gp_querier_add(querier, spawned[0].pid);
-    gp_querier_add(querier, spawned[1].pid);
+    gp_query_add(querier, spawned[0].pid);
+    gp_query_add(querier, spawned[1].pid);
     cr_assert(ge(dbl, until_counted(2, 3000), 0.0));
     gp_deaths_second(deaths);
     turn_until(deaths, 2);
@@ -348,18 +348,18 @@ Test(query, hostile_processes_have_a_bounded_cost_and_delay_no_other)
     for (int i = 0; i < HONEST; i++)
         program_start();
     arm();
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     double from = cpu_ms();
     uint64_t start = gp_clock_ns();
     for (int i = 0; i < hostile_count; i++)
-        gp_querier_add(querier, hostile[i]);
-    gp_querier_add(querier, 1 << 22); /* no such process */
+        gp_query_add(querier, hostile[i]);
+    gp_query_add(querier, 1 << 22); /* no such process */
     for (int i = 0; i < HONEST; i++)
-        gp_querier_add(querier, spawned[i].pid);
+        gp_query_add(querier, spawned[i].pid);
     double took = until_counted(HONEST, 3000);
     cr_assert(ge(dbl, took, 0.0), "honest processes wait for hostile ones");
     cr_assert(wait_for(queue_is_empty, 60000));
-    struct gp_querier_count count = gp_querier_count(querier);
+    struct gp_query_count count = gp_query_count(querier);
     double seconds = (double)(gp_clock_ns() - start) / 1e9, cpu = cpu_ms() - from;
     cr_log_info(
         "honest processes counted after %.0f ms; all done after %.1f s with %.0f ms of CPU; %llu answered, %llu silent",
@@ -377,7 +377,7 @@ static int pages_once_asked(pid_t pid)
 {
     char path[64];
     struct stat about;
-    gp_querier_add(querier, pid);
+    gp_query_add(querier, pid);
     sleep(3);
     for (int fd = 3; fd < 64; fd++) {
         char target[64] = "";
@@ -394,10 +394,10 @@ static int pages_once_asked(pid_t pid)
 Test(query, holes_are_not_filled)
 {
     int pages = -1, want = (int)((sizeof(struct gp_wire_header) + 4095) / 4096);
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     for (uint32_t turn = 1; turn <= 5 && pages != want; turn++) {
         pages = pages_once_asked(hostile_start(ALL_HOLES));
-        cr_assert(ge(u32, gp_querier_count(querier).waiting, 1));
+        cr_assert(ge(u32, gp_query_count(querier).waiting, 1));
     }
     cr_assert(eq(int, pages, want));
 }
@@ -407,22 +407,22 @@ Test(query, holes_are_not_filled)
 /* More pids than there is room for, none of them a process; then there is room again. */
 Test(query, more_than_there_is_room_for)
 {
-    cr_assert(gp_querier_open(&querier) == 0);
+    cr_assert(gp_query_open(&querier) == 0);
     uint64_t from = gp_clock_ns(), most = 0;
     for (int i = 0; i < 3 * (int)GP_MAPS_PROCESSES; i++) {
         uint64_t before = gp_clock_ns();
-        gp_querier_add(querier, (1 << 22) + i);
+        gp_query_add(querier, (1 << 22) + i);
         uint64_t took = gp_clock_ns() - before;
         most = took > most ? took : most;
     }
     double all = (double)(gp_clock_ns() - from) / 1e6;
     cr_assert(wait_for(queue_is_empty, 30000));
-    struct gp_querier_count count = gp_querier_count(querier);
+    struct gp_query_count count = gp_query_count(querier);
     cr_log_info("%d added in %.0f ms, the slowest took %.2f ms; %llu had no room", 3 * (int)GP_MAPS_PROCESSES, all,
                 (double)most / 1e6, (unsigned long long)count.refused);
     cr_assert(eq(u64, count.answered + count.silent, 0));
     struct spawn *program = program_start();
     arm();
-    gp_querier_add(querier, program->pid);
+    gp_query_add(querier, program->pid);
     cr_assert(ge(dbl, until_counted(1, 3000), 0.0));
 }

@@ -99,7 +99,7 @@ static void *host_thread(void *arg)
 
 static int host_start(struct host *host, const char *path, bool wide, char *why)
 {
-    CHECK(gp_life_start() == 0);
+    CHECK(gp_thread_life_start() == 0);
     const struct gp_session_size size = {.wide = wide};
     CHECK(gp_session_open(&host->session, &size) == 0);
     CHECK(gp_ring_init(&host->ring, host->session.chunks, host->session.chunk_count,

@@ -29,7 +29,7 @@ static inline void accounts_start(uint32_t chunks, struct gp_feed_setup setup)
     accounts_chunks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(accounts_chunks, MAP_FAILED);
     cr_assert_eq(gp_ring_init(&ring, accounts_chunks, chunks, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     setup.ring = &ring;
     setup.lost = lost;
     setup.failures = failures;

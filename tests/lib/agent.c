@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include "lib/paths.h"
 
 /* The verifier needs a second to load the programs on a busy machine and ten under an emulator. Beside

@@ -87,10 +87,10 @@ static unsigned attach_lives(uint64_t end_ns)
         pthread_create(&threads[i], NULL, attach_thread, (void *)i);
     while (gp_clock_ns() < end_ns && !__atomic_load_n(&x_wrong, __ATOMIC_RELAXED)) {
         attach_memory = ++lives;
-        if (gp_life_start() != 0)
+        if (gp_thread_life_start() != 0)
             break;
         usleep(attach_next() % 2000);
-        gp_life_leave();
+        gp_thread_life_leave();
         if (!gp_thread_all_out(gp_clock_ns() + 5000000000ull)) {
             __atomic_fetch_add(&x_unfinished, 1, __ATOMIC_RELAXED);
             break;

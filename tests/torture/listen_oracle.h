@@ -29,7 +29,7 @@ struct gp_account *gp_account_of(int device)
     return NULL;
 }
 
-bool gp_life_on(void)
+bool gp_thread_life_on(void)
 {
     return true;
 }

@@ -54,8 +54,8 @@ static inline void expect_outside(void)
     cr_expect(!gp_thread.inside && !gp_thread.ignored && !gp_thread.prompt);
     cr_expect_eq(fakedriver.capture_mode, 0);
     cr_expect_eq(errno, ERRNO);
-    cr_expect(gp_fencing_begin(), "no fence is under way");
-    gp_fencing_end();
+    cr_expect(gp_stream_fencing_begin(), "no fence is under way");
+    gp_stream_fencing_end();
 }
 
 #endif

@@ -267,7 +267,7 @@ static inline struct gp_session_hooks test_hooks(void)
 /* Opens the session; the drain thread is not running, and there are devices 0, 5 and the host. */
 static inline void test_open(const struct gp_session_hooks *hooks)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert_eq(gp_session_open(&test_session, &(struct gp_session_size){.sites_bytes = 0}), 0);
     test_present[0] = test_present[5] = test_present[GP_WIRE_HOST] = true;
     test_now = 100 * SECOND;
@@ -286,7 +286,7 @@ static inline void test_run(void (*script)(unsigned step, uint64_t pause_ns))
 
 static inline void test_stop(void)
 {
-    gp_life_leave();
+    gp_thread_life_leave();
 }
 
 #endif

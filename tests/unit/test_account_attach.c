@@ -51,7 +51,7 @@ static void begin(bool late)
     struct gp_wire_chunk *chunks =
         mmap(NULL, 64 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, 64, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                                        .lost = lost,
                                                        .failures = failures,
@@ -268,10 +268,10 @@ Test(attached, a_framework_that_has_taken_a_segment_before_its_first_report)
     gp_feed_framework_start("pytorch");
     cr_assert(noted(BASE, 100, 0, 5));
     gp_feed_before_end(true);
-    gp_framework_segment(&segment, GP_ADD);
+    gp_segment_framework(&segment, GP_ADD);
     framework_reports(5, 65, 100);
     FRAMEWORK(GP_BEFORE_DRIVER, 100, 1, 60, 70);
-    gp_framework_segment(&segment, GP_SUB);
+    gp_segment_framework(&segment, GP_SUB);
     framework_reports(-5, 60, 70);
     FRAMEWORK(GP_BEFORE_DRIVER, 100, 1, 60, 70);
 }

@@ -74,7 +74,7 @@ static void setup(void)
     static struct gp_ring ring;
     chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     setting = (struct gp_feed_setup){.ring = &ring,
                                      .lost = lost,
                                      .failures = failures,
@@ -357,15 +357,15 @@ Test(limits, as_many_calls_at_once_as_there_are_frames)
     before = held_on(0);
     cr_expect_eq(event_count(), 5);
     for (unsigned i = 0; i < FRAMES; i++) {
-        tokens[i] = gp_frame_get(&frame);
+        tokens[i] = gp_account_frame_get(&frame);
         cr_assert(tokens[i] && tokens[i] <= FRAMES && !seen[tokens[i]], "token %u", tokens[i]);
         seen[tokens[i]] = true;
         frame->what = GP_SPACE_RANGE;
-        cr_assert_eq(gp_frame_of(tokens[i], GP_SPACE_RANGE), frame);
-        cr_assert_null(gp_frame_of(tokens[i], GP_SPACE_DEVICE));
+        cr_assert_eq(gp_account_frame_of(tokens[i], GP_SPACE_RANGE), frame);
+        cr_assert_null(gp_account_frame_of(tokens[i], GP_SPACE_DEVICE));
     }
     LOST("all frames", NONE);
-    cr_expect_eq(gp_frame_get(&frame), 0);
+    cr_expect_eq(gp_account_frame_get(&frame), 0);
     LOST("one more", GP_LOST_FRAMES);
     cr_expect_eq(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), 0);
     cr_expect_eq(gp_feed_vmm_release_begin(7), 0);
@@ -389,9 +389,10 @@ Test(limits, as_many_calls_at_once_as_there_are_frames)
     cr_expect_eq(gp_feed_vmm_handle_at(0x40000000), 7);
     cr_expect_eq(event_count(), 0);
     for (unsigned i = 0; i < FRAMES; i++)
-        gp_frame_put(tokens[i]);
-    cr_expect_null(gp_frame_of(tokens[5], GP_SPACE_RANGE), "it was put back");
-    cr_expect(!gp_frame_of(0, GP_SPACE_NONE) && !gp_frame_of(FRAMES + 1, 0) && !gp_frame_of(UINT32_MAX, 0));
+        gp_account_frame_put(tokens[i]);
+    cr_expect_null(gp_account_frame_of(tokens[5], GP_SPACE_RANGE), "it was put back");
+    cr_expect(!gp_account_frame_of(0, GP_SPACE_NONE) && !gp_account_frame_of(FRAMES + 1, 0) &&
+              !gp_account_frame_of(UINT32_MAX, 0));
     LOST("the ends of no call", NONE);
 }
 
@@ -423,7 +424,7 @@ Test(limits, no_call_keeps_a_frame)
         event_count();
     }
     for (unsigned i = 0; i < FRAMES; i++)
-        cr_assert(tokens[i] = gp_frame_get(&frame));
+        cr_assert(tokens[i] = gp_account_frame_get(&frame));
     LOST("every frame was free", NONE);
 }
 

@@ -126,7 +126,7 @@ Test(shim, a_filter_is_copied_asked_and_destroyed)
     uint64_t calls = 0;
     struct gp_filter filter = {{9, (uint64_t)(uintptr_t)&calls}, shim_manage, shim_match};
 
-    cr_assert(gp_filter_is_usable(&filter));
+    cr_assert(gp_route_filter_is_usable(&filter));
     cr_assert_eq(gp_route_begin(&(struct gp_route){5, 2, GP_ROUTE_FILTER, 0, &filter}), 0);
     filter = (struct gp_filter){{0}, NULL, NULL};
     cr_expect_eq(shim_alive, 1);
@@ -143,11 +143,11 @@ Test(shim, a_filter_without_functions_is_refused)
     struct gp_filter filter = {{0}, NULL, NULL};
     uint64_t data = 0;
 
-    cr_expect_not(gp_filter_is_usable(NULL));
-    cr_expect_not(gp_filter_is_usable(&filter));
+    cr_expect_not(gp_route_filter_is_usable(NULL));
+    cr_expect_not(gp_route_filter_is_usable(&filter));
     filter.manager = shim_manage;
     memcpy(&filter.invoker, &(uint64_t *){&data}, sizeof(filter.invoker));
-    cr_expect_not(gp_filter_is_usable(&filter), "an address on the stack");
+    cr_expect_not(gp_route_filter_is_usable(&filter), "an address on the stack");
 }
 
 /* ---- fences and captures ----------------------------------------------------------------------------------------- */
@@ -157,24 +157,24 @@ Test(shim, nothing_is_recorded_while_a_capture_is_under_way)
     uint64_t fence = 0;
     void *stream = &fence;
 
-    cr_assert(gp_fencing_begin());
-    gp_fencing_end();
-    gp_capture_begin();
-    cr_expect(gp_capture_under_way());
+    cr_assert(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
+    gp_stream_capture_begin();
+    cr_expect(gp_stream_capture_under_way());
     cr_expect_eq(gp_fence_record(&gp_served_contexts[0], NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
-    gp_capture_began(stream, false);
-    cr_expect_not(gp_capture_under_way());
-    gp_capture_begin();
-    gp_capture_began(stream, true);
-    cr_expect_not(gp_fencing_begin());
-    gp_capture_ended(&stream);
-    cr_expect_not(gp_fencing_begin(), "another stream's end changes nothing");
-    gp_capture_ended(stream);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
-    gp_capture_ended(stream);
-    cr_expect(gp_fencing_begin(), "an end is counted once");
-    gp_fencing_end();
+    gp_stream_capture_began(stream, false);
+    cr_expect_not(gp_stream_capture_under_way());
+    gp_stream_capture_begin();
+    gp_stream_capture_began(stream, true);
+    cr_expect_not(gp_stream_fencing_begin());
+    gp_stream_capture_ended(&stream);
+    cr_expect_not(gp_stream_fencing_begin(), "another stream's end changes nothing");
+    gp_stream_capture_ended(stream);
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
+    gp_stream_capture_ended(stream);
+    cr_expect(gp_stream_fencing_begin(), "an end is counted once");
+    gp_stream_fencing_end();
 }
 
 #define SHIM_ROUNDS 20000
@@ -185,10 +185,10 @@ static void *shim_record(void *arg)
 {
     (void)arg;
     for (int i = 0; i < SHIM_ROUNDS; i++)
-        if (gp_fencing_begin()) {
+        if (gp_stream_fencing_begin()) {
             if (__atomic_load_n(&shim_capturing, __ATOMIC_RELAXED))
                 __atomic_store_n(&shim_broken, 1, __ATOMIC_RELAXED);
-            gp_fencing_end();
+            gp_stream_fencing_end();
         }
     return NULL;
 }
@@ -201,11 +201,11 @@ Test(shim, a_capture_keeps_fences_out)
     for (int i = 0; i < 2; i++)
         cr_assert_eq(pthread_create(&threads[i], NULL, shim_record, NULL), 0);
     for (int i = 0; i < SHIM_ROUNDS / 10; i++) {
-        gp_capture_begin();
+        gp_stream_capture_begin();
         __atomic_store_n(&shim_capturing, 1, __ATOMIC_RELAXED);
-        gp_capture_began(&stream, true);
+        gp_stream_capture_began(&stream, true);
         __atomic_store_n(&shim_capturing, 0, __ATOMIC_RELAXED);
-        gp_capture_ended(&stream);
+        gp_stream_capture_ended(&stream);
     }
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
@@ -262,9 +262,9 @@ Test(shim, streams_and_captures_go_on_while_a_context_is_synchronised, .timeout 
     while (!__atomic_load_n(&shim_syncs, __ATOMIC_SEQ_CST))
         usleep(100);
     gp_stream_remove(&shim_sync_over);
-    gp_capture_begin();
-    gp_capture_began(&other, true);
-    gp_capture_ended(&other);
+    gp_stream_capture_begin();
+    gp_stream_capture_began(&other, true);
+    gp_stream_capture_ended(&other);
     __atomic_store_n(&shim_sync_over, 1, __ATOMIC_SEQ_CST);
     pthread_join(thread, NULL);
     cr_expect_eq(shim_syncs, 1);
@@ -339,22 +339,22 @@ Test(shim, captures_run_out)
     static char streams[66];
 
     for (int i = 0; i < 66; i++) {
-        gp_capture_begin();
-        gp_capture_began(&streams[i], true);
+        gp_stream_capture_begin();
+        gp_stream_capture_began(&streams[i], true);
     }
-    cr_expect(gp_capture_under_way());
+    cr_expect(gp_stream_capture_under_way());
     for (int i = 0; i < 66; i++) {
-        cr_expect_eq(gp_capture_under_way(), i < 64);
-        cr_expect_eq(gp_fencing_begin(), i >= 64);
+        cr_expect_eq(gp_stream_capture_under_way(), i < 64);
+        cr_expect_eq(gp_stream_fencing_begin(), i >= 64);
         if (i >= 64)
-            gp_fencing_end();
-        gp_capture_ended(&streams[i]);
+            gp_stream_fencing_end();
+        gp_stream_capture_ended(&streams[i]);
     }
 }
 
 static void *shim_end_capture(void *stream)
 {
-    gp_capture_ended(stream);
+    gp_stream_capture_ended(stream);
     return NULL;
 }
 
@@ -363,28 +363,28 @@ Test(shim, a_capture_of_a_threads_own_stream_ends_on_that_thread)
 {
     for (uintptr_t stream = 2; stream <= 3; stream++) {
         pthread_t thread;
-        gp_capture_begin();
-        gp_capture_began((void *)stream, true);
+        gp_stream_capture_begin();
+        gp_stream_capture_began((void *)stream, true);
         cr_assert_eq(pthread_create(&thread, NULL, shim_end_capture, (void *)stream), 0);
         pthread_join(thread, NULL);
-        cr_expect_eq(gp_capture_under_way(), stream == 2);
-        gp_capture_ended((void *)stream);
-        cr_expect_not(gp_capture_under_way());
+        cr_expect_eq(gp_stream_capture_under_way(), stream == 2);
+        gp_stream_capture_ended((void *)stream);
+        cr_expect_not(gp_stream_capture_under_way());
     }
 }
 
 /* With hooks, captures are counted by what the hooks see alone. */
 Test(shim, a_capture_is_announced_where_no_hook_sees_it)
 {
-    gp_capture_announce(1);
-    cr_expect_not(gp_fencing_begin());
-    gp_capture_announce(-1);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    gp_stream_capture_announce(1);
+    cr_expect_not(gp_stream_fencing_begin());
+    gp_stream_capture_announce(-1);
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
     gp_stream_watch();
-    gp_capture_announce(1);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    gp_stream_capture_announce(1);
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
 }
 
 Test(shim, streams_are_found_by_their_context)

@@ -28,7 +28,7 @@ TestSuite(allocator_calls, .fini = expect_lock_given);
 static void start(const char *policy)
 {
     struct gp_policy found = policy_of(policy);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     gp_served_setup(&found, 0);
     cr_assert(gp_driver_bind());
     errno = ERRNO;

@@ -353,13 +353,13 @@ static void captured(void)
         begin();
         after("end capture", gp_wrap_cuStreamEndCapture(stream, &graph));
     }
-    if (gp_capture_under_way())
+    if (gp_stream_capture_under_way())
         die("the capture did not end");
     begin();
     after("capture", gp_wrap_cuStreamBeginCapture_v2(stream, 0));
     begin();
     after("stream end", PASSED(gp_wrap_cuStreamDestroy_v2(stream)));
-    if (gp_capture_under_way())
+    if (gp_stream_capture_under_way())
         die("the capture did not end with its stream");
     drop("free", block, gp_wrap_cuMemFree_v2);
 }
@@ -622,7 +622,7 @@ static void child(const struct script *script)
     char why[128];
     chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST) != 0 ||
-        gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+        gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_thread_life_start() != 0 ||
         gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                               .lost = lost,
                                               .failures = failures,

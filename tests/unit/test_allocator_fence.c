@@ -28,7 +28,7 @@ static struct gp_served_context *primary(int device, bool current)
 
 static struct gp_served_context *start(void)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     gp_served_setup(gp_policy_find("caching"), 0);
     cr_assert(gp_driver_bind());
     errno = ERRNO;
@@ -248,8 +248,8 @@ Test(allocator_fence, without_hooks_the_context_is_synchronised)
     calllog.fails = "cuCtxPushCurrent_v2";
     cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
     expect_outside();
-    gp_capture_begin(); /* no synchronisation is under way, so this does not wait */
-    gp_capture_began(NULL, false);
+    gp_stream_capture_begin(); /* no synchronisation is under way, so this does not wait */
+    gp_stream_capture_began(NULL, false);
 }
 
 static int capturing_of;
@@ -327,19 +327,19 @@ Test(allocator_fence, captures_end_with_their_context)
     void *one = stream_made(served, 1), *two = stream_made(other, 1), *unknown = &one;
     gp_stream_watch();
     for (unsigned i = 0; i < 3; i++) {
-        gp_capture_begin();
-        gp_capture_began(i == 0 ? one : i == 1 ? two : unknown, true);
+        gp_stream_capture_begin();
+        gp_stream_capture_began(i == 0 ? one : i == 1 ? two : unknown, true);
     }
     gp_stream_forget(other);
-    cr_expect(gp_capture_under_way());
-    gp_capture_ended(two);
-    gp_capture_ended(one);
-    cr_expect(gp_capture_under_way(), "a stream that is not known captures in the current context");
-    gp_capture_begin();
-    gp_capture_began(one, true);
-    cr_expect_not(gp_fencing_begin());
+    cr_expect(gp_stream_capture_under_way());
+    gp_stream_capture_ended(two);
+    gp_stream_capture_ended(one);
+    cr_expect(gp_stream_capture_under_way(), "a stream that is not known captures in the current context");
+    gp_stream_capture_begin();
+    gp_stream_capture_began(one, true);
+    cr_expect_not(gp_stream_fencing_begin());
     gp_fence_forget(served);
-    cr_expect_not(gp_capture_under_way());
+    cr_expect_not(gp_stream_capture_under_way());
     expect_outside();
 }
 
@@ -348,11 +348,11 @@ Test(allocator_fence, a_capture_without_a_context_ends_with_its_stream)
     struct gp_served_context *served = start();
     void *ctx, *unknown = &ctx;
     cr_assert_eq(gp_driver_real.cuCtxPopCurrent_v2(&ctx), 0);
-    gp_capture_begin();
-    gp_capture_began(unknown, true);
+    gp_stream_capture_begin();
+    gp_stream_capture_began(unknown, true);
     gp_fence_forget(served);
-    cr_expect(gp_capture_under_way());
+    cr_expect(gp_stream_capture_under_way());
     gp_stream_remove(unknown);
-    cr_expect_not(gp_capture_under_way());
+    cr_expect_not(gp_stream_capture_under_way());
     expect_outside();
 }

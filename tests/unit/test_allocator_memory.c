@@ -231,12 +231,12 @@ Test(allocator_memory, the_pitch_is_learnt_for_each_width_element_and_device)
     EXPECT_CALLS("cuCtxGetCurrent(&); pass cuMemAllocPitch_v2(&, &, 5000, 53687, 4); cuCtxGetDevice(&)");
     expect_outside();
     /* During a capture the driver decides. */
-    gp_capture_begin();
-    gp_capture_began(NULL, true);
+    gp_stream_capture_begin();
+    gp_stream_capture_began(NULL, true);
     calllog_clear();
     cr_expect_eq(gp_wrap_cuMemAllocPitch_v2(&address, &pitch, 1000, 3, 4), 0);
     EXPECT_CALLS("pass cuMemAllocPitch_v2(&, &, 1000, 3, 4)");
-    gp_capture_ended(NULL);
+    gp_stream_capture_ended(NULL);
 }
 
 /* ---- frees in odd moments ---------------------------------------------------------------------------------------------------- */

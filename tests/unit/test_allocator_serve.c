@@ -498,19 +498,19 @@ Test(allocator_serve, a_capture_lasts_from_its_beginning_to_its_end_or_break)
                 calllog.result = 1;
                 cr_expect_eq(capture_begin(how, P(11)), 1);
                 EXPECT_CALLS(expected);
-                cr_expect_not(gp_capture_under_way());
+                cr_expect_not(gp_stream_capture_under_way());
                 calllog.result = 0;
                 cr_expect_eq(capture_begin(how, P(11)), 0);
                 EXPECT_CALLS(expected);
-                cr_expect(gp_capture_under_way());
-                cr_expect_not(gp_fencing_begin());
+                cr_expect(gp_stream_capture_under_way());
+                cr_expect_not(gp_stream_fencing_begin());
                 calllog.result = ends[i].result;
                 cr_expect_eq(ptsz ? gp_wrap_cuStreamEndCapture_ptsz(P(11), P(22))
                                   : gp_wrap_cuStreamEndCapture(P(11), P(22)),
                              ends[i].result);
                 EXPECT_CALLS(ptsz ? "pass cuStreamEndCapture_ptsz(11, 22)" : "pass cuStreamEndCapture(11, 22)");
-                cr_expect_eq(gp_capture_under_way(), !ends[i].over, "%u", ends[i].result);
-                gp_capture_ended(P(11));
+                cr_expect_eq(gp_stream_capture_under_way(), !ends[i].over, "%u", ends[i].result);
+                gp_stream_capture_ended(P(11));
                 expect_outside();
             }
 }

@@ -258,15 +258,15 @@ Test(allocator_start, pools_begin_and_end)
     cr_expect_eq(gpuprof_begin_pool(5, 0, (void *)7, 0), 0);
     cr_expect_eq(gp_route_pool(0, 7), 5);
     cr_expect_eq(gp_route_pool(0, 8), 0);
-    cr_expect_not(gp_fencing_begin(), "a capture is announced");
+    cr_expect_not(gp_stream_fencing_begin(), "a capture is announced");
     cr_expect_eq(gpuprof_begin_pool(6, 0, (void *)7, 1), 0);
     cr_expect_eq(gp_route_pool(0, 8), 6);
     cr_expect_eq(gpuprof_end_pool(6, 1), 1);
     cr_expect_eq(gpuprof_end_pool(6, 0), 0);
-    cr_expect_not(gp_fencing_begin());
+    cr_expect_not(gp_stream_fencing_begin());
     cr_expect_eq(gpuprof_end_pool(5, 0), 0);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
     cr_expect_eq(gpuprof_release_pool(5, 0), 0);
     cr_expect_eq(gpuprof_release_pool(5, 0), 1);
     expect_restored();
@@ -275,11 +275,11 @@ Test(allocator_start, pools_begin_and_end)
         cr_assert_eq(gp_route_begin(&(struct gp_route){100 + i, 1, GP_ROUTE_STREAM, 999, NULL}), 0);
     cr_expect_eq(gpuprof_begin_pool(7, 0, NULL, 1), 2);
     cr_expect_eq(gpuprof_release_pool(7, 0), 1);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
     gpuprof_torch_begin_allocate_to_pool(0, (struct gpuprof_torch_pool){1, 0}, NULL);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
     expect_restored();
 }
 
@@ -357,14 +357,14 @@ static uint64_t pool_of(struct gpuprof_torch_pool id)
 {
     gpuprof_torch_begin_allocate_to_pool(0, id, NULL);
     uint64_t pool = gp_route_pool(0, 5);
-    cr_expect_not(gp_fencing_begin());
+    cr_expect_not(gp_stream_fencing_begin());
     gpuprof_torch_end_allocate_to_pool(1, id);
     cr_expect_eq(gp_route_pool(0, 5), pool, "another device's");
     gpuprof_torch_end_allocate_to_pool(0, id);
     gpuprof_torch_end_allocate_to_pool(0, id);
     cr_expect_eq(gp_route_pool(0, 5), 0);
-    cr_expect(gp_fencing_begin());
-    gp_fencing_end();
+    cr_expect(gp_stream_fencing_begin());
+    gp_stream_fencing_end();
     expect_restored();
     return pool;
 }

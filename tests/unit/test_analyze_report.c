@@ -76,7 +76,7 @@ Test(report, notes_missing_stacks_only_of_allocations)
         struct gp_recording *r = recmake_done(make);
         struct gp_report report = {.recording = r};
         struct gp_text_page page = {.out = open_memstream(&text, &size)};
-        gp_page_warnings(&page, &report);
+        gp_text_warnings(&page, &report);
         fclose(page.out);
         cr_expect_eq(strstr(text, "without stacks") != NULL, allocates, "%s", text);
         free(text);
@@ -102,8 +102,8 @@ Test(report, shows_imported_memory_outside_of_the_sums)
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
     cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY | GP_REPORT_BILL, GP_DETAIL_SUMMARY), 0);
-    gp_page_summary(&page, &report);
-    gp_page_reconcile(&page, &report);
+    gp_text_summary(&page, &report);
+    gp_text_reconcile(&page, &report);
     fclose(page.out);
     cr_expect(strstr(text, "  imported   peak 512.0 MiB; 512.0 MiB at the end"), "%s", text);
     cr_expect(strstr(text, "  allocated  peak 1.000 MiB"), "%s", text);
@@ -136,7 +136,7 @@ Test(report, says_of_the_last_failed_request)
         cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
         cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
         cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY), 0);
-        gp_page_summary(&page, &report);
+        gp_text_summary(&page, &report);
         fclose(page.out);
         cr_expect_eq(strstr(text, "out of memory at ") != NULL, failures > 0, "%s", text);
         cr_expect_eq(strstr(text, ": 7.000 MiB asked for\n") != NULL, failures == 1, "%s", text);
@@ -159,7 +159,7 @@ Test(report, cleans_the_names_of_files_in_its_notes)
     struct gp_recording *r = recmake_done(make);
     struct gp_report report = {.recording = r, .file = "a\033[31mb.gpuprof"};
     struct gp_text_page page = {.out = open_memstream(&text, &size), .named = true};
-    gp_page_warnings(&page, &report);
+    gp_text_warnings(&page, &report);
     fclose(page.out);
     cr_expect(strstr(text, "b.gpuprof: recorded without stacks"), "%s", text);
     cr_expect_not(strchr(text, '\033'), "%s", text);

@@ -290,5 +290,5 @@ Test(api, scopes_of_many_threads_stay_apart)
         scopes[i] = gpuprof_scope_begin("all");
     cr_expect_eq(scopes[GP_WIRE_SCOPES], -EBUSY, "every row is free again");
     cr_expect_geq(scopes[GP_WIRE_SCOPES - 1], 0);
-    cr_expect_eq(gp_scope_begin("all", false), -EEXIST, "from outside, a scope's name must be unique");
+    cr_expect_eq(gp_session_scope_begin("all", false), -EEXIST, "from outside, a scope's name must be unique");
 }

@@ -317,7 +317,7 @@ Test(batching, events_from_before_the_listener)
 
 static void first_batch(uint32_t chunks, unsigned sent, unsigned lost)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert_eq(gp_session_open(&test_session, &(struct gp_session_size){.wide = true}), 0);
     test_now = 100 * SECOND;
     row(0, 1, 1, true);

@@ -86,11 +86,11 @@ Test(cache_check, damage_of_blocks_is_found)
                  "the indexes hold 2 idle and 0 unmapped blocks, the segments 2 and 1");
     EXPECT_FOUND(two->word, AT(two) | GP_BLOCK_LIVE, "block %#llx: in the wrong index", AT(two));
     struct gp_block copy = *three;
-    gp_table_set(cache, three->address, &copy);
+    gp_arena_table_set(cache, three->address, &copy);
     char text[128];
     snprintf(text, sizeof text, "block %#llx: the table points to another block", AT(three));
     expect_why(cache, text);
-    gp_table_set(cache, three->address, three);
+    gp_arena_table_set(cache, three->address, three);
     expect_why(cache, "");
     EXPECT_FOUND(two->segment->heap->idle_bytes, 512, "a heap's idle bytes differ from the sum of its index");
     EXPECT_FOUND(two->segment->heap->idle.count, 3, "a heap's idle bytes differ from the sum of its index");

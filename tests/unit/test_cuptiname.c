@@ -29,16 +29,16 @@ static int name_of(int domain, uint32_t id, const char **name)
 static void rows_are(void)
 {
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++) {
-        const struct gp_hook *hook = gp_hook_find(id);
+        const struct gp_hook *hook = gp_dispatch_find(id);
         bool has = false;
         for (unsigned i = 0; i < gp_hook_count && names[id]; i++)
             has |= strcmp(gp_hooks[i].name, names[id]) == 0;
         cr_assert_eq(hook != NULL, has, "id %u is %s, and the row %s", id, names[id] ? names[id] : "free",
                      hook ? hook->name : "none");
         cr_assert(!hook || strcmp(hook->name, names[id]) == 0, "id %u is %s, not %s", id, names[id], hook->name);
-        cr_assert(!hook || &gp_hooks[gp_hook_row(hook) - 1] == hook);
+        cr_assert(!hook || &gp_hooks[gp_dispatch_row(hook) - 1] == hook);
     }
-    cr_assert_null(gp_hook_find(GP_HOOK_IDS));
+    cr_assert_null(gp_dispatch_find(GP_HOOK_IDS));
 }
 
 Test(cuptiname, ids_of_cuda_13_0)
@@ -46,7 +46,7 @@ Test(cuptiname, ids_of_cuda_13_0)
     unsigned next = 807;
     for (unsigned i = 0; i < gp_hook_count; i++) {
         uint32_t id = gp_hooks[i].id;
-        cr_assert(!id || gp_hook_find(id) == &gp_hooks[i]);
+        cr_assert(!id || gp_dispatch_find(id) == &gp_hooks[i]);
         names[id ? id : next++] = gp_hooks[i].name;
     }
     cr_assert(!names[500] || names[501]);
@@ -94,8 +94,8 @@ Test(cuptiname, a_gap_that_is_crossed_and_one_that_is_not)
     names[42] = "cuMemAlloc_v2";
     names[75] = "cuMemFree_v2";
     cr_assert_eq(gp_cupti_name_rows(name_of, &out), 10);
-    cr_assert_str_eq(gp_hook_find(42)->name, "cuMemAlloc_v2");
-    cr_assert_null(gp_hook_find(75), "33 ids on");
+    cr_assert_str_eq(gp_dispatch_find(42)->name, "cuMemAlloc_v2");
+    cr_assert_null(gp_dispatch_find(75), "33 ids on");
     cr_assert_eq(last_asked, 42 + 32);
 }
 
@@ -103,14 +103,14 @@ Test(cuptiname, without_names_the_ids_are_those_of_cuda_13_0)
 {
     const struct gp_hook *before[GP_HOOK_IDS];
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++)
-        before[id] = gp_hook_find(id);
+        before[id] = gp_dispatch_find(id);
     out.strange = 7;
     cr_assert_eq(gp_cupti_name_rows(NULL, &out), 0);
     cr_assert_eq(out.strange, 0);
     names[1] = "cuNothing"; /* nor do names of which none is known change anything */
     cr_assert_eq(gp_cupti_name_rows(name_of, &out), 0);
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++)
-        cr_assert_eq(gp_hook_find(id), before[id]);
+        cr_assert_eq(gp_dispatch_find(id), before[id]);
 }
 
 Test(cuptiname, names_that_no_row_has)

@@ -261,7 +261,7 @@ static unsigned rows_with_id(void)
 {
     unsigned count = 0;
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++)
-        count += gp_hook_find(id) != NULL;
+        count += gp_dispatch_find(id) != NULL;
     return count;
 }
 
@@ -286,7 +286,7 @@ Test(cuptisource, the_callbacks_that_are_enabled)
             bool is_resource = false;
             for (unsigned i = 0; i < 8; i++)
                 is_resource |= resources[i] == id;
-            cr_expect_eq(enabled[GP_CUPTI_DOMAIN_DRIVER][id], gp_hook_find(id) || (pulse && id == 5), "id %u", id);
+            cr_expect_eq(enabled[GP_CUPTI_DOMAIN_DRIVER][id], gp_dispatch_find(id) || (pulse && id == 5), "id %u", id);
             cr_expect_eq(enabled[GP_CUPTI_DOMAIN_RESOURCE][id], is_resource, "id %u", id);
             cr_expect(!enabled[0][id] && !enabled[2][id] && !enabled[4][id] && !enabled[5][id]);
             cr_expect_eq(enabled[GP_CUPTI_DOMAIN_STATE][id], id == GP_CUPTI_FATAL_ERROR);
@@ -296,7 +296,7 @@ Test(cuptisource, the_callbacks_that_are_enabled)
     start(&one, 1);
     unsigned older = 0;
     for (uint32_t id = 0; id < 245; id++)
-        older += gp_hook_find(id) != NULL;
+        older += gp_dispatch_find(id) != NULL;
     cr_expect_eq(out.enabled, older + 8);
     deaf_from = 14;
     start(&one, 1);
@@ -525,7 +525,7 @@ static const struct copy good = {.path = "/a", .version = 130001};
 
 static void source_start(void)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     has_pulse = true;
     start(&good, 1);
     cr_assert_eq(out.source, GP_SOURCE_CUPTI);
@@ -784,7 +784,7 @@ Test(cuptisource, the_subscriber_is_given_up_once)
 
 Test(cuptisource, without_the_id_of_a_call_there_is_no_pulse)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     start(&good, 1);
     feed_taken();
     gp_cupti_beat(device_count);

@@ -59,11 +59,11 @@ static void run(void)
     }
     for (unsigned i = 0; i < in_count; i++) {
         if (i % GP_TAP_REST == 0)
-            gp_nest_rest(&nest);
-        gp_nest_add(&nest, &in[i]);
+            gp_extent_nest_rest(&nest);
+        gp_extent_nest_add(&nest, &in[i]);
     }
     cr_assert_eq(nest.missed, 0);
-    gp_nest_end(&nest, &rests, see, rest);
+    gp_extent_nest_end(&nest, &rests, see, rest);
     cr_assert_null(nest.segments.items);
     cr_assert_null(nest.blocks.items);
 }
@@ -231,10 +231,10 @@ static uint64_t fill(struct gp_nest *nest, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         if (i % GP_TAP_REST == 0)
-            gp_nest_rest(nest);
-        gp_nest_add(nest, &(struct gp_wire_extent){.what = i % 3 ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
-                                                   .address = 0x100000 - i / 3 * 64 + i % 3 * 8,
-                                                   .bytes = i % 3 ? 8 : 64});
+            gp_extent_nest_rest(nest);
+        gp_extent_nest_add(nest, &(struct gp_wire_extent){.what = i % 3 ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
+                                                          .address = 0x100000 - i / 3 * 64 + i % 3 * 8,
+                                                          .bytes = i % 3 ? 8 : 64});
     }
     return nest->missed;
 }
@@ -251,7 +251,7 @@ Test(extentnest, without_memory)
         uint64_t missed = fill(&nest, count);
         cr_expect_eq(nest.segments.count + nest.blocks.count + missed, count);
         cr_expect_leq(missed, n ? GP_TAP_REST : 0);
-        gp_nest_end(&nest, &rests, see, rest);
+        gp_extent_nest_end(&nest, &rests, see, rest);
         total = n ? total : maps;
         cr_expect_eq(mapped, 0, "mapping %u: %lld", n, mapped);
         cr_expect(n != 0 || out_count == count + 2 * 5000, "%u", out_count);

@@ -44,7 +44,7 @@ static void begin(bool late, bool heard)
     static struct gp_ring ring;
     chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     listened = heard;
     cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                                        .lost = lost,
@@ -301,7 +301,7 @@ static void do_segment(int index)
     int64_t bytes = (1 + (int64_t)draw(4)) * 2 * MIB;
     struct gp_record segment = {.device = (uint8_t)index, .segment = GP_SEGMENT_FRAMEWORK, .bytes = (uint64_t)bytes};
     bool take = framework->is.segments > 0 && draw(2);
-    gp_framework_segment(&segment, take ? GP_SUB : GP_ADD);
+    gp_segment_framework(&segment, take ? GP_SUB : GP_ADD);
     framework->is.segments += take ? -1 : 1;
     framework->is.reserved_bytes += take ? -bytes : bytes;
     framework->theirs_reserved += take ? -bytes : bytes;

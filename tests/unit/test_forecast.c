@@ -320,7 +320,7 @@ Test(forecast_trace, two_steps_tell_the_peak_or_nothing)
 {
     const struct gp_generator *generator;
     unsigned told = 0;
-    for (unsigned g = 0; (generator = gp_generator_at(g)); g++) {
+    for (unsigned g = 0; (generator = gp_generate_at(g)); g++) {
         for (uint64_t seed = 1; seed <= 5; seed++) {
             struct gp_replay_trace trace;
             struct gp_replay_problem problem;

@@ -39,7 +39,7 @@ static uint32_t driver_called(const char *name, const void *params, size_t bytes
     got_bytes = bytes;
     feed_note("%s%s%s", name, gp_thread.ignored ? "" : " heeded", gp_thread.inside ? " inside" : "");
     if (strcmp(ends_in, name) == 0)
-        gp_life_end();
+        gp_thread_life_end();
     if (strcmp(changes_in, name) == 0)
         change();
     errno = 4712;
@@ -228,7 +228,7 @@ static void arguments_are_whole(const char *name)
 /* Without accounting each wrapper passes its arguments and the result; its server comes first, unless the call is ours. */
 Test(hookscall, every_wrapper_leads_to_its_function)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     for (size_t i = 0; i < ROWS; i++) {
         const char *name = rows[i].name;
         bool is_free = strcmp(name, "cuMemFree_v2") == 0 || strcmp(name, "cuMemFreeAsync") == 0 ||
@@ -277,8 +277,8 @@ Test(hookscall, servers_in_other_lives)
     gp_wrap_cuMemAlloc_v2(NULL, 1);
     gp_wrap_cuMemFree_v2(1);
     did("cuMemAlloc_v2 heeded;server of cuMemFree_v2 heeded;");
-    cr_assert_eq(gp_life_start(), 0);
-    gp_life_end();
+    cr_assert_eq(gp_thread_life_start(), 0);
+    gp_thread_life_end();
     gp_wrap_cuMemAlloc_v2(NULL, 1);
     did("server of cuMemAlloc_v2 heeded;");
 }
@@ -288,7 +288,7 @@ Test(hookscall, servers_in_other_lives)
 static void start(void)
 {
     struct gp_source_status status = {0};
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     is_present = false;
     cr_expect_not(gp_hooks_start(&status));
     cr_expect_str_eq(status.detail, "libgpuprof-shim.so is not preloaded");

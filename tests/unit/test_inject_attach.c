@@ -44,7 +44,7 @@ Test(inject_attach, an_attach_and_a_detach, .init = enter)
     workers = 1;
     cr_expect_eq(hooks.leave(), 0);
     EXPECT_NOTES("yield framework_stop detached1 record_stop close batch poll_end ");
-    cr_expect(!gp_life_on() && !gp_life_ours());
+    cr_expect(!gp_thread_life_on() && !gp_thread_life_ours());
     cr_expect(hooks.left());
     EXPECT_NOTES("feed_end before_stop survey_stop unmap ");
     attach_is(GP_ATTACH_OUT, 0, "");
@@ -122,7 +122,7 @@ static void fails_to_attach(const char *name, int error, const char *text, const
     failing = name;
     attach();
     attach_is(GP_ATTACH_OUT, error, text);
-    cr_expect(!gp_life_on() && !gp_life_ours());
+    cr_expect(!gp_thread_life_on() && !gp_thread_life_ours());
     const char *tail = strlen(notes) > strlen(end) ? notes + strlen(notes) - strlen(end) : notes;
     cr_expect_str_eq(tail, end, "%s", notes);
 }

@@ -20,7 +20,7 @@ Test(inject_init, a_plain_start, .init = enter)
     EXPECT_NOTES(
         "save " OPEN("0", "0") "ring feed owners framework *event12 nvtx poll timed0 cupti -,-,0 allocator drain "
                                "*publish opener_stop ");
-    cr_expect(gp_inject_is_ready() && gp_life_on() && !gp_thread.inside && gp_thread.life);
+    cr_expect(gp_inject_is_ready() && gp_thread_life_on() && !gp_thread.inside && gp_thread.life);
     cr_expect(header.source == GP_SOURCE_CUPTI && header.cupti_version == 22 && header.enabled_callbacks == 33);
     cr_expect_str_eq(header.source_detail, "the path of CUPTI");
     cr_expect_str_eq(header.allocator, "some");
@@ -112,7 +112,7 @@ Test(inject_init, without_a_gpu, .init = enter)
     is_certain = true;
     InitializeInjection();
     EXPECT_NOTES("save opener_stop ");
-    cr_expect(!gp_inject_is_ready() && !gp_life_on());
+    cr_expect(!gp_inject_is_ready() && !gp_thread_life_on());
 }
 
 /* ---- stages that fail -------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static void fails(const char *name, bool ready, const char *trouble, const char 
     failing = name;
     InitializeInjection();
     cr_expect_eq(gp_inject_is_ready(), ready, "%s", name);
-    cr_expect_eq(gp_life_on(), ready, "%s", name);
+    cr_expect_eq(gp_thread_life_on(), ready, "%s", name);
     cr_expect_str_eq(header.trouble, trouble);
     cr_expect_eq(header.flags, ready || !trouble[0] ? 0 : GP_SESSION_DISABLED);
     const char *tail = strlen(notes) > strlen(end) ? notes + strlen(notes) - strlen(end) : notes;
@@ -271,12 +271,12 @@ static void expect_end(bool starts, bool inside, bool ends, const char *text)
     notes[0] = '\0';
     pid_t child = fork();
     if (child == 0) {
-        if (gp_life_start() != 0 || !gp_life_on())
+        if (gp_thread_life_start() != 0 || !gp_thread_life_on())
             _exit(99);
         if (inside && !gp_thread_enter())
             _exit(98);
         if (ends)
-            gp_life_end();
+            gp_thread_life_end();
         exit(5);
     }
     waitpid(child, &status, 0);

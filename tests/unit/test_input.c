@@ -9,8 +9,8 @@
 #include <convert/replay/trace.h>
 #include <lib/recfile.h>
 #include <read/collect/watch.h>
+#include <read/recording/pickleread.h>
 #include <read/recording/recording.h>
-#include <read/recording/unpickle.h>
 
 #include <base/compiler.h>
 #include <criterion/criterion.h>

@@ -65,7 +65,7 @@ static struct module module = {1, sizeof(module), 1, COMPAT, 1, &segment};
 static void start(void)
 {
     cr_assert_eq(InitializeInjectionNvtxExtension(&module), 1);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     gp_nvtx_start();
     errno = 4711;
 }
@@ -245,7 +245,7 @@ Test(nvtxmem, nothing_is_reported_from_outside)
         gp_thread.inside = i == 1;
         errno = 4711;
         if (i == 2) {
-            gp_life_end();
+            gp_thread_life_end();
         }
         cr_expect_eq(heap_register(&good), NO_HEAP);
         for (int slot = 2; slot <= 6; slot++)

@@ -169,24 +169,24 @@ Test(ownstack, words_through_the_kernel)
             continue;
         bool there = offset / PAGE != 2;
         errno = 4711;
-        cr_assert_eq(gp_peek_word(&peek, at + offset, &word), there, "offset %lu", (unsigned long)offset);
+        cr_assert_eq(gp_ownstack_word(&peek, at + offset, &word), there, "offset %lu", (unsigned long)offset);
         cr_assert_eq(errno, 4711);
         memcpy(&want, there ? pages + offset : (char *)&word, 8);
         cr_assert_eq(word, want, "offset %lu", (unsigned long)offset);
     }
     peek = (struct gp_peek){0};
-    cr_expect_not(gp_peek_word(&peek, at + 2 * PAGE - 4, &word), "half a word");
-    cr_expect(gp_peek_word(&peek, at + 2 * PAGE - 8, &word));
+    cr_expect_not(gp_ownstack_word(&peek, at + 2 * PAGE - 4, &word), "half a word");
+    cr_expect(gp_ownstack_word(&peek, at + 2 * PAGE - 8, &word));
     cr_expect_eq(peek.bytes, 8);
-    cr_expect(gp_peek_word(&peek, at + PAGE, &word));
+    cr_expect(gp_ownstack_word(&peek, at + PAGE, &word));
     cr_expect_eq(peek.bytes, sizeof(peek.words));
     memset(pages + PAGE, 0, PAGE); /* what was read is not read again */
     want = word;
-    cr_expect(gp_peek_word(&peek, at + PAGE, &word));
+    cr_expect(gp_ownstack_word(&peek, at + PAGE, &word));
     cr_expect_eq(word, want);
-    cr_expect(gp_peek_word(&peek, at + PAGE + 504, &word));
+    cr_expect(gp_ownstack_word(&peek, at + PAGE + 504, &word));
     cr_expect_eq(peek.at, at + PAGE, "the last word of those");
-    cr_expect(gp_peek_word(&peek, at + PAGE + 512, &word));
+    cr_expect(gp_ownstack_word(&peek, at + PAGE + 512, &word));
     cr_expect_eq(peek.at, at + PAGE + 512);
     cr_expect_eq(word, 0);
 }

@@ -33,7 +33,7 @@ Test(place, kinds_of_locations)
         {-1, 0, GP_DEVICE_UNKNOWN}, /* garbage */
     };
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        cr_expect_eq(gp_location_device(&(struct gp_cu_location){places[i].type, places[i].id}), places[i].device,
+        cr_expect_eq(gp_place_device(&(struct gp_cu_location){places[i].type, places[i].id}), places[i].device,
                      "location %d", places[i].type);
 }
 

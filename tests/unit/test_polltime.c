@@ -413,7 +413,7 @@ static void at(uint64_t ms, void (*happens)(void))
 
 static void begin(void)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     is_virtual = true;
     now_ns = start_ns;
     cr_assert_eq(gp_poll_start(), 0);
@@ -652,7 +652,7 @@ Test(polltime, a_request_is_answered_at_once)
 
 static void library_ends(void)
 {
-    gp_life_end();
+    gp_thread_life_end();
     gp_poll_wake();
 }
 

@@ -209,7 +209,7 @@ static int model_free(void)
 
 static void begin_scope(const char *name, bool twin)
 {
-    int handle = gp_scope_begin(name, twin), row = model_free();
+    int handle = gp_session_scope_begin(name, twin), row = model_free();
     if (!twin && model_newest(name) >= 0) {
         cr_assert_eq(handle, -EEXIST);
     } else if (row < 0) {
@@ -230,10 +230,10 @@ static void end_scope(int row, int handle)
     static struct gp_wire_scope_value out[GP_WIRE_DEVICES];
     struct gp_wire_scope_value peaks;
     bool open = row >= 0 && model[row].handle == handle && handle >= 0;
-    int read = gp_scope_read(handle, 5, &peaks), read_absent = gp_scope_read(handle, 6, &peaks);
+    int read = gp_session_scope_read(handle, 5, &peaks), read_absent = gp_session_scope_read(handle, 6, &peaks);
     cr_assert_eq(read, open ? 0 : -ENOENT);
     cr_assert_eq(read_absent, open ? -ENODEV : -ENOENT);
-    cr_assert_eq(gp_scope_end(handle, out), open ? 0 : -ENOENT);
+    cr_assert_eq(gp_session_scope_end(handle, out), open ? 0 : -ENOENT);
     if (open) {
         cr_assert(out[64].reserved_peak_bytes == 1000 * row + 64);
         cr_assert_eq(test_session.scopes[row].in_use, 0);
@@ -251,15 +251,15 @@ Test(publish, scopes_against_a_model)
     test_open(&hooks);
     for (unsigned i = 0; i < GP_WIRE_SCOPES; i++)
         model[i].handle = -1;
-    cr_expect_eq(gp_scope_begin("", false), -EINVAL);
-    cr_expect_eq(gp_scope_begin("", true), -EINVAL);
+    cr_expect_eq(gp_session_scope_begin("", false), -EINVAL);
+    cr_expect_eq(gp_session_scope_begin("", true), -EINVAL);
     for (unsigned turn = 0; turn < 20000; turn++) {
         state = state * 1664525u + 1013904223u;
         unsigned random = state >> 8;
         char name[40];
         snprintf(name, sizeof(name), "%s", names[random % 4]);
         int newest = model_newest(name);
-        cr_assert_eq(gp_scope_find(name), newest < 0 ? -ENOENT : model[newest].handle, "turn %u", turn);
+        cr_assert_eq(gp_session_scope_find(name), newest < 0 ? -ENOENT : model[newest].handle, "turn %u", turn);
         test_now += random >> 4 & 1;
         int row = (int)(random >> 6) % (int)GP_WIRE_SCOPES;
         if ((random >> 12) % (turn % 2000 < 1000 ? 3 : 2))
@@ -273,13 +273,13 @@ Test(publish, scopes_against_a_model)
             end_scope(handle >= 0 ? handle % (int)GP_WIRE_SCOPES : -1, handle);
         }
     }
-    cr_expect_eq(gp_scope_read(-1, 0, &(struct gp_wire_scope_value){0}), -ENOENT);
+    cr_expect_eq(gp_session_scope_read(-1, 0, &(struct gp_wire_scope_value){0}), -ENOENT);
     test_scope_error = -EBUSY;
     for (unsigned i = 0; i < GP_WIRE_SCOPES; i++)
         if (model[i].handle >= 0)
-            gp_scope_end(model[i].handle, (struct gp_wire_scope_value[GP_WIRE_DEVICES]){0});
-    cr_expect_eq(gp_scope_begin("a", false), -EBUSY);
-    cr_expect_eq(gp_scope_find("a"), -ENOENT);
+            gp_session_scope_end(model[i].handle, (struct gp_wire_scope_value[GP_WIRE_DEVICES]){0});
+    cr_expect_eq(gp_session_scope_begin("a", false), -EBUSY);
+    cr_expect_eq(gp_session_scope_find("a"), -ENOENT);
 }
 
 /* ---- the session ------------------------------------------------------------------------------------------------- */

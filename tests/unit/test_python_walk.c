@@ -305,7 +305,7 @@ static void walk_all_ways(unsigned minor, bool is_free)
     static int other;
     pages = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(pages + 3 * 4096, 4096, PROT_NONE);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     codes_make();
     srand(4711 + minor);
     for (unsigned round = 0; round < 600; round++) {

@@ -141,7 +141,7 @@ Test(replay_run, pytorch_is_the_model, .timeout = 120)
     struct model model;
     char line[64];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        cr_assert_eq(gp_generate(&trace, gp_generator_find(names[i]), 1, 1000, &problem), 0);
+        cr_assert_eq(gp_generate(&trace, gp_generate_find(names[i]), 1, 1000, &problem), 0);
         model_run(&model, &trace);
         snprintf(line, sizeof(line), "generate:%s", names[i]);
         json_t *r = replay(line, "pytorch", "");
@@ -161,8 +161,8 @@ Test(replay_run, pytorch_is_the_model, .timeout = 120)
 Test(replay_run, caching_goals, .timeout = 120)
 {
     char line[64];
-    for (unsigned i = 0; gp_generator_at(i); i++) {
-        const char *name = gp_generator_at(i)->name;
+    for (unsigned i = 0; gp_generate_at(i); i++) {
+        const char *name = gp_generate_at(i)->name;
         bool rests = strcmp(name, "leak") != 0 && strcmp(name, "oom-article") != 0 && strcmp(name, "gmlake") != 0;
         snprintf(line, sizeof(line), "generate:%s", name);
         json_t *r = replay(line, "caching", "");

@@ -97,7 +97,7 @@ Test(report_html, names_are_not_markup)
 {
     json_t *document = document_of(
         "</script><img src=x onerror=alert(1)>&amp;<!-- \xe2\x80\xa8\xe2\x80\xa9 \\u003c \" \x01 \xf0\x9f\x98\x80");
-    cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
     size_t size;
     char *page = slurp(path, &size), *text = island(page, PLAIN);
     cr_expect_null(strpbrk(text, "<>&"), "%s", text);
@@ -122,7 +122,7 @@ Test(report_html, a_large_document_is_packed_and_whole)
             name[i] = (char)('!' + (i * i + more) % 90);
         name[length] = '\0';
         json_t *document = document_of(name);
-        cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
+        cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
         size_t size;
         char *page = slurp(path, &size), *text = island(page, PACKED);
         json_t *read = unpack(text);
@@ -146,7 +146,7 @@ Test(report_html, a_document_of_exactly_the_limit_stays_plain)
         memset(name, 'n', length);
         name[length] = '\0';
         json_object_set_new(document, "name", json_string(name));
-        cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
+        cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
         size_t size;
         char *page = slurp(path, &size);
         cr_expect_not_null(strstr(page, over ? PACKED : PLAIN), "%d over", over);
@@ -160,7 +160,7 @@ Test(report_html, a_document_of_exactly_the_limit_stays_plain)
 Test(report_html, the_page_around_the_data_is_the_shell)
 {
     json_t *document = document_of("a");
-    cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
     size_t size, shell = (size_t)(gp_report_shell_end - gp_report_shell);
     char *page = slurp(path, &size);
     const char *mark = memmem(gp_report_shell, shell, GP_SHELL_MARK, strlen(GP_SHELL_MARK));
@@ -180,7 +180,7 @@ Test(report_html, has_the_usual_file_mode)
     json_t *document = document_of("a");
     struct stat made;
     umask(027);
-    cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
     cr_assert_eq(stat(path, &made), 0);
     cr_expect_eq(made.st_mode & 0777, 0640, "%o", made.st_mode);
     json_decref(document);
@@ -189,19 +189,19 @@ Test(report_html, has_the_usual_file_mode)
 Test(report_html, a_failure_leaves_the_old_page)
 {
     json_t *document = document_of("old"), *other = json_pack("{s:s}", "schema", "gpuprof.report/2");
-    cr_assert_eq(gp_report_html(path, document, why, sizeof(why)), 0, "%s", why);
-    cr_expect_eq(gp_report_html(path, other, why, sizeof(why)), -EINVAL);
+    cr_assert_eq(gp_html_report(path, document, why, sizeof(why)), 0, "%s", why);
+    cr_expect_eq(gp_html_report(path, other, why, sizeof(why)), -EINVAL);
     cr_expect_not_null(strstr(why, "schema"), "%s", why);
-    cr_expect_eq(gp_report_html(path, NULL, why, sizeof(why)), -EINVAL);
+    cr_expect_eq(gp_html_report(path, NULL, why, sizeof(why)), -EINVAL);
     size_t size;
     char *page = slurp(path, &size);
     cr_expect_not_null(strstr(page, "\"old\""));
     free(page);
-    cr_expect_eq(gp_report_html("/dev/full", document, why, sizeof(why)), -ENOSPC, "%s", why);
+    cr_expect_eq(gp_html_report("/dev/full", document, why, sizeof(why)), -ENOSPC, "%s", why);
     cr_expect_not_null(strstr(why, "/dev/full"), "%s", why);
     cr_expect_eq(access("/dev/full", F_OK), 0);
-    cr_expect_eq(gp_report_html("/nowhere/report.html", document, why, sizeof(why)), -ENOENT);
-    cr_expect_eq(gp_report_html("/dev/null", document, why, sizeof(why)), 0, "%s", why);
+    cr_expect_eq(gp_html_report("/nowhere/report.html", document, why, sizeof(why)), -ENOENT);
+    cr_expect_eq(gp_html_report("/dev/null", document, why, sizeof(why)), 0, "%s", why);
     struct stat null;
     cr_expect(!stat("/dev/null", &null) && S_ISCHR(null.st_mode), "a device was replaced");
     json_decref(document);

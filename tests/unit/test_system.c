@@ -60,8 +60,8 @@ Test(system, containers_of_one_name_are_two)
     const struct gp_row_list *list = &view.model.lists[GP_LIST_CONTAINERS];
     cr_assert_eq(list->count, 2);
     const struct gp_row *pair = &view.model.lists[GP_LIST_PAIRS].rows[0];
-    cr_assert(gp_row_contains(&list->rows[0], pair));
-    cr_assert_not(gp_row_contains(&list->rows[1], pair));
+    cr_assert(gp_model_row_contains(&list->rows[0], pair));
+    cr_assert_not(gp_model_row_contains(&list->rows[1], pair));
     cr_assert_neq(list->rows[0].history, list->rows[1].history);
     fix_close(&view);
 }

@@ -69,8 +69,8 @@ static bool enters_late(void)
 
 #define EXPECT_LIFE(_on, _ours)                                                                                        \
     do {                                                                                                               \
-        cr_expect_eq(gp_life_on(), _on);                                                                               \
-        cr_expect_eq(gp_life_ours(), _ours);                                                                           \
+        cr_expect_eq(gp_thread_life_on(), _on);                                                                        \
+        cr_expect_eq(gp_thread_life_ours(), _ours);                                                                    \
         cr_expect_eq(enters(), _on);                                                                                   \
         cr_expect_eq(enters_late(), _ours);                                                                            \
         cr_expect_eq(gp_thread.inside, 0);                                                                             \
@@ -79,20 +79,20 @@ static bool enters_late(void)
 Test(thread, lives_begin_and_end)
 {
     EXPECT_LIFE(false, false);
-    gp_life_end(); /* nothing has begun */
-    gp_life_leave();
+    gp_thread_life_end(); /* nothing has begun */
+    gp_thread_life_leave();
     gp_thread_enrol();
     cr_expect(gp_thread.number == 0 && gp_thread.life == 0);
     uint16_t last = 0;
     for (unsigned i = 0; i < 4; i++) {
-        cr_assert_eq(gp_life_start(), 0);
+        cr_assert_eq(gp_thread_life_start(), 0);
         EXPECT_LIFE(true, true);
         cr_expect_neq(gp_thread.life, last);
         last = gp_thread.life;
         if (i != 2)
-            gp_life_end();
+            gp_thread_life_end();
         EXPECT_LIFE(i == 2, true);
-        gp_life_leave();
+        gp_thread_life_leave();
         EXPECT_LIFE(false, false);
     }
 }
@@ -100,7 +100,7 @@ Test(thread, lives_begin_and_end)
 /* What a thread keeps of a life is gone in the next one, except its place. */
 Test(thread, a_new_life_forgets)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert(enters());
     const struct gp_thread first = gp_thread;
     cr_expect_eq(first.number, 1);
@@ -113,17 +113,17 @@ Test(thread, a_new_life_forgets)
     const struct gp_thread used = gp_thread;
     cr_assert(enters());
     cr_expect_eq(memcmp(&gp_thread, &used, sizeof(used)), 0, "the same life keeps it");
-    gp_life_leave();
-    cr_assert_eq(gp_life_start(), 0);
+    gp_thread_life_leave();
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert(enters());
     struct gp_thread want = first;
     want.life = 2;
     cr_expect_eq(memcmp(&gp_thread, &want, sizeof(want)), 0);
     for (unsigned i = 0; i < 65533; i++)
-        cr_assert_eq(gp_life_start(), 0);
+        cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert(enters());
     cr_expect_eq(gp_thread.life, 65535);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert(enters());
     cr_expect_eq(gp_thread.life, 1, "not 0");
 }
@@ -131,7 +131,7 @@ Test(thread, a_new_life_forgets)
 Test(thread, no_thread_enters_twice)
 {
     uint64_t nested = 0;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     for (unsigned i = 0; i < 3; i++) {
         gp_thread_nested = i ? &nested : NULL;
         cr_assert(gp_thread_enter());
@@ -148,7 +148,7 @@ Test(thread, no_thread_enters_twice)
         cr_assert(enters());
     }
     cr_assert(gp_thread_enter());
-    gp_life_leave();
+    gp_thread_life_leave();
     cr_expect(!gp_thread_enter());
     cr_expect_eq(nested, 4, "the library is off");
     gp_thread_leave();
@@ -161,18 +161,18 @@ Test(thread, a_life_that_cannot_begin)
         mapped = 0;
         maps_fail = way < 2 ? way + 1 : 0;
         madvise_fails = way == 2;
-        cr_expect_eq(gp_life_start(), way < 2 ? -ENOMEM : -EINVAL, "%u", way);
+        cr_expect_eq(gp_thread_life_start(), way < 2 ? -ENOMEM : -EINVAL, "%u", way);
         cr_expect_eq(mapped, 0, "%u", way);
         madvise_fails = false;
         EXPECT_LIFE(false, false);
     }
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     long long once = mapped;
     madvise_fails = true;
-    cr_expect_eq(gp_life_start(), -EINVAL);
+    cr_expect_eq(gp_thread_life_start(), -EINVAL);
     madvise_fails = false;
     EXPECT_LIFE(true, true); /* as it was */
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_expect_eq(mapped, once, "another life needs nothing more");
     EXPECT_LIFE(true, true);
 }
@@ -180,9 +180,9 @@ Test(thread, a_life_that_cannot_begin)
 /* A bit for what is not as it should be. */
 static int child_differs(void)
 {
-    int differs = gp_life_on() | gp_life_ours() << 1 | enters() << 2 | enters_late() << 3;
+    int differs = gp_thread_life_on() | gp_thread_life_ours() << 1 | enters() << 2 | enters_late() << 3;
     long long before = mapped;
-    if (gp_life_start() != 0 || !gp_life_on() || !enters())
+    if (gp_thread_life_start() != 0 || !gp_thread_life_on() || !enters())
         differs |= 16;
     if (mapped == before) /* places of its own */
         differs |= 32;
@@ -194,7 +194,7 @@ static int child_differs(void)
 Test(thread, a_forked_child_begins_without_a_life)
 {
     int status = -1;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert(gp_thread_enter());
     pid_t child = (pid_t)syscall(SYS_fork);
     if (child == 0) {
@@ -241,7 +241,7 @@ Test(thread, all_are_out)
 {
     pthread_t thread;
     uint32_t number = 0;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_expect(gp_thread_all_out(0), "no thread has come yet");
     cr_assert(enters());
     cr_expect(gp_thread_all_out(0));
@@ -264,7 +264,7 @@ Test(thread, all_are_out)
 /* At least two milliseconds pass, in which the stores of other threads become visible. */
 Test(thread, stores_of_others_are_waited_for)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     uint64_t begin = gp_clock_ns();
     cr_expect(gp_thread_all_out(0));
     cr_expect_geq(gp_clock_ns() - begin, 2000000);
@@ -299,7 +299,7 @@ static void take_places(uint32_t count)
 /* When every place was taken once, a thread looks at 64 of them for one whose thread has ended. */
 Test(thread, places_of_threads_that_ended)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     take_places(63);
     cr_expect_eq(number_of_new(), 64);
     take_places(65536 - 64);
@@ -313,7 +313,7 @@ Test(thread, places_of_threads_that_ended)
 /* A thread that finds none shares the last one, and from then on it is not known whether all are out. */
 Test(thread, more_threads_than_places)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     take_places(64);
     cr_expect_eq(number_of_new(), 65);
     take_places(65536 - 65);
@@ -388,7 +388,7 @@ Test(thread, workers)
 {
     static const size_t stacks[] = {0, 256 << 10, (256 << 10) + 8192};
     sigset_t before, after;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     sigemptyset(&before);
     sigaddset(&before, SIGUSR2);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -417,7 +417,7 @@ Test(thread, workers)
 Test(thread, workers_that_cannot_be_made)
 {
     sigset_t after;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     gp_worker_sizes(NULL);
     create_errors[0] = EAGAIN;
     creates = 0;

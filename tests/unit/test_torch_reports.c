@@ -147,7 +147,7 @@ static void their_oom(int64_t bytes, uint64_t allocated, uint64_t reserved, stru
 static void begin(void)
 {
     unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     slots[0] = 1;
     gp_framework_start();
     EXPECT("owner pytorch libc10_cuda.so\nstart pytorch\nsegments libc10_cuda\n");
@@ -177,7 +177,7 @@ Test(torch_reports, reports_go_on)
         oom(100, 200, 300, (struct device){2, 2});
         EXPECT("their 100 200 300 on 2.2\n");
     }
-    gp_life_leave();
+    gp_thread_life_leave();
     errno = 77;
     report((void *)0x5000, 512, 1024, 4096, (struct device){1, 3});
     oom(100, 200, 300, (struct device){1, 2});
@@ -217,7 +217,7 @@ Test(torch_reports, names_of_the_functions)
 /* Blocks are counted if their reports are found, all of them can be led here, and there is a cache. */
 Test(torch_reports, when_blocks_are_counted)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     gp_framework_start();
     EXPECT("owner pytorch libc10_cuda.so\nsegments -\n"); /* nothing is loaded */

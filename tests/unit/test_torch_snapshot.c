@@ -203,7 +203,7 @@ static enum gp_snapshot_end snapshot(char *text)
 Test(torch_snapshot, every_form)
 {
     char text[GP_SNAPSHOT_TEXT];
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     for (int accepts = 0; accepts < 4; accepts++)
         for (int in_dict = 0; in_dict < 2; in_dict++) {
             prepare(in_dict);
@@ -219,7 +219,7 @@ Test(torch_snapshot, every_form)
 Test(torch_snapshot, empty_lists)
 {
     char text[GP_SNAPSHOT_TEXT];
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     segment(prepare(true), 2, 0x100, false);
     cr_expect_eq(snapshot(text), GP_SNAPSHOT_ALL);
     cr_expect_str_eq(notes, WHOLE "segment 2 100+200000 on 52\n", "%s", notes);
@@ -270,7 +270,7 @@ Test(torch_snapshot, without_pytorch)
 Test(torch_snapshot, other_forms)
 {
     char text[GP_SNAPSHOT_TEXT];
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     for (unsigned way = 0; way < 5; way++) {
         gp_python_ref segments = prepare(true), last = way == 1 ? fakepython_dict() : segment(segments, 2, way != 0, 0);
         if (way == 1) {
@@ -300,7 +300,7 @@ Test(torch_snapshot, other_forms)
 Test(torch_snapshot, numbers_that_cannot_be)
 {
     char text[GP_SNAPSHOT_TEXT];
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     gp_python_ref segments = prepare(true), one = fakepython_dict(), blocks = fakepython_list();
     put_number(one, "address", 0x5000);
     put_number(one, "total_size", UINT64_MAX);
@@ -321,7 +321,7 @@ Test(torch_snapshot, any_call_of_python_fails)
 {
     char text[GP_SNAPSHOT_TEXT];
     unsigned total = 0, failed = 0, raised = 0;
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     prepare(true);
     snapshot(text);
     total = fakepython.calls;
@@ -385,7 +385,7 @@ static void change_errno(const char *function)
 
 Test(torch_snapshot, a_request_is_answered)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     request_new();
     is_late = false;
     expect_request(-ENODATA, "", false);
@@ -414,14 +414,14 @@ Test(torch_snapshot, a_request_is_answered)
     state = GP_BLOCKS_NONE; /* another life: nothing was asked */
     run_pending(0, "");
     expect_request(0, "1\n", true);
-    gp_life_leave();
+    gp_thread_life_leave();
     run_pending(0, "");
     cr_expect_eq(state, GP_BLOCKS_ASKED);
 }
 
 Test(torch_snapshot, a_request_without_pytorch_or_python)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     request_new();
     is_reported = false;
     expect_request(0, "1\n4 PyTorch is not loaded there, or its allocator reports no blocks\n", false);
@@ -454,7 +454,7 @@ Test(torch_snapshot, a_python_that_lacks_a_function)
 #undef NAME
             "PyExc_Exception",
         "_Py_NoneStruct", "_Py_FalseStruct"};
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     for (unsigned i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         request_new();
         lacks = needed[i];
@@ -473,13 +473,13 @@ Test(torch_snapshot, a_python_that_lacks_a_function)
 /* A call that is still in the queue answers a later request; there is never a second one. */
 Test(torch_snapshot, one_call_is_queued)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     request_new();
     expect_request(0, "1\n", true);
     int (*first)(void *) = fakepython.pending;
     fakepython.pending = NULL;
-    gp_life_leave();
-    cr_assert_eq(gp_life_start(), 0);
+    gp_thread_life_leave();
+    cr_assert_eq(gp_thread_life_start(), 0);
     state = GP_BLOCKS_NONE;
     expect_request(0, "1\n", false);
     fakepython.pending = first;
@@ -489,7 +489,7 @@ Test(torch_snapshot, one_call_is_queued)
 /* An exception that ends the program is its own, whether it was there before or comes meanwhile. */
 Test(torch_snapshot, exceptions_of_the_program)
 {
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     request_new();
     expect_request(0, "1\n", true);
     fakepython_raise(FAKEPYTHON_INTERRUPT);
@@ -523,9 +523,9 @@ static void detach(const char *function)
     (void)function;
     if (++seen_calls != detach_at)
         return;
-    gp_life_leave();
+    gp_thread_life_leave();
     if (starts_again)
-        cr_assert_eq(gp_life_start(), 0);
+        cr_assert_eq(gp_thread_life_start(), 0);
 }
 
 /* The library is detached, and perhaps started again, at any call: nothing more is told. */
@@ -533,7 +533,7 @@ Test(torch_snapshot, detached_at_any_call)
 {
     for (int again = 0; again < 2; again++)
         for (detach_at = 1; detach_at < 60; detach_at++) {
-            cr_assert_eq(gp_life_start(), 0);
+            cr_assert_eq(gp_thread_life_start(), 0);
             request_new();
             cr_assert_eq(gp_framework_survey(), 0);
             seen_calls = 0;
@@ -546,6 +546,6 @@ Test(torch_snapshot, detached_at_any_call)
                 cr_expect_null(strstr(notes, "end"), "%u: %s", detach_at, notes);
             cr_expect_eq(fakepython.owned, 0);
             cr_expect(!gp_thread.inside);
-            gp_life_leave();
+            gp_thread_life_leave();
         }
 }

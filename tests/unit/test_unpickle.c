@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_unpickle.c: the reader of pickles (tools/read/recording/unpickle.c), one opcode at a time.  What each does is what Python's
+ * test_unpickle.c: the reader of pickles (tools/read/recording/pickleread.c), one opcode at a time.  What each does is what Python's
  * pickletools says.
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <lib/lackmemory.h>
-#include <read/recording/unpickle.h>
+#include <read/recording/pickleread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

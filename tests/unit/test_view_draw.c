@@ -311,8 +311,8 @@ Test(draw, a_plot_shows_the_newest_samples_and_keeps_no_more_than_it_can_show)
     const struct gp_plot_history *plot = view.model.lists[GP_LIST_DEVICES].rows[0].plot;
     cr_assert_eq(plot->count, GP_PLOT_SAMPLES);
     for (int back = 0; back < GP_PLOT_SAMPLES; back++)
-        cr_assert_eq(gp_plot_get(plot, back)->allocated, (int64_t)((last - back) * GIB));
-    cr_assert_null(gp_plot_get(plot, GP_PLOT_SAMPLES));
+        cr_assert_eq(gp_model_plot(plot, back)->allocated, (int64_t)((last - back) * GIB));
+    cr_assert_null(gp_model_plot(plot, GP_PLOT_SAMPLES));
     cr_assert_eq(gp_grid_init(&grid, 60, 100, true), 0);
     fix_draw(&view, &grid);
     check_cells(&grid, "plot");
@@ -374,7 +374,7 @@ Test(draw, an_attached_program_looks_as_large_as_it_is)
     cr_assert(strstr(line, "66.0G") && strstr(line, "70.0G"), "headroom (64 free, 2 idle) and before: %s", line);
     gp_grid_line(&grid, line_of(&grid, " early"), line, sizeof(line));
     cr_assert(!strstr(line, ">=") && strstr(line, "66.0G"), "%s", line);
-    cr_assert_eq(gp_plot_get(view.model.lists[GP_LIST_DEVICES].rows[0].plot, 0)->reserved, (int64_t)(76 * GIB));
+    cr_assert_eq(gp_model_plot(view.model.lists[GP_LIST_DEVICES].rows[0].plot, 0)->reserved, (int64_t)(76 * GIB));
     gp_grid_fini(&grid);
     cr_assert_eq(gp_grid_init(&grid, 24, 80, true), 0);
     fix_draw(&view, &grid);
@@ -392,10 +392,10 @@ Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
                  {1047552, "1023K"}, {1048064, "1.0M"}, {104857600, "100M"}, {INT64_MAX, "8.0E"}};
     char text[32];
     for (size_t i = 0; i < GP_COUNT(cases); i++)
-        cr_assert_str_eq(gp_text_bytes(cases[i].bytes, GP_TEXT_SHORT, text, sizeof(text)), cases[i].wanted);
-    cr_assert_str_eq(gp_text_rate(NAN, text, sizeof(text)), "-");
-    cr_assert_str_eq(gp_text_rate(0, text, sizeof(text)), "0");
-    cr_assert_str_eq(gp_text_rate(12345, text, sizeof(text)), "12.3K");
+        cr_assert_str_eq(gp_cell_bytes(cases[i].bytes, GP_TEXT_SHORT, text, sizeof(text)), cases[i].wanted);
+    cr_assert_str_eq(gp_cell_rate(NAN, text, sizeof(text)), "-");
+    cr_assert_str_eq(gp_cell_rate(0, text, sizeof(text)), "0");
+    cr_assert_str_eq(gp_cell_rate(12345, text, sizeof(text)), "12.3K");
 }
 
 Test(text, malformed_utf8_is_decoded_byte_by_byte)
@@ -403,7 +403,7 @@ Test(text, malformed_utf8_is_decoded_byte_by_byte)
     static const char *const bad[] = {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xe6\xa8", "\xf4\x90\x80\x80", "\x80"};
     for (size_t i = 0; i < GP_COUNT(bad); i++) {
         uint32_t code;
-        cr_assert_eq(gp_text_decode(bad[i], &code), 1);
+        cr_assert_eq(gp_cell_decode(bad[i], &code), 1);
         cr_assert_eq(code, 0xfffd);
     }
 }

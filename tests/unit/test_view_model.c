@@ -138,10 +138,10 @@ Test(model, histories_keep_the_newest_samples)
     fix_open(&view, fix_typical, GP_HISTORY + 5);
     const struct gp_history *history = fix_row(&view.list, 4242, 0)->history;
     int newest = GP_HISTORY + 4;
-    cr_assert_eq(gp_history_get(history, 0), (int64_t)((20 + newest % 8) * GIB));
-    cr_assert_eq(gp_history_get(history, 3), (int64_t)((20 + (newest - 3) % 8) * GIB));
-    cr_assert_eq(gp_history_get(history, GP_HISTORY - 1), (int64_t)((20 + (newest - GP_HISTORY + 1) % 8) * GIB));
-    cr_assert_eq(gp_history_get(history, GP_HISTORY), -1);
+    cr_assert_eq(gp_model_history(history, 0), (int64_t)((20 + newest % 8) * GIB));
+    cr_assert_eq(gp_model_history(history, 3), (int64_t)((20 + (newest - 3) % 8) * GIB));
+    cr_assert_eq(gp_model_history(history, GP_HISTORY - 1), (int64_t)((20 + (newest - GP_HISTORY + 1) % 8) * GIB));
+    cr_assert_eq(gp_model_history(history, GP_HISTORY), -1);
     fix_close(&view);
 }
 

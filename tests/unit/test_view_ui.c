@@ -16,7 +16,7 @@ Test(ui, arrows_stay_in_the_table_and_follow_the_row)
     fix_key(&view, 'j');
     struct gp_row_id chosen = view.ui.selected;
     fix_key(&view, 'I');
-    cr_assert(gp_row_id_equal(&view.list.rows[view.ui.cursor].id, &chosen), "the row is followed, not the line");
+    cr_assert(gp_model_id_equal(&view.list.rows[view.ui.cursor].id, &chosen), "the row is followed, not the line");
     fix_close(&view);
 }
 

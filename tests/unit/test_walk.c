@@ -6,8 +6,8 @@
 #include "base/compiler.h"
 #include "stack/native.h"
 #include "stack/ownstack.h"
+#include "stack/rules.h"
 #include "stack/stack.h"
-#include "stack/unwindrule.h"
 #include <criterion/criterion.h>
 #include <link.h>
 #include <signal.h>

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     json_t *document = json_load_file(argv[1], JSON_ALLOW_NUL, &error);
     if (!document)
         return fprintf(stderr, "mkreport: %s: line %d: %s\n", argv[1], error.line, error.text), 1;
-    int err = gp_report_html(argv[2], document, why, sizeof(why));
+    int err = gp_html_report(argv[2], document, why, sizeof(why));
     if (err)
         fprintf(stderr, "mkreport: %s\n", why);
     json_decref(document);

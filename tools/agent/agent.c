@@ -8,7 +8,7 @@
 #include <agent/deaths.h>
 #include <agent/failures.h>
 #include <agent/find/finder.h>
-#include <agent/kernel/loader.h>
+#include <agent/kernel/bpf.h>
 #include <agent/notify.h>
 #include <agent/query.h>
 #include <base/clock.h>
@@ -122,7 +122,7 @@ static void daemon_log_stats(struct gp_daemon *daemon, enum gp_agentlog_level le
     struct gp_failures_count failures = gp_failures_count(daemon->failures);
     struct gp_finder_count found = gp_finder_count(daemon->finder);
     struct gp_deaths_count deaths = gp_deaths_count(daemon->deaths);
-    struct gp_querier_count querier = gp_querier_count(daemon->querier);
+    struct gp_query_count querier = gp_query_count(daemon->querier);
     gp_agent_log(level,
                  "stats: events %" PRIu64 ", malformed records %" PRIu64 ", failed allocations %" PRIu64
                  " (suppressed %" PRIu64 "); libraries armed %u, refused %" PRIu64 ", postponed %" PRIu64
@@ -423,7 +423,7 @@ static int daemon_serve(struct gp_daemon *daemon)
 
 static void daemon_mapped(void *arg, pid_t pid)
 {
-    gp_querier_add(arg, pid);
+    gp_query_add(arg, pid);
 }
 
 /* Without discovery no part reports which processes map a library, so the processes that have a
@@ -438,14 +438,14 @@ static void daemon_query_all(struct gp_daemon *daemon)
         return;
     }
     for (int i = 0; i < system->process_count; i++)
-        gp_querier_add(daemon->querier, system->processes[i].pid);
+        gp_query_add(daemon->querier, system->processes[i].pid);
     gp_system_free(system);
 }
 
 static int daemon_find(struct gp_daemon *daemon)
 {
     const struct gp_agent_options *asked = daemon->options;
-    int error = gp_querier_open(&daemon->querier);
+    int error = gp_query_open(&daemon->querier);
     if (error)
         return daemon_fail(daemon, error, "the query thread");
     struct gp_finder_options options = {.bpf = daemon->bpf,
@@ -512,7 +512,7 @@ static void daemon_end(struct gp_daemon *daemon)
     gp_attacher_close(daemon->attacher);
     bool is_joined = gp_finder_close(daemon->finder); /* before the querier, which it calls */
     if (is_joined)
-        gp_querier_close(daemon->querier);
+        gp_query_close(daemon->querier);
     gp_deaths_close(daemon->deaths);
     gp_failures_close(daemon->failures);
     /* Before the lock is released: from then on another agent's pins may be there. */

@@ -10,7 +10,7 @@
 #ifndef GP_AGENT_DEATHS_H
 #define GP_AGENT_DEATHS_H
 
-#include <agent/kernel/loader.h>
+#include <agent/kernel/bpf.h>
 
 struct gp_deaths;
 

@@ -6,7 +6,7 @@
 #ifndef GP_AGENT_FAILURES_H
 #define GP_AGENT_FAILURES_H
 
-#include <agent/kernel/loader.h>
+#include <agent/kernel/bpf.h>
 
 struct gp_failures;
 

@@ -86,7 +86,7 @@ struct gp_querier {
     pthread_t thread;
     bool is_ending, want_sweep;
     uint64_t swept_ns;
-    struct gp_querier_count count;
+    struct gp_query_count count;
     struct gp_query_target *targets; /* entries from `used` on were never written */
     uint32_t used, living;           /* living: entries not in `unused` */
     LIST_HEAD(gp_query_bucket, gp_query_target) buckets[GP_QUERY_BUCKETS];
@@ -176,7 +176,7 @@ static void target_failed(struct gp_querier *querier, struct gp_query_target *ta
     TAILQ_INSERT_TAIL(&querier->paused[target->tries - 1], target, link);
 }
 
-void gp_querier_add(struct gp_querier *querier, pid_t pid)
+void gp_query_add(struct gp_querier *querier, pid_t pid)
 {
     if (pid <= 0)
         return;
@@ -201,10 +201,10 @@ void gp_querier_add(struct gp_querier *querier, pid_t pid)
     pthread_mutex_unlock(&querier->mutex);
 }
 
-struct gp_querier_count gp_querier_count(struct gp_querier *querier)
+struct gp_query_count gp_query_count(struct gp_querier *querier)
 {
     pthread_mutex_lock(&querier->mutex);
-    struct gp_querier_count count = querier->count;
+    struct gp_query_count count = querier->count;
     pthread_mutex_unlock(&querier->mutex);
     return count;
 }
@@ -455,7 +455,7 @@ static int querier_start(struct gp_querier *querier)
     return error;
 }
 
-int gp_querier_open(struct gp_querier **out)
+int gp_query_open(struct gp_querier **out)
 {
     struct gp_querier *querier = calloc(1, sizeof(*querier));
     *out = NULL;
@@ -478,7 +478,7 @@ int gp_querier_open(struct gp_querier **out)
     return 0;
 }
 
-void gp_querier_close(struct gp_querier *querier)
+void gp_query_close(struct gp_querier *querier)
 {
     if (!querier)
         return;

@@ -56,12 +56,12 @@ static void bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t mome
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
-    state->polled = gp_polled_begin(flow, device);
+    state->polled = gp_flow_polled_begin(flow, device);
     while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns <= moment)) {
         if (change.item->device != device)
             continue;
         uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
-        gp_polled_advance(&state->polled, change.time_ns, &state->level);
+        gp_flow_polled_advance(&state->polled, change.time_ns, &state->level);
         gp_level_apply(&state->level, &change);
         if (change.what & GP_FLOW_KIND)
             state->kinds[change.item->kind % GP_KINDS] =
@@ -71,7 +71,7 @@ static void bill_walk(const struct gp_flow *flow, uint32_t device, uint64_t mome
         if (gp_ranges_takes(change.item))
             state->segments = (int64_t)((uint64_t)state->segments + bytes);
     }
-    gp_polled_advance(&state->polled, moment, &state->level);
+    gp_flow_polled_advance(&state->polled, moment, &state->level);
 }
 
 static void bill_put(struct gp_bill *bill, const char *what, int64_t bytes, bool estimated)

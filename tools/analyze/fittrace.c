@@ -127,7 +127,7 @@ static void build_graphs(struct gp_fit_build *b, uint64_t time_ns)
 {
     if (!b->graphs)
         return;
-    gp_polled_advance(&b->polled, time_ns, &b->level);
+    gp_flow_polled_advance(&b->polled, time_ns, &b->level);
     int64_t held = b->polled.extra - b->level.pool;
     uint64_t bytes = held > 0 ? (uint64_t)held : 0;
     if (bytes == b->held_by_graphs)
@@ -286,7 +286,7 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
                                  .modules = gp_fit_context_find(flow->recording, device, &context) == GP_FIT_ASSUMED,
                                  .trace = trace,
                                  .graphs = look.graphs,
-                                 .polled = gp_polled_begin(flow, device),
+                                 .polled = gp_flow_polled_begin(flow, device),
                                  .any_stream = look.any_stream,
                                  .recorded = recorded};
     bool ok = build_all(&build, look.changes + flow->ghost_count);

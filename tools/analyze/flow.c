@@ -295,7 +295,7 @@ static bool polled_kind(const struct gp_rec_event *event, uint32_t device)
            event->type == GP_EVENT_ALLOC;
 }
 
-struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device)
+struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t device)
 {
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_polled polled = {.recording = recording, .device = device};
@@ -306,7 +306,7 @@ struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t devic
     return polled;
 }
 
-void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level)
+void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level)
 {
     const struct gp_recording *recording = polled->recording;
     while (polled->use && polled->at < recording->sample_count && recording->samples[polled->at].time_ns <= time_ns) {
@@ -318,7 +318,7 @@ void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const st
 }
 
 /* Pools hold at least their live blocks, even if the last sample is older than some of them. */
-int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level)
+int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level)
 {
     int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;
     return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));

@@ -108,10 +108,10 @@ struct gp_flow_polled {
     int64_t extra; /* reserved bytes in addition to those of events, as of the last sample */
     bool use;      /* the device has pools or graphs */
 };
-struct gp_flow_polled gp_polled_begin(const struct gp_flow *flow, uint32_t device);
+struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t device);
 /* Takes the samples up to `time_ns` into account.  level: before the change at that moment. */
-void gp_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
-int64_t gp_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
+void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
+int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
 /* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a step
  * differs less from what is held at its end than half of how far it moves in between.  A layer of one forward pass keeps its activations, and a

@@ -79,7 +79,7 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_level level = {0};
-    struct gp_flow_polled polled = gp_polled_begin(flow, device);
+    struct gp_flow_polled polled = gp_flow_polled_begin(flow, device);
     struct forecast_walk to = {.recording = flow->recording, .steps = steps, .run = run};
     struct gp_forecast_room room = {-1, -1, -1};
     const uint64_t last_ns = steps->bounds_ns[steps->count]; /* programs clean up after it */
@@ -91,8 +91,9 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     for (bool more = true; more;) {
         more = gp_flow_next(&walk, &change);
         if (!ended && (!more || (change.event != GP_REC_NONE && change.time_ns > last_ns))) {
-            gp_polled_advance(&polled, last_ns, &level);
-            room = walk_room(flow->recording, device, last_ns, gp_polled_reserved(&polled, &level), level.allocated);
+            gp_flow_polled_advance(&polled, last_ns, &level);
+            room =
+                walk_room(flow->recording, device, last_ns, gp_flow_polled_reserved(&polled, &level), level.allocated);
             ended = true;
         }
         if (!more)
@@ -101,7 +102,7 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
             walk_bounds(&to, change.time_ns);
         if (change.item->device != device)
             continue;
-        gp_polled_advance(&polled, change.time_ns, &level);
+        gp_flow_polled_advance(&polled, change.time_ns, &level);
         gp_level_apply(&level, &change);
         if (!(change.what & GP_FLOW_SUMMED))
             continue;

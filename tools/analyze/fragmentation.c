@@ -146,7 +146,7 @@ static struct gp_fragment_peaks fragment_peaks(const struct gp_flow *flow, uint3
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     struct gp_level level = {0};
-    struct gp_flow_polled polled = gp_polled_begin(flow, device);
+    struct gp_flow_polled polled = gp_flow_polled_begin(flow, device);
     struct gp_fragment_peaks peaks = {0};
     bool more = true;
     for (uint64_t n = 1; more; n++) {
@@ -154,12 +154,12 @@ static struct gp_fragment_peaks fragment_peaks(const struct gp_flow *flow, uint3
         if (more && change.item->device != device)
             continue;
         if (more) {
-            gp_polled_advance(&polled, change.time_ns, &level);
+            gp_flow_polled_advance(&polled, change.time_ns, &level);
             gp_level_apply(&level, &change);
         }
         if (more && change.event == GP_REC_NONE)
             continue;
-        int64_t reserved = gp_polled_reserved(&polled, &level);
+        int64_t reserved = gp_flow_polled_reserved(&polled, &level);
         /* Of moments with the same reserve choose the fullest: a cache that is still empty says
          * nothing about use. */
         if (reserved > peaks.reserved.bytes ||
@@ -183,7 +183,7 @@ static void fragment_point(struct gp_fragment_state *state, uint64_t time_ns, bo
     struct gp_fragmentation *result = state->result;
     result->points[result->count++] = (struct gp_fragment_point){
         .time_ns = time_ns,
-        .reserved_bytes = gp_polled_reserved(&state->polled, &state->level),
+        .reserved_bytes = gp_flow_polled_reserved(&state->polled, &state->level),
         .allocated_bytes = state->level.allocated,
         .requested_bytes = state->level.requested,
         .largest_free_bytes = result->has_segments && search ? (int64_t)fragment_search(state->blocks).largest : -1,
@@ -196,7 +196,7 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
     const struct gp_recording *recording = flow->recording;
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
-    struct gp_fragment_state state = {result, blocks, {0}, gp_polled_begin(flow, result->device)};
+    struct gp_fragment_state state = {result, blocks, {0}, gp_flow_polled_begin(flow, result->device)};
     uint64_t span = recording->end_ns > recording->begin_ns ? recording->end_ns - recording->begin_ns : 1;
     uint32_t every = (points + GP_FRAGMENT_SEARCHES - 1) / GP_FRAGMENT_SEARCHES;
     bool more = true;
@@ -207,7 +207,7 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
             uint64_t moment = recording->begin_ns + (uint64_t)((__uint128_t)span * even / (points - 1));
             if (more && (change.event == GP_REC_NONE || change.time_ns <= moment))
                 break;
-            gp_polled_advance(&state.polled, moment, &state.level);
+            gp_flow_polled_advance(&state.polled, moment, &state.level);
             /* A peak at this very moment is its point already. */
             if (!result->count || result->points[result->count - 1].time_ns < moment || even == points - 1)
                 fragment_point(&state, moment, even % every == 0 || !more);
@@ -218,7 +218,7 @@ static void fragment_walk(struct gp_fragmentation *result, struct gp_fragment_bl
             fragment_apply(blocks, flow, &change);
         if (change.item->device != result->device)
             continue;
-        gp_polled_advance(&state.polled, change.time_ns, &state.level);
+        gp_flow_polled_advance(&state.polled, change.time_ns, &state.level);
         gp_level_apply(&state.level, &change);
         if ((n == peaks->reserved.change || n == peaks->allocated.change) && change.time_ns <= recording->end_ns)
             fragment_point(&state, change.time_ns, true);

@@ -171,7 +171,7 @@ static bool leak_draw(struct gp_leak_search *search)
         if (!more || point > search->points)
             break;
         if (change.item->device < search->flow->recording->device_count) {
-            gp_polled_advance(&search->polled[change.item->device], now, &search->levels[change.item->device]);
+            gp_flow_polled_advance(&search->polled[change.item->device], now, &search->levels[change.item->device]);
             gp_level_apply(&search->levels[change.item->device], &change);
         }
         struct gp_tally_row *row =
@@ -196,7 +196,7 @@ static double leak_seconds(const struct gp_leak_search *search, uint32_t device,
     double span = (double)(search->last_ns - search->steps->bounds_ns[0]) / 1e9;
     if (total <= 0 || bytes_per_step <= 0 || span <= 0)
         return -1;
-    int64_t reserved = gp_polled_reserved(&search->polled[device], &search->levels[device]);
+    int64_t reserved = gp_flow_polled_reserved(&search->polled[device], &search->levels[device]);
     for (size_t i = 0; i < recording->sample_count; i++) {
         if (recording->samples[i].device == device && recording->samples[i].time_ns <= search->last_ns &&
             recording->samples[i].used_bytes >= 0)
@@ -314,7 +314,7 @@ static bool leak_init(struct gp_leak_search *search)
     if (!search->levels || !search->polled)
         return false;
     for (uint32_t i = 0; i < recording->device_count; i++)
-        search->polled[i] = gp_polled_begin(search->flow, i);
+        search->polled[i] = gp_flow_polled_begin(search->flow, i);
     return true;
 }
 

@@ -172,7 +172,7 @@ struct gp_reserved {
 
 static void reserved_see(struct gp_reserved *reserved, uint64_t time_ns)
 {
-    int64_t value = gp_polled_reserved(&reserved->polled, &reserved->level);
+    int64_t value = gp_flow_polled_reserved(&reserved->polled, &reserved->level);
     bool later = time_ns > reserved->time_ns, moved = value != reserved->value;
     reserved->changes += moved || (later && reserved->swung);
     reserved->swung = !later && (moved || reserved->swung);
@@ -193,14 +193,14 @@ static void reserved_begin(struct gp_reserved *reserved, const struct gp_recordi
 static void reserved_advance(struct gp_reserved *reserved, const struct gp_recording *recording, uint64_t time_ns)
 {
     size_t sampled = reserved->polled.at;
-    gp_polled_advance(&reserved->polled, time_ns, &reserved->level);
+    gp_flow_polled_advance(&reserved->polled, time_ns, &reserved->level);
     if (reserved->begun && sampled != reserved->polled.at)
         reserved_see(reserved, recording->samples[reserved->polled.at - 1].time_ns);
 }
 
 static struct gp_reserved reserved_walk(const struct gp_flow *flow, uint32_t device, struct gp_series_maker *maker)
 {
-    struct gp_reserved reserved = {.maker = maker, .polled = gp_polled_begin(flow, device)};
+    struct gp_reserved reserved = {.maker = maker, .polled = gp_flow_polled_begin(flow, device)};
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     while (gp_flow_next(&walk, &change)) {

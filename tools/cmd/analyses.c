@@ -27,12 +27,12 @@ static const struct gp_command_option peak_options[] = {GP_LOAD_OPTION_PID,
 
 static int peak_run(void *options)
 {
-    return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_page_peak);
+    return gp_load_run(options, GP_REPORT_PEAK, gp_report_peak_json, gp_text_peak);
 }
 
 static int churn_run(void *options)
 {
-    return gp_load_run(options, GP_REPORT_CHURN, gp_report_churn_json, gp_page_churn);
+    return gp_load_run(options, GP_REPORT_CHURN, gp_report_churn_json, gp_text_churn);
 }
 
 static int fragmentation_run(void *options)
@@ -40,7 +40,7 @@ static int fragmentation_run(void *options)
     struct gp_load_options *o = options;
     unsigned parts = GP_REPORT_FRAGMENTATION | GP_REPORT_SERIES | (o->json ? GP_REPORT_HOLDERS : 0);
     o->nameless = !o->json;
-    return gp_load_run(o, parts, gp_report_fragmentation_json, gp_page_fragmentation);
+    return gp_load_run(o, parts, gp_report_fragmentation_json, gp_text_fragmentation);
 }
 
 const struct gp_command_spec gp_command_peak = {

@@ -210,11 +210,11 @@ int gp_simspec_list(const char *command, const char *driver);
 int gp_simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count);
 /* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder, where it can do no harm, so
  * that a program whose run path names NVIDIA's runtime or CUPTI gets them. */
-int gp_launch_sim_preload(const struct gp_launch *launch, const char *folder);
+int gp_preload_sim(const struct gp_launch *launch, const char *folder);
 /* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
  * environment ask for an allocator or for driver hooks, and where it can do no harm also
  * otherwise, so that the hooks can take over from CUPTI. */
-int gp_launch_shim(const struct gp_launch *launch);
+int gp_preload_shim(const struct gp_launch *launch);
 /* Whether a library may be preloaded into the program: it is for this processor and C library,
  * and no sanitizer is in it.  program: as for execvp. */
 bool gp_preload_fits(const char *program);

@@ -47,10 +47,10 @@ static void diff_text(const struct gp_diff_options *o, const struct gp_gate_chan
 {
     struct gp_text_page page = gp_load_page();
     page.named = true;
-    gp_page_warnings(&page, reports[0]);
-    gp_page_warnings(&page, reports[1]);
+    gp_text_warnings(&page, reports[0]);
+    gp_text_warnings(&page, reports[1]);
     if (changes->by == GP_GATE_SITE)
-        gp_page_diff(&page, changes->diff, reports, o->load.callers);
+        gp_text_diff(&page, changes->diff, reports, o->load.callers);
     else
         gp_gate_changes_print(page.out, changes);
     if (changes->why[0])

@@ -48,7 +48,7 @@ static void check_library(struct gp_doctor *doctor)
         gp_check(doctor, "library", GP_NO, "build or install it: make, or make install PREFIX=...", "%s is missing",
                  path);
     } else {
-        gp_probe_library(path, &probe);
+        gp_libcheck_library(path, &probe);
         if (probe.ok)
             gp_check(doctor, "library", GP_OK, NULL, "%s", path);
         else
@@ -57,7 +57,7 @@ static void check_library(struct gp_doctor *doctor)
     if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
         gp_check(doctor, "simulator", GP_NO, "build or install it: make sim", "%s is missing", path);
     } else {
-        gp_probe_devices(path, &probe);
+        gp_libcheck_devices(path, &probe);
         if (probe.ok)
             gp_check(doctor, "simulator", GP_OK, NULL, "'gpuprof run --sim CMD' works without a GPU");
         else
@@ -84,7 +84,7 @@ static void check_shim(struct gp_doctor *doctor)
                  "%s: a path with a space or a colon cannot be preloaded", path);
         return;
     }
-    gp_probe_preload(path, &probe);
+    gp_libcheck_preload(path, &probe);
     if (probe.ok)
         gp_check(doctor, "shim", GP_OK, NULL,
                  "LD_PRELOAD works, and so do --allocator and GPUPROF_SOURCE=hooks, except for programs that are "
@@ -97,7 +97,7 @@ static void check_shim(struct gp_doctor *doctor)
 static void check_driver(struct gp_doctor *doctor)
 {
     struct gp_probe probe;
-    gp_probe_driver(&probe);
+    gp_libcheck_driver(&probe);
     if (!probe.ok) {
         gp_check(doctor, "driver", GP_NO, "install NVIDIA's driver, or use the simulated GPU: gpuprof run --sim CMD",
                  "%s", probe.text);
@@ -105,7 +105,7 @@ static void check_driver(struct gp_doctor *doctor)
     }
     gp_check(doctor, "driver", GP_OK, NULL, "libcuda.so.1 for CUDA %lld.%lld", probe.number / 1000,
              probe.number % 1000 / 10);
-    gp_probe_devices("libcuda.so.1", &probe);
+    gp_libcheck_devices("libcuda.so.1", &probe);
     if (probe.ok && probe.number > 0)
         gp_check(doctor, "devices", GP_OK, NULL, "%lld", probe.number);
     else
@@ -128,7 +128,7 @@ static void check_cupti(struct gp_doctor *doctor)
     for (int i = 0; i < found.count; i++) {
         size_t used = strlen(failed);
         const char *before = used ? "; in vain: " : "";
-        gp_probe_cupti(found.paths[i], &probe);
+        gp_libcheck_cupti(found.paths[i], &probe);
         /* Without a driver the library's version is 0. */
         if (probe.ok && probe.number)
             gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version %lld%s%s", found.paths[i], probe.number, before,

@@ -219,16 +219,17 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
 static void need_assumed_reserved(struct gp_need *need, const struct gp_flow *flow, uint32_t d, const bool *assumed)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_polled polled = gp_polled_begin(flow, d);
+    struct gp_flow_polled polled = gp_flow_polled_begin(flow, d);
     struct gp_flow_change change;
     struct gp_level level = {0};
     int64_t held = 0, most = -1;
     while (gp_flow_next(&walk, &change)) {
         if (change.item->device != d)
             continue;
-        gp_polled_advance(&polled, change.time_ns, &level);
+        gp_flow_polled_advance(&polled, change.time_ns, &level);
         gp_level_apply(&level, &change);
-        int64_t bytes = (int64_t)(gp_flow_bytes(&change) & INT64_MAX), reserved = gp_polled_reserved(&polled, &level);
+        int64_t bytes = (int64_t)(gp_flow_bytes(&change) & INT64_MAX),
+                reserved = gp_flow_polled_reserved(&polled, &level);
         if (assumed[change.item->site] && (change.what & GP_FLOW_SUMMED))
             held = (int64_t)((uint64_t)held + (change.add ? (uint64_t)bytes : -(uint64_t)bytes));
         if (reserved <= most)
@@ -244,7 +245,7 @@ static void need_budget(struct gp_need *need, const struct gp_loaded *loaded, ui
 {
     const struct gp_flow *flow = loaded->report.flow;
     struct gp_flow_walk walk = gp_flow_begin(flow);
-    struct gp_flow_polled polled = gp_polled_begin(flow, d);
+    struct gp_flow_polled polled = gp_flow_polled_begin(flow, d);
     struct gp_flow_change change, found = {0};
     struct gp_level level = {0};
     int64_t peak = -1;
@@ -252,9 +253,9 @@ static void need_budget(struct gp_need *need, const struct gp_loaded *loaded, ui
     while (!over && gp_flow_next(&walk, &change)) {
         if (change.item->device != d)
             continue;
-        gp_polled_advance(&polled, change.time_ns, &level);
+        gp_flow_polled_advance(&polled, change.time_ns, &level);
         gp_level_apply(&level, &change);
-        int64_t held = gp_polled_reserved(&polled, &level);
+        int64_t held = gp_flow_polled_reserved(&polled, &level);
         if (!change.add || held <= peak)
             continue;
         peak = held;

@@ -38,7 +38,7 @@ static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer 
     if (o->load.json)
         rc = gp_load_json("fit", gp_fit_json(answer));
     else
-        gp_page_fit(&page, answer);
+        gp_text_fit(&page, answer);
     return rc ? rc : gp_fit_answer_fits(answer) ? GP_EXIT_OK : GP_EXIT_FAILED;
 }
 

@@ -54,7 +54,7 @@ static int generate_scale_option(void *options, const struct gp_command_option *
 
 static const char *generate_name(unsigned i)
 {
-    const struct gp_generator *generator = gp_generator_at(i);
+    const struct gp_generator *generator = gp_generate_at(i);
     return generator ? generator->name : NULL;
 }
 
@@ -87,11 +87,11 @@ static int generate_run(void *options)
     const struct gp_generate_options *o = options;
     struct gp_replay_trace trace;
     struct gp_replay_problem problem;
-    for (unsigned i = 0; o->list && gp_generator_at(i); i++)
-        printf("%-13s %s\n", gp_generator_at(i)->name, gp_generator_at(i)->summary);
+    for (unsigned i = 0; o->list && gp_generate_at(i); i++)
+        printf("%-13s %s\n", gp_generate_at(i)->name, gp_generate_at(i)->summary);
     if (o->list)
         return GP_EXIT_OK;
-    if (gp_generate(&trace, gp_generator_find(o->name), (uint64_t)o->seed, o->scale_milli, &problem) != 0) {
+    if (gp_generate(&trace, gp_generate_find(o->name), (uint64_t)o->seed, o->scale_milli, &problem) != 0) {
         gp_error("generate", "%s: %s: try a smaller --scale", o->name, problem.text);
         return GP_EXIT_FAILED;
     }

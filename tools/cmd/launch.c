@@ -143,7 +143,7 @@ static int launch_sim(const struct gp_launch *launch)
     /* "--sim" without a value keeps the setting of the environment. */
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
-    rc = rc ? GP_EXIT_FAILED : gp_launch_sim_preload(launch, path);
+    rc = rc ? GP_EXIT_FAILED : gp_preload_sim(launch, path);
     return rc ? rc : gp_standin_environment(launch->command, path);
 }
 
@@ -155,7 +155,7 @@ int gp_launch_prepare(struct gp_launch *launch)
     if (!rc && launch->sim)
         rc = launch_sim(launch);
     if (!rc)
-        rc = gp_launch_shim(launch);
+        rc = gp_preload_shim(launch);
     if (!rc && setenv(GP_INJECTION, launch->library, 1) != 0)
         rc = GP_EXIT_FAILED;
     /* NVTX ranges become marks, unless the variable names another tool. */

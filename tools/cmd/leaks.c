@@ -21,7 +21,7 @@ static int leaks_run(void *options)
     else if (o->json)
         rc = gp_load_json("leaks", gp_report_leaks_json(report));
     else
-        gp_page_leaks(&page, report);
+        gp_text_leaks(&page, report);
     if (!rc && report->leaks->count && o->error_exitcode >= 0)
         rc = (int)o->error_exitcode;
     gp_load_free(&loaded);

@@ -193,27 +193,27 @@ static void probe_run(gp_probe_fn try, const char *path, struct gp_probe *probe)
         snprintf(probe->text, sizeof(probe->text), "it crashes when it is used");
 }
 
-void gp_probe_library(const char *path, struct gp_probe *probe)
+void gp_libcheck_library(const char *path, struct gp_probe *probe)
 {
     probe_run(try_library, path, probe);
 }
 
-void gp_probe_preload(const char *path, struct gp_probe *probe)
+void gp_libcheck_preload(const char *path, struct gp_probe *probe)
 {
     probe_run(try_preload, path, probe);
 }
 
-void gp_probe_cupti(const char *path, struct gp_probe *probe)
+void gp_libcheck_cupti(const char *path, struct gp_probe *probe)
 {
     probe_run(try_cupti, path, probe);
 }
 
-void gp_probe_driver(struct gp_probe *probe)
+void gp_libcheck_driver(struct gp_probe *probe)
 {
     probe_run(try_driver, "libcuda.so.1", probe);
 }
 
-void gp_probe_devices(const char *path, struct gp_probe *probe)
+void gp_libcheck_devices(const char *path, struct gp_probe *probe)
 {
     probe_run(try_devices, path, probe);
 }

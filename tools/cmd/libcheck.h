@@ -16,14 +16,14 @@ struct gp_probe {
 };
 
 /* Whether the library loads and has InitializeInjection. */
-void gp_probe_library(const char *path, struct gp_probe *probe);
+void gp_libcheck_library(const char *path, struct gp_probe *probe);
 /* Whether the dynamic loader preloads it, tried with this command. */
-void gp_probe_preload(const char *path, struct gp_probe *probe);
+void gp_libcheck_preload(const char *path, struct gp_probe *probe);
 /* number: cuptiGetVersion.  Where the driver works, whether a tool can subscribe too. */
-void gp_probe_cupti(const char *path, struct gp_probe *probe);
+void gp_libcheck_cupti(const char *path, struct gp_probe *probe);
 /* number: cuDriverGetVersion. */
-void gp_probe_driver(struct gp_probe *probe);
+void gp_libcheck_driver(struct gp_probe *probe);
 /* number: count of devices, from cuInit and cuDeviceGetCount of this driver. */
-void gp_probe_devices(const char *path, struct gp_probe *probe);
+void gp_libcheck_devices(const char *path, struct gp_probe *probe);
 
 #endif

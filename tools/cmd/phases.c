@@ -15,7 +15,7 @@ static int phases_print(const struct gp_load_options *o, struct gp_report *repor
     else if (o->json)
         rc = gp_load_json("phases", gp_phases_json(report, uses.phases, uses.uses));
     else
-        gp_page_phases(&page, report, uses.phases, uses.uses);
+        gp_text_phases(&page, report, uses.phases, uses.uses);
     gp_gate_uses_free(&uses);
     return rc;
 }

@@ -106,7 +106,7 @@ static int preload_add(const char *path)
     return rc;
 }
 
-int gp_launch_sim_preload(const struct gp_launch *launch, const char *folder)
+int gp_preload_sim(const struct gp_launch *launch, const char *folder)
 {
     char path[PATH_MAX];
     int n = snprintf(path, sizeof(path), "%s/" GP_SIM_NAMES, folder);
@@ -122,7 +122,7 @@ static int limit_set(const char *command, int64_t bytes)
     char number[24];
     if (bytes < 0 && !(text && text[0]))
         return GP_EXIT_OK;
-    if (bytes < 0 && gp_parse_size(text, &bytes) != 0)
+    if (bytes < 0 && gp_size_parse(text, &bytes) != 0)
         return gp_usage_error(command, GP_ENV_LIMIT "=%s: not a size (like 512MiB or 16GiB), or out of range", text);
     snprintf(number, sizeof(number), "%" PRId64, bytes);
     return setenv(GP_ENV_LIMIT, number, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;
@@ -178,7 +178,7 @@ static int allocator_set(const struct gp_launch *launch, const char *name)
     return rc;
 }
 
-int gp_launch_shim(const struct gp_launch *launch)
+int gp_preload_shim(const struct gp_launch *launch)
 {
     const char *source = getenv("GPUPROF_SOURCE"), *name = allocator_asked(launch);
     char path[PATH_MAX];

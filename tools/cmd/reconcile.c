@@ -60,7 +60,7 @@ static int reconcile_run(void *options)
     } else if (o->json) {
         rc = reconcile_json(&loaded, system);
     } else {
-        gp_page_reconcile(&page, &loaded.report);
+        gp_text_reconcile(&page, &loaded.report);
         for (int i = 0; system && i < system->processes[0].device_count; i++)
             gp_owner_bill_print(stdout, &system->processes[0], &system->processes[0].devices[i]);
     }

@@ -41,7 +41,7 @@ static int replay_open(const struct gp_replay_options *o, struct gp_replay_trace
     struct gp_replay_problem problem = {0};
     int rc;
     if (strncmp(o->trace, prefix, sizeof(prefix) - 1) == 0) {
-        const struct gp_generator *generator = gp_generator_find(o->trace + sizeof(prefix) - 1);
+        const struct gp_generator *generator = gp_generate_find(o->trace + sizeof(prefix) - 1);
         if (!generator)
             return gp_usage_error("replay", "%s: no such generator: 'gpuprof generate --list' lists them", o->trace);
         rc = gp_generate(trace, generator, 1, 1000, &problem);

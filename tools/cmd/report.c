@@ -21,7 +21,7 @@ static int report_text(struct gp_loaded *loaded)
     struct gp_text_page page = gp_load_page();
     if (!gp_load_uses(loaded) || gp_report_run(&loaded->report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY) != 0)
         return gp_load_memory("report");
-    gp_page_summary(&page, &loaded->report);
+    gp_text_summary(&page, &loaded->report);
     return GP_EXIT_OK;
 }
 
@@ -50,7 +50,7 @@ static int report_open(const char *page)
 static int report_page(const struct gp_load_options *o, json_t *document)
 {
     char why[256] = "";
-    int rc = gp_report_html(o->output, document, why, sizeof(why));
+    int rc = gp_html_report(o->output, document, why, sizeof(why));
     if (rc == 0 && o->open)
         return report_open(o->output);
     if (rc == 0 && strcmp(o->output, "-") != 0)
@@ -104,7 +104,7 @@ static int report_ranks(const struct gp_load_options *o)
     int rc = gp_rank_set_load(&set, o);
     if (!rc && !o->output && !o->json) {
         struct gp_text_page page = gp_load_page();
-        gp_page_ranks(&page, set.all);
+        gp_ranks_text(&page, set.all);
     } else if (!rc) {
         json_t *document = gp_ranks_json(set.all);
         rc = !document ? gp_load_memory("report") : o->json ? report_json(o, document) : report_page(o, document);

@@ -322,7 +322,7 @@ static void run_driver(const struct gp_run_options *o, const struct gp_watch *wa
     struct gp_probe probe;
     if (o->launch.sim || watch->count || status == 0 || status >= 126)
         return;
-    gp_probe_driver(&probe);
+    gp_libcheck_driver(&probe);
     if (!probe.ok)
         gp_error("run",
                  "this machine has no NVIDIA driver (%s): 'gpuprof run --sim -- CMD' simulates a GPU, and 'gpuprof "

@@ -128,7 +128,7 @@ static void top_agent(const struct gp_agent *agent)
         gp_error("top",
                  "--system: the agent has not reported for %s and these numbers are not updated: start it as root with "
                  "'gpuprof agent' or 'systemctl start gpuprof-agent'",
-                 gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+                 gp_cell_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
     if (agent->processes_hidden)
         gp_error("top", "--system: processes of other users are in the sums of containers and GPUs (--by container, "
                         "--by device), but only root may see them one by one");

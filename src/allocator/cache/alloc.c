@@ -40,7 +40,7 @@ static void flush_threads(struct gp_cache *cache)
 static bool try_idle(struct gp_attempt *attempt)
 {
     gp_lock_take(&attempt->cache->lock);
-    attempt->block = gp_heap_give(attempt->cache, attempt->heap, attempt->request, attempt->bytes);
+    attempt->block = gp_block_heap_give(attempt->cache, attempt->heap, attempt->request, attempt->bytes);
     gp_lock_give(&attempt->cache->lock);
     return attempt->block != NULL;
 }
@@ -121,10 +121,10 @@ static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool destroy
 {
     struct gp_cache *cache = attempt->cache;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
-        if (heap == attempt->heap || !gp_heap_alike(heap, attempt->heap) ||
+        if (heap == attempt->heap || !gp_block_heap_alike(heap, attempt->heap) ||
             (destroyed_only && heap->stream != GP_STREAM_DESTROYED))
             continue;
-        struct gp_block *fit = gp_heap_find(cache, heap, attempt->bytes);
+        struct gp_block *fit = gp_block_heap_find(cache, heap, attempt->bytes);
         if (fit && (!quiet || fit->epoch <= cache->settled))
             return fit;
     }
@@ -234,7 +234,7 @@ static bool attempt_heap(struct gp_attempt *attempt)
         .linear = dedicated || request->flags & GP_REQUEST_LINEAR || !policy->growable,
         .dedicated = dedicated,
     };
-    attempt->heap = gp_heap_of(attempt->cache, &like, request->stream);
+    attempt->heap = gp_block_heap_of(attempt->cache, &like, request->stream);
     return attempt->heap != NULL;
 }
 
@@ -266,7 +266,7 @@ static __attribute__((noinline)) uint32_t cache_alloc_slow(struct gp_cache *cach
     gp_lock_take(&cache->lock);
     cache->clock++;
     if (attempt_heap(&attempt))
-        attempt.block = gp_heap_give(cache, attempt.heap, request, attempt.bytes);
+        attempt.block = gp_block_heap_give(cache, attempt.heap, request, attempt.bytes);
     gp_lock_give(&cache->lock);
     if (!attempt.block) {
         uint32_t error = alloc_slow(&attempt);

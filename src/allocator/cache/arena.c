@@ -56,7 +56,7 @@ static bool slab_refill(struct gp_slab *slab)
     return true;
 }
 
-void *gp_slab_take(struct gp_slab *slab)
+void *gp_arena_slab_take(struct gp_slab *slab)
 {
     if (!slab->spare && !slab_refill(slab))
         return NULL;
@@ -79,13 +79,13 @@ static void *slab_take_fresh(struct gp_slab *slab)
     return item;
 }
 
-void gp_slab_give(struct gp_slab *slab, void *item)
+void gp_arena_slab_give(struct gp_slab *slab, void *item)
 {
     ((void **)item)[1] = slab->spare; /* keep the first word: a free without the lock may be reading it */
     slab->spare = item;
 }
 
-void gp_slab_end(struct gp_slab *slab)
+void gp_arena_slab_end(struct gp_slab *slab)
 {
     struct gp_chunk *chunk = slab->chunks, *next;
     for (; chunk; chunk = next) {
@@ -99,14 +99,14 @@ void gp_slab_end(struct gp_slab *slab)
 
 #define GP_ROOT_BYTES (sizeof(void *) << GP_ROOT_BITS)
 
-bool gp_table_open(struct gp_cache *cache)
+bool gp_arena_table_open(struct gp_cache *cache)
 {
     cache->mids.item_bytes = sizeof(uint64_t) << GP_MID_BITS;
     cache->table.root = map_bytes(GP_ROOT_BYTES);
     return cache->table.root != NULL;
 }
 
-void gp_table_close(struct gp_cache *cache)
+void gp_arena_table_close(struct gp_cache *cache)
 {
     if (cache->table.root)
         munmap(cache->table.root, GP_ROOT_BYTES);
@@ -189,7 +189,7 @@ static uint64_t leaf_grow(struct gp_cache *cache, uint64_t leaf, uint64_t addres
 
 /* [table.R1] release pairs with [table.A1]: a reader that sees a pointer sees the initialised
  * memory behind it. */
-bool gp_table_ready(struct gp_cache *cache, uint64_t address)
+bool gp_arena_table_ready(struct gp_cache *cache, uint64_t address)
 {
     uint64_t **mid = &cache->table.root[gp_table_top(address)];
     if (!*mid)
@@ -206,7 +206,7 @@ bool gp_table_ready(struct gp_cache *cache, uint64_t address)
     return grown != 0;
 }
 
-void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block)
+void gp_arena_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block)
 {
     uint64_t *place = leaf_place(cache->table.root[gp_table_top(address)][gp_table_mid(address)], address);
     /* [table.R1] */

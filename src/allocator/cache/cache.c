@@ -20,7 +20,7 @@ static bool cache_open(struct gp_cache *cache)
     cache->use_records.item_bytes = sizeof(struct gp_uses);
     cache->pool_records.item_bytes = sizeof(struct gp_pool);
     cache->fenced_records.item_bytes = sizeof(struct gp_fenced_blocks);
-    if (!gp_table_open(cache))
+    if (!gp_arena_table_open(cache))
         return false;
     cache->owns_gauges = cache->gauges == NULL;
     if (cache->owns_gauges && gp_counter_new(&cache->gauges, GP_GAUGES, 64) != 0)
@@ -34,8 +34,8 @@ static void cache_close(struct gp_cache *cache)
         &cache->blocks,      &cache->segment_records, &cache->heap_records,   &cache->page_records,
         &cache->use_records, &cache->pool_records,    &cache->fenced_records, &cache->mids};
     for (unsigned i = 0; i < GP_COUNT(slabs); i++)
-        gp_slab_end(slabs[i]);
-    gp_table_close(cache);
+        gp_arena_slab_end(slabs[i]);
+    gp_arena_table_close(cache);
     gp_thread_close(cache);
     if (cache->owns_gauges && cache->gauges)
         gp_counter_free(cache->gauges);
@@ -86,7 +86,7 @@ static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
         gp_block_unidle(cache, block);
     if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
         gp_index_take(&block->segment->heap->unmapped, block);
-    gp_uses_drop(cache, block);
+    gp_wait_uses_drop(cache, block);
 }
 
 static void cache_tell_end(struct gp_cache *cache, const struct gp_segment *segment, uint64_t time_ns)
@@ -126,7 +126,7 @@ static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
     while (!call_backend && dropped.pages) {
         struct gp_page *page = dropped.pages;
         dropped.pages = page->next;
-        gp_slab_give(&cache->page_records, page);
+        gp_arena_slab_give(&cache->page_records, page);
     }
     gp_lock_give(&cache->lock);
     if (call_backend && dropped.growable)
@@ -178,9 +178,9 @@ static bool block_must_wait(struct gp_cache *cache, struct gp_block *block, bool
         return true;
     if (block->stream == block->segment->heap->stream)
         return block->uses != NULL;
-    struct gp_uses *own = gp_slab_take(&cache->use_records);
+    struct gp_uses *own = gp_arena_slab_take(&cache->use_records);
     if (!own) { /* no record: wait for a fence over all streams */
-        gp_uses_drop(cache, block);
+        gp_wait_uses_drop(cache, block);
         return true;
     }
     own->stream = block->stream;
@@ -218,7 +218,7 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         out->time_ns = gp_gauges_free(cache, shard, block);
         gp_wait_for(cache, block, order != GP_FREE_ORDERED || block->stream == GP_STREAM_DESTROYED);
     } else {
-        gp_uses_drop(cache, block);
+        gp_wait_uses_drop(cache, block);
         out->time_ns = gp_gauges_end(cache, shard, block);
         gp_block_idle(cache, block);
         if (at_once)
@@ -255,7 +255,7 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
     while (use && use->stream != stream)
         use = use->next;
     if (live && !use && stream != block->stream) {
-        use = gp_slab_take(&cache->use_records);
+        use = gp_arena_slab_take(&cache->use_records);
         if (use) {
             use->stream = stream;
             use->next = block->uses;
@@ -282,7 +282,7 @@ void gp_cache_stream_gone(struct gp_cache *cache, uint64_t stream)
     gp_thread_flush(cache);
     struct gp_heap **place = &cache->heaps, *heap;
     while ((heap = *place))
-        if (heap->stream != stream || !gp_heap_retire(cache, heap, place))
+        if (heap->stream != stream || !gp_block_heap_retire(cache, heap, place))
             place = &heap->next;
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
         for (struct gp_block *block = segment->first; block; block = block->after) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * cursor.c: the positions of running iterations (iterate.c). An iteration releases the lock now and
- * then. Functions that drop a record in that time (heap.c, segment.c) call here, so that no cursor
+ * then. Functions that drop a record in that time (block.c, segment.c) call here, so that no cursor
  * points to it afterwards. Everything here runs under the cache's lock.
  */
 #include "allocator/cache/internal.h"

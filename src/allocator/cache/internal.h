@@ -236,14 +236,14 @@ struct gp_cache {
 };
 
 /* arena.c */
-void *gp_slab_take(struct gp_slab *slab);
-void gp_slab_give(struct gp_slab *slab, void *item);
-void gp_slab_end(struct gp_slab *slab);
-bool gp_table_open(struct gp_cache *cache);
-void gp_table_close(struct gp_cache *cache);
-/* Makes room for the address, so that gp_table_set cannot fail. */
-bool gp_table_ready(struct gp_cache *cache, uint64_t address);
-void gp_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
+void *gp_arena_slab_take(struct gp_slab *slab);
+void gp_arena_slab_give(struct gp_slab *slab, void *item);
+void gp_arena_slab_end(struct gp_slab *slab);
+bool gp_arena_table_open(struct gp_cache *cache);
+void gp_arena_table_close(struct gp_cache *cache);
+/* Makes room for the address, so that gp_arena_table_set cannot fail. */
+bool gp_arena_table_ready(struct gp_cache *cache, uint64_t address);
+void gp_arena_table_set(struct gp_cache *cache, uint64_t address, struct gp_block *block);
 
 static inline unsigned gp_table_top(uint64_t address)
 {
@@ -313,11 +313,11 @@ void gp_index_take(struct gp_index *index, struct gp_block *block);
 struct gp_block *gp_index_fit(const struct gp_index *index, uint64_t bytes);
 struct gp_block *gp_index_largest(const struct gp_index *index);
 
-/* heap.c: under lock */
+/* block.c: under lock */
 /* Both heaps have the same pool and class; their streams may differ. */
-bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
+bool gp_block_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
 /* The stream's heap of the same pool and class as `like`, or a new one. NULL: no memory. */
-struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
+struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
 struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
 void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_block_idle(struct gp_cache *cache,
@@ -328,16 +328,16 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block);
  * state the caller sets. NULL: no memory. */
 struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes);
 /* An idle block that the policy's rules allow for this size; NULL: none. */
-struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes);
-struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
-                              uint64_t bytes);
+struct gp_block *gp_block_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes);
+struct gp_block *gp_block_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
+                                    uint64_t bytes);
 /* Allocates from this idle block, without checking the policy's rules for its size. */
 struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, const struct gp_request *request,
                                uint64_t bytes);
 /* The heap's stream was destroyed: joins the heap with the other heaps of its class. True: *place,
  * which pointed to it, points to the next heap. False: it is the first of its class and stays.
  * Under grow too. */
-bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
+bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place);
 bool gp_block_is_split(const struct gp_block *block);
 
 /* gauges.c */
@@ -424,7 +424,7 @@ void gp_cursor_block_removed(struct gp_cache *cache, const struct gp_block *bloc
 void gp_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
 
 /* wait.c */
-void gp_uses_drop(struct gp_cache *cache, struct gp_block *block);
+void gp_wait_uses_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_wait_for(struct gp_cache *cache, struct gp_block *block, bool unordered); /* under lock */
 /* Records the fences that are due. Under grow, not lock; called after a free if
  * gp_wait_wants_record returned true. */

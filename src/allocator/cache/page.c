@@ -239,7 +239,7 @@ static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_
         struct gp_block *hole = NULL;
         bool claimed = false;
         gp_lock_take(&cache->lock);
-        bool freed = gp_heap_find(cache, heap, bytes) != NULL;
+        bool freed = gp_block_heap_find(cache, heap, bytes) != NULL;
         if (!freed)
             page_choose(heap->unmapped.root, bytes, &hole);
         if (hole)
@@ -276,7 +276,7 @@ static void taken_put(struct gp_taken *taken, struct gp_page *page)
 static struct gp_page *page_record(struct gp_cache *cache)
 {
     gp_lock_take(&cache->lock);
-    struct gp_page *page = gp_slab_take(&cache->page_records);
+    struct gp_page *page = gp_arena_slab_take(&cache->page_records);
     gp_lock_give(&cache->lock);
     return page;
 }
@@ -287,7 +287,7 @@ static void page_destroy(struct gp_cache *cache, struct gp_page *page)
     cache->backend.destroy(cache->backend.self, page->handle);
     __atomic_fetch_add(&cache->x_device_frees, 1, __ATOMIC_RELAXED); /* a count */
     gp_lock_take(&cache->lock);
-    gp_slab_give(&cache->page_records, page);
+    gp_arena_slab_give(&cache->page_records, page);
     gp_lock_give(&cache->lock);
 }
 
@@ -319,7 +319,7 @@ static uint32_t page_make(struct gp_cache *cache, bool small, uint64_t need, str
         uint32_t error = cache->backend.create(cache->backend.self, bytes, &page->handle);
         if (error) {
             gp_lock_take(&cache->lock);
-            gp_slab_give(&cache->page_records, page);
+            gp_arena_slab_give(&cache->page_records, page);
             gp_lock_give(&cache->lock);
             return error;
         }
@@ -604,7 +604,7 @@ uint32_t gp_page_grow(struct gp_cache *cache, struct gp_heap *heap, const struct
     if (error && error != GP_BACKEND_BUSY)
         return error;
     gp_lock_take(&cache->lock);
-    *out = gp_heap_give(cache, heap, request, bytes);
+    *out = gp_block_heap_give(cache, heap, request, bytes);
     gp_lock_give(&cache->lock);
     return *out ? 0 : GP_BACKEND_BUSY; /* another thread took it; the caller tries again */
 }

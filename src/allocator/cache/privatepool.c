@@ -28,7 +28,7 @@ int gp_cache_pool_begin(struct gp_cache *cache, uint64_t id)
 {
     gp_lock_take(&cache->lock);
     struct gp_pool **place = cache_pool(cache, id);
-    if (!*place && (*place = gp_slab_take(&cache->pool_records)))
+    if (!*place && (*place = gp_arena_slab_take(&cache->pool_records)))
         (*place)->id = id;
     struct gp_pool *pool = *place;
     if (pool && pool->references++ == 0)
@@ -44,7 +44,7 @@ int gp_cache_pool_release(struct gp_cache *cache, uint64_t id)
     if (pool && --pool->references == 0) {
         cache_pin(cache, id, false);
         *place = pool->next;
-        gp_slab_give(&cache->pool_records, pool);
+        gp_arena_slab_give(&cache->pool_records, pool);
     }
     gp_lock_give(&cache->lock);
     return pool ? 0 : -ENOENT;

@@ -26,7 +26,7 @@ bool gp_segment_allowed(struct gp_cache *cache, uint64_t bytes)
 
 struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, uint64_t address, uint64_t bytes)
 {
-    struct gp_segment *segment = gp_slab_take(&cache->segment_records);
+    struct gp_segment *segment = gp_arena_slab_take(&cache->segment_records);
     if (!segment)
         return NULL;
     segment->heap = heap;
@@ -34,7 +34,7 @@ struct gp_segment *gp_segment_new(struct gp_cache *cache, struct gp_heap *heap, 
     segment->bytes = bytes;
     segment->first = gp_block_new(cache, segment, address, bytes);
     if (!segment->first) {
-        gp_slab_give(&cache->segment_records, segment);
+        gp_arena_slab_give(&cache->segment_records, segment);
         return NULL;
     }
     segment->next = cache->segments;
@@ -63,7 +63,7 @@ void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment)
         cache->segments = segment->next;
     if (segment->next)
         segment->next->before = segment->before;
-    gp_slab_give(&cache->segment_records, segment);
+    gp_arena_slab_give(&cache->segment_records, segment);
 }
 
 bool gp_segment_is_idle(const struct gp_segment *segment)
@@ -189,7 +189,7 @@ bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_s
      * memory is reused only after a fence. */
     uint64_t time_ns;
     gp_lock_take(&cache->lock);
-    struct gp_heap *after_fence = gp_heap_of(cache, &unlinked->heap, GP_STREAM_DESTROYED);
+    struct gp_heap *after_fence = gp_block_heap_of(cache, &unlinked->heap, GP_STREAM_DESTROYED);
     if (after_fence)
         segment_link(cache, after_fence, unlinked->address, unlinked->bytes, unlinked->first_chunk, &time_ns);
     gp_lock_give(&cache->lock);

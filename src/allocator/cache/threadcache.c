@@ -3,7 +3,7 @@
  * threadcache.c: small idle blocks that a thread keeps for itself, in bins by size, not joined with
  * their neighbours. The thread's next allocation of about that size takes one without a shared
  * lock. alloc.c and cache.c call here first. Whenever this cannot serve a call, they take the slow
- * path (heap.c), so nothing here waits, retries or fails finally.
+ * path (block.c), so nothing here waits, retries or fails finally.
  *
  * One set of bins belongs to a counter shard and is guarded by its gate (base/counter.h): the same
  * compare-and-swap covers the statistics, so a block is moved and counted in one step. At a peak of
@@ -238,7 +238,7 @@ bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order 
         return false;
     struct gp_block *block = gp_table_at(cache, address);
     /* Check first: the word of most blocks that cannot be cached shows it. The flag also says that the
-     * block was allocated for a stream (heap.c), so GP_FREE_BY_STREAM is ordered. */
+     * block was allocated for a stream (block.c), so GP_FREE_BY_STREAM is ordered. */
     if (!block || __atomic_load_n(&block->word, __ATOMIC_RELAXED) != (address | GP_BLOCK_LOCAL | GP_BLOCK_LIVE))
         return false;
     shard = thread_shard(cache, shard);

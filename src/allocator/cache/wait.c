@@ -53,12 +53,12 @@ bool gp_wait_wants_record(const struct gp_cache *cache)
            cache->open.count >= GP_OPEN_BLOCKS || cache->open.bytes >= GP_OPEN_BYTES;
 }
 
-void gp_uses_drop(struct gp_cache *cache, struct gp_block *block)
+void gp_wait_uses_drop(struct gp_cache *cache, struct gp_block *block)
 {
     struct gp_uses *next;
     for (struct gp_uses *use = block->uses; use; use = next) {
         next = use->next;
-        gp_slab_give(&cache->use_records, use);
+        gp_arena_slab_give(&cache->use_records, use);
     }
     block->uses = NULL;
 }
@@ -72,7 +72,7 @@ static void wait_over(struct gp_cache *cache, struct gp_block *blocks)
         block->left = NULL;
         block->segment->heap->unordered_bytes -= block->unordered ? block->bytes : 0;
         cache->waiting_bytes -= block->bytes;
-        gp_uses_drop(cache, block);
+        gp_wait_uses_drop(cache, block);
         gp_gauges_done(cache, block);
         gp_block_idle(cache, block);
     }
@@ -90,7 +90,7 @@ void gp_wait_forget(struct gp_cache *cache)
     for (struct gp_fenced_blocks *batch = cache->fenced; batch; batch = next) {
         next = batch->next;
         wait_over(cache, batch->blocks);
-        gp_slab_give(&cache->fenced_records, batch);
+        gp_arena_slab_give(&cache->fenced_records, batch);
     }
     cache->fenced = cache->fenced_last = NULL;
     cache->fences = 0;
@@ -145,7 +145,7 @@ static void wait_reopen(struct gp_cache *cache, struct gp_block *blocks)
 static void wait_fence(struct gp_cache *cache, struct gp_block *blocks, uint64_t fence)
 {
     gp_lock_take(&cache->lock);
-    struct gp_fenced_blocks *batch = gp_slab_take(&cache->fenced_records);
+    struct gp_fenced_blocks *batch = gp_arena_slab_take(&cache->fenced_records);
     if (batch) {
         batch->blocks = blocks;
         batch->fence = fence;
@@ -259,7 +259,7 @@ static void wait_query(struct gp_cache *cache, bool wait)
             wait_reopen(cache, batch->blocks);
         else
             wait_over(cache, batch->blocks);
-        gp_slab_give(&cache->fenced_records, batch);
+        gp_arena_slab_give(&cache->fenced_records, batch);
         cache->fences--;
         gp_lock_give(&cache->lock);
     }

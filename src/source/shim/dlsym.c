@@ -4,7 +4,7 @@
  *
  * The answer of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depends on the caller: libc reads the
  * return address.  So the function below is a jump that keeps registers, stack and return address
- * of the caller; gp_preload_pick chooses its target.  A lookup by handle does not depend on the
+ * of the caller; gp_shim_pick chooses its target.  A lookup by handle does not depend on the
  * caller and may be answered by a function of ours.
  *
  * It runs in any process, from the first constructor on, on any thread, so it must not allocate or
@@ -43,7 +43,7 @@ static gp_dlsym_fn preload_real(void)
     for (size_t i = 0; dlvsym && !real && i < GP_COUNT(versions); i++)
         real = (gp_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     if (!dlvsym && !real)
-        real = (gp_dlsym_fn)gp_preload_plain("dlsym");
+        real = (gp_dlsym_fn)gp_shim_plain("dlsym");
     if (!real)
         return preload_nothing;
     __atomic_store_n(&x_real, real, __ATOMIC_RELAXED);
@@ -102,8 +102,8 @@ static bool preload_is_next(const void *caller)
 }
 
 /* caller: dlsym's return address. */
-__attribute__((used)) gp_dlsym_fn gp_preload_pick(void *handle, const char *name, const void *caller);
-gp_dlsym_fn gp_preload_pick(void *handle, const char *name, const void *caller)
+__attribute__((used)) gp_dlsym_fn gp_shim_pick(void *handle, const char *name, const void *caller);
+gp_dlsym_fn gp_shim_pick(void *handle, const char *name, const void *caller)
 {
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT)
         return preload_by_handle;
@@ -129,7 +129,7 @@ __asm__(".text\n"
         "   .cfi_adjust_cfa_offset 8\n"
         "   subq $8, %rsp\n" /* the stack is aligned to 16 bytes at a call */
         "   .cfi_adjust_cfa_offset 8\n"
-        "   call gp_preload_pick\n"
+        "   call gp_shim_pick\n"
         "   addq $8, %rsp\n"
         "   .cfi_adjust_cfa_offset -8\n"
         "   popq %rsi\n"
@@ -153,7 +153,7 @@ __asm__(".text\n"
         "   stp x0, x1, [sp, #16]\n"
         "   mov x2, x30\n"
         "   mov x29, sp\n"
-        "   bl gp_preload_pick\n"
+        "   bl gp_shim_pick\n"
         "   mov x16, x0\n"
         "   ldp x0, x1, [sp, #16]\n"
         "   ldp x29, x30, [sp], #32\n"

@@ -5,6 +5,6 @@
 
 /* libc's function of that name in a C library whose symbols have no versions, or NULL.  Any thread;
  * takes the loader's lock, as dlsym does. */
-void *gp_preload_plain(const char *name);
+void *gp_shim_plain(const char *name);
 
 #endif

@@ -79,7 +79,7 @@ static int plain_visit(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-void *gp_preload_plain(const char *name)
+void *gp_shim_plain(const char *name)
 {
     struct preload_search search = {.name = name};
     dl_iterate_phdr(plain_visit, &search);

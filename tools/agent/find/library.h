@@ -23,7 +23,7 @@
 #ifndef GP_FIND_LIBRARY_H
 #define GP_FIND_LIBRARY_H
 
-#include <agent/kernel/loader.h>
+#include <agent/kernel/bpf.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>

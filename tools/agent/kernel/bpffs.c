@@ -2,7 +2,7 @@
  *
  * bpffs.c: mounts the BPF file system that pins need, where the machine has none.  Called by the agent when it starts.
  */
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>

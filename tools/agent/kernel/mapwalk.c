@@ -4,7 +4,7 @@
  * is one system call. A hash map is read bucket by bucket, so an entry that stays in it during a
  * walk is read exactly once, whatever other entries are added or removed.
  */
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * mapped (one that shrinks would kill the agent).
  */
 #include "agent/kernel/probe.h"
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>

@@ -210,7 +210,7 @@ int gp_metrics_open(struct gp_metrics **out, const struct gp_metrics_options *op
     metrics->source = *source;
     metrics->series = series;
     metrics->version = options->version ? options->version : "";
-    metrics->memory = gp_row_memory_new(options, series - GP_AGENT_SERIES);
+    metrics->memory = gp_samples_memory_new(options, series - GP_AGENT_SERIES);
     if (!metrics->memory) {
         free(metrics);
         return -ENOMEM;
@@ -223,7 +223,7 @@ void gp_metrics_close(struct gp_metrics *metrics)
 {
     if (!metrics)
         return;
-    gp_row_memory_free(metrics->memory);
+    gp_samples_memory_free(metrics->memory);
     free(metrics);
 }
 
@@ -562,7 +562,7 @@ static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const stru
         count = 0;
     }
     struct gp_system *sessions = metrics_sessions(metrics, view);
-    const struct gp_rows *rows = gp_rows_make(metrics->memory, view, gpus, count, sessions);
+    const struct gp_rows *rows = gp_samples_make(metrics->memory, view, gpus, count, sessions);
     gp_system_free(sessions);
     if (gpus)
         gp_nvml_free(gpus, count);

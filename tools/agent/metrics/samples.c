@@ -48,7 +48,7 @@ struct gp_row_memory {
     struct gp_rows rows;
 };
 
-struct gp_row_memory *gp_row_memory_new(const struct gp_metrics_options *options, uint32_t series)
+struct gp_row_memory *gp_samples_memory_new(const struct gp_metrics_options *options, uint32_t series)
 {
     struct gp_row_memory *memory = calloc(1, sizeof(*memory));
     if (!memory)
@@ -76,7 +76,7 @@ static void rows_clear(struct gp_rows *rows)
     rows->folded_devices = rows->folded_containers = rows->folded_processes = rows->folded_owners = 0;
 }
 
-void gp_row_memory_free(struct gp_row_memory *memory)
+void gp_samples_memory_free(struct gp_row_memory *memory)
 {
     if (!memory)
         return;
@@ -617,8 +617,8 @@ static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_
 
 /* ---- all rows ---------------------------------------------------------------------------------------------------- */
 
-const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
-                                   const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions)
+const struct gp_rows *gp_samples_make(struct gp_row_memory *memory, const struct gp_system_view *view,
+                                      const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions)
 {
     struct gp_rows *rows = &memory->rows;
     bool with_processes = memory->how != GP_METRICS_PROCESSES_OFF;

@@ -68,12 +68,12 @@ struct gp_rows {
 
 struct gp_row_memory; /* state kept from one page to the next */
 /* NULL: out of memory. */
-struct gp_row_memory *gp_row_memory_new(const struct gp_metrics_options *options, uint32_t series);
-void gp_row_memory_free(struct gp_row_memory *memory);
+struct gp_row_memory *gp_samples_memory_new(const struct gp_metrics_options *options, uint32_t series);
+void gp_samples_memory_free(struct gp_row_memory *memory);
 
 /* Makes the rows of this view. They point into the memory and are valid until the next call or the
  * memory's end. NULL: out of memory. gpus may be NULL; so may sessions, and then no owner is known. */
-const struct gp_rows *gp_rows_make(struct gp_row_memory *memory, const struct gp_system_view *view,
-                                   const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions);
+const struct gp_rows *gp_samples_make(struct gp_row_memory *memory, const struct gp_system_view *view,
+                                      const struct gp_nvml_gpu *gpus, int gpu_count, const struct gp_system *sessions);
 
 #endif

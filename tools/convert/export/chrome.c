@@ -168,10 +168,10 @@ static void chrome_change(struct gp_chrome *c, const struct gp_flow_change *chan
         chrome_stretch_end(c, index);
         device->stretch = since / c->stretch_ns;
     }
-    gp_polled_advance(&device->polled, change->time_ns, &device->now.level);
+    gp_flow_polled_advance(&device->polled, change->time_ns, &device->now.level);
     gp_level_apply(&device->now.level, change);
     device->now.time_ns = change->time_ns;
-    device->now.reserved = gp_polled_reserved(&device->polled, &device->now.level);
+    device->now.reserved = gp_flow_polled_reserved(&device->polled, &device->now.level);
     if (change->what & GP_FLOW_KIND) {
         uint64_t bytes = change->add ? change->item->bytes : -change->item->bytes;
         int64_t *sum = &device->now.kinds[change->item->kind];
@@ -490,7 +490,7 @@ static int chrome_room(struct gp_chrome *c)
     if (!c->devices || !c->drawn || !c->largest || !c->ranges)
         return -ENOMEM;
     for (uint32_t i = 0; i < recording->device_count; i++)
-        c->devices[i].polled = gp_polled_begin(c->rows.flow, i);
+        c->devices[i].polled = gp_flow_polled_begin(c->rows.flow, i);
     return 0;
 }
 

@@ -14,12 +14,12 @@ static const struct gp_generator *const generators[] = {
     &gp_generator_diffusion, &gp_generator_leak, &gp_generator_article, &gp_generator_gmlake,
 };
 
-const struct gp_generator *gp_generator_at(unsigned index)
+const struct gp_generator *gp_generate_at(unsigned index)
 {
     return index < GP_COUNT(generators) ? generators[index] : NULL;
 }
 
-const struct gp_generator *gp_generator_find(const char *name)
+const struct gp_generator *gp_generate_find(const char *name)
 {
     for (size_t i = 0; i < GP_COUNT(generators); i++) {
         if (strcmp(generators[i]->name, name) == 0)

@@ -22,8 +22,8 @@ struct gp_generator {
 };
 
 /* The generator of this name or at this index.  NULL: no such name, or an index past the last. */
-const struct gp_generator *gp_generator_find(const char *name);
-const struct gp_generator *gp_generator_at(unsigned index);
+const struct gp_generator *gp_generate_find(const char *name);
+const struct gp_generator *gp_generate_at(unsigned index);
 
 /* Fills *trace, which the caller frees.  scale_milli: length, 1000 is the generator's own.  0, or
  * -errno with a sentence in *problem and an empty *trace. */

@@ -146,7 +146,7 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
-/* ---- addressranges.c -------------------------------------------------------------------------------------------- */
+/* ---- ranges.c -------------------------------------------------------------------------------------------- */
 
 void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);

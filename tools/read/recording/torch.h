@@ -8,8 +8,8 @@
 #define GP_RECORDING_TORCH_H
 
 #include <read/recording/input.h>
+#include <read/recording/pickleread.h>
 #include <read/recording/reading.h>
-#include <read/recording/unpickle.h>
 
 struct gp_torch_sites {
     struct gp_hash by_list;  /* a list of frames, by its place in memory -> site */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * values.c: the values that the readers of pickles and of JSON make, and the memory that they may
- * take; see unpickle.h. */
-#include <read/recording/unpickle.h>
+ * take; see pickleread.h. */
+#include <read/recording/pickleread.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -176,7 +176,7 @@ static int save(const char *path, const char *json)
     return err;
 }
 
-int gp_report_html(const char *out_path, const json_t *document, char *why, size_t why_bytes)
+int gp_html_report(const char *out_path, const json_t *document, char *why, size_t why_bytes)
 {
     const char *schema = json_string_value(json_object_get(document, "schema"));
     if (!schema || (strcmp(schema, "gpuprof.report/1") != 0 && strcmp(schema, "gpuprof.ranks/1") != 0)) {

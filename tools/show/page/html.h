@@ -11,6 +11,6 @@
 
 /* Writes a temporary file and renames it, so that a failure leaves an old page as it is.  "-" is
  * stdout.  0, or -errno with a sentence in `why`. */
-int gp_report_html(const char *out_path, const json_t *document, char *why, size_t why_bytes);
+int gp_html_report(const char *out_path, const json_t *document, char *why, size_t why_bytes);
 
 #endif

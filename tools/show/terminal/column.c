@@ -143,7 +143,7 @@ static int64_t text_whole(double value)
 
 static void text_bytes(TEXT_ARGS)
 {
-    gp_text_bytes(text_whole(value), say->form, out, out_bytes);
+    gp_cell_bytes(text_whole(value), say->form, out, out_bytes);
 }
 
 static void text_marked(const char *mark, TEXT_ARGS)
@@ -185,18 +185,18 @@ static void text_signed(TEXT_ARGS)
         snprintf(out, out_bytes, isnan(value) ? "-" : "0");
         return;
     }
-    gp_text_bytes(text_whole(size), say->form, number, sizeof(number));
+    gp_cell_bytes(text_whole(size), say->form, number, sizeof(number));
     snprintf(out, out_bytes, "%c%s", value < 0 ? '-' : '+', number);
 }
 
 static void text_rate(TEXT_ARGS)
 {
-    gp_text_rate(value, out, out_bytes);
+    gp_cell_rate(value, out, out_bytes);
 }
 
 static void text_count(TEXT_ARGS)
 {
-    gp_text_count(text_whole(value), out, out_bytes);
+    gp_cell_count(text_whole(value), out, out_bytes);
 }
 
 static void text_share(TEXT_ARGS)
@@ -209,7 +209,7 @@ static void text_duration(TEXT_ARGS)
     if (isnan(value))
         snprintf(out, out_bytes, "-");
     else
-        gp_text_duration(value, out, out_bytes);
+        gp_cell_duration(value, out, out_bytes);
 }
 
 static void text_pid(TEXT_ARGS)
@@ -231,7 +231,8 @@ static void text_device(TEXT_ARGS)
         snprintf(out, out_bytes, "host");
     else if (row->id.device == GP_MODEL_HOST)
         snprintf(out, out_bytes, "host");
-    else if (row->id.device >= 0 && row->id.device < model->gpu_count && !gp_gpu_known(&model->gpus[row->id.device]))
+    else if (row->id.device >= 0 && row->id.device < model->gpu_count &&
+             !gp_model_gpu_known(&model->gpus[row->id.device]))
         snprintf(out, out_bytes, "?");
     else if (row->id.device >= 0 && row->id.device < model->gpu_count)
         snprintf(out, out_bytes, "%d", model->gpus[row->id.device].index);
@@ -260,7 +261,7 @@ static void text_command(TEXT_ARGS)
     const struct gp_gpu *gpu = is_gpu ? &model->gpus[row->id.device] : NULL;
     const char *name = row->id.container[0] ? row->id.container : "(no container)";
     if (gpu)
-        name = gp_gpu_label(gpu);
+        name = gp_model_gpu_label(gpu);
     else if (row->id.owner[0])
         name = row->id.owner;
     if (row->process)

@@ -41,7 +41,7 @@ static void alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
     if (!agent->alive) {
         snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
                  "NO AGENT for %s: the sums are not updated; start it: systemctl start gpuprof-agent",
-                 gp_text_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+                 gp_cell_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
         alerts->style[alerts->count++] = GP_STYLE_ERROR;
     }
     if (agent->processes_hidden) {
@@ -101,9 +101,9 @@ static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *mod
     gp_column_text(GP_COLUMN_DEV, first, model, GP_TEXT_LONG, true, device, sizeof(device));
     snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
              "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, +%s/s%s%.70s%s%s",
-             gp_text_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
+             gp_cell_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
              container[0] ? " in " : "", container, device,
-             gp_text_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),
+             gp_cell_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),
              first->outlook->site[0] ? " at " : "", first->outlook->site, owner[0] ? ", owner " : "", owner);
     alerts->style[alerts->count++] = GP_STYLE_ERROR;
 }
@@ -188,12 +188,12 @@ static void draw_title_sites(const struct gp_draw *draw, struct gp_rect rect, in
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  %d more to read", set->pending);
     if (processes)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", live %s",
-                           gp_text_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_cell_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
     if (host)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", host %s",
-                           gp_text_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_cell_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  every %s",
-                       gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+                       gp_cell_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
     draw_title_state(draw, rect, x);
 }
 
@@ -215,7 +215,7 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, ", %d other", foreign);
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", %d GPU%s  every %s", model->gpu_count,
                        model->gpu_count == 1 ? "" : "s",
-                       gp_text_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+                       gp_cell_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
     x = draw_title_state(draw, rect, x);
     if (model->system && !model->system->nvml)
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  no NVML: others unknown");
@@ -234,8 +234,8 @@ static void draw_question(const struct gp_draw *draw, struct gp_rect rect)
     const struct gp_ui *ui = draw->ui;
     char allocated[32], reserved[32], peaks[80], what[256];
     const struct gp_reset_target *first = &ui->targets[0];
-    gp_text_bytes(first->allocated_peak, GP_TEXT_LONG, allocated, sizeof(allocated));
-    gp_text_bytes(first->reserved_peak, GP_TEXT_LONG, reserved, sizeof(reserved));
+    gp_cell_bytes(first->allocated_peak, GP_TEXT_LONG, allocated, sizeof(allocated));
+    gp_cell_bytes(first->reserved_peak, GP_TEXT_LONG, reserved, sizeof(reserved));
     if (ui->reset_what == GP_RESET_PEAKS)
         snprintf(peaks, sizeof(peaks), "%s, %s", allocated, reserved);
     else

@@ -41,9 +41,9 @@ static void draw_gpu_spark(const struct gp_draw *draw, struct gp_rect rect, cons
     int64_t bytes = width >= 8 ? gp_draw_spark_most(row->history, width) : -1;
     if (bytes < 0)
         return;
-    snprintf(scale, sizeof(scale), "0..%s", gp_text_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
+    snprintf(scale, sizeof(scale), "0..%s", gp_cell_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
     int at = rect.w - width - 1;
-    gp_grid_put(draw->grid, rect, 1, at - 1 - gp_text_width(scale), GP_STYLE_DIM, scale);
+    gp_grid_put(draw->grid, rect, 1, at - 1 - gp_cell_width(scale), GP_STYLE_DIM, scale);
     gp_draw_spark(draw, rect, 1, at, width, row->history);
 }
 
@@ -65,8 +65,8 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
         if (i >= GP_COUNT(items) - 2 && items[i].bytes < 0)
             continue; /* few programs were attached, and only NVML knows the memory of others */
         snprintf(item, sizeof(item), "%s %s%s", items[i].label, items[i].bytes < 0 ? "" : items[i].mark,
-                 gp_text_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)));
-        if (x + gp_text_width(item) > rect.w)
+                 gp_cell_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)));
+        if (x + gp_cell_width(item) > rect.w)
             return;
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
     }
@@ -81,20 +81,20 @@ static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
         return;
     struct gp_bar bar = draw_gpu_bar(gpu, row);
     char a[32], b[32], c[32], numbers[112];
-    snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_text_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
-             gp_text_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
-             gp_text_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
+    snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_cell_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
+             gp_cell_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
+             gp_cell_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
     /* The numbers take up to 17 columns ("99.9G/99.9G/1023G") and the name up to 28; the bar takes
      * the rest. */
     int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
-    if (gp_gpu_known(gpu))
+    if (gp_model_gpu_known(gpu))
         gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU%d", gpu->index);
     else
         gp_grid_put(draw->grid, rect, 0, 0, GP_STYLE_BOLD, "GPU?");
     int x = draw->model->gpu_count > 10 ? 6 : 5; /* the bars of all GPUs start in one column */
     if (name) {
         struct gp_rect part = {rect.y, rect.x + x, 1, name};
-        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gp_gpu_label(gpu));
+        gp_grid_put(draw->grid, part, 0, 0, GP_STYLE_NORMAL, gp_model_gpu_label(gpu));
         x += name + 1;
     }
     int width = rect.w - x - 2 - 18;

@@ -56,7 +56,7 @@ static struct plot plot_of(const struct gp_gpu *gpu, const struct gp_row *row, s
     struct plot plot = {.row = row, .area = area, .top = 1 << 20, .peak = -1};
     double highest = plot_known(gp_row_mark(row));
     for (int back = 0; back < area.w; back++) {
-        const struct gp_plot_sample *sample = gp_plot_get(row->plot, back);
+        const struct gp_plot_sample *sample = gp_model_plot(row->plot, back);
         if (sample && plot_held(sample) > highest)
             highest = plot_held(sample);
     }
@@ -100,8 +100,8 @@ static void draw_size(const struct gp_draw *draw, const struct plot *plot, struc
                       enum gp_style style, double bytes)
 {
     char text[32];
-    gp_text_bytes(bytes < 0x1p63 ? (int64_t)bytes : INT64_MAX, GP_TEXT_SHORT, text, sizeof(text));
-    int x = GP_PLOT_LABELS - 1 - gp_text_width(text), y = 1 + plot->area.h - 1 - level;
+    gp_cell_bytes(bytes < 0x1p63 ? (int64_t)bytes : INT64_MAX, GP_TEXT_SHORT, text, sizeof(text));
+    int x = GP_PLOT_LABELS - 1 - gp_cell_width(text), y = 1 + plot->area.h - 1 - level;
     gp_grid_fill(draw->grid, rect, y, 0, GP_PLOT_LABELS, GP_STYLE_NORMAL, " ");
     gp_grid_put(draw->grid, rect, y, x, style, text);
 }
@@ -109,12 +109,12 @@ static void draw_size(const struct gp_draw *draw, const struct plot *plot, struc
 /* How long ago a sample was taken, below its column. */
 static void draw_times(const struct gp_draw *draw, const struct plot *plot, struct gp_rect rect)
 {
-    const struct gp_plot_sample *newest = gp_plot_get(plot->row->plot, 0), *sample;
+    const struct gp_plot_sample *newest = gp_model_plot(plot->row->plot, 0), *sample;
     char age[16], text[24];
-    for (int back = 0; back < plot->area.w && (sample = gp_plot_get(plot->row->plot, back)); back += GP_PLOT_TIMES) {
-        gp_text_duration((double)(newest->time_ns - sample->time_ns) / 1e9, age, sizeof(age));
+    for (int back = 0; back < plot->area.w && (sample = gp_model_plot(plot->row->plot, back)); back += GP_PLOT_TIMES) {
+        gp_cell_duration((double)(newest->time_ns - sample->time_ns) / 1e9, age, sizeof(age));
         snprintf(text, sizeof(text), back ? "%s ago" : "now", age);
-        int x = rect.w - 1 - back - gp_text_width(text);
+        int x = rect.w - 1 - back - gp_cell_width(text);
         if (x >= GP_PLOT_LABELS)
             gp_grid_put(draw->grid, rect, rect.h - 1, x, GP_STYLE_DIM, text);
     }
@@ -128,13 +128,13 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
     bool ascii = draw->grid->ascii;
     char peak[64], number[32], total[32], top[96];
     gp_grid_fill(draw->grid, rect, 0, 0, rect.w - 1, GP_STYLE_DIM, ascii ? "-" : "\u2500");
-    int x = gp_gpu_known(gpu) ? gp_grid_printf(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " GPU%d ", gpu->index)
-                              : gp_grid_put(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " GPU? ");
+    int x = gp_model_gpu_known(gpu) ? gp_grid_printf(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " GPU%d ", gpu->index)
+                                    : gp_grid_put(draw->grid, rect, 0, 2, GP_STYLE_BOLD, " GPU? ");
     if (rect.w >= 110)
-        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%.40s ", gp_gpu_label(gpu));
+        x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%.40s ", gp_model_gpu_label(gpu));
     snprintf(peak, sizeof(peak), " %s peak %s%s ", ascii ? "-" : "\u2500", gp_draw_least(draw, plot->row),
-             gp_text_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)));
-    gp_text_bytes(gpu->total_bytes, GP_TEXT_SHORT, total, sizeof(total));
+             gp_cell_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)));
+    gp_cell_bytes(gpu->total_bytes, GP_TEXT_SHORT, total, sizeof(total));
     snprintf(top, sizeof(top), plot->whole ? " top: the device, %s " : " device %s ", total);
     const struct {
         const char *text;
@@ -146,7 +146,7 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
                  {ascii ? " : others " : " \u2591 others ", GP_STYLE_OTHER, gpu->used_bytes >= 0},
                  {top, GP_STYLE_NORMAL, gpu->total_bytes > 0}};
     for (size_t i = 0; i < GP_COUNT(parts); i++) {
-        if (parts[i].shown && x + gp_text_width(parts[i].text) <= rect.w - 1)
+        if (parts[i].shown && x + gp_cell_width(parts[i].text) <= rect.w - 1)
             x = gp_grid_put(draw->grid, rect, 0, x, parts[i].style, parts[i].text);
     }
 }
@@ -161,7 +161,7 @@ static void draw_plot(const struct gp_draw *draw, struct gp_rect rect, int index
     struct plot plot = plot_of(gpu, row, area);
     draw_title(draw, &plot, gpu, rect);
     for (int x = 0; x < area.w; x++) {
-        const struct gp_plot_sample *sample = gp_plot_get(row->plot, area.w - 1 - x);
+        const struct gp_plot_sample *sample = gp_model_plot(row->plot, area.w - 1 - x);
         for (int level = 0; level < area.h; level++)
             draw_cell(draw, &plot, sample, x, level);
     }

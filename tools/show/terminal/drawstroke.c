@@ -66,7 +66,7 @@ int64_t gp_draw_spark_most(const struct gp_history *history, int width)
 {
     int64_t most = -1;
     for (int i = 0; i < width; i++) {
-        int64_t sample = gp_history_get(history, i);
+        int64_t sample = gp_model_history(history, i);
         most = sample > most ? sample : most;
     }
     return most;
@@ -80,7 +80,7 @@ void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x
         {"_", ".", ":", "-", "=", "+", "*", "%", "#"}};
     int64_t most = gp_draw_spark_most(history, width);
     for (int i = 0; i < width; i++) {
-        int64_t sample = gp_history_get(history, i);
+        int64_t sample = gp_model_history(history, i);
         if (sample >= 0)
             gp_grid_put(draw->grid, rect, y, x + width - 1 - i, GP_STYLE_SPARK,
                         blocks[draw->grid->ascii][spark_level(sample, most)]);

@@ -94,8 +94,8 @@ int gp_grid_put(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp
     int row = rect.y + y;
     int col = rect.x + x;
     uint32_t code;
-    for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes) {
-        int width = gp_text_code_width(code);
+    for (int bytes; (bytes = gp_cell_decode(text, &code)) > 0; text += bytes) {
+        int width = gp_cell_code_width(code);
         const char *glyph = text;
         int count = bytes;
         if (code < 0x20 || code == 0x7f || code == 0xfffd || (code >= 0x80 && code < 0xa0) ||

@@ -19,7 +19,7 @@ static bool match_site(const struct gp_site_row *site, const char *text)
     return match_frame(site->name, text) || match_frame(site->caller, text) || (kind && strcasestr(kind, text));
 }
 
-bool gp_row_matches(const struct gp_row *row, const char *text)
+bool gp_match_row(const struct gp_row *row, const char *text)
 {
     char pid[16];
     snprintf(pid, sizeof(pid), "%d", (int)row->id.pid);

@@ -9,6 +9,6 @@
 
 /* The row's pid, command, user, container or owner contains the text, in any case; of a call site,
  * its function, file, caller, kind of memory or pid. */
-bool gp_row_matches(const struct gp_row *row, const char *text);
+bool gp_match_row(const struct gp_row *row, const char *text);
 
 #endif

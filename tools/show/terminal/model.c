@@ -17,7 +17,7 @@
 
 #define GP_MODEL_NO_UUID "not known yet" /* in the place of a UUID */
 
-int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row)
+int gp_model_row_add(struct gp_row_list *list, const struct gp_row *row)
 {
     if (list->count == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 64;
@@ -117,19 +117,19 @@ static int model_take_gpus(struct gp_model *model)
     return 0;
 }
 
-bool gp_gpu_known(const struct gp_gpu *gpu)
+bool gp_model_gpu_known(const struct gp_gpu *gpu)
 {
     return strcmp(gpu->uuid, GP_MODEL_NO_UUID) != 0;
 }
 
-const char *gp_gpu_label(const struct gp_gpu *gpu)
+const char *gp_model_gpu_label(const struct gp_gpu *gpu)
 {
     return gpu->name[0] ? gpu->name : gpu->uuid[0] ? gpu->uuid : "name unknown";
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
-struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
+struct gp_row gp_model_row_empty(enum gp_row_kind kind, int device)
 {
     return (struct gp_row){.id = {.kind = kind, .device = device},
                            .allocated = -1,
@@ -146,7 +146,7 @@ struct gp_row gp_row_empty(enum gp_row_kind kind, int device)
 
 static struct gp_row row_of(const struct gp_process *process, const struct gp_device_view *view, int device)
 {
-    struct gp_row row = gp_row_empty(GP_ROW_PAIR, device);
+    struct gp_row row = gp_model_row_empty(GP_ROW_PAIR, device);
     row.id.pid = process->pid;
     row.id.start_time = process->start_time;
     row.process = process;
@@ -188,7 +188,7 @@ static int model_add_pair(struct gp_model *model, struct gp_row *row)
     row->outlook = track->outlook;
     if (row->outlook)
         gp_outlook_feed(row->outlook, row, model->system->time_ns);
-    return gp_row_list_add(&model->lists[GP_LIST_PAIRS], row);
+    return gp_model_row_add(&model->lists[GP_LIST_PAIRS], row);
 }
 
 static int model_add_share(struct gp_model *model, const struct gp_row *pair, const char *owner,
@@ -205,7 +205,7 @@ static int model_add_share(struct gp_model *model, const struct gp_row *pair, co
     row.reserved = value->reserved_bytes > 0 ? value->reserved_bytes : 0;
     row.allocated_peak = value->allocated_peak_bytes;
     row.reserved_peak = value->reserved_peak_bytes;
-    return gp_row_list_add(&model->lists[GP_LIST_SHARES], &row);
+    return gp_model_row_add(&model->lists[GP_LIST_SHARES], &row);
 }
 
 /* Memory whose owners are not known (the agent's maps have none) is one share, "unknown". */
@@ -281,7 +281,7 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     int device = model_gpu(model, &view);
     if (device < 0)
         return -ENOMEM;
-    struct gp_row row = gp_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
+    struct gp_row row = gp_model_row_empty(sum->cgroup_id ? GP_ROW_CONTAINER : GP_ROW_DEVICE, device);
     row.id.cgroup_id = sum->cgroup_id;
     memcpy(row.id.container, sum->container, sizeof(row.id.container));
     row.exact = true;
@@ -295,13 +295,13 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     if (!track)
         return -ENOMEM;
     gp_track_rate_of(track, &row, model->system->time_ns, sum->calls, sum->frees);
-    return gp_row_list_add(&model->lists[sum->cgroup_id ? GP_LIST_CONTAINERS : GP_LIST_DEVICES], &row);
+    return gp_model_row_add(&model->lists[sum->cgroup_id ? GP_LIST_CONTAINERS : GP_LIST_DEVICES], &row);
 }
 
 static struct gp_row *model_find_row(struct gp_row_list *list, const struct gp_row_id *id)
 {
     for (int i = list->count - 1; i >= 0; i--) { /* most often it is the group of the previous pair: start there */
-        if (gp_row_id_equal(&list->rows[i].id, id))
+        if (gp_model_id_equal(&list->rows[i].id, id))
             return &list->rows[i];
     }
     return NULL;
@@ -313,11 +313,11 @@ static struct gp_row *model_group(struct gp_model *model, enum gp_member_list wh
     struct gp_row *found = NULL;
     if (which != GP_LIST_PROCESSES)
         found = model_find_row(list, &seed->id);
-    else if (list->count && gp_row_id_equal(&list->rows[list->count - 1].id, &seed->id))
+    else if (list->count && gp_model_id_equal(&list->rows[list->count - 1].id, &seed->id))
         found = &list->rows[list->count - 1]; /* the pairs of a process follow one another */
     if (found)
         return found;
-    return gp_row_list_add(list, seed) ? NULL : &list->rows[list->count - 1];
+    return gp_model_row_add(list, seed) ? NULL : &list->rows[list->count - 1];
 }
 
 static int model_sum(struct gp_model *model, enum gp_member_list which, const struct gp_row *seed,
@@ -355,7 +355,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
 
 static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 {
-    struct gp_row process = gp_row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
+    struct gp_row process = gp_model_row_empty(GP_ROW_PROCESS, GP_MODEL_NO_DEVICE);
     process.id.pid = pair->id.pid;
     process.id.start_time = pair->id.start_time;
     process.process = pair->process;
@@ -363,11 +363,11 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
         return 0; /* host memory is not part of a GPU's sum */
     int err = model_sum(model, GP_LIST_PROCESSES, &process, pair);
     if (!err && pair->id.device >= 0) {
-        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, pair->id.device);
+        struct gp_row device = gp_model_row_empty(GP_ROW_DEVICE, pair->id.device);
         err = model_sum(model, GP_LIST_DEVICES, &device, pair);
     }
     if (!err) {
-        struct gp_row container = gp_row_empty(GP_ROW_CONTAINER, pair->id.device);
+        struct gp_row container = gp_model_row_empty(GP_ROW_CONTAINER, pair->id.device);
         container.id.cgroup_id = pair->process->cgroup_id;
         memcpy(container.id.container, pair->process->container, sizeof(container.id.container));
         if (pair->id.device >= 0)
@@ -379,7 +379,7 @@ static int model_sum_pair(struct gp_model *model, const struct gp_row *pair)
 
 static int model_sum_share(struct gp_model *model, const struct gp_row *share)
 {
-    struct gp_row owner = gp_row_empty(GP_ROW_OWNER, share->id.device);
+    struct gp_row owner = gp_model_row_empty(GP_ROW_OWNER, share->id.device);
     memcpy(owner.id.owner, share->id.owner, sizeof(owner.id.owner));
     if (share->id.device >= 0)
         owner.total = model->gpus[share->id.device].total_bytes;
@@ -453,13 +453,13 @@ static int model_build(struct gp_model *model)
     for (int i = 0; i < model->system->process_count && !err; i++)
         err = model_add_process(model, &model->system->processes[i]);
     for (int i = 0; i < model->gpu_count && !err; i++) { /* every GPU gets a row, an idle one too, in order */
-        struct gp_row device = gp_row_empty(GP_ROW_DEVICE, i);
+        struct gp_row device = gp_model_row_empty(GP_ROW_DEVICE, i);
         if (model_find_row(&model->lists[GP_LIST_DEVICES], &device.id))
             continue;
         device.total = model->gpus[i].total_bytes;
         if (model->states[GP_PROCESS_DAMAGED] + model->states[GP_PROCESS_UNKNOWN] == 0)
             device.allocated = device.reserved = device.allocated_peak = device.reserved_peak = 0;
-        err = gp_row_list_add(&model->lists[GP_LIST_DEVICES], &device);
+        err = gp_model_row_add(&model->lists[GP_LIST_DEVICES], &device);
     }
     for (int i = 0; i < model->lists[GP_LIST_PAIRS].count && !err; i++)
         err = model_sum_pair(model, &model->lists[GP_LIST_PAIRS].rows[i]);
@@ -487,7 +487,7 @@ int gp_model_update(struct gp_model *model, struct gp_system *system)
     return err;
 }
 
-bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
+bool gp_model_row_contains(const struct gp_row *group, const struct gp_row *pair)
 {
     bool device = group->id.device == pair->id.device;
     bool process = group->id.pid == pair->id.pid && group->id.start_time == pair->id.start_time;
@@ -496,7 +496,7 @@ bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair)
     case GP_ROW_SITE: /* a reset acts on its process and device */
         return device && process;
     case GP_ROW_SHARE:
-        return gp_row_id_equal(&group->id, &pair->id);
+        return gp_model_id_equal(&group->id, &pair->id);
     case GP_ROW_OWNER: /* a sum of shares: it contains no whole pair */
         return device && pair->id.kind == GP_ROW_SHARE && strcmp(group->id.owner, pair->id.owner) == 0;
     case GP_ROW_PROCESS:

@@ -125,10 +125,10 @@ void gp_model_agent_lost(struct gp_model *model, uint64_t now_ns);
 void gp_model_forget_peaks(struct gp_model *model, uint32_t what);
 
 /* False: it stands for the GPUs of processes that have not learned from the driver which they use. */
-bool gp_gpu_known(const struct gp_gpu *gpu);
+bool gp_model_gpu_known(const struct gp_gpu *gpu);
 /* The GPU's name, or what is known instead: never empty. */
-const char *gp_gpu_label(const struct gp_gpu *gpu);
-bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
+const char *gp_model_gpu_label(const struct gp_gpu *gpu);
+bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b);
 /* Reserved, and what was there before an attach; -1: unknown. */
 static inline int64_t gp_row_held(const struct gp_row *row)
 {
@@ -141,13 +141,13 @@ static inline int64_t gp_row_mark(const struct gp_row *row)
     return row->late ? -1 : row->allocated_peak;
 }
 /* A row without numbers. */
-struct gp_row gp_row_empty(enum gp_row_kind kind, int device);
-int gp_row_list_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or -ENOMEM */
+struct gp_row gp_model_row_empty(enum gp_row_kind kind, int device);
+int gp_model_row_add(struct gp_row_list *list, const struct gp_row *row); /* 0 or -ENOMEM */
 /* The pair belongs to the group, or is the row itself. */
-bool gp_row_contains(const struct gp_row *group, const struct gp_row *pair);
+bool gp_model_row_contains(const struct gp_row *group, const struct gp_row *pair);
 /* The sample `back` samples before the newest; -1: unknown, or the history is shorter. */
-int64_t gp_history_get(const struct gp_history *history, int back);
+int64_t gp_model_history(const struct gp_history *history, int back);
 /* The same of a GPU; NULL: the history is shorter. */
-const struct gp_plot_sample *gp_plot_get(const struct gp_plot_history *plot, int back);
+const struct gp_plot_sample *gp_model_plot(const struct gp_plot_history *plot, int back);
 
 #endif

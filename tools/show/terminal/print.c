@@ -14,12 +14,12 @@
  * character set is left to fit. */
 static void print_field(FILE *out, const char *text, const struct gp_column *column, int most, bool utf8)
 {
-    int pad = column->print_width - gp_text_width(text), used = 0;
+    int pad = column->print_width - gp_cell_width(text), used = 0;
     uint32_t code;
     if (gp_column_right(column) && pad > 0)
         fprintf(out, "%*s", pad, "");
-    for (int bytes; (bytes = gp_text_decode(text, &code)) > 0; text += bytes) {
-        used += gp_text_code_width(code);
+    for (int bytes; (bytes = gp_cell_decode(text, &code)) > 0; text += bytes) {
+        used += gp_cell_code_width(code);
         if (used > most)
             return;
         if (code < 0x20 || code == 0x7f || (code >= 0x80 && !utf8))

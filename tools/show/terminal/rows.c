@@ -41,7 +41,7 @@ static bool rows_want(const struct gp_ui *ui, const struct gp_row *pair)
 {
     if (pair->id.device == GP_MODEL_HOST && !ui->host)
         return false;
-    return !ui->filter[0] || gp_row_matches(pair, ui->filter);
+    return !ui->filter[0] || gp_match_row(pair, ui->filter);
 }
 
 static const struct gp_row_list *rows_members(const struct gp_model *model, const struct gp_ui *ui)
@@ -59,7 +59,7 @@ static bool rows_want_group(const struct gp_model *model, const struct gp_ui *ui
     if (!ui->filter[0])
         return true;
     for (int i = 0; i < pairs->count; i++) {
-        if (gp_row_contains(group, &pairs->rows[i]) && rows_want(ui, &pairs->rows[i]))
+        if (gp_model_row_contains(group, &pairs->rows[i]) && rows_want(ui, &pairs->rows[i]))
             return true;
     }
     return false;
@@ -71,7 +71,7 @@ static int rows_groups(const struct gp_model *model, const struct gp_ui *ui, str
                                                       GP_LIST_OWNERS, GP_LIST_PROCESSES};
     const struct gp_row_list *groups = &model->lists[which[ui->by]];
     for (int i = 0; i < groups->count; i++) {
-        int err = rows_want_group(model, ui, &groups->rows[i]) ? gp_row_list_add(list, &groups->rows[i]) : 0;
+        int err = rows_want_group(model, ui, &groups->rows[i]) ? gp_model_row_add(list, &groups->rows[i]) : 0;
         if (err)
             return err;
     }
@@ -84,9 +84,9 @@ static int rows_pairs(const struct gp_model *model, const struct gp_ui *ui, cons
     const struct gp_row_list *pairs = rows_members(model, ui);
     for (int i = 0; i < pairs->count; i++) {
         const struct gp_row *pair = &pairs->rows[i];
-        if (!rows_want(ui, pair) || (group && !gp_row_contains(group, pair)))
+        if (!rows_want(ui, pair) || (group && !gp_model_row_contains(group, pair)))
             continue;
-        int err = gp_row_list_add(list, pair);
+        int err = gp_model_row_add(list, pair);
         if (err)
             return err;
         list->rows[list->count - 1].depth = group ? 1 : 0;
@@ -119,7 +119,7 @@ static int rows_tree(const struct gp_model *model, const struct gp_ui *ui, struc
     int err = rows_groups(model, ui, &groups);
     rows_sort(&groups, 0, order);
     for (int i = 0; i < groups.count && !err; i++) {
-        err = gp_row_list_add(list, &groups.rows[i]);
+        err = gp_model_row_add(list, &groups.rows[i]);
         int from = list->count;
         if (!err)
             err = rows_pairs(model, ui, &groups.rows[i], list);
@@ -151,7 +151,7 @@ static const struct gp_row *rows_site_pair(const struct gp_model *model, const s
 static struct gp_row rows_site(const struct gp_model *model, const struct gp_site_model *one,
                                const struct gp_site_row *site)
 {
-    struct gp_row row = gp_row_empty(GP_ROW_SITE, GP_MODEL_NO_DEVICE);
+    struct gp_row row = gp_model_row_empty(GP_ROW_SITE, GP_MODEL_NO_DEVICE);
     int device = one->sites->sites[site->site].device;
     const struct gp_row *pair = rows_site_pair(model, one, device);
     row.id.pid = one->pid;
@@ -175,9 +175,9 @@ static int rows_sites_of(const struct gp_model *model, const struct gp_ui *ui, c
         row.depth = ui->tree ? 1 : 0;
         if (row.id.device == GP_MODEL_HOST && ui->sites_without_host)
             continue;
-        if (!ui->filter[0] || gp_row_matches(&row, ui->filter) ||
-            (row.process && gp_row_matches(&(struct gp_row){.id = row.id, .process = row.process}, ui->filter)))
-            err = gp_row_list_add(list, &row);
+        if (!ui->filter[0] || gp_match_row(&row, ui->filter) ||
+            (row.process && gp_match_row(&(struct gp_row){.id = row.id, .process = row.process}, ui->filter)))
+            err = gp_model_row_add(list, &row);
     }
     return err;
 }
@@ -202,11 +202,11 @@ static int rows_site_tree(const struct gp_model *model, const struct gp_ui *ui, 
         const struct gp_site_model *one = model->sites->models[i];
         const struct gp_row *process = rows_process(model, one);
         if (process && gp_site_in_scope(model, gp_ui_scope(ui), one->pid, one->start_time))
-            err = gp_row_list_add(&groups, process);
+            err = gp_model_row_add(&groups, process);
     }
     rows_sort(&groups, 0, order);
     for (int g = 0; g < groups.count && !err; g++) {
-        err = gp_row_list_add(list, &groups.rows[g]);
+        err = gp_model_row_add(list, &groups.rows[g]);
         int from = list->count;
         for (int i = 0; i < model->sites->count && !err; i++) {
             if (rows_process(model, model->sites->models[i]) && model->sites->models[i]->pid == groups.rows[g].id.pid)

@@ -75,9 +75,9 @@ static void screen_answer(struct gp_screen *screen)
                   answer.first_error == -ETIMEDOUT ? "it does not answer (stopped?)" : strerror(-answer.first_error));
     } else if (answer.done == 1) {
         bool reserved = answer.what == GP_RESET_RESERVED;
-        gp_text_bytes(reserved ? answer.first.reserved_peak : answer.first.allocated_peak, GP_TEXT_LONG, before,
+        gp_cell_bytes(reserved ? answer.first.reserved_peak : answer.first.allocated_peak, GP_TEXT_LONG, before,
                       sizeof(before));
-        gp_text_bytes(reserved ? answer.reserved_peak_after : answer.allocated_peak_after, GP_TEXT_LONG, after,
+        gp_cell_bytes(reserved ? answer.reserved_peak_after : answer.allocated_peak_after, GP_TEXT_LONG, after,
                       sizeof(after));
         gp_ui_say(screen->ui, false, "%d %s: %s peak reset: %s%s -> %s", (int)answer.first.pid, answer.first.comm,
                   gp_reset_word(answer.what), answer.what == GP_RESET_PEAKS ? "allocated " : "", before, after);

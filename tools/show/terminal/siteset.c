@@ -22,7 +22,7 @@ bool gp_site_in_scope(const struct gp_model *model, const struct gp_row_id *scop
     const struct gp_row_list *list = &model->lists[scope->owner[0] ? GP_LIST_SHARES : GP_LIST_PAIRS];
     for (int i = 0; i < list->count; i++) {
         const struct gp_row *row = &list->rows[i];
-        if (row->id.pid == pid && row->id.start_time == start_time && gp_row_contains(&group, row))
+        if (row->id.pid == pid && row->id.start_time == start_time && gp_model_row_contains(&group, row))
             return true;
     }
     return false;

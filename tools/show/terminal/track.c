@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool gp_row_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
+bool gp_model_id_equal(const struct gp_row_id *a, const struct gp_row_id *b)
 {
     return a->kind == b->kind && a->pid == b->pid && a->start_time == b->start_time && a->device == b->device &&
            a->cgroup_id == b->cgroup_id && (a->cgroup_id || strcmp(a->container, b->container) == 0) &&
@@ -31,7 +31,7 @@ struct gp_track *gp_track_get(struct gp_model *model, const struct gp_row_id *id
 {
     struct gp_track **bucket = track_bucket(model, id);
     for (struct gp_track *track = *bucket; track; track = track->next) {
-        if (gp_row_id_equal(&track->id, id)) {
+        if (gp_model_id_equal(&track->id, id)) {
             track->generation = model->generation;
             return track;
         }
@@ -90,7 +90,7 @@ void gp_track_push(struct gp_track *track, int64_t allocated)
         history->count++;
 }
 
-int64_t gp_history_get(const struct gp_history *history, int back)
+int64_t gp_model_history(const struct gp_history *history, int back)
 {
     if (!history || back < 0 || back >= history->count)
         return -1;
@@ -109,7 +109,7 @@ int gp_track_plot(struct gp_track *track, const struct gp_plot_sample *sample)
     return 0;
 }
 
-const struct gp_plot_sample *gp_plot_get(const struct gp_plot_history *plot, int back)
+const struct gp_plot_sample *gp_model_plot(const struct gp_plot_history *plot, int back)
 {
     if (!plot || back < 0 || back >= plot->count)
         return NULL;

@@ -62,7 +62,7 @@ void gp_ui_say(struct gp_ui *ui, bool is_error, const char *format, ...)
 static int ui_tag_index(const struct gp_ui *ui, const struct gp_row_id *id)
 {
     for (int i = 0; i < ui->tag_count; i++) {
-        if (gp_row_id_equal(&ui->tags[i], id))
+        if (gp_model_id_equal(&ui->tags[i], id))
             return i;
     }
     return -1;
@@ -92,7 +92,7 @@ void gp_ui_settle(struct gp_ui *ui, const struct gp_row_list *list, int page)
     int line = ui->cursor;
     ui->page = page > 0 ? page : 1;
     for (int i = 0; i < list->count; i++) {
-        if (gp_row_id_equal(&list->rows[i].id, &ui->selected)) {
+        if (gp_model_id_equal(&list->rows[i].id, &ui->selected)) {
             line = i;
             break;
         }
@@ -162,7 +162,7 @@ static bool ui_find_targets(struct gp_ui *ui, const struct gp_model *model)
         for (int i = 0; i < pairs->count; i++) {
             const struct gp_row *pair = &pairs->rows[i];
             bool named = ids[t].kind == GP_ROW_PAIR || pair->id.device != GP_MODEL_HOST;
-            if (named && gp_row_contains(&group, pair) && ui_target(ui, pair) < 0)
+            if (named && gp_model_row_contains(&group, pair) && ui_target(ui, pair) < 0)
                 return false;
         }
     }
@@ -226,7 +226,7 @@ static enum gp_action ui_interval(struct gp_ui *ui, int direction)
     }
     ui->interval_ms = next;
     char text[16];
-    gp_ui_say(ui, false, "interval %s", gp_text_duration(next / 1000.0, text, sizeof(text)));
+    gp_ui_say(ui, false, "interval %s", gp_cell_duration(next / 1000.0, text, sizeof(text)));
     return GP_ACTION_INTERVAL;
 }
 
@@ -266,7 +266,7 @@ static void ui_find(struct gp_ui *ui, const struct gp_row_list *list, int from)
 {
     for (int i = 0; ui->search[0] && i < list->count; i++) {
         int line = (from + i) % list->count;
-        if (gp_row_matches(&list->rows[line], ui->search)) {
+        if (gp_match_row(&list->rows[line], ui->search)) {
             gp_ui_select(ui, list, line);
             return;
         }

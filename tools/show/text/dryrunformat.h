@@ -110,7 +110,7 @@ struct gp_dryrun_answer {
 
 /* The process that needs most of a device; NULL: none used one. */
 const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run);
-void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
+void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
 /* gpuprof.dryrun/1; NULL: out of memory. */
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer);
 

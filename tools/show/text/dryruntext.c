@@ -49,7 +49,7 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
     char size[GP_SIZE_TEXT];
     int64_t left = gpu->total_bytes - gpu->needed_bytes;
     bool red = gpu->verdict != GP_DRYRUN_FITS;
-    fputs(gp_page_on(page, red ? GP_RED : ""), page->out);
+    fputs(gp_text_on(page, red ? GP_RED : ""), page->out);
     if (gpu->verdict == GP_DRYRUN_FAILED)
         fprintf(page->out, "not known: CMD failed");
     else if (gpu->verdict == GP_DRYRUN_FITS && left >= 0)
@@ -60,7 +60,7 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
         fprintf(page->out, "does not fit: %s too much", gp_size_text(size, -left));
     else
         fprintf(page->out, "does not fit");
-    fputs(gp_page_on(page, red ? GP_OFF : ""), page->out);
+    fputs(gp_text_on(page, red ? GP_OFF : ""), page->out);
     if (!gpu->own)
         fprintf(page->out, "  (computed from the run on %s)", answer->runs[gpu->run].gpu);
     fputc('\n', page->out);
@@ -94,7 +94,7 @@ static void text_moment(const struct gp_text_page *page, const struct gp_need_mo
     if (moment->free_bytes >= 0)
         fprintf(page->out, ", %s free", gp_size_text(size, moment->free_bytes));
     fprintf(page->out, ": ");
-    gp_page_cut(page, moment->place.text, gp_page_room(page, 50));
+    gp_text_cut(page, moment->place.text, gp_text_room(page, 50));
     fputc('\n', page->out);
 }
 
@@ -130,15 +130,15 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
         fprintf(page->out, "\n  %sCMD ran out of memory on %s%s, and ran once more on a device of 1 TiB:\n",
-                gp_page_on(page, GP_RED), gpu->key, gp_page_on(page, GP_OFF));
+                gp_text_on(page, GP_RED), gpu->key, gp_text_on(page, GP_OFF));
         text_moments(page, &answer->runs[gpu->failed], false);
     }
     for (uint32_t i = 0; answer->over && i < answer->gpu_count; i++) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->needed_bytes <= answer->budget_bytes)
             continue;
-        fprintf(page->out, "\n  %sover the budget of %s%s on %s:\n", gp_page_on(page, GP_RED),
-                gp_size_text(size, answer->budget_bytes), gp_page_on(page, GP_OFF), gpu->key);
+        fprintf(page->out, "\n  %sover the budget of %s%s on %s:\n", gp_text_on(page, GP_RED),
+                gp_size_text(size, answer->budget_bytes), gp_text_on(page, GP_OFF), gpu->key);
         text_moments(page, &answer->runs[gpu->run], true);
     }
 }
@@ -167,8 +167,8 @@ static void text_row(const struct gp_text_page *page, int64_t bytes, int64_t of,
     char size[GP_SIZE_TEXT];
     double share = of > 0 ? (double)bytes / (double)of : 0;
     fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, bytes), share * 100);
-    gp_page_bar(page, share);
-    fprintf(page->out, "  %-16s%s%s%s\n", what, gp_page_on(page, GP_DIM), note, gp_page_on(page, GP_OFF));
+    gp_text_bar(page, share);
+    fprintf(page->out, "  %-16s%s%s%s\n", what, gp_text_on(page, GP_DIM), note, gp_text_on(page, GP_OFF));
 }
 
 static void text_uses(const struct gp_text_page *page, const struct gp_need *need)
@@ -192,13 +192,13 @@ static void text_lines(const struct gp_text_page *page, const struct gp_need *ne
         const struct gp_need_line *line = &need->lines[i];
         fprintf(page->out, "  %10s %7" PRId64 " x %-15s ", gp_size_text(size, line->bytes), line->count,
                 use_label(line->use));
-        gp_page_cut(page, line->place.text, gp_page_room(page, 39));
+        gp_text_cut(page, line->place.text, gp_text_room(page, 39));
         fputc('\n', page->out);
         rest -= line->bytes;
     }
     if (shown < need->line_count)
         fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", gp_size_text(size, rest),
-                gp_page_on(page, GP_DIM), need->line_count - shown, gp_page_on(page, GP_OFF));
+                gp_text_on(page, GP_DIM), need->line_count - shown, gp_text_on(page, GP_OFF));
 }
 
 static void text_ranks(const struct gp_text_page *page, const struct gp_dryrun_run *run)
@@ -226,7 +226,7 @@ static void text_heading(const struct gp_text_page *page, const struct gp_dryrun
     snprintf(line, sizeof(line), "%s%s%s%s: peak of %s at %s%s", run->gpu, run->plenty ? " with 1 TiB" : "",
              several ? ", " : "", several ? text_who(who, need) : "", gp_size_text(size, need->needed_bytes),
              gp_seconds_text(when, (double)need->peak_ns / 1e9), where);
-    gp_page_heading(page, line, true);
+    gp_text_heading(page, line, true);
 }
 
 /* ---- what would help --------------------------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ static void text_help(const struct gp_text_page *page, const struct gp_need *nee
     for (uint32_t i = 0; i < count; i++) {
         fprintf(page->out, "  - checkpointing, a candidate: %s of activations live %s from ",
                 gp_size_text(size, found[i]->bytes), gp_seconds_text(life, (double)found[i]->life_ns / 1e9));
-        gp_page_cut(page, found[i]->place.text, gp_page_room(page, 68));
+        gp_text_cut(page, found[i]->place.text, gp_text_room(page, 68));
         fputc('\n', page->out);
     }
 }
@@ -294,7 +294,7 @@ static void text_notes(const struct gp_text_page *page, const struct gp_dryrun_r
             continue;
         fprintf(page->out, "  %-10s ", label);
         snprintf(text, sizeof(text), "%s: %s", run->notes[i].library, run->notes[i].text);
-        gp_page_phrases(page, text, 13);
+        gp_text_phrases(page, text, 13);
         fputc('\n', page->out);
     }
 }
@@ -317,10 +317,10 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
     text_notes(page, run, "unsupported", "missing");
     if (need->missing)
         fprintf(page->out, "  %s%-10s %" PRIu64 " events are missing from the recording: sizes are estimates%s\n",
-                gp_page_on(page, GP_RED), "lost", need->missing, gp_page_on(page, GP_OFF));
+                gp_text_on(page, GP_RED), "lost", need->missing, gp_text_on(page, GP_OFF));
     if (!need->complete)
         fprintf(page->out, "  %s%-10s the recording is incomplete: it ends where CMD was killed%s\n",
-                gp_page_on(page, GP_RED), "cut", gp_page_on(page, GP_OFF));
+                gp_text_on(page, GP_RED), "cut", gp_text_on(page, GP_OFF));
 }
 
 static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_run *run)
@@ -339,12 +339,12 @@ static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_r
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_dryrun_read *read = &run->reads[i];
         fprintf(page->out, "  %10s %7" PRId64 " x ", gp_size_text(size, read->bytes), read->count);
-        gp_page_cut(page, read->place.text[0] ? read->place.text : "not from Python", gp_page_room(page, 23));
+        gp_text_cut(page, read->place.text[0] ? read->place.text : "not from Python", gp_text_room(page, 23));
         fputc('\n', page->out);
     }
     if (shown < run->read_count)
-        fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", "", gp_page_on(page, GP_DIM),
-                run->read_count - shown, gp_page_on(page, GP_OFF));
+        fprintf(page->out, "  %10s %s%" PRIu32 " more lines: --json lists them%s\n", "", gp_text_on(page, GP_DIM),
+                run->read_count - shown, gp_text_on(page, GP_OFF));
 }
 
 static void text_written(const struct gp_text_page *page, const struct gp_dryrun_run *run)
@@ -363,11 +363,11 @@ static void text_status(const struct gp_text_page *page, const struct gp_dryrun_
         if (gpu->verdict != GP_DRYRUN_FAILED && !(run->status && !run->ended))
             continue;
         if (run->status > 128)
-            fprintf(page->out, "%sCMD was ended by signal %d%s", gp_page_on(page, GP_RED), run->status - 128,
-                    gp_page_on(page, GP_OFF));
+            fprintf(page->out, "%sCMD was ended by signal %d%s", gp_text_on(page, GP_RED), run->status - 128,
+                    gp_text_on(page, GP_OFF));
         else
-            fprintf(page->out, "%sCMD failed with status %d%s", gp_page_on(page, GP_RED), run->status,
-                    gp_page_on(page, GP_OFF));
+            fprintf(page->out, "%sCMD failed with status %d%s", gp_text_on(page, GP_RED), run->status,
+                    gp_text_on(page, GP_OFF));
         fprintf(page->out, "%s: what follows is what it had used until then\n",
                 gpu->verdict == GP_DRYRUN_FAILED ? ", and not for lack of memory" : "");
         return;
@@ -380,7 +380,7 @@ static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_r
         fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
 }
 
-void gp_page_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
     const struct gp_need *need = gp_dryrun_worst(run);

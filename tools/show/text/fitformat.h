@@ -16,7 +16,7 @@ struct gp_fit_answer {
 
 /* Every device fits. */
 bool gp_fit_answer_fits(const struct gp_fit_answer *answer);
-void gp_page_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer);
+void gp_text_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer);
 /* gpuprof.fit/1; NULL: out of memory. */
 json_t *gp_fit_json(const struct gp_fit_answer *answer);
 

@@ -148,8 +148,8 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
     if (answer->question->tenants > 1)
         snprintf(copies, sizeof(copies), ", %u programs", answer->question->tenants);
     fprintf(page->out, "device %d: %s%s%s in %s (allocator %s%s)\n",
-            device->ordinal >= 0 ? device->ordinal : device->index, gp_page_on(page, row->fits ? GP_GREEN : GP_RED),
-            row->fits ? "fits" : "does not fit", gp_page_on(page, GP_OFF),
+            device->ordinal >= 0 ? device->ordinal : device->index, gp_text_on(page, row->fits ? GP_GREEN : GP_RED),
+            row->fits ? "fits" : "does not fit", gp_text_on(page, GP_OFF),
             gp_size_text(gpu, (int64_t)answer->question->gpu_bytes), fit_name(row, name), copies);
     if (!row->fits)
         text_failure(page, answer, result);
@@ -162,16 +162,16 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
         text_rows(page, result);
     fprintf(page->out, "  %s, %s:\n", row->fits ? "held at the peak" : "held then",
             gp_size_text(peak, result->held->bytes));
-    gp_page_parts(page, answer->report, result->held, GP_FIT_HELD);
+    gp_text_parts(page, answer->report, result->held, GP_FIT_HELD);
     struct gp_peak_owners *owners = gp_peak_owners(answer->report->recording, result->held);
     for (uint32_t i = 0; owners && owners->count > 1 && i < owners->count; i++)
         fprintf(page->out, "  %10s  %s\n", gp_size_text(peak, owners->rows[i].bytes), owners->rows[i].owner);
     free(owners);
 }
 
-void gp_page_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer)
+void gp_text_fit(const struct gp_text_page *page, const struct gp_fit_answer *answer)
 {
-    gp_page_warnings(page, answer->report);
+    gp_text_warnings(page, answer->report);
     for (uint32_t i = 0; i < answer->count; i++) {
         if (i)
             fputc('\n', page->out);

@@ -152,11 +152,11 @@ static void text_device(const struct gp_text_page *page, const struct gp_report 
         text_uses(page, uses);
 }
 
-void gp_page_phases(const struct gp_text_page *page, const struct gp_report *report, struct gp_phases *const *phases,
+void gp_text_phases(const struct gp_text_page *page, const struct gp_report *report, struct gp_phases *const *phases,
                     struct gp_use_table *const *uses)
 {
     const struct gp_phases *any = phases_any(report, phases);
-    gp_page_warnings(page, report);
+    gp_text_warnings(page, report);
     if (!any) {
         fprintf(page->out, "no memory was held or allocated in the recorded time\n");
         return;

@@ -234,7 +234,7 @@ static void ranks_excess(const struct gp_text_page *page, const struct gp_ranks 
         fprintf(page->out, "\nno call site holds more on rank %d than on the median rank\n", all->ranks[0].number);
 }
 
-void gp_page_ranks(const struct gp_text_page *page, const struct gp_ranks *all)
+void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
 {
     char verdict[GP_VERDICT_TEXT], span[GP_SIZE_TEXT];
     uint32_t cut = 0;

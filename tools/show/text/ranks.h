@@ -16,6 +16,6 @@ const char *gp_ranks_verdict(const struct gp_ranks *ranks, char text[GP_VERDICT_
 const char *gp_ranks_clock(const struct gp_ranks *ranks);
 /* NULL: out of memory. */
 json_t *gp_ranks_json(const struct gp_ranks *ranks);
-void gp_page_ranks(const struct gp_text_page *page, const struct gp_ranks *ranks);
+void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *ranks);
 
 #endif

@@ -83,25 +83,25 @@ struct gp_text_page {
 };
 
 /* Reads GP_REPORT_SUMMARY. */
-void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_summary(const struct gp_text_page *page, const struct gp_report *report);
 /* Each reads the part of its name; fragmentation also GP_REPORT_SERIES, reconcile GP_REPORT_BILL. */
-void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report);
-void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report);
-void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report);
-void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
-void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_leaks(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_peak(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_churn(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_fragmentation(const struct gp_text_page *page, const struct gp_report *report);
+void gp_text_reconcile(const struct gp_text_page *page, const struct gp_report *report);
 /* A line about memory of other processes, if there was any on the device. */
-void gp_page_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
+void gp_text_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device);
 /* Notes about an incomplete recording, which belong above any number.  True: at least one was
  * printed. */
-bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report);
+bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *report);
 
 /* The parts of a peak, one line for each, at most `rows` and at most 30. */
-void gp_page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
+void gp_text_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
                    uint32_t rows);
 
 /* reports: of the two recordings.  callers: with the stack of each site. */
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+void gp_text_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
                   bool callers);
 json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const reports[2]);
 

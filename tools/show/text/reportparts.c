@@ -468,7 +468,7 @@ json_t *gp_diff_json(const struct gp_diff *diff, const struct gp_report *const r
 
 /* Memory of other processes is in no sum, but it is all that a consumer of CUDA IPC may have. The size of one that was
  * closed at once is not known. */
-void gp_page_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
+void gp_text_imported(const struct gp_text_page *page, const struct gp_report *report, uint32_t device)
 {
     const struct gp_recording *r = report->recording;
     const struct gp_series *series = report->devices[device].kinds[GP_KIND_IMPORTED];

@@ -41,11 +41,11 @@ static void page_site(const struct gp_text_page *page, const struct gp_report *r
                       const struct gp_page_names *names, uint32_t i, int used)
 {
     char label[256];
-    size_t room = page->whole ? sizeof(label) : (size_t)gp_page_room(page, used) + 1;
+    size_t room = page->whole ? sizeof(label) : (size_t)gp_text_room(page, used) + 1;
     size_t large = gp_symbols_line(report->symbols, names->sites[i], names->callers[i], names->callees[i], label,
                                    room < sizeof(label) ? room : sizeof(label));
-    fprintf(page->out, "%s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
-            gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s%.*s%s%s%s%s", gp_text_on(page, GP_BOLD), (int)large, label, gp_text_on(page, GP_OFF),
+            gp_text_on(page, GP_DIM), label + large, gp_text_on(page, GP_OFF));
 }
 
 static double page_since(const struct gp_report *report, uint64_t time_ns)
@@ -69,7 +69,7 @@ static void page_device(const struct gp_text_page *page, const struct gp_report 
         snprintf(line, sizeof(line), "device %d  %s%s%s", row->ordinal >= 0 ? row->ordinal : row->index,
                  row->name[0] ? row->name : "(name unknown)", row->total_bytes >= 0 ? "  " : "",
                  row->total_bytes >= 0 ? gp_size_text(size, row->total_bytes) : "");
-    gp_page_heading(page, line, blank);
+    gp_text_heading(page, line, blank);
 }
 
 /* Tells why events could not be written, and where the recorded time ends for that. */
@@ -83,14 +83,14 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
     gp_seconds_text(span, page_since(report, r->stopped_ns));
     if (r->ended_early && !r->complete) /* it is unknown how many followed */
         fprintf(page->out, "%sends at %s: the file could not be written: %s; all later events are missing%s\n", note,
-                when, strerror(r->write_error), gp_page_on(page, GP_OFF));
+                when, strerror(r->write_error), gp_text_on(page, GP_OFF));
     else if (r->ended_early)
         fprintf(page->out,
                 "%sends at %s of %s: the file could not be written: %s; the last %" PRIu64 " events are missing%s\n",
-                note, when, span, strerror(r->write_error), r->unwritten, gp_page_on(page, GP_OFF));
+                note, when, span, strerror(r->write_error), r->unwritten, gp_text_on(page, GP_OFF));
     else
         fprintf(page->out, "%sfrom %s on, %" PRIu64 " events could not be written: %s%s\n", note, when, r->unwritten,
-                strerror(r->write_error), gp_page_on(page, GP_OFF));
+                strerror(r->write_error), gp_text_on(page, GP_OFF));
 }
 
 /* What a trace that begins in the middle of a program does not know. */
@@ -102,10 +102,10 @@ static void page_before(const struct gp_text_page *page, const struct gp_report 
         fprintf(page->out,
                 "%s%" PRIu64 " block%s (%s) %s allocated before the first entry of the trace: where is not known%s\n",
                 note, r->before_blocks, page_plural(r->before_blocks), gp_size_text(size, (int64_t)r->before_bytes),
-                r->before_blocks == 1 ? "was" : "were", gp_page_on(page, GP_OFF));
+                r->before_blocks == 1 ? "was" : "were", gp_text_on(page, GP_OFF));
     if (r->torch_unknown)
         fprintf(page->out, "%s%" PRIu64 " entries of the trace have actions that this version does not know%s\n", note,
-                r->torch_unknown, gp_page_on(page, GP_OFF));
+                r->torch_unknown, gp_text_on(page, GP_OFF));
 }
 
 static bool page_allocates(const struct gp_recording *r)
@@ -116,14 +116,14 @@ static bool page_allocates(const struct gp_recording *r)
     return is;
 }
 
-bool gp_page_warnings(const struct gp_text_page *page, const struct gp_report *report)
+bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
-    const char *off = gp_page_on(page, GP_OFF);
+    const char *off = gp_text_on(page, GP_OFF);
     char note[4352], file[4096] = "";
     if (page->named && report->file)
         gp_text_clean(file, sizeof(file), report->file, strlen(report->file));
-    snprintf(note, sizeof(note), "%snote: %s%s", gp_page_on(page, GP_RED), file, file[0] ? ": " : "");
+    snprintf(note, sizeof(note), "%snote: %s%s", gp_text_on(page, GP_RED), file, file[0] ? ": " : "");
     if (!r->complete && !r->ended_early)
         fprintf(page->out, "%sthe recording is incomplete: it ends where its writer was stopped%s\n", note, off);
     if (r->damaged_blocks)
@@ -167,7 +167,7 @@ static bool page_empty(const struct gp_text_page *page, const struct gp_report *
 static void page_devices(const struct gp_text_page *page, const struct gp_report *report,
                          void part(const struct gp_text_page *page, const struct gp_report *report, uint32_t device))
 {
-    bool blank = gp_page_warnings(page, report);
+    bool blank = gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
     for (uint32_t d = 0; d < report->recording->device_count; d++) {
@@ -210,7 +210,7 @@ static struct gp_peak *page_rows(const struct gp_report *report, const struct gp
     return merged;
 }
 
-void gp_page_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
+void gp_text_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,
                    uint32_t rows)
 {
     rows = rows < GP_PAGE_ROWS * 2 ? rows : GP_PAGE_ROWS * 2;
@@ -218,7 +218,7 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
     if (!merged)
         return;
     uint32_t shown = merged->count <= rows + 1 ? merged->count : rows; /* a line "1 more" would be no shorter */
-    bool narrow = gp_page_width(page) < GP_PAGE_NARROW;
+    bool narrow = gp_text_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
     struct gp_page_names names = {.count = shown};
@@ -233,7 +233,7 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
         double share = peak->bytes > 0 ? (double)part->bytes / (double)peak->bytes : 0;
         fprintf(page->out, "  %10s %5.1f %%  ", gp_size_text(size, part->bytes), share * 100);
         if (!narrow)
-            gp_page_bar(page, share);
+            gp_text_bar(page, share);
         fprintf(page->out, " %7" PRId64 " x %-*s ", part->count, what, gp_report_what(report, part->site, part->kind));
         page_site(page, report, &names, i, (narrow ? 35 : 47) + what);
         fputc('\n', page->out);
@@ -241,8 +241,8 @@ void gp_page_parts(const struct gp_text_page *page, const struct gp_report *repo
     }
     if (shown < merged->count)
         fprintf(page->out, "  %10s %5.1f %%  %s%u more sites: use --json to list them%s\n", gp_size_text(size, rest),
-                peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, gp_page_on(page, GP_DIM),
-                merged->count - shown, gp_page_on(page, GP_OFF));
+                peak->bytes > 0 ? 100.0 * (double)rest / (double)peak->bytes : 0, gp_text_on(page, GP_DIM),
+                merged->count - shown, gp_text_on(page, GP_OFF));
     free(merged);
 }
 
@@ -294,9 +294,9 @@ static void page_sleeps(const struct gp_text_page *page, const struct gp_report 
     if (!most)
         return;
     fprintf(page->out, "\n  released at %s\n", gp_seconds_text(when, page_since(report, most->begin_ns)));
-    gp_page_parts(page, report, most->released, 8);
+    gp_text_parts(page, report, most->released, 8);
     fprintf(page->out, "  what stayed: %s\n", gp_size_text(size, most->stayed->bytes));
-    gp_page_parts(page, report, most->stayed, 8);
+    gp_text_parts(page, report, most->stayed, 8);
     struct gp_peak_owners *owners = gp_peak_owners(report->recording, most->stayed);
     if (owners)
         page_owner_rows(page, owners, most->stayed->bytes);
@@ -328,12 +328,12 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
     fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
             gp_seconds_text(when, page_since(report, peak->time_ns)));
-    gp_page_parts(page, report, peak, GP_PAGE_ROWS * 2);
+    gp_text_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
     page_before_attach(page, report, device);
 }
 
-void gp_page_peak(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_peak(const struct gp_text_page *page, const struct gp_report *report)
 {
     page_devices(page, report, page_peak);
 }
@@ -345,8 +345,8 @@ static void page_step_line(const struct gp_text_page *page, const struct gp_repo
     const struct gp_steps *steps = report->steps;
     char each[GP_SIZE_TEXT], rhythm[GP_RHYTHM_TEXT];
     gp_seconds_text(each, (double)steps->length_ns / 1e9);
-    fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_page_on(page, GP_DIM), steps->count, page_plural(steps->count),
-            each, gp_report_rhythm(report, rhythm), gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s%u step%s of %s: %s%s\n", gp_text_on(page, GP_DIM), steps->count, page_plural(steps->count),
+            each, gp_report_rhythm(report, rhythm), gp_text_on(page, GP_OFF));
 }
 
 /* What a run of frames that a reader does not need is called. */
@@ -375,8 +375,8 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
                           page_run_name(&frames[end]) == what;)
             end++;
         if (lines++ == rows && i > place) {
-            fprintf(page->out, "       %s... %u more frames%s\n", gp_page_on(page, GP_DIM), count - i,
-                    gp_page_on(page, GP_OFF));
+            fprintf(page->out, "       %s... %u more frames%s\n", gp_text_on(page, GP_DIM), count - i,
+                    gp_text_on(page, GP_OFF));
             return;
         }
         lines -= i <= place;
@@ -384,9 +384,9 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
             snprintf(label, sizeof(label), "... %u frames of %s", end - i, what);
         else
             gp_frame_label(&frames[i], label, sizeof(label));
-        fprintf(page->out, "       %s", gp_page_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
-        gp_page_cut(page, label, gp_page_width(page) - 8);
-        fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
+        fprintf(page->out, "       %s", gp_text_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
+        gp_text_cut(page, label, gp_text_width(page) - 8);
+        fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
     }
 }
 
@@ -423,12 +423,12 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     char evidence[GP_EVIDENCE_TEXT], text[512];
     const uint32_t points = leaks->points + 1;
     bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
-    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, gp_page_on(page, GP_RED),
+    fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, gp_text_on(page, GP_RED),
             gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
-            timed ? "second" : "step", gp_page_on(page, GP_OFF));
+            timed ? "second" : "step", gp_text_on(page, GP_OFF));
     page_site(page, report, names, i, 28);
     fprintf(page->out, "\n     ");
-    gp_page_spark(page, leaks->kept + (size_t)i * points, points, 24);
+    gp_text_spark(page, leaks->kept + (size_t)i * points, points, 24);
     fputs("  ", page->out);
     int used = snprintf(text, sizeof(text), "%s in %" PRId64 " block%s (%s), the oldest %s old%s",
                         gp_size_text(live, leak->live_bytes), leak->live_count, page_plural((uint64_t)leak->live_count),
@@ -440,7 +440,7 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     if (leak->seconds_to_oom >= 0)
         snprintf(text + used, sizeof(text) - (size_t)used, "; device full in %s",
                  gp_seconds_text(oom, leak->seconds_to_oom));
-    gp_page_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
+    gp_text_phrases(page, text, 7 + (int)(points < 24 ? points : 24));
     fputc('\n', page->out);
     if (frames)
         page_stack(page, report, leak->site, frames);
@@ -461,10 +461,10 @@ static void page_growth(const struct gp_text_page *page, const struct gp_report 
     }
 }
 
-void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_leaks(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_leaks *leaks = report->leaks;
-    gp_page_warnings(page, report);
+    gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
     page_growth(page, report, GP_PAGE_ROWS, 8);
@@ -479,11 +479,11 @@ void gp_page_leaks(const struct gp_text_page *page, const struct gp_report *repo
 
 /* ---- churn ------------------------------------------------------------------------------------------------------ */
 
-void gp_page_churn(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_churn(const struct gp_text_page *page, const struct gp_report *report)
 {
     char took[GP_SIZE_TEXT];
     const struct gp_churn *churn = report->churn;
-    gp_page_warnings(page, report);
+    gp_text_warnings(page, report);
     page_step_line(page, report);
     fprintf(page->out,
             "%" PRIu64 " of %" PRIu64 " allocations were freed within the step that made them: %.1f per step\n\n",
@@ -492,8 +492,8 @@ void gp_page_churn(const struct gp_text_page *page, const struct gp_report *repo
         fprintf(page->out, "the driver calls of these pairs took %s\n\n",
                 gp_seconds_text(took, (double)churn->driver_ns / 1e9));
     if (churn->count)
-        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_page_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
-                "MEAN LIFE", "IN DRIVER", gp_page_on(page, GP_OFF));
+        fprintf(page->out, "%s  %10s %10s %10s %10s  SITE%s\n", gp_text_on(page, GP_BOLD), "PAIRS/STEP", "MEAN SIZE",
+                "MEAN LIFE", "IN DRIVER", gp_text_on(page, GP_OFF));
     struct gp_page_names names = {.count = churn->count < GP_PAGE_ROWS * 2 ? churn->count : GP_PAGE_ROWS * 2};
     for (uint32_t i = 0; i < names.count; i++)
         names.sites[i] = churn->sites[i].site;
@@ -529,7 +529,7 @@ static void page_fragments(const struct gp_text_page *page, const struct gp_frag
             continue;
         }
         fprintf(page->out, "  %-10s %5.1f %%  ", rows[i].name, values[i] * 100);
-        gp_page_bar(page, values[i]);
+        gp_text_bar(page, values[i]);
         fprintf(page->out, " %s\n", rows[i].means);
     }
 }
@@ -540,10 +540,10 @@ static void page_fragmentation(const struct gp_text_page *page, const struct gp_
     const struct gp_report_device *row = &report->devices[device];
     const struct gp_fragmentation *f = row->fragmentation;
     page_fragments(page, f);
-    fprintf(page->out, "\n%s  %8s  %s%s\n", gp_page_on(page, GP_BOLD), "",
-            "--- RESERVED ---  -------- ALLOCATED ---------   REQUESTED      LARGEST", gp_page_on(page, GP_OFF));
-    fprintf(page->out, "%s  %8s %10s %10s %10s %10s %11s %12s%s\n", gp_page_on(page, GP_BOLD), "AT", "HIGHEST",
-            "LOWEST", "HIGHEST", "THEN", "THEN", "FREE, THEN", gp_page_on(page, GP_OFF));
+    fprintf(page->out, "\n%s  %8s  %s%s\n", gp_text_on(page, GP_BOLD), "",
+            "--- RESERVED ---  -------- ALLOCATED ---------   REQUESTED      LARGEST", gp_text_on(page, GP_OFF));
+    fprintf(page->out, "%s  %8s %10s %10s %10s %10s %11s %12s%s\n", gp_text_on(page, GP_BOLD), "AT", "HIGHEST",
+            "LOWEST", "HIGHEST", "THEN", "THEN", "FREE, THEN", gp_text_on(page, GP_OFF));
     for (uint32_t i = 0; i < f->count; i++) {
         const struct gp_fragment_point *p = &f->points[i];
         char at[GP_SIZE_TEXT], a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT], e[GP_SIZE_TEXT],
@@ -558,7 +558,7 @@ static void page_fragmentation(const struct gp_text_page *page, const struct gp_
     }
 }
 
-void gp_page_fragmentation(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_fragmentation(const struct gp_text_page *page, const struct gp_report *report)
 {
     page_devices(page, report, page_fragmentation);
 }
@@ -578,13 +578,13 @@ static void page_bill(const struct gp_text_page *page, const struct gp_report *r
     }
     if (bill->process_bytes >= 0)
         fprintf(page->out, "   %10s  %sheld by the process according to NVML, at %s%s\n",
-                gp_size_text(size, bill->process_bytes), gp_page_on(page, GP_BOLD), when, gp_page_on(page, GP_OFF));
+                gp_size_text(size, bill->process_bytes), gp_text_on(page, GP_BOLD), when, gp_text_on(page, GP_OFF));
     else
         fprintf(page->out, "   %10s  held by the process according to NVML: unknown; the rows above are as of %s\n",
                 "-", when);
 }
 
-void gp_page_reconcile(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_reconcile(const struct gp_text_page *page, const struct gp_report *report)
 {
     page_devices(page, report, page_bill);
 }
@@ -613,9 +613,9 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
             gp_seconds_text(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
     page_before_attach(page, report, device);
-    fprintf(page->out, "  %s", gp_page_on(page, GP_BLUE));
-    gp_page_spark(page, values, 64, gp_page_width(page) < 66 ? (unsigned)gp_page_width(page) - 2 : 64);
-    fprintf(page->out, "%s\n", gp_page_on(page, GP_OFF));
+    fprintf(page->out, "  %s", gp_text_on(page, GP_BLUE));
+    gp_text_spark(page, values, 64, gp_text_width(page) < 66 ? (unsigned)gp_text_width(page) - 2 : 64);
+    fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
 }
 
 /* After two steps: how soon the peak could have been known. */
@@ -660,7 +660,7 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
     }
     if (!count)
         return;
-    fprintf(page->out, "\n%sout of memory%s at %s", gp_page_on(page, GP_RED), gp_page_on(page, GP_OFF),
+    fprintf(page->out, "\n%sout of memory%s at %s", gp_text_on(page, GP_RED), gp_text_on(page, GP_OFF),
             gp_seconds_text(when, page_since(report, time_ns)));
     if (bytes || !r->has_oom)
         fprintf(page->out, ": %s asked for", gp_size_text(size, bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes));
@@ -668,30 +668,30 @@ static void page_oom(const struct gp_text_page *page, const struct gp_report *re
         fprintf(page->out, ": %s failed", r->oom.api);
     if (site) {
         size_t large = gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
-        fprintf(page->out, " by %s%.*s%s%s%s%s", gp_page_on(page, GP_BOLD), (int)large, label, gp_page_on(page, GP_OFF),
-                gp_page_on(page, GP_DIM), label + large, gp_page_on(page, GP_OFF));
+        fprintf(page->out, " by %s%.*s%s%s%s%s", gp_text_on(page, GP_BOLD), (int)large, label, gp_text_on(page, GP_OFF),
+                gp_text_on(page, GP_DIM), label + large, gp_text_on(page, GP_OFF));
     }
     if (count > 1)
         fprintf(page->out, ", the last of %" PRIu32 " times", count);
     fputc('\n', page->out);
 }
 
-void gp_page_summary(const struct gp_text_page *page, const struct gp_report *report)
+void gp_text_summary(const struct gp_text_page *page, const struct gp_report *report)
 {
     const struct gp_recording *r = report->recording;
     char span[GP_SIZE_TEXT];
-    gp_page_cut(page,
+    gp_text_cut(page,
                 r->command_line[0] ? r->command_line
                 : r->comm[0]       ? r->comm
                                    : "(unknown program)",
-                gp_page_width(page));
-    fprintf(page->out, "\n%s", gp_page_on(page, GP_DIM));
+                gp_text_width(page));
+    fprintf(page->out, "\n%s", gp_text_on(page, GP_DIM));
     if (!r->from_torch && !r->from_rmm) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);
     page_rank(page, r);
     fprintf(page->out, "%s, %zu event%s%s\n", gp_seconds_text(span, page_since(report, r->end_ns)), r->event_count,
-            page_plural(r->event_count), gp_page_on(page, GP_OFF));
-    gp_page_warnings(page, report);
+            page_plural(r->event_count), gp_text_on(page, GP_OFF));
+    gp_text_warnings(page, report);
     if (page_empty(page, report))
         return;
     page_oom(page, report);
@@ -702,11 +702,11 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
             continue;
         page_device(page, report, d, true);
         page_levels(page, report, d);
-        gp_page_imported(page, report, d);
+        gp_text_imported(page, report, d);
         page_forecast(page, report, d);
         if (device->peak->bytes)
             fprintf(page->out, "\n  held at the peak by\n");
-        gp_page_parts(page, report, device->peak, 8);
+        gp_text_parts(page, report, device->peak, 8);
         page_owners(page, report, d);
         page_sleeps(page, report, d);
         if (f->has_segments || f->internal > 0 || f->utilisation < 0.999) {
@@ -714,7 +714,7 @@ void gp_page_summary(const struct gp_text_page *page, const struct gp_report *re
             page_fragments(page, f);
         }
     }
-    gp_page_heading(page, "growth", true);
+    gp_text_heading(page, "growth", true);
     page_growth(page, report, 5, 0);
     if (report->leaks->count > 5)
         fprintf(page->out, "%u more suspects: run 'gpuprof leaks' to list them\n", report->leaks->count - 5);
@@ -743,7 +743,7 @@ static void page_diff_site(const struct gp_text_page *page, const struct gp_repo
                            const struct gp_frame_text *caller, uint32_t frames)
 {
     char label[1024];
-    size_t room = page->whole ? sizeof(label) : (size_t)gp_page_room(page, 50) + 1;
+    size_t room = page->whole ? sizeof(label) : (size_t)gp_text_room(page, 50) + 1;
     gp_symbols_line(report->symbols, site, caller, NULL, label, room < sizeof(label) ? room : sizeof(label));
     fprintf(page->out, "%s\n", label);
     if (frames)
@@ -754,13 +754,13 @@ static void page_diff_row(const struct gp_text_page *page, const struct gp_diff_
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], by[GP_SIZE_TEXT + 1];
     int64_t change = row->peak_bytes[1] - row->peak_bytes[0];
-    fprintf(page->out, "  %s%11s%s", gp_page_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
-            gp_page_on(page, GP_OFF));
+    fprintf(page->out, "  %s%11s%s", gp_text_on(page, change > 0 ? GP_RED : GP_OFF), page_change(by, change),
+            gp_text_on(page, GP_OFF));
     fprintf(page->out, " %10s %10s", gp_size_text(a, row->peak_bytes[0]), gp_size_text(b, row->peak_bytes[1]));
     fprintf(page->out, " %11s  ", page_change(by, row->live_bytes[1] - row->live_bytes[0]));
 }
 
-void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
+void gp_text_diff(const struct gp_text_page *page, const struct gp_diff *diff, const struct gp_report *const reports[2],
                   bool callers)
 {
     int64_t before = 0, after = 0;
@@ -775,8 +775,8 @@ void gp_page_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
     fprintf(page->out, "at the peak: %s, then %s (%s); %u of %u sites differ%s\n", gp_size_text(a, before),
             gp_size_text(b, after), page_change(by, after - before), differ, diff->count, differ ? "\n" : "");
     if (differ)
-        fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", gp_page_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
-                "AT THE END", gp_page_on(page, GP_OFF));
+        fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", gp_text_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
+                "AT THE END", gp_text_on(page, GP_OFF));
     /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which
      * shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {

@@ -7,18 +7,18 @@
 /* A shorter piece of function, file and line is of no use. */
 #define GP_PAGE_NAME 24
 
-int gp_page_width(const struct gp_text_page *page)
+int gp_text_width(const struct gp_text_page *page)
 {
     return page->width < 40 ? 40 : page->width > 200 ? 200 : page->width;
 }
 
-const char *gp_page_on(const struct gp_text_page *page, const char *code)
+const char *gp_text_on(const struct gp_text_page *page, const char *code)
 {
     return page->colour ? code : "";
 }
 
 /* Counts characters, not cells, because names of functions and files hardly ever have wide characters. */
-void gp_page_cut(const struct gp_text_page *page, const char *text, int columns)
+void gp_text_cut(const struct gp_text_page *page, const char *text, int columns)
 {
     int letters = 0, keep = 0;
     size_t at = 0, cut = 0;
@@ -37,22 +37,22 @@ void gp_page_cut(const struct gp_text_page *page, const char *text, int columns)
         fprintf(page->out, "%.*s...", (int)cut, text);
 }
 
-int gp_page_room(const struct gp_text_page *page, int used)
+int gp_text_room(const struct gp_text_page *page, int used)
 {
-    int left = gp_page_width(page) - used;
+    int left = gp_text_width(page) - used;
     if (left >= GP_PAGE_NAME)
         return left;
     fputs("\n       ", page->out);
-    return gp_page_width(page) - 7;
+    return gp_text_width(page) - 7;
 }
 
-void gp_page_phrases(const struct gp_text_page *page, const char *text, int used)
+void gp_text_phrases(const struct gp_text_page *page, const char *text, int used)
 {
     const int indent = 5;
     for (size_t bytes; *text; text += bytes) {
         bytes = strcspn(text, ",;");
         bytes += text[bytes] != '\0';
-        if (!page->whole && used > indent && used + (int)bytes > gp_page_width(page)) {
+        if (!page->whole && used > indent && used + (int)bytes > gp_text_width(page)) {
             fprintf(page->out, "\n%*s", indent, "");
             used = indent;
             text += *text == ' ', bytes -= *text == ' ';
@@ -62,29 +62,29 @@ void gp_page_phrases(const struct gp_text_page *page, const char *text, int used
     }
 }
 
-void gp_page_bar(const struct gp_text_page *page, double share)
+void gp_text_bar(const struct gp_text_page *page, double share)
 {
     static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     unsigned parts = (unsigned)(share * GP_PAGE_BAR * 8 + 0.5), used = 0;
     parts = parts == 0 && share > 0 ? 1 : parts;
-    fputs(gp_page_on(page, GP_BLUE), page->out);
+    fputs(gp_text_on(page, GP_BLUE), page->out);
     for (; used < parts / 8; used++)
         fputs(page->utf8 ? "█" : "#", page->out);
     if (used < GP_PAGE_BAR) {
         fputs(page->utf8 ? eighths[parts % 8] : parts % 8 >= 4 ? "#" : " ", page->out);
         used++;
     }
-    fputs(gp_page_on(page, GP_OFF), page->out);
+    fputs(gp_text_on(page, GP_OFF), page->out);
     fprintf(page->out, "%*s", (int)(GP_PAGE_BAR - used), "");
 }
 
-void gp_page_heading(const struct gp_text_page *page, const char *text, bool blank)
+void gp_text_heading(const struct gp_text_page *page, const char *text, bool blank)
 {
-    fprintf(page->out, "%s%s%s%s\n", blank ? "\n" : "", gp_page_on(page, GP_BOLD), text, gp_page_on(page, GP_OFF));
+    fprintf(page->out, "%s%s%s%s\n", blank ? "\n" : "", gp_text_on(page, GP_BOLD), text, gp_text_on(page, GP_OFF));
 }
 
-void gp_page_spark(const struct gp_text_page *page, const int64_t *values, uint32_t count, unsigned columns)
+void gp_text_spark(const struct gp_text_page *page, const int64_t *values, uint32_t count, unsigned columns)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char ascii[] = "_.-:=+*#";

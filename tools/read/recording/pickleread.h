@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * unpickle.h: plain data from a file: dictionaries, lists, strings and numbers.  unpickle.c reads
+ * pickleread.h: plain data from a file: dictionaries, lists, strings and numbers.  pickleread.c reads
  * Python pickles, protocols 2 to 5, and refuses opcodes that name a class or call a function, so a
  * file can execute nothing.  unjson.c reads JSON into the same values.  Values of a pickle may be
  * shared and may even contain themselves: every walk over them needs a bound.
  * Threads: one caller at a time.
  */
-#ifndef GP_RECORDING_UNPICKLE_H
-#define GP_RECORDING_UNPICKLE_H
+#ifndef GP_RECORDING_PICKLEREAD_H
+#define GP_RECORDING_PICKLEREAD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * loader.c: opens, loads, pins and attaches bpf/gpuprof.bpf.c. The BPF object is part of this
+ * bpf.c: opens, loads, pins and attaches bpf/gpuprof.bpf.c. The BPF object is part of this
  * program (a skeleton made by bpftool), so the programs loaded are those it was built with.
  */
-#include "agent/kernel/loader.h"
+#include "agent/kernel/bpf.h"
 #include "agent/kernel/probe.h"
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * unpickle.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
- * unpickle.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
+ * pickleread.c: the pickle machine: a stack, marks, a memo, and one function per kind of opcode; see
+ * pickleread.h.  Python's pickletools documents the opcodes; the writers of PyTorch and CPython use
  * two dozen of them.
  *
  * Bounds: each byte is looked at once and each value is moved a constant number of times, because a
  * mark knows the mark below it.  All arrays together take at most GP_PICKLE_MEMORY. */
-#include <read/recording/unpickle.h>
+#include <read/recording/pickleread.h>
 
 #include <base/compiler.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * unwindrule.c: learns rules from the unwind tables of the loaded objects, and forgets them when
+ * rules.c: learns rules from the unwind tables of the loaded objects, and forgets them when
  * the loader changed its list of objects.
  *
  * Both happen inside dl_iterate_phdr, under the loader's own lock: no object can be unmapped while
@@ -13,7 +13,7 @@
  * whenever rules are learned the watched words are compared with dl_iterate_phdr itself. If they
  * ever missed a change, or if no word can be watched, dl_iterate_phdr is called each time.
  */
-#include "unwindrule.h"
+#include "rules.h"
 #include "base/kept.h"
 #include "base/loader.h"
 #include "base/opener.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * addressranges.c: sets of address ranges (internal.h). */
+ * ranges.c: sets of address ranges (internal.h). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * loader.h: the kernel side of gpuprof as an object that the agent opens, attaches to copies of the
+ * bpf.h: the kernel side of gpuprof as an object that the agent opens, attaches to copies of the
  * library, and closes. See bpf/gpuprof.bpf.c for the programs and bpf/README.md for the maps.
  *
  * Only pins outlive the process that opened it: the kernel removes probes and resets semaphores
  * when the file descriptors close, so a kill -9 leaves no file armed.
  */
-#ifndef GP_KERNEL_LOADER_H
-#define GP_KERNEL_LOADER_H
+#ifndef GP_KERNEL_BPF_H
+#define GP_KERNEL_BPF_H
 
 #include <gpuprof/maps.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * unwindrule.h: the unwind rules of return addresses, for native.c. Each is learned once from the
+ * rules.h: the unwind rules of return addresses, for native.c. Each is learned once from the
  * loaded objects and kept in a table that is read without a lock.
  */
-#ifndef GP_STACK_UNWINDRULE_H
-#define GP_STACK_UNWINDRULE_H
+#ifndef GP_STACK_RULES_H
+#define GP_STACK_RULES_H
 
 #include "base/compiler.h"
 #include "cfi.h"
@@ -43,7 +43,7 @@ extern struct gp_cfi_rule *gp_rule_wides;
 
 /* Allocates the table, once, at start. 0 or -errno. */
 int gp_rules_start(void);
-/* Finds the words that show a change of the loader's list (unwindrule.c). Once, at start, after
+/* Finds the words that show a change of the loader's list (rules.c). Once, at start, after
  * gp_rules_start: asks the loader through base/opener.h. Until then each stack asks dl_iterate_phdr. */
 void gp_rules_watch(void);
 

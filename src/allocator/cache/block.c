@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * heap.c: idle memory: which block is allocated, how it is split, and how neighbours are joined
+ * block.c: idle memory: which block is allocated, how it is split, and how neighbours are joined
  * again. Everything here runs under the cache's lock and does not call the backend.
  *
  * Invariants: The blocks of a segment cover it from start to end without gaps or overlaps. Two
@@ -9,7 +9,7 @@
  */
 #include "allocator/cache/internal.h"
 
-bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
+bool gp_block_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 {
     return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
            one->dedicated == other->dedicated;
@@ -19,15 +19,15 @@ bool gp_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 static struct gp_heap *heap_like(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
     struct gp_heap *heap = cache->heaps;
-    while (heap && !(heap != like && heap->stream == stream && gp_heap_alike(heap, like)))
+    while (heap && !(heap != like && heap->stream == stream && gp_block_heap_alike(heap, like)))
         heap = heap->next;
     return heap;
 }
 
-struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
+struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream)
 {
     struct gp_heap *heap = heap_like(cache, like, stream);
-    if (heap || !(heap = gp_slab_take(&cache->heap_records)))
+    if (heap || !(heap = gp_arena_slab_take(&cache->heap_records)))
         return heap;
     heap->stream = stream;
     heap->pool = like->pool;
@@ -41,7 +41,7 @@ struct gp_heap *gp_heap_of(struct gp_cache *cache, const struct gp_heap *like, u
     return heap;
 }
 
-bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
+bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
 {
     struct gp_heap *into = heap_like(cache, heap, GP_STREAM_DESTROYED);
     if (!into) {
@@ -62,7 +62,7 @@ bool gp_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap
     into->idle_bytes += heap->idle_bytes;
     into->unordered_bytes += heap->unordered_bytes;
     *place = heap->next;
-    gp_slab_give(&cache->heap_records, heap); /* `grow` is held, so no other thread still uses this heap */
+    gp_arena_slab_give(&cache->heap_records, heap); /* `grow` is held, so no other thread still uses this heap */
     return true;
 }
 
@@ -73,23 +73,23 @@ bool gp_block_is_split(const struct gp_block *block)
 
 struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes)
 {
-    struct gp_block *block = gp_table_ready(cache, address) ? gp_slab_take(&cache->blocks) : NULL;
+    struct gp_block *block = gp_arena_table_ready(cache, address) ? gp_arena_slab_take(&cache->blocks) : NULL;
     if (!block)
         return NULL;
     block->address = address;
     block->bytes = bytes;
     block->segment = segment;
     gp_block_become(block, GP_BLOCK_TAKEN);
-    gp_table_set(cache, address, block);
+    gp_arena_table_set(cache, address, block);
     return block;
 }
 
 void gp_block_drop(struct gp_cache *cache, struct gp_block *block)
 {
-    gp_table_set(cache, block->address, NULL);
+    gp_arena_table_set(cache, block->address, NULL);
     gp_block_become(block, GP_BLOCK_SPARE);
     block->address = 0;
-    gp_slab_give(&cache->blocks, block);
+    gp_arena_slab_give(&cache->blocks, block);
 }
 
 struct gp_block *gp_block_cut(struct gp_cache *cache, struct gp_block *block, uint64_t first_bytes)
@@ -188,7 +188,7 @@ static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
     return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
 }
 
-struct gp_block *gp_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
+struct gp_block *gp_block_heap_find(struct gp_cache *cache, struct gp_heap *heap, uint64_t bytes)
 {
     if (heap->dedicated)
         return heap_whole(heap, bytes);
@@ -245,9 +245,9 @@ struct gp_block *gp_block_give(struct gp_cache *cache, struct gp_block *block, c
     return block;
 }
 
-struct gp_block *gp_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
-                              uint64_t bytes)
+struct gp_block *gp_block_heap_give(struct gp_cache *cache, struct gp_heap *heap, const struct gp_request *request,
+                                    uint64_t bytes)
 {
-    struct gp_block *block = gp_heap_find(cache, heap, bytes);
+    struct gp_block *block = gp_block_heap_find(cache, heap, bytes);
     return block ? gp_block_give(cache, block, request, bytes) : NULL;
 }
