@@ -177,14 +177,22 @@ struct gp_move gp_account_block_move(const struct gp_record *record)
 /* Tokens fit 12 bits (vmm.c). One frame is needed per call inside the driver, so per thread; no
  * real process has 4095 threads in cuMemFree at once. */
 #define GP_FRAMES 4095u
+/* The first ones have an owner, the thread of that number, which no other living thread has (base/thread.c): its
+ * frame needs no locked instruction. The others are for whoever comes. */
+#define GP_FRAMES_OWN 2048u
 
 static struct gp_frame frames[GP_FRAMES];
 
 uint32_t gp_account_frame_get(struct gp_frame **out)
 {
-    uint32_t first = gp_thread.number * 7u; /* spreads threads: each starts its search at another frame */
-    for (uint32_t i = 0; i < GP_FRAMES; i++) {
-        uint32_t slot = (first + i) % GP_FRAMES, idle = 0;
+    const uint32_t own = gp_thread.number - 1, others = GP_FRAMES - GP_FRAMES_OWN;
+    if (GP_LIKELY(own < GP_FRAMES_OWN && __atomic_load_n(&frames[own].x_busy, __ATOMIC_RELAXED) == 0)) {
+        __atomic_store_n(&frames[own].x_busy, 1, __ATOMIC_RELAXED);
+        *out = &frames[own];
+        return own + 1;
+    }
+    for (uint32_t i = 0; i < others; i++) { /* each thread starts its search at another frame */
+        uint32_t slot = GP_FRAMES_OWN + (own * 7u + i) % others, idle = 0;
         struct gp_frame *frame = &frames[slot];
         /* [frame.A] acquire: the last owner has finished with it; pairs with [frame.R]. */
         if (__atomic_load_n(&frame->x_busy, __ATOMIC_RELAXED) == 0 &&

@@ -160,8 +160,10 @@ static inline __attribute__((always_inline)) bool shard_apply(struct gp_counter 
         return false;
     GP_TESTPOINT("counter.busy");
     bool covered = pair_covers(&shard->gate, op, event) && cells_cover(set, shard->cells, op, event->deltas, event->n);
-    if (GP_UNLIKELY(!covered))
-        covered = shard_gather(set, shard, op, event);
+    if (GP_UNLIKELY(!covered)) {
+        const struct gp_counter_event lacking = *event; /* as in counter_move */
+        covered = shard_gather(set, shard, op, &lacking);
+    }
     if (GP_LIKELY(covered)) {
         pair_apply(&shard->gate, op, event);
         cells_apply(shard->cells, op, event->deltas, event->n);
@@ -453,8 +455,10 @@ static inline __attribute__((always_inline)) void counter_move(struct gp_counter
         return;
     }
 #endif
-    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, event, time_ns)))
-        counter_move_slow(set, shard, op, event, time_ns);
+    if (GP_UNLIKELY(!shard_apply(set, shard_at(set, shard), op, event, time_ns))) {
+        const struct gp_counter_event slow = *event; /* so that the other one can stay in registers */
+        counter_move_slow(set, shard, op, &slow, time_ns);
+    }
 }
 
 void gp_counter_move(struct gp_counter *set, unsigned shard, enum gp_counter_op op,

@@ -342,8 +342,16 @@ Test(limits, the_accounts_do_not_start_without_memory)
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 
+/* Each thread has a frame of its own as long as these last, and all threads share the rest. */
+static uint32_t frame_of_thread(unsigned index, struct gp_frame **frame)
+{
+    gp_thread.number = index + 1;
+    return gp_account_frame_get(frame);
+}
+
 Test(limits, as_many_calls_at_once_as_there_are_frames)
 {
+    const uint32_t number = gp_thread.number;
     static bool seen[FRAMES + 1];
     static uint32_t tokens[FRAMES];
     struct gp_frame *frame;
@@ -357,7 +365,7 @@ Test(limits, as_many_calls_at_once_as_there_are_frames)
     before = held_on(0);
     cr_expect_eq(event_count(), 5);
     for (unsigned i = 0; i < FRAMES; i++) {
-        tokens[i] = gp_account_frame_get(&frame);
+        tokens[i] = frame_of_thread(i, &frame);
         cr_assert(tokens[i] && tokens[i] <= FRAMES && !seen[tokens[i]], "token %u", tokens[i]);
         seen[tokens[i]] = true;
         frame->what = GP_SPACE_RANGE;
@@ -394,6 +402,13 @@ Test(limits, as_many_calls_at_once_as_there_are_frames)
     cr_expect(!gp_account_frame_of(0, GP_SPACE_NONE) && !gp_account_frame_of(FRAMES + 1, 0) &&
               !gp_account_frame_of(UINT32_MAX, 0));
     LOST("the ends of no call", NONE);
+    /* One thread with many calls takes the shared ones. */
+    gp_thread.number = 1;
+    for (unsigned i = 0; i < 2000; i++)
+        cr_assert((tokens[i] = gp_account_frame_get(&frame)) != 0);
+    for (unsigned i = 0; i < 2000; i++)
+        gp_account_frame_put(tokens[i]);
+    gp_thread.number = number;
 }
 
 /* A call of something that is not known gives its frame back, and so does each end. */
@@ -424,7 +439,7 @@ Test(limits, no_call_keeps_a_frame)
         event_count();
     }
     for (unsigned i = 0; i < FRAMES; i++)
-        cr_assert(tokens[i] = gp_account_frame_get(&frame));
+        cr_assert(tokens[i] = frame_of_thread(i, &frame));
     LOST("every frame was free", NONE);
 }
 
