@@ -218,7 +218,7 @@ void gp_text_parts(const struct gp_text_page *page, const struct gp_report *repo
     if (!merged)
         return;
     uint32_t shown = merged->count <= rows + 1 ? merged->count : rows; /* a line "1 more" would be no shorter */
-    bool narrow = gp_cell_width(page) < GP_PAGE_NARROW;
+    bool narrow = gp_text_width(page) < GP_PAGE_NARROW;
     int64_t rest = peak->bytes;
     char size[GP_SIZE_TEXT];
     struct gp_page_names names = {.count = shown};
@@ -385,7 +385,7 @@ static void page_stack(const struct gp_text_page *page, const struct gp_report *
         else
             gp_frame_label(&frames[i], label, sizeof(label));
         fprintf(page->out, "       %s", gp_text_on(page, i == place ? GP_BOLD : users ? "" : GP_DIM));
-        gp_text_cut(page, label, gp_cell_width(page) - 8);
+        gp_text_cut(page, label, gp_text_width(page) - 8);
         fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
     }
 }
@@ -614,7 +614,7 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
     page_before_attach(page, report, device);
     fprintf(page->out, "  %s", gp_text_on(page, GP_BLUE));
-    gp_text_spark(page, values, 64, gp_cell_width(page) < 66 ? (unsigned)gp_cell_width(page) - 2 : 64);
+    gp_text_spark(page, values, 64, gp_text_width(page) < 66 ? (unsigned)gp_text_width(page) - 2 : 64);
     fprintf(page->out, "%s\n", gp_text_on(page, GP_OFF));
 }
 
@@ -684,7 +684,7 @@ void gp_text_summary(const struct gp_text_page *page, const struct gp_report *re
                 r->command_line[0] ? r->command_line
                 : r->comm[0]       ? r->comm
                                    : "(unknown program)",
-                gp_cell_width(page));
+                gp_text_width(page));
     fprintf(page->out, "\n%s", gp_text_on(page, GP_DIM));
     if (!r->from_torch && !r->from_rmm) /* these do not say whose they are */
         fprintf(page->out, "pid %u%s%s, ", r->pid, r->host[0] ? " on " : "", r->host);

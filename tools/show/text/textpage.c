@@ -7,7 +7,7 @@
 /* A shorter piece of function, file and line is of no use. */
 #define GP_PAGE_NAME 24
 
-int gp_cell_width(const struct gp_text_page *page)
+int gp_text_width(const struct gp_text_page *page)
 {
     return page->width < 40 ? 40 : page->width > 200 ? 200 : page->width;
 }
@@ -39,11 +39,11 @@ void gp_text_cut(const struct gp_text_page *page, const char *text, int columns)
 
 int gp_text_room(const struct gp_text_page *page, int used)
 {
-    int left = gp_cell_width(page) - used;
+    int left = gp_text_width(page) - used;
     if (left >= GP_PAGE_NAME)
         return left;
     fputs("\n       ", page->out);
-    return gp_cell_width(page) - 7;
+    return gp_text_width(page) - 7;
 }
 
 void gp_text_phrases(const struct gp_text_page *page, const char *text, int used)
@@ -52,7 +52,7 @@ void gp_text_phrases(const struct gp_text_page *page, const char *text, int used
     for (size_t bytes; *text; text += bytes) {
         bytes = strcspn(text, ",;");
         bytes += text[bytes] != '\0';
-        if (!page->whole && used > indent && used + (int)bytes > gp_cell_width(page)) {
+        if (!page->whole && used > indent && used + (int)bytes > gp_text_width(page)) {
             fprintf(page->out, "\n%*s", indent, "");
             used = indent;
             text += *text == ' ', bytes -= *text == ' ';

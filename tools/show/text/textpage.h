@@ -11,7 +11,7 @@
 #define GP_PAGE_BAR 12u /* columns */
 
 /* At least 40 and at most 200 columns. */
-int gp_cell_width(const struct gp_text_page *page);
+int gp_text_width(const struct gp_text_page *page);
 /* The escape sequence, or nothing where colours are off. */
 const char *gp_text_on(const struct gp_text_page *page, const char *code);
 /* blank: leave an empty line above the heading. */
