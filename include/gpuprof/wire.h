@@ -7,7 +7,7 @@
  * the copy.  The mailbox is the only part that a viewer maps and writes.  Each part is at the offset
  * that the header gives:
  *
- *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | its framework | owners | cupti | before | blocks | mailbox | ring chunks | sites
+ *      header | devices[GP_WIRE_DEVICES] | scopes | failures | oom | its framework | owners | cupti | before | blocks | doors | mailbox | ring chunks | sites
  *
  * Only the profiled process writes the parts other than the mailbox.  A reader must not trust any
  * value: see tools/read/collect.  The file has fixed-width integers and no pointers, and includes nothing
@@ -166,6 +166,41 @@ struct gp_wire_owners {
     struct gp_wire_owner_value values[GP_WIRE_DEVICES][GP_WIRE_OWNERS];
     struct gp_wire_framework frameworks[GP_WIRE_GPUS];
     struct gp_wire_framework heaps[GP_WIRE_GPUS]; /* of sub-allocators that describe them through NVTX; name "nvtx" */
+};
+
+/* ---- libraries with pools of their own --------------------------------------------------------------------------- */
+
+#define GP_WIRE_DOORS     8u
+#define GP_WIRE_DOOR_ROWS 64u
+
+enum gp_wire_door_state {
+    GP_WIRE_DOOR_NONE,
+    GP_WIRE_DOOR_EXACT, /* each piece that its pools hand out is seen */
+    GP_WIRE_DOOR_OFF,   /* its pools count as allocated as a whole; `text` says why */
+    GP_WIRE_DOOR_STATES
+};
+
+struct gp_wire_door {
+    char name[16];
+    uint32_t state; /* enum gp_wire_door_state */
+    uint32_t pad_;
+    char text[104];
+};
+
+/* Its memory on one device: pools are pieces of the driver's memory that it cuts up. */
+struct gp_wire_door_row {
+    uint32_t door; /* index in doors[] */
+    int32_t device;
+    int64_t pieces, pools;
+    int64_t allocated_bytes, reserved_bytes; /* the sum of the pieces, and of the pools */
+    uint64_t events;
+};
+
+/* A separate part of the session, published with devices[]. */
+struct gp_wire_doors {
+    uint32_t door_count, row_count;
+    struct gp_wire_door doors[GP_WIRE_DOORS];
+    struct gp_wire_door_row rows[GP_WIRE_DOOR_ROWS];
 };
 
 /* ---- what was there before the attach ------------------------------------------------------------------------------ */
@@ -411,7 +446,9 @@ struct gp_wire_header {
     /* One struct gp_wire_oom_framework.  Older libraries have 0 in both. */
     uint64_t oom_framework_offset;
     uint32_t oom_framework_bytes, pad7_;
-    uint8_t reserved_[16];
+    /* One struct gp_wire_doors.  Older libraries have 0 in both. */
+    uint64_t doors_offset;
+    uint32_t doors_bytes, pad8_;
 };
 
 enum gp_wire_record { GP_RECORD_OFF, GP_RECORD_ON, GP_RECORD_DONE, GP_RECORD_FAILED };

@@ -65,7 +65,7 @@ struct gp_framework {
 struct gp_account {             /* one device, or the host */
     struct gp_counter *counter; /* const after creation */
     struct gp_framework framework;
-    struct gp_framework heaps; /* of sub-allocators that describe themselves (heap.c) */
+    struct gp_framework heaps[GP_DOORS]; /* of sub-allocators (heap.c) */
     int64_t x_unmapped; /* bytes of handles of cuMemCreate beyond their mappings: in sites, not in allocated_bytes */
     uint64_t x_ooms;
     uint64_t x_counts[GP_FEED_COUNTS];
@@ -219,6 +219,9 @@ void gp_before_block_compare(int device, int64_t before_bytes);
 struct gp_map *gp_before_blocks(void);
 /* heap.c. Memory is about to be added: segments without a heap become ordinary. */
 void gp_heap_settle(void);
+/* door.c. Whose the heaps of an owner are. */
+enum gp_door gp_door_of(uint8_t owner);
+void gp_door_own(enum gp_door door, uint8_t owner);
 /* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is an ordinary allocation. */
 void gp_memory_refused(struct gp_record *segment);
 /* The move of a plain block that a record describes. */

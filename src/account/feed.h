@@ -183,6 +183,23 @@ void gp_feed_heap_block(uint64_t heap, uint64_t address, uint64_t bytes);
 void gp_feed_heap_resize(uint64_t address, uint64_t bytes);
 void gp_feed_heap_unblock(uint64_t address);
 
+/* Libraries whose own pools are watched (framework/): the pool's memory is a heap, what it hands out are blocks. Their
+ * rules are those of heaps, except that a pool tells nothing: what it took from the driver becomes a heap when it is
+ * first heard of, and a piece inside another pool's piece is part of that one and not counted again. */
+enum gp_door { GP_DOOR_NVTX, /* not a library: heaps that the program describes */ GP_DOOR_RMM, GP_DOORS };
+/* Blocks and memory of its pools have this owner, which is not 0. Before the others. */
+void gp_feed_door_open(enum gp_door door, uint8_t owner);
+/* A pool took the range from where it takes memory. Any thread, as the next three. */
+void gp_feed_pool_grew(enum gp_door door, uint64_t address, uint64_t bytes);
+/* pool: any number but 0 that tells pools apart. False: it contradicts what is known of that pool. Pieces in memory
+ * that is not known to be the driver's are ignored. */
+bool gp_feed_piece(enum gp_door door, uint64_t pool, uint64_t address, uint64_t bytes);
+bool gp_feed_piece_back(enum gp_door door, uint64_t pool, uint64_t address);
+/* What is known of it, for viewers. text: constant. */
+void gp_feed_door_say(enum gp_door door, enum gp_wire_door_state state, const char *text);
+/* Nothing more is heard of its pools: their memory is allocated as a whole again. */
+void gp_feed_door_end(enum gp_door door);
+
 /* ---- virtual memory management -------------------------------------------------------------------------------- */
 
 /* Rules (cuda.h: cuMemRelease, cuMemMap, cuMemUnmap): physical memory lives while references or

@@ -255,5 +255,5 @@ bool gp_tap_framework(unsigned index, struct gp_wire_framework *framework, struc
     if (!account)
         return false;
     bool any = framework_read(&account->framework, gp_framework_name(), framework);
-    return framework_read(&account->heaps, "nvtx", heaps) || any;
+    return framework_read(&account->heaps[GP_DOOR_NVTX], "nvtx", heaps) || any;
 }

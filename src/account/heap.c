@@ -33,7 +33,7 @@ static void heap_count(const struct gp_span *block, int sign, int64_t bytes)
     struct gp_account *account = gp_account_of(block->device);
     if (!account || block->block.rest)
         return;
-    struct gp_framework *of = &account->heaps;
+    struct gp_framework *of = &account->heaps[gp_door_of(block->owner)];
     __atomic_fetch_add(&of->x_events, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&of->x_blocks, sign, __ATOMIC_RELAXED);
     __atomic_fetch_add(&of->x_allocated_bytes, sign * bytes, __ATOMIC_RELAXED);
@@ -211,8 +211,9 @@ static void left_drop(uint64_t address)
 static void piece_join(struct gp_span *piece, struct gp_span *heap)
 {
     uint64_t from, bytes = piece_part(piece, heap, &from);
+    uint8_t owner = heap->heap.door == GP_DOOR_NVTX ? 0 : heap->owner;
     if (piece->memory.segment != GP_SEGMENT_HEAP) {
-        if (gp_memory_make(piece, GP_SEGMENT_HEAP, 0, bytes == piece->bytes))
+        if (gp_memory_make(piece, GP_SEGMENT_HEAP, owner, bytes == piece->bytes))
             piece_fill(piece);
     } else if (!piece->memory.heaps) { /* it had lost its last one */
         left_drop(piece->address);
@@ -309,7 +310,7 @@ static struct gp_span *heap_newest(const struct gp_span *heap)
     return newest;
 }
 
-static bool heap_begin(uint64_t address, uint64_t bytes, uint8_t owner)
+static bool heap_begin(uint64_t address, uint64_t bytes, uint8_t owner, enum gp_door door)
 {
     const struct gp_span range = {.address = address, .bytes = bytes};
     struct gp_span *heap, *newest, *piece;
@@ -326,6 +327,7 @@ static bool heap_begin(uint64_t address, uint64_t bytes, uint8_t owner)
     }
     heap->device = piece->device;
     heap->owner = owner;
+    heap->heap.door = (uint8_t)door;
     if ((newest = heap_newest(heap)))
         piece_join(newest, heap);
     while ((piece = piece_next(heap, heap->device, &at)))
@@ -356,7 +358,7 @@ bool gp_feed_heap_begin(uint64_t address, uint64_t bytes)
     gp_lock_take(&gp_memory.lock);
     any = true;
     gp_memory_start();
-    bool begun = heap_begin(address, bytes, owner);
+    bool begun = heap_begin(address, bytes, owner, GP_DOOR_NVTX);
     gp_lock_give(&gp_memory.lock);
     return begun;
 }
@@ -454,6 +456,117 @@ void gp_feed_heap_unblock(uint64_t address)
     if (block)
         block_end(block);
     gp_lock_give(&gp_memory.lock);
+}
+
+/* ---- pools of libraries ------------------------------------------------------------------------------------------- */
+
+static uint8_t door_owners[GP_DOORS]; /* under the lock; 0: it is closed */
+
+void gp_feed_door_open(enum gp_door door, uint8_t owner)
+{
+    gp_lock_take(&gp_memory.lock);
+    door_owners[door] = owner;
+    gp_door_own(door, owner);
+    gp_lock_give(&gp_memory.lock);
+}
+
+/* What the driver has at the address, or the range that the pool took, becomes a heap, unless it is part of one. */
+static struct gp_span *pool_heap(enum gp_door door, uint64_t address, uint64_t bytes, bool whole)
+{
+    struct gp_span *heap = gp_span_in(&heaps, address, bytes);
+    if (heap || !door_owners[door])
+        return heap;
+    any = true;
+    gp_memory_start();
+    const struct gp_span *memory = gp_span_in(&gp_memory.set, address, 1);
+    if (!memory)
+        return NULL;
+    if (!whole)
+        address = memory->address, bytes = memory->bytes;
+    return heap_begin(address, bytes, door_owners[door], door) ? gp_span_at(&heaps, address) : NULL;
+}
+
+void gp_feed_pool_grew(enum gp_door door, uint64_t address, uint64_t bytes)
+{
+    if (!address || !bytes || address + bytes < address)
+        return;
+    gp_lock_take(&gp_memory.lock);
+    pool_heap(door, address, bytes, true);
+    gp_lock_give(&gp_memory.lock);
+}
+
+static int pool_device(enum gp_door door, uint64_t address, uint64_t bytes)
+{
+    gp_lock_take(&gp_memory.lock);
+    const struct gp_span *heap = pool_heap(door, address, bytes, false);
+    int device = heap && heap->heap.door == door ? heap->device : GP_DEVICE_UNKNOWN;
+    gp_lock_give(&gp_memory.lock);
+    return device;
+}
+
+/* Whether it lies in another pool's piece: a pool above that pool hands it out. */
+static bool piece_nested(uint64_t pool, uint64_t address, uint64_t bytes)
+{
+    const struct gp_span *outer = gp_span_in(&blocks, address, bytes);
+    return outer && !outer->block.rest && outer->block.pool != pool && outer->address <= address &&
+           outer->address + outer->bytes >= address + bytes;
+}
+
+static bool piece_put(const struct gp_span *heap, uint64_t pool, uint64_t address, uint64_t bytes, uint32_t site)
+{
+    if (piece_nested(pool, address, bytes))
+        return true;
+    if (!heap_holds(heap, address, bytes) || gp_span_in(&blocks, address, bytes))
+        return false;
+    block_put(address, bytes, heap, false, site);
+    struct gp_span *block = gp_span_at(&blocks, address);
+    if (block)
+        block->block.pool = pool;
+    return true;
+}
+
+bool gp_feed_piece(enum gp_door door, uint64_t pool, uint64_t address, uint64_t bytes)
+{
+    if (!address || !bytes || address + bytes < address)
+        return false;
+    int device = pool_device(door, address, bytes);
+    gp_heap_settle();
+    if (device < 0)
+        return true;                                       /* in no memory in which a heap can be */
+    uint32_t site = gp_event_here(device, GP_KIND_LINEAR); /* not under the lock: it reads the stack */
+    gp_lock_take(&gp_memory.lock);
+    const struct gp_span *heap = gp_span_in(&heaps, address, bytes);
+    bool good = !heap || heap->heap.door != door || piece_put(heap, pool, address, bytes, site);
+    gp_lock_give(&gp_memory.lock);
+    return good;
+}
+
+bool gp_feed_piece_back(enum gp_door door, uint64_t pool, uint64_t address)
+{
+    gp_lock_take(&gp_memory.lock);
+    struct gp_span *heap = gp_span_in(&heaps, address, 1), *block = block_at(address);
+    bool good = true;
+    if (block && block->block.pool == pool)
+        block_end(block);
+    else
+        good = !heap || heap->heap.door != door || piece_nested(pool, address, 1);
+    gp_lock_give(&gp_memory.lock);
+    return good;
+}
+
+void gp_feed_door_end(enum gp_door door)
+{
+    struct gp_span *heap;
+    uint64_t at = 0;
+    gp_lock_take(&gp_memory.lock);
+    door_owners[door] = 0;
+    while ((heap = gp_span_in(&heaps, at, UINT64_MAX - at))) {
+        at = heap->address + heap->bytes;
+        if (heap->heap.door == door)
+            heap_end(heap);
+    }
+    gp_lock_give(&gp_memory.lock);
+    gp_heap_settle();
 }
 
 void gp_heap_settle(void)

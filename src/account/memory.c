@@ -71,7 +71,7 @@ static bool linear_make(struct gp_record *record, void *arg)
                     (!heap && (record->kind == GP_KIND_PITCHED || record->kind == GP_KIND_POOL)));
     if (change->done) {
         record->segment = change->segment;
-        record->owner = heap ? record->owner : change->owner;
+        record->owner = heap && !change->owner ? record->owner : change->owner;
         record->flags = 0;
         record->memory.own_site = record->site;
         record->site = heap ? 0 : record->site; /* what lies beside its heaps has it */
@@ -179,9 +179,11 @@ bool gp_memory_make(struct gp_span *memory, uint8_t want, uint8_t owner, bool wh
         made = memory_make_mapping(memory->address, want, owner, whole);
     else if (memory->memory.space == GP_SPACE_DEVICE)
         made = memory_make_linear(memory->address, &change, whole);
-    if (made)
-        memory->memory.segment = want;
-    return made;
+    if (!made)
+        return false;
+    memory->memory.segment = want;
+    memory->owner = owner ? owner : memory->owner;
+    return true;
 }
 
 static void linear_plain(struct gp_record *record)

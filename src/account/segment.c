@@ -13,7 +13,8 @@ static struct gp_framework *segment_count(const struct gp_record *segment, int64
     struct gp_account *account = gp_account_of(segment->device);
     if (!account)
         return NULL;
-    struct gp_framework *of = segment->segment == GP_SEGMENT_HEAP ? &account->heaps : &account->framework;
+    struct gp_framework *of =
+        segment->segment == GP_SEGMENT_HEAP ? &account->heaps[gp_door_of(segment->owner)] : &account->framework;
     int64_t bytes = sign * (int64_t)segment->bytes;
     __atomic_fetch_add(&of->x_segments, sign, __ATOMIC_RELAXED);
     *sum = bytes + __atomic_fetch_add(&of->x_segment_bytes, bytes, __ATOMIC_RELAXED);

@@ -114,8 +114,10 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     out->num_device_alloc += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_ALLOCS], __ATOMIC_RELAXED);
     out->num_device_free += (int64_t)__atomic_load_n(&account->x_counts[GP_FEED_DEVICE_FREES], __ATOMIC_RELAXED);
     out->num_alloc_retries += (int64_t)__atomic_load_n(&account->framework.x_retries, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED) ||
-        __atomic_load_n(&account->heaps.x_events, __ATOMIC_RELAXED))
+    uint64_t reports = __atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED);
+    for (unsigned door = 0; door < GP_DOORS; door++)
+        reports += __atomic_load_n(&account->heaps[door].x_events, __ATOMIC_RELAXED);
+    if (reports)
         out->flags |= GP_DEVICE_FRAMEWORK;
     if (!tap_sound(account, gauges))
         out->flags |= GP_DEVICE_UNSOUND;

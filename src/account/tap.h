@@ -56,6 +56,9 @@ struct gp_tap_block {
 typedef void gp_tap_block_fn(void *arg, const struct gp_tap_block *block);
 void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*rest)(void *arg));
 
+/* The libraries whose own pools are watched. */
+void gp_tap_doors(struct gp_wire_doors *out);
+
 /* The memory of each owner on one device. False: the index was never used. */
 bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS]);
 

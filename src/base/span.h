@@ -19,8 +19,10 @@ struct gp_span {
         } memory;
         struct gp_span_heap {
             uint64_t pieces; /* the memory below it */
+            uint8_t door;    /* whose it is */
         } heap;
         struct gp_span_block { /* in a segment with heaps */
+            uint64_t pool;     /* of a library, that handed it out; 0: the program told of it */
             bool rest;         /* outside of them */
         } block;
         struct gp_span_claim { /* of a framework (ground.c) */

@@ -113,6 +113,7 @@ void gp_session_publish(void)
     if (session->before->attached)
         gp_tap_before_blocks(session->blocks);
     owners->count = gp_owner_rows(owners->rows);
+    gp_tap_doors(session->doors);
     session->header->events = gp_tap_events();
     if (publish_hooks.driver_version)
         session->header->driver_version = publish_hooks.driver_version();

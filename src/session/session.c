@@ -52,6 +52,7 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
         .cupti_bytes = sizeof(struct gp_wire_cupti),
         .before_bytes = sizeof(struct gp_wire_before),
         .blocks_bytes = sizeof(struct gp_wire_blocks),
+        .doors_bytes = sizeof(struct gp_wire_doors),
         .mailbox_bytes = sizeof(struct gp_wire_mailbox),
         .slot_count = GP_WIRE_SLOTS,
         .chunk_bytes = sizeof(struct gp_wire_chunk),
@@ -66,7 +67,8 @@ static struct gp_wire_header session_layout(const struct gp_session_size *size)
     header.cupti_offset = header.owners_offset + header.owners_bytes;
     header.before_offset = header.cupti_offset + header.cupti_bytes;
     header.blocks_offset = header.before_offset + header.before_bytes;
-    header.mailbox_offset = page_up(header.blocks_offset + header.blocks_bytes);
+    header.doors_offset = header.blocks_offset + header.blocks_bytes;
+    header.mailbox_offset = page_up(header.doors_offset + header.doors_bytes);
     header.ring_offset = page_up(header.mailbox_offset + header.mailbox_bytes);
     header.total_bytes = header.ring_offset + (uint64_t)header.chunk_bytes * header.chunk_count;
     return header;
@@ -163,6 +165,7 @@ int gp_session_open(struct gp_session *session, const struct gp_session_size *si
         .cupti = (struct gp_wire_cupti *)(base + header.cupti_offset),
         .before = (struct gp_wire_before *)(base + header.before_offset),
         .blocks = (struct gp_wire_blocks *)(base + header.blocks_offset),
+        .doors = (struct gp_wire_doors *)(base + header.doors_offset),
         .mailbox = (struct gp_wire_mailbox *)(base + header.mailbox_offset),
         .chunks = (struct gp_wire_chunk *)(base + header.ring_offset),
         .chunk_count = header.chunk_count,

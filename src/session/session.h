@@ -21,6 +21,7 @@ struct gp_session {
     struct gp_wire_cupti *cupti;
     struct gp_wire_before *before;
     struct gp_wire_blocks *blocks;
+    struct gp_wire_doors *doors;
     struct gp_wire_mailbox *mailbox;
     struct gp_wire_chunk *chunks;
     uint32_t chunk_count;

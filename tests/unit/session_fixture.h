@@ -167,6 +167,11 @@ STANDIN(bool, gp_tap_framework, unsigned index, struct gp_wire_framework *framew
     return true;
 }
 
+STANDIN(void, gp_tap_doors, struct gp_wire_doors *out)
+{
+    out->row_count = 80;
+}
+
 STANDIN(void, gp_tap_before, unsigned index, struct gp_wire_before_device *out)
 {
     out->bytes = 70 + index;

@@ -140,6 +140,54 @@ Test(collect_take, the_numbers_of_frameworks)
     cr_expect(!devices[2].framework.name[0] && !devices[2].heaps.name[0], "the host has none");
 }
 
+Test(collect_take, pools_of_libraries)
+{
+    static struct gp_wire_doors wire, empty;
+    begin();
+    cr_assert_eq(gp_doors_take(&empty, &process), 0);
+    for (unsigned damage = 0; damage < 9; damage++) {
+        begin();
+        wire = (struct gp_wire_doors){.door_count = 1, .row_count = 1};
+        wire.doors[0] = (struct gp_wire_door){.name = "r\x02m", .state = GP_WIRE_DOOR_OFF, .text = "be\x1b[1mcause"};
+        wire.rows[0] = (struct gp_wire_door_row){.device = 63, .pieces = 2, .allocated_bytes = MOST, .events = 5};
+        switch (damage) {
+        case 1:
+            wire.door_count = GP_WIRE_DOORS + 1;
+            break;
+        case 2:
+            wire.row_count = GP_WIRE_DOOR_ROWS + 1;
+            break;
+        case 3:
+            wire.doors[0].state = GP_WIRE_DOOR_STATES;
+            break;
+        case 4:
+            wire.rows[0].door = 1;
+            break;
+        case 5:
+            wire.rows[0].device = GP_WIRE_GPUS;
+            break;
+        case 6:
+            wire.rows[0].device = -1;
+            break;
+        case 7:
+            wire.rows[0].reserved_bytes = -MOST - 1;
+            break;
+        case 8:
+            wire.rows[0].events = 1ull << 63;
+            break;
+        default:
+            break;
+        }
+        cr_expect_eq(gp_doors_take(&wire, &process), damage ? -EPROTO : 0, "%u", damage);
+        cr_expect_str_eq(process.problem, damage ? "owners: the pools of a library are damaged" : "", "%u", damage);
+        if (damage)
+            continue;
+        cr_expect_str_eq(process.doors.doors[0].name, "r?m");
+        cr_expect_str_eq(process.doors.doors[0].text, "be?[1mcause");
+        cr_expect_eq(process.doors.rows[0].allocated_bytes, MOST);
+    }
+}
+
 /* What no row has is shared, if it is anything. */
 Test(collect_take, owners_for_display)
 {

@@ -419,8 +419,8 @@ static void expect_held(unsigned device, int64_t allocated, int64_t imported, in
                  (long long)(has / (int64_t)UNIT));
     cr_expect_eq(is.kinds[GP_KIND_IMPORTED].current_bytes, imported * (int64_t)UNIT, "%s: device %u", what, device);
     const struct gp_account *account = gp_accounts.x_devices[device];
-    cr_expect_eq(account->heaps.x_segments, segments, "%s: device %u: %lld segments", what, device,
-                 (long long)account->heaps.x_segments);
+    cr_expect_eq(account->heaps[GP_DOOR_NVTX].x_segments, segments, "%s: device %u: %lld segments", what, device,
+                 (long long)account->heaps[GP_DOOR_NVTX].x_segments);
     cr_expect_eq(gp_tap_site_bytes(device, &is), has + unmapped * (int64_t)UNIT, "%s: device %u: in sites", what,
                  device);
     heard_read();

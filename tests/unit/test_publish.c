@@ -145,6 +145,7 @@ Test(publish, what_a_publication_writes)
             cr_expect_eq(test_session.before->devices[i].bytes, gpu && attached ? 70 + i : 0, "%u", i);
         }
         cr_expect_eq(test_session.owners->count, 2);
+        cr_expect_eq(test_session.doors->row_count, 80);
         cr_expect_str_eq(test_session.owners->rows[1].owner, "somebody");
         cr_expect_eq(test_session.blocks->state, attached ? GP_BLOCKS_DONE : GP_BLOCKS_NONE);
     }
@@ -306,7 +307,8 @@ Test(publish, the_layout_of_a_session)
         cr_expect_eq(header->cupti_offset, NEXT(owners_offset, owners_bytes, 1));
         cr_expect_eq(header->before_offset, NEXT(cupti_offset, cupti_bytes, 1));
         cr_expect_eq(header->blocks_offset, NEXT(before_offset, before_bytes, 1));
-        cr_expect_eq(header->mailbox_offset, (NEXT(blocks_offset, blocks_bytes, 1) + 4095) / 4096 * 4096);
+        cr_expect_eq(header->doors_offset, NEXT(blocks_offset, blocks_bytes, 1));
+        cr_expect_eq(header->mailbox_offset, (NEXT(doors_offset, doors_bytes, 1) + 4095) / 4096 * 4096);
         cr_expect_eq(header->ring_offset, (NEXT(mailbox_offset, mailbox_bytes, 1) + 4095) / 4096 * 4096);
         cr_expect(header->chunk_count == (wide ? 8192 : 512) && session.chunk_count == header->chunk_count);
         cr_expect_eq(header->total_bytes, NEXT(ring_offset, chunk_bytes, header->chunk_count) + 8192);

@@ -4,6 +4,7 @@
  * their forms (src/account/framework/torch.c). The slots, the accounts and the owners are stand-ins.
  */
 #include "account/feed.h"
+#include "account/framework/doors.h"
 #include "account/framework/framework.h"
 #include "account/framework/slot.h"
 #include "base/loader.h"
@@ -50,6 +51,16 @@ STANDIN(bool, gp_slots_replace, struct gp_slot_import *given, unsigned count, co
     }
     (void)caller;
     return true;
+}
+
+STANDIN(bool, gp_doors_find, const uint64_t *pcs, unsigned count)
+{
+    (void)pcs, (void)count;
+    return true;
+}
+
+STANDIN(void, gp_doors_restore, void)
+{
 }
 
 STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)

@@ -179,6 +179,19 @@ static void check_copies(struct gp_doctor *doctor, const char *name, const struc
                  cupti->strange, names, cupti->strange > cupti->name_count ? " .." : "");
 }
 
+/* The libraries in the process whose own pools could be seen into. */
+static void check_doors(struct gp_doctor *doctor, const char *name, const struct gp_process *p)
+{
+    for (uint32_t i = 0; i < p->doors.door_count; i++) {
+        const struct gp_wire_door *door = &p->doors.doors[i];
+        if (door->state == GP_WIRE_DOOR_EXACT)
+            gp_check(doctor, name, GP_OK, NULL, "what %s hands out of its pools is counted", door->name);
+        else
+            gp_check(doctor, name, GP_UNSURE, NULL, "%s's pools count as allocated as a whole: %s", door->name,
+                     door->text);
+    }
+}
+
 /* A profiled process, and the other profilers in it. */
 static const char *subscriber(const struct gp_process *p)
 {
@@ -213,7 +226,7 @@ static void check_process(struct gp_doctor *doctor, const struct gp_process *p)
         gp_check(doctor, name, GP_OK, NULL, "%s: source %s%s%s%s%s%s", p->comm, gp_source_name(p->source),
                  p->source_detail[0] ? ": " : "", p->source_detail, subscriber(p), also, others);
     if (p->state != GP_PROCESS_DAMAGED)
-        check_copies(doctor, name, p);
+        check_copies(doctor, name, p), check_doors(doctor, name, p);
 }
 
 static void check_processes(struct gp_doctor *doctor)

@@ -166,6 +166,11 @@ static bool image_runs(const struct gp_image *image, const struct gp_slot_caller
     return false;
 }
 
+static bool image_imports(const struct gp_image *image, const struct gp_slot_import *import)
+{
+    return gp_image_is(image, import->importer) || (import->user && gp_image_needs(image, import->user));
+}
+
 static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const struct replace *replace = arg;
@@ -175,7 +180,7 @@ static int replace_visit(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     struct look look = {.image = &image, .visit = replace->visit, .runs = image_runs(&image, replace->caller)};
     for (unsigned n = 0; n < replace->count; n++)
-        if (replace->imports[n].x_original && gp_image_is(&image, replace->imports[n].importer)) {
+        if (replace->imports[n].x_original && image_imports(&image, &replace->imports[n])) {
             look.import = &replace->imports[n];
             gp_image_slots(&image, look_visit, &look);
         }

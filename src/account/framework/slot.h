@@ -21,6 +21,7 @@ struct gp_slot_import {
     const char *name;               /* of the symbol */
     void *replacement;              /* our function */
     const char *definer, *importer; /* file names of the objects that define it and import it start so */
+    const char *user;               /* if not NULL: so do objects that are linked to one whose name starts so */
     void *x_original;               /* the definition; set before the first slot is replaced */
     uint32_t slots, refused;        /* slots that were found by the last call; slots that could not be written */
     uint32_t early;                 /* that must be looked at again, whether or not objects change */

@@ -14,6 +14,7 @@
  * from the driver, where it is seen.
  */
 #include "account/feed.h"
+#include "account/framework/doors.h"
 #include "account/framework/framework.h"
 #include "account/framework/slot.h"
 #include "base/compiler.h"
@@ -193,7 +194,7 @@ static bool torch_find(const uint64_t *pcs, unsigned count)
                look.seen      ? "its blocks are counted"
                : look.refused ? "its calls cannot be changed: only its segments are counted"
                               : "PYTORCH_NO_CUDA_MEMORY_CACHING is set: it has no blocks of its own");
-    return !look.early;
+    return gp_doors_find(pcs, count) && !look.early;
 }
 
 void gp_framework_start(void)
@@ -213,4 +214,5 @@ static void torch_restore(void *arg)
 void gp_framework_stop(void)
 {
     gp_loader_with(torch_restore, NULL);
+    gp_doors_restore();
 }

@@ -152,6 +152,7 @@ struct gp_process {
     struct gp_failure_view failures[GP_WIRE_FAILURES];
     int owner_count; /* rows of the table of owners; 0: the library knows none */
     struct gp_wire_owner owners[GP_WIRE_OWNERS];
+    struct gp_wire_doors doors; /* libraries whose own pools are watched; validated copy */
     int cgroup_limit_count;
     struct gp_cgroup_limit cgroup_limits[GP_CGROUP_LIMITS];
     uint64_t session_ns;                        /* CLOCK_MONOTONIC of the session's start */

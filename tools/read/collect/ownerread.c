@@ -84,6 +84,32 @@ int gp_owners_take(const struct gp_wire_owners *owners, struct gp_process *proce
     return 0;
 }
 
+static bool door_row_good(const struct gp_wire_doors *doors, const struct gp_wire_door_row *row)
+{
+    const int64_t numbers[] = {row->pieces, row->pools, row->allocated_bytes, row->reserved_bytes};
+    return row->door < doors->door_count && row->device >= 0 && row->device < (int)GP_WIRE_GPUS &&
+           row->events <= INT64_MAX && numbers_good(numbers, sizeof(numbers) / sizeof(numbers[0]), -OWNER_MOST);
+}
+
+int gp_doors_take(const struct gp_wire_doors *doors, struct gp_process *process)
+{
+    bool good = doors->door_count <= GP_WIRE_DOORS && doors->row_count <= GP_WIRE_DOOR_ROWS;
+    for (uint32_t i = 0; good && i < doors->door_count; i++)
+        good = doors->doors[i].state < GP_WIRE_DOOR_STATES;
+    for (uint32_t i = 0; good && i < doors->row_count; i++)
+        good = door_row_good(doors, &doors->rows[i]);
+    if (!good)
+        return owners_wrong(process, "the pools of a library are damaged");
+    process->doors = *doors;
+    for (uint32_t i = 0; i < doors->door_count; i++) {
+        const struct gp_wire_door *door = &doors->doors[i];
+        struct gp_wire_door *view = &process->doors.doors[i];
+        gp_text_clean(view->name, sizeof(view->name), door->name, sizeof(door->name));
+        gp_text_clean(view->text, sizeof(view->text), door->text, sizeof(door->text));
+    }
+    return 0;
+}
+
 /* What no row has. The counters are summed over threads that work, so the difference may be
  * negative for an instant; the sum stays right. */
 static struct gp_wire_owner_value owners_shared(const struct gp_process *process, const struct gp_device_view *device)

@@ -61,6 +61,7 @@ static int peer_check_parts(const struct gp_wire_header *h, char problem[GP_PROB
         {"table of CUPTI's copies", h->cupti_offset, h->cupti_bytes, 1, 8},
         {"memory from before", h->before_offset, h->before_bytes, 1, 8},
         {"blocks from before", h->blocks_offset, h->blocks_bytes, 1, 8},
+        {"pools of libraries", h->doors_offset, h->doors_bytes, 1, 8},
     };
     uint64_t ends[GP_COUNT(parts)];
     for (size_t i = 0; i < GP_COUNT(parts); i++) {
@@ -101,7 +102,8 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
         (h->owners_bytes != 0 && h->owners_bytes != sizeof(struct gp_wire_owners)) ||
         (h->cupti_bytes != 0 && h->cupti_bytes != sizeof(struct gp_wire_cupti)) ||
         (h->before_bytes != 0 && h->before_bytes != sizeof(struct gp_wire_before)) ||
-        (h->blocks_bytes != 0 && h->blocks_bytes != sizeof(struct gp_wire_blocks)))
+        (h->blocks_bytes != 0 && h->blocks_bytes != sizeof(struct gp_wire_blocks)) ||
+        (h->doors_bytes != 0 && h->doors_bytes != sizeof(struct gp_wire_doors)))
         return peer_problem(problem, "header: sizes of parts are not those of this ABI");
     if (h->device_count != GP_WIRE_DEVICES || h->scope_count != GP_WIRE_SCOPES ||
         h->failure_count != GP_WIRE_FAILURES || h->slot_count != GP_WIRE_SLOTS)
@@ -127,6 +129,7 @@ int gp_peer_check(struct gp_peer *session, const struct gp_wire_header *h, uint6
     session->owners_offset = h->owners_bytes ? h->owners_offset : 0;
     session->before_offset = h->before_bytes ? h->before_offset : 0;
     session->blocks_offset = h->blocks_bytes ? h->blocks_offset : 0;
+    session->doors_offset = h->doors_bytes ? h->doors_offset : 0;
     session->cupti_offset = h->cupti_bytes ? h->cupti_offset : 0;
     session->device_count = h->device_count;
     session->scope_count = h->scope_count;

@@ -25,6 +25,7 @@ struct gp_peer {
     uint64_t oom_framework_offset; /* 0: nor a part about a framework */
     uint64_t before_offset;        /* 0: the library cannot be attached late */
     uint64_t blocks_offset;        /* 0: the library cannot list blocks from before */
+    uint64_t doors_offset;         /* 0: the library knows no pools of libraries */
     uint64_t owners_offset;        /* 0: the library knows no owners */
     uint64_t cupti_offset;         /* 0: the library does not tell which copies it tried */
     uint32_t device_count, scope_count, failure_count, slot_count, chunk_count;

@@ -34,6 +34,7 @@ struct gp_copy {
     struct gp_wire_cupti cupti;
     struct gp_wire_before before;
     struct gp_wire_blocks blocks;
+    struct gp_wire_doors doors;
 };
 
 static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
@@ -56,6 +57,9 @@ static int copy_once(const struct gp_peer *s, struct gp_copy *copy)
     memset(&copy->blocks, 0, sizeof(copy->blocks));
     if (!rc && s->blocks_offset)
         rc = gp_peer_fetch(s, &copy->blocks, sizeof(copy->blocks), s->blocks_offset);
+    memset(&copy->doors, 0, sizeof(copy->doors));
+    if (!rc && s->doors_offset)
+        rc = gp_peer_fetch(s, &copy->doors, sizeof(copy->doors), s->doors_offset);
     /* Each fetch is a system call: its copy is complete before the next one starts. */
     if (!rc)
         rc = gp_peer_fetch(s, &after, sizeof(after), offsetof(struct gp_wire_header, publish_seq));
@@ -287,6 +291,8 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         rc = devices_take(copy, process);
         if (!rc)
             rc = gp_owners_take(&copy->owners, process);
+        if (!rc)
+            rc = gp_doors_take(&copy->doors, process);
         if (!rc)
             gp_before_take(&copy->before, &copy->blocks, process);
         if (!rc)

@@ -92,11 +92,29 @@ static void framework_json(json_t *array, const struct gp_wire_framework *f, int
                          (json_int_t)f->ooms, "asleep_bytes", (json_int_t)asleep, "beside_bytes", (json_int_t)beside));
 }
 
-static json_t *frameworks_json(const struct gp_device_view *device)
+/* Libraries whose own pools are watched name no totals of their own. */
+static void doors_json(json_t *array, const struct gp_process *process, const struct gp_device_view *device)
+{
+    for (uint32_t i = 0; i < process->doors.row_count; i++) {
+        const struct gp_wire_door_row *row = &process->doors.rows[i];
+        struct gp_wire_framework like = {.blocks = row->pieces,
+                                         .segments = row->pools,
+                                         .allocated_bytes = row->allocated_bytes,
+                                         .reserved_bytes = row->reserved_bytes,
+                                         .events = row->events};
+        if (row->device != device->index)
+            continue;
+        memcpy(like.name, process->doors.doors[row->door].name, sizeof(like.name));
+        framework_json(array, &like, 0, 0);
+    }
+}
+
+static json_t *frameworks_json(const struct gp_process *process, const struct gp_device_view *device)
 {
     json_t *array = json_array();
     framework_json(array, &device->framework, device->wire.asleep_bytes.current, device->wire.beside_bytes);
     framework_json(array, &device->heaps, 0, 0);
+    doors_json(array, process, device);
     return array;
 }
 
@@ -121,15 +139,16 @@ static void before_json(json_t *object, const struct gp_process *process, const 
 
 static json_t *device_json(const struct gp_process *process, const struct gp_device_view *device)
 {
-    json_t *object = json_pack(
-        "{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device), "uuid",
-        gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
-        gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
-        device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
-        gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled, "sound",
-        !(device->wire.flags & GP_DEVICE_UNSOUND), "linear_rounded_bytes",
-        gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
-        owners_json(process, device), "frameworks", frameworks_json(device), "forecast", stat_forecast(device));
+    json_t *object =
+        json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b,s:o,s:o,s:o,s:o}", "device", gp_device_number(device),
+                  "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name), "total_bytes",
+                  gp_json_known(device->total_bytes), "stats", stats_json(device), "kinds",
+                  device->totals_only ? json_null() : kinds_json(&device->wire), "untracked_bytes",
+                  gp_json_known(device->untracked_bytes), "estimated", device->estimated, "polled", device->polled,
+                  "sound", !(device->wire.flags & GP_DEVICE_UNSOUND), "linear_rounded_bytes",
+                  gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
+                  owners_json(process, device), "frameworks", frameworks_json(process, device), "forecast",
+                  stat_forecast(device));
     before_json(object, process, device);
     return object;
 }

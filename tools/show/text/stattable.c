@@ -89,6 +89,29 @@ static void heaps_print(FILE *out, const struct gp_wire_framework *f)
                 f->blocks, f->segments);
 }
 
+static void doors_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
+{
+    const struct gp_wire_doors *doors = &process->doors;
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    for (uint32_t i = 0; i < doors->row_count; i++) {
+        const struct gp_wire_door_row *row = &doors->rows[i];
+        if (row->device == device->index)
+            fprintf(out, "    %s: %" PRId64 " pieces, %s, in %" PRId64 " parts of its pools, %s\n",
+                    doors->doors[row->door].name, row->pieces, gp_size_text(a, row->allocated_bytes), row->pools,
+                    gp_size_text(b, row->reserved_bytes));
+    }
+}
+
+/* Libraries whose pools are not watched, and why. */
+static void doors_off_print(FILE *out, const struct gp_process *process)
+{
+    for (uint32_t i = 0; i < process->doors.door_count; i++) {
+        const struct gp_wire_door *door = &process->doors.doors[i];
+        if (door->state == GP_WIRE_DOOR_OFF)
+            fprintf(out, "  %s's pools count as allocated as a whole: %s\n", door->name, door->text);
+    }
+}
+
 static void before_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     const struct gp_wire_before_device *before = &device->before;
@@ -142,6 +165,7 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
     framework_print(out, &device->framework);
     beside_print(out, device);
     heaps_print(out, &device->heaps);
+    doors_print(out, process, device);
     before_print(out, process, device);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",
@@ -274,6 +298,7 @@ static void process_print(FILE *out, const struct gp_process *p, int only)
         fprintf(out, "  allocator %s", p->allocator);
     fputc('\n', out);
     gp_notes_print(out, p);
+    doors_off_print(out, p);
     for (int i = 0; i < p->device_count; i++) {
         if (only < 0 || gp_device_number(&p->devices[i]) == only)
             device_print(out, p, &p->devices[i]);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * door.c: libraries whose own pools are watched: whose memory is whose, what is known of them, and what viewers read of
+ * it. Called by framework/, heap.c and session/.
+ */
+#include "account/account.h"
+#include "account/tap.h"
+#include <string.h>
+
+static uint8_t x_owners[GP_DOORS]; /* 0: none yet */
+static struct door_state {
+    uint32_t x_state; /* enum gp_wire_door_state */
+    const char *x_text;
+} states[GP_DOORS];
+
+static const char *const names[GP_DOORS] = {[GP_DOOR_RMM] = "rmm"};
+_Static_assert(GP_DOORS - 1 <= GP_WIRE_DOORS, "wire.h");
+
+void gp_door_own(enum gp_door door, uint8_t owner)
+{
+    __atomic_store_n(&x_owners[door], owner, __ATOMIC_RELAXED);
+}
+
+enum gp_door gp_door_of(uint8_t owner)
+{
+    for (unsigned door = GP_DOOR_NVTX + 1; owner && door < GP_DOORS; door++)
+        if (__atomic_load_n(&x_owners[door], __ATOMIC_RELAXED) == owner)
+            return (enum gp_door)door;
+    return GP_DOOR_NVTX;
+}
+
+void gp_feed_door_say(enum gp_door door, enum gp_wire_door_state state, const char *text)
+{
+    __atomic_store_n(&states[door].x_text, text, __ATOMIC_RELAXED);
+    __atomic_store_n(&states[door].x_state, state, __ATOMIC_RELEASE); /* [door.R] x_text; pairs with [door.A] */
+}
+
+static int64_t word(const int64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+static void door_rows(struct gp_wire_doors *out, unsigned door, uint32_t number)
+{
+    for (unsigned i = 0; i < GP_WIRE_GPUS && out->row_count < GP_WIRE_DOOR_ROWS; i++) {
+        const struct gp_account *account = __atomic_load_n(&gp_accounts.x_devices[i], __ATOMIC_ACQUIRE);
+        const struct gp_framework *heaps = account ? &account->heaps[door] : NULL;
+        if (!heaps || (!__atomic_load_n(&heaps->x_events, __ATOMIC_RELAXED) && !word(&heaps->x_segments)))
+            continue;
+        out->rows[out->row_count++] = (struct gp_wire_door_row){
+            .door = number,
+            .device = (int32_t)i,
+            .pieces = word(&heaps->x_blocks),
+            .pools = word(&heaps->x_segments),
+            .allocated_bytes = word(&heaps->x_allocated_bytes),
+            .reserved_bytes = word(&heaps->x_segment_bytes),
+            .events = __atomic_load_n(&heaps->x_events, __ATOMIC_RELAXED),
+        };
+    }
+}
+
+void gp_tap_doors(struct gp_wire_doors *out)
+{
+    out->door_count = out->row_count = 0;
+    for (unsigned door = GP_DOOR_NVTX + 1; door < GP_DOORS; door++) {
+        uint32_t state = __atomic_load_n(&states[door].x_state, __ATOMIC_ACQUIRE); /* [door.A] pairs with [door.R] */
+        const char *text = __atomic_load_n(&states[door].x_text, __ATOMIC_RELAXED);
+        if (state == GP_WIRE_DOOR_NONE)
+            continue;
+        struct gp_wire_door *is = &out->doors[out->door_count];
+        *is = (struct gp_wire_door){.state = state};
+        strncpy(is->name, names[door], sizeof(is->name) - 1);
+        strncpy(is->text, text ? text : "", sizeof(is->text) - 1);
+        door_rows(out, door, out->door_count++);
+    }
+}

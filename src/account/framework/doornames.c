@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * doornames.c: see doors.h. Reads the symbols of objects as they lie in memory. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#endif
+#include "account/framework/doors.h"
+#include "base/image.h"
+#include "base/loader.h"
+#include <string.h>
+
+struct names_look {
+    const char *library;
+    const char *const *forms;
+    unsigned count, objects;
+    char (*names)[GP_DOOR_NAME];
+};
+
+/* Of a symbol that the object defines. */
+static bool names_take(struct names_look *look, const char *symbol)
+{
+    bool taken = false;
+    for (unsigned i = 0; i < look->count; i++) {
+        if (!gp_door_form(look->forms[i], symbol) || strlen(symbol) >= GP_DOOR_NAME)
+            continue;
+        strcpy(look->names[i], symbol);
+        taken = true;
+    }
+    return taken;
+}
+
+/* DT_GNU_HASH lists all symbols that are defined: head, filter, buckets, chains (slot.c). */
+static int names_visit(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct names_look *look = arg;
+    struct gp_image image;
+    bool any = false;
+    (void)size;
+    if (!gp_image_read(&image, info) || !gp_image_is(&image, look->library) || !image.hash)
+        return 0;
+    const uint32_t *head = image.hash;
+    const uint32_t *buckets = (const uint32_t *)((const uint64_t *)(head + 4) + head[2]), *chains = buckets + head[0];
+    for (uint32_t bucket = 0; bucket < head[0]; bucket++) {
+        uint32_t index = buckets[bucket], end = 0;
+        for (; index >= head[1] && index && !end; index++) {
+            const ElfW(Sym) *symbol = &image.symbols[index];
+            if (symbol->st_shndx != SHN_UNDEF)
+                any |= names_take(look, image.strings + symbol->st_name);
+            end = chains[index - head[1]] & 1;
+        }
+    }
+    look->objects += any;
+    return 0;
+}
+
+unsigned gp_door_names(const char *library, const char *const *forms, unsigned count, char (*names)[GP_DOOR_NAME])
+{
+    struct names_look look = {.library = library, .forms = forms, .count = count, .names = names};
+    memset(names, 0, count * sizeof(*names));
+    return gp_loader_look(names_visit, &look) ? look.objects : 0;
+}

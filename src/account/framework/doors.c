@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * doors.c: see doors.h. Called by torch.c, which is told when objects were loaded or unloaded. */
+#include "account/framework/doors.h"
+#include "base/loader.h"
+#include "base/lock.h"
+
+static struct gp_lock lock = GP_LOCK_INIT(GP_RANK_FRAMEWORK);
+
+struct doors_look {
+    struct gp_slot_caller caller;
+    bool done;
+};
+
+/* Inside gp_loader_with, where a lock of ours may be held over walks of the loader's list. */
+static void doors_find(void *arg)
+{
+    struct doors_look *look = arg;
+    gp_lock_take(&lock);
+    look->done = gp_rmm_find(&look->caller);
+    gp_lock_give(&lock);
+}
+
+bool gp_doors_find(const uint64_t *pcs, unsigned count)
+{
+    struct doors_look look = {.caller = {pcs, count}};
+    return gp_loader_with(doors_find, &look) && look.done;
+}
+
+static void doors_restore(void *arg)
+{
+    (void)arg;
+    gp_lock_take(&lock);
+    gp_rmm_restore();
+    gp_lock_give(&lock);
+}
+
+void gp_doors_restore(void)
+{
+    gp_loader_with(doors_restore, NULL);
+}
