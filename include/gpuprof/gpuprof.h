@@ -124,6 +124,32 @@ int gpuprof_memory_stats(int device, int64_t *values, unsigned count);
  * not change. */
 int gpuprof_memory_stat(int device, const char *name, int64_t *value);
 
+/* What this process owns of a device, by whose it is: nothing that another process does changes it.
+ * The rows are the libraries that asked the driver ("pytorch", "nccl", "program" for the program
+ * itself); for one whose own pool is seen into, allocated is what that handed out.  The last row may be
+ * "shared": memory of no single library, such as the idle part of gpuprof's cache, and what pools and
+ * graphs hold.  The rows add up to allocated and reserved, unless other threads allocate meanwhile.
+ * -1: unknown. */
+#define GPUPROF_OWNERS 21u
+
+struct gpuprof_owner { /* no padding */
+    char name[24];
+    int64_t allocated, allocated_peak, reserved, reserved_peak;
+    int64_t asleep; /* blocks without memory, in neither of these */
+};
+
+struct gpuprof_owned { /* no padding */
+    int64_t allocated, allocated_peak, reserved, reserved_peak;
+    int64_t asleep, asleep_peak;
+    int64_t pools, graphs; /* of reserved: what the driver's pools and CUDA graphs hold */
+    int64_t context;       /* contexts, code, what the driver keeps: -1, as only NVML knows */
+    uint64_t count;        /* rows in use */
+    struct gpuprof_owner owners[GPUPROF_OWNERS];
+};
+
+/* Fills the first `bytes` bytes of *out: sizeof(*out).  Returns 0, or -1 as above. */
+int gpuprof_owned(int device, struct gpuprof_owned *out, size_t bytes);
+
 /* Reads the free and total bytes of the device that the driver reports, over all processes.  Either
  * pointer may be NULL.  The query runs in the current context if that belongs to the device,
  * otherwise in the device's primary context, which is retained for the query.  Works without

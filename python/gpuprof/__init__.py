@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from . import compat
     from ._device import DeviceError
     from ._library import is_active
+    from ._owned import owned
     from ._scope import mark, scope
     from ._snapshot import snapshot
     from ._stats import (
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "_device": ["DeviceError"],
     "_library": ["is_active"],
+    "_owned": ["owned"],
     "_scope": ["mark", "scope"],
     "_snapshot": ["snapshot"],
     "_stats": [
@@ -125,6 +127,7 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "owned",
     "patch",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",

@@ -24,6 +24,25 @@ class Piece(ctypes.Structure):
     ]
 
 
+class Owner(ctypes.Structure):
+    """struct gpuprof_owner of gpuprof.h."""
+
+    _fields_ = [("name", ctypes.c_char * 24)] + [
+        (name, _INT64) for name in ("allocated", "allocated_peak", "reserved", "reserved_peak", "asleep")
+    ]
+
+
+class Owned(ctypes.Structure):
+    """struct gpuprof_owned of gpuprof.h."""
+
+    _fields_ = [
+        (name, _INT64)
+        for name in (
+            "allocated", "allocated_peak", "reserved", "reserved_peak", "asleep", "asleep_peak", "pools", "graphs", "context"
+        )
+    ] + [("count", ctypes.c_uint64), ("owners", Owner * 21)]  # fmt: skip
+
+
 _SIGNATURES = {
     "gpuprof_version": (ctypes.c_char_p, []),
     "gpuprof_active": (ctypes.c_int, []),
@@ -34,6 +53,7 @@ _SIGNATURES = {
     "gpuprof_max_memory_allocated": (_INT64, [ctypes.c_int]),
     "gpuprof_memory_reserved": (_INT64, [ctypes.c_int]),
     "gpuprof_max_memory_reserved": (_INT64, [ctypes.c_int]),
+    "gpuprof_owned": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Owned), ctypes.c_size_t]),
     "gpuprof_host_stat_name": (ctypes.c_char_p, [ctypes.c_uint]),
     "gpuprof_host_memory_stats": (ctypes.c_int, [_INT64S, ctypes.c_uint]),
     "gpuprof_reset_max_memory_allocated": (ctypes.c_int, [ctypes.c_int]),

@@ -27,6 +27,7 @@
     _row(int, gpuprof_memory_stats, (int, int64_t *, unsigned)) \
     _row(int, gpuprof_memory_stat, (int, const char *, int64_t *)) \
     _row(int, gpuprof_mem_get_info, (int, int64_t *, int64_t *)) \
+    _row(int, gpuprof_owned, (int, struct gpuprof_owned *, size_t)) \
     _row(const char *, gpuprof_host_stat_name, (unsigned)) \
     _row(int, gpuprof_host_memory_stats, (int64_t *, unsigned)) \
     _row(int, gpuprof_reset_host_memory_stats, (int)) \

@@ -30,6 +30,8 @@ for file in $files; do
     test_plain_*) ;;
     # The ring has the blocks of the cache only for a reader, and a snapshot reads it afterwards.
     test_snapshot) settings=(GPUPROF_RING=always LD_LIBRARY_PATH="$build/lib/gpuprof/sim" CUDA_INJECTION64_PATH="$build/lib/libgpuprof.so" GPUPROF_SIM=devices=2,memory=16GiB) ;;
+    # It has a neighbour.
+    test_owned) settings=(LD_LIBRARY_PATH="$build/lib/gpuprof/sim" CUDA_INJECTION64_PATH="$build/lib/libgpuprof.so" GPUPROF_SIM="devices=2,memory=16GiB,shared=owned-$$") ;;
     *) settings=(LD_LIBRARY_PATH="$build/lib/gpuprof/sim" CUDA_INJECTION64_PATH="$build/lib/libgpuprof.so" GPUPROF_SIM=devices=2,memory=16GiB) ;;
     esac
     env "${settings[@]}" timeout -k 10 "${TEST_TIMEOUT:-300}" "$python" -W error::ResourceWarning -m harness "$name" "$work/counts" \
