@@ -4,6 +4,8 @@ nothing of this."""
 import subprocess
 import sys
 import unittest
+from types import SimpleNamespace
+from unittest import mock
 
 import gpu
 import gpuprof
@@ -63,6 +65,38 @@ class Owned(unittest.TestCase):
         answer = gpuprof.owned(1)
         self.assertEqual((answer["allocated"], answer["reserved"], answer["owners"]), (0, 0, {}))
         self.assertIsNone(answer["context"])
+
+    def test_what_frameworks_say_is_asked_of_those_that_run(self):
+        def answer(**modules):
+            with mock.patch.dict(sys.modules, modules):
+                return gpuprof.owned(0)["polled"]
+
+        class Device:
+            local_hardware_id = 0
+
+            def memory_stats(self):
+                return {"bytes_in_use": 3, "peak_bytes_in_use": 5, "pool_bytes": 8}
+
+        def jax(platform, devices):
+            client = SimpleNamespace(platform=platform, local_devices=devices)
+            return SimpleNamespace(_backends={platform: client})
+
+        said = {"allocated": 3, "allocated_peak": 5, "reserved": 8, "reserved_peak": None}
+        self.assertEqual(answer(), {})
+        name = "jax._src.xla_bridge"
+        for module, expected in (
+            (SimpleNamespace(_backends={}), {}),
+            (SimpleNamespace(), {}),
+            (jax("cpu", lambda: [Device()]), {}),
+            (jax("cuda", lambda: [Device()]), {"jax": said}),
+            (jax("cuda", lambda: 1 / 0), {}),
+        ):
+            self.assertEqual(answer(**{name: module}), expected)
+        name, idle = "tensorflow.python.eager.context", SimpleNamespace(_context=SimpleNamespace(_initialized=False))
+        self.assertEqual(answer(**{name: idle}), {})
+        context = SimpleNamespace(_initialized=True, get_memory_info=lambda device: {"current": 1, "peak": len(device)})
+        said = {"allocated": 1, "allocated_peak": 5, "reserved": None, "reserved_peak": None}
+        self.assertEqual(answer(**{name: SimpleNamespace(_context=context)}), {"tensorflow": said})
 
     def test_a_neighbour_changes_nothing(self):
         held = gpu.alloc(16 * MIB)

@@ -42,6 +42,12 @@ def step(name, device=0):
             equal(f"{name}: {what} {field}", stats.get(f"{what}.all.{field}"), truth[what][field])
 
 
+def polled(framework, device=0):
+    """What gpuprof.owned() has of a framework's own pool: allocated bytes now and at the most."""
+    said = gpuprof.owned(device).get("polled", {}).get(framework, {})
+    return said.get("allocated"), said.get("allocated_peak")
+
+
 def say(*words):
     print("out:", *words, flush=True)
 

@@ -8,7 +8,7 @@ import os
 ctypes.CDLL(os.path.join(list(importlib.util.find_spec("nvidia").submodule_search_locations)[0], "cusolver/lib/libcusolver.so.11"))
 import numpy as np
 import tensorflow as tf
-from common import done, ledger, say, step
+from common import done, equal, ledger, polled, say, step
 
 for device in tf.config.list_physical_devices("GPU"):
     tf.config.experimental.set_memory_growth(device, True)
@@ -21,4 +21,6 @@ with tf.device("/GPU:0"):
     del tensors[::2]
     step("some freed")
 say("in use", tf.config.experimental.get_memory_info("GPU:0"), "held", ledger()["reserved_bytes"]["current"])
+info = tf.config.experimental.get_memory_info("GPU:0")
+equal("what is in use, polled", polled("tensorflow"), (info["current"], info["peak"]))
 done()
