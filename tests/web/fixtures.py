@@ -334,6 +334,13 @@ def tiny():
     document = device.document(sites, None, rng, fragments=False)
     document["fragmentation"]["points"] = [p[:4] + [None] for p in document["fragmentation"]["points"]]
     document["bill"] = {"process_bytes": None, "rows": [dict(what="linear", bytes=MIB, estimated=False), dict(what="context", bytes=None, estimated=False)]}
+    document["sleeps"] = [
+        dict(begin_ns=6 * MS, end_ns=7 * MS, wake_begin_ns=8 * MS, wake_end_ns=9 * MS, asleep_bytes=MIB, woken_bytes=MIB, freed_asleep_bytes=0,
+             reserved_bytes=3 * MIB, late_bytes=0, late_end_ns=None, released=[dict(site=0, kind="linear", bytes=MIB, count=1)], stayed=[]),
+        dict(begin_ns=10 * MS, end_ns=11 * MS, wake_begin_ns=None, wake_end_ns=None, asleep_bytes=3 * MIB, woken_bytes=0, freed_asleep_bytes=MIB,
+             reserved_bytes=2 * MIB, late_bytes=MIB, late_end_ns=25 * MS, released=[dict(site=0, kind="linear", bytes=3 * MIB, count=2)],
+             stayed=[dict(site=-1, kind="linear", bytes=MIB, count=1)]),
+    ]
     finish(sites)
     return {
         "schema": "gpuprof.report/1",

@@ -107,9 +107,16 @@ def blocks_wanted(document, device):
     return sorted(rows, key=lambda r: -r[2] * (r[5] + 1))[:3000]
 
 
+def slept(document, rows):
+    """What one time of sleep released, or what stayed: a row for each line of the document's parts."""
+    sum_of, sites = sum(r["bytes"] for r in rows) or 1, {site["site"]: site for site in document["sites"]}
+    owner = lambda site: "other sites" if site < 0 else sites[site].get("owner") or "unknown"
+    return [[js(r["site"]), r["kind"], owner(r["site"]), js(r["count"]), js(r["bytes"]), js(r["bytes"] / sum_of)] for r in rows]
+
+
 def tables_wanted(document, device):
     """The expected rows of every table of the page, from the document."""
-    d, peak = device, device["peak"]
+    d, peak, sleeps = device, device["peak"], device.get("sleeps", [])
     series = [("allocated", d["series"]["allocated"]), ("reserved", d["series"]["reserved"])] + [("kind " + k, v) for k, v in d["series"]["kinds"].items()]
     process = d["bill"]["process_bytes"]
     number = lambda rows: [[js(v) for v in row] for row in rows]
@@ -121,6 +128,9 @@ def tables_wanted(document, device):
         "peak-table": [[js(p["site"]), p["kind"], js(p["bytes"]), p["bytes"] / (peak["bytes"] or 1), js(p["count"])] for p in peak["parts"]],
         "owner-table": owners_wanted(peak),
         "leaks-table": number([[s["rank"], s["site"], s["device"], s["bytes_per_step"], " ".join(map(str, s.get("live_bytes_at_bounds", []))), s["live_bytes"], s["live_count"], s["oldest_seconds"], s["confidence"], s["seconds_to_oom"]] for s in document["leaks"]["suspects"]]) or None,
+        "sleep-table": number([[s["begin_ns"], s["asleep_bytes"], s["end_ns"] - s["begin_ns"], s["late_bytes"], s["reserved_bytes"], s["wake_begin_ns"], s["woken_bytes"], s["freed_asleep_bytes"]] for s in sleeps]) or None,
+        "released-table": slept(document, max(sleeps, key=lambda s: s["asleep_bytes"])["released"]) if sleeps else None,
+        "stayed-table": slept(document, max(sleeps, key=lambda s: s["asleep_bytes"])["stayed"]) if sleeps else None,
         "blocks-table": number(blocks_wanted(document, d)) or None,
         "fragmentation-table": number(d["fragmentation"]["points"]),
         "segments-table": number([[s["address"], *b] for s in d["segments"] for b in s["blocks"]]) or None,
@@ -966,6 +976,17 @@ def axe_source(build):
             raise Skip("npm cannot get axe-core: " + (done.stderr.strip().splitlines() or ["npm failed"])[-1])
     with open(script, encoding="utf-8") as file:
         return file.read()
+
+
+def test_a_time_of_sleep_is_chosen(case):
+    page, _ = case.open("tiny")
+    lead = "document.querySelector('#sleep-details .lead').textContent"
+    assert "Nothing woke" in page.eval(lead) and "1.000 MiB came back to the device late, up to 14.0 ms after" in page.eval(lead), page.eval(lead)
+    page.eval("document.querySelector('#sleep-table button.device').click()")
+    assert "1.000 MiB woke at 8.00 ms, within 1.00 ms" in page.eval(lead) and "nothing stayed" in page.eval(lead), page.eval(lead)
+    equal(page.eval("document.querySelectorAll('#sleep-table button[aria-pressed=true]').length"), 1, "one is chosen")
+    page, _ = case.open("training")
+    equal(page.eval("document.getElementById('sleep') === null"), True, "no section without sleep")
 
 
 def main():

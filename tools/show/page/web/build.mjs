@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { TABLE } from "./src/colours.js";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const [out = join(here, "dist/report.html"), noticeOut = join(here, "../../../NOTICE")] = process.argv.slice(2);
+const [out = join(here, "dist/report.html"), noticeOut = join(here, "../../../../NOTICE")] = process.argv.slice(2);
 
 const result = await build({
     absWorkingDir: here, entryPoints: ["src/main.js"], bundle: true, minify: true, write: false, metafile: true,

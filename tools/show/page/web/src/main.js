@@ -11,11 +11,12 @@ import { deviceWord, load, text } from "./model.js";
 import { overview } from "./overview.js";
 import { ranksPage } from "./ranks.js";
 import { segments } from "./segments.js";
+import { sleep } from "./sleep.js";
 import * as address from "./state.js";
 import { timeline } from "./timeline.js";
 
-// The sections in their order on the page.
-const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["blocks", "Blocks", blocks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
+// The sections in their order on the page; a function that returns null has none to show.
+const VIEWS = [["timeline", "Over time", timeline], ["peak", "Peak", flame], ["growth", "Growth", leaks], ["sleep", "Sleep", sleep], ["blocks", "Blocks", blocks], ["fragmentation", "Fragmentation", fragments], ["segments", "Segment map", segments],
     ["sizes", "Sizes", sizes], ["churn", "Churn", churn], ["bill", "Bill", bill], ["about", "About", about]];
 const OF_ALL = new Set(["growth", "churn", "about"]);
 
@@ -107,7 +108,7 @@ function show(model, device) {
         address.choose({ device: String(next.device), frame: null });
         show(model, next);
     };
-    live = VIEWS.filter(([id]) => device || OF_ALL.has(id)).map(([id, name, make]) => ({ ...make(model, device), id, name }));
+    live = VIEWS.filter(([id]) => device || OF_ALL.has(id)).map(([id, name, make]) => [make(model, device), id, name]).filter(([view]) => view).map(([view, id, name]) => ({ ...view, id, name }));
     // To the last moment before a failure: what held the memory when the request came.
     const jump = (oom) => {
         const there = model.devices.find((d) => d.device === oom.device) || device;
