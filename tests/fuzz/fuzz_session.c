@@ -26,10 +26,6 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* A unit test defines it, and includes this file: what it gets is not shown.  _session: NULL if it was refused. */
-#ifndef FUZZ_SEEN
-#define FUZZ_SEEN(_session, _process, _problem) fuzz_seen(_session, _process)
-#endif
 
 static struct gp_test_session good;
 static void *spare; /* a copy of the good session, to restore what an input changed */
@@ -55,7 +51,6 @@ static void fuzz_begin(void)
     memcpy(spare, good.map, good.bytes);
 }
 
-#ifndef FUZZ_QUIET
 static void fuzz_show(struct gp_process *process)
 {
     struct gp_system system = {.process_count = 1, .processes = process};
@@ -87,15 +82,6 @@ static void fuzz_ring(const struct gp_peer *session)
     gp_ringread_free(reader);
 }
 
-static void fuzz_seen(const struct gp_peer *session, struct gp_process *process)
-{
-    if (!session)
-        return;
-    fuzz_show(process);
-    fuzz_ring(session);
-}
-#endif
-
 static void fuzz_session(void)
 {
     struct gp_peer session;
@@ -107,7 +93,6 @@ static void fuzz_session(void)
         if (rc == -EPROTO && !problem[0])
             abort(); /* damage must be reported with a reason */
         refused++;
-        FUZZ_SEEN((struct gp_peer *)NULL, &process, problem);
         return;
     }
     if (gp_peer_read(&session, &process) != 0)
@@ -116,7 +101,8 @@ static void fuzz_session(void)
         abort();
     damaged += process.state == GP_PROCESS_DAMAGED;
     accepted += process.state == GP_PROCESS_STALE;
-    FUZZ_SEEN(&session, &process, problem);
+    fuzz_show(&process);
+    fuzz_ring(&session);
     gp_peer_drop(&process);
     gp_peer_close(&session);
 }

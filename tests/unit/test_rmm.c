@@ -107,7 +107,7 @@ static void setup(void)
     struct gp_wire_chunk *chunks =
         mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_life_start(), 0);
+    cr_assert_eq(gp_thread_life_start(), 0);
     cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                                        .lost = lost,
                                                        .failures = failures,

@@ -261,12 +261,53 @@ Test(uses, add_up_for_any_events)
 
 Test(uses, have_names_of_call_sites)
 {
-    cr_expect_eq(gp_use_hint_of_name("_init_group", "/usr/lib/python3/dist-packages/torch/optim/adam.py"),
-                 GP_HINT_OPTIMIZER);
-    cr_expect_eq(gp_use_hint_of_name("allocate_kv_cache", "engine.py"), GP_HINT_KV_CACHE);
-    cr_expect_eq(gp_use_hint_of_name("at::cuda::getNewWorkspace()", ""), GP_HINT_WORKSPACE);
-    cr_expect_eq(gp_use_hint_of_name("forward", "model.py"), GP_HINT_NONE);
-    cr_expect_eq(gp_use_hint_of_owner("nccl"), GP_HINT_COMMUNICATION);
-    cr_expect_eq(gp_use_hint_of_owner("cublas"), GP_HINT_LIBRARY);
-    cr_expect_eq(gp_use_hint_of_owner("pytorch"), GP_HINT_NONE);
+    static const struct {
+        const char *function, *file;
+        enum gp_use_hint hint;
+    } names[] = {{"_init_group", "/usr/lib/python3/dist-packages/torch/optim/adam.py", GP_HINT_OPTIMIZER},
+                 {"at::cuda::getNewWorkspace()", "", GP_HINT_WORKSPACE},
+                 {"step", "/x/torch/optim/adam.py", GP_HINT_OPTIMIZER},
+                 {"torch/optim/", "a.py", GP_HINT_NONE},
+                 {"update", "/keras/optimizers/adam.py", GP_HINT_OPTIMIZER},
+                 {"/optimizers/", "a.py", GP_HINT_NONE},
+                 {"__enter__", "/x/torch/cuda/graphs.py", GP_HINT_GRAPHS},
+                 {"my_capture_graph_2", "a.py", GP_HINT_GRAPHS},
+                 {"f", "capture_graph.py", GP_HINT_NONE},
+                 {"capture_model", "", GP_HINT_GRAPHS},
+                 {"f", "capture_model", GP_HINT_NONE},
+                 {"init_KV_cache", "", GP_HINT_KV_CACHE},
+                 {"KVCache.grow", "", GP_HINT_KV_CACHE},
+                 {"f", "kvcache.py", GP_HINT_NONE},
+                 {"f", "/m/kv_cache.py", GP_HINT_KV_CACHE},
+                 {"f", "/transformers/cache_utils.py", GP_HINT_KV_CACHE},
+                 {"cache_utils.py", "", GP_HINT_NONE},
+                 {"get_workspace", "", GP_HINT_WORKSPACE},
+                 {"f", "workspace.py", GP_HINT_NONE},
+                 {"load_weights", "", GP_HINT_WEIGHTS},
+                 {"f", "load_weights", GP_HINT_NONE},
+                 {"load_state_dict", "", GP_HINT_WEIGHTS},
+                 {"from_pretrained", "", GP_HINT_WEIGHTS},
+                 {"f", "from_pretrained load_state_dict", GP_HINT_NONE},
+                 {"from_pretraine", "", GP_HINT_NONE},
+                 {"", "", GP_HINT_NONE},
+                 {"forward", "model.py", GP_HINT_NONE}};
+    static const struct {
+        const char *owner;
+        enum gp_use_hint hint;
+    } owners[] = {{"nccl", GP_HINT_COMMUNICATION}, {"nvshmem", GP_HINT_COMMUNICATION},
+                  {"cublas", GP_HINT_LIBRARY},     {"cudnn", GP_HINT_LIBRARY},
+                  {"cufft", GP_HINT_LIBRARY},      {"cusparse", GP_HINT_LIBRARY},
+                  {"cusolver", GP_HINT_LIBRARY},   {"cutensor", GP_HINT_LIBRARY},
+                  {"curand", GP_HINT_LIBRARY},     {"npp", GP_HINT_LIBRARY},
+                  {"pytorch", GP_HINT_NONE},       {"", GP_HINT_NONE},
+                  {"cublasx", GP_HINT_NONE},       {"nccl2", GP_HINT_NONE}};
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        cr_expect_eq(gp_use_hint_of_name(names[i].function, names[i].file), names[i].hint, "%s in %s",
+                     names[i].function, names[i].file);
+    for (unsigned i = 0; i < sizeof(owners) / sizeof(owners[0]); i++)
+        cr_expect_eq(gp_use_hint_of_owner(owners[i].owner), owners[i].hint, "%s", owners[i].owner);
+    static const char *const uses[] = {"weights", "gradients", "optimizer",     "activations", "kv_cache",
+                                       "graphs",  "workspace", "communication", "temporary",   "unknown"};
+    for (unsigned use = 0; use < GP_USES; use++)
+        cr_expect_str_eq(gp_use_name(use), uses[use]);
 }
