@@ -8,6 +8,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <lib/mappings.h>
 #include <lib/recdump.h>
 #include <lib/recimage.h>
 #include <stdio.h>
@@ -27,9 +28,7 @@
 static uint64_t test_now;         /* 0: the real clock */
 static unsigned test_write_fails; /* the number of the write that fails; 0: none */
 static int test_write_error;
-static unsigned test_maps_fail; /* the same of mmap */
 static unsigned test_writes;
-static long long test_mapped; /* bytes */
 
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
@@ -48,22 +47,6 @@ ssize_t write(int fd, const void *bytes, size_t count)
         return -1;
     }
     return syscall(SYS_write, fd, bytes, count);
-}
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
-{
-    if (test_maps_fail && --test_maps_fail == 0) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    test_mapped += (long long)bytes;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    test_mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
 }
 
 static char test_path[64];

@@ -19,7 +19,6 @@
 #include <gpuprof/batch.h>
 
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdarg.h>
@@ -37,10 +36,10 @@
 
 static uint64_t test_now; /* 0: the real clock */
 
-int clock_gettime(clockid_t clock, struct timespec *out)
+STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
 {
     if (!test_now)
-        return (int)syscall(SYS_clock_gettime, clock, out);
+        return __real_clock_gettime(clock, out);
     *out = (struct timespec){(time_t)(test_now / SECOND), (long)(test_now % SECOND)};
     return 0;
 }
@@ -50,17 +49,14 @@ static unsigned test_step, test_wakes;
 static bool (*test_fails)(long number); /* whether this system call fails, with errno; may be NULL */
 static const void *test_woken;
 
-long syscall(long number, ...)
+STANDIN(long, syscall, long number, ...)
 {
-    static long (*real)(long, ...);
     long a[6];
     va_list args;
     va_start(args, number);
     for (unsigned i = 0; i < 6; i++)
         a[i] = va_arg(args, long);
     va_end(args);
-    if (!real)
-        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
     if (number == SYS_futex && a[1] == FUTEX_WAIT && test_script) {
         const struct timespec *t = (const void *)a[3];
         test_script(test_step++, t ? (uint64_t)t->tv_sec * SECOND + (uint64_t)t->tv_nsec : UINT64_MAX);
@@ -72,7 +68,7 @@ long syscall(long number, ...)
         test_wakes++;
         test_woken = (const void *)a[0];
     }
-    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* ---- the accounts ------------------------------------------------------------------------------------------------ */

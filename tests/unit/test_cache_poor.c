@@ -8,7 +8,7 @@
 #include "lib/fakedev.h"
 #include "lib/lockfree.h"
 
-#include "lib/sanitized.h"
+#include "lib/mappings.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -18,30 +18,7 @@
 
 #define MIB (1ull << 20)
 
-#if GP_TEST_SANITIZED /* they have mappings of their own */
-GP_TEST_UNSANITIZED_ONLY(cache_poor)
-#else
-
-static unsigned mappings, failing; /* the mapping with this number fails; 0: none */
-static bool counts;
-static int64_t mapped;
-
-/* In the place of libc's. */
-void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
-{
-    if (counts && ++mappings == failing) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += counts ? (int64_t)bytes : 0;
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
-}
-
-int munmap(void *address, size_t bytes)
-{
-    mapped -= counts ? (int64_t)bytes : 0;
-    return (int)syscall(SYS_munmap, address, bytes);
-}
+static unsigned failing; /* the mapping with this number fails; 0: none */
 
 static struct fakedev dev;
 static struct gp_grant live[20000];
@@ -50,8 +27,8 @@ static unsigned live_count;
 static void sound(struct gp_cache *cache, const char *what)
 {
     char why[192];
-    bool is_counted = counts;
-    counts = false;
+    const typeof(mappings) counted = mappings;
+    mappings.fail = 0;
     cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s, mapping %u fails: %s", what, failing, why);
     cr_assert(lock_is_as_new(&cache->lock) && lock_is_as_new(&cache->grow), "%s: a lock is held", what);
     for (unsigned i = 0; i < live_count; i += 397) {
@@ -60,7 +37,7 @@ static void sound(struct gp_cache *cache, const char *what)
         cr_assert(fakedev_holds(&dev, now.address, now.bytes));
     }
     cr_assert_eq(dev.faults, 0, "%s: %s", what, dev.fault);
-    counts = is_counted;
+    mappings = counted;
 }
 
 /* Returns whether it was served. */
@@ -124,8 +101,9 @@ static unsigned run(const char *name, const char *conf)
     for (unsigned i = 0; i < 3; i++)
         fakedev_stream_open(&dev, (const uint64_t[]){2, 7, 99}[i]);
     struct gp_cache_setup setup = {.policy = &policy, .backend = fakedev_backend(&dev)};
-    mapped = 0, mappings = 0, live_count = 0;
-    counts = true;
+    memset(&mappings, 0, sizeof(mappings));
+    mappings.fail = failing;
+    live_count = 0;
     int error = gp_cache_new(&cache, &setup);
     if (error) {
         cr_assert_eq(error, -ENOMEM);
@@ -133,11 +111,10 @@ static unsigned run(const char *name, const char *conf)
         refused = program(cache, &policy);
         gp_cache_free(cache);
     }
-    counts = false;
     char left[160];
     cr_assert_eq(fakedev_left(&dev, true, left, sizeof left), 0, "mapping %u fails: %s", failing, left);
     cr_assert_eq(dev.faults, 0, "mapping %u fails: %s", failing, dev.fault);
-    cr_assert_eq(mapped, 0, "mapping %u fails: %lld bytes stay mapped", failing, (long long)mapped);
+    cr_assert_eq(mappings.bytes, 0, "mapping %u fails: %lld bytes stay mapped", failing, mappings.bytes);
     fakedev_fini(&dev);
     return error ? 1 : refused;
 }
@@ -153,11 +130,9 @@ Test(cache_poor, each_mapping_fails_once, .timeout = 120)
         unsigned refusing = 0, all;
         failing = 0;
         cr_expect(run(ways[way].policy, ways[way].conf) == 0 || way == 4, "%s refuses with memory", ways[way].policy);
-        all = mappings;
+        all = mappings.made;
         for (failing = 1; failing <= all; failing++)
             refusing += run(ways[way].policy, ways[way].conf) > 0;
         cr_expect(all > 8 && refusing >= 2, "%s: %u of %u", ways[way].policy, refusing, all);
     }
 }
-
-#endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * test_cgrouplimit.c: limits of device memory, from files as the kernel writes them. */
+#include <lib/standin.h>
 #include <read/collect/cgrouplimit.h>
 #include <read/collect/machine.h>
 #include <show/text/write.h>
 
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,12 +101,9 @@ Test(cgrouplimit, nothing_where_nothing_is)
 
 static size_t piece; /* bytes that a read gives at most; 0: any */
 
-ssize_t read(int fd, void *into, size_t bytes)
+STANDIN(ssize_t, read, int fd, void *into, size_t bytes)
 {
-    static ssize_t (*real)(int, void *, size_t);
-    if (!real)
-        real = (ssize_t(*)(int, void *, size_t))dlsym(RTLD_NEXT, "read");
-    return real(fd, into, piece && piece < bytes ? piece : bytes);
+    return __real_read(fd, into, piece && piece < bytes ? piece : bytes);
 }
 
 /* "controller region limit used guaranteed" of each row. */

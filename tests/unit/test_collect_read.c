@@ -7,10 +7,10 @@
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
+#include <lib/standin.h>
 #include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <stdio.h>
@@ -497,12 +497,9 @@ static unsigned odd_for, fetches, pauses; /* the first fetches meet a number tha
 static uint64_t odd_at;
 static bool is_counted;
 
-ssize_t pread(int fd, void *into, size_t bytes, off_t offset)
+STANDIN(ssize_t, pread, int fd, void *into, size_t bytes, off_t offset)
 {
-    static ssize_t (*real)(int, void *, size_t, off_t);
-    if (!real)
-        real = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
-    ssize_t got = real(fd, into, bytes, offset);
+    ssize_t got = __real_pread(fd, into, bytes, offset);
     uint64_t number;
     if (!is_counted || (uint64_t)offset > odd_at || (uint64_t)offset + bytes < odd_at + sizeof(number))
         return got;

@@ -5,7 +5,6 @@
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <lib/lackmemory.h>
 #include <lib/standin.h>
@@ -445,13 +444,10 @@ STANDIN(void, gp_nvml_free, struct gp_nvml_gpu *gpus, int count)
 
 static ino_t namespace_inode = 0xEFFFFFFCu;
 
-int stat(const char *restrict path, struct stat *restrict status)
+STANDIN(int, stat, const char *restrict path, struct stat *restrict status)
 {
-    static int (*real)(const char *, struct stat *);
-    if (!real)
-        real = (int (*)(const char *, struct stat *))dlsym(RTLD_NEXT, "stat");
     if (strcmp(path, "/proc/self/ns/pid") != 0)
-        return real(path, status);
+        return __real_stat(path, status);
     memset(status, 0, sizeof(*status));
     status->st_ino = namespace_inode;
     return namespace_inode ? 0 : -1;

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE /* mremap */
 #include "account/tap.h"
+#include "lib/mappings.h"
 #include "session/extentnest.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -195,35 +196,12 @@ Test(extentnest, nothing_and_many)
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static unsigned maps, fail_map; /* the number of the mapping that fails; 0: none */
-static long long mapped;
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
+STANDIN(void *, mremap, void *at, size_t old_bytes, size_t bytes, int flags, ...)
 {
-    maps++;
-    if (fail_map && --fail_map == 0) {
-        errno = ENOMEM;
+    if (mappings_refuse(bytes))
         return MAP_FAILED;
-    }
-    mapped += (long long)bytes;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-void *mremap(void *at, size_t old_bytes, size_t bytes, int flags, ...)
-{
-    maps++;
-    if (fail_map && --fail_map == 0) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += (long long)bytes - (long long)old_bytes;
-    return (void *)syscall(SYS_mremap, at, old_bytes, bytes, flags);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
+    mappings_add((long long)bytes - (long long)old_bytes);
+    return __real_mremap(at, old_bytes, bytes, flags);
 }
 
 /* A segment for each third block, so that both lists grow. */
@@ -246,17 +224,17 @@ Test(extentnest, without_memory)
     unsigned total = 1;
     for (unsigned n = 0; n <= total; n++) {
         struct gp_nest nest = {0};
-        mapped = maps = out_count = rests = 0;
-        fail_map = n;
+        mappings.bytes = mappings.made = out_count = rests = 0;
+        mappings.fail = n;
         uint64_t missed = fill(&nest, count);
         cr_expect_eq(nest.segments.count + nest.blocks.count + missed, count);
         cr_expect_leq(missed, n ? GP_TAP_REST : 0);
         gp_extent_nest_end(&nest, &rests, see, rest);
-        total = n ? total : maps;
-        cr_expect_eq(mapped, 0, "mapping %u: %lld", n, mapped);
+        total = n ? total : mappings.made;
+        cr_expect_eq(mappings.bytes, 0, "mapping %u: %lld", n, mappings.bytes);
         cr_expect(n != 0 || out_count == count + 2 * 5000, "%u", out_count);
         cr_expect(nest.segments.items == NULL && nest.blocks.items == NULL && nest.segments.count == 0);
-        fail_map = 0;
+        mappings.fail = 0;
     }
     cr_expect_geq(total, 6);
 }

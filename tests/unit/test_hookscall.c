@@ -11,7 +11,6 @@
 #include "lib/standin.h"
 #include "source/hooks_row.h"
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -647,23 +646,17 @@ Test(hookscall, modules_from_files)
 
 static unsigned locks, held;
 
-int pthread_mutex_lock(pthread_mutex_t *mutex)
+STANDIN(int, pthread_mutex_lock, pthread_mutex_t *mutex)
 {
-    static int (*real)(pthread_mutex_t *);
-    if (!real)
-        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
     if ((void *)mutex == (void *)&gp_hooks_modules)
         locks++, held++;
-    return real(mutex);
+    return __real_pthread_mutex_lock(mutex);
 }
 
-int pthread_mutex_unlock(pthread_mutex_t *mutex)
+STANDIN(int, pthread_mutex_unlock, pthread_mutex_t *mutex)
 {
-    static int (*real)(pthread_mutex_t *);
-    if (!real)
-        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
     held -= (void *)mutex == (void *)&gp_hooks_modules;
-    return real(mutex);
+    return __real_pthread_mutex_unlock(mutex);
 }
 
 /* A change of the table is made under its lock, which is taken once; reading takes none. */

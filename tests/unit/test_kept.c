@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "base/kept.h"
 #include "base/loader.h"
+#include "lib/mappings.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
@@ -18,37 +19,18 @@
 
 TestSuite(kept, .timeout = 60);
 
-static long long mapped; /* bytes */
-static bool maps_fail, madvise_fails;
-static int last_flags;
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
-{
-    if (maps_fail) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += (long long)bytes;
-    last_flags = flags;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
-}
+static bool madvise_fails;
 
 /* Whole pages that were given back, and calls with others. */
 static size_t pages_given, pages_wrong;
 GP_KEEP(pages_given);
 GP_KEEP(pages_wrong);
 
-int madvise(void *at, size_t bytes, int advice)
+STANDIN(int, madvise, void *at, size_t bytes, int advice)
 {
     pages_wrong += (uintptr_t)at % 4096 || bytes % 4096 || bytes > 1 << 30 || advice != MADV_DONTNEED;
     pages_given += bytes / 4096;
-    return madvise_fails ? -1 : (int)syscall(SYS_madvise, at, bytes, advice);
+    return madvise_fails ? -1 : __real_madvise(at, bytes, advice);
 }
 
 static unsigned yields;
@@ -65,30 +47,30 @@ int sched_yield(void)
 Test(kept, mappings_end_together)
 {
     static void *at[1100];
-    long long before = mapped;
+    long long before = mappings.bytes;
     for (unsigned turn = 0; turn < 3; turn++) {
         for (unsigned i = 0; i < 1000; i++) {
             at[i] = gp_kept_map(4096 * (1 + i % 3), i % 2 ? MAP_NORESERVE : 0);
             cr_assert_not_null(at[i]);
-            cr_assert_eq(last_flags, MAP_PRIVATE | MAP_ANONYMOUS | (i % 2 ? MAP_NORESERVE : 0));
+            cr_assert_eq(mappings.flags, MAP_PRIVATE | MAP_ANONYMOUS | (i % 2 ? MAP_NORESERVE : 0));
             memset(at[i], 1, 4096 * (1 + i % 3));
         }
         for (unsigned i = 0; i < 1000; i += 3)
             gp_kept_unmap(at[i], 4096 * (1 + i % 3));
-        cr_expect_eq(mapped - before, 4096ll * (333 * 2 + 333 * 3), "%lld", mapped - before);
+        cr_expect_eq(mappings.bytes - before, 4096ll * (333 * 2 + 333 * 3), "%lld", mappings.bytes - before);
         gp_kept_unmap_all();
-        cr_expect_eq(mapped, before);
+        cr_expect_eq(mappings.bytes, before);
         gp_kept_unmap_all(); /* nothing is left */
-        cr_expect_eq(mapped, before);
+        cr_expect_eq(mappings.bytes, before);
     }
     for (unsigned i = 0; i < 1030; i++)
         at[i] = gp_kept_map(4096, 0);
     gp_kept_unmap_all();
-    cr_expect_eq(mapped - before, 6 * 4096); /* those that found no row */
+    cr_expect_eq(mappings.bytes - before, 6 * 4096); /* those that found no row */
     for (unsigned i = 1024; i < 1030; i++)
         gp_kept_unmap(at[i], 4096);
-    cr_expect_eq(mapped, before);
-    maps_fail = true;
+    cr_expect_eq(mappings.bytes, before);
+    mappings.fail_all = true;
     errno = 0;
     cr_expect_null(gp_kept_map(4096, 0));
     cr_expect_eq(errno, ENOMEM);
@@ -178,17 +160,17 @@ Test(kept, variables_are_saved)
     cr_expect(!gp_kept_saved());
     cr_expect(gp_kept_save());
     cr_expect(gp_kept_saved());
-    long long before = mapped;
+    long long before = mappings.bytes;
     cr_expect(gp_kept_save());
-    cr_expect_eq(mapped, before, "once");
+    cr_expect_eq(mappings.bytes, before, "once");
 }
 
 static int unsaved(bool arg)
 {
     (void)arg;
-    maps_fail = true;
+    mappings.fail_all = true;
     bool saved = gp_kept_save();
-    maps_fail = false;
+    mappings.fail_all = false;
     if (saved || gp_kept_saved() || gp_kept_restore())
         return 1;
     gp_loader_fork_begin();

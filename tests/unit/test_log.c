@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "base/log.h"
 #include "lib/sanitized.h"
+#include "lib/standin.h"
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,9 +20,8 @@
 static bool fstat_fails;
 
 /* The library asks the kernel itself (base/glibc.h). */
-long syscall(long number, ...)
+STANDIN(long, syscall, long number, ...)
 {
-    static long (*real)(long, ...);
     long a[6];
     va_list args;
     va_start(args, number);
@@ -33,9 +32,7 @@ long syscall(long number, ...)
         errno = EIO;
         return -1;
     }
-    if (!real)
-        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
-    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 static char log_folder[64];

@@ -6,8 +6,8 @@
  */
 #include "base/compiler.h"
 #include "base/map.h"
+#include "lib/mappings.h"
 #include "lib/random.h"
-#include "lib/sanitized.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -15,38 +15,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if GP_TEST_SANITIZED /* they have mappings of their own */
-GP_TEST_UNSANITIZED_ONLY(map_memory)
-#else
-
-static bool counts;
-static unsigned mappings, unmappings, failing; /* the mapping with this number fails; 0: none */
-static size_t failing_bytes;                   /* so do all of this size; 0: none */
-static int64_t mapped, mapped_most;
-
-/* In the place of libc's. */
-void *mmap(void *address, size_t bytes, int protection, int flags, int file, off_t offset)
-{
-    if (counts && (++mappings == failing || bytes == failing_bytes)) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    if (counts) {
-        mapped += (int64_t)bytes;
-        mapped_most = mapped > mapped_most ? mapped : mapped_most;
-    }
-    return (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
-}
-
-int munmap(void *address, size_t bytes)
-{
-    if (counts) {
-        unmappings++;
-        mapped -= (int64_t)bytes;
-    }
-    return (int)syscall(SYS_munmap, address, bytes);
-}
 
 #define KEYS 40000u
 
@@ -136,12 +104,13 @@ static uint64_t program(struct gp_map *map, uint64_t seed, unsigned steps, unsig
     return refused;
 }
 
-static uint64_t run(uint64_t limit, unsigned steps, unsigned keys)
+/* The mapping with the number `failing` fails; 0: none. */
+static uint64_t run(uint64_t limit, unsigned steps, unsigned keys, unsigned failing)
 {
     struct gp_map *map = NULL;
     uint64_t refused = 0;
-    mapped = mapped_most = 0, mappings = unmappings = 0;
-    counts = true;
+    memset(&mappings, 0, sizeof(mappings));
+    mappings.fail = failing;
     errno = 4711;
     int error = gp_map_new(&map, limit);
     cr_assert_eq(errno, 4711);
@@ -152,8 +121,7 @@ static uint64_t run(uint64_t limit, unsigned steps, unsigned keys)
         cr_assert_eq(errno, 4711);
         gp_map_free(map);
     }
-    counts = false;
-    cr_assert_eq(mapped, 0, "mapping %u fails: %lld bytes stay mapped", failing, (long long)mapped);
+    cr_assert_eq(mappings.bytes, 0, "mapping %u fails: %lld bytes stay mapped", failing, mappings.bytes);
     return error ? 1 : refused;
 }
 
@@ -161,8 +129,8 @@ Test(map_memory, of_random_programs, .timeout = 60)
 {
     static const struct {
         uint64_t limit;
-        unsigned mappings;
-        int64_t most;
+        unsigned count;
+        long long most;
         uint64_t refused;
     } rows[] = {{1, 13, 98560, 10667},     {100, 129, 573696, 10095},   {1023, 129, 573696, 5091},
                 {1024, 129, 573696, 5018}, {1025, 129, 573696, 5066},   {2048, 129, 573696, 1140},
@@ -170,11 +138,11 @@ Test(map_memory, of_random_programs, .timeout = 60)
                 {1000000, 612, 4817152, 0}};
     for (unsigned i = 0; i < GP_COUNT(rows); i++) {
         bool few = rows[i].limit < 5000;
-        uint64_t refused = run(rows[i].limit, few ? 20000 : 120000, few ? 4000 : KEYS);
-        cr_expect(mappings == rows[i].mappings && unmappings == mappings && mapped_most == rows[i].most &&
-                      refused == rows[i].refused,
+        uint64_t refused = run(rows[i].limit, few ? 20000 : 120000, few ? 4000 : KEYS, 0);
+        cr_expect(mappings.made == rows[i].count && mappings.undone == mappings.made &&
+                      mappings.highest == rows[i].most && refused == rows[i].refused,
                   "limit %llu: %u mappings, %u undone, %lld bytes at most, %llu refused",
-                  (unsigned long long)rows[i].limit, mappings, unmappings, (long long)mapped_most,
+                  (unsigned long long)rows[i].limit, mappings.made, mappings.undone, mappings.highest,
                   (unsigned long long)refused);
     }
 }
@@ -182,13 +150,12 @@ Test(map_memory, of_random_programs, .timeout = 60)
 /* Of the first mappings each one, later ones now and then. */
 Test(map_memory, each_mapping_fails_once, .timeout = 60)
 {
-    unsigned all, refusing = 0;
-    failing = 0;
-    run(1000000, 16000, 9000);
-    all = mappings;
+    unsigned refusing = 0;
+    run(1000000, 16000, 9000, 0);
+    const unsigned all = mappings.made;
     cr_assert_gt(all, 120);
-    for (failing = 1; failing <= all; failing += failing < 8 ? 1 : 1 + failing / 3)
-        refusing += run(1000000, 16000, 9000) > 0;
+    for (unsigned failing = 1; failing <= all; failing += failing < 8 ? 1 : 1 + failing / 3)
+        refusing += run(1000000, 16000, 9000, failing) > 0;
     cr_expect_geq(refusing, 1);
 }
 
@@ -197,11 +164,10 @@ Test(map_memory, an_index_that_cannot_grow_is_filled_further, .timeout = 60)
 {
     struct gp_map *map = NULL;
     uint64_t key = 0, refused = 0;
-    counts = true;
     cr_assert_eq(gp_map_new(&map, 1000000), 0);
     for (; key < 15000; key++) /* each shard has its first two blocks of records, and none of 320 */
         cr_assert_eq(gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1, .bytes = key}, NULL), 0);
-    failing_bytes = 1024 * sizeof(uint64_t);
+    mappings.fail_bytes = 1024 * sizeof(uint64_t);
     for (; key < 60000; key++)
         refused += gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1, .bytes = key}, NULL) == -ENOSPC;
     cr_expect_eq(gp_map_count(map), 64 * 512 / 8 * 7);
@@ -214,10 +180,7 @@ Test(map_memory, an_index_that_cannot_grow_is_filled_further, .timeout = 60)
             refused--;
     }
     cr_expect_eq(refused, 0);
-    failing_bytes = 0;
+    mappings.fail_bytes = 0;
     cr_expect_eq(gp_map_insert(map, &(struct gp_record){.key = key << 9, .space = 1}, NULL), 0);
     gp_map_free(map);
-    counts = false;
 }
-
-#endif

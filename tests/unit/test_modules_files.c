@@ -4,6 +4,7 @@
  * their build IDs (src/record/modules.c), with files that were replaced, pipes, and system calls that fail.
  */
 #define _GNU_SOURCE
+#include "lib/mappings.h"
 #include "record/modules.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -23,27 +24,10 @@
 
 /* ---- system calls ------------------------------------------------------------------------------------------------ */
 
-static bool maps_fail, no_thread_self;
-static long long mapped;
+static bool no_thread_self;
 static int read_error;
 static unsigned reads;
 static size_t read_most;
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
-{
-    if (maps_fail) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += (long long)bytes;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
-}
 
 int open(const char *path, int flags, ...)
 {
@@ -263,16 +247,16 @@ Test(modules_files, what_fails)
     unsigned files = open_files();
     cr_expect_eq(gp_modules_read(&modules, proc), -ENOENT);
     maps(GOOD "/a\n", strlen(GOOD "/a\n"));
-    maps_fail = true;
+    mappings.fail_all = true;
     cr_expect_eq(gp_modules_read(&modules, proc), -ENOMEM);
-    maps_fail = false;
-    long long before = mapped;
+    mappings.fail_all = false;
+    long long before = mappings.bytes;
     read_error = EIO;
     read_most = 10;
     reads = 0;
     cr_expect_eq(gp_modules_read(&modules, proc), -EIO);
     cr_expect(!modules.rows && !modules.count);
-    cr_expect_eq(mapped, before);
+    cr_expect_eq(mappings.bytes, before);
     cr_expect_eq(open_files(), files);
 }
 

@@ -170,10 +170,10 @@ Test(recorder_faults, a_copy_that_fails_is_made_up_for)
             struct outcome out;
             uint64_t counts[3];
             unsigned files = open_files();
-            test_mapped = 0;
+            mappings.bytes = 0;
             recimage_fail = n;
             run(&out, from_start, &recimage_copies);
-            cr_expect_eq(test_mapped, 0, "copy %u", n);
+            cr_expect_eq(mappings.bytes, 0, "copy %u", n);
             cr_expect_eq(open_files(), files, "copy %u", n);
             total = n ? total : recimage_copies;
             if (out.begun) {
@@ -206,13 +206,13 @@ Test(recorder_faults, a_write_that_fails_is_made_up_for)
             struct outcome out;
             uint64_t counts[3];
             unsigned files = open_files();
-            test_mapped = 0;
+            mappings.bytes = 0;
             test_write_fails = n;
             test_write_error = errors[e];
             run(&out, true, &test_writes);
             total = n ? total : test_writes;
             test_write_fails = 0;
-            cr_expect_eq(test_mapped, 0, "write %u", n);
+            cr_expect_eq(mappings.bytes, 0, "write %u", n);
             cr_expect_eq(open_files(), files, "write %u", n);
             cr_expect_eq(out.begun, n == 1 ? -errors[e] : 0, "write %u", n);
             cr_expect_eq(out.stats.dead, e && n > 1 && n < total, "write %u", n);
@@ -248,19 +248,19 @@ Test(recorder_faults, a_mapping_that_fails_is_made_up_for)
         for (unsigned n = 1; n <= 9; n++) {
             struct outcome out;
             unsigned files = open_files();
-            test_mapped = 0;
-            test_maps_fail = n;
+            mappings.bytes = 0;
+            mappings.fail = n;
             run(&out, from_start, &test_writes);
             cr_expect_eq(open_files(), files, "mapping %u", n);
-            cr_expect_eq(test_mapped, 0, "mapping %u", n);
-            cr_expect(test_maps_fail || out.begun == (n <= 3 ? -ENOMEM : 0), "mapping %u", n);
+            cr_expect_eq(mappings.bytes, 0, "mapping %u", n);
+            cr_expect(mappings.fail || out.begun == (n <= 3 ? -ENOMEM : 0), "mapping %u", n);
             if (!out.begun) {
                 uint64_t counts[3];
                 counts_of(counts);
                 expect_whole("mapping", n);
                 cr_expect(counts[1] == 30 && counts[2] == 0, "mapping %u", n);
             }
-            test_maps_fail = 0;
+            mappings.fail = 0;
             unlink(test_path);
             recimage_end();
         }
@@ -276,10 +276,10 @@ Test(recorder_faults, a_ring_that_cannot_be_is_refused)
         recimage_new();
         struct gp_recorder_setup setup = recimage_setup();
         setup.header.chunk_count = counts[i];
-        test_mapped = 0;
+        mappings.bytes = 0;
         cr_expect_eq(gp_recorder_new(&r, test_file(), &setup), -EINVAL);
         cr_expect_eq(open_files(), files);
-        cr_expect_eq(test_mapped, 0);
+        cr_expect_eq(mappings.bytes, 0);
         cr_expect_null(r);
         unlink(test_path);
         recimage_end();

@@ -5,10 +5,10 @@
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <lib/lackmemory.h>
 #include <lib/recfile.h>
+#include <lib/standin.h>
 #include <read/recording/recording.h>
 #include <stdio.h>
 #include <string.h>
@@ -452,17 +452,14 @@ enum { READ_AGAIN, READ_LESS, READ_NOTHING, READ_FAILS, READ_WAYS };
 static unsigned reads_until, read_way; /* the read with this number goes this way */
 static bool read_wrong;                /* it did */
 
-ssize_t pread(int fd, void *into, size_t bytes, off_t offset)
+STANDIN(ssize_t, pread, int fd, void *into, size_t bytes, off_t offset)
 {
-    static ssize_t (*real)(int, void *, size_t, off_t);
-    if (!real)
-        real = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
     if (!reads_until || --reads_until)
-        return real(fd, into, bytes, offset);
+        return __real_pread(fd, into, bytes, offset);
     read_wrong = true;
     switch (read_way) {
     case READ_LESS:
-        return real(fd, into, bytes > 1 ? bytes / 2 : bytes, offset);
+        return __real_pread(fd, into, bytes > 1 ? bytes / 2 : bytes, offset);
     case READ_NOTHING:
         return 0;
     default:

@@ -11,7 +11,6 @@
 #include "record/file.h"
 #include "record/recorder.h"
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -51,25 +50,22 @@ static void note(const char *format, ...)
     va_end(args);
 }
 
-int clock_gettime(clockid_t clock, struct timespec *out)
+STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
 {
     if (!test_now)
-        return (int)syscall(SYS_clock_gettime, clock, out);
+        return __real_clock_gettime(clock, out);
     *out = (struct timespec){(time_t)(test_now / SECOND), (long)(test_now % SECOND)};
     return 0;
 }
 
-long syscall(long number, ...)
+STANDIN(long, syscall, long number, ...)
 {
-    static long (*real)(long, ...);
     long a[6];
     va_list args;
     va_start(args, number);
     for (unsigned i = 0; i < 6; i++)
         a[i] = va_arg(args, long);
     va_end(args);
-    if (!real)
-        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
     if (number == SYS_futex && a[1] == FUTEX_WAIT && script) {
         const struct timespec *t = (const void *)a[3];
         script(step++, t ? (uint64_t)t->tv_sec * SECOND + (uint64_t)t->tv_nsec : UINT64_MAX);
@@ -80,7 +76,7 @@ long syscall(long number, ...)
         errno = ENOSYS;
         return no_close_range ? -1 : 0;
     }
-    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 int unshare(int flags)

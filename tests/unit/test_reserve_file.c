@@ -5,10 +5,10 @@
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/build.h>
+#include <lib/standin.h>
 #include <read/collect/procfs.h>
 #include <read/collect/reserve.h>
 #include <signal.h>
@@ -55,60 +55,45 @@ int access(const char *path, int mode)
     return lock_is_usable ? 0 : -1;
 }
 
-int mkdir(const char *path, mode_t mode)
+STANDIN(int, mkdir, const char *path, mode_t mode)
 {
-    static int (*real)(const char *, mode_t);
-    if (!real)
-        real = (int (*)(const char *, mode_t))dlsym(RTLD_NEXT, "mkdir");
     errno = mkdir_error;
-    return mkdir_error ? -1 : real(moved(path), mode);
+    return mkdir_error ? -1 : __real_mkdir(moved(path), mode);
 }
 
-int lstat(const char *restrict path, struct stat *restrict status)
+STANDIN(int, lstat, const char *restrict path, struct stat *restrict status)
 {
-    static int (*real)(const char *, struct stat *);
-    if (!real)
-        real = (int (*)(const char *, struct stat *))dlsym(RTLD_NEXT, "lstat");
-    int rc = real(moved(path), status);
+    int rc = __real_lstat(moved(path), status);
     status->st_uid = owner + (is_squatted && strncmp(path, "/run/lock/", 10) == 0);
     errno = lstat_error;
     return lstat_error ? -1 : rc;
 }
 
 /* Files of this process are that user's. */
-int fstat(int fd, struct stat *status)
+STANDIN(int, fstat, int fd, struct stat *status)
 {
-    static int (*real)(int, struct stat *);
-    if (!real)
-        real = (int (*)(int, struct stat *))dlsym(RTLD_NEXT, "fstat");
-    int rc = real(fd, status);
+    int rc = __real_fstat(fd, status);
     status->st_uid = status->st_uid == getuid() ? USER : status->st_uid;
     return rc;
 }
 
-int open(const char *path, int flags, ...)
+STANDIN(int, open, const char *path, int flags, ...)
 {
-    static int (*real)(const char *, int, ...);
     va_list list;
     va_start(list, flags);
     unsigned mode = flags & O_CREAT ? va_arg(list, unsigned) : 0;
     va_end(list);
-    if (!real)
-        real = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
     size_t length = strlen(path);
     bool ours = length > 5 && strcmp(path + length - 5, "/wait") == 0;
     errno = flags & O_CREAT ? create_error : again_error;
-    return ours && errno ? -1 : real(moved(path), flags, mode);
+    return ours && errno ? -1 : __real_open(moved(path), flags, mode);
 }
 
 static uint64_t later; /* nanoseconds, of the time since the boot */
 
-int clock_gettime(clockid_t clock, struct timespec *time)
+STANDIN(int, clock_gettime, clockid_t clock, struct timespec *time)
 {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real)
-        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int rc = real(clock, time);
+    int rc = __real_clock_gettime(clock, time);
     time->tv_sec += clock == CLOCK_BOOTTIME ? (time_t)(later / 1000000000u) : 0;
     return rc;
 }

@@ -4,6 +4,7 @@
  * changes between two looks, and with numbers at the limits of what can be.
  */
 #define _GNU_SOURCE
+#include "lib/mappings.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -18,25 +19,8 @@ TestSuite(ringread_faults, .timeout = 60);
 #define CHUNKS 8u
 
 static struct gp_wire_chunk ring[1024];
-static unsigned copies, fail_copy, fail_map;
-static long long mapped;
+static unsigned copies, fail_copy;
 static void (*copied)(size_t bytes, uint64_t offset); /* after each copy */
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
-{
-    if (fail_map && --fail_map == 0) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += (long long)bytes;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
-}
 
 static int copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
@@ -58,7 +42,7 @@ static uint32_t used;
 static void ring_new(void)
 {
     memset(ring, 0, sizeof(ring));
-    turn = made = used = copies = fail_copy = fail_map = 0;
+    turn = made = used = copies = fail_copy = mappings.fail = 0;
     copied = NULL;
 }
 
@@ -125,7 +109,7 @@ Test(ringread_faults, any_call_fails_once)
         for (unsigned from = 0; from < 2; from++) {
             unsigned errors = 0, total;
             ring_new();
-            mapped = 0;
+            mappings.bytes = 0;
             ssize_t want = follow(sizes[s], from ? GP_RINGREAD_NOW : GP_RINGREAD_OLDEST, &errors);
             cr_expect_eq(want, from ? 360 : 560);
             cr_expect_eq(errors, 0);
@@ -133,20 +117,20 @@ Test(ringread_faults, any_call_fails_once)
             for (unsigned n = 1; n <= total + 3; n += total > 300 && n > 40 && n + 40 < total ? 7 : 1) {
                 errors = 0;
                 ring_new();
-                mapped = 0;
+                mappings.bytes = 0;
                 fail_copy = n;
                 ssize_t got = follow(sizes[s], from ? GP_RINGREAD_NOW : GP_RINGREAD_OLDEST, &errors);
                 cr_expect(got == -EIO || (got == want && errors == (n <= total)), "copy %u of %u: %zd", n, total, got);
-                cr_expect_eq(mapped, 0, "copy %u", n);
+                cr_expect_eq(mappings.bytes, 0, "copy %u", n);
             }
             for (unsigned n = 1; n <= 4; n++) {
                 errors = 0;
                 ring_new();
-                mapped = 0;
-                fail_map = n;
+                mappings.bytes = 0;
+                mappings.fail = n;
                 ssize_t got = follow(sizes[s], from ? GP_RINGREAD_NOW : GP_RINGREAD_OLDEST, &errors);
                 cr_expect_eq(got, n == 1 ? -ENOMEM : want, "mapping %u: %zd", n, got);
-                cr_expect_eq(mapped, 0, "mapping %u", n);
+                cr_expect_eq(mappings.bytes, 0, "mapping %u", n);
             }
         }
 }

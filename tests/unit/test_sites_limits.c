@@ -5,10 +5,10 @@
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
+#include <lib/standin.h>
 #include <read/collect/sites.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,11 +78,8 @@ static uint64_t changed_at, changed_bytes;
 static void (*change)(void);
 static unsigned fetched;
 
-ssize_t pread(int fd, void *into, size_t bytes, off_t offset)
+STANDIN(ssize_t, pread, int fd, void *into, size_t bytes, off_t offset)
 {
-    static ssize_t (*real)(int, void *, size_t, off_t);
-    if (!real)
-        real = (ssize_t(*)(int, void *, size_t, off_t))dlsym(RTLD_NEXT, "pread");
     if (change && (uint64_t)offset <= changed_at && (uint64_t)offset + bytes >= changed_at + changed_bytes) {
         fetched++;
         if (changes > 0 && fetched > 1) {
@@ -90,7 +87,7 @@ ssize_t pread(int fd, void *into, size_t bytes, off_t offset)
             change();
         }
     }
-    return real(fd, into, bytes, offset);
+    return __real_pread(fd, into, bytes, offset);
 }
 
 static void change_row(void)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "lib/mappings.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,25 +21,7 @@
 
 TestSuite(thread, .timeout = 60);
 
-static long long mapped;
-static unsigned maps_fail; /* the number of the mmap that fails; 0: none */
 static bool madvise_fails;
-
-void *mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset)
-{
-    if (maps_fail && --maps_fail == 0) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    mapped += (long long)bytes;
-    return (void *)syscall(SYS_mmap, at, bytes, access, flags, fd, offset);
-}
-
-int munmap(void *at, size_t bytes)
-{
-    mapped -= (long long)bytes;
-    return (int)syscall(SYS_munmap, at, bytes);
-}
 
 int madvise(void *at, size_t bytes, int advice)
 {
@@ -158,22 +141,22 @@ Test(thread, no_thread_enters_twice)
 Test(thread, a_life_that_cannot_begin)
 {
     for (unsigned way = 0; way < 3; way++) {
-        mapped = 0;
-        maps_fail = way < 2 ? way + 1 : 0;
+        mappings.bytes = 0;
+        mappings.fail = way < 2 ? way + 1 : 0;
         madvise_fails = way == 2;
         cr_expect_eq(gp_thread_life_start(), way < 2 ? -ENOMEM : -EINVAL, "%u", way);
-        cr_expect_eq(mapped, 0, "%u", way);
+        cr_expect_eq(mappings.bytes, 0, "%u", way);
         madvise_fails = false;
         EXPECT_LIFE(false, false);
     }
     cr_assert_eq(gp_thread_life_start(), 0);
-    long long once = mapped;
+    long long once = mappings.bytes;
     madvise_fails = true;
     cr_expect_eq(gp_thread_life_start(), -EINVAL);
     madvise_fails = false;
     EXPECT_LIFE(true, true); /* as it was */
     cr_assert_eq(gp_thread_life_start(), 0);
-    cr_expect_eq(mapped, once, "another life needs nothing more");
+    cr_expect_eq(mappings.bytes, once, "another life needs nothing more");
     EXPECT_LIFE(true, true);
 }
 
@@ -181,10 +164,10 @@ Test(thread, a_life_that_cannot_begin)
 static int child_differs(void)
 {
     int differs = gp_thread_life_on() | gp_thread_life_ours() << 1 | enters() << 2 | enters_late() << 3;
-    long long before = mapped;
+    long long before = mappings.bytes;
     if (gp_thread_life_start() != 0 || !gp_thread_life_on() || !enters())
         differs |= 16;
-    if (mapped == before) /* places of its own */
+    if (mappings.bytes == before) /* places of its own */
         differs |= 32;
     if (gp_thread.tid != (uint32_t)syscall(SYS_gettid) || !gp_thread_all_out(0))
         differs |= 64;
