@@ -15,8 +15,8 @@
 
 /* ---- leaks --------------------------------------------------------------------------------------------------------- */
 
-/* Each of `sites` sites keeps a block in each step; the i-th one has (i + 1) * 512 bytes. */
-static struct gp_recording *many_leaks(unsigned sites, unsigned steps, int64_t total)
+/* Each of `sites` sites keeps a block in each step; the i-th one has (i + 1) * 512 bytes, or all have as many. */
+static struct gp_recording *many_leaks_of(unsigned sites, unsigned steps, int64_t total, bool alike)
 {
     struct recmake *make = recmake_new(total);
     uint32_t *numbers = calloc(sites, sizeof(*numbers));
@@ -27,10 +27,15 @@ static struct gp_recording *many_leaks(unsigned sites, unsigned steps, int64_t t
         recmake_at(make, at += 1000 * MS);
         recmake_mark(make, "step");
         for (unsigned i = 0; i < sites && step < steps; i++)
-            recmake_alloc(make, 0, GP_KIND_LINEAR, address += MIB, (i + 1) * 512ull, numbers[i]);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += MIB, (alike ? 1 : i + 1) * 512ull, numbers[i]);
     }
     free(numbers);
     return recmake_done(make);
+}
+
+static struct gp_recording *many_leaks(unsigned sites, unsigned steps, int64_t total)
+{
+    return many_leaks_of(sites, steps, total, false);
 }
 
 Test(many, sites_that_leak)
@@ -55,6 +60,19 @@ Test(many, sites_that_leak)
         free(steps);
         gp_recording_free(recording);
     }
+}
+
+Test(many, sites_that_leak_alike_are_in_order)
+{
+    struct gp_recording *recording = many_leaks_of(20, 6, 16 * GIB, true);
+    struct gp_steps *steps = gp_steps_find(recording);
+    struct gp_leaks *leaks = gp_leaks_find(recording, steps, 0);
+    cr_assert_eq(leaks->count, 20);
+    for (uint32_t i = 0; i < 20; i++)
+        cr_expect_eq(leaks->suspects[i].site, i + 1);
+    free(leaks);
+    free(steps);
+    gp_recording_free(recording);
 }
 
 /* Up to 200 steps each has its point; of more, several share one. */

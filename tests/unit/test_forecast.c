@@ -20,7 +20,7 @@ struct moments {
     double step_s;             /* length of a step */
     int64_t base, swing;       /* bytes */
     double leak_per_s, stop_s; /* bytes per second, until this second (0: for ever) */
-    bool loads;                /* allocates and frees nothing */
+    double frees;              /* of this part of its allocations; 0: nearly all, negative: none */
     double rate;               /* allocations per second */
     unsigned noise;            /* percent of the swing */
 };
@@ -38,13 +38,15 @@ static struct gp_forecast forecast_of(const struct moments *program, unsigned se
                             : 0;
         int64_t now = program->base + (int64_t)(program->leak_per_s * until) + noise +
                       (int64_t)((double)program->swing * (phase < 0.5 ? 2 * phase : 2 - 2 * phase));
-        struct gp_forecast_sample sample = {.time_ns = (t + 1) * SECOND,
-                                            .low = now,
-                                            .high = now,
-                                            .last = now,
-                                            .allocs = (int64_t)(program->rate * t),
-                                            .frees = program->loads ? 0 : (int64_t)(program->rate * t * 0.95),
-                                            .taken_bytes = t * MIB};
+        struct gp_forecast_sample sample = {
+            .time_ns = (t + 1) * SECOND,
+            .low = now,
+            .high = now,
+            .last = now,
+            .allocs = (int64_t)(program->rate * t),
+            .frees =
+                program->frees < 0 ? 0 : (int64_t)(program->rate * t * (program->frees > 0 ? program->frees : 0.95)),
+            .taken_bytes = t * MIB};
         gp_forecast_feed(&forecast, &sample);
     }
     return forecast;
@@ -117,8 +119,13 @@ Test(forecast, a_leak_has_an_end)
 
 Test(forecast, loading_and_stopping_and_idling_are_silent)
 {
-    struct moments loads = {.base = 0, .rate = 100, .leak_per_s = 100.0 * MIB, .loads = true};
+    struct moments loads = {.base = 0, .rate = 100, .leak_per_s = 100.0 * MIB, .frees = -1};
     cr_assert_eq(result_of(&loads, 60).verdict, GP_FORECAST_APERIODIC);
+    /* What frees less than three of four blocks is still loading. */
+    struct moments half = {.step_s = 0.37, .base = GIB, .swing = MIB, .rate = 100, .frees = 0.74};
+    cr_assert_eq(result_of(&half, 60).verdict, GP_FORECAST_APERIODIC);
+    half.frees = 0.76;
+    cr_assert_eq(result_of(&half, 60).verdict, GP_FORECAST_STEADY);
     struct moments stops = {
         .step_s = 0.37, .base = GIB, .swing = MIB, .rate = 100, .leak_per_s = 20.0 * MIB, .stop_s = 30};
     cr_assert_eq(result_of(&stops, 200).verdict, GP_FORECAST_STEADY);

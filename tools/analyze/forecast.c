@@ -192,7 +192,7 @@ static enum gp_forecast_verdict forecast_rhythm(const struct gp_forecast *foreca
 static int64_t forecast_step(const struct gp_forecast *forecast)
 {
     /* Few of the highest moments fall into a sample, so all moments count. */
-    uint32_t first = forecast->count == 2 || forecast->kind == GP_FORECAST_MOMENTS ? 1 : forecast_recent(forecast);
+    uint32_t first = forecast->kind == GP_FORECAST_MOMENTS ? 1 : forecast_recent(forecast);
     double median = work_median(forecast, first);
     int64_t most = 0;
     for (uint32_t i = first; i < forecast->count; i++) {
