@@ -100,6 +100,22 @@ Test(input, a_snapshot_in_each_form)
     }
 }
 
+/* As in Python, they are numbers. */
+Test(input, true_and_false_of_json)
+{
+    static const char *const words[] = {"false", "true"};
+    for (unsigned i = 0; i < 2; i++) {
+        char text[sizeof(SEGMENTS) + 8], *line;
+        strcpy(text, SEGMENTS);
+        line = strstr(text, "3}]}]}]");
+        cr_assert_not_null(line);
+        sprintf(line, "%s}]}]}]", words[i]);
+        struct gp_recording *r = parse(text, strlen(text));
+        cr_expect_eq(r->frames[r->frame_count - 1].line, i);
+        gp_recording_free(r);
+    }
+}
+
 static void write_to(int to, const char *text)
 {
     cr_assert_eq(write(to, text, strlen(text)), (ssize_t)strlen(text));
