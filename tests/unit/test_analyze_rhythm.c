@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_analyze_rhythm.c: which steps are found in programs of nested loops, and what finds no memory on GPUs around the
- * size that is enough.  tests/golden/rhythm.txt has what was found before; GP_GOLDEN_UPDATE=1
- * writes it.  test_analyze_steps.c and test_fit.c say which answers are right.
+ * size that is enough.  tests/golden/rhythm_*.txt have what was found before.  test_analyze_steps.c and test_fit.c say which answers are right.
  */
 #include <analyze/analyze.h>
 #include <analyze/beats.h>
 #include <analyze/fit.h>
 #include <criterion/criterion.h>
-#include <lib/paths.h>
+#include <lib/golden.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-static char now[LINES], before[LINES];
+static char now[LINES];
 static size_t used;
 
 static __attribute__((format(printf, 1, 2))) void line(const char *format, ...)
@@ -35,34 +34,6 @@ static __attribute__((format(printf, 1, 2))) void line(const char *format, ...)
     used += (size_t)vsnprintf(now + used, sizeof(now) - used, format, args);
     va_end(args);
     cr_assert_lt(used, sizeof(now));
-}
-
-/* Compares the lines with the part of the golden file between `# title` and the next title. */
-static void compare(const char *title)
-{
-    const char *path = path_source("tests/golden/rhythm.txt");
-    char head[64];
-    FILE *file = fopen(path, "r");
-    if (file)
-        before[fread(before, 1, sizeof(before) - 1, file)] = 0;
-    if (file)
-        fclose(file);
-    snprintf(head, sizeof(head), "# %s\n", title);
-    char *from = strstr(before, head), *to = from ? strstr(from + 1, "\n# ") : NULL;
-    if (getenv("GP_GOLDEN_UPDATE")) { /* with --jobs 1: each test writes its own part */
-        cr_assert((file = fopen(path, "w")));
-        fprintf(file, "%.*s%s%s%s", from ? (int)(from - before) : (int)strlen(before), before, head, now,
-                to ? to + 1 : "");
-        fclose(file);
-        return;
-    }
-    cr_assert(from, "%s lacks %s", path, title);
-    from += strlen(head);
-    size_t bytes = to ? (size_t)(to + 1 - from) : strlen(from), at = 0, start = 0;
-    while (at < bytes && at < used && now[at] == from[at])
-        start = now[at++] == '\n' ? at : start;
-    cr_expect(at == bytes && at == used, "was %.*s\nis  %.*s", (int)strcspn(from + start, "\n"), from + start,
-              (int)strcspn(now + start, "\n"), now + start);
 }
 
 /* ---- nested loops ------------------------------------------------------------------------------------------------ */
@@ -165,7 +136,7 @@ Test(rhythm, steps_of_nested_loops, .timeout = 60)
 {
     for (unsigned round = 0; round < LOOPS; round++)
         find_steps(round);
-    compare("steps of nested loops");
+    golden_expect("tests/golden/rhythm_loops.txt", now, false);
 }
 
 /* ---- sizes around what is enough --------------------------------------------------------------------------------- */
@@ -233,7 +204,7 @@ Test(rhythm, gpus_around_the_smallest_that_is_enough, .timeout = 60)
         gp_flow_free(flow);
         gp_recording_free(recording);
     }
-    compare("gpus around the smallest that is enough");
+    golden_expect("tests/golden/rhythm_gpus.txt", now, false);
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -318,5 +289,5 @@ Test(rhythm, which_rhythm_is_the_step, .timeout = 60)
         if (i % 60 == 59)
             line("%s\n", row);
     }
-    compare("which rhythm is the step");
+    golden_expect("tests/golden/rhythm_step.txt", now, false);
 }

@@ -6,22 +6,12 @@
 #include <criterion/criterion.h>
 
 #include <base/numbers.h>
-#include <lib/paths.h>
+#include <lib/golden.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 TestSuite(numbers, .timeout = 60);
-
-static char *golden_text(void)
-{
-    static char text[8192];
-    FILE *file = fopen(path_source("tests/golden/numbers.txt"), "re");
-    cr_assert(file);
-    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
 
 Test(numbers, ids_are_permanent)
 {
@@ -33,7 +23,7 @@ Test(numbers, ids_are_permanent)
 #define GP_LOST(_id, _tag, _name)                        "lost " #_id " " #_name "\n",
 #include <gpuprof/numbers.def>
     };
-    char *golden = golden_text();
+    char *golden = golden_read("tests/golden/numbers.txt");
     size_t lines = 0;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         size_t id = (size_t)(strrchr(rows[i], ' ') + 1 - rows[i]);
@@ -49,6 +39,7 @@ Test(numbers, ids_are_permanent)
     for (const char *at = golden; (at = strchr(at, '\n')); at++)
         lines++;
     cr_expect_leq(lines, sizeof(rows) / sizeof(rows[0]), "numbers.def lacks a row that had an id");
+    free(golden);
 }
 
 /* Each int64_t of a device's numbers is in one row of a recording, and no row has anything else. */

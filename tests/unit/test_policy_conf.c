@@ -5,7 +5,7 @@
  */
 #include "allocator/cache/policy.h"
 #include "base/compiler.h"
-#include "lib/paths.h"
+#include "lib/golden.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -180,10 +180,9 @@ static void show(FILE *out, const struct gp_policy *policy, const char *text)
 
 Test(policy_conf, texts_mean_what_they_meant)
 {
-    const char *path = path_source("tests/golden/conf.txt");
-    char *now = NULL, *line, before[4096];
+    char *now = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&now, &bytes), *file;
+    FILE *out = open_memstream(&now, &bytes);
     for (unsigned i = 0; i < GP_COUNT(texts); i++)
         for (unsigned p = 0; gp_policy_at(p); p++)
             if (texts[i].all || strcmp(gp_policy_at(p)->name, "pytorch") == 0)
@@ -191,20 +190,6 @@ Test(policy_conf, texts_mean_what_they_meant)
     for (unsigned i = 0; gp_policy_key(i); i++)
         fprintf(out, "key %u: %s\n", i, gp_policy_key(i));
     fclose(out);
-    if (getenv("GP_GOLDEN_UPDATE")) {
-        cr_assert((file = fopen(path, "w")));
-        fwrite(now, 1, bytes, file);
-        fclose(file);
-    }
-    cr_assert((file = fopen(path, "r")), "%s is missing: GP_GOLDEN_UPDATE=1 writes it", path);
-    line = now;
-    while (fgets(before, sizeof(before), file)) {
-        size_t length = strcspn(line, "\n") + 1;
-        cr_expect(strncmp(line, before, length) == 0 && before[length] == '\0', "now %.*sbefore %s", (int)length, line,
-                  before);
-        line += length;
-    }
-    cr_expect_eq(*line, '\0');
-    fclose(file);
+    golden_expect("tests/golden/conf.txt", now, false);
     free(now);
 }

@@ -9,6 +9,7 @@
 
 #include <base/numbers.h>
 #include <inttypes.h>
+#include <lib/golden.h>
 #include <lib/paths.h>
 #include <read/recording/recording.h>
 #include <stdio.h>
@@ -85,17 +86,6 @@ static void write_recording(FILE *out, const struct gp_recording *r)
             fprintf(out, "lost: %s %" PRIu64 "\n", gp_lost_name(i), r->lost[i]);
 }
 
-static char *whole(const char *path)
-{
-    char *text = NULL;
-    size_t room = 0;
-    FILE *file = fopen(path, "re");
-    cr_assert(file, "%s is missing: GP_GOLDEN_UPDATE=1 writes it", path);
-    cr_assert_gt(getdelim(&text, &room, '\0', file), 0);
-    fclose(file);
-    return text;
-}
-
 Test(recording_corpus, old_recordings_keep_their_numbers)
 {
     static const char *const names[] = {"arrays", "cached", "devices", "leak",  "linear",
@@ -112,13 +102,7 @@ Test(recording_corpus, old_recordings_keep_their_numbers)
         fclose(out);
         gp_recording_free(r);
         snprintf(path, sizeof(path), "tests/golden/recordings/%s.txt", names[i]);
-        if (getenv("GP_GOLDEN_UPDATE")) {
-            FILE *file = fopen(path_source(path), "we");
-            cr_assert(file && fputs(found, file) >= 0 && fclose(file) == 0, "%s", path);
-        }
-        char *expected = whole(path_source(path));
-        cr_expect_str_eq(found, expected, "%s", names[i]);
-        free(expected);
+        golden_expect(path, found, false);
         free(found);
     }
 }

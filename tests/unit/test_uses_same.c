@@ -6,7 +6,7 @@
  */
 #include <analyze/uses.h>
 #include <criterion/criterion.h>
-#include <lib/paths.h>
+#include <lib/golden.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,25 +144,12 @@ static void found(FILE *out, unsigned number)
 
 Test(uses_same, of_random_programs, .timeout = 120)
 {
-    const char *path = path_source("tests/golden/uses.txt");
-    char *now = NULL, *line;
+    char *now = NULL;
     size_t bytes = 0;
-    FILE *out = open_memstream(&now, &bytes), *file;
+    FILE *out = open_memstream(&now, &bytes);
     for (unsigned i = 0; i < PROGRAMS; i++)
         found(out, i);
     fclose(out);
-    if (getenv("GP_GOLDEN_UPDATE")) {
-        cr_assert((file = fopen(path, "w")));
-        fwrite(now, 1, bytes, file);
-        fclose(file);
-    }
-    cr_assert((file = fopen(path, "r")), "%s", path);
-    char before[1024];
-    for (line = strtok(now, "\n"); line && fgets(before, sizeof(before), file); line = strtok(NULL, "\n")) {
-        before[strcspn(before, "\n")] = '\0';
-        cr_expect_str_eq(line, before);
-    }
-    cr_expect(!line && !fgets(before, sizeof(before), file), "more or fewer programs");
-    fclose(file);
+    golden_expect("tests/golden/uses.txt", now, false);
     free(now);
 }

@@ -5,7 +5,7 @@
  */
 #include "view_fixture.h"
 
-#include <lib/paths.h>
+#include <lib/golden.h>
 
 static void check_cells(const struct gp_grid *grid, const char *what)
 {
@@ -108,35 +108,15 @@ static char *frame_text(const struct gp_grid *grid)
     return text;
 }
 
-static char *read_all(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    cr_assert_not_null(file, "%s is missing: GP_GOLDEN_UPDATE=1 writes it", path);
-    char *text = calloc(1, 1 << 20);
-    size_t got = fread(text, 1, (1 << 20) - 1, file);
-    cr_assert_gt(got, 0);
-    fclose(file);
-    return text;
-}
-
 static void golden(struct fix_view *view, int cols, int rows, bool ascii, const char *name)
 {
     struct gp_grid grid;
     char relative[128];
     snprintf(relative, sizeof(relative), "tests/golden/top/%s.txt", name);
-    const char *path = path_source(relative);
     cr_assert_eq(gp_grid_init(&grid, rows, cols, ascii), 0);
     fix_draw(view, &grid);
     char *now = frame_text(&grid);
-    if (getenv("GP_GOLDEN_UPDATE")) {
-        FILE *file = fopen(path, "w");
-        cr_assert_not_null(file, "%s", path);
-        fputs(now, file);
-        fclose(file);
-    }
-    char *wanted = read_all(path);
-    cr_assert(strcmp(now, wanted) == 0, "%s differs.  Now:\n%s", path, now);
-    free(wanted);
+    golden_expect(relative, now, true);
     free(now);
     gp_grid_fini(&grid);
 }
