@@ -19,34 +19,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS     1000000ull
-#define SECOND (1000 * MS)
-#define WALL   (1700000000 * SECOND + 123456789)
+#define MS        1000000ull
+#define SECOND    (1000 * MS)
+#define WALL      (1700000000 * SECOND + 123456789)
+#define TEST_WALL WALL
+#include "lib/testclock.h"
 
 /* ---- the clock, and calls that fail ------------------------------------------------------------------------------ */
 
-static uint64_t test_now;         /* 0: the real clock */
 static unsigned test_write_fails; /* the number of the write that fails; 0: none */
 static int test_write_error;
 static unsigned test_writes;
 
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    if (!test_now)
-        return (int)syscall(SYS_clock_gettime, clock, out);
-    uint64_t ns = clock == CLOCK_REALTIME ? WALL + test_now : test_now;
-    *out = (struct timespec){(time_t)(ns / SECOND), (long)(ns % SECOND)};
-    return 0;
-}
-
-ssize_t write(int fd, const void *bytes, size_t count)
+STANDIN(ssize_t, write, int fd, const void *bytes, size_t count)
 {
     test_writes++;
     if (test_write_fails && --test_write_fails == 0) {
         errno = test_write_error;
         return -1;
     }
-    return syscall(SYS_write, fd, bytes, count);
+    return __real_write(fd, bytes, count);
 }
 
 static char test_path[64];

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "lib/standin.h"
+#include "lib/testclock.h"
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
@@ -33,16 +34,6 @@
 #define SECOND 1000000000ull
 
 /* ---- the clock and the sleep ------------------------------------------------------------------------------------- */
-
-static uint64_t test_now; /* 0: the real clock */
-
-STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
-{
-    if (!test_now)
-        return __real_clock_gettime(clock, out);
-    *out = (struct timespec){(time_t)(test_now / SECOND), (long)(test_now % SECOND)};
-    return 0;
-}
 
 static void (*test_script)(unsigned step, uint64_t pause_ns); /* called at each sleep */
 static unsigned test_step, test_wakes;

@@ -8,6 +8,7 @@
 #include "base/worker.h"
 #include "inject/recordthread.h"
 #include "lib/standin.h"
+#include "lib/testclock.h"
 #include "record/file.h"
 #include "record/recorder.h"
 #include <criterion/criterion.h>
@@ -32,7 +33,6 @@ TestSuite(recordthread, .timeout = 60);
 #define MS     1000000ull
 #define SECOND (1000 * MS)
 
-static uint64_t test_now;
 static char notes[4096];
 static void (*script)(unsigned step, uint64_t pause_ns);
 static unsigned step;
@@ -48,14 +48,6 @@ static void note(const char *format, ...)
     va_start(args, format);
     vsnprintf(notes + used, sizeof(notes) - used, format, args);
     va_end(args);
-}
-
-STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
-{
-    if (!test_now)
-        return __real_clock_gettime(clock, out);
-    *out = (struct timespec){(time_t)(test_now / SECOND), (long)(test_now % SECOND)};
-    return 0;
 }
 
 STANDIN(long, syscall, long number, ...)

@@ -7,6 +7,7 @@
 #include "account/framework/slot.h"
 #include "base/loader.h"
 #include "lib/standin.h"
+#include "lib/testclock.h"
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <errno.h>
@@ -67,7 +68,7 @@ STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t siz
 static char calls[1024];
 static const char *mprotect_fails; /* "rw" or "r": the first such call */
 
-int mprotect(void *at, size_t bytes, int access)
+STANDIN(int, mprotect, void *at, size_t bytes, int access)
 {
     const char *name = access == (PROT_READ | PROT_WRITE) ? "rw" : access == PROT_READ ? "r" : "?";
     size_t used = strlen(calls);
@@ -78,17 +79,7 @@ int mprotect(void *at, size_t bytes, int access)
         errno = EACCES;
         return -1;
     }
-    return (int)syscall(SYS_mprotect, at, bytes, access);
-}
-
-static uint64_t test_now;
-
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    if (!test_now)
-        return (int)syscall(SYS_clock_gettime, clock, out);
-    *out = (struct timespec){(time_t)(test_now / SECOND), (long)(test_now % SECOND)};
-    return 0;
+    return __real_mprotect(at, bytes, access);
 }
 
 static uint32_t add_symbol(struct object *object, const char *name, uint64_t value)
