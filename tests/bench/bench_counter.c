@@ -65,6 +65,22 @@ static void ours_change(unsigned thread, int64_t amount, unsigned gauges)
     gp_counter_apply(ours, thread, amount < 0 ? GP_SUB : GP_ADD, deltas, gauges);
 }
 
+/* As the product moves what happens most: its gauges in bundles, behind the gate. */
+static void bundled_change(unsigned thread, int64_t amount, unsigned gauges)
+{
+    struct gp_gate *gate = gp_counter_gate(ours, thread);
+    const int64_t size = amount < 0 ? -amount : amount, amounts[GP_BUNDLES] = {size, size, size};
+    if (gp_gate_hold(gate)) {
+        bool done = amount < 0 || gp_gate_add(ours, gate, amounts);
+        if (amount < 0)
+            gp_gate_sub(gate, amounts);
+        gp_gate_release(gate);
+        if (done)
+            return;
+    }
+    ours_change(thread, amount, gauges);
+}
+
 static void atomic_change(unsigned thread, int64_t amount, unsigned gauges)
 {
     (void)thread;
@@ -110,14 +126,9 @@ static const struct scheme {
     void (*change)(unsigned thread, int64_t amount, unsigned gauges);
     unsigned gauges;
 } schemes[] = {
-    {"empty", empty_change, 1},
-    {"ours", ours_change, 1},
-    {"ours", ours_change, 12},
-    {"atomic", atomic_change, 1},
-    {"atomic_peak", atomic_peak_change, 1},
-    {"mutex", mutex_change, 1},
-    {"mutex", mutex_change, 12},
-    {"per_thread_peaks", local_change, 1},
+    {"empty", empty_change, 1},           {"ours", ours_change, 1},     {"ours", ours_change, 12},
+    {"ours_bundled", bundled_change, 12}, {"atomic", atomic_change, 1}, {"atomic_peak", atomic_peak_change, 1},
+    {"mutex", mutex_change, 1},           {"mutex", mutex_change, 12},  {"per_thread_peaks", local_change, 1},
 };
 
 /* ---- one measurement --------------------------------------------------------------------------------------------- */
@@ -174,6 +185,8 @@ static double measure_once(const struct scheme *scheme, enum load load, unsigned
     local_threads = threads;
     if (gp_counter_new(&ours, GAUGES, 64))
         abort();
+    for (unsigned b = 0; b < GP_BUNDLES && scheme->change == bundled_change; b++)
+        gp_counter_bundle(ours, b, (gp_gauge_set)0xf << 4 * b);
     pthread_barrier_init(&measure.gate, NULL, threads);
     for (unsigned t = 0; t < threads; t++) {
         hands[t] = (struct hand){&measure, t, 0};
@@ -185,7 +198,7 @@ static double measure_once(const struct scheme *scheme, enum load load, unsigned
         sum += hands[t].ns;
     }
     pthread_barrier_destroy(&measure.gate);
-    if (scheme->change == ours_change)
+    if (scheme->change == ours_change || scheme->change == bundled_change)
         fprintf(
             stderr, "# ours %u gauges, %s, %u threads: slow path %.3f %%\n", scheme->gauges, load_names[load], threads,
             100.0 * (double)gp_counter_slow_count(ours) / ((double)threads * (updates + (load == BELOW ? 448 : 0))));

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench_budget.c: the instructions of one event, and how many of them are locked, counted by single steps of a child: they
+ * do not depend on what else the machine does. TSV: name, threads, instructions per event; name_locked likewise.
+ *
+ * With an argument, the child's events run without steps between stores to budget_mark, so that a tool that lists memory
+ * accesses (valgrind --tool=lackey --trace-mem=yes) can tell them apart: bench_budget_lines.sh counts cache lines that way.
+ */
+#include "account/feed.h"
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/ring.h"
+#include "base/thread.h"
+#include "source/dispatch.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if !defined(__x86_64__)
+int main(void)
+{
+    return 0; /* the locked instructions are those of x86-64 */
+}
+#else
+
+enum { ROUNDS = 10, CHUNKS = 512 }; /* a step takes two changes of the processor's thread */
+
+static struct {
+    char name[64]; /* "": the end */
+} * shared;
+volatile uint64_t budget_mark;
+static bool traced;
+static uint64_t live = 1000000;
+
+static void mark(uint64_t value)
+{
+    budget_mark = value;
+    if (traced)
+        __asm__ volatile("int3" ::: "memory");
+}
+
+/* Counts the event that ends with this. */
+#define COUNTED(_event)                                                                                                \
+    do {                                                                                                               \
+        mark(1);                                                                                                       \
+        _event;                                                                                                        \
+        mark(2);                                                                                                       \
+    } while (0)
+
+static void path(const char *name)
+{
+    snprintf(shared->name, sizeof(shared->name), "%s", name);
+    if (!traced)
+        printf("# %s mark %p\n", name, (void *)&budget_mark), fflush(stdout);
+}
+
+/* ---- the counters ------------------------------------------------------------------------------------------------ */
+
+static void counters(void)
+{
+    struct gp_counter *set;
+    struct gp_delta deltas[20];
+    if (gp_counter_new(&set, 20, 64))
+        abort();
+    gp_counter_bundle(set, 0, 0x0f);
+    gp_counter_bundle(set, 1, 0xf0);
+    gp_counter_bundle(set, 2, 0xf00);
+    for (unsigned g = 0; g < 20; g++)
+        deltas[g] = (struct gp_delta){.gauge = g, .amount = 512};
+    for (unsigned i = 0; i < 512; i++)
+        gp_counter_apply(set, 0, i < 300 ? GP_ADD : GP_SUB, deltas, 20);
+    static const unsigned gauges[] = {1, 12};
+    for (unsigned way = 0; way < 2; way++) {
+        path(way ? "budget_counter_12" : "budget_counter_1");
+        for (unsigned i = 0; i < ROUNDS; i++)
+            COUNTED(gp_counter_apply(set, 0, i % 2 ? GP_SUB : GP_ADD, deltas, gauges[way]));
+    }
+    path("budget_counter_12_in_3_bundles");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const int64_t amounts[GP_BUNDLES] = {1, 512, 500};
+        struct gp_gate *gate = gp_counter_gate(set, 0);
+        mark(1);
+        if (gp_gate_hold(gate)) {
+            if (i % 2)
+                gp_gate_sub(gate, amounts);
+            else
+                gp_gate_add(set, gate, amounts);
+            gp_gate_release(gate);
+        }
+        mark(2);
+    }
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static struct gp_gauge_value values[12];
+    path("budget_mutex_12");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int64_t amount = i % 2 ? -512 : 512;
+        mark(1);
+        pthread_mutex_lock(&mutex);
+        for (unsigned g = 0; g < 12; g++) {
+            values[g].current += amount;
+            *(amount < 0 ? &values[g].freed : &values[g].allocated) += amount < 0 ? -amount : amount;
+            values[g].peak = values[g].current > values[g].peak ? values[g].current : values[g].peak;
+        }
+        pthread_mutex_unlock(&mutex);
+        mark(2);
+    }
+    gp_counter_free(set);
+}
+
+/* ---- events of the driver ---------------------------------------------------------------------------------------- */
+
+static void call_driver(const struct gp_hook *hook, const void *params)
+{
+    uint64_t slot;
+    struct gp_call call = {.hook = hook, .params = params, .ctx = 1, .slot = &slot};
+    if (gp_thread_enter()) {
+        gp_dispatch_enter(&call);
+        gp_thread_leave();
+    }
+    if (gp_thread_enter()) {
+        gp_dispatch_exit(&call);
+        gp_thread_leave();
+    }
+}
+
+static void driver_alloc(uint64_t address)
+{
+    static const struct gp_hook *hook;
+    hook = hook ? hook : gp_hook_find(243);
+    call_driver(hook, &(struct gp_params_cuMemAlloc_v2){.dptr = &address, .bytesize = 2048});
+}
+
+static void driver_free(uint64_t address)
+{
+    static const struct gp_hook *hook;
+    hook = hook ? hook : gp_hook_find(245);
+    call_driver(hook, &(struct gp_params_cuMemFree_v2){.dptr = address});
+}
+
+static uint64_t address_of(uint64_t block)
+{
+    return 0x700000000000ull + block * 512;
+}
+
+static void driver(void)
+{
+    uint64_t next = 0;
+    for (; next < live; next++)
+        driver_alloc(address_of(next));
+    for (unsigned peak = 0; peak < 2; peak++) {
+        for (unsigned i = 0; i < 1000 && !peak; i++, next++) /* room below the peak */
+            driver_alloc(address_of(next));
+        for (unsigned i = 0; i < 1000 && !peak; i++)
+            driver_free(address_of(--next));
+        for (unsigned i = 0; i < 100; i++) /* the set opens */
+            driver_free(address_of(--next)), driver_alloc(address_of(next)), next++;
+        path(peak ? "budget_driver_alloc_at_a_new_peak" : "budget_driver_alloc");
+        for (unsigned i = 0; i < ROUNDS; i++, next++)
+            COUNTED(driver_alloc(address_of(next)));
+        path(peak ? "budget_driver_free_after_the_peak" : "budget_driver_free");
+        for (unsigned i = 0; i < ROUNDS; i++)
+            COUNTED(driver_free(address_of(--next)));
+        for (unsigned i = 0; i < 4000 && !peak; i++, next++) /* from here on each is a new peak */
+            driver_alloc(address_of(next));
+    }
+}
+
+/* ---- blocks of a framework ---------------------------------------------------------------------------------------- */
+
+static uint32_t listened;
+
+static void report(uint64_t block, int64_t bytes)
+{
+    static int64_t allocated;
+    if (!gp_thread_enter())
+        return;
+    allocated += bytes;
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 1,
+                                                         .address = address_of(block) + (1ull << 40),
+                                                         .bytes = bytes,
+                                                         .allocated_bytes = allocated,
+                                                         .reserved_bytes = 0},
+                            3);
+    gp_thread_leave();
+}
+
+static void framework(void)
+{
+    for (uint64_t i = 0; i < live + 1000; i++)
+        report(i, 512);
+    for (uint64_t i = live; i < live + 1000; i++)
+        report(i, -512);
+    for (unsigned read = 0; read < 2; read++) {
+        listened = read;
+        for (unsigned i = 0; i < 100; i++)
+            report(i, -512), report(i, 512);
+        path(read ? "budget_block_alloc_read" : "budget_block_alloc");
+        for (unsigned i = 0; i < ROUNDS; i++)
+            COUNTED(report(live + i, 512));
+        path(read ? "budget_block_free_read" : "budget_block_free");
+        for (unsigned i = 0; i < ROUNDS; i++)
+            COUNTED(report(live + i, -512));
+    }
+}
+
+static struct gp_ring ring;
+static uint64_t lost[GP_LOSTS];
+static struct gp_wire_failure failures[GP_WIRE_FAILURES];
+
+static void wake_nobody(void)
+{
+}
+
+static void *rest(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+static void child(void)
+{
+    pthread_t thread; /* alone, glibc's mutex would have no locked instruction */
+    if (pthread_create(&thread, NULL, rest, NULL) != 0)
+        exit(1);
+    void *chunks =
+        mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+        gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
+                                              .lost = lost,
+                                              .failures = failures,
+                                              .wake_poller = wake_nobody,
+                                              .listened = &listened,
+                                              .map_limit = 1u << 24}) != 0)
+        exit(1);
+    gp_feed_context_created(1, 0);
+    counters();
+    driver();
+    framework();
+    path("");
+    exit(0);
+}
+
+/* ---- the parent --------------------------------------------------------------------------------------------------- */
+
+/* The child is a fork, so its code is at the same place here. */
+static bool is_locked(const uint8_t *code)
+{
+    while (*code == 0x66 || *code == 0xf2 || *code == 0xf3 || *code == 0x2e || *code == 0x3e || *code == 0x64 ||
+           *code == 0x65)
+        code++;
+    if (*code == 0xf0)
+        return true;
+    code += (*code & 0xf0) == 0x40;
+    return (*code == 0x86 || *code == 0x87) && code[1] < 0xc0; /* xchg with memory */
+}
+
+static bool stopped(pid_t pid)
+{
+    int status;
+    return waitpid(pid, &status, 0) == pid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
+}
+
+int main(int argc, char **argv)
+{
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    if (argc > 1) {
+        live = strtoull(argv[1], NULL, 0);
+        child();
+        return 0;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        traced = true;
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0)
+            child();
+        _exit(0);
+    }
+    char name[64] = "";
+    uint64_t steps = 0, locked = 0, events = 0;
+    while (stopped(pid)) { /* before an event */
+        if (strcmp(name, shared->name) != 0) {
+            steps = locked = events = 0;
+            strcpy(name, shared->name);
+        }
+        for (;;) {
+            struct user_regs_struct regs;
+            ptrace(PTRACE_GETREGS, pid, NULL, &regs);
+            const uint8_t *code = (const uint8_t *)(uintptr_t)regs.rip;
+            if (*code == 0xcc)
+                break;
+            steps++;
+            locked += is_locked(code);
+            ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
+            if (!stopped(pid))
+                return 1;
+        }
+        ptrace(PTRACE_CONT, pid, NULL, NULL); /* over the end */
+        if (!stopped(pid))
+            return 1;
+        if (++events == ROUNDS)
+            printf("%s\t1\t%.1f\n%s_locked\t1\t%.2f\n", name, (double)steps / ROUNDS, name, (double)locked / ROUNDS),
+                fflush(stdout);
+        ptrace(PTRACE_CONT, pid, NULL, NULL);
+    }
+    return 0;
+}
+#endif
