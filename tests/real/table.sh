@@ -19,10 +19,12 @@ trap 'rm -rf "$work"' EXIT
 export PYTHONPATH=$PWD/python:$PWD/tests/real/field
 passed=0 failed=0 skipped=0
 
-# The same simulator with and without gpuprof: what `gpuprof run --sim` sets, without gpuprof's own part.
+# The same simulator with and without gpuprof: what `gpuprof run --sim` sets, without gpuprof's own part. Without its Python
+# part generate() would never end.
 plain() {
     local sim=$build/lib/gpuprof/sim
-    LD_LIBRARY_PATH=$sim LD_PRELOAD=$sim/libgpuprof-sim.so LD_AUDIT=$sim/standin/libgpuprof-standin.so GPUPROF_SIM=$spec "$@"
+    LD_LIBRARY_PATH=$sim LD_PRELOAD=$sim/libgpuprof-sim.so LD_AUDIT=$sim/standin/libgpuprof-standin.so GPUPROF_SIM=$spec \
+        PYTHONPATH=$sim/python:$PYTHONPATH "$@"
 }
 under() { "$build/bin/gpuprof" run --sim="$spec" --record="$work/recording" -- "$@" 2> >(grep -v '^gpuprof: run: ' >&2); }
 
