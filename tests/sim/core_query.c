@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: pointer attributes, limits, notifications, checkpoints, and 32 devices at once. */
+ * Selftest: pointer attributes, limits, notifications, checkpoints, the log, and 32 devices at once. */
 #include "core_check.h"
 
 static void pointers(void)
@@ -110,6 +110,38 @@ static void many(void)
     CHECK_EQ(check_number(17, "\"driver_calls\"", "\"cuMemAlloc_v2\":"), 1);
 }
 
+static void heard(void *data, CUlogLevel level, char *message, size_t length)
+{
+    (void)level, (void)message, (void)length;
+    ++*(int *)data;
+}
+
+static void logs(void)
+{
+    CUlogsCallbackHandle first = NULL, second = NULL;
+    CUlogIterator at = 7;
+    char text[8] = "before";
+    size_t size = sizeof text;
+    int calls = 0;
+
+    CHECK_EQ(cuLogsRegisterCallback(NULL, NULL, &first), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuLogsRegisterCallback(heard, &calls, &first));
+    CHECK_OK(cuLogsRegisterCallback(heard, &calls, &second));
+    CHECK_OK(cuLogsRegisterCallback(heard, &calls, NULL));
+    CHECK(first && second && first != second);
+    CHECK_OK(cuLogsCurrent(&at, 0));
+    CHECK_EQ(cuLogsCurrent(&at, 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuLogsDumpToMemory(&at, text, &size, 0));
+    CHECK(size == 0 && text[0] == '\0');
+    CHECK_EQ(cuLogsDumpToMemory(NULL, text, &size, 0), CUDA_ERROR_INVALID_VALUE); /* no room */
+    CHECK_OK(cuLogsDumpToFile(NULL, "/dev/null", 0));
+    CHECK_EQ(cuLogsDumpToFile(NULL, "/dev/null/none", 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuLogsUnregisterCallback(first));
+    CHECK_EQ(cuLogsUnregisterCallback(first), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuLogsUnregisterCallback(second));
+    CHECK_EQ(calls, 0);
+}
+
 int main(void)
 {
     setenv("GPUPROF_SIM", "devices=32,memory=80GiB", 1);
@@ -119,5 +151,6 @@ int main(void)
     limits();
     notifications();
     checkpoints();
+    logs();
     return check_done();
 }
