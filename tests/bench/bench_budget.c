@@ -11,6 +11,7 @@
 #include "base/counter.h"
 #include "base/ring.h"
 #include "base/thread.h"
+#include "bench/count.h"
 #include "source/dispatch.h"
 #include <pthread.h>
 #include <signal.h>
@@ -31,14 +32,18 @@ int main(void)
 }
 #else
 
-enum { ROUNDS = 10, CHUNKS = 512 }; /* a step takes two changes of the processor's thread */
+enum {
+    ROUNDS = 10,
+    CHUNKS = 512,
+    ABOVE = BENCH_COUNT(1000, 200)
+}; /* a step takes two changes of the processor's thread */
 
 static struct {
     char name[64]; /* "": the end */
 } * shared;
 volatile uint64_t budget_mark;
 static bool traced;
-static uint64_t live = 1000000;
+static uint64_t live = BENCH_COUNT(1000000, 1000);
 
 static void mark(uint64_t value)
 {
@@ -134,14 +139,14 @@ static void call_driver(const struct gp_hook *hook, const void *params)
 static void driver_alloc(uint64_t address)
 {
     static const struct gp_hook *hook;
-    hook = hook ? hook : gp_hook_find(243);
+    hook = hook ? hook : gp_dispatch_find(243);
     call_driver(hook, &(struct gp_params_cuMemAlloc_v2){.dptr = &address, .bytesize = 2048});
 }
 
 static void driver_free(uint64_t address)
 {
     static const struct gp_hook *hook;
-    hook = hook ? hook : gp_hook_find(245);
+    hook = hook ? hook : gp_dispatch_find(245);
     call_driver(hook, &(struct gp_params_cuMemFree_v2){.dptr = address});
 }
 
@@ -156,9 +161,9 @@ static void driver(void)
     for (; next < live; next++)
         driver_alloc(address_of(next));
     for (unsigned peak = 0; peak < 2; peak++) {
-        for (unsigned i = 0; i < 1000 && !peak; i++, next++) /* room below the peak */
+        for (unsigned i = 0; i < ABOVE && !peak; i++, next++) /* room below the peak */
             driver_alloc(address_of(next));
-        for (unsigned i = 0; i < 1000 && !peak; i++)
+        for (unsigned i = 0; i < ABOVE && !peak; i++)
             driver_free(address_of(--next));
         for (unsigned i = 0; i < 100; i++) /* the set opens */
             driver_free(address_of(--next)), driver_alloc(address_of(next)), next++;
@@ -168,7 +173,7 @@ static void driver(void)
         path(peak ? "budget_driver_free_after_the_peak" : "budget_driver_free");
         for (unsigned i = 0; i < ROUNDS; i++)
             COUNTED(driver_free(address_of(--next)));
-        for (unsigned i = 0; i < 4000 && !peak; i++, next++) /* from here on each is a new peak */
+        for (unsigned i = 0; i < 4 * ABOVE && !peak; i++, next++) /* from here on each is a new peak */
             driver_alloc(address_of(next));
     }
 }
@@ -194,9 +199,9 @@ static void report(uint64_t block, int64_t bytes)
 
 static void framework(void)
 {
-    for (uint64_t i = 0; i < live + 1000; i++)
+    for (uint64_t i = 0; i < live + ABOVE; i++)
         report(i, 512);
-    for (uint64_t i = live; i < live + 1000; i++)
+    for (uint64_t i = live; i < live + ABOVE; i++)
         report(i, -512);
     for (unsigned read = 0; read < 2; read++) {
         listened = read;
@@ -233,7 +238,8 @@ static void child(void)
         exit(1);
     void *chunks =
         mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 || gp_life_start() != 0 ||
+    if (chunks == MAP_FAILED || gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]) != 0 ||
+        gp_thread_life_start() != 0 ||
         gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
                                               .lost = lost,
                                               .failures = failures,

@@ -4,15 +4,17 @@
 # the most. TSV. With few live blocks, so the map's tables are smaller than in a large program; the number of lines is the same.
 set -u
 cd "$(dirname "$0")/../.."
-bench=${1:-build}/tests/bench/bench_budget
+folder=bench live=3000
+[ -z "${BENCH_TINY:-}" ] || folder=tiny live=300 # tiny.sh
+bench=${1:-build}/tests/$folder/bench_budget
 if ! command -v valgrind > /dev/null; then
     echo "# missing: valgrind, for the cache lines of an event"
     exit 0
 fi
 rounds=10 # as in bench_budget.c
 "$bench" 10 > /dev/null || exit 1
-valgrind --tool=lackey --trace-mem=yes --log-fd=1 "$bench" 3000 2> /dev/null |
-    mawk -v rounds=$rounds '
+valgrind --tool=lackey --trace-mem=yes --log-fd=1 "$bench" "$live" 2> /dev/null |
+    awk -v rounds=$rounds '
     /^# / { name[paths++] = $2; mark = substr($4, 3); next }
     /^ [LSM]/ {
         split($2, part, ",")
