@@ -64,6 +64,28 @@ else
     fail "recorded" "$work/out"
 fi
 
+# While it waits, the commands say what the pools have, and that they are seen.
+mkfifo "$work/go"
+POOLS_WAIT=1 "$build/bin/gpuprof" run --sim -- "$home/pools" two 3 <"$work/go" >"$work/out" 2>&1 &
+run=$!
+exec 3>"$work/go"
+for _ in $(seq 100); do
+    pid=$("$build/bin/gpuprof" stat --all --json 2>/dev/null |
+        jq -r ".processes[] | select(.comm == \"pools\" and ([.devices[].frameworks[] | select(.name == \"rmm\" and .events > 2900)] | length > 0)) | .pid" | tail -n 1)
+    [ -z "$pid" ] || break
+    sleep 0.2
+done
+{ "$build/bin/gpuprof" reconcile -p "${pid:-1}" --duration 1; "$build/bin/gpuprof" doctor | grep "^pid $pid "; } >"$work/said" 2>&1
+echo >&3
+exec 3>&-
+wait "$run"
+if grep -q 'rmm  *allocated  what its pools have handed out' "$work/said" && grep -q 'rmm  *cached  *idle in its pools' "$work/said" &&
+    grep -q 'what rmm hands out of its pools is counted' "$work/said"; then
+    pass "reconcile and doctor"
+else
+    fail "reconcile and doctor" "$work/said"
+fi
+
 # The released library has all functions, under the names of its version.
 released=$(find "$real/index/rmm" -name librmm.so 2>/dev/null | head -n 1)
 for name in 25pool_memory_resource_impl{19allocate_from_block,10free_block,19block_from_upstream} \

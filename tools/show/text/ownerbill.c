@@ -45,6 +45,15 @@ static const char *ownerbill_why(const char *owner, bool seen, bool cached)
     return "driver allocations of this library";
 }
 
+/* A library into whose own pools gpuprof sees. */
+static bool ownerbill_pools(const struct gp_process *process, const char *owner)
+{
+    for (uint32_t i = 0; i < process->doors.door_count; i++)
+        if (process->doors.doors[i].state == GP_WIRE_DOOR_EXACT && strcmp(process->doors.doors[i].name, owner) == 0)
+            return true;
+    return false;
+}
+
 static int ownerbill_rows(const struct gp_process *process, const struct gp_device_view *device,
                           struct ownerbill_row rows[OWNERBILL_ROWS])
 {
@@ -61,6 +70,8 @@ static int ownerbill_rows(const struct gp_process *process, const struct gp_devi
             memcpy(row->owner, views[i].owner, sizeof(row->owner));
             row->what = cached ? "cached" : "allocated";
             row->why = ownerbill_why(views[i].owner, seen, cached);
+            if (ownerbill_pools(process, views[i].owner))
+                row->why = cached ? "idle in its pools" : "what its pools have handed out";
             row->bytes = parts[cached];
         }
     }
