@@ -93,6 +93,32 @@ Test(torch_stack, c_frames_are_not_the_users_lines)
     done();
 }
 
+/* As PyTorch 2.15 writes them: the object, and the place in it. */
+Test(torch_stack, c_frames_of_objects_are_not_the_users_lines)
+{
+    static const struct frame frames[] = {
+        {"torch::unwind::unwind()", "/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so", 108146796},
+        {"??", "/v/lib/python3.11/site-packages/torch/lib/libc10_cuda.so", 319562},
+        {"at::_ops::empty_memory_format::call(c10::ArrayRef<c10::SymInt>)",
+         "/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so", 45106622},
+        {"_PyObject_MakeTpCall", "/opt/lib/libpython3.11.so.1.0", 1410588},
+        {"weights", "/home/u/some.so.py", 3}, /* a script, whatever it is called */
+        {"_PyEval_EvalFrameDefault", "/opt/lib/libpython3.11.so.1.0", 1038786},
+        {"_start", "/usr/bin/python3.11", 4224},
+        {"<module>", "/home/u/train", 42},
+    };
+    EXPECT_NAME(frames, "weights (some.so.py:3)");
+    const struct gp_frame_text *all;
+    load(frames, GP_COUNT(frames), 1);
+    cr_assert_eq(gp_symbols_site(symbols, 1, &all), GP_COUNT(frames));
+    for (size_t i = 0; i < GP_COUNT(frames); i++) {
+        bool python = i == 4 || i == 7;
+        cr_expect_eq(all[i].python, python, "%s", frames[i].name);
+        cr_expect_eq(all[i].line, python ? (uint32_t)frames[i].line : 0, "%s", frames[i].name);
+    }
+    done();
+}
+
 /* A thread of the backward pass runs no Python: the library's function that asked. */
 Test(torch_stack, without_python)
 {

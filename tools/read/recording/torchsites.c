@@ -89,6 +89,15 @@ static uint32_t sites_frame_number(struct gp_read *read, struct gp_torch_sites *
     return number ? *number : 0;
 }
 
+/* Newer PyTorch names the object instead of the source, and the place in it instead of the line: a library, or the
+ * interpreter's program. */
+static bool sites_is_object(const char *file)
+{
+    const char *base = strrchr(file, '/'), *end = base ? strstr(base, ".so") : NULL;
+    return base && ((end && (end[3] == '\0' || (end[3] == '.' && strspn(end + 3, "0123456789.") == strlen(end + 3)))) ||
+                    (strncmp(base, "/python", 7) == 0 && strspn(base + 7, "0123456789.") == strlen(base + 7)));
+}
+
 /* A C++ frame, which torch takes by default (stacks="all"). It names the source as its compiler did, "??" or
  * not at all; every Python frame has a file. */
 static bool sites_is_native(const char *file)
@@ -114,7 +123,10 @@ static uint32_t sites_frame(struct gp_read *read, struct gp_torch_sites *sites, 
                                   .file = sites_value(read, sites, frame, "filename"),
                                   .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
     const char *file = read->error || !made.file ? "" : read->site_strings + made.file;
-    made.native = sites_is_native(file);
+    bool object = sites_is_object(file);
+    made.native = object || sites_is_native(file);
+    if (object)
+        made.line = 0;
     if (strcmp(file, "??") == 0)
         made.file = 0;
     uint32_t number = sites_frame_number(read, sites, made);
