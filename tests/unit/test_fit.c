@@ -229,6 +229,59 @@ Test(fit, smallest_size_lies_between_the_load_and_the_peak)
     }
 }
 
+/* ---- a long recording -------------------------------------------------------------------------------------------- */
+
+static struct gp_fit_trace *long_trace(size_t count)
+{
+    struct gp_fit_trace *trace = calloc(1, sizeof(*trace));
+    uint32_t bytes[300] = {0};
+    uint64_t load = 0, seed = 1;
+    trace->ops = calloc(count, sizeof(*trace->ops));
+    for (trace->count = 0; trace->count < count; trace->count++) {
+        seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+        uint32_t slot = (uint32_t)(seed >> 33) % 300;
+        bool take = !bytes[slot];
+        bytes[slot] = take ? 512u << (seed >> 40) % 15 : bytes[slot];
+        trace->ops[trace->count] = (struct gp_fit_op){.bytes = bytes[slot],
+                                                      .stream = GP_FIT_STREAM_ANY,
+                                                      .kind = take ? GP_FIT_TAKE : GP_FIT_GIVE,
+                                                      .slot = slot,
+                                                      .event = GP_REC_NONE};
+        load += take ? bytes[slot] : -(uint64_t)bytes[slot];
+        trace->load_bytes = load > trace->load_bytes ? load : trace->load_bytes;
+        bytes[slot] = take ? bytes[slot] : 0;
+    }
+    trace->slots = 300;
+    return trace;
+}
+
+static unsigned long_progress;
+
+static void long_listen(unsigned parts)
+{
+    long_progress += parts == 0;
+}
+
+Test(fit, a_long_recording_has_the_answer_of_bisection)
+{
+    const struct gp_fit_setup setup = {.policy = gp_policy_find("pytorch"), .progress = long_listen};
+    struct gp_fit_trace *trace = long_trace((1u << 20) + 5);
+    struct gp_fit_sizes fit, slow = {0};
+    bool fits;
+    cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0);
+    cr_assert_eq(long_progress * 2, fit.replays);
+    uint64_t low = (uint64_t)up((int64_t)trace->load_bytes, PAGE) - PAGE, high = fit.enough_bytes;
+    cr_assert_gt(high - low, 4 * fit.step_bytes);
+    while (high - low > fit.step_bytes) {
+        uint64_t middle = low + (uint64_t)up((int64_t)(high - low) / 2, PAGE);
+        cr_assert_eq(gp_fit_fits(trace, &setup, middle - fit.spare_bytes, &fits, NULL, &slow), 0);
+        *(fits ? &high : &low) = middle;
+    }
+    cr_assert_eq(fit.smallest_bytes, high);
+    cr_assert_eq(fit.fails_bytes, low);
+    gp_fit_trace_free(trace);
+}
+
 /* ---- the whole answer -------------------------------------------------------------------------------------------- */
 
 static void segment(struct recmake *make, bool add, uint64_t address, uint64_t bytes)

@@ -7,6 +7,7 @@
 #include <allocator/cache/cache.h>
 #include <allocator/cache/policy.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -132,17 +133,43 @@ static bool play_op(struct gp_fit_play *p, const struct gp_fit_op *op)
 
 /* ---- a replay ---------------------------------------------------------------------------------------------------- */
 
+static bool play_expands(const struct gp_policy *policy)
+{
+    const struct gp_policy *plain = gp_policy_find(policy->name);
+    return policy->growable && plain && !plain->growable; /* by expandable_segments:True */
+}
+
 static int play_cache(struct gp_fit_play *p)
 {
     struct gp_policy policy = *p->setup->policy;
-    struct gp_cache_setup setup = {.policy = &policy};
+    struct gp_cache_setup setup = {.policy = &policy, .uncounted = true};
     /* As the library does for every policy: the driver aligns to as much. */
     policy.granule_bytes = policy.granule_bytes < GP_FIT_ALIGN ? GP_FIT_ALIGN : policy.granule_bytes;
-    const struct gp_policy *plain = gp_policy_find(policy.name);
-    bool growable = policy.growable && plain && !plain->growable; /* by expandable_segments:True */
-    p->any_flags = growable ? 0 : policy.only_first ? GP_REQUEST_LINEAR : GP_REQUEST_LINEAR | GP_REQUEST_DEDICATED;
+    if (!p->trace->streams) /* the caches of threads serve only requests of a stream */
+        policy.thread_blocks = 0;
+    p->any_flags = play_expands(&policy) ? 0
+                   : policy.only_first   ? GP_REQUEST_LINEAR
+                                         : GP_REQUEST_LINEAR | GP_REQUEST_DEDICATED;
     p->driver = gp_fit_driver_new(&p->device, &setup.backend);
     return p->driver ? gp_cache_new(&p->cache, &setup) : -ENOMEM;
+}
+
+/* Random frees would wait for memory at each of three steps: the slot, the place of the block's record, the record. */
+#define GP_FIT_AHEAD 8u
+
+static void play_ahead(const struct gp_fit_play *p, size_t at)
+{
+    const struct gp_fit_trace *trace = p->trace;
+    if (!p->cache || trace->count - at <= 3 * GP_FIT_AHEAD)
+        return;
+    const struct gp_fit_op *op = &trace->ops[at + 3 * GP_FIT_AHEAD];
+    if (op->kind == GP_FIT_GIVE)
+        __builtin_prefetch(&p->slots[op->slot]);
+    for (unsigned i = 2; i; i--) {
+        op = &trace->ops[at + i * GP_FIT_AHEAD];
+        if (op->kind == GP_FIT_GIVE && p->slots[op->slot])
+            gp_cache_soon(p->cache, p->slots[op->slot], i == 1);
+    }
 }
 
 /* Two replays at a time: the first that fails ends the other one. */
@@ -157,14 +184,22 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     if (!rc && setup->policy)
         rc = play_cache(&play);
     size_t at = 0;
+    if (setup->progress)
+        setup->progress(0);
     while (!rc && at < trace->count) {
         size_t until = trace->count - at < GP_FIT_LOOK ? trace->count : at + GP_FIT_LOOK;
-        while (at < until && play_op(&play, &trace->ops[at]))
+        while (at < until) {
+            play_ahead(&play, at);
+            if (!play_op(&play, &trace->ops[at]))
+                break;
             at++;
+        }
         if (at < until)
             __atomic_store_n(stop, 1, __ATOMIC_RELAXED);
         if (__atomic_load_n(stop, __ATOMIC_RELAXED)) /* only a hint: no order needed */
             break;
+        if (setup->progress)
+            setup->progress((unsigned)(at * 1000 / trace->count));
     }
     *end = (struct gp_fit_end){.failed = at, .peak = play.device.peak, .used = play.device.used};
     if (play.cache)
@@ -198,14 +233,21 @@ static void *play_other(void *argument)
     return NULL;
 }
 
-int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, bool *fits,
-                uint64_t *peak, struct gp_fit_sizes *fit)
+struct gp_fit_pair { /* replays with rising and with falling addresses */
+    bool fits;
+    uint64_t peak, rising_peak; /* rising: 0 unless it fits */
+    size_t done;                /* operations of the one that came further */
+};
+
+static int pair_run(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes,
+                    struct gp_fit_pair *pair, struct gp_fit_sizes *fit)
 {
     uint32_t stop = 0;
     struct gp_fit_other other = {trace, *setup, bytes, {0}, &stop, 0};
     struct gp_fit_end end;
     pthread_t thread;
     other.setup.downward = true;
+    other.setup.progress = NULL;
     bool both = setup->policy, beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
     int rc = play_run(trace, setup, bytes, &end, &stop);
     fit->replays += both ? 2 : 1;
@@ -213,21 +255,40 @@ int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
         pthread_join(thread, NULL);
     else if (both)
         play_other(&other);
-    *fits = end.failed == trace->count && (!both || other.end.failed == trace->count);
-    if (peak)
-        *peak = other.end.peak > end.peak ? other.end.peak : end.peak;
+    else
+        other.end = end;
+    *pair = (struct gp_fit_pair){.fits = end.failed == trace->count && other.end.failed == trace->count,
+                                 .peak = end.peak,
+                                 .rising_peak = end.failed == trace->count ? end.peak : 0,
+                                 .done = end.failed};
+    GP_RAISE(pair->peak, other.end.peak);
+    GP_RAISE(pair->done, other.end.failed);
     return rc ? rc : other.rc;
+}
+
+int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, uint64_t bytes, bool *fits,
+                uint64_t *peak, struct gp_fit_sizes *fit)
+{
+    struct gp_fit_pair pair;
+    int rc = pair_run(trace, setup, bytes, &pair, fit);
+    *fits = pair.fits;
+    if (peak)
+        *peak = pair.peak;
+    return rc;
 }
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-#define GP_FIT_PARTS 128u /* the search ends when it knows the size to this part of it */
-#define GP_FIT_TRIES 16u  /* doublings of a size that is to be enough */
+#define GP_FIT_PARTS 128u       /* the search ends when it knows the size to this part of it */
+#define GP_FIT_TRIES 16u        /* doublings of a size that is to be enough */
+#define GP_FIT_LONG  (1u << 20) /* operations: from here on the number of replays matters */
+#define GP_FIT_CHEAP 0.01       /* bounds the number of replays, however early they fail */
 
 struct gp_fit_search {
     const struct gp_fit_trace *trace;
     const struct gp_fit_setup *setup;
     struct gp_fit_sizes *fit;
+    uint64_t low; /* never fits */
 };
 
 /* The reserve of such an allocator depends on the size of the device. */
@@ -244,42 +305,109 @@ static uint64_t search_page(uint64_t bytes)
 /* A size that is enough: the peak where there is plenty. */
 static int search_enough(const struct gp_fit_search *s)
 {
-    uint64_t bytes = search_page(s->trace->load_bytes), peak = 0;
-    bool fits = false, relative = search_is_relative(s->setup);
+    uint64_t bytes = search_page(s->trace->load_bytes);
+    struct gp_fit_pair pair = {0};
+    bool relative = search_is_relative(s->setup);
     int rc = 0;
     /* Plenty is four times the load; an allocator that fragments more is given twice as much. */
     bytes = relative ? bytes + bytes / 8 + GP_FIT_PAGE : bytes * 4 + (1ull << 30);
-    for (unsigned i = 0; !rc && !fits && i < GP_FIT_TRIES; i++) {
-        rc = gp_fit_fits(s->trace, s->setup, bytes, &fits, &peak, s->fit);
-        s->fit->enough_bytes = relative ? bytes : search_page(peak);
+    for (unsigned i = 0; !rc && !pair.fits && i < GP_FIT_TRIES; i++) {
+        rc = pair_run(s->trace, s->setup, bytes, &pair, s->fit);
+        s->fit->enough_bytes = relative ? bytes : search_page(pair.peak);
+        s->fit->plenty_bytes = i == 0 ? pair.rising_peak : 0;
         bytes += relative ? search_page(bytes / 4) : bytes;
     }
-    return rc ? rc : fits ? 0 : -ERANGE;
+    return rc ? rc : pair.fits ? 0 : -ERANGE;
 }
 
-int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit)
+/* The interval in which bisection would end if sizes up to `at` did not fit and larger ones did. */
+static void search_leaf(const struct gp_fit_search *s, uint64_t at, uint64_t *low, uint64_t *high)
 {
-    const struct gp_fit_search search = {trace, setup, fit};
-    *fit = (struct gp_fit_sizes){.step_bytes = GP_FIT_PAGE};
-    int rc = search_enough(&search);
-    uint64_t high = fit->enough_bytes, low = search_page(trace->load_bytes);
-    /* low never fits from here on, high always does. */
-    low = low > GP_FIT_PAGE ? low - GP_FIT_PAGE : 0;
-    if (setup->policy && high / GP_FIT_PARTS > GP_FIT_PAGE)
-        fit->step_bytes = high / GP_FIT_PARTS / GP_FIT_PAGE * GP_FIT_PAGE;
-    if (setup->policy)
-        fit->spare_bytes = high / GP_FIT_PARTS / 2 / GP_FIT_PAGE * GP_FIT_PAGE;
-    while (!rc && setup->policy && high > low && high - low > fit->step_bytes) {
+    *low = s->low;
+    *high = s->fit->enough_bytes;
+    while (*high > *low && *high - *low > s->fit->step_bytes) {
+        uint64_t middle = *low + search_page((*high - *low) / 2);
+        if (middle >= *high || middle <= s->fit->spare_bytes)
+            return;
+        *(middle <= at ? low : high) = middle;
+    }
+}
+
+/* A replay of a size that fits goes to its end, and one that fails usually ends early, so most sizes that are tried
+ * lie near the largest that failed.  Bisection finds the same, unless a size fits and a larger one does not. */
+static int search_between(struct gp_fit_search *s)
+{
+    struct gp_fit_sizes *fit = s->fit;
+    uint64_t fails = s->low, fits = fit->enough_bytes, low, high, unused;
+    unsigned tries = 0;
+    double cost = 0; /* of the last replay that failed, as a part of a whole one */
+    int rc = 0;
+    for (search_leaf(s, fails, &low, &high); !rc && high < fits; search_leaf(s, fails, &low, &high)) {
+        struct gp_fit_pair pair;
+        uint64_t next, far = (uint64_t)((double)(fits - fails) * sqrt(cost) / 2),
+                       near = tries < 2 ? 0 : fit->step_bytes << (tries - 2);
+        search_leaf(s, fails + (near < far ? near : far), &unused, &next);
+        next = next < fits ? next : high;
+        rc = pair_run(s->trace, s->setup, next - fit->spare_bytes, &pair, fit);
+        if (pair.fits) {
+            fits = next;
+            tries = 0;
+        } else {
+            fails = next;
+            tries += tries < GP_FIT_TRIES;
+            cost = (double)pair.done / (double)s->trace->count;
+            cost = cost < GP_FIT_CHEAP ? GP_FIT_CHEAP : cost;
+        }
+    }
+    fit->smallest_bytes = high;
+    fit->fails_bytes = low;
+    return rc;
+}
+
+/* Where few operations make replays cheap, and where a size may well fit and a larger one not: the size of the device
+ * decides the reserve, or pages move. */
+static bool search_bisects(const struct gp_fit_search *s)
+{
+    const struct gp_policy *policy = s->setup->policy;
+    /* Requests that name no stream are in growable segments only by expandable_segments:True. */
+    bool moves = policy->growable && (s->trace->streams || play_expands(policy));
+    return s->trace->count < GP_FIT_LONG || search_is_relative(s->setup) || moves;
+}
+
+static int search_bisect(struct gp_fit_search *s)
+{
+    struct gp_fit_sizes *fit = s->fit;
+    uint64_t low = s->low, high = fit->enough_bytes;
+    int rc = 0;
+    while (!rc && high > low && high - low > fit->step_bytes) {
         uint64_t middle = low + search_page((high - low) / 2);
         bool fits;
         if (middle >= high || middle <= fit->spare_bytes)
             break;
-        rc = gp_fit_fits(trace, setup, middle - fit->spare_bytes, &fits, NULL, fit);
-        high = fits ? middle : high;
-        low = fits ? low : middle;
+        rc = gp_fit_fits(s->trace, s->setup, middle - fit->spare_bytes, &fits, NULL, fit);
+        *(fits ? &high : &low) = middle;
     }
     fit->smallest_bytes = high;
     fit->fails_bytes = low;
+    return rc;
+}
+
+int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit)
+{
+    uint64_t load = search_page(trace->load_bytes);
+    /* It never fits. */
+    struct gp_fit_search search = {trace, setup, fit, load > GP_FIT_PAGE ? load - GP_FIT_PAGE : 0};
+    *fit = (struct gp_fit_sizes){.step_bytes = GP_FIT_PAGE};
+    int rc = search_enough(&search);
+    uint64_t high = fit->enough_bytes;
+    if (setup->policy && high / GP_FIT_PARTS > GP_FIT_PAGE)
+        fit->step_bytes = high / GP_FIT_PARTS / GP_FIT_PAGE * GP_FIT_PAGE;
+    if (setup->policy)
+        fit->spare_bytes = high / GP_FIT_PARTS / 2 / GP_FIT_PAGE * GP_FIT_PAGE;
+    if (!rc && setup->policy)
+        return search_bisects(&search) ? search_bisect(&search) : search_between(&search);
+    fit->smallest_bytes = high;
+    fit->fails_bytes = search.low;
     return rc;
 }
 

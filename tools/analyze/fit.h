@@ -57,6 +57,7 @@ struct gp_fit_trace {
     uint32_t device;
     enum gp_fit_requests requests;
     bool growable;           /* the segments that were recorded are growable */
+    bool streams;            /* some requests name a stream */
     uint32_t slots;          /* one more than the largest */
     uint64_t most_bytes;     /* no request is larger */
     uint64_t load_bytes;     /* highest sum of what was requested: no allocator can do with less */
@@ -79,6 +80,8 @@ struct gp_fit_setup {
      * room instead of the first.  Neither is documented, and among equal blocks the lowest is taken,
      * so gp_fit_find and gp_fit_fits ask for sizes that are enough both ways. */
     bool downward;
+    /* Called on the caller's thread: 0 at the start of each replay, then thousandths of it.  May be NULL. */
+    void (*progress)(unsigned parts);
 };
 
 struct gp_fit_end {
@@ -101,6 +104,8 @@ struct gp_fit_sizes {
     /* Left over when a size below enough_bytes was tried: where memory is short, the driver's
      * addresses decide, and they differ from the model's. */
     uint64_t spare_bytes;
+    /* The most that is held with rising addresses on a device with four times the load and 1 GiB; 0: that fails. */
+    uint64_t plenty_bytes;
     uint32_t replays;
 };
 int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *setup, struct gp_fit_sizes *fit);
@@ -117,12 +122,13 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
 /* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
 
 struct gp_fit_question {
-    uint64_t gpu_bytes;    /* of the device to try */
-    uint32_t tenants;      /* programs like this one that share it; at least 1 */
-    int64_t context_bytes; /* of each; -1: as measured or assumed */
-    const char *allocator; /* a policy, or "off"; NULL: as it was recorded */
-    const char *conf;      /* settings of the allocator, as checked by gp_policy_configure; may be NULL */
-    bool all;              /* every allocator, the recorded one first */
+    uint64_t gpu_bytes;               /* of the device to try */
+    uint32_t tenants;                 /* programs like this one that share it; at least 1 */
+    int64_t context_bytes;            /* of each; -1: as measured or assumed */
+    const char *allocator;            /* a policy, or "off"; NULL: as it was recorded */
+    const char *conf;                 /* settings of the allocator, as checked by gp_policy_configure; may be NULL */
+    bool all;                         /* every allocator, the recorded one first */
+    void (*progress)(unsigned parts); /* see struct gp_fit_setup */
 };
 
 struct gp_fit_row {        /* one allocator; bytes are of the device, for all tenants, with their contexts */

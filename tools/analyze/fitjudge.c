@@ -27,6 +27,7 @@ struct gp_fit_judge {
     struct gp_fit_result *result;
     struct gp_fit_trace *trace;    /* the requests */
     struct gp_fit_trace *recorded; /* with a framework's segments as they were; NULL: not needed yet */
+    bool explained;                /* result->unexplained_bytes is known */
 };
 
 static bool judge_same(const struct gp_fit_choice *one, const struct gp_fit_choice *other)
@@ -77,7 +78,7 @@ static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struc
                                        struct gp_policy *policy)
 {
     const struct gp_policy *found = gp_policy_find(choice->allocator);
-    struct gp_fit_setup setup = {.yields = !judge_is_foreign(j)};
+    struct gp_fit_setup setup = {.yields = !judge_is_foreign(j), .progress = j->question->progress};
     char why[512];
     if (!found)
         return setup;
@@ -119,6 +120,24 @@ static void judge_beyond(struct gp_fit_judge *j, const struct gp_fit_choice *cho
         j->result->unexplained_bytes = held - fit->enough_bytes;
 }
 
+/* The recorded segments of one stream cannot serve another one, but the events of a framework do not
+ * tell the streams of its blocks.  So more may have been held than the replay needs.  fit: of the choice. */
+static int judge_unexplained(struct gp_fit_judge *j, const struct gp_fit_choice *choice, const struct gp_fit_sizes *fit)
+{
+    const struct gp_fit_choice own = judge_as_recorded(j);
+    struct gp_policy policy;
+    const struct gp_fit_setup setup = judge_setup(j, &own, &policy);
+    struct gp_fit_end end = {.failed = j->trace->count, .peak = fit->plenty_bytes};
+    if (j->trace->requests != GP_FIT_OF_FRAMEWORK || j->explained)
+        return 0;
+    j->explained = true;
+    bool known = judge_same(choice, &own) && fit->plenty_bytes;
+    int rc = known ? 0 : gp_fit_play(j->trace, &setup, j->trace->load_bytes * 4 + (1ull << 30), &end);
+    if (!rc && end.failed == j->trace->count && j->trace->reserved_bytes > end.peak)
+        j->result->unexplained_bytes = j->trace->reserved_bytes - end.peak;
+    return rc;
+}
+
 static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice, struct gp_fit_row *row)
 {
     const struct gp_fit_trace *trace = judge_trace(j, choice);
@@ -126,6 +145,7 @@ static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice,
     struct gp_fit_setup setup = judge_setup(j, choice, &policy);
     struct gp_fit_sizes fit;
     int rc = trace ? gp_fit_find(trace, &setup, &fit) : -ENOMEM;
+    rc = rc ? rc : judge_unexplained(j, choice, &fit);
     if (rc)
         return rc;
     judge_beyond(j, choice, &fit);
@@ -181,23 +201,6 @@ static int judge_failure(struct gp_fit_judge *j, const struct gp_fit_choice *cho
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* The recorded segments of one stream cannot serve another one, but the events of a framework do not
- * tell the streams of its blocks.  So more may have been held than the replay needs. */
-static int judge_unexplained(struct gp_fit_judge *j)
-{
-    const struct gp_fit_choice choice = judge_as_recorded(j);
-    struct gp_policy policy;
-    const struct gp_fit_setup setup = judge_setup(j, &choice, &policy);
-    struct gp_fit_end end;
-    if (j->trace->requests != GP_FIT_OF_FRAMEWORK)
-        return 0;
-    uint64_t plenty = j->trace->load_bytes * 4 + (1ull << 30);
-    int rc = gp_fit_play(j->trace, &setup, plenty, &end);
-    if (!rc && end.failed == j->trace->count && j->trace->reserved_bytes > end.peak)
-        j->result->unexplained_bytes = j->trace->reserved_bytes - end.peak;
-    return rc;
-}
-
 static int judge_rows(struct gp_fit_judge *j)
 {
     struct gp_fit_result *result = j->result;
@@ -241,7 +244,7 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     }
     for (size_t i = 0; i < recording->event_count; i++)
         result->failed_requests += recording->events[i].type == GP_EVENT_OOM && recording->events[i].device == device;
-    int rc = judge.trace ? judge_unexplained(&judge) : -ENOMEM;
+    int rc = judge.trace ? 0 : -ENOMEM;
     if (!rc) {
         result->requests = judge.trace->requests;
         result->requested_bytes = judge.trace->load_bytes;

@@ -186,6 +186,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
     struct gp_fit_op *op = build_op(b, change->add ? kind : kind + 1, bytes, slot, change->event);
     if (kind == GP_FIT_TAKE) {
         op->stream = build_stream(b, change->item);
+        trace->streams |= op->stream != GP_FIT_STREAM_ANY;
         op->shard = change->event == GP_REC_NONE ? 0 : build_thread(b, change->event);
     }
     if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)

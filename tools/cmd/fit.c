@@ -2,11 +2,13 @@
  * fit.c: `gpuprof fit`: whether a recorded program fits on a GPU of another size.  Called by
  * commands.c; tools/analyze/fit.h has the work. */
 #include <cmd/load.h>
+#include <cmd/progress.h>
 #include <show/text/fitformat.h>
 #include <show/text/write.h>
 
 #include <allocator/cache/policy.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +55,18 @@ static int fit_explain(struct gp_loaded *loaded, const struct gp_fit_answer *ans
     return rc;
 }
 
+/* Each replay has a bar of its own, since nobody knows how many there will be. */
+static void fit_progress(unsigned parts)
+{
+    static unsigned replay;
+    char what[32];
+    if (parts == 0) {
+        snprintf(what, sizeof(what), "replay %u", ++replay);
+        gp_progress_begin(what);
+    }
+    gp_progress_step(parts);
+}
+
 static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
 {
     const struct gp_report *report = &loaded->report;
@@ -62,7 +76,8 @@ static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
                                              .context_bytes = o->context,
                                              .allocator = o->allocator,
                                              .conf = o->conf,
-                                             .all = o->all};
+                                             .all = o->all,
+                                             .progress = fit_progress};
     struct gp_fit_result *results = calloc(recording->device_count + 1ul, sizeof(*results));
     struct gp_fit_answer answer = {report, &question, results, 0};
     int rc = results ? 0 : -ENOMEM;
@@ -70,6 +85,7 @@ static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
         if (report->devices[d].used && recording->devices[d].index != GP_WIRE_HOST)
             rc = gp_fit_judge(report->flow, d, &question, &results[answer.count++]);
     }
+    gp_progress_end();
     if (!rc)
         rc = fit_explain(loaded, &answer, results);
     if (rc == -ERANGE)

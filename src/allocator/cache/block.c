@@ -44,6 +44,7 @@ struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *l
 bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct gp_heap **place)
 {
     struct gp_heap *into = heap_like(cache, heap, GP_STREAM_DESTROYED);
+    cache->retired = true;
     if (!into) {
         heap->stream = GP_STREAM_DESTROYED;
         return false;

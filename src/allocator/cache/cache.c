@@ -63,6 +63,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
         cache_close(cache);
         return -ENOMEM;
     }
+    cache->uncounted = setup->uncounted && !cache->threads; /* the gates of these are the gauges' */
     *out = cache;
     return 0;
 }

@@ -107,6 +107,8 @@ struct gp_cache_setup {
     /* The device's gauges (account/gauge.h): every statistic of torch.cuda.memory_stats, updated
      * together with the block. NULL: the cache makes its own, see gp_cache_gauges. */
     struct gp_counter *gauges;
+    /* Nobody asks for the statistics: the gauges stay at 0, unless the policy has thread caches. */
+    bool uncounted;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
     /* grants and events have the time at which the gauges changed (base/clock.h): sorted by it, they
      * add up to the statistics and their peaks */
@@ -187,6 +189,9 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
 bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out);
 /* Does a block, live or idle, begin at the address?  Takes no lock, for a thread that may hold one. */
 bool gp_cache_begins(const struct gp_cache *cache, uint64_t address);
+/* The block at this address is to be freed soon, so what its free reads is fetched into the processor's caches: first where
+ * its record is, and when asked again, the record. For callers that know the future. */
+void gp_cache_soon(const struct gp_cache *cache, uint64_t address, bool again);
 /* Is the address inside memory of this cache, live or idle? */
 bool gp_cache_owns(struct gp_cache *cache, uint64_t address);
 /* The driver allocation that a live block lies in; dedicated: it is the block itself. */

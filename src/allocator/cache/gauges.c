@@ -58,6 +58,8 @@ static void moves_active(struct gp_cache *cache, struct gp_moves *moves, const s
 
 uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
+    if (cache->uncounted)
+        return 0;
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
     moves_active(cache, &moves, block);
@@ -66,6 +68,8 @@ uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp
 
 uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
+    if (cache->uncounted)
+        return 0;
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
     return moves_apply(cache, shard, GP_SUB, &moves);
@@ -73,6 +77,8 @@ uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_
 
 uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
+    if (cache->uncounted)
+        return 0;
     struct gp_moves moves = {.count = 0};
     moves_allocated(cache, &moves, block);
     moves_active(cache, &moves, block);
@@ -81,6 +87,8 @@ uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_b
 
 void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
 {
+    if (cache->uncounted)
+        return;
     struct gp_moves moves = {.count = 0};
     moves_active(cache, &moves, block);
     moves_apply(cache, 0, GP_SUB, &moves);
@@ -88,6 +96,8 @@ void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
 
 void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up)
 {
+    if (cache->uncounted)
+        return;
     struct gp_moves moves = {.count = 0};
     bool small = block_is_small(cache, block);
     moves_pools(&moves, GP_GAUGE_INACTIVE_SPLIT, small, 1);
@@ -98,6 +108,8 @@ void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool 
 uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
                            bool oversize, bool up)
 {
+    if (cache->uncounted)
+        return 0;
     struct gp_moves moves = {.count = 0};
     moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->small, bytes);
     if (segment)

@@ -50,6 +50,24 @@ bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *ou
     return live;
 }
 
+void gp_cache_soon(const struct gp_cache *cache, uint64_t address, bool again)
+{
+    const uint64_t *mid =
+        address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS)
+            ? NULL
+            : __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);   /* [table.A1] */
+    uint64_t leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : 0; /* [table.A1] */
+    if (!leaf)
+        return;
+    const struct gp_block *block = again ? gp_leaf_find(leaf, address) : NULL;
+    if (!again) {
+        __builtin_prefetch(gp_leaf_set(leaf, address));
+    } else if (block) {
+        __builtin_prefetch(block, 1);
+        __builtin_prefetch(&block->address, 1);
+    }
+}
+
 bool gp_cache_begins(const struct gp_cache *cache, uint64_t address)
 {
     const struct gp_block *block = gp_table_at(cache, address);

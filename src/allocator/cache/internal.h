@@ -232,7 +232,9 @@ struct gp_cache {
     /* ... and the epoch of the last such fence that was reached; idle blocks up to this epoch are
      * quiet: no work of any stream uses them */
     uint64_t settled;
+    bool uncounted;  /* the gauges stay as they are */
     bool first_made; /* prealloc has allocated its first chunk */
+    bool retired;    /* a stream was destroyed that had a heap */
 };
 
 /* arena.c */

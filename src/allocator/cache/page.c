@@ -79,7 +79,7 @@ static struct gp_segment *page_range(struct gp_cache *cache, struct gp_heap *hea
 /* Under lock. */
 static struct gp_segment *page_empty_range(struct gp_cache *cache)
 {
-    struct gp_segment *segment = cache->segments;
+    struct gp_segment *segment = cache->retired ? cache->segments : NULL;
     while (segment && !(segment->growable && segment->heap->stream == GP_STREAM_DESTROYED && !segment->pages &&
                         gp_block_state(segment->first) == GP_BLOCK_UNMAPPED && !segment->first->after))
         segment = segment->next;
