@@ -49,6 +49,26 @@ Test(ring, arguments)
     cr_assert_eq(gp_ring_init(&t->ring, (void *)((char *)t->chunks + 8), 2, &t->lost), -EINVAL);
 }
 
+static unsigned resident(const struct test_ring *t, uint32_t chunk_count)
+{
+    unsigned char pages[4096];
+    unsigned count = 0;
+    cr_assert_eq(mincore(t->chunks, chunk_count * sizeof(struct gp_wire_chunk), pages), 0);
+    for (uint32_t i = 0; i < chunk_count; i++)
+        count += pages[i] & 1;
+    return count;
+}
+
+Test(ring, a_chunk_without_events_takes_no_memory)
+{
+    struct test_ring *t = gp_test_ring(4096);
+    struct gp_ring_cursor cursor = {0};
+    for (uint64_t i = 0; i < GP_RING_EVENTS + 1; i++)
+        cr_assert_eq(gp_test_write(t, &cursor, i), 0);
+    cr_assert_eq(gp_ring_written(&t->ring), GP_RING_EVENTS + 1);
+    cr_assert_eq(resident(t, 4096), 2);
+}
+
 Test(ring, a_thread_fills_chunk_after_chunk)
 {
     struct test_ring *t = gp_test_ring(4);
