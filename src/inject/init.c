@@ -272,8 +272,8 @@ static void inject_owners(void)
 static void inject_record(const struct gp_options *options)
 {
     struct gp_wire_header *header = gp_inject_session.header;
-    struct gp_record_setup setup = {options->record, header, gp_session_publish, gp_poll_wake,
-                                    options->record_since_ns};
+    struct gp_record_setup setup = {options->record, header,     gp_session_publish,
+                                    gp_poll_wake,    &ring_mine, options->record_since_ns};
     char why[96] = "", said[112];
     if (!options->record)
         return;

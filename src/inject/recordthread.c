@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "base/futex.h"
 #include "base/lock.h"
+#include "base/ring.h"
 #include "base/sandbox.h"
 #include "base/worker.h"
 #include "record/file.h"
@@ -146,11 +147,26 @@ static int record_open(struct gp_record *record)
     return fd;
 }
 
+/* A chunk that no event was in: to look at its page would give it memory. Relaxed: a thread takes the chunk's number
+ * before it writes the event that the barriers [ring.F] and [ring.R1] publish. */
+static bool record_is_unused(const char *at)
+{
+    const struct gp_ring *ring = gp_record_mine.setup.ring;
+    if (!ring || at < (const char *)ring->chunks)
+        return false;
+    uint64_t index = (uint64_t)(at - (const char *)ring->chunks) / sizeof(*ring->chunks);
+    return index < ring->chunk_count && index >= __atomic_load_n(&ring->x_next, __ATOMIC_RELAXED);
+}
+
 /* The session is ours; its words (ring, numbers) change while they are read. */
 static int record_copy(void *arg, void *into, size_t bytes, uint64_t offset)
 {
     const uint64_t *from = (const uint64_t *)(const void *)((const char *)arg + offset);
     uint64_t *to = into;
+    if (record_is_unused((const char *)from)) {
+        memset(into, 0, bytes);
+        return 0;
+    }
     /* [ring.A1] [ring.A2] [ring.A3] [site.A] acquire; pairs with the releases of the threads that
      * wrote the words. */
     for (size_t i = 0; i < bytes / sizeof(*to); i++)

@@ -12,13 +12,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct gp_ring;
+
 struct gp_record_setup {
     const char *path;              /* record/name.h: %p is the pid */
     struct gp_wire_header *header; /* of the mapped session; the recorder writes its record_* fields and `recorded` */
     /* Both run on the recorder's thread, and both may be NULL. */
-    void (*publish)(void);  /* refreshes the session's published numbers */
-    void (*appeared)(void); /* a device was used for the first time, so the driver can be asked for its identity */
-    uint64_t since_unix_ns; /* an older recording of this name is replaced; 0: none is */
+    void (*publish)(void);      /* refreshes the session's published numbers */
+    void (*appeared)(void);     /* a device was used for the first time, so the driver can be asked for its identity */
+    const struct gp_ring *ring; /* the session's; NULL: chunks that no event was in are looked at like others */
+    uint64_t since_unix_ns;     /* an older recording of this name is replaced; 0: none is */
 };
 
 /* 0; -errno with a sentence in why: then nothing is recorded, and nothing else changes. */

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -104,7 +105,7 @@ static int host_start(struct host *host, const char *path, bool wide, char *why)
     CHECK(gp_session_open(&host->session, &size) == 0);
     CHECK(gp_ring_init(&host->ring, host->session.chunks, host->session.chunk_count,
                        &host->session.header->lost[GP_LOST_RING]) == 0);
-    const struct gp_record_setup setup = {.path = path, .header = host->session.header};
+    const struct gp_record_setup setup = {.path = path, .header = host->session.header, .ring = &host->ring};
     return gp_record_start(&setup, why, 160);
 }
 
@@ -119,6 +120,17 @@ static void host_run(struct host *host, unsigned threads, uint32_t events, uint3
     for (unsigned i = 0; i < threads; i++)
         pthread_join(ids[i], NULL);
     host->tried += (uint64_t)threads * events;
+}
+
+static uint64_t host_pages(const struct host *host)
+{
+    static unsigned char pages[1 << 16];
+    uint64_t count = 0;
+    CHECK(host->ring.chunk_count <= sizeof(pages));
+    CHECK(mincore(host->ring.chunks, host->ring.chunk_count * sizeof(*host->ring.chunks), pages) == 0);
+    for (uint32_t i = 0; i < host->ring.chunk_count; i++)
+        count += pages[i] & 1;
+    return count;
 }
 
 static struct gp_recording *test_open(const char *path)
@@ -169,6 +181,7 @@ static void test_recorder(int i, bool easy)
     snprintf(path, sizeof(path), "%s/%d.gpuprof", test_folder, (int)getpid());
     struct gp_recording *recording = test_open(path);
     test_counts(recording, &host);
+    CHECK(host_pages(&host) <= host.ring.x_next); /* the recorder gives chunks without events no memory */
     bool is_dropped = easy && recording->dropped != 0;
     gp_recording_free(recording);
     _exit(is_dropped ? TEST_DROPPED : 0);

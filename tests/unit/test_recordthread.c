@@ -186,7 +186,7 @@ static char why[96];
 
 static int start(const char *path)
 {
-    const struct gp_record_setup record = {path, &session.header, publish, appear, 5000};
+    const struct gp_record_setup record = {path, &session.header, publish, appear, NULL, 5000};
     session.header.ring_offset = offsetof(typeof(session), chunks);
     session.header.chunk_count = 4;
     session.header.start_ns = test_now = 100 * SECOND;
