@@ -3,14 +3,9 @@
  * test_owner_objects.c: the list of objects that owner.c copies from the loader, out of a made-up loader's list: which
  * addresses an object has, the order, the limits, and what happens while the process forks. test_owner.c has real ones.
  */
-#include "lib/sanitized.h"
-
-#if GP_TEST_SANITIZED
-GP_TEST_UNSANITIZED_ONLY(owner_objects)
-#else
-
 #include "base/compiler.h"
 #include "base/loader.h"
+#include "lib/standin.h"
 #include "stack/known.h"
 #include "stack/object.h"
 #include "stack/owner.h"
@@ -47,11 +42,10 @@ static int made_visit(const struct made *object, int (*visit)(struct dl_phdr_inf
     return visit(&info, sizeof(info), arg);
 }
 
-int dl_iterate_phdr(int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
+STANDIN(int, dl_iterate_phdr, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
 {
-    typedef int loader_fn(int (*visit)(struct dl_phdr_info * info, size_t size, void *arg), void *arg);
     if (!made)
-        return ((loader_fn *)(uintptr_t)dlsym(RTLD_NEXT, "dl_iterate_phdr"))(visit, arg);
+        return __real_dl_iterate_phdr(visit, arg);
     int result = 0;
     for (unsigned i = 0; i < made_count && result == 0; i++)
         result = made_visit(&made[i], visit, arg);
@@ -200,5 +194,3 @@ Test(owner_objects, while_the_process_forks_the_list_is_not_read)
         cr_expect_eq(told, 2);
     }
 }
-
-#endif
