@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_torch_reports.c: what PyTorch's allocator reports goes to the accounts and on to PyTorch's own functions, in each of
- * their forms (src/account/framework/torch.c). The slots, the accounts and the owners are stand-ins.
+ * test_torch_reports.c: when the blocks of PyTorch's allocator are counted, and what the log says of it
+ * (src/account/framework/torch.c). The slots, the accounts and the owners are stand-ins. That reports reach the accounts and
+ * PyTorch's own functions, integration/test_framework judges.
  */
 #include "account/feed.h"
 #include "account/framework/doors.h"
@@ -110,120 +111,11 @@ STANDIN(void, gp_feed_framework_start, const char *name)
     note("start %s\n", name);
 }
 
-STANDIN(void, gp_feed_framework_block, const struct gp_framework_event *event, uint8_t owner)
-{
-    cr_expect(gp_thread.inside);
-    errno = 5;
-    note("block %d %lx %ld %ld %ld of %u\n", event->device, event->address, event->bytes, event->allocated_bytes,
-         event->reserved_bytes, owner);
-}
-
-STANDIN(void, gp_feed_framework_oom, const char *api, int device, uint64_t bytes)
-{
-    cr_expect(gp_thread.inside);
-    errno = 5;
-    note("oom %s %d %lu\n", api, device, bytes);
-}
-
-/* ---- PyTorch's functions ----------------------------------------------------------------------------------------- */
-
-struct device {
-    int8_t type, index;
-};
-
-static void their_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct device device)
-{
-    cr_expect(!gp_thread.inside && errno == 77);
-    note("their %p %ld %lu %lu on %d.%d\n", pointer, bytes, allocated, reserved, device.type, device.index);
-}
-
-static void their_old_report(void *pointer, int64_t bytes, struct device device)
-{
-    cr_expect(!gp_thread.inside && errno == 77);
-    note("their %p %ld on %d.%d\n", pointer, bytes, device.type, device.index);
-}
-
-static void their_oom(int64_t bytes, uint64_t allocated, uint64_t reserved, struct device device)
-{
-    cr_expect(!gp_thread.inside && errno == 77);
-    note("their %ld %lu %lu on %d.%d\n", bytes, allocated, reserved, device.type, device.index);
-}
-
 #define EXPECT(_text)                                                                                                  \
     do {                                                                                                               \
         cr_expect_str_eq(notes, _text, "%s", notes);                                                                   \
         notes[0] = '\0';                                                                                               \
     } while (0)
-
-static void begin(void)
-{
-    unsetenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
-    cr_assert_eq(gp_thread_life_start(), 0);
-    slots[0] = 1;
-    gp_framework_start();
-    EXPECT("owner pytorch libc10_cuda.so\nstart pytorch\nsegments libc10_cuda\n");
-    cr_assert_eq(import_count, 9);
-}
-
-/* Names of both ages lead to the same functions of PyTorch's. */
-Test(torch_reports, reports_go_on)
-{
-    begin();
-    void (*report)(void *, int64_t, uint64_t, uint64_t, struct device);
-    void (*oom)(int64_t, uint64_t, uint64_t, struct device);
-    for (unsigned age = 0; age < 2; age++) {
-        for (unsigned i = 0; i < 5; i++)
-            imports[i].x_original = NULL;
-        imports[age].x_original = (void *)their_report;
-        imports[3 + age].x_original = (void *)their_oom;
-        *(void **)&report = imports[age].replacement;
-        *(void **)&oom = imports[3 + age].replacement;
-        errno = 77;
-        report((void *)0x5000, 512, 1024, 4096, (struct device){1, 3});
-        EXPECT("block 3 5000 512 1024 4096 of 9\ntheir 0x5000 512 1024 4096 on 1.3\n");
-        report((void *)0x5000, -512, 512, 4096, (struct device){0, 3});
-        EXPECT("their 0x5000 -512 512 4096 on 0.3\n");
-        oom(100, 200, 300, (struct device){1, 2});
-        EXPECT("oom PyTorch's allocator 2 100\ntheir 100 200 300 on 1.2\n");
-        oom(100, 200, 300, (struct device){2, 2});
-        EXPECT("their 100 200 300 on 2.2\n");
-    }
-    gp_thread_life_leave();
-    errno = 77;
-    report((void *)0x5000, 512, 1024, 4096, (struct device){1, 3});
-    oom(100, 200, 300, (struct device){1, 2});
-    EXPECT("their 0x5000 512 1024 4096 on 1.3\ntheir 100 200 300 on 1.2\n");
-}
-
-/* The oldest form has no totals. */
-Test(torch_reports, old_reports_go_on)
-{
-    void (*report)(void *, int64_t, struct device);
-    begin();
-    imports[2].x_original = (void *)their_old_report;
-    *(void **)&report = imports[2].replacement;
-    errno = 77;
-    report((void *)0x6000, 512, (struct device){1, 0});
-    EXPECT("block 0 6000 512 -1 -1 of 9\ntheir 0x6000 512 on 1.0\n");
-}
-
-Test(torch_reports, names_of_the_functions)
-{
-    static const char *const names[] = {
-        "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
-        "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE",
-        "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"};
-    begin();
-    for (unsigned i = 0; i < 5; i++) {
-        cr_expect_str_eq(imports[i].name, names[i]);
-        cr_expect_str_eq(imports[i].definer, "libc10.so");
-        cr_expect_str_eq(imports[i].importer, "libc10_cuda");
-    }
-    cr_expect_eq(imports[0].replacement, imports[1].replacement);
-    cr_expect_eq(imports[3].replacement, imports[4].replacement);
-}
-
-/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 /* Blocks are counted if their reports are found, all of them can be led here, and there is a cache. */
 Test(torch_reports, when_blocks_are_counted)
