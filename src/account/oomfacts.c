@@ -55,7 +55,8 @@ static int64_t oom_number(uint64_t number)
     return (int64_t)(number > most ? most : number);
 }
 
-static void oom_gauges(struct gp_wire_oom *report)
+/* Of its own: a program's small stack must not have the gauges and what follows at once. */
+static GP_COLD void oom_gauges(struct gp_wire_oom *report)
 {
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
     struct gp_account *account = report->device < 0 ? NULL : gp_account_of(report->device);
