@@ -58,7 +58,7 @@ static int64_t oom_number(uint64_t number)
 /* Of its own: a program's small stack must not have the gauges and what follows at once. */
 static GP_COLD void oom_gauges(struct gp_wire_oom *report)
 {
-    struct gp_gauge_value gauges[GP_GAUGES_MAX];
+    struct gp_gauge_value gauges[GP_GAUGES];
     struct gp_account *account = report->device < 0 ? NULL : gp_account_of(report->device);
     report->reserved_bytes = report->allocated_bytes = -1;
     report->pool_reserved_bytes = report->graph_reserved_bytes = report->graph_used_bytes = -1;
