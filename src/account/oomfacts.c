@@ -55,10 +55,10 @@ static int64_t oom_number(uint64_t number)
     return (int64_t)(number > most ? most : number);
 }
 
-/* Of its own: a program's small stack must not have the gauges and what follows at once. */
+/* Of its own, and without the owners' gauges: it runs on a program's stack, which may be small. */
 static GP_COLD void oom_gauges(struct gp_wire_oom *report)
 {
-    struct gp_gauge_value gauges[GP_GAUGES];
+    struct gp_gauge_value gauges[GP_GAUGE_OWNERS];
     struct gp_account *account = report->device < 0 ? NULL : gp_account_of(report->device);
     report->reserved_bytes = report->allocated_bytes = -1;
     report->pool_reserved_bytes = report->graph_reserved_bytes = report->graph_used_bytes = -1;
@@ -66,8 +66,8 @@ static GP_COLD void oom_gauges(struct gp_wire_oom *report)
         report->kinds[kind] = -1;
     if (!account)
         return;
-    gp_counter_snapshot(account->counter, gauges);
-    for (unsigned i = 0; i < GP_GAUGES; i++)
+    gp_counter_first(account->counter, GP_GAUGE_OWNERS, gauges);
+    for (unsigned i = 0; i < GP_GAUGE_OWNERS; i++)
         if (gauges[i].current < 0) /* a free overtook its allocation's exit callback: a negative value means 0 */
             gauges[i].current = 0;
     /* Not gp_polled_fold: that raises peaks, and a poll that is not fresh must not. */

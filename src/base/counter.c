@@ -530,31 +530,36 @@ static void set_leave(struct gp_counter *set, bool reopen)
     GP_TESTPOINT("counter.unlocked");
 }
 
-static void set_values(const struct gp_counter *set, struct gp_gauge_value *out)
+static void set_values(const struct gp_counter *set, unsigned gauges, struct gp_gauge_value *out)
 {
-    for (unsigned g = 0; out && g < set->shape.gauges; g++)
+    for (unsigned g = 0; out && g < gauges; g++)
         out[g] =
             (struct gp_gauge_value){gauge_current(set, g), set->peak[g], set->pool[g].allocated, set->pool[g].freed};
 }
 
-void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out)
+void gp_counter_first(struct gp_counter *set, unsigned gauges, struct gp_gauge_value *out)
 {
     bool was_open = set_enter(set);
-    set_values(set, out);
+    set_values(set, gauges, out);
     set_leave(set, was_open);
+}
+
+void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out)
+{
+    gp_counter_first(set, set->shape.gauges, out);
 }
 
 void gp_counter_reset_peaks(struct gp_counter *set, gp_gauge_set mask, struct gp_gauge_value *before,
                             struct gp_gauge_value *after)
 {
     set_enter(set);
-    set_values(set, before);
+    set_values(set, set->shape.gauges, before);
     for (unsigned g = 0; g < set->shape.gauges; g++)
         if (mask >> g & 1) {
             set->peak[g] = gauge_current(set, g);
             gauge_limit(set, g);
         }
-    set_values(set, after);
+    set_values(set, set->shape.gauges, after);
     set_leave(set, false);
 }
 
@@ -615,14 +620,14 @@ void gp_counter_reset_totals(struct gp_counter *set, gp_gauge_set mask, struct g
 {
     bool was_open = set_enter(set);
     uint64_t now_ns = gp_clock_ns(); /* no update is under way: later than those before, as their times are */
-    set_values(set, before);
+    set_values(set, set->shape.gauges, before);
     for (unsigned g = 0; g < set->shape.gauges; g++)
         if (mask >> g & 1) {
             set->base[g] += set->pool[g].allocated - set->pool[g].freed;
             set->pool[g].allocated = set->pool[g].freed = 0;
             set->reset_ns[g] = now_ns;
         }
-    set_values(set, after);
+    set_values(set, set->shape.gauges, after);
     set_leave(set, was_open);
 }
 
@@ -681,7 +686,7 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set m
         return -EINVAL;
     set_enter(set);
     bool active = set->watching >> watch & 1;
-    set_values(set, out);
+    set_values(set, set->shape.gauges, out);
     set->watching |= 1u << watch;
     for (unsigned g = 0; g < set->shape.gauges; g++) {
         int64_t current = gauge_current(set, g), mark = set->watch[watch][g];

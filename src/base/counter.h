@@ -94,6 +94,8 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
 
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */
 void gp_counter_snapshot(struct gp_counter *set, struct gp_gauge_value *out);
+/* The first of them alone, for a caller with a small stack. */
+void gp_counter_first(struct gp_counter *set, unsigned gauges, struct gp_gauge_value *out);
 
 /* Sets peak := current for the gauges in mask. before and after may be NULL; they
  * receive all gauges at the same instant. */
