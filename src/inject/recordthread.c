@@ -269,9 +269,10 @@ static void *record_main(void *arg)
         record_stage(GP_STAGE_FAILED);
         return NULL;
     }
+    /* Before the program goes on: it may enter a sandbox, where no file can be opened. */
+    gp_recorder_begin(record->recorder);
     record_tell(&stats, GP_RECORD_ON, 0);
     record_stage(GP_STAGE_RUNNING);
-    gp_recorder_begin(record->recorder);
     /* [stop.A] acquire: the program's last events; pairs with [stop.R]. */
     while (!__atomic_load_n(&record->x_stop, __ATOMIC_ACQUIRE)) {
         ssize_t count = gp_recorder_poll(record->recorder);
