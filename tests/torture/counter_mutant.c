@@ -13,6 +13,7 @@
 #define gp_counter_apply_timed  gp_mutant_apply_timed
 #define gp_counter_move         gp_mutant_move
 #define gp_counter_putback      gp_mutant_putback
+#define gp_counter_first        gp_mutant_first
 #define gp_counter_snapshot     gp_mutant_snapshot
 #define gp_counter_reset_peaks  gp_mutant_reset_peaks
 #define gp_counter_reset_totals gp_mutant_reset_totals
