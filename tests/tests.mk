@@ -25,8 +25,8 @@ LOCKCHECK   := $(B)/obj/tests/lib/lockcheck.o
 $(B)/tests/unit/% $(B)/tests/integration/%: TESTLINK = -lcriterion
 # It stands in front of libc and the driver, so its symbols must be seen.
 $(B)/tests/unit/test_hookslookup: TESTLINK = -lcriterion -rdynamic
-# A stand-in for NAME (tests/lib/standin.h) is __wrap_NAME.
-standins = $$($(CROSS)nm -g --defined-only $(filter $(B)/obj/tests/unit/%.o $(B)/obj/tests/integration/%.o,$^) | sed -n 's/.* __wrap_/-Wl,--wrap=/p')
+# A stand-in for NAME (tests/lib/standin.h) is __wrap_NAME.  Without an object nm would read a.out.
+standins = $$(echo $(filter $(B)/obj/tests/unit/%.o $(B)/obj/tests/integration/%.o,$^) | xargs -r $(CROSS)nm -g --defined-only | sed -n 's/.* __wrap_/-Wl,--wrap=/p')
 define testprogram
 	$(call say,TEST,$@)
 	@mkdir -p $(@D)
