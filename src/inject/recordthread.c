@@ -233,6 +233,7 @@ static int record_begin(void)
                                       .proc = "/proc/self",
                                       .from_start = true,
                                       .rank = record->rank,
+                                      .run_unix_ns = record->setup.since_unix_ns,
                                       .refresh = record_refresh,
                                       .appeared = record_appeared,
                                       .confined = record_confined,

@@ -353,7 +353,8 @@ int gp_file_new(struct gp_file **out, int fd, const struct gp_file_who *who)
                                   .minor = GP_FORMAT_MINOR,
                                   .head_bytes = sizeof(head),
                                   .pid = who->pid,
-                                  .begin_unix_ns = who->begin_unix_ns};
+                                  .begin_unix_ns = who->begin_unix_ns,
+                                  .run_unix_ns = who->run_unix_ns};
     struct gp_file *file = file_arena();
     int error = file && file->zstd ? 0 : -ENOMEM;
     if (!error) {

@@ -34,7 +34,7 @@ void gp_file_drop(const char *path);
 struct gp_file_who {
     uint32_t pid;
     uint8_t session_id[16];
-    uint64_t begin_unix_ns;
+    uint64_t begin_unix_ns, run_unix_ns;
 };
 
 /* Writes the head and takes over the descriptor. 0 or -errno; the descriptor is closed on

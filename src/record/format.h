@@ -16,7 +16,7 @@
 
 #define GP_RECORD_MAGIC "\x89GPREC\r\n" /* 8 bytes; like PNG's, it reveals a text-mode copy or a stripped bit */
 #define GP_FORMAT_MAJOR 1u              /* raised when an old reader would misunderstand */
-#define GP_FORMAT_MINOR 4u              /* raised with every addition */
+#define GP_FORMAT_MINOR 5u              /* raised with every addition */
 #define GP_FORMAT_ORDER 0x01020304u
 
 struct gp_format_head {
@@ -27,7 +27,8 @@ struct gp_format_head {
     uint32_t pid;
     uint8_t session_id[16];
     uint64_t begin_unix_ns;
-    uint8_t reserved_[12];
+    uint64_t run_unix_ns; /* GPUPROF_RECORD_SINCE, which tells the files of one `run`; 0 none; since format 1.5 */
+    uint8_t reserved_[4];
     uint32_t crc; /* CRC-32C of the bytes before */
 };
 

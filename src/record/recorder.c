@@ -727,7 +727,8 @@ int gp_recorder_new(struct gp_recorder **out, int fd, const struct gp_recorder_s
     /* The first second is never treated as idle: memory that was live before has sites, and the
      * code that they name can be unloaded soon. */
     r->events_then = setup->from_start ? 0 : UINT64_MAX;
-    struct gp_file_who who = {.pid = setup->header.pid, .begin_unix_ns = r->begin_unix_ns};
+    struct gp_file_who who = {
+        .pid = setup->header.pid, .begin_unix_ns = r->begin_unix_ns, .run_unix_ns = setup->run_unix_ns};
     memcpy(who.session_id, setup->header.session_id, sizeof(who.session_id));
     const uint64_t lost_at = offsetof(struct gp_wire_header, lost) + GP_LOST_RING * sizeof(uint64_t);
     if (!setup->from_start)

@@ -22,7 +22,8 @@ struct gp_recorder_setup {
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
     struct gp_rank rank;
-    bool from_start; /* include the events that the ring still holds */
+    uint64_t run_unix_ns; /* format.h */
+    bool from_start;      /* include the events that the ring still holds */
     /* Ends the recording of a process that was killed, with what its recorder did not get to write:
      * the descriptor is that recording's. in_file: the event is in the file already; file_events:
      * how many are. from_start is set too. */

@@ -302,6 +302,46 @@ Test(record_command, the_device_of_a_momentary_program_has_a_name, .init = work_
     }
 }
 
+/* `run` is stopped while the program runs, as if a busy machine had given it no time: no session is seen. */
+#define UNSEEN "(kill -STOP $PPID; sleep 0.6; kill -CONT $PPID) & sleep 0.2; "
+
+Test(record_command, a_program_that_was_not_seen, .init = work_begin, .fini = work_end)
+{
+    static const struct {
+        const char *script;
+        int recordings; /* of this run */
+    } cases[] = {
+        {UNSEEN "exec $0", 1}, /* the program that was started */
+        {UNSEEN "$0; $0", 2},  /* others that it started */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct spawn_result result;
+        char option[128], other[128], line[256];
+        snprintf(option, sizeof(option), "--record=%s", file);
+        snprintf(other, sizeof(other), "--record=%s/r.other.gpuprof", folder);
+        cr_assert_eq(spawn_command(&result, "run", "--sim", other, "--", path_program("linear"), NULL), 0);
+        spawn_result_free(&result);
+        cr_assert_eq(spawn_command(&result, "run", "--sim", option, "--budget=1GiB", "--", "sh", "-c", cases[i].script,
+                                   path_program("linear"), NULL),
+                     0);
+        cr_assert_eq(result.status, 0, "%s", result.err);
+        struct gp_recording *r = record_open(file);
+        snprintf(line, sizeof(line), "pid %u: %zu events recorded in %s (", r->pid, r->event_count, file);
+        cr_assert(strstr(result.err, line), "%s", result.err);
+        int lines = 0;
+        for (const char *at = result.err; (at = strstr(at, ", none lost: gpuprof report ")); at++)
+            lines++;
+        cr_assert_eq(lines, cases[i].recordings, "%s", result.err);
+        gp_recording_free(r);
+        spawn_result_free(&result);
+        cr_assert_eq(spawn_command(&result, "run", "--sim", "--budget=1KiB", "--", "sh", "-c", cases[i].script,
+                                   path_program("linear"), NULL),
+                     0);
+        cr_assert_eq(WEXITSTATUS(result.status), 3, "%s", result.err);
+        spawn_result_free(&result);
+    }
+}
+
 /* ---- names of several processes ---------------------------------------------------------------------------------- */
 
 /* Starts the program as three ranks, the last of them twice. */

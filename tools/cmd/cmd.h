@@ -158,7 +158,8 @@ int gp_recorded_names(const char *command, const char *path, const char *root);
 
 /* The file of a watched process; false: it wrote none. */
 bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
-void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern);
+struct gp_unseen;
+void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen);
 
 /* ---- launch.c, child.c ------------------------------------------------------------------------------------------ */
 

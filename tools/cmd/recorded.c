@@ -4,7 +4,9 @@
  * checked like any other input.
  */
 #include <cmd/cmd.h>
+#include <cmd/unseen.h>
 #include <read/collect/watch.h>
+#include <read/recording/recording.h>
 #include <show/text/write.h>
 
 #include <dirent.h>
@@ -21,21 +23,26 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Size of the file in bytes if the session with this id wrote it; else -1. */
-static int64_t recorded_bytes(const char *path, const uint8_t id[16])
+int64_t gp_recorded_head(const char *path, struct gp_format_head *head)
 {
-    struct gp_format_head head;
     struct stat status;
     int64_t bytes = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     if (fd < 0)
         return -1;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && read(fd, &head, sizeof(head)) == (ssize_t)sizeof(head) &&
-        memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) == 0 &&
-        memcmp(head.session_id, id, sizeof(head.session_id)) == 0)
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && read(fd, head, sizeof(*head)) == (ssize_t)sizeof(*head) &&
+        memcmp(head->magic, GP_RECORD_MAGIC, sizeof(head->magic)) == 0)
         bytes = (int64_t)status.st_size;
     close(fd);
     return bytes;
+}
+
+/* Size of the file in bytes if the session with this id wrote it; else -1. */
+static int64_t recorded_bytes(const char *path, const uint8_t id[16])
+{
+    struct gp_format_head head;
+    int64_t bytes = gp_recorded_head(path, &head);
+    return bytes >= 0 && memcmp(head.session_id, id, sizeof(head.session_id)) == 0 ? bytes : -1;
 }
 
 /* Finds the file of the session, whose name depends on the process's environment and on what was
@@ -91,11 +98,24 @@ static void recorded_next(FILE *out, const char *path)
     fprintf(out, "%s\n", quote ? "'" : path);
 }
 
+static void recorded_numbers(FILE *out, const char *path, int64_t bytes, uint64_t events, uint64_t lost)
+{
+    char size[GP_SIZE_TEXT];
+    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", events, gp_recorded_short(path),
+            gp_size_text(size, bytes));
+    if (lost)
+        fprintf(out, "%" PRIu64 " lost", lost);
+    else
+        fputs("none lost", out);
+}
+
+static const char recorded_killed[] = ", except in the last second: the process ended without its exit handlers";
+
 static void recorded_process(FILE *out, const struct gp_watched *watched, const char *pattern)
 {
     const struct gp_process *process = &watched->process;
     const struct gp_peer *session = &watched->session;
-    char path[PATH_MAX] = "", size[GP_SIZE_TEXT];
+    char path[PATH_MAX] = "";
     int64_t bytes = recorded_find(path, pattern, session->pid, session->id);
     fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
     if (bytes < 0) { /* the recorder was refused, the file is a pipe, or it was removed */
@@ -110,12 +130,7 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     bool ended = killed && gp_recorded_end(path, watched, &events, &lost);
     if (ended)
         bytes = recorded_bytes(path, session->id);
-    fprintf(out, "%" PRIu64 " events recorded in %s (%s), ", events, gp_recorded_short(path),
-            gp_size_text(size, bytes));
-    if (lost)
-        fprintf(out, "%" PRIu64 " lost", lost);
-    else
-        fputs("none lost", out);
+    recorded_numbers(out, path, bytes, events, lost);
     if (process->recording.error == ETIMEDOUT)
         fputs(", and the end is missing: the disk was too slow for the second that an exit waits", out);
     else if (process->recording.error)
@@ -123,8 +138,25 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     else if (ended)
         fputs(", although the process ended without its exit handlers", out);
     else if (killed)
-        fputs(", except in the last second: the process ended without its exit handlers", out);
+        fputs(recorded_killed, out);
     recorded_next(out, gp_recorded_short(path));
+}
+
+static void recorded_unseen(FILE *out, const struct gp_unseen_file *file)
+{
+    struct gp_recording *recording = NULL;
+    char why[256] = "";
+    fprintf(out, "gpuprof: run: pid %u: ", file->pid);
+    int rc = gp_recording_open(&recording, file->path, why, sizeof(why), NULL, NULL);
+    if (rc) {
+        fprintf(out, "%s: %s\n", gp_recorded_short(file->path), why[0] ? why : strerror(-rc));
+        return;
+    }
+    recorded_numbers(out, file->path, file->bytes, recording->delivered, recording->dropped);
+    if (!recording->complete)
+        fputs(file->is_busy ? " so far: the process still runs" : recorded_killed, out);
+    recorded_next(out, gp_recorded_short(file->path));
+    gp_recording_free(recording);
 }
 
 int gp_recorded_clear(const char *command, const char *path)
@@ -180,15 +212,19 @@ bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, cha
            recorded_find(path, pattern, watched->session.pid, watched->session.id) >= 0;
 }
 
-void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern)
+void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen)
 {
-    int count = 0;
+    int count = unseen->count;
     for (int i = 0; i < watch->count; i++) {
         if (watch->watched[i]->process.recording.state == GP_RECORD_OFF)
             continue;
         recorded_process(out, watch->watched[i], pattern);
         count++;
     }
+    for (int i = 0; i < unseen->count; i++)
+        recorded_unseen(out, &unseen->files[i]);
+    if (unseen->left_out)
+        fprintf(out, "gpuprof: run: %d recordings more, of short processes\n", unseen->left_out);
     if (!count)
         fprintf(out, "gpuprof: run: nothing was recorded: no profiled process was seen: did the program initialise "
                      "CUDA?\n");

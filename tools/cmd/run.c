@@ -3,6 +3,7 @@
 #include <cmd/cmd.h>
 #include <cmd/gateend.h>
 #include <cmd/libcheck.h>
+#include <cmd/unseen.h>
 #include <read/collect/sites.h>
 #include <read/collect/watch.h>
 #include <show/text/write.h>
@@ -11,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <record/file.h>
 #include <record/format.h>
@@ -40,6 +42,7 @@ struct gp_run_options {
     bool summary, symbols;
     struct gp_budget_options budget;
     char kept[PATH_MAX]; /* folder of the recordings that only the budgets need; "" none */
+    uint64_t since_ns;   /* what recordings of this run name in their heads; 0: another `run` decides on them */
 };
 
 static const char *run_variable(void *arg, const char *name)
@@ -69,7 +72,7 @@ static int run_try(const char *record)
 }
 
 /* Makes the name absolute, because the program may change its directory before it uses the GPU. */
-static int run_record(const char *name)
+static int run_record(const char *name, uint64_t *since_ns)
 {
     char here[4096] = "", path[2 * 4096], first[2 * 4096], since[24];
     struct gp_rank rank;
@@ -86,14 +89,15 @@ static int run_record(const char *name)
         return GP_EXIT_FAILED;
     }
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(since, sizeof(since), "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
+    *since_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    snprintf(since, sizeof(since), "%" PRIu64, *since_ns);
     if (!rc && (setenv("GPUPROF_RECORD", path, 1) != 0 || setenv("GPUPROF_RECORD_SINCE", since, 1) != 0))
         rc = GP_EXIT_FAILED;
     return rc;
 }
 
 /* --record without a name: each process gets a file of its own, named after the program. */
-static int run_record_here(char *const *argv)
+static int run_record_here(char *const *argv, uint64_t *since_ns)
 {
     char name[512];
     if (!argv)
@@ -106,7 +110,7 @@ static int run_record_here(char *const *argv)
         name[used++] = *base;
     }
     snprintf(name + used, sizeof(name) - used, ".%%p.gpuprof");
-    return run_record(name);
+    return run_record(name, since_ns);
 }
 
 /* `--record FILE CMD` would run FILE, which no caller means. */
@@ -140,7 +144,7 @@ static int run_keep(struct gp_run_options *o)
         return GP_EXIT_FAILED;
     }
     snprintf(name, sizeof(name), "%s/%%p.gpuprof", o->kept);
-    return run_record(name);
+    return run_record(name, &o->since_ns);
 }
 
 static void run_unkeep(const struct gp_run_options *o)
@@ -158,7 +162,8 @@ static void run_unkeep(const struct gp_run_options *o)
 }
 
 /* Whether all processes that recorded were within the budgets.  The program's own failure goes first. */
-static int run_judge(const struct gp_run_options *o, const struct gp_watch *watch, const char *record, int status)
+static int run_judge(const struct gp_run_options *o, const struct gp_watch *watch, const struct gp_unseen *unseen,
+                     const char *record, int status)
 {
     struct gp_budgets budgets;
     struct gp_findings gate = {0};
@@ -167,6 +172,12 @@ static int run_judge(const struct gp_run_options *o, const struct gp_watch *watc
     for (int i = 0; !rc && i < watch->count; i++)
         if (gp_recorded_path(watch->watched[i], record, path))
             rc = gp_check_file("run", path, &budgets, &gate);
+    for (int i = 0; !rc && i < unseen->count; i++)
+        rc = gp_check_file("run", unseen->files[i].path, &budgets, &gate);
+    if (!rc && unseen->left_out) {
+        gp_error("run", "%d recordings were not checked: there are too many", unseen->left_out);
+        rc = GP_EXIT_FAILED;
+    }
     if (!rc && !gate.count) {
         gp_error("run", "no process recorded memory of a GPU: the budgets were not checked");
         rc = GP_EXIT_FAILED;
@@ -185,7 +196,7 @@ static int run_prepare(struct gp_run_options *o)
     if (o->stacks && setenv("GPUPROF_STACKS", o->stacks, 1) != 0)
         rc = GP_EXIT_FAILED;
     if (!rc && o->record)
-        rc = o->record[0] ? run_record(o->record) : run_record_here(o->launch.argv);
+        rc = o->record[0] ? run_record(o->record, &o->since_ns) : run_record_here(o->launch.argv, &o->since_ns);
     const char *record = getenv("GPUPROF_RECORD");
     if (!rc && run_is_held(o) && !(record && record[0]))
         rc = run_keep(o);
@@ -330,12 +341,14 @@ static void run_driver(const struct gp_run_options *o, const struct gp_watch *wa
                  probe.text);
 }
 
-static void run_symbols(const struct gp_watch *watch, const char *record)
+static void run_symbols(const struct gp_watch *watch, const char *record, const struct gp_unseen *unseen)
 {
     char path[PATH_MAX];
     for (int i = 0; i < watch->count; i++)
         if (gp_recorded_path(watch->watched[i], record, path))
             gp_recorded_names("run", gp_recorded_short(path), "");
+    for (int i = 0; i < unseen->count; i++)
+        gp_recorded_names("run", gp_recorded_short(unseen->files[i].path), "");
 }
 
 static bool run_read(struct gp_watch *watch)
@@ -354,6 +367,7 @@ static int run_run(void *options)
     struct gp_run_options *o = options;
     struct gp_watch watch = {0};
     struct gp_run_sites sites = {0};
+    struct gp_unseen unseen = {0};
     struct gp_child child;
     if (o->launch.sim && strcmp(o->launch.sim, "gpu=list") == 0)
         return gp_launch_gpus("run");
@@ -382,16 +396,18 @@ static int run_run(void *options)
         const char *record = getenv("GPUPROF_RECORD");
         bool started = child.status != 126 && child.status != 127;
         if (record && record[0] && started) {
+            gp_unseen_find(&unseen, &watch, record, o->since_ns);
             if (o->kept[0])
                 gp_recorded_finish(&watch, record);
             else
-                gp_recorded_print(stderr, &watch, record);
+                gp_recorded_print(stderr, &watch, record, &unseen);
             if (o->symbols)
-                run_symbols(&watch, record);
+                run_symbols(&watch, record, &unseen);
         }
         if (started && run_is_held(o))
-            child.status = run_judge(o, &watch, record ? record : "", child.status);
+            child.status = run_judge(o, &watch, &unseen, record ? record : "", child.status);
     }
+    gp_unseen_free(&unseen);
     run_unkeep(o);
     run_driver(o, &watch, child.status);
     for (int i = 0; i < watch.count; i++)
