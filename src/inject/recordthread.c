@@ -147,8 +147,9 @@ static int record_open(struct gp_record *record)
     return fd;
 }
 
-/* A chunk that no event was in: to look at its page would give it memory. Relaxed: a thread takes the chunk's number
- * before it writes the event that the barriers [ring.F] and [ring.R1] publish. */
+/* A chunk that no event was in: to look at its page would give it memory. Relaxed: the thread took the chunk's number
+ * before the events that [ring.F] publishes to a look after the horizon, and [stop.R] to the last one; an older number
+ * is a look some nanoseconds earlier. */
 static bool record_is_unused(const char *at)
 {
     const struct gp_ring *ring = gp_record_mine.setup.ring;
