@@ -171,26 +171,28 @@ static __always_inline void move_word(int64_t *word, int64_t *peak, uint64_t *pe
 
 struct claim { /* one row of a batch: as received, then within bounds, with its counters turned into increments */
     struct gp_batch_device said;
-    int64_t allocated_was, reserved_was; /* the part of the sums that is this row's */
     struct gp_map_reset reset;
     uint64_t now_ns;
 };
 
-/* is_in: the sum already includes the row, with the values *_was. */
-__noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_in)
+/* was: the row as the sum includes it; NULL: the sum does not include it yet. */
+__noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, const struct gp_map_process *was)
 {
     if (!sum || !to)
         return 0;
-    if (!is_in)
+    if (!was)
         add(sum->processes, 1);
     restart_peak(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, to->reset.allocated_ns,
                  to->now_ns);
     restart_peak(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, to->reset.reserved_ns,
                  to->now_ns);
-    move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns, is_in ? to->allocated_was : 0,
-              to->said.allocated_high_bytes, to->said.allocated_bytes, to->now_ns);
-    move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, is_in ? to->reserved_was : 0,
+    restart_peak(&sum->asleep_bytes, &sum->asleep_peak_bytes, &sum->asleep_peak_ns, to->reset.allocated_ns, to->now_ns);
+    move_word(&sum->allocated_bytes, &sum->allocated_peak_bytes, &sum->allocated_peak_ns,
+              was ? was->allocated_bytes : 0, to->said.allocated_high_bytes, to->said.allocated_bytes, to->now_ns);
+    move_word(&sum->reserved_bytes, &sum->reserved_peak_bytes, &sum->reserved_peak_ns, was ? was->reserved_bytes : 0,
               to->said.reserved_high_bytes, to->said.reserved_bytes, to->now_ns);
+    move_word(&sum->asleep_bytes, &sum->asleep_peak_bytes, &sum->asleep_peak_ns, was ? was->asleep_bytes : 0,
+              to->said.asleep_high_bytes, to->said.asleep_bytes, to->now_ns);
     if (to->said.calls)
         add(sum->calls, to->said.calls);
     if (to->said.frees)
@@ -202,10 +204,11 @@ __noinline int sum_move(struct gp_map_sum *sum, const struct claim *to, int is_i
     return 1;
 }
 
-static __always_inline void sum_leave(struct gp_map_sum *sum, int64_t allocated, int64_t reserved)
+static __always_inline void sum_leave(struct gp_map_sum *sum, const struct gp_map_process *row)
 {
-    add(sum->allocated_bytes, -allocated);
-    add(sum->reserved_bytes, -reserved);
+    add(sum->allocated_bytes, -row->allocated_bytes);
+    add(sum->reserved_bytes, -row->reserved_bytes);
+    add(sum->asleep_bytes, -row->asleep_bytes);
     add(sum->processes, -1);
 }
 
@@ -213,6 +216,7 @@ static __always_inline void sum_start_peaks(struct gp_map_sum *sum, uint64_t now
 {
     raise((int64_t *)&sum->allocated_peak_ns, now_ns);
     raise((int64_t *)&sum->reserved_peak_ns, now_ns);
+    raise((int64_t *)&sum->asleep_peak_ns, now_ns);
 }
 
 /* ---- leaving --------------------------------------------------------------------------------------------------- */
@@ -223,7 +227,7 @@ static __always_inline void leave_container(const struct gp_map_process *row)
     copy_16(key.uuid, row->uuid);
     struct gp_map_sum *sum = bpf_map_lookup_elem(&container_device, &key);
     if (sum)
-        sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
+        sum_leave(sum, row);
 }
 
 static __always_inline void leave_device(const struct gp_map_process *row)
@@ -232,7 +236,7 @@ static __always_inline void leave_device(const struct gp_map_process *row)
     copy_16(key.uuid, row->uuid);
     struct gp_map_sum *sum = bpf_map_lookup_elem(&device, &key);
     if (sum)
-        sum_leave(sum, row->allocated_bytes, row->reserved_bytes);
+        sum_leave(sum, row);
 }
 
 /* The container's entry may be newer than what it counts: it had no room, or was removed
@@ -473,11 +477,12 @@ static __always_inline uint32_t claim_make(struct claim *claim, const struct gp_
     said->allocated_high_bytes = clamp(said->allocated_high_bytes, said->allocated_bytes, limit, &clamped);
     said->reserved_bytes = clamp(said->reserved_bytes, 0, limit, &clamped);
     said->reserved_high_bytes = clamp(said->reserved_high_bytes, said->reserved_bytes, limit, &clamped);
+    /* Not to the device's size: what sleeps may be more than the device holds at one time. */
+    said->asleep_bytes = clamp(said->asleep_bytes, 0, GP_MAPS_BYTES_LIMIT, &clamped);
+    said->asleep_high_bytes = clamp(said->asleep_high_bytes, said->asleep_bytes, GP_MAPS_BYTES_LIMIT, &clamped);
     said->calls = rise(row->calls, said->calls, &clamped);
     said->frees = rise(row->frees, said->frees, &clamped);
     said->failures = rise(row->failures, said->failures, &clamped);
-    claim->allocated_was = row->allocated_bytes;
-    claim->reserved_was = row->reserved_bytes;
     return clamped;
 }
 
@@ -487,12 +492,16 @@ static __always_inline void row_move(struct gp_map_process *row, const struct cl
                  to->now_ns);
     restart_peak(&row->reserved_bytes, &row->reserved_peak_bytes, &row->reserved_peak_ns, to->reset.reserved_ns,
                  to->now_ns);
+    restart_peak(&row->asleep_bytes, &row->asleep_peak_bytes, &row->asleep_peak_ns, to->reset.allocated_ns, to->now_ns);
     if (raise(&row->allocated_peak_bytes, to->said.allocated_high_bytes))
         row->allocated_peak_ns = to->now_ns;
     if (raise(&row->reserved_peak_bytes, to->said.reserved_high_bytes))
         row->reserved_peak_ns = to->now_ns;
+    if (raise(&row->asleep_peak_bytes, to->said.asleep_high_bytes))
+        row->asleep_peak_ns = to->now_ns;
     row->allocated_bytes = to->said.allocated_bytes;
     row->reserved_bytes = to->said.reserved_bytes;
+    row->asleep_bytes = to->said.asleep_bytes;
     row->total_bytes = to->said.total_bytes;
     /* After the sums, so that those include every call that a reader finds here. */
     row->calls += to->said.calls;
@@ -517,7 +526,7 @@ static __always_inline struct gp_map_process *row_make(const struct gp_map_proce
     row->start_ns = who->start_ns;
     row->cgroup_id = who->cgroup_id;
     row->flags = holder ? GP_MAP_IN_ENTRIES : 0;
-    row->allocated_peak_ns = row->reserved_peak_ns = who->now_ns;
+    row->allocated_peak_ns = row->reserved_peak_ns = row->asleep_peak_ns = who->now_ns;
     return row;
 }
 
@@ -566,13 +575,13 @@ static __always_inline void sums_move(struct gp_map_process *row, struct claim *
     bool is_refused = false;
     struct gp_map_sum *sum = container_sum(&key, holder, to->now_ns, &is_refused);
     if (sum) {
-        sum_move(sum, to, (row->flags & GP_MAP_IN_CONTAINER) != 0);
+        sum_move(sum, to, row->flags & GP_MAP_IN_CONTAINER ? row : NULL);
         row->flags |= GP_MAP_IN_CONTAINER;
     } else
         count_full(counts, holder);
     sum = device_sum(device_key, !is_refused, to->now_ns);
     if (sum) {
-        sum_move(sum, to, (row->flags & GP_MAP_IN_DEVICE) != 0);
+        sum_move(sum, to, row->flags & GP_MAP_IN_DEVICE ? row : NULL);
         row->flags |= GP_MAP_IN_DEVICE;
     } else if (!is_refused)
         count_full(counts, holder);

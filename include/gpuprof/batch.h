@@ -14,7 +14,7 @@
 #include <gpuprof/wire.h>
 
 #define GP_BATCH_MAGIC   0x4842505047u /* "GPPBH" */
-#define GP_BATCH_ABI     1u
+#define GP_BATCH_ABI     2u
 #define GP_BATCH_EVENTS  256u /* limit per batch: 16 KiB, which the probe's program copies at once */
 #define GP_BATCH_DEVICES 8u   /* limit per batch; a process with more sends several batches */
 
@@ -28,6 +28,8 @@ struct gp_batch_device {
      * two batches counts. */
     int64_t allocated_high_bytes, reserved_high_bytes;
     int64_t calls, frees, failures; /* since the start */
+    /* Blocks without memory under them, in neither of the above: together they may exceed the device. */
+    int64_t asleep_bytes, asleep_high_bytes;
 };
 
 struct gp_batch {
@@ -46,7 +48,7 @@ struct gp_batch {
 
 #define GP_BATCH_LAST 1u /* the process is exiting: its numbers are final */
 
-_Static_assert(sizeof(struct gp_batch_device) == 88, "wire");
-_Static_assert(sizeof(struct gp_batch) == 64 + 8 * 88 + 256 * 64, "wire");
+_Static_assert(sizeof(struct gp_batch_device) == 104, "wire");
+_Static_assert(sizeof(struct gp_batch) == 64 + 8 * 104 + 256 * 64, "wire");
 
 #endif

@@ -16,7 +16,7 @@
  * A process moves a sum by (new absolute - old absolute) with one atomic add, whose result raises
  * the peak. Only the BPF program writes sums: a viewer that resets peaks writes into `reset` (see
  * gp_map_peak_of). The kernel supplies everything about identity; every number of bytes is the
- * process's claim, clamped to the device's size.
+ * process's claim, clamped to the device's size (asleep: to GP_MAPS_BYTES_LIMIT).
  */
 #ifndef GPUPROF_MAPS_H
 #define GPUPROF_MAPS_H
@@ -24,7 +24,7 @@
 #include <gpuprof/batch.h>
 
 #define GP_MAPS_PINS "/sys/fs/bpf/gpuprof"
-#define GP_MAPS_ABI  1u
+#define GP_MAPS_ABI  2u
 
 /* The maps take at most 32 MiB: the largest has 16384 entries of about 300 B. */
 #define GP_MAPS_PROCESSES  16384u /* process x device */
@@ -90,6 +90,8 @@ struct gp_map_process {
     int64_t calls, frees, failures;
     uint64_t allocated_peak_ns, reserved_peak_ns; /* as in gp_map_sum */
     uint64_t lost, seq, last_ns;
+    int64_t asleep_bytes, asleep_peak_bytes; /* as in gp_map_sum */
+    uint64_t asleep_peak_ns;
 };
 
 /* A flag is missing if the table was full (map_full) or the device is not known yet. */
@@ -113,7 +115,9 @@ struct gp_map_sum {
     int64_t reserved_bytes, reserved_peak_bytes;
     uint64_t allocated_peak_ns, reserved_peak_ns; /* CLOCK_MONOTONIC: when the peak was raised, or the entry created */
     int64_t calls, frees, failures;               /* includes ended processes */
-    uint64_t pad2_;
+    /* Blocks without memory under them: in neither of the two above. Its peak is reset with that of allocated. */
+    int64_t asleep_bytes, asleep_peak_bytes;
+    uint64_t asleep_peak_ns;
 };
 
 struct gp_map_reset { /* CLOCK_MONOTONIC of the last `gpuprof reset`; the key of all zeros means every device */
@@ -151,7 +155,7 @@ struct gp_map_record {
     struct gp_wire_event events[];
 };
 
-_Static_assert(sizeof(struct gp_map_sum) == 96, "maps");
+_Static_assert(sizeof(struct gp_map_sum) == 112, "maps");
 _Static_assert(sizeof(struct gp_map_process) % 8 == 0, "maps");
 
 #endif

@@ -257,7 +257,8 @@ int gp_tap_scope_read(unsigned slot, unsigned index, struct gp_wire_scope_value 
 /* ---- batches -------------------------------------------------------------------------------------------------- */
 
 #define GP_TAP_BATCH_MASK                                                                                              \
-    (1ull << (GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL) | 1ull << (GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL))
+    (GP_GAUGE_BIT(GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL) | GP_GAUGE_BIT(GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL) |      \
+     GP_GAUGE_BIT(GP_GAUGE_ASLEEP))
 
 void gp_tap_batch_begin(void)
 {
@@ -317,6 +318,8 @@ bool gp_tap_batch(unsigned index, struct gp_batch_device *out)
     out->reserved_bytes = tap_memory(reserved->current);
     out->allocated_high_bytes = tap_high(high[GP_GAUGE_ALLOCATED_BYTES], out->allocated_bytes);
     out->reserved_high_bytes = tap_high(high[GP_GAUGE_RESERVED_BYTES], out->reserved_bytes);
+    out->asleep_bytes = tap_memory(gauges[GP_GAUGE_ASLEEP].current);
+    out->asleep_high_bytes = tap_high(high[GP_GAUGE_ASLEEP], out->asleep_bytes);
     return true;
 }
 

@@ -66,7 +66,7 @@ static GP_ALIGNED_LINE uint64_t x_since_ns =
 static uint64_t x_since_made = UINT64_MAX; /* the number of events before it */
 
 static struct { /* under the lock: the highest peak sent for a device without a uuid */
-    int64_t allocated, reserved;
+    int64_t allocated, reserved, asleep;
 } gp_batch_said[GP_WIRE_GPUS];
 
 static struct {                 /* under the lock */
@@ -269,16 +269,19 @@ static uint64_t batch_close(void)
 
 /* A listener cannot store the peak of a device without a uuid, so it is sent again until the device
  * has one. */
+static void batch_repeat(int64_t *high, int64_t *said, bool named)
+{
+    if (*high < *said)
+        *high = *said;
+    *said = named ? 0 : *high;
+}
+
 static void batch_unnamed(unsigned index, struct gp_batch_device *row)
 {
-    int64_t *allocated = &gp_batch_said[index].allocated, *reserved = &gp_batch_said[index].reserved;
-    if (row->allocated_high_bytes < *allocated)
-        row->allocated_high_bytes = *allocated;
-    if (row->reserved_high_bytes < *reserved)
-        row->reserved_high_bytes = *reserved;
     bool named = row->flags & GP_DEVICE_IDENTIFIED;
-    *allocated = named ? 0 : row->allocated_high_bytes;
-    *reserved = named ? 0 : row->reserved_high_bytes;
+    batch_repeat(&row->allocated_high_bytes, &gp_batch_said[index].allocated, named);
+    batch_repeat(&row->reserved_high_bytes, &gp_batch_said[index].reserved, named);
+    batch_repeat(&row->asleep_high_bytes, &gp_batch_said[index].asleep, named);
     gp_batching.unknown |= !named;
 }
 

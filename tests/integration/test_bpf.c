@@ -44,8 +44,9 @@ static void oracle_run(void)
             group_high[i % 3][d] = group_sum;
         has[i][d] = to;
         calls[i][d] += 3;
-        kid_tell(&kids[i], "m %d %d %lld %lld %lld %lld %lld %lld", d, d + 1, to, high, to * 2, high * 2, calls[i][d],
-                 64 * GIB);
+        /* More may sleep than the device holds. */
+        kid_tell(&kids[i], "m %d %d %lld %lld %lld %lld %lld %lld %lld %lld", d, d + 1, to, high, to * 2, high * 2,
+                 calls[i][d], 64 * GIB, to * 32, high * 32);
     }
     for (int d = 0; d < DEVICES; d++) {
         long long sum = 0, group[3] = {0}, all_calls = 0;
@@ -56,6 +57,8 @@ static void oracle_run(void)
         cr_assert(eq(i64, got.reserved_bytes, 2 * sum));
         cr_assert(eq(i64, got.allocated_peak_bytes, high_of[d]), "exact machine-wide peak");
         cr_assert(eq(i64, got.reserved_peak_bytes, 2 * high_of[d]));
+        cr_assert(eq(i64, got.asleep_bytes, 32 * sum));
+        cr_assert(eq(i64, got.asleep_peak_bytes, 32 * high_of[d]));
         cr_assert(eq(i64, got.calls, all_calls));
         cr_assert(eq(i64, got.total_bytes, 64 * GIB));
         cr_assert(eq(u32, got.processes, PROCESSES));
@@ -63,6 +66,8 @@ static void oracle_run(void)
             got = container_sum(g, d + 1);
             cr_assert(eq(i64, got.allocated_bytes, group[g]));
             cr_assert(eq(i64, got.allocated_peak_bytes, group_high[g][d]));
+            cr_assert(eq(i64, got.asleep_bytes, 32 * group[g]));
+            cr_assert(eq(i64, got.asleep_peak_bytes, 32 * group_high[g][d]));
             cr_assert(eq(u32, got.processes, 2));
         }
     }
@@ -187,21 +192,25 @@ Test(bpf, each_word_is_reset_alone_for_one_device_and_for_all, .init = begin, .f
         snprintf(what, sizeof(what), "%s of %s%s", reserved ? "reserved" : "allocated", one ? "one" : "all",
                  twice ? ", after an older reset" : "");
         memset(one ? key.uuid : other.uuid, uuid, 16);
-        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld", uuid, uuid, MIB, 9 * MIB, 2 * MIB, 18 * MIB, GIB);
+        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld %lld %lld", uuid, uuid, MIB, 9 * MIB, 2 * MIB, 18 * MIB, GIB,
+                 3 * MIB, 27 * MIB);
         *(reserved ? &reset.reserved_ns : &reset.allocated_ns) = (uint64_t)now_ns();
         cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &key, &reset, BPF_ANY) == 0);
         if (twice)
             cr_assert(bpf_map_update_elem(gp_bpf_map(bpf, "reset"), &other, &old, BPF_ANY) == 0);
-        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld", uuid, uuid, MIB, MIB, 2 * MIB, 2 * MIB, GIB);
+        kid_tell(kid, "m %d %d %lld %lld %lld %lld 1 %lld %lld %lld", uuid, uuid, MIB, MIB, 2 * MIB, 2 * MIB, GIB,
+                 3 * MIB, 3 * MIB);
         const struct gp_map_sum sums[] = {device_sum(uuid), container_sum(0, uuid)};
         for (int i = 0; i < 2; i++) {
             word_check(what, sums[i].allocated_peak_bytes, MIB, 9 * MIB, !reserved);
             word_check(what, sums[i].reserved_peak_bytes, 2 * MIB, 18 * MIB, reserved);
+            word_check(what, sums[i].asleep_peak_bytes, 3 * MIB, 27 * MIB, !reserved);
         }
         struct gp_map_process row;
         cr_assert(eq(int, process_row(kid->pid, (uint32_t)uuid, &row), 0));
         word_check(what, row.allocated_peak_bytes, MIB, 9 * MIB, !reserved);
         word_check(what, row.reserved_peak_bytes, 2 * MIB, 18 * MIB, reserved);
+        word_check(what, row.asleep_peak_bytes, 3 * MIB, 27 * MIB, !reserved);
     }
 }
 
@@ -291,20 +300,33 @@ static struct gp_map_sum only_device(long long calls, long long bytes)
     return sum;
 }
 
-/* The sums agree with a program under the real library and the simulated GPU, until its kill -9. */
-Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 120)
+static void library_run(struct spawn *spawn, const char *const *argv, const char *sim)
 {
-    static const long long peaks[] = {1, 5, 5, 9};
     close(link_fd);
     close(copy_fd);
     copy_of(path_library());
     link_copy();
     char inject[PATH_MAX + 32];
     snprintf(inject, sizeof inject, "CUDA_INJECTION64_PATH=%s", copy);
-    const char *argv[] = {path_program("steps"), NULL}, *env[] = {inject, NULL};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    const char *env[] = {inject, NULL};
+    struct spawn_options options = {.argv = argv, .env = env, .sim = sim, .want_library = true, .want_hold = true};
+    cr_assert(spawn_start(spawn, &options) == 0);
+}
+
+static void library_kill(struct spawn *spawn)
+{
+    struct spawn_result result = {0};
+    spawn_kill(spawn, SIGKILL);
+    spawn_finish(spawn, &result);
+    spawn_result_free(&result);
+}
+
+/* The sums agree with a program under the real library and the simulated GPU, until its kill -9. */
+Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 120)
+{
+    static const long long peaks[] = {1, 5, 5, 9};
     struct spawn spawn;
-    cr_assert(spawn_start(&spawn, &options) == 0);
+    library_run(&spawn, (const char *[]){path_program("steps"), NULL}, NULL);
     for (int step = 0; step < 4; step++) {
         cr_assert(eq(int, step ? spawn_step(&spawn) : spawn_wait_held(&spawn, 1), 0));
         struct gp_map_sum sum = only_device(step + 1, MIB);
@@ -313,15 +335,40 @@ Test(bpf, a_program_under_the_library, .init = begin, .fini = end, .timeout = 12
         cr_assert(eq(i64, sum.allocated_peak_bytes, peaks[step] * MIB), "step %d", step);
         cr_assert(eq(u32, sum.processes, 1));
     }
-    spawn_kill(&spawn, SIGKILL);
-    struct spawn_result result = {0};
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    library_kill(&spawn);
     struct gp_map_sum left = only_device(4, 0);
     cr_assert(eq(i64, left.allocated_bytes, 0));
     cr_assert(eq(i64, left.allocated_peak_bytes, 9 * MIB));
     cr_assert(eq(u32, left.processes, 0));
     cr_assert(eq(u64, gp_bpf_meta(bpf)->refused_batches, 0));
+}
+
+/* The program takes the memory away below two blocks of its framework, and is killed. */
+Test(bpf, what_sleeps_under_the_library_is_in_a_sum_of_its_own, .init = begin, .fini = end, .timeout = 120)
+{
+    char folder[PATH_MAX];
+    struct gp_map_device_key key;
+    struct gp_map_sum sum = {0};
+    struct spawn spawn;
+    snprintf(folder, sizeof folder, "%s/../framework/unsigned-now", path_program("."));
+    if (access(folder, F_OK) != 0)
+        cr_skip_test("no framework here, as in tests/bpf/qemu.sh");
+    library_run(&spawn, (const char *[]){path_program("framework"), "sleep", folder, NULL}, "memory=1GiB");
+    cr_assert(spawn_wait_held(&spawn, 1) == 0);
+    for (int i = 0; i < 2000 && (sum.asleep_bytes != 7 * MIB || sum.allocated_bytes); i++) {
+        usleep(5000);
+        if (bpf_map_get_next_key(gp_bpf_map(bpf, "device"), NULL, &key) == 0)
+            bpf_map_lookup_elem(gp_bpf_map(bpf, "device"), &key, &sum);
+    }
+    cr_assert(eq(i64, sum.asleep_bytes, 7 * MIB));
+    cr_assert(eq(i64, sum.asleep_peak_bytes, 7 * MIB));
+    cr_assert(eq(i64, sum.allocated_bytes, 0));
+    cr_assert(eq(i64, sum.reserved_bytes, 0));
+    library_kill(&spawn);
+    for (int i = 0; i < 2000 && sum.processes; i++, usleep(5000))
+        bpf_map_lookup_elem(gp_bpf_map(bpf, "device"), &key, &sum);
+    cr_assert(eq(i64, sum.asleep_bytes, 0));
+    cr_assert(eq(i64, sum.asleep_peak_bytes, 7 * MIB));
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
@@ -388,9 +435,21 @@ Test(bpf, numbers_are_clamped, .init = begin, .fini = end, .timeout = 60)
     kid_tell(forger, "m 0 1 %lld 0 0 0 5 -7", LLONG_MAX);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, GP_MAPS_BYTES_LIMIT));
     cr_assert(gt(u64, gp_bpf_meta(bpf)->clamped, 5));
+    kid_tell(forger, "m 0 1 0 0 0 0 5 %lld %lld %lld", GIB, LLONG_MIN, LLONG_MIN);
+    sum = device_sum(1);
+    cr_assert(eq(i64, sum.asleep_bytes, 0));
+    cr_assert(eq(i64, sum.asleep_peak_bytes, 0));
+    kid_tell(forger, "m 0 1 1 1 2 2 5 %lld %lld 0", GIB, LLONG_MAX);
+    sum = device_sum(1);
+    cr_assert(eq(i64, sum.asleep_bytes, GP_MAPS_BYTES_LIMIT));
+    cr_assert(eq(i64, sum.asleep_peak_bytes, GP_MAPS_BYTES_LIMIT));
+    cr_assert(eq(i64, sum.allocated_bytes, 1), "what sleeps counts in another sum");
+    cr_assert(eq(i64, sum.reserved_bytes, 2));
     kid_end(forger, SIGKILL);
     cr_assert(eq(i64, device_sum(1).allocated_bytes, 0));
+    cr_assert(eq(i64, device_sum(1).asleep_bytes, 0));
     cr_assert(eq(i64, container_sum(1, 1).allocated_bytes, 0));
+    cr_assert(eq(i64, container_sum(1, 1).asleep_bytes, 0));
 }
 
 Test(bpf, a_container_cannot_fill_the_tables, .init = begin, .fini = end, .timeout = 120)

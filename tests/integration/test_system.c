@@ -145,6 +145,65 @@ Test(system, a_user_sees_sums_and_a_note_that_others_are_hidden)
     expect(run_user("top --system --by container"), 0, "cgroup 22: 1 process", "only root");
 }
 
+/* 40 MiB of the process and of every sum that has it sleep. */
+static void fall_asleep(void)
+{
+    struct gp_map_process_key process = {.tgid = 900001, .device = 0};
+    struct gp_map_process row;
+    struct gp_map_container_key container = {.cgroup_id = 11};
+    struct gp_map_sum sum;
+    gp_test_pins_uuid(container.uuid, 0);
+    cr_assert_eq(bpf_map_lookup_elem(pins.process, &process, &row), 0);
+    row.asleep_bytes = 40 * MIB;
+    row.asleep_peak_bytes = 60 * MIB;
+    row.asleep_peak_ns = row.allocated_peak_ns;
+    cr_assert_eq(bpf_map_update_elem(pins.process, &process, &row, BPF_ANY), 0);
+    cr_assert_eq(bpf_map_lookup_elem(pins.container_device, &container, &sum), 0);
+    sum.asleep_bytes = 40 * MIB;
+    cr_assert_eq(bpf_map_update_elem(pins.container_device, &container, &sum, BPF_ANY), 0);
+    cr_assert_eq(bpf_map_lookup_elem(pins.device, container.uuid, &sum), 0);
+    sum.asleep_bytes = 40 * MIB;
+    cr_assert_eq(bpf_map_update_elem(pins.device, container.uuid, &sum, BPF_ANY), 0);
+}
+
+static void stats_asleep(int64_t current, int64_t peak)
+{
+    json_t *stat = expect_json(run("stat --all --json --pins %s", pins.dir), "gpuprof.stat/1");
+    json_t *stats =
+        json_object_get(json_array_get(json_object_get(of(stat, "processes", "pid", 900001), "devices"), 0), "stats");
+    cr_expect_eq(number(stats, "asleep_bytes.current"), current);
+    cr_expect_eq(number(stats, "asleep_bytes.peak"), peak);
+    json_decref(stat);
+}
+
+/* A column of its own, where there is something to show. */
+Test(system, what_sleeps_is_shown_by_process_container_and_device)
+{
+    static const char *const by[] = {"process", "container", "device"};
+    for (int asleep = 0; asleep < 2; asleep++) {
+        for (size_t i = 0; i < 3; i++) {
+            struct result r = run("top --system --by %s --pins %s", by[i], pins.dir);
+            cr_assert_eq(strstr(r.out, "ASLEEP") != NULL, asleep, "by %s: %s", by[i], r.out);
+            cr_assert_eq(strstr(r.out, "40.0M") != NULL, asleep, "by %s: %s", by[i], r.out);
+            expect(r, 0, NULL, NULL);
+        }
+        struct result r = run("stat --all --pins %s", pins.dir);
+        cr_expect_eq(strstr(r.out, "asleep") != NULL, asleep, "%s", r.out);
+        expect(r, 0, NULL, NULL);
+        json_t *top = expect_json(run("top --system --json --pins %s", pins.dir), "gpuprof.top/1");
+        cr_expect_eq(number(of(top, "processes", "pid", 900001), "asleep_bytes"), asleep * 40 * MIB);
+        cr_expect_eq(number(of(top, "processes", "pid", 900003), "asleep_bytes"), 0);
+        cr_expect_eq(number(of(top, "containers", "cgroup_id", 11), "asleep_bytes"), asleep * 40 * MIB);
+        cr_expect_eq(number(of(top, "devices", "device", 0), "asleep_bytes"), asleep * 40 * MIB);
+        cr_expect_eq(number(of(top, "devices", "device", 0), "allocated_bytes"), 300 * MIB);
+        json_decref(top);
+        fall_asleep();
+    }
+    stats_asleep(40 * MIB, 60 * MIB);
+    expect(run("reset --all --allocated --pins %s", pins.dir), 0, NULL, NULL);
+    stats_asleep(40 * MIB, 40 * MIB);
+}
+
 Test(system, tables_by_process_container_and_device)
 {
     expect(run("top --system --pins %s", pins.dir), 0, "900003", NULL);

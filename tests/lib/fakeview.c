@@ -60,6 +60,7 @@ static void add(struct gp_map_sum *sum, const struct gp_fake_process *p, bool al
     sum->processes += alive;
     sum->allocated_bytes = plus(sum->allocated_bytes, alive ? p->allocated : 0);
     sum->reserved_bytes = plus(sum->reserved_bytes, alive ? p->reserved : 0);
+    sum->asleep_bytes = plus(sum->asleep_bytes, alive ? p->asleep : 0);
     sum->allocated_peak_bytes = plus(sum->allocated_peak_bytes, plus(p->allocated, p->allocated));
     sum->reserved_peak_bytes = plus(sum->reserved_peak_bytes, plus(p->reserved, p->reserved));
     sum->calls += p->calls;
@@ -100,6 +101,7 @@ int gp_fake_read(void *arg, struct gp_system_view **out, char *why, size_t why_b
         to->value.allocated_peak_bytes = plus(p->allocated, p->allocated);
         to->value.reserved_bytes = p->reserved;
         to->value.reserved_peak_bytes = plus(p->reserved, p->reserved);
+        to->value.asleep_bytes = p->asleep;
         to->value.lost = p->lost;
         memcpy(to->comm, p->comm, sizeof(to->comm));
     }

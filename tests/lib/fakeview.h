@@ -9,7 +9,7 @@ struct gp_fake_process {
     uint32_t tgid, index; /* index: of the device in the process's session */
     uint64_t cgroup_id, lost;
     uint32_t device; /* which GPU of the fake machine */
-    int64_t allocated, reserved;
+    int64_t allocated, reserved, asleep;
     int64_t calls, frees, failures;
     char comm[16];
 };

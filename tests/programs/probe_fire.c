@@ -3,7 +3,8 @@
  * probe_fire.c: fires gpuprof:batch by commands on stdin, and answers each with a line.  It
  * declares the layout of a batch itself, so it does not share a mistake in the product's header.
  *
- *      m DEVICE UUID ALLOCATED HIGH RESERVED HIGH CALLS TOTAL    a batch of one row (UUID: one byte, 0 unknown)
+ *      m DEVICE UUID ALLOCATED HIGH RESERVED HIGH CALLS TOTAL [ASLEEP HIGH]    a batch of one row (UUID: one byte,
+ *                           0 unknown)
  *      e EVENTS TIMES       batches with only events          o          the last batch once more
  *      g SEQS               skips sequence numbers           l LOST     sets `lost`
  *      h HOW                one bad batch (see hostile)      r TIMES    two threads fire at once
@@ -35,7 +36,7 @@ struct row {
     uint8_t uuid[16];
     int32_t device;
     uint32_t flags;
-    int64_t total, allocated, reserved, allocated_high, reserved_high, calls, frees, failures;
+    int64_t total, allocated, reserved, allocated_high, reserved_high, calls, frees, failures, asleep, asleep_high;
 };
 struct batch {
     uint64_t magic;
@@ -48,7 +49,7 @@ struct batch {
     uint8_t event[256][64];
 };
 
-static struct batch batch = {.magic = 0x4842505047u, .abi = 1};
+static struct batch batch = {.magic = 0x4842505047u, .abi = 2};
 
 __attribute__((noinline)) static void fire(const struct batch *from, uint64_t bytes)
 {
@@ -58,7 +59,7 @@ __attribute__((noinline)) static void fire(const struct batch *from, uint64_t by
 static void send_batch(void)
 {
     batch.seq++;
-    batch.bytes = 768 + 64u * batch.events;
+    batch.bytes = 896 + 64u * batch.events;
     fire(&batch, batch.bytes);
 }
 
@@ -70,14 +71,15 @@ static void row_set(struct row *row, const long long *v)
     row->allocated = v[2], row->allocated_high = v[3], row->reserved = v[4], row->reserved_high = v[5];
     row->calls = row->frees = row->failures = v[6];
     row->total = v[7];
+    row->asleep = v[8], row->asleep_high = v[9];
 }
 
 static void hostile(int how)
 {
     struct batch *bad = malloc(sizeof *bad);
     *bad = batch;
-    bad->seq = ++batch.seq, bad->bytes = 768, bad->rows = 1, bad->events = 0;
-    uint64_t bytes = 768;
+    bad->seq = ++batch.seq, bad->bytes = 896, bad->rows = 1, bad->events = 0;
+    uint64_t bytes = 896;
     const void *at = bad;
     char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     switch (how) {
@@ -91,7 +93,7 @@ static void hostile(int how)
         bad->magic++;
         break;
     case 3:
-        bad->abi = 2;
+        bad->abi = 1; /* rows without asleep */
         break;
     case 4:
         bytes = 64;
@@ -133,8 +135,8 @@ static void *racer(void *arg)
         mine->seq = __atomic_add_fetch(&batch.seq, 1, __ATOMIC_RELAXED);
         mine->row[0].allocated = mine->row[0].reserved = (i * 7919 % 1000) << 10;
         mine->row[0].allocated_high = mine->row[0].reserved_high = mine->row[0].allocated;
-        mine->rows = 1, mine->events = 0, mine->bytes = 768;
-        fire(mine, 768);
+        mine->rows = 1, mine->events = 0, mine->bytes = 896;
+        fire(mine, 896);
     }
     free(mine);
     return NULL;
@@ -142,7 +144,7 @@ static void *racer(void *arg)
 
 static void children(long times)
 {
-    const long long small[] = {0, 1, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1ll << 30};
+    const long long small[10] = {0, 1, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1ll << 30};
     for (long i = 0; i < times; i++) {
         pid_t pid = fork();
         if (pid == 0) {
@@ -158,7 +160,7 @@ static void children(long times)
 
 static long sleepers(long times, uint16_t rows, int device)
 {
-    const long long small[] = {device, 1, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1ll << 30};
+    const long long small[10] = {device, 1, 1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1ll << 30};
     int ends[2];
     char byte;
     long begun = 0;
@@ -192,9 +194,9 @@ static int serve(void)
 {
     char line[256];
     while (fgets(line, sizeof line, stdin)) {
-        long long v[8] = {0};
-        sscanf(line + 1, "%lld %lld %lld %lld %lld %lld %lld %lld", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
-               &v[7]);
+        long long v[10] = {0};
+        sscanf(line + 1, "%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+               &v[6], &v[7], &v[8], &v[9]);
         long long answer = 0;
         pthread_t thread[2];
         long times = v[0];
@@ -248,7 +250,7 @@ static int serve(void)
         case 'c':
             for (long i = times; i >= 0; i--) {
                 long long to = i ? (i * 7919 + getpid()) % 1000 * 1048576 : 5 << 20, high = i ? 1000 << 20 : to;
-                row_set(&batch.row[0], (long long[]){0, 1, to, high, to, high, times - i, 1ll << 31});
+                row_set(&batch.row[0], (long long[10]){0, 1, to, high, to, high, times - i, 1ll << 31});
                 batch.rows = 1, batch.events = 0;
                 send_batch();
             }

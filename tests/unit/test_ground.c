@@ -13,6 +13,7 @@
 #include "record/ringread.h"
 #include "stack/owner.h"
 #include <criterion/criterion.h>
+#include <gpuprof/batch.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -500,7 +501,9 @@ Test(ground, a_viewer_does_not_make_a_late_block_s_segment_ordinary)
 Test(ground, what_a_context_takes_along_leaves_its_blocks_asleep)
 {
     struct gp_wire_device is;
+    struct gp_batch_device batch;
     by_framework(true);
+    gp_tap_batch_begin();
     gp_feed_context_created(7, 0);
     gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
                                           .kind = GP_KIND_LINEAR,
@@ -517,6 +520,10 @@ Test(ground, what_a_context_takes_along_leaves_its_blocks_asleep)
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 0);
     cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][0].current, 0);
     cr_expect_eq(is.asleep_bytes.current, UNIT);
+    cr_assert(gp_tap_batch(0, &batch));
+    cr_expect_eq(batch.asleep_bytes, UNIT);
+    cr_expect_eq(batch.asleep_high_bytes, UNIT);
+    cr_expect_eq(batch.allocated_bytes + batch.reserved_bytes, 0);
     gp_feed_framework_block(
         &(struct gp_framework_event){
             .address = place(1), .bytes = -(int64_t)UNIT, .allocated_bytes = 0, .reserved_bytes = 5 * UNIT},
@@ -524,6 +531,11 @@ Test(ground, what_a_context_takes_along_leaves_its_blocks_asleep)
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.asleep_bytes.current, 0);
     cr_expect_eq(gp_ground_x_odd, 0);
+    for (int64_t high = UNIT; high >= 0; high -= UNIT) { /* what slept since the batch before, once */
+        cr_assert(gp_tap_batch(0, &batch));
+        cr_expect_eq(batch.asleep_bytes, 0);
+        cr_expect_eq(batch.asleep_high_bytes, high);
+    }
 }
 
 /* The memory of a green context is the primary context's after it, and ends with that. */

@@ -102,7 +102,7 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
 {
     struct gp_fake_machine machine = {.count = 0};
     gp_fake_add(&machine, 10, 100, 0, 3 * GIB, 4 * GIB, "train");
-    gp_fake_add(&machine, 11, 100, 0, 1 * GIB, 1 * GIB, "train");
+    gp_fake_add(&machine, 11, 100, 0, 1 * GIB, 1 * GIB, "train")->asleep = 7 * GIB;
     gp_fake_add(&machine, 12, 100, 0, 2 * GIB, 2 * GIB, "a\"b\\c\nd\033[1m\xff");
     /* One GPU under two numbers of one process is one series. */
     gp_fake_add(&machine, 13, 101, 0, GIB, GIB, "x")->index = 0;
@@ -114,6 +114,9 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
     cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "comm=\"train\""), 4 * GIB);
     cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", ""), 8 * GIB);
     cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_peak_bytes", ""), -1);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_asleep_bytes", "comm=\"train\""), 7 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_asleep_bytes", ""), 7 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_device_memory_asleep_bytes", ""), 7 * GIB);
     cr_assert_null(strstr(text, "pid=\""));
     cr_assert_not_null(strstr(text, "comm=\"a\\\"b\\\\c?d?[1m?\""), "escaped, and no control characters");
     samples(text);
@@ -121,6 +124,7 @@ Test(metrics, processes_by_name_or_by_pid_and_gone_with_them)
     text = render(pid, GP_METRICS_TEXT);
     cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"11\""), GIB);
     cr_assert_eq(sum(text, "gpuprof_process_memory_reserved_peak_bytes", "pid=\"10\""), 8 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_process_memory_asleep_bytes", "pid=\"11\""), 7 * GIB);
     cr_assert_eq(sum(text, "gpuprof_process_memory_allocated_bytes", "pid=\"13\""), 2 * GIB);
     samples(text);
     free(text);
@@ -222,11 +226,12 @@ Test(metrics, other_counts_up_while_containers_come_and_go)
     cr_assert_eq(sum(text, name, other), before + 7);
     free(text);
     /* A very large container starts: containers with a row keep it. */
-    gp_fake_add(&machine, 9999, 9999, 0, 100 * GIB, 100 * GIB, "giant");
+    gp_fake_add(&machine, 9999, 9999, 0, 100 * GIB, 100 * GIB, "giant")->asleep = 3 * GIB;
     text = render(metrics, GP_METRICS_TEXT);
     cr_assert_eq(sum(text, name, "id=\"cgroup-9999\""), -1);
     cr_assert_eq(sum(text, name, other), before + 17);
     cr_assert_geq(sum(text, "gpuprof_container_memory_allocated_bytes", other), 100 * GIB);
+    cr_assert_eq(sum(text, "gpuprof_container_memory_asleep_bytes", other), 3 * GIB);
     free(text);
     gp_metrics_close(metrics);
 }

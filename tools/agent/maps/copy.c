@@ -161,6 +161,7 @@ static void system_sum_peaks(struct gp_system_sum *sum, const struct gp_map_tabl
         gp_map_peak_of(v->allocated_bytes, v->allocated_peak_bytes, v->allocated_peak_ns, reset.allocated_ns);
     v->reserved_peak_bytes =
         gp_map_peak_of(v->reserved_bytes, v->reserved_peak_bytes, v->reserved_peak_ns, reset.reserved_ns);
+    v->asleep_peak_bytes = gp_map_peak_of(v->asleep_bytes, v->asleep_peak_bytes, v->asleep_peak_ns, reset.allocated_ns);
 }
 
 static void system_process_peaks(struct gp_map_process *v, const struct gp_map_table *resets)
@@ -170,6 +171,7 @@ static void system_process_peaks(struct gp_map_process *v, const struct gp_map_t
         gp_map_peak_of(v->allocated_bytes, v->allocated_peak_bytes, v->allocated_peak_ns, reset.allocated_ns);
     v->reserved_peak_bytes =
         gp_map_peak_of(v->reserved_bytes, v->reserved_peak_bytes, v->reserved_peak_ns, reset.reserved_ns);
+    v->asleep_peak_bytes = gp_map_peak_of(v->asleep_bytes, v->asleep_peak_bytes, v->asleep_peak_ns, reset.allocated_ns);
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */

@@ -43,6 +43,7 @@ static void sample_sum(struct gp_sum *sum, const struct gp_system_sum *from)
                            .allocated_peak = sample_bytes(v->allocated_peak_bytes),
                            .reserved = sample_bytes(v->reserved_bytes),
                            .reserved_peak = sample_bytes(v->reserved_peak_bytes),
+                           .asleep = sample_bytes(v->asleep_bytes),
                            .calls = sample_bytes(v->calls),
                            .frees = sample_bytes(v->frees),
                            .processes = sample_count(v->processes)};
@@ -125,6 +126,8 @@ static void sample_device(struct gp_device_view *device, const struct gp_system_
     stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].peak = sample_bytes(v->allocated_peak_bytes);
     stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current = sample_bytes(v->reserved_bytes);
     stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].peak = sample_bytes(v->reserved_peak_bytes);
+    device->wire.asleep_bytes.current = sample_bytes(v->asleep_bytes);
+    device->wire.asleep_bytes.peak = sample_bytes(v->asleep_peak_bytes);
     stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated = sample_bytes(v->calls);
     stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed = sample_bytes(v->frees);
 }

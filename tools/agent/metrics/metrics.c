@@ -97,6 +97,8 @@ static const struct gp_family device_families[] = {
      "Memory that profiled programs hold from the driver, caches included.", GP_AT(reserved_bytes)},
     {"gpuprof_device_memory_reserved_peak_bytes", GP_GAUGE, "The most that they held at one time.",
      GP_AT(reserved_peak_bytes)},
+    {"gpuprof_device_memory_asleep_bytes", GP_GAUGE, "Blocks of their frameworks without memory under them.",
+     GP_AT(asleep_bytes)},
     {"gpuprof_device_processes", GP_GAUGE, "Profiled processes on the GPU.", GP_AT(processes)},
     {"gpuprof_allocations_total", GP_COUNTER, "Allocations on the GPU.", GP_AT(calls)},
     {"gpuprof_frees_total", GP_COUNTER, "Frees on the GPU.", GP_AT(frees)},
@@ -115,6 +117,8 @@ static const struct gp_family container_families[] = {
      GP_AT(reserved_bytes)},
     {"gpuprof_container_memory_reserved_peak_bytes", GP_GAUGE, "The most that they held at one time.",
      GP_AT(reserved_peak_bytes)},
+    {"gpuprof_container_memory_asleep_bytes", GP_GAUGE, "Blocks of their frameworks without memory under them.",
+     GP_AT(asleep_bytes)},
     {"gpuprof_container_processes", GP_GAUGE, "Profiled processes in the container.", GP_AT(processes)},
     {"gpuprof_container_allocations_total", GP_COUNTER, "Allocations in the container.", GP_AT(calls)},
     {"gpuprof_container_frees_total", GP_COUNTER, "Frees in the container.", GP_AT(frees)},
@@ -138,6 +142,8 @@ static const struct gp_family process_families[] = {
      GP_AT(reserved_bytes)},
     {"gpuprof_process_memory_reserved_peak_bytes", GP_GAUGE, "The most that it held at one time.",
      GP_AT(reserved_peak_bytes)},
+    {"gpuprof_process_memory_asleep_bytes", GP_GAUGE, "Blocks of its framework without memory under them.",
+     GP_AT(asleep_bytes)},
 };
 _Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "samples.h");
 #undef GP_AT

@@ -156,6 +156,7 @@ static void row_device_fill(struct gp_row_device *row, const uint8_t key[16], co
     row->allocated_peak_bytes = value ? row_known(value->allocated_peak_bytes) : -1;
     row->reserved_bytes = value ? row_known(value->reserved_bytes) : -1;
     row->reserved_peak_bytes = value ? row_known(value->reserved_peak_bytes) : -1;
+    row->asleep_bytes = value ? row_known(value->asleep_bytes) : -1;
     row->processes = value ? (int64_t)value->processes : -1;
     row->calls = value ? row_known(value->calls) : -1;
     row->frees = value ? row_known(value->frees) : -1;
@@ -167,6 +168,7 @@ static void row_device_fold(struct gp_row_device *into, const struct gp_row_devi
 {
     row_add(&into->allocated_bytes, more->allocated_bytes);
     row_add(&into->reserved_bytes, more->reserved_bytes);
+    row_add(&into->asleep_bytes, more->asleep_bytes);
     row_add(&into->processes, more->processes);
     row_add(&into->calls, more->calls);
     row_add(&into->frees, more->frees);
@@ -374,6 +376,7 @@ static void row_container_show(struct gp_row_memory *memory, const struct gp_fol
         .allocated_peak_bytes = row_known(value->allocated_peak_bytes),
         .reserved_bytes = row_known(value->reserved_bytes),
         .reserved_peak_bytes = row_known(value->reserved_peak_bytes),
+        .asleep_bytes = row_known(value->asleep_bytes),
         .processes = value->processes,
         .calls = one->now.last.calls,
         .frees = one->now.last.frees,
@@ -437,6 +440,7 @@ static bool row_container_fold(struct gp_row_memory *memory, const struct gp_fol
     row_add(&sum->failures, row_step(one->now.last.failures, last->failures));
     row_add(&row->allocated_bytes, one->sum->value.allocated_bytes);
     row_add(&row->reserved_bytes, one->sum->value.reserved_bytes);
+    row_add(&row->asleep_bytes, one->sum->value.asleep_bytes);
     row_add(&row->processes, one->sum->value.processes);
     row->calls = sum->calls;
     row->frees = sum->frees;
@@ -556,6 +560,7 @@ static void row_process_fill(const struct gp_row_memory *memory, struct gp_row_p
         .allocated_peak_bytes = one ? row_known(process->value.allocated_peak_bytes) : -1,
         .reserved_bytes = row_known(process->value.reserved_bytes),
         .reserved_peak_bytes = one ? row_known(process->value.reserved_peak_bytes) : -1,
+        .asleep_bytes = row_known(process->value.asleep_bytes),
     };
     if (one)
         snprintf(row->pid, sizeof(row->pid), "%u", process->key.tgid);
@@ -567,6 +572,7 @@ static void row_process_add(struct gp_row_process *into, const struct gp_row_pro
 {
     row_add(&into->allocated_bytes, more->allocated_bytes);
     row_add(&into->reserved_bytes, more->reserved_bytes);
+    row_add(&into->asleep_bytes, more->asleep_bytes);
     into->allocated_peak_bytes = into->reserved_peak_bytes = -1;
 }
 

@@ -13,7 +13,7 @@
 struct gp_row_device {
     char uuid[48], gpu[16], model[64];
     int64_t total_bytes, used_bytes, free_bytes;
-    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
+    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, asleep_bytes;
     int64_t processes, calls, frees, failures;
     uint8_t key[16];
 };
@@ -22,7 +22,7 @@ struct gp_row_container {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container, *id;
     uint64_t cgroup_id; /* no label */
-    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
+    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, asleep_bytes;
     int64_t processes, calls, frees, failures;
     int64_t headroom_bytes, seconds_to_oom;
 };
@@ -31,7 +31,7 @@ struct gp_row_process {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
     char pid[12], comm[64];
-    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes;
+    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, asleep_bytes;
 };
 
 /* The memory of one owner (pytorch, nccl ...) in a container, or in a process with pid or comm. */
@@ -51,9 +51,9 @@ struct gp_row_site {
 };
 
 /* Series of one row, as metrics.c writes them; tests check the numbers. */
-#define GP_ROW_DEVICE_SERIES    12u
-#define GP_ROW_CONTAINER_SERIES 10u
-#define GP_ROW_PROCESS_SERIES   4u
+#define GP_ROW_DEVICE_SERIES    13u
+#define GP_ROW_CONTAINER_SERIES 11u
+#define GP_ROW_PROCESS_SERIES   5u
 #define GP_ROW_OWNER_SERIES     3u
 
 struct gp_rows {

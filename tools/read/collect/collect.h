@@ -25,7 +25,7 @@ struct gp_device_view { /* one device of one process, as published */
     bool identified;
     bool estimated;
     bool polled;
-    bool totals_only; /* from the agent: only allocated, reserved, their peaks, calls and frees are known */
+    bool totals_only; /* from the agent: only allocated, reserved, asleep, their peaks, calls and frees are known */
     char uuid[48];    /* "GPU-..." or "" */
     char name[64];
     int64_t total_bytes;                               /* -1 unknown */
@@ -178,7 +178,7 @@ struct gp_sum {
     char container[GP_CONTAINER_BYTES]; /* its name */
     char uuid[48];
     int64_t total_bytes; /* -1 unknown */
-    int64_t allocated, allocated_peak, reserved, reserved_peak;
+    int64_t allocated, allocated_peak, reserved, reserved_peak, asleep;
     int64_t calls, frees;
     int processes; /* now */
 };

@@ -49,6 +49,11 @@ static double value_reserved_peak(const struct gp_row *row)
     return known(row->reserved_peak);
 }
 
+static double value_asleep(const struct gp_row *row)
+{
+    return row->asleep > 0 ? (double)row->asleep : NAN;
+}
+
 /* Neither host memory nor a sum over GPUs has a total. */
 static double value_total(const struct gp_row *row)
 {

@@ -136,6 +136,7 @@ struct gp_row gp_model_row_empty(enum gp_row_kind kind, int device)
                            .allocated_peak = -1,
                            .reserved = -1,
                            .reserved_peak = -1,
+                           .asleep = -1,
                            .untracked = -1,
                            .before = -1,
                            .total = -1,
@@ -171,6 +172,7 @@ static struct gp_row row_of(const struct gp_process *process, const struct gp_de
         row.allocated_peak = allocated->peak;
         row.reserved = reserved->current;
         row.reserved_peak = reserved->peak;
+        row.asleep = view->wire.asleep_bytes.current;
     }
     return row;
 }
@@ -205,6 +207,7 @@ static int model_add_share(struct gp_model *model, const struct gp_row *pair, co
     row.reserved = value->reserved_bytes > 0 ? value->reserved_bytes : 0;
     row.allocated_peak = value->allocated_peak_bytes;
     row.reserved_peak = value->reserved_peak_bytes;
+    row.asleep = gp_owner_asleep(pair->device, owner);
     return gp_model_row_add(&model->lists[GP_LIST_SHARES], &row);
 }
 
@@ -290,6 +293,7 @@ static int model_add_sum(struct gp_model *model, const struct gp_sum *sum)
     row.allocated_peak = sum->allocated_peak;
     row.reserved = sum->reserved;
     row.reserved_peak = sum->reserved_peak;
+    row.asleep = sum->asleep;
     row.total = model->gpus[device].total_bytes >= 0 ? model->gpus[device].total_bytes : sum->total_bytes;
     struct gp_track *track = gp_track_get(model, &row.id);
     if (!track)
@@ -341,6 +345,7 @@ static int model_sum(struct gp_model *model, enum gp_member_list which, const st
     group->estimated |= pair->estimated;
     sum_bytes(&group->allocated, pair->allocated);
     sum_bytes(&group->reserved, pair->reserved);
+    sum_bytes(&group->asleep, pair->asleep);
     sum_bytes(&group->untracked, pair->untracked);
     sum_bytes(&group->before, pair->before);
     group->late |= pair->late;

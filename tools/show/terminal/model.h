@@ -84,6 +84,7 @@ struct gp_row {
     bool late;      /* attached: the program had memory before, or it is not known, so the numbers are least ones */
     bool exact;     /* the agent's sum, which includes processes that are hidden from this viewer */
     int64_t allocated, allocated_peak, reserved, reserved_peak, untracked, total;
+    int64_t asleep; /* blocks without memory, in no other number; -1: unknown */
     int64_t before; /* from before an attach, in no other number; -1: nothing, or unknown */
     int64_t lost;
     double allocs_per_s, frees_per_s;

@@ -55,6 +55,9 @@ void gp_print_rows(FILE *out, const struct gp_model *model, const struct gp_row 
     enum gp_column_id ids[GP_COLUMNS];
     char text[2048];
     int rest, columns, width = form->width > 0 ? form->width : INT_MAX;
+    for (int i = 0; i < GP_COLUMNS; i++)
+        choice.empty[i] = gp_columns[i].shown == GP_SHOWN_ROWS && gp_columns[i].print_width &&
+                          print_is_empty((enum gp_column_id)i, model, rows, count);
     choice.empty[GP_COLUMN_PID] = sites; /* there is one process */
     columns = gp_columns_fit(INT_MAX, &choice, ids, &rest);
     if (gp_columns_fit(width, &choice, ids, &rest) < columns) {
@@ -102,13 +105,14 @@ static json_t *json_device(const struct gp_model *model, int device)
     return device >= 0 && device < model->gpu_count ? json_integer(model->gpus[device].index) : json_null();
 }
 
-/* Adds the four sizes that all rows share to `object`, and returns it. */
+/* Adds the five sizes that all rows share to `object`, and returns it. */
 static json_t *json_bytes(json_t *object, const struct gp_row *row)
 {
     json_object_set_new(object, "allocated_bytes", gp_json_known(row->allocated));
     json_object_set_new(object, "allocated_peak_bytes", gp_json_known(row->allocated_peak));
     json_object_set_new(object, "reserved_bytes", gp_json_known(row->reserved));
     json_object_set_new(object, "reserved_peak_bytes", gp_json_known(row->reserved_peak));
+    json_object_set_new(object, "asleep_bytes", gp_json_known(row->asleep));
     return object;
 }
 
@@ -134,9 +138,6 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_object_set_new(object, "cgroup_id", json_cgroup(process->cgroup_id));
     json_object_set_new(object, "cgroup_memory", gp_cgroup_json(process));
     json_object_set_new(object, "device", json_device(model, row->id.device));
-    json_object_set_new(
-        object, "asleep_bytes",
-        gp_json_known(row->device && !row->device->totals_only ? row->device->wire.asleep_bytes.current : -1));
     json_bytes(object, row);
     json_object_set_new(object, "allocs_per_s", json_rate(row->allocs_per_s));
     json_object_set_new(object, "frees_per_s", json_rate(row->frees_per_s));

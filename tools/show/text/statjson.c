@@ -23,6 +23,7 @@ static bool stats_known(const struct gp_device_view *view, const struct gp_stat_
 {
     static const char *const known[] = {"allocated_bytes.all.current", "allocated_bytes.all.peak",
                                         "reserved_bytes.all.current",  "reserved_bytes.all.peak",
+                                        "asleep_bytes.current",        "asleep_bytes.peak",
                                         "allocation.all.allocated",    "allocation.all.freed"};
     for (size_t i = 0; view->totals_only && i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(key->name, known[i]) == 0)

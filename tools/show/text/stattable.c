@@ -32,14 +32,16 @@ static void kinds_print(FILE *out, const struct gp_wire_device *device)
 /* The totals of a process that only the agent's maps know. */
 static void totals_print(FILE *out, const struct gp_wire_device *d)
 {
-    static const struct {
+    const struct {
         const char *name;
-        int stat;
-    } rows[] = {{"allocated", GP_STAT_ALLOCATED_BYTES}, {"reserved", GP_STAT_RESERVED_BYTES}};
+        const struct gp_wire_value *value;
+    } rows[] = {{"allocated", &d->stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL]},
+                {"reserved", &d->stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL]},
+                {"asleep", &d->asleep_bytes}};
     const struct gp_wire_value *calls = &d->stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
     fprintf(out, "    %-12s %12s %12s\n", "", "CURRENT", "PEAK");
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const struct gp_wire_value *v = &d->stats[rows[i].stat][GP_POOL_ALL];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) - !d->asleep_bytes.peak; i++) {
+        const struct gp_wire_value *v = rows[i].value;
         char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
         fprintf(out, "    %-12s %12s %12s\n", rows[i].name, gp_size_text(a, v->current), gp_size_text(b, v->peak));
     }
