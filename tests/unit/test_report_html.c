@@ -2,7 +2,6 @@
  * test_report_html.c: the page of a document: no text of the document becomes markup, no text is
  * lost, and a failure leaves no partial page. */
 #include <show/page/html.h>
-#include <show/page/shell.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

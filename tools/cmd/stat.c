@@ -6,7 +6,6 @@
 #include <agent/maps/maps.h>
 #include <agent/maps/sample.h>
 #include <base/clock.h>
-#include <show/terminal/growth.h>
 #include <show/terminal/outlook.h>
 #include <show/text/forecast.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include <agent/maps/maps.h>
 #include <agent/maps/sample.h>
 #include <errno.h>
-#include <show/terminal/growth.h>
+#include <show/terminal/outlook.h>
 #include <show/terminal/print.h>
 #include <show/terminal/screen.h>
 #include <show/terminal/siteview.h>

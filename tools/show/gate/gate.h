@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* ---- findings.c: what was asked, and the answers ------------------------------------------------------------------ */
+/* ---- what was asked, and the answers ----------------------------------------------------------------------------- */
 
 struct gp_gate_place { /* copies; NULL unknown */
     char *function, *file, *label;
@@ -46,22 +46,15 @@ struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, 
     __attribute__((warn_unused_result));
 char *gp_gate_text(struct gp_findings *gate, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gp_gate_free(struct gp_findings *gate);
-/* The broken finding that matters most, else the first; NULL: nothing was asked. */
-const struct gp_gate_finding *gp_gate_worst(const struct gp_findings *gate);
 bool gp_gate_ok(const struct gp_findings *gate);
 /* Fills a place from the frame that names the site, and the site's line as texts show it. */
 void gp_gate_place(struct gp_findings *gate, struct gp_gate_place *place, const struct gp_report *report, uint32_t site,
                    int64_t bytes);
 
-/* ---- verdict.c: forms of output ----------------------------------------------------------------------------------- */
+/* ---- forms of output ---------------------------------------------------------------------------------------------- */
 
-/* One sentence without a period; free() it.  NULL: out of memory. */
-char *gp_gate_sentence(const struct gp_gate_finding *finding);
 /* The broken ones, or that all is within its limits. */
 void gp_gate_print(FILE *out, const struct gp_findings *gate);
-/* {"ok", "limit_bytes" .., "culprit"} of a finding. */
-json_t *gp_gate_finding_json(const struct gp_gate_finding *finding);
-json_t *gp_gate_findings_json(const struct gp_findings *gate);
 /* The whole verdict, schema gpuprof.check/1. */
 json_t *gp_gate_json(const struct gp_findings *gate, const char *schema);
 /* JUnit's XML: a test case for each finding. */

@@ -1,11 +1,99 @@
 /* SPDX-License-Identifier: MIT
- * verdict.c: findings as sentences and JSON; see gate.h. */
+ * verdict.c: Findings as sentences and JSON; see gate.h.  Its parts: findings, how they are printed. */
+#include <limits.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>
-
-#include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <symbol/symbol.h>
+
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
+/* The list of what was asked and answered; see gate.h. */
+
+struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, const char *source)
+{
+    if (gate->count == gate->room) {
+        uint32_t room = gate->room ? gate->room * 2 : 8;
+        struct gp_gate_finding *findings = realloc(gate->findings, room * sizeof(*findings));
+        if (!findings) {
+            gate->failed = true;
+            return NULL;
+        }
+        gate->findings = findings;
+        gate->room = room;
+    }
+    struct gp_gate_finding *finding = &gate->findings[gate->count++];
+    *finding = (struct gp_gate_finding){.rank = -1, .device = -1, .ok = true, .at_ns = -1, .before_bytes = -1};
+    finding->name = gp_gate_text(gate, "%s", name);
+    finding->source = gp_gate_text(gate, "%s", source);
+    return finding;
+}
+
+char *gp_gate_text(struct gp_findings *gate, const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&text, format, arguments) < 0) {
+        text = NULL;
+        gate->failed = true;
+    }
+    va_end(arguments);
+    return text;
+}
+
+static void place_free(struct gp_gate_place *place)
+{
+    free(place->function);
+    free(place->file);
+    free(place->label);
+}
+
+void gp_gate_free(struct gp_findings *gate)
+{
+    for (uint32_t i = 0; i < gate->count; i++) {
+        struct gp_gate_finding *finding = &gate->findings[i];
+        free(finding->what);
+        free(finding->name);
+        free(finding->source);
+        place_free(&finding->culprit);
+        place_free(&finding->crossed);
+    }
+    free(gate->findings);
+    *gate = (struct gp_findings){0};
+}
+
+/* The broken finding that matters most, else the first; NULL: nothing was asked. */
+static const struct gp_gate_finding *gate_worst(const struct gp_findings *gate)
+{
+    const struct gp_gate_finding *worst = NULL;
+    for (uint32_t i = 0; i < gate->count; i++)
+        if (!worst || (worst->ok && !gate->findings[i].ok))
+            worst = &gate->findings[i];
+    return worst;
+}
+
+bool gp_gate_ok(const struct gp_findings *gate)
+{
+    const struct gp_gate_finding *worst = gate_worst(gate);
+    return !worst || worst->ok;
+}
+
+void gp_gate_place(struct gp_findings *gate, struct gp_gate_place *place, const struct gp_report *report, uint32_t site,
+                   int64_t bytes)
+{
+    const struct gp_frame_text *name = gp_symbols_name(report->symbols, site);
+    char label[512];
+    gp_symbols_line(report->symbols, site, NULL, NULL, label, sizeof(label));
+    place_free(place);
+    *place = (struct gp_gate_place){.line = name->line, .bytes = bytes};
+    place->function = gp_gate_text(gate, "%s", name->function);
+    place->file = name->file[0] ? gp_gate_text(gate, "%s", name->file) : NULL;
+    place->label = gp_gate_text(gate, "%s", label);
+}
+
+/* ---- how they are printed ---------------------------------------------------------------------------------------- */
 
 static void sentence_growth(FILE *out, const struct gp_gate_finding *finding)
 {
@@ -44,7 +132,8 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
         fprintf(out, " after %s", gp_seconds_text(a, (double)finding->at_ns / 1e9));
 }
 
-char *gp_gate_sentence(const struct gp_gate_finding *finding)
+/* One sentence without a period; free() it.  NULL: out of memory. */
+static char *gate_sentence(const struct gp_gate_finding *finding)
 {
     char *text = NULL, size[GP_SIZE_TEXT];
     size_t bytes;
@@ -67,7 +156,7 @@ char *gp_gate_sentence(const struct gp_gate_finding *finding)
 void gp_gate_print(FILE *out, const struct gp_findings *gate)
 {
     for (uint32_t i = 0; i < gate->count; i++) {
-        char *sentence = gp_gate_sentence(&gate->findings[i]);
+        char *sentence = gate_sentence(&gate->findings[i]);
         bool ok = gate->findings[i].ok;
         fprintf(out, "%s%-5s%s %s\n", gp_tone(out, ok ? GP_GREEN : GP_RED), ok ? "ok" : "OVER", gp_tone(out, GP_OFF),
                 sentence ? sentence : "(out of memory)");
@@ -84,9 +173,10 @@ static json_t *place_json(const struct gp_gate_place *place)
                      place->line ? json_integer(place->line) : json_null(), "bytes", (json_int_t)place->bytes);
 }
 
-json_t *gp_gate_finding_json(const struct gp_gate_finding *finding)
+/* {"ok", "limit_bytes" .., "culprit"} of a finding. */
+static json_t *gate_finding_json(const struct gp_gate_finding *finding)
 {
-    char *sentence = gp_gate_sentence(finding);
+    char *sentence = gate_sentence(finding);
     json_t *device = finding->device < 0               ? json_null()
                      : finding->device == GP_WIRE_HOST ? json_string("host")
                                                        : json_integer(finding->device);
@@ -102,23 +192,23 @@ json_t *gp_gate_finding_json(const struct gp_gate_finding *finding)
     return object;
 }
 
-json_t *gp_gate_findings_json(const struct gp_findings *gate)
+static json_t *gate_findings_json(const struct gp_findings *gate)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < gate->count; i++)
-        json_array_append_new(list, gp_gate_finding_json(&gate->findings[i]));
+        json_array_append_new(list, gate_finding_json(&gate->findings[i]));
     return list;
 }
 
 json_t *gp_gate_json(const struct gp_findings *gate, const char *schema)
 {
-    const struct gp_gate_finding *worst = gp_gate_worst(gate);
+    const struct gp_gate_finding *worst = gate_worst(gate);
     json_t *object =
-        json_pack("{s:s,s:b,s:o}", "schema", schema, "ok", gp_gate_ok(gate), "checks", gp_gate_findings_json(gate));
+        json_pack("{s:s,s:b,s:o}", "schema", schema, "ok", gp_gate_ok(gate), "checks", gate_findings_json(gate));
     if (!object || !worst)
         return object;
     /* The answer in short: budget, peak and culprit of what matters most. */
-    char *sentence = gp_gate_sentence(worst);
+    char *sentence = gate_sentence(worst);
     json_object_set_new(object, "sentence", gp_json_text(sentence));
     json_object_set_new(object, "budget_bytes",
                         json_integer(worst->limit_bytes + (worst->growth ? worst->before_bytes : 0)));
@@ -160,7 +250,7 @@ void gp_gate_junit(FILE *out, const struct gp_findings *gate)
             gate->count, broken, gate->count, broken);
     for (uint32_t i = 0; i < gate->count; i++) {
         const struct gp_gate_finding *finding = &gate->findings[i];
-        char *sentence = gp_gate_sentence(finding);
+        char *sentence = gate_sentence(finding);
         fputs("    <testcase classname=\"gpuprof.", out);
         xml_text(out, finding->name);
         fputs("\" name=\"", out);
@@ -206,7 +296,7 @@ void gp_gate_annotate(FILE *out, const struct gp_findings *gate, const char *fol
         const char *file = finding->culprit.file;
         if (finding->ok)
             continue;
-        char *sentence = gp_gate_sentence(finding);
+        char *sentence = gate_sentence(finding);
         if (file && length && strncmp(file, folder, length) == 0 && file[length] == '/')
             file += length + 1;
         fputs("::error ", out);

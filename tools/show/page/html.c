@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * html.c: puts the document into the page; see html.h.
- *
- * The document has names from untrusted programs.  In the page it is ASCII without any character of
- * markup: JSON, or for a large document gzip in base64, which the browser unpacks. */
-#include "html.h"
-#include "shell.h"
+ * html.c: see html.h.  Puts the document into the page. The document has names from untrusted
+ * programs.  In the page it is ASCII without any character of markup: JSON, or for a large document
+ * gzip in base64, which the browser unpacks.  Its parts: the page without data, the page with data. */
+#include <show/page/html.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+/* ---- the page without data --------------------------------------------------------------------------------------- */
+/* Includes web/dist/report.html in the program.  The path is relative to the root of the repository,
+ * where make runs.  The compiler does not report this dependency, so html.mk declares it. */
+
+__asm__(".pushsection .rodata\n"
+        ".globl gp_report_shell\n"
+        ".globl gp_report_shell_end\n"
+        "gp_report_shell:\n"
+        ".incbin \"tools/show/page/web/dist/report.html\"\n"
+        "gp_report_shell_end:\n"
+        ".byte 0\n"
+        ".popsection\n");
+
+/* ---- the page with data ------------------------------------------------------------------------------------------ */
 
 /* Plain JSON is readable in an editor, but above this size the page would be slow to load and large
  * to send. */

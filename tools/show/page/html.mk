@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The page of `gpuprof report -o` is built from tools/show/page/web and committed there, so that a build needs no npm.
-$(B)/obj/tools/show/page/shell.o: tools/show/page/web/dist/report.html
+$(B)/obj/tools/show/page/html.o: tools/show/page/web/dist/report.html
 
 .PHONY: report-page
 report-page: ## rebuild the page of the report from its sources (needs npm)

@@ -7,7 +7,6 @@
 #define GP_VIEW_COLUMN_H
 
 #include <base/compiler.h>
-#include <show/terminal/celltext.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>
 

@@ -4,7 +4,6 @@
  */
 #include <show/terminal/draw.h>
 
-#include <show/terminal/growth.h>
 #include <show/terminal/outlook.h>
 #include <show/terminal/siteview.h>
 #include <show/text/stats.h>

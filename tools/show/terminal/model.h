@@ -98,7 +98,7 @@ struct gp_row_list {
 struct gp_outlook;            /* outlook.h */
 struct gp_site_row;           /* siteview.h */
 struct gp_site_set;           /* siteview.h */
-struct gp_track;              /* track.h */
+struct gp_track;              /* model.c */
 #define GP_TRACK_BUCKETS 1024 /* a busy machine has some hundred processes with a few devices each */
 
 struct gp_model {

@@ -15,11 +15,6 @@ struct gp_print_form {
     int width; /* of the terminal; 0: a pipe, which gets every column and whole lines */
 };
 
-/* Prints rows of one table without escapes; row i is rows[i].  Columns are separated by blanks, and the one without a
- * width is last.  Lines are cut at the width of a terminal; a narrow one loses columns without a value first, then those
- * of the least use. */
-void gp_print_rows(FILE *out, const struct gp_model *model, const struct gp_row *rows, int count, bool sites,
-                   const struct gp_print_form *form);
 void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list,
                     const struct gp_print_form *form);
 /* time_ns: since 1970.  NULL: out of memory. */

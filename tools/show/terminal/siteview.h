@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * siteview.h: the call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those
- * that it held at the peak of its device, and how fast they change.  sitemodel.c samples and sums
- * those of one process, siteset.c keeps the processes of the screen, siteprint.c prints.
+ * that it held at the peak of its device, and how fast they change.  siteview.c samples and sums
+ * those of one process and keeps the processes of the screen, print.c prints.
  */
 #ifndef GP_VIEW_SITEVIEW_H
 #define GP_VIEW_SITEVIEW_H
@@ -55,19 +55,15 @@ struct gp_site_model {
 
 /* Opens the process and takes the first sample.  Returns as gp_sites_open does, or -ENOMEM. */
 int gp_site_model_open(struct gp_site_model *model, pid_t pid, char problem[GP_PROBLEM_BYTES]);
-/* Sets the name and the devices' numbers from a sample of the process; NULL: it has ended. */
-void gp_site_model_process(struct gp_site_model *model, const struct gp_process *process);
-/* Takes the next sample.  When the process has ended, the last values stay and `ended` is set.  0,
- * -EPROTO, -errno.  gp_site_model_ask does the same after it has asked the process for its name and
- * devices, and waits for that. */
-int gp_site_model_update(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES]);
+/* Asks the process for its name and devices, waits for that, then takes the next sample.  0,
+ * -EPROTO, -errno. */
 int gp_site_model_ask(struct gp_site_model *model, char problem[GP_PROBLEM_BYTES]);
 /* Makes the rows from the current contents of `sites`; for tests.  0 or -ENOMEM. */
 int gp_site_model_count(struct gp_site_model *model);
 void gp_site_model_sort(struct gp_site_model *model, enum gp_column_id column, bool ascending);
 void gp_site_model_close(struct gp_site_model *model);
 
-/* ---- siteset.c ------------------------------------------------------------------------------------------------- */
+/* ---- the processes on the screen ------------------------------------------------------------------------------------------ */
 
 #define GP_SITE_PROCESSES 64 /* whose sites the screen shows; each keeps the symbols of its program open */
 
@@ -102,7 +98,7 @@ int gp_site_shown(const struct gp_site_set *set, const struct gp_model *model, c
 int gp_site_refused(const struct gp_site_set *set, const struct gp_model *model, const struct gp_row_id *scope,
                     bool for_stacks);
 
-/* ---- siteprint.c ----------------------------------------------------------------------------------------------- */
+/* ---- print.c ----------------------------------------------------------------------------------------------- */
 
 /* Prints a table: one line per site, no escapes.  0 or -ENOMEM. */
 int gp_site_print(FILE *out, const struct gp_site_model *model, const struct gp_print_form *form);

@@ -7,7 +7,7 @@
 
 #include <show/terminal/term.h>
 
-#include <show/terminal/celltext.h>
+#include <show/terminal/grid.h>
 #include <show/terminal/ui.h>
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <term.h>
 #include <termios.h>
 #include <unistd.h>
 #include <wchar.h>

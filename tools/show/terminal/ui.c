@@ -5,7 +5,7 @@
 #include <show/terminal/ui.h>
 
 #include <base/text.h>
-#include <show/terminal/match.h>
+#include <show/terminal/rows.h>
 #include <show/terminal/state.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -14,14 +14,16 @@
 
 /* ---- sentences --------------------------------------------------------------------------------------------------- */
 
-const char *gp_ranks_clock(const struct gp_ranks *ranks)
+/* What the times of the recordings are compared by. */
+static const char *ranks_clock(const struct gp_ranks *ranks)
 {
     return ranks->clock == GP_CLOCK_MONOTONIC
                ? "times are on the clock that the recordings of one machine share (CLOCK_MONOTONIC)"
                : "times are on the wall clocks of the machines, and as exact as these agree";
 }
 
-const char *gp_ranks_verdict(const struct gp_ranks *all, char text[GP_VERDICT_TEXT])
+/* The most important thing as one sentence. */
+static const char *ranks_verdict(const struct gp_ranks *all, char text[GP_VERDICT_TEXT])
 {
     const struct gp_job_rank *worst = &all->ranks[0];
     char peak[GP_SIZE_TEXT], above[GP_SIZE_TEXT], one[GP_SIZE_TEXT], two[GP_SIZE_TEXT];
@@ -136,8 +138,8 @@ json_t *gp_ranks_json(const struct gp_ranks *all)
     uint32_t listed = all->site_count < GP_RANKS_LISTED ? all->site_count : GP_RANKS_LISTED;
     return json_pack(
         "{s:s,s:o,s:s,s:s,s:I,s:f,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:i,s:o}", "schema", "gpuprof.ranks/1", "verdict",
-        ranks_text(gp_ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
-        "clock_text", gp_ranks_clock(all), "begin_unix_ns", (json_int_t)all->begin_unix_ns, "seconds",
+        ranks_text(ranks_verdict(all, verdict)), "clock", all->clock == GP_CLOCK_MONOTONIC ? "monotonic" : "wall",
+        "clock_text", ranks_clock(all), "begin_unix_ns", (json_int_t)all->begin_unix_ns, "seconds",
         (double)all->length_ns / 1e9, "lowest_peak_bytes", (json_int_t)all->lowest_bytes, "median_peak_bytes",
         (json_int_t)all->median_bytes, "highest_peak_bytes", (json_int_t)all->highest_bytes, "ranks", ranks, "times_ns",
         times, "skew", ranks_skew(all), "sites", ranks_rows(all->sites, all->site_count, false), "sites_left_out",
@@ -238,10 +240,10 @@ void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *all)
 {
     char verdict[GP_VERDICT_TEXT], span[GP_SIZE_TEXT];
     uint32_t cut = 0;
-    fprintf(page->out, "%s%s%s\n", ranks_on(page, GP_RANKS_BOLD), gp_ranks_verdict(all, verdict),
+    fprintf(page->out, "%s%s%s\n", ranks_on(page, GP_RANKS_BOLD), ranks_verdict(all, verdict),
             ranks_on(page, GP_RANKS_OFF));
     fprintf(page->out, "%s%u ranks, %s; %s%s\n", ranks_on(page, GP_RANKS_DIM), all->count,
-            gp_seconds_text(span, (double)all->length_ns / 1e9), gp_ranks_clock(all), ranks_on(page, GP_RANKS_OFF));
+            gp_seconds_text(span, (double)all->length_ns / 1e9), ranks_clock(all), ranks_on(page, GP_RANKS_OFF));
     for (uint32_t i = 0; i < all->count; i++)
         cut += !all->ranks[i].complete || all->ranks[i].missing;
     if (cut)

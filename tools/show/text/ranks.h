@@ -10,10 +10,6 @@
 #include <show/text/reportformat.h>
 
 #define GP_VERDICT_TEXT 640
-/* The most important thing as one sentence. */
-const char *gp_ranks_verdict(const struct gp_ranks *ranks, char text[GP_VERDICT_TEXT]);
-/* What the times of the recordings are compared by. */
-const char *gp_ranks_clock(const struct gp_ranks *ranks);
 /* NULL: out of memory. */
 json_t *gp_ranks_json(const struct gp_ranks *ranks);
 void gp_ranks_text(const struct gp_text_page *page, const struct gp_ranks *ranks);

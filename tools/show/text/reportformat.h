@@ -29,8 +29,6 @@ json_t *gp_report_reconcile_json(const struct gp_report *report);
 json_t *gp_report_device_name(const struct gp_report *report, uint32_t device); /* 0, or "host"; null: there is none */
 json_int_t gp_report_since(const struct gp_report *report, uint64_t time_ns);   /* ns since the recording started */
 const char *gp_report_step_source(const struct gp_report *report);              /* "marks" */
-/* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */
-uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect);
 /* Which rhythm the steps are: 'marks "step"', "a period of 12 ms found in the allocations". */
 #define GP_RHYTHM_TEXT 96
 const char *gp_report_rhythm(const struct gp_report *report, char text[GP_RHYTHM_TEXT]);
@@ -68,8 +66,6 @@ json_t *gp_report_bill_part(const struct gp_report *report, uint32_t device);
 void gp_report_add_before(const struct gp_report *report, uint32_t device, json_t *object);
 /* Adds "forecast" to a device's object.  False: out of memory. */
 bool gp_report_add_forecast(const struct gp_report *report, uint32_t device, json_t *object);
-/* Adds "lifetimes" and "moments" to a device's object.  False: out of memory. */
-bool gp_report_add_history(const struct gp_report *report, uint32_t device, json_t *object);
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 

@@ -163,7 +163,8 @@ static json_t *json_add_callers(const struct gp_report *report, json_t *list, bo
     return list;
 }
 
-uint32_t gp_report_grew(const struct gp_leaks *leaks, uint32_t suspect)
+/* In how many of leaks->points steps, or groups of them, the suspect's memory grew. */
+static uint32_t report_grew(const struct gp_leaks *leaks, uint32_t suspect)
 {
     const int64_t *kept = leaks->kept + (size_t)suspect * (leaks->points + 1);
     uint32_t grew = 0;
@@ -219,7 +220,7 @@ json_t *gp_report_suspects(const struct gp_report *report)
         for (uint32_t k = 0; k <= leaks->points; k++)
             json_array_append_new(curve, json_integer(leaks->kept[(size_t)i * (leaks->points + 1) + k]));
         json_object_set_new(suspect, "live_bytes_at_bounds", curve);
-        json_object_set_new(suspect, "grew", json_integer(gp_report_grew(leaks, i)));
+        json_object_set_new(suspect, "grew", json_integer(report_grew(leaks, i)));
         json_object_set_new(suspect, "chances", json_integer(leaks->points));
         json_array_append_new(list, suspect);
     }

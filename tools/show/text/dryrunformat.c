@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * dryruntext.c: the answer of `gpuprof dryrun` as text; see dryrunformat.h. */
+ * dryrunformat.c: see dryrunformat.h. */
 #include <show/text/dryrunformat.h>
+
+#include <inttypes.h>
 #include <show/text/stats.h>
 #include <show/text/textpage.h>
 #include <show/text/write.h>
-
-#include <inttypes.h>
 #include <string.h>
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+/* The answer of `gpuprof dryrun` as text. */
 
 #define GP_DRYRUN_LINES 12u          /* places */
 #define GP_DRYRUN_READS 5u           /* lines that read results */
@@ -398,4 +401,149 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_sure(page, run, need);
     text_reads(page, run);
     text_written(page, run);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+/* The answer of `gpuprof dryrun` as JSON, schema gpuprof.dryrun/1; see dryrunformat.h and
+ * docs/dryrun.md. */
+
+static const char *const verdicts[] = {
+    [GP_DRYRUN_FITS] = "fits", [GP_DRYRUN_TOO_LARGE] = "does_not_fit", [GP_DRYRUN_FAILED] = "failed"};
+
+/* Adds function, file, line and operation. */
+static json_t *json_place(json_t *object, const struct gp_need_place *place)
+{
+    json_object_set_new(object, "function", gp_json_text(place->function));
+    json_object_set_new(object, "file", gp_json_text(place->file));
+    json_object_set_new(object, "line", gp_json_known(place->line ? (int64_t)place->line : -1));
+    json_object_set_new(object, "operation", gp_json_text(place->operation));
+    return object;
+}
+
+static json_t *json_moment(const struct gp_need_moment *moment)
+{
+    json_t *object = json_pack("{s:I,s:o,s:I,s:o}", "time_ns", (json_int_t)moment->since_ns, "step",
+                               gp_json_known(moment->step ? (int64_t)moment->step : -1), "asked_bytes",
+                               (json_int_t)moment->bytes, "free_bytes", gp_json_known(moment->free_bytes));
+    return object ? json_place(object, &moment->place) : NULL;
+}
+
+static const struct gp_need *json_first(const struct gp_dryrun_run *run, bool over)
+{
+    for (uint32_t i = 0; i < run->need_count; i++)
+        if (over ? run->needs[i].over : run->needs[i].oom)
+            return &run->needs[i];
+    return NULL;
+}
+
+static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_dryrun_gpu *gpu)
+{
+    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : json_first(&answer->runs[gpu->failed], false);
+    const struct gp_need *over = json_first(&answer->runs[gpu->run], true);
+    bool known = gpu->verdict != GP_DRYRUN_FAILED;
+    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "capability",
+                     gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
+                     known ? json_boolean(gpu->verdict == GP_DRYRUN_FITS) : json_null(), "verdict",
+                     verdicts[gpu->verdict], "run", (int)gpu->own, "needed_bytes", gp_json_known(gpu->needed_bytes),
+                     "smallest_bytes", gp_json_known(gpu->smallest_bytes), "fails",
+                     failed ? json_moment(&failed->failed) : json_null(), "over_budget",
+                     over ? json_moment(&over->broke) : json_null());
+}
+
+static json_t *json_uses(const struct gp_need *need)
+{
+    /* The names of the contract; each has a key also where it is 0. */
+    static const char *const names[GP_USES] = {
+        [GP_USE_OPTIMIZER] = "optimizer", [GP_USE_WORKSPACE] = "workspaces", [GP_USE_GRAPHS] = "graphs"};
+    json_t *uses = json_object();
+    for (unsigned use = 0; use < GP_USES; use++)
+        json_object_set_new(uses, names[use] ? names[use] : gp_use_name((enum gp_use)use),
+                            json_integer((json_int_t)need->uses[use]));
+    return uses;
+}
+
+static json_t *json_holders(const struct gp_need *need)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < need->line_count; i++) {
+        const struct gp_need_line *line = &need->lines[i];
+        json_t *row =
+            json_pack("{s:I,s:I,s:s,s:I}", "bytes", (json_int_t)line->bytes, "blocks", (json_int_t)line->count, "use",
+                      gp_use_name(line->use), "life_ns", (json_int_t)line->life_ns);
+        json_array_append_new(rows, row ? json_place(row, &line->place) : NULL);
+    }
+    return rows;
+}
+
+static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
+    return json_pack(
+        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o}", "gpu",
+        run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm",
+        need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
+        (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
+        "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
+        "context_bytes", (json_int_t)need->context_bytes, "code_bytes", (json_int_t)need->code_bytes, "assumed_bytes",
+        (json_int_t)need->assumed_bytes, "assumed_reserved_bytes", (json_int_t)need->assumed_reserved_bytes,
+        "idle_bytes", (json_int_t)(idle > 0 ? idle : 0), "expandable_segments_bytes",
+        gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns, "peak_step",
+        gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
+        gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
+        (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need));
+}
+
+/* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */
+static json_t *json_ranks(const struct gp_dryrun_answer *answer)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < answer->gpu_count; i++) {
+        const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
+        const struct gp_dryrun_run *run = &answer->runs[gpu->run];
+        for (uint32_t k = 0; gpu->own && k < run->need_count; k++)
+            json_array_append_new(rows, json_rank(run, &run->needs[k]));
+    }
+    return rows;
+}
+
+static json_t *json_notes(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_run *run = &answer->runs[answer->shown];
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < run->note_count; i++)
+        json_array_append_new(rows, json_pack("{s:s,s:s,s:s,s:I,s:n}", "library", run->notes[i].library, "kind",
+                                              run->notes[i].kind, "what", run->notes[i].text, "count",
+                                              (json_int_t)run->notes[i].count, "bytes"));
+    return rows;
+}
+
+static json_t *json_reads(const struct gp_dryrun_run *run)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < run->read_count; i++) {
+        const struct gp_dryrun_read *read = &run->reads[i];
+        json_t *row = json_pack("{s:I,s:I}", "count", (json_int_t)read->count, "bytes", (json_int_t)read->bytes);
+        json_array_append_new(rows, row ? json_place(row, &read->place) : NULL);
+    }
+    return rows;
+}
+
+json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_run *run = &answer->runs[answer->shown];
+    const struct gp_need *worst = gp_dryrun_worst(run);
+    json_t *command = json_array(), *gpus = json_array();
+    for (char *const *word = answer->command; *word; word++) {
+        json_t *text = json_string(*word); /* NULL: not UTF-8 */
+        json_array_append_new(command, text ? text : json_null());
+    }
+    for (uint32_t i = 0; i < answer->gpu_count; i++)
+        json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
+    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I}", "schema", "gpuprof.dryrun/1", "command",
+                     command, "status", run->status, "ended", (int)run->ended, "steps",
+                     gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
+                     gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
+                     "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
+                     json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run),
+                     "written_bytes", (json_int_t)run->written_bytes);
 }
