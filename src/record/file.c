@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #define ZSTD_STATIC_LINKING_ONLY /* ZSTD_initStaticCCtx */
 #include <zstd.h>
@@ -85,6 +86,12 @@ static int file_fifo(const char *path)
     return -EEXIST;
 }
 
+static int file_null(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
 int gp_file_open(const char *path, bool replace)
 {
     struct stat status;
@@ -93,6 +100,8 @@ int gp_file_open(const char *path, bool replace)
     if (error == -EEXIST && lstat(path, &status) == 0) {
         if (S_ISFIFO(status.st_mode))
             return file_fifo(path);
+        if (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)) /* /dev/null: nobody wants the file */
+            return file_null(path);
         fd = replace ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
         error = fd >= 0 ? file_replace(fd) : replace ? -errno : -EEXIST;
     }

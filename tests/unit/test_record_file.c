@@ -553,3 +553,10 @@ Test(record_file, a_file_of_another_version_is_not_continued)
         unlink(path);
     }
 }
+
+Test(record_file, nobody_wants_the_file_in_dev_null)
+{
+    int fd = gp_file_open("/dev/null", false);
+    cr_assert(fd >= 0, "%d", fd);
+    close(fd);
+}
