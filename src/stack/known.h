@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * known.h: which library a loaded object belongs to, by the name of its file alone. The library
- * (object.c) and the command (analyze/siteowner.c) share it, so both know the same owners.
+ * (object.c) and the command (analyze/bill.c) share it, so both know the same owners.
  */
 #ifndef GP_STACK_KNOWN_H
 #define GP_STACK_KNOWN_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze.c: compares the analyses with results worked out by hand, and on random recordings
  * with a slow computation of the same numbers. */
-#include <analyze/bits.h>
 #include <analyze/flow.h>
 #include <analyze/history.h>
+#include <analyze/ranges.h>
 #include <analyze/trend.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>

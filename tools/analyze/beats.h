@@ -56,7 +56,7 @@ struct gp_net_call {
     uint32_t line; /* the innermost of them: its index in the site's frames */
     bool net;      /* the site is inside a net, which that frame calls */
 };
-/* calls.c. One for each site; freed with free(). NULL: out of memory. */
+/* stepstack.c. One for each site; freed with free(). NULL: out of memory. */
 struct gp_net_call *gp_calls_find(const struct gp_recording *recording);
 
 /* Identifies the code that allocates: its call site; without stacks, the kind of the block and the

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * flow.c: see flow.h. */
+ * flow.c: see flow.h.  Its parts: the flow, what the allocator gives back. */
 #include <analyze/flow.h>
+
 #include <base/numbers.h>
 #include <read/common/order.h>
-
 #include <stdlib.h>
+
+/* ---- the flow ---------------------------------------------------------------------------------------------------- */
 
 /* What an item of this kind counts as. */
 static uint8_t flow_parts(const struct gp_rec_event *event)
@@ -322,4 +324,49 @@ int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struc
 {
     int64_t extra = polled->use && polled->extra > level->pool ? polled->extra : level->pool;
     return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));
+}
+
+/* ---- what the allocator gives back ------------------------------------------------------------------------------- */
+/* Whether steps that were only found in the allocations can be steps. */
+
+/* Most drift with all memory, as a part of the range: a step gives back half of what it takes.  A
+ * layer of a forward pass keeps two thirds and more. */
+#define GP_RETURNS_DRIFT 0.5
+
+struct returns_walk {
+    int64_t level, begin, low, high;
+    double moved, range;
+    uint32_t bound;
+};
+
+/* Ends the stretches that end before time_ns. */
+static void returns_bounds(struct returns_walk *walk, const struct gp_steps *steps, uint32_t warm, uint64_t time_ns)
+{
+    for (; walk->bound <= steps->count && steps->bounds_ns[walk->bound] <= time_ns; walk->bound++) {
+        double by = (double)walk->level - (double)walk->begin;
+        if (walk->bound > warm) {
+            walk->moved += by < 0 ? -by : by;
+            walk->range += (double)walk->high - (double)walk->low;
+        }
+        walk->begin = walk->low = walk->high = walk->level;
+    }
+}
+
+bool gp_flow_returns(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct returns_walk to = {0};
+    while (gp_flow_next(&walk, &change)) {
+        if (change.event != GP_REC_NONE)
+            returns_bounds(&to, steps, warm, change.time_ns);
+        if (!(change.what & GP_FLOW_SUMMED))
+            continue;
+        uint64_t bytes = change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
+        to.level = (int64_t)((uint64_t)to.level + bytes); /* sizes of a damaged file may wrap */
+        GP_LOWER(to.low, to.level);
+        GP_RAISE(to.high, to.level);
+    }
+    returns_bounds(&to, steps, warm, UINT64_MAX);
+    return !steps->inside && to.moved <= to.range * GP_RETURNS_DRIFT;
 }

@@ -3,7 +3,7 @@
  * forecast.h: how much memory a run will need, and when it runs out.  A caller feeds the memory of
  * one process (or of a sum of processes) on one device, step by step or at even moments, and asks
  * for the forecast as often as it likes.  Pure: no clock, no output, no memory of its own.
- * docs/forecast.md has the rules.  Callers: flowforecast.c for recordings, the model of `top`,
+ * docs/forecast.md has the rules.  Callers: this file for recordings, the model of `top`,
  * `stat --watch` and the metrics of the agent.
  */
 #ifndef GP_ANALYZE_FORECAST_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * usework.h: what the walks of uses.c, usegradients.c and userules.c share.
+ * usework.h: what the walks of uses.c and userules.c share.
  */
 #ifndef GP_ANALYZE_USEWORK_H
 #define GP_ANALYZE_USEWORK_H
@@ -125,22 +125,18 @@ struct uses_work {
     struct use_runs backward_runs, optimizer_runs, weight_runs;
 };
 
-/* usestack.c: the passes that stacks tell. False: out of memory. */
+/* userules.c: the passes that stacks tell. False: out of memory. */
 bool gp_use_find_runs(struct uses_work *w);
-/* RULES: they do not say what the block is. */
-enum use_rule gp_use_rule_of_stack(const struct uses_work *w, const struct gp_flow_change *change);
 
 /* userules.c: the third walk. */
 void gp_use_decide(struct uses_work *w);
 /* Fills in what the rows of all rules say. */
 void gp_use_name_rows(struct gp_use_table *uses);
 
-/* usegradients.c: the second walk. */
+/* userules.c: the second walk. */
 void gp_use_find_gradients(struct uses_work *w);
-/* Made by a thread of the backward pass. */
-bool gp_use_is_backward(const struct uses_work *w, const struct gp_rec_event *item);
 
-/* usework.c.  The bounds at this event or before: 0 is before the first step. */
+/* userules.c.  The bounds at this event or before: 0 is before the first step. */
 uint32_t gp_use_step(const struct uses_work *w, uint32_t event);
 /* The same at the end of the block's life; all bounds if it stays. */
 uint32_t gp_use_end(const struct uses_work *w, uint32_t id);
