@@ -139,7 +139,7 @@ $(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c to
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a
 $(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a
-$(B)/fuzzers/trace: $(foreach f,build textread open fromrecording,tools/convert/replay/$f.c) tools/read/common/hash.c $(SHARED_SRC) $(wildcard tools/read/recording/*.c)
+$(B)/fuzzers/trace: tools/convert/replay/trace.c tools/read/common/hash.c $(SHARED_SRC) $(wildcard tools/read/recording/*.c)
 $(B)/fuzzers/%: tests/fuzz/fuzz_%.c $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)clang $(filter-out $(MODE_$(MODE)),$(TEST_CFLAGS)) -O1 -fsanitize=fuzzer,address,undefined -o $@ $(filter %.c,$^) $(filter %.a,$^) $(TOOL_LIBS)

@@ -46,7 +46,7 @@ struct gp_replay_driver {
 int gp_replay_driver_open(struct gp_replay_driver *driver, const struct gp_replay_settings *settings, char *why,
                           size_t why_bytes);
 
-/* ---- ledger.c: the simulated GPU's truth ------------------------------------------------------------------------- */
+/* ---- play.c: the simulated GPU's truth --------------------------------------------------------------------------- */
 
 struct gp_replay_ledger {
     uint64_t simulated_ns;
@@ -59,13 +59,6 @@ struct gp_replay_ledger {
         uint64_t calls;
     } calls[256];
 };
-
-/* Makes the simulator write its ledger to `path` and reads it.  0 or -errno. */
-int gp_replay_ledger_take(struct gp_replay_ledger *ledger, const struct gp_replay_driver *driver, const char *path);
-/* Computes the driver's figures of the result from the ledgers at the start, in the middle and at
- * the end. */
-void gp_replay_ledger_count(struct gp_replay_result *result, const struct gp_replay_ledger *begin,
-                            const struct gp_replay_ledger *half, const struct gp_replay_ledger *end);
 
 /* ---- verify.c: patterns and overlaps ----------------------------------------------------------------------------- */
 

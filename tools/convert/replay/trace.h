@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * trace.h: an allocation trace: the requests of a program to its allocator, in order, without
- * addresses.  The readers of files (open.c) and the generators (generate.h) build traces; the
+ * addresses.  The readers of files (trace.c) and the generators (generate.h) build traces; the
  * runner (isolate.h) plays them.  docs/traces.md describes the text form.  Files are untrusted:
  * every reader builds through the functions below, which check.
  *
@@ -90,19 +90,10 @@ int gp_replay_record(struct gp_replay_builder *b, uint64_t name, uint32_t stream
 int gp_replay_other(struct gp_replay_builder *b, enum gp_replay_kind kind, uint64_t number, uint32_t stream,
                     uint32_t thread, uint32_t device);
 int gp_replay_mark(struct gp_replay_builder *b, const char *name, size_t length, uint32_t thread);
-/* Number streams and threads in order of first appearance; the name 0 is stream 0.  0, -ERANGE (too
- * many), -ENOMEM. */
-int gp_replay_stream(struct gp_replay_builder *b, uint64_t name, uint32_t *stream);
-int gp_replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *thread);
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* The reader of the text form (textread.c), and that of everything that is read as a recording
- * (fromrecording.c).  0, -errno with the problem in the builder. */
-int gp_replay_text(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
-int gp_replay_recording(struct gp_replay_builder *builder, const uint8_t *data, size_t bytes);
-
-/* Appends a recording that is in memory (fromrecording.c).  0 or -errno with the problem in the
+/* Appends a recording that is in memory (trace.c).  0 or -errno with the problem in the
  * builder. */
 struct gp_recording;
 int gp_replay_import(struct gp_replay_builder *b, const struct gp_recording *recording);

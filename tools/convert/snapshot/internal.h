@@ -131,7 +131,7 @@ void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry);
 void gp_snap_trace_end(struct gp_snap *snap);
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings); /* ends the traces */
 
-/* ---- notes.c: marks ---------------------------------------------------------------------------------------------- */
+/* ---- entries.c: marks -------------------------------------------------------------------------------------------- */
 
 /* NAME starts and /NAME ends a range; a mark without a partner is a range without length.  NVTX's
  * are "nvtx:NAME", "/nvtx:NAME" and, without length, "nvtx.NAME" (docs/nvtx.md); the prefix is left
@@ -146,14 +146,14 @@ int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t
 void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
                   int64_t time_us);
 
-/* ---- ranges.c -------------------------------------------------------------------------------------------- */
+/* ---- write.c: ranges --------------------------------------------------------------------------------------------- */
 
 void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes);
 bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address);
 void gp_ranges_free(struct gp_entry_ranges *ranges);
 
-/* ---- mappings.c: memory that the program maps itself --------------------------------------------------------------- */
+/* ---- entries.c: memory that the program maps itself -------------------------------------------------------------- */
 
 struct gp_mapping_table {
     struct gp_mapping_row *rows;
@@ -171,12 +171,11 @@ void gp_mappings_reserve(struct gp_snap_mappings *mappings, uint64_t address, ui
 void gp_mappings_write(struct gp_snap *snap, struct gp_snap_mappings *mappings);
 void gp_mappings_free(struct gp_snap_mappings *mappings);
 
-/* ---- places.c: arrays ---------------------------------------------------------------------------------------------- */
+/* ---- write.c: arrays --------------------------------------------------------------------------------------------- */
 
 /* The address to show: the handle of an array is none, and lies closer to the next one than the array is large.  So an
  * array gets an address above all real ones: always the same for the same handle and size. */
 uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes);
-void gp_snap_places_free(struct gp_snap *snap);
 
 /* ---- entries.c: events ------------------------------------------------------------------------------------------- */
 

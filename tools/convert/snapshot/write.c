@@ -1,18 +1,139 @@
 /* SPDX-License-Identifier: MIT
- *
  * write.c: writes the parts of a snapshot (internal.h) as PyTorch's tools read them.  The sums of a
- * dictionary follow the list that they sum, so no value is needed before it is known.
- */
-#include <convert/snapshot/internal.h>
-
-#include <read/common/keys.h>
-
+ * dictionary follow the list that they sum, so no value is needed before it is known.  Its parts:
+ * places, ranges, the writer. */
 #include <base/compiler.h>
+#include <convert/snapshot/internal.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
+#include <read/common/keys.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- places ------------------------------------------------------------------------------------------------------ */
+/* Addresses for memory that has none (internal.h). */
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* tdestroy */
+#endif
+#include <convert/snapshot/internal.h>
+
+#include <search.h>
+#include <stdlib.h>
+
+/* Above every address of a GPU, and below 2^53, from which on JavaScript rounds. */
+#define GP_PLACE_BEGIN (1ull << 52)
+#define GP_PLACE_END   (1ull << 53)
+#define GP_PLACE_STEP  512u
+
+struct gp_snap_placed {
+    uint64_t handle, bytes, address;
+};
+
+static int place_compare(const void *left, const void *right)
+{
+    const struct gp_snap_placed *l = left, *r = right;
+    if (l->handle != r->handle)
+        return l->handle < r->handle ? -1 : 1;
+    return l->bytes < r->bytes ? -1 : l->bytes > r->bytes;
+}
+
+uint64_t gp_snap_place(struct gp_snap *snap, uint8_t kind, uint64_t address, uint64_t bytes)
+{
+    struct gp_snap_placed wanted = {.handle = address, .bytes = bytes}, **found;
+    if (kind != GP_KIND_ARRAY)
+        return address;
+    found = tfind(&wanted, &snap->places, place_compare);
+    if (found)
+        return (*found)->address;
+    uint64_t begin = snap->places_end ? snap->places_end : GP_PLACE_BEGIN;
+    if (bytes > GP_PLACE_END - GP_PLACE_STEP - begin)
+        return address; /* a damaged size */
+    struct gp_snap_placed *place = malloc(sizeof(*place));
+    if (place)
+        *place = (struct gp_snap_placed){address, bytes, begin};
+    if (!place || !tsearch(place, &snap->places, place_compare)) {
+        free(place);
+        snap->places_broken = true;
+        return address;
+    }
+    snap->places_end = begin + (bytes + GP_PLACE_STEP - 1) / GP_PLACE_STEP * GP_PLACE_STEP;
+    return begin;
+}
+
+static void snap_places_free(struct gp_snap *snap)
+{
+    tdestroy(snap->places, free);
+    snap->places = NULL;
+}
+
+/* ---- ranges ------------------------------------------------------------------------------------------------------ */
+/* Sets of address ranges (internal.h). */
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* tdestroy */
+#endif
+#include <convert/snapshot/internal.h>
+
+#include <search.h>
+#include <stdlib.h>
+
+struct gp_entry_range {
+    uint64_t begin, end;
+};
+
+/* Ranges that overlap compare as equal: the tree never holds two of them. */
+static int range_compare(const void *left, const void *right)
+{
+    const struct gp_entry_range *l = left, *r = right;
+    return l->end <= r->begin ? -1 : r->end <= l->begin;
+}
+
+static void range_put(struct gp_entry_ranges *ranges, uint64_t begin, uint64_t end)
+{
+    if (begin >= end)
+        return;
+    struct gp_entry_range *range = malloc(sizeof(*range));
+    if (range)
+        *range = (struct gp_entry_range){begin, end};
+    if (!range || !tsearch(range, &ranges->tree, range_compare)) {
+        free(range);
+        ranges->broken = true;
+    }
+}
+
+void gp_ranges_remove(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
+{
+    struct gp_entry_range gone = {address, address + bytes}, **found;
+    while (bytes && (found = tfind(&gone, &ranges->tree, range_compare))) {
+        struct gp_entry_range *range = *found, old = *range;
+        tdelete(range, &ranges->tree, range_compare);
+        free(range);
+        range_put(ranges, old.begin, gone.begin);
+        range_put(ranges, gone.end, old.end);
+    }
+}
+
+void gp_ranges_add(struct gp_entry_ranges *ranges, uint64_t address, uint64_t bytes)
+{
+    gp_ranges_remove(ranges, address, bytes);
+    range_put(ranges, address, address + bytes);
+}
+
+bool gp_ranges_hold(const struct gp_entry_ranges *ranges, uint64_t address)
+{
+    struct gp_entry_range point = {address, address + 1};
+    return tfind(&point, &ranges->tree, range_compare) != NULL;
+}
+
+void gp_ranges_free(struct gp_entry_ranges *ranges)
+{
+    tdestroy(ranges->tree, free);
+    ranges->tree = NULL;
+}
+
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 /* Limit of the names and frames that are written once; further ones are written each time. */
 #define GP_SNAP_MEMOS (1u << 22)
@@ -415,7 +536,7 @@ int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
     if (counts)
         *counts = snap->counts;
     rc = rc ? rc : snap->aliases.broken || snap->places_broken || snap->keep_broken ? -ENOMEM : 0;
-    gp_snap_places_free(snap);
+    snap_places_free(snap);
     gp_ranges_free(&snap->aliases);
     memo_free(snap->memo);
     free(snap->sites);
