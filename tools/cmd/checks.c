@@ -1,18 +1,115 @@
 /* SPDX-License-Identifier: MIT
- *
- * checks.c: checks the requirements of `gpuprof agent` and `gpuprof top --system`; see checks.h.
- * It changes nothing and loads no BPF program.
- */
+ * checks.c: see checks.h.  Checks the requirements of `gpuprof agent` and `gpuprof top --system`. It
+ * changes nothing and loads no BPF program.  Its parts: verdicts, the machine, tracers. */
 #define _GNU_SOURCE
 #include <cmd/checks.h>
 
 #include <agent/maps/maps.h>
+#include <base/spared.h>
+#include <base/text.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <read/collect/procfs.h>
+#include <show/terminal/term.h>
+#include <show/text/write.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------------- */
+/* The lines that `gpuprof doctor` prints, and which checks were good. Called by doctor.c, checks.c
+ * and checks.c. */
+
+/* The checks that --need takes.  silent: printed only if something is wrong, so a check without
+ * a line is good. */
+static const struct gp_check_kind {
+    const char *name;
+    bool silent;
+} check_kinds[] = {
+    {"kernel", false},  {"library", false},  {"simulator", false}, {"injection", true}, {"shim", false},
+    {"driver", false},  {"devices", false},  {"cupti", false},     {"nvml", false},     {"others", false},
+    {"profiled", true}, {"bpf", false},      {"btf", false},       {"bpffs", false},    {"perf", false},
+    {"users", false},   {"lockdown", false}, {"rights", false},    {"agent", false},    {"tables", true},
+};
+
+const char *gp_check_name(unsigned i)
+{
+    return i < GP_COUNT(check_kinds) ? check_kinds[i].name : NULL;
+}
+
+uint32_t gp_check_good(const struct gp_doctor *doctor)
+{
+    uint32_t silent = 0;
+    for (unsigned i = 0; i < GP_COUNT(check_kinds); i++)
+        silent |= check_kinds[i].silent ? 1u << i : 0;
+    return (doctor->made | silent) & ~doctor->bad;
+}
+
+int gp_check_list(uint32_t bits, char *names, size_t names_bytes)
+{
+    int count = 0;
+    names[0] = '\0';
+    for (unsigned i = 0; i < GP_COUNT(check_kinds); i++) {
+        size_t used = strlen(names);
+        if (bits >> i & 1)
+            snprintf(names + used, names_bytes - used, "%s%s", count++ ? ", " : "", check_kinds[i].name);
+    }
+    return count;
+}
+
+/* On a terminal, lines are folded between words, below the column where they began. */
+static void check_text(const char *text)
+{
+    const int column = 20;
+    int width = gp_term_width(), room = width > column + 20 ? width - column : INT_MAX;
+    for (; (int)strlen(text) > room; text += strspn(text, " ")) {
+        int at = room;
+        while (at > 0 && text[at] != ' ')
+            at--;
+        at = at > 0 ? at : room;
+        printf("%.*s\n%*s", at, text, column, "");
+        text += at;
+    }
+    puts(text);
+}
+
+void gp_check(struct gp_doctor *doctor, const char *name, enum gp_verdict verdict, const char *fix, const char *format,
+              ...)
+{
+    static const char *const verdicts[] = {"ok", "no", "unknown"}, *const colours[] = {GP_GREEN, GP_RED, GP_YELLOW};
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    for (unsigned i = 0; i < GP_COUNT(check_kinds); i++) {
+        if (strcmp(check_kinds[i].name, name) != 0) /* "pid N" has no kind: there may be many */
+            continue;
+        doctor->made |= 1u << i;
+        doctor->bad |= verdict != GP_OK ? 1u << i : 0;
+    }
+    if (!doctor->json) {
+        printf("%-10s %s%-8s%s ", name, gp_tone(stdout, colours[verdict]), verdicts[verdict], gp_tone(stdout, GP_OFF));
+        check_text(text);
+        if (fix) {
+            snprintf(text, sizeof(text), "-> %s", fix);
+            printf("%19s ", "");
+            check_text(text);
+        }
+        return;
+    }
+    json_t *check = json_pack("{s:s,s:s,s:s,s:o}", "check", name, "result", verdicts[verdict], "detail", text, "fix",
+                              gp_json_text(fix));
+    if (!check || json_array_append_new(doctor->checks, check) != 0)
+        doctor->failed = true;
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 #define GP_BPF_FS 0xcafe4a11 /* BPF_FS_MAGIC, linux/magic.h */
 
@@ -179,4 +276,180 @@ void gp_checks_system(struct gp_doctor *doctor)
     checks_lockdown(doctor);
     checks_rights(doctor, many);
     checks_agent(doctor);
+}
+
+/* ---- tracers ----------------------------------------------------------------------------------------------------- */
+/* Finds out which profiler has, or may take, the CUPTI subscriber of each process.  The session of a
+ * profiled process names the holder.  For other processes the names of the mapped libraries and the
+ * injection variable in /proc are all that can be read from outside. Called by doctor.c. */
+
+/* Limits: a process determines the length of these files of /proc. */
+#define GP_MAPS_BYTES    (16u << 20)
+#define GP_ENVIRON_BYTES (2u << 20)
+
+/* Libraries that take the subscriber, when they are loaded or while they record. */
+static const struct gp_tracer {
+    const char *prefix; /* of the library's file name */
+    const char *profiler;
+} known_tracers[] = {
+    {"libToolsInjection", "Nsight Systems"},
+    {"libcuda-injection", "Nsight Compute"},
+    {"libcuinj64", "nvprof"},
+    {"libhpcrun", "HPCToolkit"},
+    {"libTAU", "TAU"},
+    {"libscorep_", "Score-P"},
+    {"libextrae", "Extrae"},
+    {"libpapi.so", "PAPI"},
+    {"libkineto", "Kineto"},
+    {"libtorch_cpu.so", "PyTorch (while its profiler runs)"},
+    {"libtensorflow_framework", "TensorFlow (while its profiler runs)"},
+    {"libtensorflow_cc", "TensorFlow (while its profiler runs)"},
+    {"xla_extension.so", "JAX (while its profiler runs)"},
+};
+
+struct gp_traced {      /* one process */
+    const char *spared; /* what it is, if gpuprof does not start in it */
+    bool ours;          /* libgpuprof.so is mapped */
+    bool cupti;
+    uint32_t tracers;   /* bits of known_tracers */
+    char injected[256]; /* CUDA_INJECTION64_PATH, if it is another library */
+};
+
+static void traced_name(struct gp_traced *traced, const char *path)
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    traced->ours |= strncmp(name, "libgpuprof.so", strlen("libgpuprof.so")) == 0;
+    traced->cupti |= strncmp(name, "libcupti.so", strlen("libcupti.so")) == 0;
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++)
+        if (strncmp(name, known_tracers[i].prefix, strlen(known_tracers[i].prefix)) == 0)
+            traced->tracers |= 1u << i;
+}
+
+/* Reads a file of /proc/PID, at most `most` bytes, and appends a NUL.  NULL: the file cannot be
+ * read. */
+static char *traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
+{
+    int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC);
+    size_t room = 65536, used = 0;
+    char *text = fd < 0 ? NULL : malloc(room);
+    for (ssize_t got = 1; text && got > 0 && used<most; used += got> 0 ? (size_t)got : 0) {
+        if (room - used < 4096) {
+            char *more = realloc(text, room * 2);
+            if (!more)
+                break;
+            text = more;
+            room *= 2;
+        }
+        got = read(fd, text + used, room - used - 1);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text)
+        text[used] = '\0';
+    *bytes = used;
+    return text;
+}
+
+/* Each line ends with a path; the kernel writes a newline in a path as \012. */
+static bool traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
+{
+    size_t bytes;
+    char *text = traced_file(proc, "maps", GP_MAPS_BYTES, &bytes), *rest = text, *line;
+    while (rest && (line = strsep(&rest, "\n"))) {
+        const char *path = strchr(line, '/');
+        if (path)
+            traced_name(traced, path);
+    }
+    free(text);
+    return text != NULL;
+}
+
+static void traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
+{
+    static const char key[] = "CUDA_INJECTION64_PATH=";
+    size_t bytes, at = 0;
+    char *text = traced_file(proc, "environ", GP_ENVIRON_BYTES, &bytes);
+    for (; text && at < bytes; at += strlen(text + at) + 1) {
+        const char *value = text + at + strlen(key);
+        if (strncmp(text + at, key, strlen(key)) == 0 && *value && !strstr(value, "libgpuprof.so"))
+            gp_text_clean(traced->injected, sizeof(traced->injected), value, strlen(value));
+    }
+    free(text);
+}
+
+static void traced_profilers(const struct gp_traced *traced, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    for (unsigned i = 0; i < GP_COUNT(known_tracers); i++) {
+        size_t used = strlen(text);
+        if ((traced->tracers >> i & 1) && !strstr(text, known_tracers[i].profiler))
+            snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", known_tracers[i].profiler);
+    }
+    if (traced->injected[0]) {
+        size_t used = strlen(text);
+        snprintf(text + used, text_bytes - used, "%s%s (CUDA_INJECTION64_PATH)", used ? ", " : "", traced->injected);
+    }
+}
+
+static bool traced_read(struct gp_traced *traced, const struct gp_proc *proc)
+{
+    *traced = (struct gp_traced){0};
+    if (!traced_maps(traced, proc))
+        return false;
+    traced_environ(traced, proc);
+    char program[4096];
+    ssize_t got = readlinkat(proc->dir, "exe", program, sizeof(program) - 1);
+    program[got > 0 ? got : 0] = '\0';
+    traced->spared = gp_spared(program);
+    return true;
+}
+
+void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes)
+{
+    struct gp_traced traced;
+    struct gp_proc proc;
+    text[0] = '\0';
+    if (gp_proc_open(&proc, pid) != 0)
+        return;
+    if (traced_read(&traced, &proc))
+        traced_profilers(&traced, text, text_bytes);
+    gp_proc_close(&proc);
+}
+
+struct gp_tracing {
+    struct gp_doctor *doctor;
+    const struct gp_system *system;
+};
+
+static int tracer_visit(pid_t pid, void *context)
+{
+    const struct gp_tracing *tracing = context;
+    struct gp_traced traced;
+    struct gp_proc proc;
+    char who[512], name[24];
+    for (int i = 0; i < tracing->system->process_count; i++)
+        if (tracing->system->processes[i].pid == pid)
+            return 0; /* doctor.c has printed its line */
+    if (gp_proc_open(&proc, pid) != 0)
+        return 0;
+    bool is_read = traced_read(&traced, &proc);
+    snprintf(name, sizeof(name), "pid %d", (int)pid);
+    /* A process without CUPTI has no subscriber; Nsight has CUPTI inside its own library. */
+    if (is_read && traced.spared && traced.ours) {
+        gp_check(tracing->doctor, name, GP_OK, NULL, "%s: not profiled: gpuprof does not start in %s", proc.comm,
+                 traced.spared);
+    } else if (is_read && (traced.cupti || traced.tracers & 3u || traced.injected[0])) {
+        traced_profilers(&traced, who, sizeof(who));
+        gp_check(tracing->doctor, name, GP_UNSURE, NULL, "%s: not profiled%s; CUPTI subscriber: %s", proc.comm,
+                 traced.ours ? ", although libgpuprof.so is loaded" : "",
+                 who[0] ? who : "CUPTI is loaded; its user cannot be determined from outside");
+    }
+    gp_proc_close(&proc);
+    return 0;
+}
+
+void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system)
+{
+    struct gp_tracing tracing = {doctor, system};
+    gp_proc_each(tracer_visit, &tracing);
 }

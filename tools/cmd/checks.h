@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.h: the checks of `gpuprof doctor` and the lines that they print.  verdict.c prints;
- * checks.c examines the requirements of the agent; tracers.c finds other profilers.  Called by
+ * checks.h: the checks of `gpuprof doctor` and the lines that they print.  checks.c
+ * examines the requirements of the agent and finds other profilers.  Called by
  * doctor.c.
  */
 #ifndef GP_CMD_CHECKS_H

@@ -46,7 +46,7 @@ const struct gp_command_spec *gp_command_find(const char *name);
  * command.  An exit status. */
 int gp_command_main(const struct gp_command_spec *spec, int argc, char **argv);
 
-/* ---- messages.c ---------------------------------------------------------------------------------------------- */
+/* ---- messages.c -------------------------------------------------------------------------------------------------- */
 
 /* "gpuprof: COMMAND: ..." and a newline on stderr. */
 void gp_error(const char *command, const char *format, ...) GP_PRINTF(2, 3);
@@ -59,7 +59,7 @@ int gp_write_error(const char *command, const char *path, int error);
 /* The nearest of names[count] to `word` (edit distance <= 2), or NULL. */
 const char *gp_nearest(const char *word, const char *const *names, size_t count);
 
-/* ---- target.c ------------------------------------------------------------------------------------------------ */
+/* ---- target.c ---------------------------------------------------------------------------------------------------- */
 
 struct gp_target {
     const char *command; /* for messages */
@@ -104,17 +104,12 @@ int gp_ask(const char *command, pid_t pid, struct gp_wire_slot *slot, const stru
 /* The message and the exit status for a result of gp_request. */
 int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *refusals);
 
-/* ---- detach.c ------------------------------------------------------------------------------------------------ */
-
-/* Lets the library leave the process.  GP_EXIT_OK, or an exit status after a message. */
-int gp_detach(const char *command, pid_t pid);
-
-/* ---- stacks.c ------------------------------------------------------------------------------------------------ */
+/* ---- stacks.c ---------------------------------------------------------------------------------------------------- */
 
 /* If the process takes no stacks: one line on stderr with the command that switches them on. */
 void gp_stacks_offer(const char *command, pid_t pid);
 
-/* ---- holders.c ----------------------------------------------------------------------------------------------- */
+/* ---- holders.c --------------------------------------------------------------------------------------------------- */
 
 /* Fills oom_where, the call sites of the blocks in the process's out-of-memory report, if it has
  * a report and runs with stacks.  sites: call sites that the caller read before the process
@@ -161,7 +156,7 @@ bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, cha
 struct gp_unseen;
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen);
 
-/* ---- launch.c, child.c ------------------------------------------------------------------------------------------ */
+/* ---- launch.c ---------------------------------------------------------------------------------------------------- */
 
 struct gp_launch {       /* how `run` and `trace --` start a program */
     const char *command; /* for messages */
@@ -204,11 +199,6 @@ struct gp_sim_gpu { /* a GPU that the simulator knows by name */
 };
 /* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
 int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);
-/* simspec.c: the value of --sim, and that list.  driver: path of the simulated libcuda.so.1, which
- * knows the names.  GP_EXIT_OK, or an exit status after a message. */
-int gp_simspec_check(const char *command, const char *spec, const char *driver);
-int gp_simspec_list(const char *command, const char *driver);
-int gp_simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count);
 /* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder, where it can do no harm, so
  * that a program whose run path names NVIDIA's runtime or CUPTI gets them. */
 int gp_preload_sim(const struct gp_launch *launch, const char *folder);
@@ -225,8 +215,6 @@ const char *gp_allocator_name(unsigned index);
  * program would run for hours without them.  option: where text comes from.  text may be NULL.
  * GP_EXIT_OK, or GP_EXIT_USAGE after a message. */
 int gp_conf_check(const char *command, const char *option, const char *text, const char *allocator);
-/* Replaces this process with the program.  Returns only on failure: 126 or 127, after a message. */
-int gp_launch_exec(const struct gp_launch *launch);
 
 struct gp_child {
     pid_t pid;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * dryrun.h: the parts of `gpuprof dryrun`: dryrun.c decides what to run and what follows from it,
- * dryrunjob.c runs the program once, with its files in a folder (dryrunfolder.c), dryrunfollow.c
- * looks how far it is, and dryrunneed.c reads what a recording of it needs of a device.
+ * dryrunjob.c runs the program once, with its files in a folder, and looks how far it is, and
+ * dryrunneed.c reads what a recording of it needs of a device.
  */
 #ifndef GP_CMD_DRYRUN_H
 #define GP_CMD_DRYRUN_H
@@ -30,17 +30,9 @@ void gp_dryrun_end(struct gp_dryrun_job *job);
  * total; the recordings are in the folder, under gp_dryrun_files.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run);
 void gp_dryrun_run_free(struct gp_dryrun_run *run);
-/* The folder of the run `number` (from 0). */
-void gp_dryrun_folder(const struct gp_dryrun_job *job, unsigned number, char *path, size_t bytes);
 /* Its recordings, NULL after the last; free each and the list.
  * NULL: out of memory. */
 char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
-
-/* The first `most` bytes of a file; "" if it cannot be read; free it.  False: out of memory. */
-bool gp_dryrun_text(const char *path, size_t most, char **text);
-
-/* Fills in run->reads from the file that the simulated driver wrote.  GP_EXIT_OK, or an exit status after a message. */
-int gp_dryrun_reads(struct gp_dryrun_run *run, const char *path);
 
 struct gp_dryrun_follow { /* looks at the recordings of a run while they are written */
     const struct gp_dryrun_job *job;

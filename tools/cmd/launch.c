@@ -1,17 +1,222 @@
 /* SPDX-License-Identifier: MIT
  * launch.c: prepares the environment in which a program is profiled; see cmd.h.  It checks
- * everything before the program starts, and creates no files. */
+ * everything before the program starts, and creates no files.  Its parts: stand-ins of libraries,
+ * simulated GPUs, a program under the profiler, a program that is waited for. */
 #define _GNU_SOURCE /* asprintf */
 #include <cmd/cmd.h>
-#include <cmd/standin.h>
-
+#include <dlfcn.h>
 #include <errno.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
+#include <show/text/write.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+/* ---- stand-ins of libraries -------------------------------------------------------------------------------------- */
+/* The stand-ins for NVIDIA's mathematics libraries, which the simulated GPU needs: the real ones ask
+ * the driver for tables that only NVIDIA's has.  See docs/standins.md.  Lets programs find the
+ * stand-ins for NVIDIA's libraries. */
+
+/* Sets the environment in which a program finds the stand-ins, whatever its run paths say, and its
+ * children too: LD_AUDIT, in front of what is there, and LD_BIND_NOW before glibc 2.35.  `sim` is the folder of the simulated driver.
+ * Nothing is set if GPUPROF_STANDINS is 0.  A GP_EXIT_ status, after a message if it is not
+ * GP_EXIT_OK. */
+static int standin_environment(const char *command, const char *sim)
+{
+    const char *off = getenv("GPUPROF_STANDINS");
+    const char *before = getenv("LD_AUDIT");
+    char path[PATH_MAX], *joined = NULL;
+    if (off && strcmp(off, "0") == 0)
+        return GP_EXIT_OK;
+    int n = snprintf(path, sizeof(path), "%s/standin/libgpuprof-standin.so", sim);
+    if (n < 0 || (size_t)n >= sizeof(path) || access(path, R_OK) != 0) {
+        gp_error(command,
+                 "%s: %s: without it programs load NVIDIA's own libraries, which do not work on the simulated GPU: "
+                 "install gpuprof again (in a source tree: make sim), or set GPUPROF_STANDINS=0",
+                 path, strerror(errno));
+        return GP_EXIT_USAGE;
+    }
+    /* A run inside of a run names it already; two of them would look twice. */
+    if (before && strstr(before, path))
+        return GP_EXIT_OK;
+    if (strchr(path, ':')) {
+        gp_error(command, "%s: the loader takes no path with a colon in LD_AUDIT: NVIDIA's own libraries are used",
+                 path);
+        return GP_EXIT_OK;
+    }
+    if (asprintf(&joined, "%s%s%s", path, before && before[0] ? ":" : "", before ? before : "") < 0)
+        return GP_EXIT_FAILED;
+    int rc = setenv("LD_AUDIT", joined, 1);
+    free(joined);
+    /* Before glibc 2.35 the stand-ins stay away without it (src/sim/standin/audit.c). */
+    int minor = 0;
+    if (!rc && sscanf(gnu_get_libc_version(), "2.%d", &minor) == 1 && minor < 35)
+        rc = setenv("LD_BIND_NOW", "1", 1);
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
+}
+
+/* ---- simulated GPUs ---------------------------------------------------------------------------------------------- */
+/* The value of --sim, checked before a program starts, and the list of GPUs by name.  The simulator
+ * has the list: a function of its driver returns it as text. */
+
+#define SIMSPEC_LEDGER "GPUPROF_SIM_LEDGER"
+#define SIMSPEC_NAME   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
+/* A line of the list. */
+struct simspec_gpu {
+    char *key, *name, *capability, *multiprocessors, *memory, *known, *l2, *bandwidth;
+};
+
+/* The next line of *rest, which is cut into its fields.  False: no more. */
+static bool simspec_next(char **rest, struct simspec_gpu *gpu)
+{
+    char **const fields[] = {&gpu->key,    &gpu->name,  &gpu->capability, &gpu->multiprocessors,
+                             &gpu->memory, &gpu->known, &gpu->l2,         &gpu->bandwidth};
+    char *line = strsep(rest, "\n");
+    for (size_t i = 0; i < GP_COUNT(fields); i++) {
+        *fields[i] = strsep(&line, "\t");
+        if (!*fields[i])
+            return false;
+    }
+    return true;
+}
+
+/* A copy of the list, to be freed; NULL after a message. */
+static char *simspec_table(const char *command, const char *driver)
+{
+    /* The driver writes its ledger when it is unloaded; that of this process would be in the way. */
+    char *ledger = getenv(SIMSPEC_LEDGER), *table = NULL;
+    if (ledger && !(ledger = strdup(ledger)))
+        return NULL;
+    unsetenv(SIMSPEC_LEDGER);
+    void *library = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+    const char *(*list)(void) = NULL;
+    if (library)
+        *(void **)&list = dlsym(library, "sim_gpu_table");
+    if (list)
+        table = strdup(list());
+    else
+        gp_error(command, "%s has no list of GPUs: install the simulated GPU that belongs to this gpuprof", driver);
+    if (library)
+        dlclose(library);
+    if (ledger)
+        setenv(SIMSPEC_LEDGER, ledger, 1);
+    free(ledger);
+    return table;
+}
+
+static int spec_gpu(const char *command, const char *name, const char *driver)
+{
+    struct simspec_gpu gpu;
+    char *table = simspec_table(command, driver), *rest = table;
+    bool found = false;
+    if (!table)
+        return GP_EXIT_FAILED;
+    while (!found && simspec_next(&rest, &gpu))
+        found = strcasecmp(gpu.key, name) == 0 || strcasecmp(gpu.name, name) == 0;
+    free(table);
+    return found ? GP_EXIT_OK
+                 : gp_usage_error(command, "--sim: gpu=%s: no GPU of that name; --sim=gpu=list shows the names", name);
+}
+
+static int simspec_list(const char *command, const char *driver)
+{
+    struct simspec_gpu gpu;
+    char text[GP_SIZE_TEXT];
+    char *table = simspec_table(command, driver), *rest = table;
+    if (!table)
+        return GP_EXIT_FAILED;
+    printf("%-15s %-45s %10s %4s %11s %14s  %-8s %9s\n", "NAME", "DEVICE", "CAPABILITY", "SMS", "MEMORY", "BYTES",
+           "KNOWN", "GB/S");
+    while (simspec_next(&rest, &gpu))
+        printf("%-15s %-45s %10s %4s %11s %14s  %-8s %9lld\n", gpu.key, gpu.name, gpu.capability, gpu.multiprocessors,
+               gp_size_text(text, atoll(gpu.memory)), gpu.memory, gpu.known, atoll(gpu.bandwidth) / 1000000000);
+    free(table);
+    return GP_EXIT_OK;
+}
+
+static int simspec_gpus(const char *command, const char *driver, struct gp_sim_gpu **gpus, uint32_t *count)
+{
+    struct simspec_gpu gpu;
+    char *table = simspec_table(command, driver), *rest = table;
+    size_t lines = 1;
+    *count = 0;
+    for (const char *at = table; at && *at; at++)
+        lines += *at == '\n';
+    *gpus = calloc(lines, sizeof(**gpus));
+    while (table && *gpus && simspec_next(&rest, &gpu)) {
+        struct gp_sim_gpu *one = &(*gpus)[(*count)++];
+        snprintf(one->key, sizeof(one->key), "%s", gpu.key);
+        snprintf(one->name, sizeof(one->name), "%s", gpu.name);
+        snprintf(one->capability, sizeof(one->capability), "%s", gpu.capability);
+        one->total_bytes = atoll(gpu.memory);
+    }
+    free(table);
+    if (table && *gpus)
+        return GP_EXIT_OK;
+    free(*gpus);
+    *gpus = NULL;
+    return GP_EXIT_FAILED;
+}
+
+static int spec_word(const char *command, const char *key, const char *value, const char *driver)
+{
+    int64_t number;
+    if (strcmp(key, "devices") == 0 && gp_parse_number(value, 1, GP_WIRE_GPUS, &number) != 0)
+        return gp_usage_error(command, "--sim: devices=%s: from 1 to %u", value, GP_WIRE_GPUS);
+    if ((strcmp(key, "memory") == 0 || strcmp(key, "limit") == 0) &&
+        (gp_size_parse(value, &number) != 0 || number <= 0))
+        return gp_usage_error(command, "--sim: %s=%s: not a size (like 512MiB or 16GiB), or out of range", key, value);
+    if (strcmp(key, "gpu") == 0)
+        return spec_gpu(command, value, driver);
+    if (strcmp(key, "latency") == 0 && strcmp(value, "zero") != 0 && strcmp(value, "typical") != 0)
+        return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
+    if (strcmp(key, "contents") == 0 && strcmp(value, "keep") != 0 && strcmp(value, "none") != 0)
+        return gp_usage_error(command, "--sim: contents=%s: keep or none", value);
+    if (strcmp(key, "shared") == 0 && (!value[0] || strlen(value) > 32 || value[strspn(value, SIMSPEC_NAME)]))
+        return gp_usage_error(command, "--sim: shared=%s: not a name of 1 to 32 letters, digits, - and _", value);
+    if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
+        return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
+    return GP_EXIT_OK;
+}
+
+/* launch.c: the value of --sim, and that list.  driver: path of the simulated libcuda.so.1, which
+ * knows the names.  GP_EXIT_OK, or an exit status after a message. */
+static int simspec_check(const char *command, const char *spec, const char *driver)
+{
+    static const char *const keys[] = {"devices", "gpu", "memory", "limit", "latency", "contents", "shared", "faults"};
+    char *copy = strdup(spec), *state = copy, *word;
+    int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
+    while (!rc && spec[0] && (word = strsep(&state, ","))) {
+        char *value = strchr(word, '=');
+        bool known = false;
+        if (value)
+            *value++ = '\0';
+        for (size_t i = 0; i < GP_COUNT(keys); i++)
+            known |= strcmp(word, keys[i]) == 0;
+        if (!value && strcmp(word, "shared") == 0)
+            continue;
+        if (!known || !value)
+            rc = gp_usage_error(
+                command,
+                "--sim: '%s': expected devices=N, gpu=NAME, memory=SIZE, limit=SIZE, latency=zero|typical, "
+                "contents=keep|none, shared[=NAME], faults=FILE",
+                word);
+        else
+            rc = spec_word(command, word, value, driver);
+    }
+    free(copy);
+    return rc;
+}
+
+/* ---- a program under the profiler -------------------------------------------------------------------------------- */
 
 #define GP_INJECTION "CUDA_INJECTION64_PATH"
 #define GP_NVTX      "NVTX_INJECTION64_PATH"
@@ -105,14 +310,14 @@ int gp_launch_gpus(const char *command)
 {
     char path[PATH_MAX];
     int rc = launch_driver(command, path);
-    return rc ? rc : gp_simspec_list(command, path);
+    return rc ? rc : simspec_list(command, path);
 }
 
 int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count)
 {
     char path[PATH_MAX];
     int rc = launch_driver(command, path);
-    return rc ? rc : gp_simspec_gpus(command, path, gpus, count);
+    return rc ? rc : simspec_gpus(command, path, gpus, count);
 }
 
 /* In front of a list of folders.  No trailing colon: an empty entry means the current directory. */
@@ -132,7 +337,7 @@ static int launch_sim(const struct gp_launch *launch)
     char path[PATH_MAX], python[PATH_MAX + sizeof("/python")];
     int rc = launch_driver(launch->command, path);
     if (!rc)
-        rc = gp_simspec_check(launch->command, launch->sim, path);
+        rc = simspec_check(launch->command, launch->sim, path);
     if (rc)
         return rc;
     *strrchr(path, '/') = '\0';
@@ -144,7 +349,7 @@ static int launch_sim(const struct gp_launch *launch)
     if (!rc)
         rc = setenv("GPUPROF_SIM", launch->sim, launch->sim[0] != '\0');
     rc = rc ? GP_EXIT_FAILED : gp_preload_sim(launch, path);
-    return rc ? rc : gp_standin_environment(launch->command, path);
+    return rc ? rc : standin_environment(launch->command, path);
 }
 
 int gp_launch_prepare(struct gp_launch *launch)
@@ -164,10 +369,85 @@ int gp_launch_prepare(struct gp_launch *launch)
     return rc;
 }
 
-int gp_launch_exec(const struct gp_launch *launch)
+/* Replaces this process with the program.  Returns only on failure: 126 or 127, after a message. */
+static int launch_exec(const struct gp_launch *launch)
 {
     execvp(launch->argv[0], launch->argv);
     int error = errno;
     gp_error(launch->command, "%s: %s", launch->argv[0], strerror(error));
     return error == ENOENT ? GP_EXIT_NOT_FOUND : GP_EXIT_CANNOT_RUN;
+}
+
+/* ---- a program that is waited for -------------------------------------------------------------------------------- */
+/* Runs a program as a child: forwards signals, follows stops, keeps the exit status; see cmd.h. The
+ * child stays in the process group of the command, so the kernel sends signals of the terminal (^C,
+ * ^\, ^Z, a change of size) to both, and these are not forwarded.  No handler is installed and no
+ * disposition changed: the signals are blocked and fetched one by one, and the child gets the old
+ * mask back.  Called by run.c and trace.c. */
+
+static const int child_signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
+                                    SIGUSR2, SIGTSTP, SIGCONT, SIGWINCH, SIGCHLD};
+
+static void child_set(sigset_t *set)
+{
+    sigemptyset(set);
+    for (size_t i = 0; i < GP_COUNT(child_signals); i++)
+        sigaddset(set, child_signals[i]);
+}
+
+int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
+{
+    sigset_t set, before;
+    struct sigaction chld = {.sa_handler = SIG_DFL}, chld_before;
+    memset(child, 0, sizeof(*child));
+    child_set(&set);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    /* If SIGCHLD is ignored, which is inherited, the kernel discards the status.  The child gets
+     * the old setting. */
+    sigaction(SIGCHLD, &chld, &chld_before);
+    child->pid = fork();
+    if (child->pid == 0) {
+        sigaction(SIGCHLD, &chld_before, NULL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        _exit(launch_exec(launch));
+    }
+    return child->pid < 0 ? -errno : 0;
+}
+
+static void child_status(struct gp_child *child)
+{
+    int status;
+    while (!child->ended) {
+        pid_t pid = waitpid(child->pid, &status, WNOHANG | WUNTRACED);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid == 0)
+            return;
+        if (pid > 0 && WIFSTOPPED(status)) {
+            /* Stop too, so that the shell sees a stopped job; when it continues this process,
+             * continue the child. */
+            raise(SIGSTOP);
+            kill(child->pid, SIGCONT);
+            continue;
+        }
+        child->ended = true;
+        if (pid < 0)
+            child->status = GP_EXIT_FAILED;
+        else
+            child->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+}
+
+void gp_child_wait(struct gp_child *child, uint64_t timeout_ns)
+{
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    siginfo_t info;
+    sigset_t set;
+    child_set(&set);
+    int number = sigtimedwait(&set, &info, &timeout);
+    bool from_user =
+        number > 0 && info.si_code <= 0; /* kill, tgkill, sigqueue; signals of the terminal have SI_KERNEL */
+    if (from_user && number != SIGCHLD && !child->ended)
+        kill(child->pid, number);
+    child_status(child);
 }

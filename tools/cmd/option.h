@@ -2,7 +2,7 @@
  *
  * option.h: the description of one command: its options, operands, texts and functions.  Each
  * command defines one struct gp_command_spec; the parser (option.c), the help (help.c), the man
- * page (manpage.c) and the shell completions (completion.c) read it, so an option is written down
+ * page (help.c) and the shell completions (completion.c) read it, so an option is written down
  * once.  commands.c has the table of all commands.
  */
 #ifndef GP_CMD_OPTION_H
@@ -130,14 +130,12 @@ void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_op
 int gp_command_parse(const struct gp_command_spec *spec, int argc, char **argv, void *options, bool *help);
 void gp_options_free(const struct gp_command_spec *spec, void *options);
 
-/* ---- help.c, manpage.c, completion.c: tables of commands end with NULL ------------------------------------------- */
+/* ---- help.c, completion.c: tables of commands end with NULL ------------------------------------------------------ */
 
 extern const char *const gp_group_titles[GP_GROUPS];
 
 /* "-p, --pid=PID" without the spaces that align it; for an operand its name. */
 void gp_option_label(char *label, size_t label_bytes, const struct gp_command_option *option);
-/* The help of the option with its choices. */
-void gp_option_help(char *text, size_t text_bytes, const struct gp_command_option *option);
 
 /* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
  * columns. */

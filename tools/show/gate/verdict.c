@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verdict.c: Findings as sentences and JSON; see gate.h.  Its parts: findings, how they are printed. */
+ * verdict.c: findings as sentences and JSON; see gate.h.  Its parts: findings, how they are printed. */
 #include <limits.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * drawgpu.c: Draws the block of each GPU at the top: name, bar, numbers and a sparkline of the last
+ * drawgpu.c: draws the block of each GPU at the top: name, bar, numbers and a sparkline of the last
  * minute; see draw.h.  Its parts: the layout, strokes, the blocks of the GPUs, memory over time. */
 #include <show/terminal/draw.h>
 #include <stdio.h>

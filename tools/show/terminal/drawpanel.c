@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * drawpanel.c: Draws the details of the selected row, the help, the sort menu, and the text for an
+ * drawpanel.c: draws the details of the selected row, the help, the sort menu, and the text for an
  * empty table; see draw.h.  Its parts: the stack of a call site, panels. */
 #include <base/numbers.h>
 #include <show/terminal/draw.h>

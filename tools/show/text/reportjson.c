@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * reportjson.c: All results of a recording as one document of schema gpuprof.report/1, which the
+ * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
  * HTML page and `gpuprof report --json` show; see reportformat.h and docs/analyses.md.  Its parts:
  * the history, the report. */
 #include <session/oom/oomtext.h>
