@@ -7,7 +7,7 @@
 #include <base/text.h>
 #include <lib/build.h>
 #include <record/modules.h>
-#include <symbol/demangle.h>
+#include <symbol/intern.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>
 

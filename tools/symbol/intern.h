@@ -7,6 +7,8 @@
 #define GP_SYMBOL_INTERN_H
 
 #include <read/common/hash.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #define GP_SYMBOL_TEXT 1024u /* longest text kept: C++ names of template libraries are cut there */
 
@@ -25,5 +27,12 @@ void *gp_intern_room(struct gp_intern *intern, size_t bytes);
 /* As gp_intern, demangled if the name is mangled. */
 const char *gp_intern_name(struct gp_intern *intern, const char *name);
 void gp_intern_free(struct gp_intern *intern);
+
+/* ---- names as in the source -------------------------------------------------------------------------------------- */
+/* Converts mangled C++ and Rust names to source names. Called by intern.c. */
+
+/* The name has no parameters: file and line tell overloads apart, and labels stay short. False: not
+ * a mangled name; out is unchanged. */
+bool gp_demangle(const char *name, char *out, size_t out_bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * state.h: struct gp_symbols, shared by symbol.c (names of single addresses) and stack.c (stacks of
- * sites), which calls symbol.c.
+ * state.h: struct gp_symbols, shared by symbol.c (names of single addresses, and stacks of sites) and
+ * place.c, which calls it.
  */
 #ifndef GP_SYMBOL_STATE_H
 #define GP_SYMBOL_STATE_H
@@ -25,7 +25,7 @@ struct gp_symbol_pc { /* an answer */
 
 struct gp_symbol_site {
     struct gp_frame_text *frames;    /* NULL: not built yet */
-    uint32_t count, own, name, twin; /* own: as stack.c names it */
+    uint32_t count, own, name, twin; /* own: as symbol.c names it */
     uint32_t row;
     const char *operator; /* the outermost of a framework; NULL: not known */
     struct gp_operation operation;
@@ -54,21 +54,13 @@ struct gp_symbols {
 /* The frame shown where nothing is known. */
 extern const struct gp_frame_text gp_symbols_unknown;
 
-/* The frames of a native frame, inlined calls first; at least one. Out of memory:
- * gp_symbols_unknown. */
-uint32_t gp_symbols_native(struct gp_symbols *symbols, const struct gp_rec_frame *frame,
-                           const struct gp_frame_text **frames);
-
 /* role.c. gp_role_set fills in role, folded and plain; the rest of the frame must be there. */
 void gp_role_set(struct gp_symbols *symbols, struct gp_frame_text *frame);
 bool gp_role_is_python(const char *module);
 bool gp_role_is_eval(const struct gp_frame_text *frame);
 bool gp_role_is_start(const struct gp_frame_text *frame);
 
-/* shortfile.c. Fills in short_file of all frames of these sites. */
-void gp_symbols_shorten(struct gp_symbols *symbols, const uint32_t *sites, uint32_t count);
-
-/* stack.c. The stack of a site, built once; NULL: site 0, not known, or out of memory. Its name is
+/* symbol.c. The stack of a site, built once; NULL: site 0, not known, or out of memory. Its name is
  * the innermost frame of the user's own code; place.c looks further. */
 struct gp_symbol_site *gp_symbols_stack(struct gp_symbols *symbols, uint32_t site);
 
