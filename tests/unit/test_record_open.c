@@ -138,7 +138,7 @@ Test(record_open, files)
     cr_expect_eq(gp_file_open(path, true), -ELOOP);
     cr_expect_eq(gp_file_open(path, false), -EEXIST);
     unlink(path);
-    strcpy(path, "/dev/null");
+    strcpy(path, "/dev/zero");
     cr_expect_eq(gp_file_open(path, true), -EEXIST);
     snprintf(path, sizeof(path), "%s/file", folder);
 }
