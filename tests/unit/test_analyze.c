@@ -21,14 +21,14 @@ Test(bits, agree_with_an_array_of_flags)
         uint32_t n = sizes[s];
         struct gp_bits bits;
         char *flags = calloc(n, 1);
-        cr_assert_eq(gp_bits_init(&bits, n), 0);
+        cr_assert_eq(gp_ranges_bits_init(&bits, n), 0);
         for (int round = 0; round < 3000; round++) {
             uint32_t at = (uint32_t)(random_next(&seed) % n), up = at, down = at;
             if (random_next(&seed) % 2) {
-                gp_bits_add(&bits, at);
+                gp_ranges_bits_add(&bits, at);
                 flags[at] = 1;
             } else {
-                gp_bits_remove(&bits, at);
+                gp_ranges_bits_remove(&bits, at);
                 flags[at] = 0;
             }
             at = up = down = (uint32_t)(random_next(&seed) % n);
@@ -37,11 +37,11 @@ Test(bits, agree_with_an_array_of_flags)
                 up++;
             while (down != UINT32_MAX && !flags[down])
                 down--;
-            cr_assert_eq(gp_bits_next(&bits, at), up < n ? up : GP_BITS_NONE);
-            cr_assert_eq(gp_bits_before(&bits, at), down);
+            cr_assert_eq(gp_ranges_bits_next(&bits, at), up < n ? up : GP_BITS_NONE);
+            cr_assert_eq(gp_ranges_bits_before(&bits, at), down);
         }
-        cr_assert_eq(gp_bits_next(&bits, n), GP_BITS_NONE);
-        gp_bits_fini(&bits);
+        cr_assert_eq(gp_ranges_bits_next(&bits, n), GP_BITS_NONE);
+        gp_ranges_bits_fini(&bits);
         free(flags);
     }
 }

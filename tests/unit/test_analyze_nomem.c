@@ -88,7 +88,7 @@ static bool find_forecast(const struct nomem_case *is)
 static bool find_peak(const struct nomem_case *is)
 {
     struct gp_peak *peak = gp_peak_find(is->recording, 0, 0);
-    struct gp_peak_owners *owners = peak ? gp_peak_owners(is->recording, peak) : NULL;
+    struct gp_bill_peak_owners *owners = peak ? gp_bill_peak_owners(is->recording, peak) : NULL;
     free(owners);
     free(peak);
     return owners;

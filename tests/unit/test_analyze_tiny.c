@@ -166,7 +166,7 @@ static void sheet_peak(struct sheet *sheet, const struct tiny_case *tiny)
         for (unsigned i = 0; i < 8; i++) {
             struct gp_peak *peak = gp_flow_peak(tiny->flow, device, i ? moment_of(tiny, i - 1) : 0);
             put_peak(sheet, peak);
-            struct gp_peak_owners *owners = gp_peak_owners(tiny->recording, peak);
+            struct gp_bill_peak_owners *owners = gp_bill_peak_owners(tiny->recording, peak);
             for (uint32_t k = 0; k < owners->count; k++) {
                 sheet_word(sheet, owners->rows[k].owner);
                 SHEET_NUMBERS(sheet, owners->rows[k].bytes, owners->rows[k].count);

@@ -81,10 +81,10 @@ Test(collect, live_process)
     gp_system_free(system);
     cr_assert(listed(pid));
     char why[200];
-    cr_assert_eq(gp_explain_pid(pid, why, sizeof(why)), GP_PID_OK);
+    cr_assert_eq(gp_collect_explain_pid(pid, why, sizeof(why)), GP_PID_OK);
     gp_test_process_stop(pid);
     cr_assert_not(listed(pid));
-    cr_assert_eq(gp_explain_pid(pid, why, sizeof(why)), GP_PID_DEAD);
+    cr_assert_eq(gp_collect_explain_pid(pid, why, sizeof(why)), GP_PID_DEAD);
     cr_assert_str_eq(why, "no such process");
 }
 
@@ -139,7 +139,7 @@ Test(collect, unpublished_and_damaged)
     cr_assert(strstr(p->problem, "sealed"), "%s", p->problem);
     gp_system_free(system);
     char why[200];
-    cr_assert_eq(gp_explain_pid(open, why, sizeof(why)), GP_PID_NOT_PROFILED);
+    cr_assert_eq(gp_collect_explain_pid(open, why, sizeof(why)), GP_PID_NOT_PROFILED);
     cr_assert(strstr(why, "damaged"));
     gp_test_process_stop(open);
 }
@@ -246,7 +246,7 @@ Test(collect, other_users)
         struct gp_wire_slot *slot = calloc(1, sizeof(*slot));
         if (setgid(65534) != 0 || setuid(65534) != 0)
             _exit(1);
-        if (gp_explain_pid(pid, why, sizeof(why)) != GP_PID_DENIED || !strstr(why, "another user"))
+        if (gp_collect_explain_pid(pid, why, sizeof(why)) != GP_PID_DENIED || !strstr(why, "another user"))
             _exit(2);
         if (gp_collect(&options, &system) != 0 || system->denied_count < 1)
             _exit(3);

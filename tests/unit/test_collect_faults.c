@@ -205,7 +205,7 @@ static int try_listen(void)
 
 static int try_explain(void)
 {
-    enum gp_pid_problem result = gp_explain_pid(getpid(), why, sizeof(why));
+    enum gp_pid_problem result = gp_collect_explain_pid(getpid(), why, sizeof(why));
     if (result == GP_PID_OK)
         return why[0] ? WRONG : 0;
     return why[0] ? -EAGAIN : WRONG;

@@ -298,7 +298,7 @@ Test(collect_proc, a_launcher_is_told_from_its_program)
     for (int count = 0; count < 3; count++)
         for (int depth = 0; depth < 4; depth++) {
             pid_t pid = starter(count, depth);
-            cr_expect_eq(gp_explain_pid(pid, why, sizeof(why)), GP_PID_NOT_PROFILED);
+            cr_expect_eq(gp_collect_explain_pid(pid, why, sizeof(why)), GP_PID_NOT_PROFILED);
             if (count == 0 || depth == 3) { /* it looks at children, theirs, and theirs */
                 snprintf(wanted, sizeof(wanted),
                          "not profiled: 'gpuprof attach %d' begins, if it uses CUDA; or start it with 'gpuprof run'",
@@ -314,12 +314,12 @@ Test(collect_proc, a_launcher_is_told_from_its_program)
                                     &child, &again),
                              2, "%s", why);
                 cr_expect_eq(child, again);
-                cr_expect_eq(gp_explain_pid(child, why, sizeof(why)), GP_PID_OK);
+                cr_expect_eq(gp_collect_explain_pid(child, why, sizeof(why)), GP_PID_OK);
                 cr_expect_str_eq(why, "");
             }
             stop(pid);
         }
-    cr_expect_eq(gp_explain_pid(0x3fffffff, why, sizeof(why)), GP_PID_DEAD);
+    cr_expect_eq(gp_collect_explain_pid(0x3fffffff, why, sizeof(why)), GP_PID_DEAD);
     cr_expect_str_eq(why, "no such process");
 }
 

@@ -143,7 +143,7 @@ Test(collect_take, pools_of_libraries)
 {
     static struct gp_wire_doors wire, empty;
     begin();
-    cr_assert_eq(gp_doors_take(&empty, &process), 0);
+    cr_assert_eq(gp_owners_doors(&empty, &process), 0);
     for (unsigned damage = 0; damage < 9; damage++) {
         begin();
         wire = (struct gp_wire_doors){.door_count = 1, .row_count = 1};
@@ -177,7 +177,7 @@ Test(collect_take, pools_of_libraries)
         default:
             break;
         }
-        cr_expect_eq(gp_doors_take(&wire, &process), damage ? -EPROTO : 0, "%u", damage);
+        cr_expect_eq(gp_owners_doors(&wire, &process), damage ? -EPROTO : 0, "%u", damage);
         cr_expect_str_eq(process.problem, damage ? "owners: the pools of a library are damaged" : "", "%u", damage);
         if (damage)
             continue;

@@ -111,13 +111,13 @@ Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
     recmake_alloc(make, 0, GP_KIND_LINEAR, 99 << 20, 50, 0);
     struct gp_recording *recording = recmake_done(make);
     for (size_t i = 0; i < GP_COUNT(sites); i++) {
-        gp_site_owner(recording, ids[i], owner);
+        gp_bill_site_owner(recording, ids[i], owner);
         cr_expect_str_eq(owner, sites[i].owner, "%s, not %s", owner, sites[i].owner);
     }
-    gp_site_owner(recording, recording->site_count, owner);
+    gp_bill_site_owner(recording, recording->site_count, owner);
     cr_expect_str_eq(owner, "unknown");
     struct gp_peak *peak = gp_peak_find(recording, 0, 0);
-    struct gp_peak_owners *owners = gp_peak_owners(recording, peak);
+    struct gp_bill_peak_owners *owners = gp_bill_peak_owners(recording, peak);
     int64_t bytes = 0, count = 0;
     for (uint32_t i = 0; i < owners->count; i++) {
         bytes += owners->rows[i].bytes;

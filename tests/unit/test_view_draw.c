@@ -372,10 +372,10 @@ Test(text, numbers_keep_three_digits_and_unknown_is_a_dash)
                  {1047552, "1023K"}, {1048064, "1.0M"}, {104857600, "100M"}, {INT64_MAX, "8.0E"}};
     char text[32];
     for (size_t i = 0; i < GP_COUNT(cases); i++)
-        cr_assert_str_eq(gp_cell_bytes(cases[i].bytes, GP_TEXT_SHORT, text, sizeof(text)), cases[i].wanted);
-    cr_assert_str_eq(gp_cell_rate(NAN, text, sizeof(text)), "-");
-    cr_assert_str_eq(gp_cell_rate(0, text, sizeof(text)), "0");
-    cr_assert_str_eq(gp_cell_rate(12345, text, sizeof(text)), "12.3K");
+        cr_assert_str_eq(gp_grid_bytes(cases[i].bytes, GP_TEXT_SHORT, text, sizeof(text)), cases[i].wanted);
+    cr_assert_str_eq(gp_grid_rate(NAN, text, sizeof(text)), "-");
+    cr_assert_str_eq(gp_grid_rate(0, text, sizeof(text)), "0");
+    cr_assert_str_eq(gp_grid_rate(12345, text, sizeof(text)), "12.3K");
 }
 
 Test(text, malformed_utf8_is_decoded_byte_by_byte)
@@ -383,7 +383,7 @@ Test(text, malformed_utf8_is_decoded_byte_by_byte)
     static const char *const bad[] = {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xe6\xa8", "\xf4\x90\x80\x80", "\x80"};
     for (size_t i = 0; i < GP_COUNT(bad); i++) {
         uint32_t code;
-        cr_assert_eq(gp_cell_decode(bad[i], &code), 1);
+        cr_assert_eq(gp_grid_decode(bad[i], &code), 1);
         cr_assert_eq(code, 0xfffd);
     }
 }

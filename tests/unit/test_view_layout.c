@@ -16,28 +16,28 @@ static bool overlap(struct gp_rect a, struct gp_rect b)
 
 static void check(const struct gp_layout_wish *wish)
 {
-    struct gp_layout layout = gp_layout_of(wish);
+    struct gp_layout layout = gp_draw_layout_of(wish);
     const struct gp_rect all[] = {layout.title,  layout.alerts,  layout.header, layout.table, layout.plots,
                                   layout.detail, layout.message, layout.footer, layout.gpus};
     cr_assert_leq(layout.gpu_shown, wish->gpus);
     for (int i = 0; i < layout.gpu_shown; i++) {
-        struct gp_rect gpu = gp_layout_gpu(&layout, i);
+        struct gp_rect gpu = gp_draw_layout_gpu(&layout, i);
         cr_assert(gpu.h > 0 && gpu.w > 0);
         cr_assert(gpu.y >= layout.gpus.y && gpu.y + gpu.h <= layout.gpus.y + layout.gpus.h, "%dx%d gpu %d", wish->cols,
                   wish->rows, i);
         cr_assert(gpu.x + gpu.w <= layout.gpus.w);
         for (int k = 0; k < i; k++)
-            cr_assert_not(overlap(gpu, gp_layout_gpu(&layout, k)));
+            cr_assert_not(overlap(gpu, gp_draw_layout_gpu(&layout, k)));
     }
     cr_assert_leq(layout.plot_shown, wish->gpus);
     cr_assert((layout.plot_shown > 0) == (layout.plots.h > 0));
     for (int i = 0; i < layout.plot_shown; i++) {
-        struct gp_rect plot = gp_layout_plot(&layout, i);
+        struct gp_rect plot = gp_draw_layout_plot(&layout, i);
         cr_assert(plot.h >= 7 && plot.w >= 50);
         cr_assert(plot.y >= layout.plots.y && plot.y + plot.h <= layout.plots.y + layout.plots.h);
         cr_assert(plot.x + plot.w <= layout.plots.w);
         for (int k = 0; k < i; k++)
-            cr_assert_not(overlap(plot, gp_layout_plot(&layout, k)));
+            cr_assert_not(overlap(plot, gp_draw_layout_plot(&layout, k)));
     }
     int lines = 0;
     for (int i = 0; i < (int)GP_COUNT(all); i++) {
@@ -65,7 +65,7 @@ Test(layout, never_overlaps_and_stays_inside_for_every_size)
 Test(layout, gives_the_first_line_to_the_title_and_the_second_to_the_table)
 {
     struct gp_layout_wish wish = {.rows = 2, .cols = 20, .alerts = 1, .gpus = 1, .table_rows = 5, .detail = 5};
-    struct gp_layout layout = gp_layout_of(&wish);
+    struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.title.h, 1);
     cr_assert_eq(layout.table.h, 1);
 }
@@ -73,7 +73,7 @@ Test(layout, gives_the_first_line_to_the_title_and_the_second_to_the_table)
 Test(layout, keeps_losses_gpus_table_and_footer_at_60x15)
 {
     struct gp_layout_wish wish = {.rows = 15, .cols = 60, .alerts = 2, .gpus = 2, .table_rows = 20, .detail = 6};
-    struct gp_layout layout = gp_layout_of(&wish);
+    struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.alerts.h, 2);
     cr_assert_eq(layout.gpu_shown, 2);
     cr_assert_eq(layout.footer.h, 1);
@@ -83,7 +83,7 @@ Test(layout, keeps_losses_gpus_table_and_footer_at_60x15)
 Test(layout, puts_many_gpus_side_by_side)
 {
     struct gp_layout_wish wish = {.rows = 40, .cols = 160, .gpus = 56, .table_rows = 100};
-    struct gp_layout layout = gp_layout_of(&wish);
+    struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.gpu_columns, 4);
     cr_assert_eq(layout.gpu_shown, 56);
 }
@@ -92,20 +92,20 @@ Test(layout, puts_many_gpus_side_by_side)
 Test(layout, a_tall_screen_has_a_plot_per_gpu_and_a_low_one_none)
 {
     struct gp_layout_wish wish = {.rows = 24, .cols = 80, .gpus = 1, .table_rows = 1};
-    cr_assert_eq(gp_layout_of(&wish).plot_shown, 0);
+    cr_assert_eq(gp_draw_layout_of(&wish).plot_shown, 0);
     wish = (struct gp_layout_wish){.rows = 60, .cols = 120, .gpus = 2, .table_rows = 4, .detail = 6};
-    struct gp_layout layout = gp_layout_of(&wish);
+    struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.plot_shown, 2);
     cr_assert_eq(layout.plot_columns, 1);
     cr_assert_geq(layout.plots.h, 30);
     cr_assert_eq(layout.detail.h, 6);
     cr_assert_geq(layout.table.h, 5);
     wish.table_rows = 100;
-    layout = gp_layout_of(&wish);
+    layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.plot_shown, 0);
     cr_assert_eq(layout.plots.h, 0);
     wish = (struct gp_layout_wish){.rows = 60, .cols = 220, .gpus = 8, .table_rows = 8};
-    layout = gp_layout_of(&wish);
+    layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.plot_shown, 8);
     cr_assert_gt(layout.plot_columns, 1);
 }
@@ -113,6 +113,6 @@ Test(layout, a_tall_screen_has_a_plot_per_gpu_and_a_low_one_none)
 Test(layout, accepts_a_screen_without_cells)
 {
     struct gp_layout_wish wish = {.rows = -1, .cols = 0, .alerts = 3, .gpus = 9, .table_rows = 9, .detail = 9};
-    struct gp_layout layout = gp_layout_of(&wish);
+    struct gp_layout layout = gp_draw_layout_of(&wish);
     cr_assert_eq(layout.title.h + layout.table.h + layout.gpus.h, 0);
 }

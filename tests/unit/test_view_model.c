@@ -354,7 +354,7 @@ Test(model, growth_has_an_end)
     cr_assert_eq(result->headroom_bytes, (int64_t)(80 * GIB));
     ((struct gp_device_view *)row->device)->framework.private_bytes = 0;
     gp_outlook_find(row->outlook, row, (int64_t)(80 * GIB));
-    cr_assert_eq(gp_growth_first(&model), row);
+    cr_assert_eq(gp_outlook_growth_first(&model), row);
     gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
     cr_assert_eq(text[0], '5', "%s", text); /* minutes */
     gp_column_text(GP_COLUMN_HEADROOM, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
@@ -371,7 +371,7 @@ Test(model, steady_memory_has_none)
         fix_growing(&model, tick, 10 + (double)(tick % 3));
     const struct gp_row *row = &model.lists[GP_LIST_PAIRS].rows[0];
     cr_assert_neq(row->outlook->result.verdict, GP_FORECAST_GROWS);
-    cr_assert_null(gp_growth_first(&model));
+    cr_assert_null(gp_outlook_growth_first(&model));
     gp_column_text(GP_COLUMN_OOM_IN, row, &model, GP_TEXT_SHORT, true, text, sizeof(text));
     cr_assert_str_eq(text, "-");
     gp_model_fini(&model);

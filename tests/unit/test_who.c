@@ -114,7 +114,7 @@ static void labelled(struct who *w, const char *const *wanted)
     gp_symbols_callees(w->symbols, sites, count, callees);
     for (uint32_t i = 0; i < count; i++) {
         char label[128];
-        gp_site_text(gp_symbols_name(w->symbols, sites[i]), callers[i], callees[i], label, sizeof(label));
+        gp_caller_text(gp_symbols_name(w->symbols, sites[i]), callers[i], callees[i], label, sizeof(label));
         cr_expect_str_eq(label, wanted[i], "%u: '%s', not '%s'", i + 1, label, wanted[i]);
     }
 }

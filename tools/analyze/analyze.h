@@ -133,17 +133,17 @@ struct gp_peak *gp_peak_find(const struct gp_recording *recording, uint32_t devi
 /* The owner of a call site's memory: the library that asked for it (docs/frameworks.md), from the
  * modules of the recorded stack; "unknown" without a stack. */
 #define GP_SITE_OWNER 24
-void gp_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER]);
+void gp_bill_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER]);
 
 struct gp_peak_owner {
     char owner[GP_SITE_OWNER];
     int64_t bytes, count;
 };
-struct gp_peak_owners { /* the sums of a peak's parts by owner */
+struct gp_bill_peak_owners { /* the sums of a peak's parts by owner */
     uint32_t count;
     struct gp_peak_owner rows[]; /* the largest first */
 };
-struct gp_peak_owners *gp_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak);
+struct gp_bill_peak_owners *gp_bill_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak);
 
 /* ---- asleep ----------------------------------------------------------------------------------------------------- */
 

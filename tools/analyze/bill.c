@@ -56,7 +56,7 @@ static void siteowner_find(const struct gp_recording *recording, const char *pro
     }
 }
 
-void gp_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER])
+void gp_bill_site_owner(const struct gp_recording *recording, uint32_t site, char owner[GP_SITE_OWNER])
 {
     siteowner_find(recording, siteowner_program(recording), site, owner);
 }
@@ -69,9 +69,9 @@ static int siteowner_order(const void *one, const void *other)
     return strcmp(a->owner, b->owner);
 }
 
-struct gp_peak_owners *gp_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak)
+struct gp_bill_peak_owners *gp_bill_peak_owners(const struct gp_recording *recording, const struct gp_peak *peak)
 {
-    struct gp_peak_owners *owners = calloc(1, sizeof(*owners) + peak->count * sizeof(struct gp_peak_owner));
+    struct gp_bill_peak_owners *owners = calloc(1, sizeof(*owners) + peak->count * sizeof(struct gp_peak_owner));
     const char *program = siteowner_program(recording);
     for (uint32_t i = 0; owners && i < peak->count; i++) {
         char owner[GP_SITE_OWNER];

@@ -40,9 +40,9 @@ static void cut_replay(struct gp_cut *cut, const struct gp_flow *flow)
         if (range)
             gp_ranges_apply(&cut->ranges, change.item);
         else if (change.add)
-            gp_bits_add(&cut->live, change.id);
+            gp_ranges_bits_add(&cut->live, change.id);
         else
-            gp_bits_remove(&cut->live, change.id);
+            gp_ranges_bits_remove(&cut->live, change.id);
     }
 }
 
@@ -64,13 +64,14 @@ static bool cut_baseline(struct gp_cut *cut)
 {
     const struct gp_recording *recording = cut->recording;
     size_t room = cut->ranges.count + 1ul;
-    for (uint32_t id = gp_bits_next(&cut->live, 0); id != GP_BITS_NONE; id = gp_bits_next(&cut->live, id + 1))
+    for (uint32_t id = gp_ranges_bits_next(&cut->live, 0); id != GP_BITS_NONE;
+         id = gp_ranges_bits_next(&cut->live, id + 1))
         room++;
     cut->baseline = calloc(room, sizeof(*cut->baseline));
     if (!cut->baseline)
         return false;
-    for (uint32_t i = cut->ranges.count ? gp_bits_next(&cut->ranges.live, 0) : GP_BITS_NONE; i != GP_BITS_NONE;
-         i = gp_bits_next(&cut->ranges.live, i + 1)) {
+    for (uint32_t i = cut->ranges.count ? gp_ranges_bits_next(&cut->ranges.live, 0) : GP_BITS_NONE; i != GP_BITS_NONE;
+         i = gp_ranges_bits_next(&cut->ranges.live, i + 1)) {
         const struct gp_range *range = &cut->ranges.ranges[i];
         cut->baseline[cut->count++] =
             (struct gp_rec_event){.time_ns = recording->begin_ns,
@@ -80,7 +81,8 @@ static bool cut_baseline(struct gp_cut *cut)
                                   .kind = GP_KIND_LINEAR,
                                   .device = range->device};
     }
-    for (uint32_t id = gp_bits_next(&cut->live, 0); id != GP_BITS_NONE; id = gp_bits_next(&cut->live, id + 1))
+    for (uint32_t id = gp_ranges_bits_next(&cut->live, 0); id != GP_BITS_NONE;
+         id = gp_ranges_bits_next(&cut->live, id + 1))
         cut->baseline[cut->count++] = cut_start(recording, id);
     qsort(cut->baseline, cut->count, sizeof(*cut->baseline), cut_compare);
     return true;
@@ -148,10 +150,10 @@ int gp_recording_cut(struct gp_recording *recording, uint64_t from_ns, uint64_t 
     struct gp_cut cut = {.recording = recording, .from_ns = from_ns, .to_ns = to_ns};
     struct gp_flow *flow = gp_flow_new(recording);
     bool ok = flow && gp_ranges_init(&cut.ranges, recording) == 0;
-    if (ok && gp_bits_init(&cut.live, (uint32_t)(recording->event_count + recording->baseline_count + 1)) == 0) {
+    if (ok && gp_ranges_bits_init(&cut.live, (uint32_t)(recording->event_count + recording->baseline_count + 1)) == 0) {
         cut_replay(&cut, flow);
         ok = cut_baseline(&cut);
-        gp_bits_fini(&cut.live);
+        gp_ranges_bits_fini(&cut.live);
     } else {
         ok = false;
     }

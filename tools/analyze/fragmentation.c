@@ -43,7 +43,7 @@ static bool fragment_init(struct gp_fragment_blocks *blocks, const struct gp_flo
     size_t count = blocks->ranks.count;
     blocks->starts = calloc(count + 1, sizeof(*blocks->starts));
     blocks->ends = calloc(count + 1, sizeof(*blocks->ends));
-    if (!blocks->starts || !blocks->ends || gp_bits_init(&blocks->live, (uint32_t)count) != 0)
+    if (!blocks->starts || !blocks->ends || gp_ranges_bits_init(&blocks->live, (uint32_t)count) != 0)
         return false;
     for (size_t i = 0; i < count; i++)
         blocks->starts[i] = blocks->ranks.rows[i].key;
@@ -58,7 +58,7 @@ static void fragment_fini(struct gp_fragment_blocks *blocks)
     gp_tally_fini(&blocks->ranks);
     free(blocks->starts);
     free(blocks->ends);
-    gp_bits_fini(&blocks->live);
+    gp_ranges_bits_fini(&blocks->live);
     gp_ranges_fini(&blocks->ranges);
 }
 
@@ -77,11 +77,11 @@ static void fragment_apply(struct gp_fragment_blocks *blocks, const struct gp_fl
     if (__builtin_add_overflow(change->item->address, change->item->bytes, &end))
         end = UINT64_MAX;
     if (!change->add) {
-        gp_bits_remove(&blocks->live, rank);
+        gp_ranges_bits_remove(&blocks->live, rank);
         return;
     }
     blocks->ends[rank] = end;
-    gp_bits_add(&blocks->live, rank);
+    gp_ranges_bits_add(&blocks->live, rank);
 }
 
 static void fragment_hole(struct gp_fragment_free *free_bytes, uint64_t from, uint64_t to)
@@ -102,7 +102,7 @@ static void fragment_scan(const struct gp_fragment_blocks *blocks, uint64_t star
             fragment_hole(out, at, blocks->starts[*next]);
             GP_RAISE(at, blocks->ends[*next]);
         }
-        *next = gp_bits_next(&blocks->live, *next + 1);
+        *next = gp_ranges_bits_next(&blocks->live, *next + 1);
     }
     fragment_hole(out, at, end);
 }
@@ -111,19 +111,19 @@ static struct gp_fragment_free fragment_search(const struct gp_fragment_blocks *
 {
     struct gp_fragment_free out = {0};
     const struct gp_ranges *ranges = &blocks->ranges;
-    uint32_t next = blocks->live.count ? gp_bits_next(&blocks->live, 0) : GP_BITS_NONE;
-    uint32_t i = ranges->count ? gp_bits_next(&ranges->live, 0) : GP_BITS_NONE;
+    uint32_t next = blocks->live.count ? gp_ranges_bits_next(&blocks->live, 0) : GP_BITS_NONE;
+    uint32_t i = ranges->count ? gp_ranges_bits_next(&ranges->live, 0) : GP_BITS_NONE;
     while (i != GP_BITS_NONE) {
         const struct gp_range *range = &ranges->ranges[i];
         uint64_t start = range->start, end = range->end;
-        i = gp_bits_next(&ranges->live, i + 1);
+        i = gp_ranges_bits_next(&ranges->live, i + 1);
         if (range->device != blocks->device)
             continue;
         /* Adjacent runs of pages are one piece of memory. */
         while (range->growable && i != GP_BITS_NONE && ranges->ranges[i].growable &&
                ranges->ranges[i].device == blocks->device && ranges->ranges[i].start == end) {
             end = ranges->ranges[i].end;
-            i = gp_bits_next(&ranges->live, i + 1);
+            i = gp_ranges_bits_next(&ranges->live, i + 1);
         }
         fragment_scan(blocks, start, end, &next, &out);
     }

@@ -9,7 +9,7 @@
 
 /* ---- sets of bits ------------------------------------------------------------------------------------------------ */
 
-int gp_bits_init(struct gp_bits *bits, uint32_t count)
+int gp_ranges_bits_init(struct gp_bits *bits, uint32_t count)
 {
     size_t words[GP_BITS_LEVELS], total = 0, at = 0, n = count ? count : 1;
     *bits = (struct gp_bits){.count = count};
@@ -28,19 +28,19 @@ int gp_bits_init(struct gp_bits *bits, uint32_t count)
     return 0;
 }
 
-void gp_bits_fini(struct gp_bits *bits)
+void gp_ranges_bits_fini(struct gp_bits *bits)
 {
     free(bits->words);
     bits->words = NULL;
 }
 
-void gp_bits_add(struct gp_bits *bits, uint32_t number)
+void gp_ranges_bits_add(struct gp_bits *bits, uint32_t number)
 {
     for (unsigned i = 0; i < bits->levels; i++, number /= 64)
         bits->level[i][number / 64] |= 1ull << (number % 64);
 }
 
-void gp_bits_remove(struct gp_bits *bits, uint32_t number)
+void gp_ranges_bits_remove(struct gp_bits *bits, uint32_t number)
 {
     for (unsigned i = 0; i < bits->levels; i++, number /= 64) {
         bits->level[i][number / 64] &= ~(1ull << (number % 64));
@@ -50,7 +50,7 @@ void gp_bits_remove(struct gp_bits *bits, uint32_t number)
 }
 
 /* Goes up until a word has a bit on the wanted side, then down along the nearest bits. */
-uint32_t gp_bits_next(const struct gp_bits *bits, uint32_t from)
+uint32_t gp_ranges_bits_next(const struct gp_bits *bits, uint32_t from)
 {
     uint64_t at = from;
     if (from >= bits->count)
@@ -70,7 +70,7 @@ uint32_t gp_bits_next(const struct gp_bits *bits, uint32_t from)
     return GP_BITS_NONE;
 }
 
-uint32_t gp_bits_before(const struct gp_bits *bits, uint32_t from)
+uint32_t gp_ranges_bits_before(const struct gp_bits *bits, uint32_t from)
 {
     uint64_t at = from < bits->count ? from : bits->count - 1;
     if (!bits->count)
@@ -145,7 +145,7 @@ int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recordin
             ranges->ranges[kept++] = ranges->ranges[i];
     }
     ranges->count = kept;
-    int rc = gp_bits_init(&ranges->live, kept);
+    int rc = gp_ranges_bits_init(&ranges->live, kept);
     if (rc)
         gp_ranges_fini(ranges);
     return rc;
@@ -154,7 +154,7 @@ int gp_ranges_init(struct gp_ranges *ranges, const struct gp_recording *recordin
 void gp_ranges_fini(struct gp_ranges *ranges)
 {
     if (ranges->ranges)
-        gp_bits_fini(&ranges->live);
+        gp_ranges_bits_fini(&ranges->live);
     free(ranges->ranges);
     ranges->ranges = NULL;
 }
@@ -178,7 +178,7 @@ const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t de
 {
     uint32_t at = ranges->count ? ranges_at(ranges, device, address) : GP_BITS_NONE;
     if (at != GP_BITS_NONE)
-        at = gp_bits_before(&ranges->live, at);
+        at = gp_ranges_bits_before(&ranges->live, at);
     if (at == GP_BITS_NONE)
         return NULL;
     const struct gp_range *range = &ranges->ranges[at];
@@ -192,8 +192,8 @@ static uint64_t ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t st
     uint64_t gone = 0;
     const struct gp_range *first = gp_ranges_find(ranges, device, start);
     uint32_t at = first ? (uint32_t)(first - ranges->ranges) : ranges_at(ranges, device, start);
-    at = gp_bits_next(&ranges->live, at == GP_BITS_NONE ? 0 : at);
-    for (; at != GP_BITS_NONE; at = gp_bits_next(&ranges->live, at + 1)) {
+    at = gp_ranges_bits_next(&ranges->live, at == GP_BITS_NONE ? 0 : at);
+    for (; at != GP_BITS_NONE; at = gp_ranges_bits_next(&ranges->live, at + 1)) {
         struct gp_range *range = &ranges->ranges[at];
         if (range->device > device || (range->device == device && range->start >= end))
             break;
@@ -204,13 +204,13 @@ static uint64_t ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t st
         gone += to - from;
         range->end = from;
         if (range->start >= start)
-            gp_bits_remove(&ranges->live, at);
+            gp_ranges_bits_remove(&ranges->live, at);
         if (tail > end) {
             uint32_t rest = ranges_at(ranges, device, end);
             if (rest != GP_BITS_NONE && ranges->ranges[rest].start == end) {
                 ranges->ranges[rest].end = tail;
                 ranges->ranges[rest].growable = range->growable;
-                gp_bits_add(&ranges->live, rest);
+                gp_ranges_bits_add(&ranges->live, rest);
             }
             break;
         }
@@ -226,6 +226,6 @@ uint64_t gp_ranges_apply(struct gp_ranges *ranges, const struct gp_rec_event *ev
     uint32_t at = ranges_at(ranges, event->device, event->address);
     ranges->ranges[at].end = end;
     ranges->ranges[at].growable = event->type == GP_EVENT_SEGMENT_MAP;
-    gp_bits_add(&ranges->live, at);
+    gp_ranges_bits_add(&ranges->live, at);
     return end - event->address;
 }

@@ -27,19 +27,19 @@ struct gp_bits {
 };
 
 /* Makes an empty set of numbers below count.  0 or -ENOMEM. */
-int gp_bits_init(struct gp_bits *bits, uint32_t count);
-void gp_bits_fini(struct gp_bits *bits);
+int gp_ranges_bits_init(struct gp_bits *bits, uint32_t count);
+void gp_ranges_bits_fini(struct gp_bits *bits);
 
 static inline bool gp_bits_has(const struct gp_bits *bits, uint32_t number)
 {
     return bits->level[0][number / 64] >> (number % 64) & 1;
 }
 
-void gp_bits_add(struct gp_bits *bits, uint32_t number);
-void gp_bits_remove(struct gp_bits *bits, uint32_t number);
+void gp_ranges_bits_add(struct gp_bits *bits, uint32_t number);
+void gp_ranges_bits_remove(struct gp_bits *bits, uint32_t number);
 /* The smallest member >= from, and the largest member <= from; GP_BITS_NONE if there is none. */
-uint32_t gp_bits_next(const struct gp_bits *bits, uint32_t from);
-uint32_t gp_bits_before(const struct gp_bits *bits, uint32_t from);
+uint32_t gp_ranges_bits_next(const struct gp_bits *bits, uint32_t from);
+uint32_t gp_ranges_bits_before(const struct gp_bits *bits, uint32_t from);
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 

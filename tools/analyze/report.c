@@ -173,7 +173,7 @@ static bool report_device(const struct gp_report *report, uint32_t d, unsigned p
     bool ok = true;
     if (parts & GP_REPORT_PEAK)
         ok = (device->peak = gp_flow_peak(flow, d, 0)) != NULL &&
-             (device->owners = gp_peak_owners(report->recording, device->peak)) != NULL &&
+             (device->owners = gp_bill_peak_owners(report->recording, device->peak)) != NULL &&
              (device->sleeps = gp_flow_sleeps(flow, d)) != NULL;
     if (ok && parts & GP_REPORT_FRAGMENTATION)
         ok = (device->fragmentation = gp_flow_fragmentation(flow, d, moments)) != NULL;

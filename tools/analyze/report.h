@@ -43,8 +43,8 @@ struct gp_report_device {
     bool used;           /* an event changes something there, it had memory before the attach, or a request failed */
     uint64_t blocks;     /* how many starts of blocks that count as allocated */
     struct gp_peak *peak;
-    struct gp_peak_owners *owners; /* of the peak */
-    struct gp_sleeps *sleeps;      /* with the peak */
+    struct gp_bill_peak_owners *owners; /* of the peak */
+    struct gp_sleeps *sleeps;           /* with the peak */
     struct gp_fragmentation *fragmentation;
     struct gp_bill *bill;
     struct gp_series *allocated, *reserved;

@@ -82,8 +82,8 @@ static bool map_segments(struct gp_map_maker *maker, const struct gp_flow *flow,
     maker->segments = calloc(ranges.count + maker->own_count + 1, sizeof(*maker->segments));
     struct gp_map_segment *last = NULL;
     bool growable = false;
-    uint32_t i = ranges.count && maker->segments ? gp_bits_next(&ranges.live, 0) : GP_BITS_NONE;
-    for (; i != GP_BITS_NONE; i = gp_bits_next(&ranges.live, i + 1)) {
+    uint32_t i = ranges.count && maker->segments ? gp_ranges_bits_next(&ranges.live, 0) : GP_BITS_NONE;
+    for (; i != GP_BITS_NONE; i = gp_ranges_bits_next(&ranges.live, i + 1)) {
         const struct gp_range *range = &ranges.ranges[i];
         if (range->device != device || range->end <= range->start)
             continue;

@@ -40,7 +40,7 @@ static int detach(const char *command, pid_t pid)
         return GP_EXIT_OK;
     case -ESRCH:
     case -EACCES:
-        gp_explain_pid(pid, why, sizeof(why));
+        gp_collect_explain_pid(pid, why, sizeof(why));
         gp_error(command, "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     case -EBUSY:
@@ -218,7 +218,7 @@ static int attach_blocks_look(const struct gp_attach_options *o, pid_t pid, stru
         if (!rc)
             attach_blocks_tell(o, pid, process);
     } else {
-        gp_explain_pid(pid, why, sizeof(why));
+        gp_collect_explain_pid(pid, why, sizeof(why));
         gp_error("attach", "pid %d: %s", (int)pid, why[0] ? why : "its session cannot be read");
     }
     gp_watch_free(&watch);
@@ -246,7 +246,7 @@ static int attach_blocks(const struct gp_attach_options *o, pid_t pid)
 static int attach_already(const struct gp_attach_options *o, pid_t pid)
 {
     char why[256];
-    if (gp_explain_pid(pid, why, sizeof(why)) != GP_PID_OK)
+    if (gp_collect_explain_pid(pid, why, sizeof(why)) != GP_PID_OK)
         return -1;
     if (o->record || o->seconds || o->stacks) {
         gp_error("attach",
@@ -355,7 +355,7 @@ static bool attach_stay(pid_t pid, int64_t seconds, const sigset_t *set)
     while (gp_clock_ns() < end_ns) {
         if (sigtimedwait(set, NULL, &pause) > 0)
             return true;
-        enum gp_pid_problem problem = gp_explain_pid(pid, why, sizeof(why));
+        enum gp_pid_problem problem = gp_collect_explain_pid(pid, why, sizeof(why));
         if (problem == GP_PID_DEAD || problem == GP_PID_NOT_PROFILED)
             return false;
     }
@@ -377,7 +377,7 @@ static int attach_session(const struct gp_attach_options *o, pid_t pid, const si
         rc = gp_record_process(pid, o->record, o->seconds);
     else
         attach_stay(pid, o->seconds, set);
-    if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_DEAD || kill(pid, 0) != 0)
+    if (gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_DEAD || kill(pid, 0) != 0)
         return rc; /* it has ended: there is nothing to leave */
     int left = detach("attach", pid);
     if (!left && !o->quiet)

@@ -222,11 +222,11 @@ struct gp_child {
     int status; /* exit status as a shell gives it; valid once ended */
 };
 
-/* Starts the program as a child.  From then on gp_child_wait forwards signals that this process
+/* Starts the program as a child.  From then on gp_launch_child_wait forwards signals that this process
  * receives.  0 or -errno. */
-int gp_child_start(struct gp_child *child, const struct gp_launch *launch);
+int gp_launch_child_start(struct gp_child *child, const struct gp_launch *launch);
 /* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and
  * continues, notices its end. */
-void gp_child_wait(struct gp_child *child, uint64_t timeout_ns);
+void gp_launch_child_wait(struct gp_child *child, uint64_t timeout_ns);
 
 #endif

@@ -451,7 +451,7 @@ static int job_start(const struct gp_dryrun_job *job, struct gp_child *child)
     fflush(stdout);
     if (job->json)
         dup2(STDERR_FILENO, STDOUT_FILENO);
-    int rc = gp_child_start(child, &job->launch);
+    int rc = gp_launch_child_start(child, &job->launch);
     if (out >= 0) {
         dup2(out, STDOUT_FILENO);
         close(out);
@@ -511,16 +511,16 @@ static void job_stop(struct gp_child *child, const struct job_ends *ends)
     uint64_t until_ns = gp_clock_ns() + GP_JOB_STOP_NS;
     kill(child->pid, SIGTERM);
     while (!child->ended && gp_clock_ns() < until_ns)
-        gp_child_wait(child, GP_JOB_LOOK_NS);
+        gp_launch_child_wait(child, GP_JOB_LOOK_NS);
     until_ns = gp_clock_ns() + GP_JOB_LEFT_NS;
     while (ends_signal(ends, 0) && gp_clock_ns() < until_ns)
-        gp_child_wait(child, GP_JOB_LOOK_NS);
+        gp_launch_child_wait(child, GP_JOB_LOOK_NS);
     ends_signal(ends, SIGKILL);
     if (!child->ended)
         kill(child->pid, SIGKILL);
     /* The sessions are read when their processes are gone. */
     while (!child->ended || ends_signal(ends, 0))
-        gp_child_wait(child, GP_JOB_LOOK_NS);
+        gp_launch_child_wait(child, GP_JOB_LOOK_NS);
 }
 
 struct job_writes { /* what each process has written to files */
@@ -565,7 +565,7 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
         gp_watch_look(watch, child->pid, true);
         ends_add(&ends, watch);
         job_written(&writes, watch, run);
-        gp_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
+        gp_launch_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
         if (!child->ended && gp_dryrun_follow(&follow)) {
             run->ended = true;
             job_stop(child, &ends);

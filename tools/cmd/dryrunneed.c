@@ -111,7 +111,7 @@ static bool *need_assumed(const struct gp_recording *r)
     bool *assumed = calloc(r->site_count + 1ul, sizeof(*assumed));
     for (uint32_t site = 1; assumed && site < r->site_count; site++) {
         char owner[GP_SITE_OWNER];
-        gp_site_owner(r, site, owner);
+        gp_bill_site_owner(r, site, owner);
         assumed[site] = gp_use_hint_of_owner(owner) != GP_HINT_NONE;
     }
     return assumed;

@@ -395,7 +395,7 @@ static void child_set(sigset_t *set)
         sigaddset(set, child_signals[i]);
 }
 
-int gp_child_start(struct gp_child *child, const struct gp_launch *launch)
+int gp_launch_child_start(struct gp_child *child, const struct gp_launch *launch)
 {
     sigset_t set, before;
     struct sigaction chld = {.sa_handler = SIG_DFL}, chld_before;
@@ -438,7 +438,7 @@ static void child_status(struct gp_child *child)
     }
 }
 
-void gp_child_wait(struct gp_child *child, uint64_t timeout_ns)
+void gp_launch_child_wait(struct gp_child *child, uint64_t timeout_ns)
 {
     struct timespec timeout = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
     siginfo_t info;

@@ -98,7 +98,7 @@ static int load_record(const struct gp_load_options *o, int fd)
 static int load_live(struct gp_recording **recording, const struct gp_load_options *o)
 {
     char path[64], why[256] = "";
-    if (gp_explain_pid(o->target.pids[0], why, sizeof(why)) != GP_PID_OK) {
+    if (gp_collect_explain_pid(o->target.pids[0], why, sizeof(why)) != GP_PID_OK) {
         gp_error(o->target.command, "pid %d: %s", (int)o->target.pids[0], why);
         return GP_EXIT_NO_PROCESS;
     }

@@ -65,7 +65,7 @@ static struct gp_rank_site *ranks_sites(const struct gp_loaded *loaded, const st
         sites[i].kind = part->kind;
         sites[i].peak_bytes = part->bytes;
         ranks_name(loaded, part->site, sites[i].name);
-        gp_site_owner(loaded->recording, part->site, sites[i].owner);
+        gp_bill_site_owner(loaded->recording, part->site, sites[i].owner);
     }
     return sites;
 }

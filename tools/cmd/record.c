@@ -321,7 +321,7 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     sigset_t set;
     if (gp_proc_open(&now->proc, pid) != 0 || gp_watch_look(&now->watch, pid, false) == 0) {
         char why[256];
-        if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+        if (gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
             snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error("record", "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;

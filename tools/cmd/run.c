@@ -281,7 +281,7 @@ static void run_watch(struct gp_child *child, struct gp_watch *watch, struct gp_
         }
         if (deep)
             deep_at = now + (is_first ? GP_LOOK_NS : GP_LOOK_DEEP_NS);
-        gp_child_wait(child, run_pause(watch, &source, is_first, first_ns));
+        gp_launch_child_wait(child, run_pause(watch, &source, is_first, first_ns));
     }
     run_source(watch, &source);
     run_sites_look(sites, watch, gp_clock_ns()); /* Python's frames are still there */
@@ -380,7 +380,7 @@ static int run_run(void *options)
         run_unkeep(o);
         return rc;
     }
-    rc = gp_child_start(&child, &o->launch);
+    rc = gp_launch_child_start(&child, &o->launch);
     if (rc) {
         run_unkeep(o);
         gp_error("run", "cannot start a process: %s", strerror(-rc));

@@ -132,7 +132,7 @@ static int snapshot_extents(pid_t pid, struct gp_extents *extents)
     if (!rc)
         return GP_EXIT_OK;
     if (rc == -ESRCH || rc == -EACCES) {
-        gp_explain_pid(pid, what, sizeof(what));
+        gp_collect_explain_pid(pid, what, sizeof(what));
         gp_error("snapshot", "pid %d: %s", (int)pid, what);
         return GP_EXIT_NO_PROCESS;
     }

@@ -59,7 +59,7 @@ static int stacks_read(pid_t pid, uint32_t *modes)
     int rc = gp_sites_modes(pid, modes, problem);
     if (!rc)
         return GP_EXIT_OK;
-    if (!problem[0] && gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+    if (!problem[0] && gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
         snprintf(why, sizeof(why), "%s", strerror(-rc));
     gp_error("stacks", "pid %d: %s", (int)pid, problem[0] ? problem : why);
     return rc == -ESRCH || rc == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;

@@ -118,7 +118,7 @@ static void stat_look(struct gp_stat_watch *watch, const struct gp_target *targe
                                          .deadline_ns = GP_STAT_ANSWER_NS};
     struct gp_system *system;
     if (gp_collect(&options, &system) == 0 && gp_model_update(&watch->model, system) == 0)
-        gp_growth_look(&watch->growth, &watch->model);
+        gp_outlook_growth_look(&watch->growth, &watch->model);
 }
 
 static void stat_watch(struct gp_stat_watch *watch, const struct gp_target *target, bool nvml, int64_t seconds)
@@ -224,7 +224,7 @@ static int stat_run(void *options)
             stat_forecast(watch, system, true);
     }
     if (watch) {
-        gp_growth_fini(&watch->growth);
+        gp_outlook_growth_fini(&watch->growth);
         gp_model_fini(&watch->model);
         free(watch);
     }

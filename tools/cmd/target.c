@@ -115,7 +115,7 @@ static int target_missing(const struct gp_target *target, const struct gp_system
         if (found)
             continue;
         char why[256];
-        if (gp_explain_pid(target->pids[i], why, sizeof(why)) == GP_PID_OK)
+        if (gp_collect_explain_pid(target->pids[i], why, sizeof(why)) == GP_PID_OK)
             snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error(target->command, "pid %d: %s", (int)target->pids[i], why);
         rc = GP_EXIT_NO_PROCESS;
@@ -202,7 +202,7 @@ int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *re
         return GP_EXIT_OK;
     case -ESRCH:
     case -EACCES:
-        if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+        if (gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
             snprintf(why, sizeof(why), "refused: %s", refusal_text(refusals, -rc));
         gp_error(command, "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;

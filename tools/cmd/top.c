@@ -128,7 +128,7 @@ static void top_agent(const struct gp_agent *agent)
         gp_error("top",
                  "--system: the agent has not reported for %s and these numbers are not updated: start it as root with "
                  "'gpuprof agent' or 'systemctl start gpuprof-agent'",
-                 gp_cell_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+                 gp_grid_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
     if (agent->processes_hidden)
         gp_error("top", "--system: processes of other users are in the sums of containers and GPUs (--by container, "
                         "--by device), but only root may see them one by one");
@@ -196,7 +196,7 @@ static int top_print_one(struct gp_top *top, const struct gp_collect_options *op
     if (!err)
         err = gp_model_update(model, system);
     if (!err)
-        gp_growth_look(&top->growth, model);
+        gp_outlook_growth_look(&top->growth, model);
     if (!err)
         err = gp_rows_build(model, &top->ui, list);
     if (err)
@@ -230,7 +230,7 @@ static int top_print(struct gp_top *top, const struct gp_collect_options *option
         err = top_print_one(top, options, &model, &list, i == 0);
     }
     gp_rows_fini(&list);
-    gp_growth_fini(&top->growth);
+    gp_outlook_growth_fini(&top->growth);
     gp_model_fini(&model);
     if (!err)
         return GP_EXIT_OK;
@@ -262,7 +262,7 @@ static int top_open_sites(struct gp_top *top)
         return GP_EXIT_FAILED;
     }
     if (err) {
-        if (!problem[0] && gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+        if (!problem[0] && gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
             snprintf(why, sizeof(why), "%s", strerror(-err));
         gp_error("top", "pid %d: %s", (int)pid, problem[0] ? problem : why);
         return err == -ESRCH || err == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
@@ -296,7 +296,7 @@ static int top_check_pids(const struct gp_top *top)
     int rc = GP_EXIT_OK;
     for (int i = 0; i < top->target.pid_count; i++) {
         char why[256];
-        if (gp_explain_pid(top->target.pids[i], why, sizeof(why)) == GP_PID_OK)
+        if (gp_collect_explain_pid(top->target.pids[i], why, sizeof(why)) == GP_PID_OK)
             continue;
         gp_error("top", "pid %d: %s", (int)top->target.pids[i], why);
         rc = GP_EXIT_NO_PROCESS;

@@ -177,7 +177,7 @@ static int trace_program(struct gp_trace *trace, struct gp_trace_options *o)
         gp_error("trace", "out of memory");
         return GP_EXIT_FAILED;
     }
-    rc = gp_child_start(&child, &o->launch);
+    rc = gp_launch_child_start(&child, &o->launch);
     if (rc) {
         gp_error("trace", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;
@@ -196,7 +196,9 @@ static int trace_program(struct gp_trace *trace, struct gp_trace_options *o)
             rc = trace_attach(trace, GP_RINGREAD_OLDEST);
         if (!rc)
             rc = trace_poll(trace, false);
-        gp_child_wait(&child, trace->count ? GP_TRACE_PAUSE_NS : early ? GP_TRACE_LOOK_NS / 5 : GP_TRACE_LOOK_NS * 2);
+        gp_launch_child_wait(&child, trace->count ? GP_TRACE_PAUSE_NS
+                                     : early      ? GP_TRACE_LOOK_NS / 5
+                                                  : GP_TRACE_LOOK_NS * 2);
     }
     if (trace->count == 0)
         gp_error("trace", "no profiled process was seen: did the program initialise CUDA?");
@@ -215,7 +217,7 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     pid_t pid = o->target.pids[0];
     if (gp_proc_open(&proc, pid) != 0 || gp_watch_look(&trace->watch, pid, false) == 0) {
         char why[256];
-        if (gp_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
+        if (gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_OK)
             snprintf(why, sizeof(why), "it has only just started: try again");
         gp_error("trace", "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;

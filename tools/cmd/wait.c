@@ -269,7 +269,7 @@ static void wait_follow(struct gp_wait *wait, struct gp_child *child)
             first = first && !locked; /* the first update tells the pid, and must not wait for NVML */
             next = gp_clock_ns() + (locked ? GP_WAIT_POLL_NS : GP_WAIT_BUSY_NS);
         }
-        gp_child_wait(child, reserved ? (first ? GP_WAIT_BUSY_NS : GP_WAIT_POLL_NS) : 3600000000000ull);
+        gp_launch_child_wait(child, reserved ? (first ? GP_WAIT_BUSY_NS : GP_WAIT_POLL_NS) : 3600000000000ull);
     }
 }
 
@@ -279,7 +279,7 @@ static int wait_start(struct gp_wait *wait)
     /* The program cannot know which device has the memory. */
     if (wait->options->target.device < 0 && setenv("CUDA_VISIBLE_DEVICES", wait->uuid, 1) != 0)
         return GP_EXIT_FAILED;
-    int rc = gp_child_start(&child, &wait->options->launch);
+    int rc = gp_launch_child_start(&child, &wait->options->launch);
     if (rc) {
         gp_error("wait", "cannot start a process: %s", strerror(-rc));
         return GP_EXIT_FAILED;

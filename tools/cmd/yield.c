@@ -18,7 +18,7 @@ static int yield_failed(pid_t pid, int rc)
     switch (rc) {
     case -ESRCH:
     case -EACCES:
-        gp_explain_pid(pid, why, sizeof(why));
+        gp_collect_explain_pid(pid, why, sizeof(why));
         gp_error("yield", "pid %d: %s", (int)pid, why);
         return GP_EXIT_NO_PROCESS;
     case -EOPNOTSUPP:

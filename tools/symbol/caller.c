@@ -268,8 +268,8 @@ static void label_of(const struct gp_frame_text *frame, const struct gp_frame_te
 }
 
 /* Tries shorter and shorter forms: first the name's file is left out, then those of the others. */
-size_t gp_site_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
-                    const struct gp_frame_text *callee, char *out, size_t bytes)
+size_t gp_caller_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
+                      const struct gp_frame_text *callee, char *out, size_t bytes)
 {
     char named[512], text[1024], part[512];
     size_t large = gp_frame_label(name, out, bytes), length = strlen(name->function);
@@ -300,9 +300,9 @@ size_t gp_site_text(const struct gp_frame_text *name, const struct gp_frame_text
     return length;
 }
 
-size_t gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
+size_t gp_caller_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
 {
-    return gp_site_text(name, caller, NULL, out, bytes);
+    return gp_caller_text(name, caller, NULL, out, bytes);
 }
 
 /* Most room that a place takes from the name of an operation. */
@@ -315,21 +315,21 @@ static size_t line_place(const struct gp_frame_text *name, const struct gp_frame
     char text[512];
     const char *file = name->short_file ? name->short_file : name->file;
     bool script = name->python && strcmp(name->function, "<module>") == 0;
-    size_t large = gp_site_text(name, caller, NULL, text, sizeof(text));
+    size_t large = gp_caller_text(name, caller, NULL, text, sizeof(text));
     if (caller || !name->line || (!script && strlen(text) < bytes))
-        return gp_site_text(name, caller, NULL, out, bytes);
+        return gp_caller_text(name, caller, NULL, out, bytes);
     int used = snprintf(out, bytes, "%s:%u", script ? file : name->function, (unsigned)name->line);
     if (used < 0 || (size_t)used >= bytes)
-        return gp_site_text(name, NULL, NULL, out, bytes);
+        return gp_caller_text(name, NULL, NULL, out, bytes);
     return script ? (size_t)used : large;
 }
 
-size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation *operation,
-                    const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes)
+size_t gp_caller_line(const struct gp_frame_text *name, const struct gp_operation *operation,
+                      const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes)
 {
     size_t length = operation->text ? strlen(operation->text) : 0;
     if (!length || bytes < GP_LINE_PLACE + 12)
-        return gp_site_text(name, caller, length ? NULL : callee, out, bytes);
+        return gp_caller_text(name, caller, length ? NULL : callee, out, bytes);
     if (!operation->below)
         return gp_frame_label(&(struct gp_frame_text){.function = operation->text, .file = "", .module = ""}, out,
                               bytes);
@@ -349,6 +349,6 @@ size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation 
 size_t gp_symbols_line(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text *caller,
                        const struct gp_frame_text *callee, char *out, size_t bytes)
 {
-    return gp_site_line(gp_symbols_name(symbols, site), gp_symbols_operation(symbols, site), caller, callee, out,
-                        bytes);
+    return gp_caller_line(gp_symbols_name(symbols, site), gp_symbols_operation(symbols, site), caller, callee, out,
+                          bytes);
 }

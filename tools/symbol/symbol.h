@@ -152,16 +152,16 @@ void gp_symbols_callees(struct gp_symbols *symbols, const uint32_t *sites, uint3
                         const struct gp_frame_text **callees);
 /* Formats the label of a name, after '>' the callee and after '<' the caller, unless they are NULL.
  * Returns the length of the name's function, which readers look for. */
-size_t gp_site_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
-                    const struct gp_frame_text *callee, char *out, size_t bytes);
+size_t gp_caller_text(const struct gp_frame_text *name, const struct gp_frame_text *caller,
+                      const struct gp_frame_text *callee, char *out, size_t bytes);
 /* The same with the operation behind the place: "Block.forward (model.py:10) linear". Where it
- * tells the callee apart, the callee is left out. operation->text NULL: as gp_site_text. */
-size_t gp_site_line(const struct gp_frame_text *name, const struct gp_operation *operation,
-                    const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes);
+ * tells the callee apart, the callee is left out. operation->text NULL: as gp_caller_text. */
+size_t gp_caller_line(const struct gp_frame_text *name, const struct gp_operation *operation,
+                      const struct gp_frame_text *caller, const struct gp_frame_text *callee, char *out, size_t bytes);
 /* The line of a site. */
 size_t gp_symbols_line(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text *caller,
                        const struct gp_frame_text *callee, char *out, size_t bytes);
 /* Without a callee. */
-size_t gp_site_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
+size_t gp_caller_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
 
 #endif

@@ -266,7 +266,7 @@ static enum gp_pid_problem explain(const struct gp_proc *proc, int found, const 
     return GP_PID_NOT_PROFILED;
 }
 
-enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes)
+enum gp_pid_problem gp_collect_explain_pid(pid_t pid, char *why, size_t why_bytes)
 {
     struct gp_proc proc;
     struct gp_peer session;

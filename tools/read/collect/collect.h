@@ -219,7 +219,7 @@ struct gp_collect_options {
 };
 
 /* 0 (there may be no process), or -errno. Free the result with gp_system_free. A pid that was
- * requested but is not profiled, foreign or dead is left out; gp_explain_pid says why. */
+ * requested but is not profiled, foreign or dead is left out; gp_collect_explain_pid says why. */
 int gp_collect(const struct gp_collect_options *options, struct gp_system **out);
 void gp_system_free(struct gp_system *system);
 
@@ -233,7 +233,7 @@ int gp_owners_of(const struct gp_process *process, const struct gp_device_view *
 /* For messages: the reason why `pid` has no readable session ("no such process", "not profiled:
  * ...", "belongs to another user: ..."). */
 enum gp_pid_problem { GP_PID_OK, GP_PID_DEAD, GP_PID_NOT_PROFILED, GP_PID_DENIED };
-enum gp_pid_problem gp_explain_pid(pid_t pid, char *why, size_t why_bytes);
+enum gp_pid_problem gp_collect_explain_pid(pid_t pid, char *why, size_t why_bytes);
 
 /* Sends one request to a process and waits for the answer. Fill in command, what, device and name
  * of *slot; on return 0 the reply fields hold a checked copy of the answer. 0, -ESRCH (not

@@ -91,7 +91,7 @@ static bool door_row_good(const struct gp_wire_doors *doors, const struct gp_wir
            row->events <= INT64_MAX && numbers_good(numbers, sizeof(numbers) / sizeof(numbers[0]), -OWNER_MOST);
 }
 
-int gp_doors_take(const struct gp_wire_doors *doors, struct gp_process *process)
+int gp_owners_doors(const struct gp_wire_doors *doors, struct gp_process *process)
 {
     bool good = doors->door_count <= GP_WIRE_DOORS && doors->row_count <= GP_WIRE_DOOR_ROWS;
     for (uint32_t i = 0; good && i < doors->door_count; i++)

@@ -13,6 +13,6 @@
 void gp_before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
                     struct gp_process *process);
 int gp_owners_take(const struct gp_wire_owners *owners, struct gp_process *process);
-int gp_doors_take(const struct gp_wire_doors *doors, struct gp_process *process);
+int gp_owners_doors(const struct gp_wire_doors *doors, struct gp_process *process);
 
 #endif

@@ -292,7 +292,7 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
         if (!rc)
             rc = gp_owners_take(&copy->owners, process);
         if (!rc)
-            rc = gp_doors_take(&copy->doors, process);
+            rc = gp_owners_doors(&copy->doors, process);
         if (!rc)
             gp_before_take(&copy->before, &copy->blocks, process);
         if (!rc)

@@ -40,7 +40,7 @@ static bool change_fill(struct gp_gate_change *change, const struct gp_report *r
     char label[512];
     gp_gate_place(&copies, &change->place, report, site, gp_gate_minus(change->own_bytes[1], change->own_bytes[0]));
     if (by == GP_GATE_LINE && users)
-        gp_site_text(name, NULL, NULL, label, sizeof(label));
+        gp_caller_text(name, NULL, NULL, label, sizeof(label));
     else if (by == GP_GATE_OPERATION)
         snprintf(label, sizeof(label), "%s", operation->text ? operation->text : name->function);
     else

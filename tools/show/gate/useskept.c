@@ -20,7 +20,7 @@ uint8_t *gp_gate_hints(const struct gp_report *report)
         char owner[GP_SITE_OWNER];
         const struct gp_frame_text *frames;
         uint32_t count = gp_symbols_site(report->symbols, site, &frames);
-        gp_site_owner(recording, site, owner);
+        gp_bill_site_owner(recording, site, owner);
         hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
         if (!hints[site])
             hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];

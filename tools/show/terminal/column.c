@@ -148,7 +148,7 @@ static int64_t text_whole(double value)
 
 static void text_bytes(TEXT_ARGS)
 {
-    gp_cell_bytes(text_whole(value), say->form, out, out_bytes);
+    gp_grid_bytes(text_whole(value), say->form, out, out_bytes);
 }
 
 static void text_marked(const char *mark, TEXT_ARGS)
@@ -190,18 +190,18 @@ static void text_signed(TEXT_ARGS)
         snprintf(out, out_bytes, isnan(value) ? "-" : "0");
         return;
     }
-    gp_cell_bytes(text_whole(size), say->form, number, sizeof(number));
+    gp_grid_bytes(text_whole(size), say->form, number, sizeof(number));
     snprintf(out, out_bytes, "%c%s", value < 0 ? '-' : '+', number);
 }
 
 static void text_rate(TEXT_ARGS)
 {
-    gp_cell_rate(value, out, out_bytes);
+    gp_grid_rate(value, out, out_bytes);
 }
 
 static void text_count(TEXT_ARGS)
 {
-    gp_cell_count(text_whole(value), out, out_bytes);
+    gp_grid_count(text_whole(value), out, out_bytes);
 }
 
 static void text_share(TEXT_ARGS)
@@ -214,7 +214,7 @@ static void text_duration(TEXT_ARGS)
     if (isnan(value))
         snprintf(out, out_bytes, "-");
     else
-        gp_cell_duration(value, out, out_bytes);
+        gp_grid_duration(value, out, out_bytes);
 }
 
 static void text_pid(TEXT_ARGS)
@@ -303,7 +303,7 @@ static void text_kind(TEXT_ARGS)
 static void text_site(TEXT_ARGS)
 {
     if (row->site)
-        gp_site_line(row->site->name, row->site->operation, row->site->caller, row->site->callee, out, out_bytes);
+        gp_caller_line(row->site->name, row->site->operation, row->site->caller, row->site->callee, out, out_bytes);
     else
         text_command(value, row, say, out, out_bytes);
 }

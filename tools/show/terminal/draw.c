@@ -40,7 +40,7 @@ static void alerts_agent(struct gp_alerts *alerts, const struct gp_agent *agent)
     if (!agent->alive) {
         snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
                  "NO AGENT for %s: the sums are not updated; start it: systemctl start gpuprof-agent",
-                 gp_cell_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
+                 gp_grid_duration((double)agent->silent_ns / 1e9, age, sizeof(age)));
         alerts->style[alerts->count++] = GP_STYLE_ERROR;
     }
     if (agent->processes_hidden) {
@@ -91,7 +91,7 @@ static void alerts_sites(struct gp_alerts *alerts, const struct gp_model *model,
 /* The process whose memory runs out first, if that is soon. */
 static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *model)
 {
-    const struct gp_row *first = gp_growth_first(model);
+    const struct gp_row *first = gp_outlook_growth_first(model);
     char left[32], rate[32], device[32];
     if (!first || first->outlook->result.seconds_to_oom > GP_OUTLOOK_SOON)
         return;
@@ -100,9 +100,9 @@ static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *mod
     gp_column_text(GP_COLUMN_DEV, first, model, GP_TEXT_LONG, true, device, sizeof(device));
     snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
              "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, +%s/s%s%.70s%s%s",
-             gp_cell_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
+             gp_grid_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
              container[0] ? " in " : "", container, device,
-             gp_cell_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),
+             gp_grid_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),
              first->outlook->site[0] ? " at " : "", first->outlook->site, owner[0] ? ", owner " : "", owner);
     alerts->style[alerts->count++] = GP_STYLE_ERROR;
 }
@@ -141,7 +141,7 @@ struct gp_layout gp_draw_layout(const struct gp_draw *draw)
                                   .gpus = draw->model->gpu_count,
                                   .table_rows = draw->list->count ? draw->list->count : 6,
                                   .detail = draw->ui->detail ? gp_draw_detail_lines(draw) : 0};
-    return gp_layout_of(&wish);
+    return gp_draw_layout_of(&wish);
 }
 
 /* What the user has changed. Returns the column after it. */
@@ -187,12 +187,12 @@ static void draw_title_sites(const struct gp_draw *draw, struct gp_rect rect, in
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_WARN, "  %d more to read", set->pending);
     if (processes)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", live %s",
-                           gp_cell_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_grid_bytes(live, GP_TEXT_LONG, text, sizeof(text)));
     if (host)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", host %s",
-                           gp_cell_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_grid_bytes(host, GP_TEXT_LONG, text, sizeof(text)));
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, "  every %s",
-                       gp_cell_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+                       gp_grid_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
     draw_title_state(draw, rect, x);
 }
 
@@ -214,7 +214,7 @@ static void draw_title(const struct gp_draw *draw, struct gp_rect rect, const st
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_DIM, ", %d other", foreign);
     x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, ", %d GPU%s  every %s", model->gpu_count,
                        model->gpu_count == 1 ? "" : "s",
-                       gp_cell_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
+                       gp_grid_duration(draw->ui->interval_ms / 1000.0, every, sizeof(every)));
     x = draw_title_state(draw, rect, x);
     if (model->system && !model->system->nvml)
         x = gp_grid_put(draw->grid, rect, 0, x, GP_STYLE_DIM, "  no NVML: others unknown");
@@ -233,8 +233,8 @@ static void draw_question(const struct gp_draw *draw, struct gp_rect rect)
     const struct gp_ui *ui = draw->ui;
     char allocated[32], reserved[32], peaks[80], what[256];
     const struct gp_reset_target *first = &ui->targets[0];
-    gp_cell_bytes(first->allocated_peak, GP_TEXT_LONG, allocated, sizeof(allocated));
-    gp_cell_bytes(first->reserved_peak, GP_TEXT_LONG, reserved, sizeof(reserved));
+    gp_grid_bytes(first->allocated_peak, GP_TEXT_LONG, allocated, sizeof(allocated));
+    gp_grid_bytes(first->reserved_peak, GP_TEXT_LONG, reserved, sizeof(reserved));
     if (ui->reset_what == GP_RESET_PEAKS)
         snprintf(peaks, sizeof(peaks), "%s, %s", allocated, reserved);
     else

@@ -32,11 +32,11 @@ struct gp_layout {
     int plot_shown;   /* plots of memory over time, one per GPU as far as they fit */
 };
 
-struct gp_layout gp_layout_of(const struct gp_layout_wish *wish);
+struct gp_layout gp_draw_layout_of(const struct gp_layout_wish *wish);
 /* The place of GPU number i < gpu_shown. */
-struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i);
+struct gp_rect gp_draw_layout_gpu(const struct gp_layout *layout, int i);
 /* The place of plot number i < plot_shown. */
-struct gp_rect gp_layout_plot(const struct gp_layout *layout, int i);
+struct gp_rect gp_draw_layout_plot(const struct gp_layout *layout, int i);
 
 /* ---- draw -------------------------------------------------------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ static int layout_plots(struct gp_layout *layout, int gpus, int cols, int room)
     return lines * least(room / lines, GP_PLOT_TALLEST);
 }
 
-struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
+struct gp_layout gp_draw_layout_of(const struct gp_layout_wish *wish)
 {
     struct gp_layout layout = {.gpu_lines = 1, .gpu_columns = 1, .plot_columns = 1};
     int cols = wish->cols > 0 ? wish->cols : 0;
@@ -99,7 +99,7 @@ struct gp_layout gp_layout_of(const struct gp_layout_wish *wish)
     return layout;
 }
 
-struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i)
+struct gp_rect gp_draw_layout_gpu(const struct gp_layout *layout, int i)
 {
     int columns = layout->gpu_columns;
     int width = layout->gpus.w / columns;
@@ -110,7 +110,7 @@ struct gp_rect gp_layout_gpu(const struct gp_layout *layout, int i)
     return rect;
 }
 
-struct gp_rect gp_layout_plot(const struct gp_layout *layout, int i)
+struct gp_rect gp_draw_layout_plot(const struct gp_layout *layout, int i)
 {
     int columns = layout->plot_columns, lines = divide_up(layout->plot_shown, columns);
     if (i < 0 || i >= layout->plot_shown)
@@ -243,9 +243,9 @@ static void draw_gpu_spark(const struct gp_draw *draw, struct gp_rect rect, cons
     int64_t bytes = width >= 8 ? draw_spark_most(row->history, width) : -1;
     if (bytes < 0)
         return;
-    snprintf(scale, sizeof(scale), "0..%s", gp_cell_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
+    snprintf(scale, sizeof(scale), "0..%s", gp_grid_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
     int at = rect.w - width - 1;
-    gp_grid_put(draw->grid, rect, 1, at - 1 - gp_cell_width(scale), GP_STYLE_DIM, scale);
+    gp_grid_put(draw->grid, rect, 1, at - 1 - gp_grid_width(scale), GP_STYLE_DIM, scale);
     gp_draw_spark(draw, rect, 1, at, width, row->history);
 }
 
@@ -267,8 +267,8 @@ static void draw_gpu_numbers(const struct gp_draw *draw, struct gp_rect rect, co
         if (i >= GP_COUNT(items) - 2 && items[i].bytes < 0)
             continue; /* few programs were attached, and only NVML knows the memory of others */
         snprintf(item, sizeof(item), "%s %s%s", items[i].label, items[i].bytes < 0 ? "" : items[i].mark,
-                 gp_cell_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)));
-        if (x + gp_cell_width(item) > rect.w)
+                 gp_grid_bytes(items[i].bytes, GP_TEXT_SHORT, number, sizeof(number)));
+        if (x + gp_grid_width(item) > rect.w)
             return;
         x = gp_grid_put(draw->grid, rect, 1, x, items[i].style, item) + 2;
     }
@@ -283,9 +283,9 @@ static void draw_gpu(const struct gp_draw *draw, struct gp_rect rect, int index)
         return;
     struct gp_bar bar = draw_gpu_bar(gpu, row);
     char a[32], b[32], c[32], numbers[112];
-    snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_cell_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
-             gp_cell_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
-             gp_cell_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
+    snprintf(numbers, sizeof(numbers), "%s/%s/%s", gp_grid_bytes(bar.allocated, GP_TEXT_SHORT, a, sizeof(a)),
+             gp_grid_bytes(bar.reserved, GP_TEXT_SHORT, b, sizeof(b)),
+             gp_grid_bytes(bar.total, GP_TEXT_SHORT, c, sizeof(c)));
     /* The numbers take up to 17 columns ("99.9G/99.9G/1023G") and the name up to 28; the bar takes
      * the rest. */
     int name = rect.w >= 60 ? (rect.w / 4 < 28 ? rect.w / 4 : 28) : 0;
@@ -314,7 +314,7 @@ void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
 {
     int hidden = draw->model->gpu_count - layout->gpu_shown;
     for (int i = 0; i < layout->gpu_shown; i++) {
-        struct gp_rect rect = gp_layout_gpu(layout, i);
+        struct gp_rect rect = gp_draw_layout_gpu(layout, i);
         if (hidden > 0 && i == layout->gpu_shown - 1)
             gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_DIM, "and %d more GPUs: press d to list them", hidden + 1);
         else
@@ -419,8 +419,8 @@ static void draw_size(const struct gp_draw *draw, const struct plot *plot, struc
                       enum gp_style style, double bytes)
 {
     char text[32];
-    gp_cell_bytes(bytes < 0x1p63 ? (int64_t)bytes : INT64_MAX, GP_TEXT_SHORT, text, sizeof(text));
-    int x = GP_PLOT_LABELS - 1 - gp_cell_width(text), y = 1 + plot->area.h - 1 - level;
+    gp_grid_bytes(bytes < 0x1p63 ? (int64_t)bytes : INT64_MAX, GP_TEXT_SHORT, text, sizeof(text));
+    int x = GP_PLOT_LABELS - 1 - gp_grid_width(text), y = 1 + plot->area.h - 1 - level;
     gp_grid_fill(draw->grid, rect, y, 0, GP_PLOT_LABELS, GP_STYLE_NORMAL, " ");
     gp_grid_put(draw->grid, rect, y, x, style, text);
 }
@@ -431,9 +431,9 @@ static void draw_times(const struct gp_draw *draw, const struct plot *plot, stru
     const struct gp_plot_sample *newest = gp_model_plot(plot->row->plot, 0), *sample;
     char age[16], text[24];
     for (int back = 0; back < plot->area.w && (sample = gp_model_plot(plot->row->plot, back)); back += GP_PLOT_TIMES) {
-        gp_cell_duration((double)(newest->time_ns - sample->time_ns) / 1e9, age, sizeof(age));
+        gp_grid_duration((double)(newest->time_ns - sample->time_ns) / 1e9, age, sizeof(age));
         snprintf(text, sizeof(text), back ? "%s ago" : "now", age);
-        int x = rect.w - 1 - back - gp_cell_width(text);
+        int x = rect.w - 1 - back - gp_grid_width(text);
         if (x >= GP_PLOT_LABELS)
             gp_grid_put(draw->grid, rect, rect.h - 1, x, GP_STYLE_DIM, text);
     }
@@ -452,8 +452,8 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
     if (rect.w >= 110)
         x = gp_grid_printf(draw->grid, rect, 0, x, GP_STYLE_NORMAL, "%.40s ", gp_model_gpu_label(gpu));
     snprintf(peak, sizeof(peak), " %s peak %s%s ", ascii ? "-" : "\u2500", draw_least(draw, plot->row),
-             gp_cell_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)));
-    gp_cell_bytes(gpu->total_bytes, GP_TEXT_SHORT, total, sizeof(total));
+             gp_grid_bytes(plot->row->allocated_peak, GP_TEXT_SHORT, number, sizeof(number)));
+    gp_grid_bytes(gpu->total_bytes, GP_TEXT_SHORT, total, sizeof(total));
     snprintf(top, sizeof(top), plot->whole ? " top: the device, %s " : " device %s ", total);
     const struct {
         const char *text;
@@ -465,7 +465,7 @@ static void draw_title(const struct gp_draw *draw, const struct plot *plot, cons
                  {ascii ? " : others " : " \u2591 others ", GP_STYLE_OTHER, gpu->used_bytes >= 0},
                  {top, GP_STYLE_NORMAL, gpu->total_bytes > 0}};
     for (size_t i = 0; i < GP_COUNT(parts); i++) {
-        if (parts[i].shown && x + gp_cell_width(parts[i].text) <= rect.w - 1)
+        if (parts[i].shown && x + gp_grid_width(parts[i].text) <= rect.w - 1)
             x = gp_grid_put(draw->grid, rect, 0, x, parts[i].style, parts[i].text);
     }
 }
@@ -507,6 +507,6 @@ void gp_draw_plots(const struct gp_draw *draw, const struct gp_layout *layout)
     for (int i = 0; i < gpus && place < layout->plot_shown; i++) {
         if (plot_idle(draw, i) && idle-- <= 0)
             continue;
-        draw_plot(draw, gp_layout_plot(layout, place++), i);
+        draw_plot(draw, gp_draw_layout_plot(layout, place++), i);
     }
 }

@@ -143,11 +143,11 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
         const struct gp_wire_owner_value *v = &views[i].value;
         char allocated[32], peak[32], reserved[32], reserved_peak[32], live[32];
         gp_grid_printf(draw->grid, rect, y, 1, GP_STYLE_NORMAL, "%-14.14s %10s %10s %10s %10s %8s  %s", views[i].owner,
-                       gp_cell_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
-                       gp_cell_bytes(v->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
-                       gp_cell_bytes(v->reserved_bytes, GP_TEXT_LONG, reserved, sizeof(reserved)),
-                       gp_cell_bytes(v->reserved_peak_bytes, GP_TEXT_LONG, reserved_peak, sizeof(reserved_peak)),
-                       gp_cell_count(v->live, live, sizeof(live)), rect.w >= 100 ? views[i].library : "");
+                       gp_grid_bytes(v->allocated_bytes, GP_TEXT_LONG, allocated, sizeof(allocated)),
+                       gp_grid_bytes(v->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
+                       gp_grid_bytes(v->reserved_bytes, GP_TEXT_LONG, reserved, sizeof(reserved)),
+                       gp_grid_bytes(v->reserved_peak_bytes, GP_TEXT_LONG, reserved_peak, sizeof(reserved_peak)),
+                       gp_grid_count(v->live, live, sizeof(live)), rect.w >= 100 ? views[i].library : "");
         draw_peaks(draw, rect, y, heading, " PEAK");
         draw_peaks(draw, rect, y++, heading, "R-PEAK");
     }
@@ -155,8 +155,8 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     char current[32], most[32];
     if (asleep->peak)
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%s: %s of blocks asleep, without memory; peak %s",
-                       f->name, gp_cell_bytes(asleep->current, GP_TEXT_LONG, current, sizeof(current)),
-                       gp_cell_bytes(asleep->peak, GP_TEXT_LONG, most, sizeof(most)));
+                       f->name, gp_grid_bytes(asleep->current, GP_TEXT_LONG, current, sizeof(current)),
+                       gp_grid_bytes(asleep->peak, GP_TEXT_LONG, most, sizeof(most)));
     if (row->device->wire.flags & GP_DEVICE_UNSOUND)
         gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_WARN, "allocated is more than reserved: memory was missed");
     if (f->name[0] && gp_framework_agrees(f))
@@ -188,11 +188,11 @@ static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, c
         bool apart = !gp_kind_sums((unsigned)i);
         gp_grid_printf(draw->grid, rect, y, 1, apart ? GP_STYLE_DIM : GP_STYLE_NORMAL, "%-10s %10s %10s %8s %7s %8s%s",
                        gp_kind_name((unsigned)i) ? gp_kind_name((unsigned)i) : "?",
-                       gp_cell_bytes(kind->current_bytes, GP_TEXT_LONG, current, sizeof(current)),
-                       gp_cell_bytes(kind->peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
-                       gp_cell_count(kind->live, live, sizeof(live)),
-                       gp_cell_count(kind->live_peak, live_peak, sizeof(live_peak)),
-                       gp_cell_count(kind->calls, calls, sizeof(calls)), apart ? "  not summed" : "");
+                       gp_grid_bytes(kind->current_bytes, GP_TEXT_LONG, current, sizeof(current)),
+                       gp_grid_bytes(kind->peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)),
+                       gp_grid_count(kind->live, live, sizeof(live)),
+                       gp_grid_count(kind->live_peak, live_peak, sizeof(live_peak)),
+                       gp_grid_count(kind->calls, calls, sizeof(calls)), apart ? "  not summed" : "");
         if (!apart)
             draw_peaks(draw, rect, y, heading, " PEAK");
         struct gp_bar bar = {kind->current_bytes, -1, -1, kind->peak_bytes, -1};
@@ -227,9 +227,9 @@ static void draw_from_agent(const struct gp_draw *draw, struct gp_rect rect, con
     if (row->device) {
         const struct gp_wire_value *counts = &row->device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL];
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "%s allocations, %s frees, updated %s ago  ",
-                           gp_cell_count(counts->allocated, allocations, sizeof(allocations)),
-                           gp_cell_count(counts->freed, frees, sizeof(frees)),
-                           gp_cell_duration((double)process->age_ns / 1e9, age, sizeof(age)));
+                           gp_grid_count(counts->allocated, allocations, sizeof(allocations)),
+                           gp_grid_count(counts->freed, frees, sizeof(frees)),
+                           gp_grid_duration((double)process->age_ns / 1e9, age, sizeof(age)));
     }
     gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_DIM, "cgroup %llu %s", (unsigned long long)process->cgroup_id,
                    process->container);
@@ -243,7 +243,7 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
     int x = 1;
     if (process->state == GP_PROCESS_FOREIGN) {
         gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "not profiled; holds %s according to the driver",
-                       gp_cell_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+                       gp_grid_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
         return;
     }
     if (process->from_agent) {
@@ -252,7 +252,7 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
     }
     if (process->state == GP_PROCESS_STALE)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_WARN, "does not answer; the numbers are %s old  ",
-                           gp_cell_duration((double)process->age_ns / 1e9, text, sizeof(text)));
+                           gp_grid_duration((double)process->age_ns / 1e9, text, sizeof(text)));
     else if (process->state == GP_PROCESS_UNKNOWN)
         x = gp_grid_put(draw->grid, rect, 1, x, GP_STYLE_WARN, "has not published anything yet  ");
     if (process->gone)
@@ -264,15 +264,15 @@ static void draw_source(const struct gp_draw *draw, struct gp_rect rect, const s
         char used[32];
         if (limit->limit_bytes >= 0)
             x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "cgroup limit %s, %s used  ",
-                               gp_cell_bytes(limit->limit_bytes, GP_TEXT_LONG, text, sizeof(text)),
-                               gp_cell_bytes(limit->used_bytes, GP_TEXT_LONG, used, sizeof(used)));
+                               gp_grid_bytes(limit->limit_bytes, GP_TEXT_LONG, text, sizeof(text)),
+                               gp_grid_bytes(limit->used_bytes, GP_TEXT_LONG, used, sizeof(used)));
     }
     if (row->untracked >= 0)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "untracked %s  ",
-                           gp_cell_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_grid_bytes(row->untracked, GP_TEXT_LONG, text, sizeof(text)));
     if (row->before >= 0)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "before the attach %s  ",
-                           gp_cell_bytes(row->before, GP_TEXT_LONG, text, sizeof(text)));
+                           gp_grid_bytes(row->before, GP_TEXT_LONG, text, sizeof(text)));
     if (process->allocator[0] && strcmp(process->allocator, "off") != 0)
         x = gp_grid_printf(draw->grid, rect, 1, x, GP_STYLE_NORMAL, "allocator %s  ", process->allocator);
     /* How it is counted comes last: a path may take the rest of the line. */
@@ -319,7 +319,7 @@ void gp_draw_detail(const struct gp_draw *draw, struct gp_rect rect)
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_ERROR,
                        "out of memory %llu times; last: %s requested %s (why: gpuprof stat -p %d)",
                        (unsigned long long)oom->count, oom->api,
-                       gp_cell_bytes(oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes, GP_TEXT_LONG,
+                       gp_grid_bytes(oom->asked_bytes > INT64_MAX ? INT64_MAX : (int64_t)oom->asked_bytes, GP_TEXT_LONG,
                                      asked, sizeof(asked)),
                        (int)process->pid);
     }

@@ -35,7 +35,7 @@ static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *
 static void draw_field(const struct gp_draw *draw, struct gp_rect field, bool right, int shift, enum gp_style style,
                        const char *text)
 {
-    int width = gp_cell_width(text);
+    int width = gp_grid_width(text);
     if (field.w <= 0)
         return;
     int x = right && width < field.w ? field.w - width : -shift;
@@ -47,7 +47,7 @@ static void draw_field(const struct gp_draw *draw, struct gp_rect field, bool ri
 /* The same, but cuts the start: cgroup paths and UUIDs differ at their end. */
 static void draw_field_end(const struct gp_draw *draw, struct gp_rect field, enum gp_style style, const char *text)
 {
-    int over = gp_cell_width(text) - field.w;
+    int over = gp_grid_width(text) - field.w;
     draw_field(draw, field, false, over > 0 ? over : 0, style, text);
     if (over > 0 && field.w > 0)
         gp_grid_put(draw->grid, field, 0, 0, style, draw->grid->ascii ? "+" : "\u2026");
@@ -168,7 +168,7 @@ static void draw_last(const struct gp_draw *draw, struct gp_rect field, enum gp_
                       ? (size_t)field.w + 1 /* a label shortens its path */
                       : sizeof(text);
     gp_column_text(id, row, draw->model, GP_TEXT_SHORT, draw->grid->ascii, text, room);
-    if (row->process && !row->site && !draw->ui->shift && gp_cell_width(text) > field.w)
+    if (row->process && !row->site && !draw->ui->shift && gp_grid_width(text) > field.w)
         draw_shorten(text, draw->grid->ascii);
     if (row->process || row->site || draw->ui->shift)
         draw_field(draw, field, false, draw->ui->shift, style, text);

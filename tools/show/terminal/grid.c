@@ -18,14 +18,14 @@
 /* ---- text in cells ----------------------------------------------------------------------------------------------- */
 /* Malformed text is never read beyond its NUL. */
 
-int gp_cell_decode(const char *text, uint32_t *code)
+int gp_grid_decode(const char *text, uint32_t *code)
 {
     const char *at = text;
     *code = gp_utf8_next(&at);
     return (int)(at - text);
 }
 
-int gp_cell_code_width(uint32_t code)
+int gp_grid_code_width(uint32_t code)
 {
     if (code < 0x20 || code == 0x7f)
         return 1;
@@ -35,12 +35,12 @@ int gp_cell_code_width(uint32_t code)
     return width < 0 ? 1 : width > 2 ? 2 : width;
 }
 
-int gp_cell_width(const char *text)
+int gp_grid_width(const char *text)
 {
     int width = 0;
     uint32_t code;
-    for (int bytes; (bytes = gp_cell_decode(text, &code)) > 0; text += bytes)
-        width += gp_cell_code_width(code);
+    for (int bytes; (bytes = gp_grid_decode(text, &code)) > 0; text += bytes)
+        width += gp_grid_code_width(code);
     return width;
 }
 
@@ -56,7 +56,7 @@ static void text_scaled(double value, double step, int *unit, int last, double *
     *scaled = value;
 }
 
-const char *gp_cell_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes)
+const char *gp_grid_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes)
 {
     static const char *const units[] = {"", "K", "M", "G", "T", "P", "E"};
     char size[GP_SIZE_TEXT];
@@ -71,7 +71,7 @@ const char *gp_cell_bytes(int64_t bytes, enum gp_text_form form, char *out, size
     return out;
 }
 
-const char *gp_cell_rate(double rate, char *out, size_t out_bytes)
+const char *gp_grid_rate(double rate, char *out, size_t out_bytes)
 {
     static const char *const units[] = {"", "K", "M", "G", "T"};
     if (isnan(rate) || rate < 0) {
@@ -86,18 +86,18 @@ const char *gp_cell_rate(double rate, char *out, size_t out_bytes)
     return out;
 }
 
-const char *gp_cell_count(int64_t count, char *out, size_t out_bytes)
+const char *gp_grid_count(int64_t count, char *out, size_t out_bytes)
 {
     if (count < 0)
         snprintf(out, out_bytes, "-");
     else if (count < 100000) /* five digits are as wide as "99.9K" */
         snprintf(out, out_bytes, "%lld", (long long)count);
     else
-        gp_cell_rate((double)count, out, out_bytes);
+        gp_grid_rate((double)count, out, out_bytes);
     return out;
 }
 
-const char *gp_cell_duration(double seconds, char *out, size_t out_bytes)
+const char *gp_grid_duration(double seconds, char *out, size_t out_bytes)
 {
     if (seconds < 60)
         snprintf(out, out_bytes, seconds < 10 && seconds != (double)(int64_t)seconds ? "%.1fs" : "%.0fs", seconds);
@@ -190,8 +190,8 @@ int gp_grid_put(struct gp_grid *grid, struct gp_rect rect, int y, int x, enum gp
     int row = rect.y + y;
     int col = rect.x + x;
     uint32_t code;
-    for (int bytes; (bytes = gp_cell_decode(text, &code)) > 0; text += bytes) {
-        int width = gp_cell_code_width(code);
+    for (int bytes; (bytes = gp_grid_decode(text, &code)) > 0; text += bytes) {
+        int width = gp_grid_code_width(code);
         const char *glyph = text;
         int count = bytes;
         if (code < 0x20 || code == 0x7f || code == 0xfffd || (code >= 0x80 && code < 0xa0) ||

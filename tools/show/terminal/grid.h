@@ -79,11 +79,11 @@ size_t gp_grid_line(const struct gp_grid *grid, int y, char *out, size_t out_byt
 
 /* Decodes the first character and returns its length in bytes; 0 at the end of the text.  Each
  * malformed byte is decoded as U+FFFD. */
-int gp_cell_decode(const char *text, uint32_t *code);
+int gp_grid_decode(const char *text, uint32_t *code);
 /* The columns of a character: 0 if it combines, 1 or 2.  A control character is shown as '?' and
  * takes 1. */
-int gp_cell_code_width(uint32_t code);
-int gp_cell_width(const char *text);
+int gp_grid_code_width(uint32_t code);
+int gp_grid_width(const char *text);
 
 enum gp_text_form {
     GP_TEXT_SHORT, /* 12.3G: tables */
@@ -92,11 +92,11 @@ enum gp_text_form {
 };
 
 /* All of these return `out`.  Units of bytes are powers of two; a negative size is unknown. */
-const char *gp_cell_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes);
+const char *gp_grid_bytes(int64_t bytes, enum gp_text_form form, char *out, size_t out_bytes);
 /* Three digits and K, M, G (powers of ten); NaN or a negative value is unknown. */
-const char *gp_cell_rate(double rate, char *out, size_t out_bytes);
-const char *gp_cell_count(int64_t count, char *out, size_t out_bytes);
+const char *gp_grid_rate(double rate, char *out, size_t out_bytes);
+const char *gp_grid_count(int64_t count, char *out, size_t out_bytes);
 /* 90 s -> "1m30s". */
-const char *gp_cell_duration(double seconds, char *out, size_t out_bytes);
+const char *gp_grid_duration(double seconds, char *out, size_t out_bytes);
 
 #endif

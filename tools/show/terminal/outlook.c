@@ -16,7 +16,7 @@
 #define GP_GROWTH_LOOK_NS 1000000000ull
 #define GP_GROWTH_REST_NS 9000000000ull
 
-const struct gp_row *gp_growth_first(const struct gp_model *model)
+const struct gp_row *gp_outlook_growth_first(const struct gp_model *model)
 {
     const struct gp_row_list *pairs = &model->lists[GP_LIST_PAIRS];
     const struct gp_row *first = NULL;
@@ -29,7 +29,7 @@ const struct gp_row *gp_growth_first(const struct gp_model *model)
     return first;
 }
 
-void gp_growth_fini(struct gp_growth *growth)
+void gp_outlook_growth_fini(struct gp_growth *growth)
 {
     gp_sites_close(growth->sites);
     free(growth->held);
@@ -39,7 +39,7 @@ void gp_growth_fini(struct gp_growth *growth)
 static void growth_begin(struct gp_growth *growth, const struct gp_row *pair, uint64_t now_ns)
 {
     char problem[GP_PROBLEM_BYTES];
-    gp_growth_fini(growth);
+    gp_outlook_growth_fini(growth);
     growth->pid = pair->id.pid;
     growth->start_time = pair->id.start_time;
     if (pair->process->from_agent || gp_sites_open(&growth->sites, growth->pid, problem) != 0) {
@@ -110,9 +110,9 @@ static void growth_find(struct gp_growth *growth, int device)
         growth_label(growth, best);
 }
 
-void gp_growth_look(struct gp_growth *growth, const struct gp_model *model)
+void gp_outlook_growth_look(struct gp_growth *growth, const struct gp_model *model)
 {
-    const struct gp_row *pair = gp_growth_first(model);
+    const struct gp_row *pair = gp_outlook_growth_first(model);
     if (!pair)
         return;
     uint64_t now = model->system->time_ns;

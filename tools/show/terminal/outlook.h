@@ -57,9 +57,9 @@ struct gp_growth {
 };
 
 /* The pair whose memory runs out first, NULL if there is none. */
-const struct gp_row *gp_growth_first(const struct gp_model *model);
+const struct gp_row *gp_outlook_growth_first(const struct gp_model *model);
 /* Call it after each update of the model.  Puts the finding into the pair's outlook. */
-void gp_growth_look(struct gp_growth *growth, const struct gp_model *model);
-void gp_growth_fini(struct gp_growth *growth);
+void gp_outlook_growth_look(struct gp_growth *growth, const struct gp_model *model);
+void gp_outlook_growth_fini(struct gp_growth *growth);
 
 #endif

@@ -21,12 +21,12 @@
  * character set is left to fit. */
 static void print_field(FILE *out, const char *text, const struct gp_column *column, int most, bool utf8)
 {
-    int pad = column->print_width - gp_cell_width(text), used = 0;
+    int pad = column->print_width - gp_grid_width(text), used = 0;
     uint32_t code;
     if (gp_column_right(column) && pad > 0)
         fprintf(out, "%*s", pad, "");
-    for (int bytes; (bytes = gp_cell_decode(text, &code)) > 0; text += bytes) {
-        used += gp_cell_code_width(code);
+    for (int bytes; (bytes = gp_grid_decode(text, &code)) > 0; text += bytes) {
+        used += gp_grid_code_width(code);
         if (used > most)
             return;
         if (code < 0x20 || code == 0x7f || (code >= 0x80 && !utf8))
@@ -311,7 +311,7 @@ static json_t *site_row_json(const struct gp_site_model *model, const struct gp_
                                                gp_json_text(frames[i].module), "python", (int)frames[i].python,
                                                "inlined", (int)frames[i].inlined, "role",
                                                gp_frame_role_name(frames[i].role), "folded", (int)frames[i].folded));
-    gp_site_line(row->name, row->operation, row->caller, row->callee, label, sizeof(label));
+    gp_caller_line(row->name, row->operation, row->caller, row->callee, label, sizeof(label));
     return json_pack(
         "{s:i,s:i,s:i,s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "site", (int)row->site,
         "sites", (int)row->sites, "frame", (int)(row->name - frames), "name", label, "operation",

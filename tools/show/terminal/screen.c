@@ -476,9 +476,9 @@ static void screen_answer(struct gp_screen *screen)
                   answer.first_error == -ETIMEDOUT ? "it does not answer (stopped?)" : strerror(-answer.first_error));
     } else if (answer.done == 1) {
         bool reserved = answer.what == GP_RESET_RESERVED;
-        gp_cell_bytes(reserved ? answer.first.reserved_peak : answer.first.allocated_peak, GP_TEXT_LONG, before,
+        gp_grid_bytes(reserved ? answer.first.reserved_peak : answer.first.allocated_peak, GP_TEXT_LONG, before,
                       sizeof(before));
-        gp_cell_bytes(reserved ? answer.reserved_peak_after : answer.allocated_peak_after, GP_TEXT_LONG, after,
+        gp_grid_bytes(reserved ? answer.reserved_peak_after : answer.allocated_peak_after, GP_TEXT_LONG, after,
                       sizeof(after));
         gp_ui_say(screen->ui, false, "%d %s: %s peak reset: %s%s -> %s", (int)answer.first.pid, answer.first.comm,
                   gp_reset_word(answer.what), answer.what == GP_RESET_PEAKS ? "allocated " : "", before, after);
@@ -510,7 +510,7 @@ static int screen_sample(struct gp_screen *screen)
         return 0;
     err = gp_model_update(&screen->model, system);
     if (!err)
-        gp_growth_look(&screen->growth, &screen->model);
+        gp_outlook_growth_look(&screen->growth, &screen->model);
     if (!err) /* the old rows point into the old sample, and a key may be next */
         err = screen_rows(screen);
     if (!err && screen->left > 0 && --screen->left == 0)
@@ -606,7 +606,7 @@ int gp_screen_run(const struct gp_collect_options *options, struct gp_ui *ui, in
     window_end(&screen.window);
     gp_rows_fini(&screen.list);
     gp_site_set_close(&screen.sites);
-    gp_growth_fini(&screen.growth);
+    gp_outlook_growth_fini(&screen.growth);
     gp_model_fini(&screen.model);
     *signal_out = screen.window.ended_by;
     return err;

@@ -226,7 +226,7 @@ static void term_put(int y, int x, const struct gp_cell *cell)
     uint32_t code;
     cchar_t character;
     const char *glyph = cell->glyph;
-    for (int bytes; (bytes = gp_cell_decode(glyph, &code)) > 0 && count < CCHARW_MAX; glyph += bytes)
+    for (int bytes; (bytes = gp_grid_decode(glyph, &code)) > 0 && count < CCHARW_MAX; glyph += bytes)
         wide[count++] = (wchar_t)code;
     wide[count] = L'\0';
     if (setcchar(&character, wide, gp_term.attributes[cell->style], gp_term.pairs[cell->style], NULL) == OK)

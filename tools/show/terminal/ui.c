@@ -226,7 +226,7 @@ static enum gp_action ui_interval(struct gp_ui *ui, int direction)
     }
     ui->interval_ms = next;
     char text[16];
-    gp_ui_say(ui, false, "interval %s", gp_cell_duration(next / 1000.0, text, sizeof(text)));
+    gp_ui_say(ui, false, "interval %s", gp_grid_duration(next / 1000.0, text, sizeof(text)));
     return GP_ACTION_INTERVAL;
 }
 

@@ -163,7 +163,7 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
     fprintf(page->out, "  %s, %s:\n", row->fits ? "held at the peak" : "held then",
             gp_size_text(peak, result->held->bytes));
     gp_text_parts(page, answer->report, result->held, GP_FIT_HELD);
-    struct gp_peak_owners *owners = gp_peak_owners(answer->report->recording, result->held);
+    struct gp_bill_peak_owners *owners = gp_bill_peak_owners(answer->report->recording, result->held);
     for (uint32_t i = 0; owners && owners->count > 1 && i < owners->count; i++)
         fprintf(page->out, "  %10s  %s\n", gp_size_text(peak, owners->rows[i].bytes), owners->rows[i].owner);
     free(owners);

@@ -65,7 +65,7 @@ static void text_parts(const struct gp_text_page *page, const struct gp_report *
     for (uint32_t i = 0; i < count; i++) {
         const struct gp_phase_part *part = &rows[i];
         size_t room = page->whole ? sizeof(label) : page->width > 90 ? (size_t)page->width - 66 : 24;
-        gp_site_owner(report->recording, part->site, owner);
+        gp_bill_site_owner(report->recording, part->site, owner);
         gp_symbols_line(report->symbols, part->site, NULL, NULL, label, room < sizeof(label) ? room : sizeof(label));
         fprintf(page->out, "    %-37s %11s %11s  %s, %s\n", label, signed_text(added, part->added_bytes),
                 signed_text(left, part->left_bytes), owner, gp_kind_name(part->kind));

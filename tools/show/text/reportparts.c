@@ -87,13 +87,13 @@ const char *gp_report_missing(const struct gp_report *report)
 json_t *gp_report_owner(const struct gp_recording *recording, uint32_t site)
 {
     char owner[GP_SITE_OWNER];
-    gp_site_owner(recording, site, owner);
+    gp_bill_site_owner(recording, site, owner);
     return json_string(owner);
 }
 
 json_t *gp_report_owners(const struct gp_report *report, uint32_t device)
 {
-    const struct gp_peak_owners *owners = report->devices[device].owners;
+    const struct gp_bill_peak_owners *owners = report->devices[device].owners;
     json_t *list = json_array();
     for (uint32_t i = 0; i < owners->count; i++)
         json_array_append_new(list,

@@ -247,7 +247,7 @@ void gp_text_parts(const struct gp_text_page *page, const struct gp_report *repo
 }
 
 /* Prints nothing where no stack says who asked for the memory. */
-static void page_owner_rows(const struct gp_text_page *page, const struct gp_peak_owners *owners, int64_t bytes)
+static void page_owner_rows(const struct gp_text_page *page, const struct gp_bill_peak_owners *owners, int64_t bytes)
 {
     char size[GP_SIZE_TEXT];
     if (owners->count == 0 || (owners->count == 1 && strcmp(owners->rows[0].owner, "unknown") == 0))
@@ -297,7 +297,7 @@ static void page_sleeps(const struct gp_text_page *page, const struct gp_report 
     gp_text_parts(page, report, most->released, 8);
     fprintf(page->out, "  what stayed: %s\n", gp_size_text(size, most->stayed->bytes));
     gp_text_parts(page, report, most->stayed, 8);
-    struct gp_peak_owners *owners = gp_peak_owners(report->recording, most->stayed);
+    struct gp_bill_peak_owners *owners = gp_bill_peak_owners(report->recording, most->stayed);
     if (owners)
         page_owner_rows(page, owners, most->stayed->bytes);
     free(owners);
