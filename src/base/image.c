@@ -81,6 +81,19 @@ bool gp_image_read(struct gp_image *image, const struct dl_phdr_info *info)
     return image->symbols && image->strings;
 }
 
+/* Bucket count, first hashed symbol, words of the filter, shift; filter, buckets, chains. */
+bool gp_image_hash(const struct gp_image *image, struct gp_image_hash *hash)
+{
+    const uint32_t *head = image->hash;
+    if (!head || !head[0])
+        return false;
+    hash->count = head[0];
+    hash->first = head[1];
+    hash->buckets = (const uint32_t *)((const uint64_t *)(head + 4) + head[2]);
+    hash->chains = hash->buckets + hash->count;
+    return true;
+}
+
 const char *gp_image_name(const struct gp_image *image)
 {
     const char *slash = strrchr(image->path, '/');

@@ -25,6 +25,14 @@ struct gp_image {
 /* False: the object has no dynamic section. */
 bool gp_image_read(struct gp_image *image, const struct dl_phdr_info *info);
 
+/* DT_GNU_HASH lists the symbols that an object defines, in chains. */
+struct gp_image_hash {
+    const uint32_t *buckets, *chains; /* a chain's word per symbol, from `first` on; its last bit ends the chain */
+    uint32_t count, first;
+};
+/* False: the object has none. */
+bool gp_image_hash(const struct gp_image *image, struct gp_image_hash *hash);
+
 /* The name of its file, without the folder. */
 const char *gp_image_name(const struct gp_image *image);
 /* Whether that name starts so. */

@@ -28,24 +28,22 @@ static bool names_take(struct names_look *look, const char *symbol)
     return taken;
 }
 
-/* DT_GNU_HASH lists all symbols that are defined: head, filter, buckets, chains (slot.c). */
 static int names_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct names_look *look = arg;
     struct gp_image image;
+    struct gp_image_hash table;
     bool any = false;
     (void)size;
-    if (!gp_image_read(&image, info) || !gp_image_is(&image, look->library) || !image.hash)
+    if (!gp_image_read(&image, info) || !gp_image_is(&image, look->library) || !gp_image_hash(&image, &table))
         return 0;
-    const uint32_t *head = image.hash;
-    const uint32_t *buckets = (const uint32_t *)((const uint64_t *)(head + 4) + head[2]), *chains = buckets + head[0];
-    for (uint32_t bucket = 0; bucket < head[0]; bucket++) {
-        uint32_t index = buckets[bucket], end = 0;
-        for (; index >= head[1] && index && !end; index++) {
+    for (uint32_t bucket = 0; bucket < table.count; bucket++) {
+        uint32_t index = table.buckets[bucket], end = 0;
+        for (; index >= table.first && index && !end; index++) {
             const ElfW(Sym) *symbol = &image.symbols[index];
             if (symbol->st_shndx != SHN_UNDEF)
                 any |= names_take(look, image.strings + symbol->st_name);
-            end = chains[index - head[1]] & 1;
+            end = table.chains[index - table.first] & 1;
         }
     }
     look->objects += any;

@@ -24,17 +24,15 @@ static uint32_t gnu_hash(const char *name)
     return hash;
 }
 
-/* DT_GNU_HASH: bucket count, first hashed symbol, words of the filter, shift; filter, buckets, chains. */
 static void *image_define(const struct gp_image *image, const char *name)
 {
-    const uint32_t *head = image->hash;
-    if (!head || !head[0])
+    struct gp_image_hash table;
+    if (!gp_image_hash(image, &table))
         return NULL;
-    const uint32_t *buckets = (const uint32_t *)((const uint64_t *)(head + 4) + head[2]), *chains = buckets + head[0];
-    uint32_t hash = gnu_hash(name), index = buckets[hash % head[0]];
-    for (; index >= head[1] && index; index++) {
+    uint32_t hash = gnu_hash(name), index = table.buckets[hash % table.count];
+    for (; index >= table.first && index; index++) {
         const ElfW(Sym) *symbol = &image->symbols[index];
-        uint32_t link = chains[index - head[1]];
+        uint32_t link = table.chains[index - table.first];
         if ((link | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
             strcmp(image->strings + symbol->st_name, name) == 0)
             return (void *)(uintptr_t)(image->base + symbol->st_value);
