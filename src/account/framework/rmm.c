@@ -91,14 +91,19 @@ static bool rmm_enter(void)
     return __atomic_load_n(&x_open, __ATOMIC_RELAXED) && gp_thread_enter();
 }
 
+static GP_COLD void rmm_say_off(const char *why)
+{
+    gp_feed_door_say(GP_DOOR_RMM, GP_WIRE_DOOR_OFF, why);
+    gp_log(GP_LOG_WARN, "RMM's pools: %s: each counts as a whole", why);
+}
+
 /* Ends it for good. */
 static GP_COLD void rmm_shut(const char *why)
 {
     if (!__atomic_exchange_n(&x_open, 0, __ATOMIC_RELAXED))
         return;
     gp_feed_door_end(GP_DOOR_RMM);
-    gp_feed_door_say(GP_DOOR_RMM, GP_WIRE_DOOR_OFF, why);
-    gp_log(GP_LOG_WARN, "RMM's pools: %s: each counts as a whole", why);
+    rmm_say_off(why);
 }
 
 static uint64_t word_at(uint64_t address)
@@ -249,8 +254,7 @@ static bool rmm_open(unsigned objects)
         why = "there are too many owners of memory";
     told = true;
     if (why) {
-        gp_feed_door_say(GP_DOOR_RMM, GP_WIRE_DOOR_OFF, why);
-        gp_log(GP_LOG_WARN, "RMM's pools: %s: each counts as a whole", why);
+        rmm_say_off(why);
         return false;
     }
     gp_feed_door_open(GP_DOOR_RMM, owner);
