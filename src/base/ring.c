@@ -158,9 +158,7 @@ int gp_ring_write(struct gp_ring *ring, struct gp_ring_cursor *cursor, const str
 
 uint64_t gp_ring_written(const struct gp_ring *ring)
 {
-    /* No chunk from there on was ever taken, and to look at one would give it memory. A caller that knows of an event
-     * sees the number that its thread took before. */
-    uint64_t written = 0, used = __atomic_load_n(&ring->x_next, __ATOMIC_RELAXED);
+    uint64_t written = 0, used = gp_ring_used(ring);
     for (uint32_t i = 0; i < ring->chunk_count && i < used; i++) {
         const struct gp_wire_chunk *chunk = &ring->chunks[i];
         uint64_t state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE); /* [ring.A3] */

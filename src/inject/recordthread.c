@@ -147,16 +147,15 @@ static int record_open(struct gp_record *record)
     return fd;
 }
 
-/* A chunk that no event was in: to look at its page would give it memory. Relaxed: the thread took the chunk's number
- * before the events that [ring.F] publishes to a look after the horizon, and [stop.R] to the last one; an older number
- * is a look some nanoseconds earlier. */
+/* A chunk that no event was in. [ring.F] publishes the events, and the numbers taken before them, to a look after the
+ * horizon, and [stop.R] to the last one; an older number is a look some nanoseconds earlier. */
 static bool record_is_unused(const char *at)
 {
     const struct gp_ring *ring = gp_record_mine.setup.ring;
     if (!ring || at < (const char *)ring->chunks)
         return false;
     uint64_t index = (uint64_t)(at - (const char *)ring->chunks) / sizeof(*ring->chunks);
-    return index < ring->chunk_count && index >= __atomic_load_n(&ring->x_next, __ATOMIC_RELAXED);
+    return index < ring->chunk_count && index >= gp_ring_used(ring);
 }
 
 /* The session is ours; its words (ring, numbers) change while they are read. */
