@@ -320,17 +320,22 @@ static int search_enough(const struct gp_fit_search *s)
     return rc ? rc : pair.fits ? 0 : -ERANGE;
 }
 
+/* The size in the middle of an interval; 0: it is small enough, or what has to stay free is more. */
+static uint64_t search_middle(const struct gp_fit_search *s, uint64_t low, uint64_t high)
+{
+    uint64_t middle = high > low ? low + search_page((high - low) / 2) : high;
+    bool ends = high <= low || high - low <= s->fit->step_bytes || middle >= high || middle <= s->fit->spare_bytes;
+    return ends ? 0 : middle;
+}
+
 /* The interval in which bisection would end if sizes up to `at` did not fit and larger ones did. */
 static void search_leaf(const struct gp_fit_search *s, uint64_t at, uint64_t *low, uint64_t *high)
 {
     *low = s->low;
     *high = s->fit->enough_bytes;
-    while (*high > *low && *high - *low > s->fit->step_bytes) {
-        uint64_t middle = *low + search_page((*high - *low) / 2);
-        if (middle >= *high || middle <= s->fit->spare_bytes)
-            return;
+    uint64_t middle;
+    while ((middle = search_middle(s, *low, *high)))
         *(middle <= at ? low : high) = middle;
-    }
 }
 
 /* A replay of a size that fits goes to its end, and one that fails usually ends early, so most sizes that are tried
@@ -377,13 +382,10 @@ static bool search_bisects(const struct gp_fit_search *s)
 static int search_bisect(struct gp_fit_search *s)
 {
     struct gp_fit_sizes *fit = s->fit;
-    uint64_t low = s->low, high = fit->enough_bytes;
+    uint64_t low = s->low, high = fit->enough_bytes, middle;
     int rc = 0;
-    while (!rc && high > low && high - low > fit->step_bytes) {
-        uint64_t middle = low + search_page((high - low) / 2);
+    while (!rc && (middle = search_middle(s, low, high))) {
         bool fits;
-        if (middle >= high || middle <= fit->spare_bytes)
-            break;
         rc = gp_fit_fits(s->trace, s->setup, middle - fit->spare_bytes, &fits, NULL, fit);
         *(fits ? &high : &low) = middle;
     }
