@@ -67,13 +67,15 @@ GP_EXPORT int gpuprof_owned(int device, struct gpuprof_owned *out, size_t bytes)
     struct gp_wire_framework framework, heaps;
     struct gpuprof_owned all = {.count = 0};
     int saved_errno;
-    if (!out || device < 0 || device >= (int)GP_WIRE_GPUS || !gp_api_device((unsigned)device, &is) ||
-        !gp_api_enter(&saved_errno))
+    if (!out || device < 0 || device >= (int)GP_WIRE_GPUS || !gp_api_enter(&saved_errno))
         return -1;
-    bool known = gp_tap_owners((unsigned)device, values);
+    gp_api_poll();
+    bool is_there = gp_tap_device((unsigned)device, &is), known = gp_tap_owners((unsigned)device, values);
     gp_tap_framework((unsigned)device, &framework, &heaps);
     unsigned count = gp_owner_rows(names);
     gp_api_leave(saved_errno);
+    if (!is_there)
+        return -1;
     owned_totals(&all, &is);
     owned_rows(&all, names, known ? count : 0, values, framework.name);
     memcpy(out, &all, bytes < sizeof(all) ? bytes : sizeof(all));
