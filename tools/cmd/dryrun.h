@@ -34,18 +34,6 @@ void gp_dryrun_run_free(struct gp_dryrun_run *run);
  * NULL: out of memory. */
 char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
 
-struct gp_dryrun_follow { /* looks at the recordings of a run while they are written */
-    const struct gp_dryrun_job *job;
-    unsigned number; /* of the run */
-    const char *gpu;
-    uint64_t begin_ns, next_ns, say_ns;
-    uint32_t steps; /* of the process that has most */
-    bool repeats;   /* the last of them need no more memory than the others */
-};
-/* Looks, if it is time to, and on a terminal says how far the program is.  True: it has taken job->steps steps, and
- * the peak repeats. */
-bool gp_dryrun_follow(struct gp_dryrun_follow *follow);
-
 /* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);
 

@@ -134,14 +134,23 @@ static bool dryrun_text(const char *path, size_t most, char **text)
 }
 
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
-/* How far a program is that runs dry: its steps so far, from the recordings that are being written;
- * see dryrun.h.  A look reads all of a recording, so the looks keep to a part of the time. */
+/* How far a program is that runs dry: its steps so far, from the recordings that are being written.
+ * A look reads all of a recording, so the looks keep to a part of the time. */
 
 #define GP_FOLLOW_NS     500000000ull
 #define GP_FOLLOW_SAY_NS 10000000000ull
 #define GP_FOLLOW_PART   10u /* the looks take that part of the time at most */
 #define GP_FOLLOW_POINTS 4000u
 #define GP_FOLLOW_ABOUT  256 /* peaks that differ by that part are equal */
+
+struct job_follow { /* looks at the recordings of a run while they are written */
+    const struct gp_dryrun_job *job;
+    unsigned number; /* of the run */
+    const char *gpu;
+    uint64_t begin_ns, next_ns, say_ns;
+    uint32_t steps; /* of the process that has most */
+    bool repeats;   /* the last of them need no more memory than the others */
+};
 
 /* The peaks of the later half of the steps are no higher than those of the first. */
 static bool follow_repeats(const struct gp_recording *r, const struct gp_steps *steps, uint32_t d)
@@ -156,7 +165,7 @@ static bool follow_repeats(const struct gp_recording *r, const struct gp_steps *
     return later - first <= first / GP_FOLLOW_ABOUT;
 }
 
-static void follow_file(struct gp_dryrun_follow *follow, const char *file, int64_t *peak)
+static void follow_file(struct job_follow *follow, const char *file, int64_t *peak)
 {
     struct gp_recording *r = NULL;
     char why[256];
@@ -179,7 +188,7 @@ static void follow_file(struct gp_dryrun_follow *follow, const char *file, int64
     gp_recording_free(r);
 }
 
-static void follow_say(struct gp_dryrun_follow *follow, uint64_t now, int64_t peak)
+static void follow_say(struct job_follow *follow, uint64_t now, int64_t peak)
 {
     char size[GP_SIZE_TEXT], time[GP_SIZE_TEXT];
     follow->say_ns = now + GP_FOLLOW_SAY_NS;
@@ -190,7 +199,9 @@ static void follow_say(struct gp_dryrun_follow *follow, uint64_t now, int64_t pe
     fprintf(stderr, "at most %s until now\n", gp_size_text(size, peak));
 }
 
-bool gp_dryrun_follow(struct gp_dryrun_follow *follow)
+/* Looks, if it is time to, and on a terminal says how far the program is.  True: it has taken job->steps steps, and
+ * the peak repeats. */
+static bool follow_look(struct job_follow *follow)
 {
     uint64_t now = gp_clock_ns();
     int64_t peak = 0;
@@ -557,7 +568,7 @@ static void job_written(struct job_writes *writes, const struct gp_watch *watch,
 static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, struct gp_child *child,
                       struct gp_watch *watch)
 {
-    struct gp_dryrun_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
+    struct job_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
     struct job_ends ends = {0};
     struct job_writes writes = {0};
     const uint64_t begin_ns = gp_clock_ns();
@@ -566,7 +577,7 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
         ends_add(&ends, watch);
         job_written(&writes, watch, run);
         gp_launch_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
-        if (!child->ended && gp_dryrun_follow(&follow)) {
+        if (!child->ended && follow_look(&follow)) {
             run->ended = true;
             job_stop(child, &ends);
         }
