@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <read/common/order.h>
 #include <record/name.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void unseen_add(struct gp_unseen *out, const char *path, const struct gp_
 static int unseen_earlier(const void *a, const void *b)
 {
     const struct gp_unseen_file *one = a, *other = b;
-    return (one->begin_unix_ns > other->begin_unix_ns) - (one->begin_unix_ns < other->begin_unix_ns);
+    return GP_ORDER(one->begin_unix_ns, other->begin_unix_ns);
 }
 
 /* Ranks, pids and numbers of a name stand between its beginning and its end (record/name.h). The pattern of a `run` is
