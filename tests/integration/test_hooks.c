@@ -207,6 +207,7 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
     char setting[512];
     const char *env[] = {setting, NULL}, *source[] = {"GPUPROF_SOURCE=hooks", NULL};
     size_t i;
+    int tries;
 
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
     for (i = 0; i < 2; i++) {
@@ -222,9 +223,15 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
 
         cr_assert_eq(spawn_start(&spawn, &options), 0);
         cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
-        process = ledger_stat(&diff, spawn.held[0]);
-        cr_assert_not_null(process, "%s", diff.text);
-        trouble = json_string_value(json_object_get(process, "trouble"));
+        /* The thread that looks is waited for for some milliseconds only: beside busy neighbours it may be late. */
+        for (tries = 0;; tries++) {
+            process = ledger_stat(&diff, spawn.held[0]);
+            cr_assert_not_null(process, "%s", diff.text);
+            trouble = json_string_value(json_object_get(process, "trouble"));
+            if (trouble || i == 0 || tries == 5)
+                break;
+            json_decref(process);
+        }
         cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", 0), i == 0 ? 24ll << 20 : 0);
         cr_expect(i == 0 ? trouble == NULL : trouble != NULL && strstr(trouble, "plugged.so") != NULL, "%s: %s",
                   ways[i], trouble);
@@ -233,7 +240,12 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
         cr_expect_eq(result.status, 0, "%s", spawn_status_text(&result));
         spawn_result_free(&result);
         options = (struct spawn_options){.argv = command, .env = source};
-        cr_assert_eq(spawn_run(&options, &result), 0);
+        for (tries = 0;; tries++) {
+            cr_assert_eq(spawn_run(&options, &result), 0);
+            if (i == 0 || tries == 5 || strstr(result.out, "plugged.so"))
+                break;
+            spawn_result_free(&result);
+        }
         cr_expect_eq(strstr(result.out, "plugged.so") != NULL, i == 1, "%s: %.300s", ways[i], result.out);
         spawn_result_free(&result);
     }
