@@ -203,6 +203,46 @@ Test(dryrun, ranks_without_a_gpu_are_told_how_to_get_one)
     work_end(NULL);
 }
 
+/* The ranks that a launcher of MPI starts, which names them in its own variables. */
+static void launched_by(const char *launcher, const char *options)
+{
+    char line[512], page[128];
+    if (access(launcher, X_OK) != 0)
+        cr_skip("no %s: deploy/needs.sh all installs it", launcher);
+    work_begin();
+    snprintf(page, sizeof(page), "%s/page.html", folder);
+    snprintf(line, sizeof(line), "--gpu=t4 --devices=2 --json -o %s -- %s %s -n 2 %%s local=1024", page, launcher,
+             options);
+    json_t *top = dryrun_json(line, 0);
+    cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 2);
+    for (size_t i = 0; i < 2; i++) {
+        long long rank = number(at(top, "ranks", i), "rank");
+        cr_expect_eq(rank, (long long)i);
+        cr_expect_eq(number(at(top, "ranks", i), "device"), rank);
+        cr_expect_eq(number(at(top, "ranks", i), "allocated_peak_bytes"), (1024 + 64 * rank) / 4 * 5 * MIB);
+    }
+    cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1360 * MIB + CONTEXT);
+    json_decref(top);
+    char *text = NULL;
+    size_t room = 0;
+    FILE *file = fopen(page, "r");
+    cr_assert(file && getdelim(&text, &room, '\0', file) > 0 && fclose(file) == 0);
+    cr_expect(strstr(text, "\"schema\":\"gpuprof.ranks/1\"") && strstr(text, "\"rank\":0,") &&
+              strstr(text, "\"rank\":1,"));
+    free(text);
+    work_end((const char *const[]){"page.html", NULL});
+}
+
+Test(dryrun, ranks_of_open_mpi)
+{
+    launched_by("/usr/bin/mpirun.openmpi", "--allow-run-as-root --oversubscribe");
+}
+
+Test(dryrun, ranks_of_mpich)
+{
+    launched_by("/usr/bin/mpirun.mpich", "");
+}
+
 Test(dryrun, processes_on_one_device_add_up)
 {
     struct spawn_result result;

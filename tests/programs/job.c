@@ -2,6 +2,7 @@
  *
  * A job for `gpuprof dryrun`, as its arguments say, in this order:
  *   mib=N       weights of N MiB, then five steps of a quarter as much
+ *   local=N     the same on the device that mpirun's number of the process on this machine names; each larger one has 64 MiB more
  *   ranks=N     N children with RANK and LOCAL_RANK set, each on the device of its number, of which each larger one has 64 MiB more
  *   copies=N    copies N results to the host, and as often what the host has written
  *   status=N    ends with that status
@@ -42,6 +43,18 @@ static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned 
         CHECK(cuMemFree(one));
         usleep(pause_us);
     }
+}
+
+/* The number of this process on its machine, from Open MPI or MPICH. */
+static int job_local(void)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+
+    if (!text) {
+        text = getenv("MPI_LOCALRANKID");
+    }
+    CHECK(text ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    return text ? atoi(text) : 0;
 }
 
 static void job_work(int device, size_t mib)
@@ -114,6 +127,8 @@ int main(int argc, char **argv)
         int number = 0;
         if (sscanf(argv[i], "mib=%zu", &mib) == 1 && !(argv[i + 1] && strncmp(argv[i + 1], "ranks=", 6) == 0)) {
             job_work(0, mib);
+        } else if (sscanf(argv[i], "local=%d", &number) == 1) {
+            job_work(job_local(), (size_t)(number + 64 * job_local()));
         } else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0) {
             return 9;
         } else if (sscanf(argv[i], "steps=%d", &number) == 1) {
