@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * Selftest of the simulated runtime: devices and contexts (lazy, selected, reset, several threads), streams, events,
- * host functions, kernels, capture, graphs with memory nodes, driver entry points. */
+ * host functions, kernels, capture, graphs with memory nodes, driver entry points, the log of errors. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -209,8 +209,49 @@ static void entry_points(void)
     CHECK_EQ(found, cudaDriverEntryPointSymbolNotFound);
 }
 
+static void heard(void *data, cudaLogLevel level, char *message, size_t length)
+{
+    (void)level, (void)message, (void)length;
+    ++*(int *)data;
+}
+
+/* Asked before anything else: nothing starts the driver, and what it refuses is the last error. */
+static void logs(void)
+{
+    cudaLogsCallbackHandle first = NULL, second = NULL;
+    cudaLogIterator at = 7;
+    CUlogIterator drivers = 7;
+    char text[8] = "before";
+    size_t size = sizeof text;
+    int calls = 0, count;
+
+    CHECK_EQ(cudaLogsRegisterCallback(NULL, NULL, &first), cudaErrorInvalidValue);
+    CHECK_EQ(cudaLogsRegisterCallback(heard, &calls, &first), cudaSuccess);
+    CHECK_EQ(cudaLogsRegisterCallback(heard, &calls, &second), cudaSuccess);
+    CHECK_EQ(cudaLogsRegisterCallback(heard, &calls, NULL), cudaSuccess);
+    CHECK(first && second && first != second);
+    CHECK_EQ(cudaLogsCurrent(&at, 0), cudaSuccess);
+    CHECK_EQ(cuLogsCurrent(&drivers, 0), CUDA_SUCCESS);
+    CHECK_EQ(at, drivers);
+    CHECK_EQ(cudaLogsCurrent(&at, 1), cudaErrorInvalidValue);
+    CHECK_EQ(cudaLogsCurrent(NULL, 0), cudaErrorInvalidValue);
+    CHECK_EQ(cudaLogsDumpToMemory(&at, text, &size, 0), cudaSuccess);
+    CHECK(size == 0 && text[0] == '\0');
+    CHECK_EQ(cudaLogsDumpToMemory(NULL, text, &size, 0), cudaErrorInvalidValue); /* no room */
+    CHECK_EQ(cudaLogsDumpToFile(NULL, "/dev/null", 0), cudaSuccess);
+    CHECK_EQ(cudaLogsDumpToFile(NULL, "/dev/null/none", 0), cudaErrorInvalidValue);
+    /* The log is one: the driver knows the runtime's callbacks. */
+    CHECK_EQ(cuLogsUnregisterCallback((CUlogsCallbackHandle)first), CUDA_SUCCESS);
+    CHECK_EQ(cudaLogsUnregisterCallback(first), cudaErrorInvalidValue);
+    CHECK_EQ(cudaLogsUnregisterCallback(second), cudaSuccess);
+    CHECK_EQ(calls, 0);
+    CHECK_EQ(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+    CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+}
+
 int main(void)
 {
+    logs();
     devices();
     reset_across_threads();
     foreign_context();

@@ -252,6 +252,11 @@
     X1(cuGraphExecHostNodeSetParams, 10020, (CUgraphExec, CUgraphNode, const CUDA_HOST_NODE_PARAMS *))                 \
     X1(cuGraphExecChildGraphNodeSetParams, 11010, (CUgraphExec, CUgraphNode, CUgraph))                                 \
     X1(cuGraphExecEventRecordNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))                                 \
-    X1(cuGraphExecEventWaitNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))
+    X1(cuGraphExecEventWaitNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))                                   \
+    X1(cuLogsRegisterCallback, 12090, (CUlogsCallback, void *, CUlogsCallbackHandle *))                                \
+    X1(cuLogsUnregisterCallback, 12090, (CUlogsCallbackHandle))                                                        \
+    X1(cuLogsCurrent, 12090, (CUlogIterator *, unsigned int))                                                          \
+    X1(cuLogsDumpToFile, 12090, (CUlogIterator *, const char *, unsigned int))                                         \
+    X1(cuLogsDumpToMemory, 12090, (CUlogIterator *, char *, size_t *, unsigned int))
 
 #endif
