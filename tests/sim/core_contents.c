@@ -249,12 +249,13 @@ struct arrays { /* a parameter, as frameworks pass tensors */
     CUdeviceptr data[3];
 };
 
-/* A cubin with one kernel, _Z4fillPfi(int, struct arrays), as a compiler makes it: the parameters stand in .nv.info. */
+/* A cubin with one kernel, _Z4fillPfi(int, struct arrays), as a compiler makes it: the parameters stand in .nv.info, and
+ * a function that it calls has no bank of constants. */
 #define KERNEL "_Z4fillPfi"
 struct cubin {
     Elf64_Ehdr header;
-    Elf64_Shdr sections[4];
-    char names[64];
+    Elf64_Shdr sections[6];
+    char names[96];
     struct {
         uint8_t format, attribute;
         uint16_t size;
@@ -270,7 +271,7 @@ static struct cubin cubin_make(void)
     struct cubin c = {.header = {.e_ident = ELFMAG,
                                  .e_shoff = offsetof(struct cubin, sections),
                                  .e_shentsize = sizeof(Elf64_Shdr),
-                                 .e_shnum = 4,
+                                 .e_shnum = 6,
                                  .e_shstrndx = 1},
                       .sections = {[1] = {.sh_name = 1,
                                           .sh_type = SHT_STRTAB,
@@ -283,8 +284,17 @@ static struct cubin cubin_make(void)
                                    [3] = {.sh_name = 25,
                                           .sh_type = 0x70000000,
                                           .sh_offset = offsetof(struct cubin, parameters),
-                                          .sh_size = sizeof c.parameters}},
-                      .names = "\0.names\0.text." KERNEL "\0.nv.info." KERNEL,
+                                          .sh_size = sizeof c.parameters},
+                                   [4] = {.sh_name = 45,
+                                          .sh_type = SHT_PROGBITS,
+                                          .sh_offset = offsetof(struct cubin, parameters),
+                                          .sh_size = sizeof c.parameters},
+                                   [5] = {.sh_name = 70,
+                                          .sh_type = SHT_PROGBITS,
+                                          .sh_offset = offsetof(struct cubin, code),
+                                          .sh_size = sizeof c.code}},
+                      .names =
+                          "\0.names\0.text." KERNEL "\0.nv.info." KERNEL "\0.nv.constant0." KERNEL "\0.text.helper",
                       .parameters = {{4, 0x17, 12, 0, 1, 8, sizeof(struct arrays) << 18 | 0x1f000},
                                      {4, 0x17, 12, 0, 0, 0, sizeof(int) << 18 | 0x1f000}}};
     return c;
@@ -432,6 +442,21 @@ static void launches(const void *image)
     CHECK_OK(cuMemFree(p));
 }
 
+/* The names in a cubin, alone and in fat binaries; in `opaque` they cannot be seen. */
+static void names(const void *image, unsigned expected)
+{
+    CUlibrary library;
+    CUkernel kernel = NULL;
+    const char *name = NULL;
+    unsigned count = 0;
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_EQ(cuLibraryGetKernelCount(&count, library), expected ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQ(count, expected);
+    CHECK_EQ(cuLibraryEnumerateKernels(&kernel, 1, library), expected ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(!expected || (cuKernelGetName(&name, kernel) == CUDA_SUCCESS && !strcmp(name, KERNEL)));
+    CHECK_OK(cuLibraryUnload(library));
+}
+
 static void graphs(void)
 {
     CUfunction compiled = function(fat_make(1), KERNEL), unknown = function(&opaque, KERNEL);
@@ -497,9 +522,13 @@ int main(void)
     handed_out();
     struct cubin cubin = cubin_make();
     launches(&cubin);
+    names(&cubin, 1);
+    names(&opaque, 0);
     for (int packing = 0; packing < 3; packing++)
-        if (packing < 2 || dlopen("libzstd.so.1", RTLD_NOW | RTLD_NOLOAD))
+        if (packing < 2 || dlopen("libzstd.so.1", RTLD_NOW | RTLD_NOLOAD)) {
             launches(fat_make(packing));
+            names(fat_make(packing), 1);
+        }
     graphs();
     computed();
     return check_done();

@@ -67,6 +67,37 @@ static void libraries(void)
     CHECK_EQ(after, before);
 }
 
+/* All kernels, which nobody has named yet; "mul" is declared before it is defined. */
+static void kernels(void)
+{
+    static const char image[] = ".version 8.0\n.target sm_90\n.address_size 64\n.extern .entry mul();\n"
+                                ".visible .entry add(.param .u64 a) { ret; }\n.entry\tmul() { ret; }\n";
+    CUlibrary library;
+    CUkernel all[3] = {NULL, NULL, (CUkernel)all}, add, mul;
+    CUfunction function;
+    unsigned count = 0;
+    void *pointer = NULL;
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_OK(cuLibraryGetKernel(&mul, library, "mul"));
+    CHECK_OK(cuLibraryGetKernelCount(&count, library));
+    CHECK_EQ(count, 2);
+    CHECK_OK(cuLibraryEnumerateKernels(all, 3, library));
+    CHECK_OK(cuLibraryGetKernel(&add, library, "add"));
+    CHECK((all[0] == add && all[1] == mul) || (all[0] == mul && all[1] == add));
+    CHECK(all[2] == (CUkernel)all);
+    CHECK_OK(cuKernelGetFunction(&function, all[0]));
+    all[1] = NULL;
+    CHECK_OK(cuLibraryEnumerateKernels(all, 1, library));
+    CHECK(all[0] && !all[1]);
+    CHECK_EQ(cuLibraryGetKernelCount(NULL, library), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuLibraryEnumerateKernels(NULL, 1, library), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(cuLibraryGetUnifiedFunction(&pointer, library, "add"), CUDA_ERROR_NOT_FOUND);
+    CHECK_OK(cuLibraryUnload(library));
+    CHECK_EQ(cuLibraryGetKernelCount(&count, library), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQ(cuLibraryEnumerateKernels(all, 1, library), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQ(cuLibraryGetUnifiedFunction(&pointer, library, "add"), CUDA_ERROR_INVALID_HANDLE);
+}
+
 static long long resident_bytes(void)
 {
     long long pages = 0;
@@ -118,6 +149,7 @@ int main(void)
     check_begin(0);
     modules();
     libraries();
+    kernels();
     preserved();
     return check_done();
 }

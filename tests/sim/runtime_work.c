@@ -104,7 +104,9 @@ static void work(void)
     static const char image[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
                                 ".visible .entry touch(.param .u64 buffer) { ret; }\n";
     cudaLibrary_t library = NULL;
-    cudaKernel_t kernel = NULL;
+    cudaKernel_t kernel = NULL, only = NULL;
+    struct cudaFuncAttributes attributes;
+    unsigned count = 0;
     cudaStream_t stream = NULL;
     cudaEvent_t begin = NULL, end = NULL;
     float milliseconds = -1;
@@ -118,7 +120,21 @@ static void work(void)
     CHECK_EQ(cudaEventCreate(&end), cudaSuccess);
     CHECK_EQ(cudaEventRecord(begin, stream), cudaSuccess);
     CHECK_EQ(cudaLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0), cudaSuccess);
+    CHECK_EQ(cudaLibraryGetKernelCount(&count, library), cudaSuccess);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(cudaLibraryEnumerateKernels(&only, 1, library), cudaSuccess);
+    CHECK_EQ(cudaKernelSetAttributeForDevice(only, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536, 0), cudaSuccess);
+    CHECK_EQ(cudaFuncGetAttributes(&attributes, only), cudaSuccess);
+    CHECK_EQ(attributes.maxDynamicSharedSizeBytes, 65536);
+    CHECK_EQ(cudaKernelSetAttributeForDevice(only, cudaFuncAttributeMaxDynamicSharedMemorySize, 1, 99),
+             cudaErrorInvalidDevice);
+    CHECK_EQ(cudaKernelSetAttributeForDevice((cudaKernel_t)image, cudaFuncAttributeMaxDynamicSharedMemorySize, 1, 0),
+             cudaErrorInvalidDeviceFunction);
+    CHECK_EQ(cudaLibraryGetUnifiedFunction(&pointer, library, "touch"), cudaErrorSymbolNotFound);
+    /* A kernel from the list can be launched. */
+    CHECK_EQ(cudaLaunchKernel(only, (dim3){1, 1, 1}, (dim3){32, 1, 1}, parameters, 0, stream), cudaSuccess);
     CHECK_EQ(cudaLibraryGetKernel(&kernel, library, "touch"), cudaSuccess);
+    CHECK(kernel == only);
     CHECK_EQ(cudaLaunchKernel(kernel, (dim3){4, 1, 1}, (dim3){32, 1, 1}, parameters, 0, stream), cudaSuccess);
     CHECK_EQ(cudaLaunchHostFunc(stream, add_one, &called), cudaSuccess);
     CHECK_EQ(cudaStreamAddCallback(stream, add_two, &called, 0), cudaSuccess);

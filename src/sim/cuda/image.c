@@ -102,6 +102,58 @@ bool sim_image_kernel(const char *image, size_t size, const char *name)
     return length < (int)sizeof section && memmem(image, size, section, (size_t)length + 1);
 }
 
+bool sim_image_section(const char *cubin, size_t size, const char *prefix, size_t *at, struct sim_section *section)
+{
+    const size_t length = strlen(prefix);
+    Elf64_Ehdr header;
+    Elf64_Shdr names, one;
+    if (size < sizeof header || memcmp(cubin, ELFMAG, SELFMAG) != 0)
+        return false;
+    memcpy(&header, cubin, sizeof header);
+    if (header.e_shoff > size || header.e_shnum > (size - header.e_shoff) / sizeof one ||
+        header.e_shstrndx >= header.e_shnum)
+        return false;
+    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
+    if (names.sh_offset > size || names.sh_size > size - names.sh_offset)
+        return false;
+    const char *text = cubin + names.sh_offset;
+    while (*at < header.e_shnum) {
+        memcpy(&one, cubin + header.e_shoff + (*at)++ * sizeof one, sizeof one);
+        if (one.sh_name >= names.sh_size || one.sh_offset > size || one.sh_size > size - one.sh_offset ||
+            !memchr(text + one.sh_name, 0, names.sh_size - one.sh_name) ||
+            strncmp(text + one.sh_name, prefix, length) != 0)
+            continue;
+        *section = (struct sim_section){text + one.sh_name + length, cubin + one.sh_offset, one.sh_size};
+        return true;
+    }
+    return false;
+}
+
+bool sim_image_kernel_next(const char *image, size_t size, size_t *at, char name[512])
+{
+    struct sim_section section;
+    if (!sim_image_text(image)) {
+        /* Functions that kernels call have a .text too, but only a kernel has parameters. */
+        if (!sim_image_section(image, size, ".nv.constant0.", at, &section))
+            return false;
+        snprintf(name, 512, "%s", section.name);
+        return true;
+    }
+    for (const char *entry; (entry = strstr(image + *at, ".entry"));) {
+        const char *word = entry + 6 + strspn(entry + 6, " \t\r\n");
+        size_t length = 0;
+        while (length < 511 && sim_name_char(word[length]))
+            length++;
+        *at = (size_t)(word + length - image);
+        if (!length)
+            continue;
+        memcpy(name, word, length);
+        name[length] = 0;
+        return true;
+    }
+    return false;
+}
+
 char *sim_image_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "re");

@@ -91,8 +91,7 @@ static bool sim_lz4(const uint8_t *at, size_t size, uint8_t *to, size_t room)
     return done == room;
 }
 
-/* The first cubin; malloc'ed, NULL: none, or none that can be read. */
-static char *sim_fat_cubin(const char *image, size_t size, size_t *out)
+char *sim_fat_cubin(const char *image, size_t size, size_t *out)
 {
     struct sim_fat_entry entry;
     for (size_t at = SIM_FATBIN_HEADER; size - at >= sizeof entry; at += entry.header + entry.size) {
@@ -190,29 +189,9 @@ static void sim_layout_add(struct sim_layout *layout, const char *name, const ch
 
 static void sim_layout_read(struct sim_layout *layout, const char *cubin, size_t size)
 {
-    static const char prefix[] = ".nv.info.";
-    Elf64_Ehdr header;
-    Elf64_Shdr names, section;
-    if (size < sizeof header || memcmp(cubin, ELFMAG, SELFMAG) != 0)
-        return;
-    memcpy(&header, cubin, sizeof header);
-    if (header.e_shoff > size || header.e_shnum > (size - header.e_shoff) / sizeof section ||
-        header.e_shstrndx >= header.e_shnum)
-        return;
-    memcpy(&names, cubin + header.e_shoff + header.e_shstrndx * sizeof names, sizeof names);
-    if (names.sh_offset > size || names.sh_size > size - names.sh_offset)
-        return;
-    const char *text = cubin + names.sh_offset;
-    for (unsigned i = 0; i < header.e_shnum; i++) {
-        memcpy(&section, cubin + header.e_shoff + i * sizeof section, sizeof section);
-        if (section.sh_name >= names.sh_size || section.sh_offset > size ||
-            section.sh_size > size - section.sh_offset ||
-            !memchr(text + section.sh_name, 0, names.sh_size - section.sh_name) ||
-            strncmp(text + section.sh_name, prefix, sizeof prefix - 1) != 0)
-            continue;
-        sim_layout_add(layout, text + section.sh_name + sizeof prefix - 1, cubin + section.sh_offset,
-                       cubin + section.sh_offset + section.sh_size);
-    }
+    struct sim_section section;
+    for (size_t at = 0; sim_image_section(cubin, size, ".nv.info.", &at, &section);)
+        sim_layout_add(layout, section.name, section.bytes, section.bytes + section.size);
 }
 
 /* ---- modules ----------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,9 @@
 #include "module.h"
 #include "stream.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +19,7 @@ struct sim_library {
     char *copy; /* the image, unless the program keeps it */
     size_t size;
     struct sim_kernel *kernels;
+    bool enumerated; /* `kernels` has all */
     struct sim_variable *declared;
     size_t declared_count;
 };
@@ -176,6 +179,23 @@ SIM_API1(680, 12000, cuLibraryUnload, CUlibrary, library)
     return CUDA_SUCCESS;
 }
 
+static struct sim_kernel *sim_library_kernel(struct sim_library *library, const char *name)
+{
+    for (struct sim_kernel *at = library->kernels; at; at = at->next)
+        if (!strcmp(at->name, name))
+            return at;
+    char *copy = strdup(name);
+    struct sim_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel || !copy) {
+        free(kernel);
+        free(copy);
+        return NULL;
+    }
+    *kernel = (struct sim_kernel){library->kernels, library, copy};
+    library->kernels = kernel;
+    return kernel;
+}
+
 SIM_API3(681, 12000, cuLibraryGetKernel, CUkernel *, pKernel, CUlibrary, library, const char *, name)
 {
     struct sim_library *found = sim_library_find(library);
@@ -183,24 +203,71 @@ SIM_API3(681, 12000, cuLibraryGetKernel, CUkernel *, pKernel, CUlibrary, library
         return CUDA_ERROR_INVALID_HANDLE;
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_kernel *kernel = found->kernels;
-    while (kernel && strcmp(kernel->name, name))
-        kernel = kernel->next;
-    if (!kernel) {
-        if (!sim_image_kernel(found->image, found->size, name))
-            return CUDA_ERROR_NOT_FOUND;
-        char *copy = strdup(name);
-        kernel = calloc(1, sizeof *kernel);
-        if (!kernel || !copy) {
-            free(kernel);
-            free(copy);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        *kernel = (struct sim_kernel){found->kernels, found, copy};
-        found->kernels = kernel;
-    }
+    if (!sim_image_kernel(found->image, found->size, name))
+        return CUDA_ERROR_NOT_FOUND;
+    struct sim_kernel *kernel = sim_library_kernel(found, name);
+    if (!kernel)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *pKernel = (CUkernel)kernel;
     return CUDA_SUCCESS;
+}
+
+/* Makes a handle of each kernel.  Of a binary whose names cannot be seen nothing is known. */
+static CUresult sim_library_enumerate(struct sim_library *library)
+{
+    static bool reported;
+    size_t size = library->size, at = 0;
+    char *cubin = sim_image_fat(library->image) ? sim_fat_cubin(library->image, library->size, &size) : NULL;
+    const char *image = cubin ? cubin : library->image;
+    CUresult result = CUDA_SUCCESS;
+    char name[512];
+    if (!sim_image_text(image) && strncmp(image, ELFMAG, SELFMAG) != 0)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS && !reported)
+        fprintf(stderr, "gpuprof: sim: a library's kernels are asked for, and its code cannot be read: the answer is "
+                        "CUDA_ERROR_NOT_SUPPORTED\n");
+    reported |= result != CUDA_SUCCESS;
+    while (result == CUDA_SUCCESS && sim_image_kernel_next(image, size, &at, name))
+        if (!sim_library_kernel(library, name))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    free(cubin);
+    library->enumerated = result == CUDA_SUCCESS;
+    return result;
+}
+
+SIM_API2(739, 12040, cuLibraryGetKernelCount, unsigned int *, count, CUlibrary, lib)
+{
+    struct sim_library *found = sim_library_find(lib);
+    if (!found || !count)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = found->enumerated ? CUDA_SUCCESS : sim_library_enumerate(found);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *count = 0;
+    for (const struct sim_kernel *at = found->kernels; at; at = at->next)
+        ++*count;
+    return CUDA_SUCCESS;
+}
+
+SIM_API3(740, 12040, cuLibraryEnumerateKernels, CUkernel *, kernels, unsigned int, numKernels, CUlibrary, lib)
+{
+    struct sim_library *found = sim_library_find(lib);
+    if (!found || !kernels || !numKernels)
+        return found ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = found->enumerated ? CUDA_SUCCESS : sim_library_enumerate(found);
+    if (result != CUDA_SUCCESS)
+        return result;
+    for (struct sim_kernel *at = found->kernels; at && numKernels; at = at->next, numKernels--)
+        *kernels++ = (CUkernel)at;
+    return CUDA_SUCCESS;
+}
+
+/* No simulated device has the attribute UNIFIED_FUNCTION_POINTERS, so no symbol is found. */
+SIM_API3(700, 12000, cuLibraryGetUnifiedFunction, void **, fptr, CUlibrary, library, const char *, symbol)
+{
+    if (!sim_library_find(library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return fptr && symbol ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API2(682, 12000, cuLibraryGetModule, CUmodule *, pMod, CUlibrary, library)

@@ -21,6 +21,14 @@ struct sim_variable {
     bool managed;
 };
 bool sim_image_variable(const char *image, size_t size, size_t *at, struct sim_variable *variable);
+/* A section of a cubin whose name begins with `prefix`, one per call as above; its name without that. */
+struct sim_section {
+    const char *name, *bytes;
+    size_t size;
+};
+bool sim_image_section(const char *cubin, size_t size, const char *prefix, size_t *at, struct sim_section *section);
+/* Each kernel of PTX or of a cubin, one per call as above.  PTX may name one twice. */
+bool sim_image_kernel_next(const char *image, size_t size, size_t *at, char name[512]);
 /* library.c: variables that the runtime knows from the program, of images that cannot be read. */
 const struct sim_variable *sim_library_declared(const struct sim_library *library, size_t index);
 
@@ -28,6 +36,8 @@ const struct sim_variable *sim_library_declared(const struct sim_library *librar
 int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes, int most);
 void sim_layout_free(struct sim_module *module);
 void sim_layout_setup(void); /* without the lock: calls the loader */
+/* The first cubin of a fat binary; malloc'ed, NULL: none, or none that can be read. */
+char *sim_fat_cubin(const char *image, size_t size, size_t *out);
 
 CUresult sim_module_load(const char *image, size_t size, struct sim_library *library, struct sim_module **out);
 struct sim_module *sim_module_find(CUmodule handle);

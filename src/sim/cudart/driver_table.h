@@ -253,6 +253,10 @@
     X1(cuGraphExecChildGraphNodeSetParams, 11010, (CUgraphExec, CUgraphNode, CUgraph))                                 \
     X1(cuGraphExecEventRecordNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))                                 \
     X1(cuGraphExecEventWaitNodeSetEvent, 11010, (CUgraphExec, CUgraphNode, CUevent))                                   \
+    X1(cuLibraryGetKernelCount, 12040, (unsigned int *, CUlibrary))                                                    \
+    X1(cuLibraryEnumerateKernels, 12040, (CUkernel *, unsigned int, CUlibrary))                                        \
+    X1(cuLibraryGetUnifiedFunction, 12000, (void **, CUlibrary, const char *))                                         \
+    X1(cuKernelSetAttribute, 12000, (CUfunction_attribute, int, CUkernel, CUdevice))                                   \
     X1(cuLogsRegisterCallback, 12090, (CUlogsCallback, void *, CUlogsCallbackHandle *))                                \
     X1(cuLogsUnregisterCallback, 12090, (CUlogsCallbackHandle))                                                        \
     X1(cuLogsCurrent, 12090, (CUlogIterator *, unsigned int))                                                          \

@@ -101,6 +101,41 @@ RT_API(RT_CONTEXT, 473, cudaLibraryGetKernel, cudaKernel_t *, pKernel, cudaLibra
     return result ? rt_error_from(result) : rt_kernel_add(*pKernel, library);
 }
 
+RT_API(RT_CONTEXT, 477, cudaLibraryGetKernelCount, unsigned int *, count, cudaLibrary_t, lib)
+{
+    return rt_error_from(D->cuLibraryGetKernelCount(count, lib));
+}
+
+RT_API(RT_CONTEXT, 478, cudaLibraryEnumerateKernels, cudaKernel_t *, kernels, unsigned int, numKernels, cudaLibrary_t,
+       lib)
+{
+    unsigned count;
+    cudaError_t status = rt_error_from(D->cuLibraryEnumerateKernels(kernels, numKernels, lib));
+
+    if (status == cudaSuccess)
+        status = rt_error_from(D->cuLibraryGetKernelCount(&count, lib));
+    for (unsigned i = 0; status == cudaSuccess && i < count && i < numKernels; i++)
+        status = rt_kernel_add(kernels[i], lib);
+    return status;
+}
+
+RT_API(RT_CONTEXT, 476, cudaLibraryGetUnifiedFunction, void **, fptr, cudaLibrary_t, library, const char *, symbol)
+{
+    return rt_error_from(D->cuLibraryGetUnifiedFunction(fptr, library, symbol));
+}
+
+/* A kernel that the program was compiled with is a function of the driver, which has a device already. */
+RT_API(RT_CONTEXT, 479, cudaKernelSetAttributeForDevice, cudaKernel_t, kernel, enum cudaFuncAttribute, attr, int, value,
+       int, device)
+{
+    CUfunction function;
+    cudaError_t status = rt_kernel_function(kernel, &function);
+
+    if (status != cudaSuccess)
+        return status;
+    return rt_error_from(D->cuKernelSetAttribute((CUfunction_attribute)attr, value, (CUkernel)function, device));
+}
+
 RT_API(RT_CONTEXT, 471, cudaLibraryLoadFromFile, cudaLibrary_t *, library, const char *, fileName, enum cudaJitOption *,
        jitOptions, void **, jitOptionsValues, unsigned int, numJitOptions, enum cudaLibraryOption *, libraryOptions,
        void **, libraryOptionValues, unsigned int, numLibraryOptions)
