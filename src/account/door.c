@@ -13,7 +13,7 @@ static struct door_state {
     const char *x_text;
 } states[GP_DOORS];
 
-static const char *const names[GP_DOORS] = {[GP_DOOR_RMM] = "rmm"};
+static const char *const names[GP_DOORS] = {[GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow"};
 _Static_assert(GP_DOORS - 1 <= GP_WIRE_DOORS, "wire.h");
 
 void gp_door_own(enum gp_door door, uint8_t owner)

@@ -186,7 +186,12 @@ void gp_feed_heap_unblock(uint64_t address);
 /* Libraries whose own pools are watched (framework/): the pool's memory is a heap, what it hands out are blocks. Their
  * rules are those of heaps, except that a pool tells nothing: what it took from the driver becomes a heap when it is
  * first heard of, and a piece inside another pool's piece is part of that one and not counted again. */
-enum gp_door { GP_DOOR_NVTX, /* not a library: heaps that the program describes */ GP_DOOR_RMM, GP_DOORS };
+enum gp_door {
+    GP_DOOR_NVTX,
+    /* not a library: heaps that the program describes */ GP_DOOR_RMM,
+    GP_DOOR_TENSORFLOW,
+    GP_DOORS
+};
 /* Blocks and memory of its pools have this owner, which is not 0. Before the others. */
 void gp_feed_door_open(enum gp_door door, uint8_t owner);
 /* A pool took the range from where it takes memory. Any thread, as the next three. */

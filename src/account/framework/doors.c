@@ -16,7 +16,8 @@ static void doors_find(void *arg)
 {
     struct doors_look *look = arg;
     gp_lock_take(&lock);
-    look->done = gp_rmm_find(&look->caller);
+    bool rmm = gp_rmm_find(&look->caller), bfc = gp_bfc_find(&look->caller);
+    look->done = rmm && bfc;
     gp_lock_give(&lock);
 }
 
@@ -31,6 +32,7 @@ static void doors_restore(void *arg)
     (void)arg;
     gp_lock_take(&lock);
     gp_rmm_restore();
+    gp_bfc_restore();
     gp_lock_give(&lock);
 }
 

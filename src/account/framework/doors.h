@@ -17,6 +17,9 @@ void gp_doors_restore(void);
 /* rmm.c. Both inside gp_loader_with. */
 bool gp_rmm_find(const struct gp_slot_caller *caller);
 void gp_rmm_restore(void);
+/* bfc.c. The same. */
+bool gp_bfc_find(const struct gp_slot_caller *caller);
+void gp_bfc_restore(void);
 
 #define GP_DOOR_NAME 160u
 
