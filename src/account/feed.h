@@ -187,8 +187,8 @@ void gp_feed_heap_unblock(uint64_t address);
  * rules are those of heaps, except that a pool tells nothing: what it took from the driver becomes a heap when it is
  * first heard of, and a piece inside another pool's piece is part of that one and not counted again. */
 enum gp_door {
-    GP_DOOR_NVTX,
-    /* not a library: heaps that the program describes */ GP_DOOR_RMM,
+    GP_DOOR_NVTX, /* not a library: heaps that the program describes */
+    GP_DOOR_RMM,
     GP_DOOR_TENSORFLOW,
     GP_DOORS
 };
