@@ -2,6 +2,7 @@
  * Selftest: the hazard detector.  Each case is a short program of which we know whether its order protects its memory;
  * the ledger must count exactly the uses that it does not.  The example programs are clean. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/wait.h>
 
 #include "core_check.h"
@@ -192,6 +193,52 @@ static void by_query(void)
     CHECK_OK(cuEventRecord(event, b));
     CHECK_OK(cuEventQuery(event));
     set(memory, c);
+}
+
+static void post(void *semaphore)
+{
+    sem_post(semaphore);
+}
+
+static void wait_for(void *semaphore)
+{
+    sem_wait(semaphore);
+}
+
+static void by_host_function(void) /* the program waits for it in place of the stream */
+{
+    sem_t done;
+
+    sem_init(&done, 0, 0);
+    set(memory, a);
+    CHECK_OK(cuLaunchHostFunc(a, post, &done));
+    sem_wait(&done);
+    set(memory, b);
+}
+
+static void host_function_too_early(void)
+{
+    sem_t done;
+
+    sem_init(&done, 0, 0);
+    CHECK_OK(cuLaunchHostFunc(a, post, &done));
+    sem_wait(&done);
+    set(memory, a);
+    set(memory, b);
+}
+
+static void host_function_held(void) /* it cannot run yet: an earlier one waits */
+{
+    sem_t go, done;
+
+    sem_init(&go, 0, 0);
+    sem_init(&done, 0, 0);
+    CHECK_OK(cuLaunchHostFunc(c, wait_for, &go));
+    set(memory, a);
+    CHECK_OK(cuLaunchHostFunc(a, post, &done));
+    set(memory, b);
+    sem_post(&go);
+    sem_wait(&done);
 }
 
 static void by_wrong_wait(void)
@@ -492,6 +539,9 @@ static void streams(void)
     EXPECT(0, by_stream_wait);
     EXPECT(0, by_event_wait);
     EXPECT(0, by_query);
+    EXPECT(0, by_host_function);
+    EXPECT(1, host_function_too_early);
+    EXPECT(1, host_function_held);
     EXPECT(1, by_wrong_wait);
     EXPECT(0, by_default_stream);
     EXPECT(1, blocking_streams);

@@ -95,6 +95,11 @@ static void *sim_worker_main(void *unused)
         }
         t->running = sim_worker.active = true;
         pthread_mutex_unlock(&sim_worker.mutex);
+        /* What goes before it is over, and now the host knows: a program may wait for the function in place of
+         * the stream. */
+        sim_lock();
+        sim_vector_join(sim_host(), &t->clock);
+        sim_unlock();
         t->fn(t->data);
         pthread_mutex_lock(&sim_worker.mutex);
         sim_worker.active = false;
@@ -147,6 +152,7 @@ void sim_host_enqueue(void (*fn)(void *), void *data, struct sim_stream *s)
         sim_vector_join(&t->clock, &s->point.clock);
         t->slot = s->slot;
         t->epoch = sim_vector_get(&s->point.clock, s->slot);
+        sim_vector_set(&t->clock, s->slot, t->epoch - 1);
         s->point.host = true;
     }
     pthread_mutex_lock(&sim_worker.mutex);
