@@ -34,6 +34,21 @@ int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int 
  * that the driver knows.  The caller has seen to the order of the work on it; a host function may call these. */
 int sim_memory_fetch(void *to, uint64_t from, size_t size);
 int sim_memory_store(uint64_t to, const void *from, size_t size);
+/* With fill=random: what the bytes are that this thread copies to the host from now on.  Returns what they were. */
+enum sim_fill {
+    SIM_FILL_ANY,   /* not known */
+    SIM_FILL_ZEROS, /* they stay */
+    SIM_FILL_BOOL,
+    SIM_FILL_INT8,
+    SIM_FILL_INT16,
+    SIM_FILL_INT32,
+    SIM_FILL_INT64,
+    SIM_FILL_HALF,
+    SIM_FILL_BFLOAT,
+    SIM_FILL_FLOAT,
+    SIM_FILL_DOUBLE
+};
+int sim_fill_as(int type);
 /* A host function begins (1), or ends (0), to wait for another process or thread: others may run meanwhile. */
 void sim_host_waits(int begin);
 /* A kernel would have computed the range: with contents=none it reads as zeros from now on. */

@@ -171,6 +171,7 @@ Test(dryrun, json_adds_up_and_is_alone_on_standard_output)
         number(json_object_get(rank, "uses"), names[i]);
     cr_expect(json_is_array(json_object_get(top, "assumptions")));
     cr_expect(json_is_array(json_object_get(top, "read_back")));
+    cr_expect_str_eq(json_string_value(json_object_get(top, "fill")), "zeros");
     json_decref(top);
     work_end(NULL);
 }
@@ -424,7 +425,7 @@ Test(dryrun, results_that_are_read_back_are_counted)
     work_end(NULL);
 }
 
-static const char reader[] = "import ctypes\n"
+static const char reader[] = "import ctypes, sys\n"
                              "cuda = ctypes.CDLL('libcuda.so.1')\n"
                              "device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()\n"
                              "def decide():\n"
@@ -436,7 +437,7 @@ static const char reader[] = "import ctypes\n"
                              "cuda.cuCtxSetCurrent(context)\n"
                              "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))\n"
                              "for i in range(9):\n"
-                             "    assert decide() == 0\n";
+                             "    assert (decide() == 0) == (len(sys.argv) == 1)\n";
 
 Test(dryrun, results_that_are_read_back_have_their_line)
 {
@@ -451,7 +452,12 @@ Test(dryrun, results_that_are_read_back_have_their_line)
     snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s", path);
     cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
     SAYS("Results read back 9 times");
+    SAYS("kernels computed nothing, so they are zeros.");
     SAYS("36 B       9 x decide (reader.py:6)\n");
+    spawn_result_free(&result);
+    snprintf(line, sizeof(line), "--gpu=t4 --fill=random -- /usr/bin/python3 %s not-zeros", path);
+    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    SAYS("kernels computed nothing, so they are random.");
     spawn_result_free(&result);
     work_end((const char *const[]){"reader.py", NULL});
 }

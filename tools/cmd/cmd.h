@@ -172,12 +172,12 @@ struct gp_launch {       /* how `run` and `trace --` start a program */
 /* The options that start a program, for the table of a command whose struct has a member
  * `launch`. */
 #define GP_OPTION_SIM(_type)                                                                                           \
-    GP_OPTION(                                                                                                         \
-        _type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                              \
-        "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "                   \
-        "latency=zero|typical, contents=keep|none, shared[=NAME] and faults=FILE, with commas in between; gpu=list "   \
-        "shows the names of GPUs",                                                                                     \
-        .optional = true)
+    GP_OPTION(_type, launch.sim, 0, "sim", "SPEC", GP_ARG_TEXT,                                                        \
+              "run on the simulated GPU; SPEC is a list of devices=N, gpu=NAME, memory=SIZE, limit=SIZE, "             \
+              "latency=zero|typical, contents=keep|none, fill=zeros|random, shared[=NAME] and faults=FILE, with "      \
+              "commas in between; gpu=list "                                                                           \
+              "shows the names of GPUs",                                                                               \
+              .optional = true)
 #define GP_OPTION_LIBRARY(_type)                                                                                       \
     GP_OPTION(_type, launch.given, 0, "library", "FILE", GP_ARG_FILE,                                                  \
               "load this libgpuprof.so instead of the installed one")

@@ -21,7 +21,7 @@
 
 struct gp_dryrun_options {
     struct gp_launch launch;
-    const char *gpu, *memory, *record, *output; /* NULL: not given; record "": without a name */
+    const char *gpu, *memory, *record, *output, *fill; /* NULL: not given; record "": without a name */
     int64_t devices, budget, steps;
     struct gp_budget_options gate; /* bytes: not used, --budget is of what the device must have */
     bool json, list, force;
@@ -437,9 +437,11 @@ static int dryrun_prepare(struct dryrun_work *w)
                                     .devices = o->devices,
                                     .budget_bytes = o->budget,
                                     .steps = o->steps,
+                                    .fill = o->fill,
                                     .json = o->json};
     w->answer.command = o->launch.argv;
     w->answer.budget_bytes = o->budget;
+    w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
     int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
     if (!rc)
         rc = gp_output_check("dryrun", o->output, o->force);
@@ -488,6 +490,9 @@ static const struct gp_command_option dryrun_options[] = {
               "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
     GP_OPTION(struct gp_dryrun_options, steps, 0, "steps", "N", GP_ARG_NUMBER,
               "end CMD when it has taken N steps and the peak repeats", .low = 2, .high = 1000000),
+    GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
+              "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",
+              .words = GP_LIST("zeros", "random")),
     GP_OPTION(struct gp_dryrun_options, budget, 0, "budget", "SIZE", GP_ARG_SIZE,
               "exit with status 3 if CMD needs more of a GPU than this", .low = 1),
     GP_OPTION_BUDGETS(struct gp_dryrun_options, gate),
@@ -512,9 +517,10 @@ const struct gp_command_spec gp_command_dryrun = {
     .name = "dryrun",
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--budget=SIZE] [--budgets=FILE] "
-                     "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
-                     "--list"),
+    .usage = GP_LIST(
+        "[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--fill=WHAT] [--budget=SIZE] [--budgets=FILE] "
+        "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
+        "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "

@@ -17,6 +17,7 @@ struct gp_dryrun_job { /* what is the same for all runs */
     int64_t devices;      /* simulated GPUs of one machine */
     int64_t budget_bytes; /* 0: none */
     int64_t steps;        /* end the program when so many were seen; 0: it ends by itself */
+    const char *fill;     /* --fill; NULL: zeros */
     bool json;            /* the program's standard output is not ours */
     unsigned runs;
 };

@@ -436,8 +436,9 @@ static int job_environment(const struct gp_dryrun_job *job, const char *folder, 
     struct timespec now;
     size_t used = 0;
     memory = memory ? memory : job->memory;
-    snprintf(spec, sizeof(spec), "gpu=%s,devices=%lld,contents=none,shared=dryrun-%u-%u%s%s", gpu,
-             (long long)job->devices, (unsigned)getpid(), job->runs, memory ? ",memory=" : "", memory ? memory : "");
+    snprintf(spec, sizeof(spec), "gpu=%s,devices=%lld,contents=none,fill=%s,shared=dryrun-%u-%u%s%s", gpu,
+             (long long)job->devices, job->fill ? job->fill : "zeros", (unsigned)getpid(), job->runs,
+             memory ? ",memory=" : "", memory ? memory : "");
     for (const char *at = folder; *at && used + 32 < sizeof(record); at++) {
         if (*at == '%')
             record[used++] = '%';

@@ -180,6 +180,8 @@ static int spec_word(const char *command, const char *key, const char *value, co
         return gp_usage_error(command, "--sim: latency=%s: zero or typical", value);
     if (strcmp(key, "contents") == 0 && strcmp(value, "keep") != 0 && strcmp(value, "none") != 0)
         return gp_usage_error(command, "--sim: contents=%s: keep or none", value);
+    if (strcmp(key, "fill") == 0 && strcmp(value, "zeros") != 0 && strcmp(value, "random") != 0)
+        return gp_usage_error(command, "--sim: fill=%s: zeros or random", value);
     if (strcmp(key, "shared") == 0 && (!value[0] || strlen(value) > 32 || value[strspn(value, SIMSPEC_NAME)]))
         return gp_usage_error(command, "--sim: shared=%s: not a name of 1 to 32 letters, digits, - and _", value);
     if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
@@ -191,7 +193,8 @@ static int spec_word(const char *command, const char *key, const char *value, co
  * knows the names.  GP_EXIT_OK, or an exit status after a message. */
 static int simspec_check(const char *command, const char *spec, const char *driver)
 {
-    static const char *const keys[] = {"devices", "gpu", "memory", "limit", "latency", "contents", "shared", "faults"};
+    static const char *const keys[] = {"devices",  "gpu",  "memory", "limit", "latency",
+                                       "contents", "fill", "shared", "faults"};
     char *copy = strdup(spec), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
     while (!rc && spec[0] && (word = strsep(&state, ","))) {
@@ -207,7 +210,7 @@ static int simspec_check(const char *command, const char *spec, const char *driv
             rc = gp_usage_error(
                 command,
                 "--sim: '%s': expected devices=N, gpu=NAME, memory=SIZE, limit=SIZE, latency=zero|typical, "
-                "contents=keep|none, shared[=NAME], faults=FILE",
+                "contents=keep|none, fill=zeros|random, shared[=NAME], faults=FILE",
                 word);
         else
             rc = spec_word(command, word, value, driver);

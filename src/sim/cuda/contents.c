@@ -255,6 +255,24 @@ static bool sim_bytes_kept(CUdeviceptr base, CUdeviceptr end)
     return base >= end;
 }
 
+/* What the host has not written, of what was read. */
+static void sim_side_fill(const struct sim_work *work)
+{
+    const size_t read = work->width * work->height * work->depth;
+    for (size_t z = 0; z < work->depth; z++)
+        for (size_t y = 0; y < work->height; y++) {
+            CUdeviceptr row = sim_side_row(&work->source, z, y), end = row + work->width, at = row;
+            char *to = (char *)sim_side_row(&work->destination, z, y);
+            for (size_t i = sim_piece_find(row); at < end; i++) {
+                const struct sim_piece *piece = i < sim_kept.count ? &sim_kept.at[i] : NULL;
+                CUdeviceptr stop = piece && piece->base < end ? piece->base : end;
+                if (stop > at)
+                    sim_fill_bytes(to + (at - row), at, stop - at, work->fill, read);
+                at = stop < end ? piece->end : end;
+            }
+        }
+}
+
 static void sim_contents_to_host(const struct sim_work *work)
 {
     CUdeviceptr base = work->source.base;
@@ -264,6 +282,8 @@ static void sim_contents_to_host(const struct sim_work *work)
         for (size_t y = 0; y < work->height; y++)
             sim_bytes_fetch((void *)sim_side_row(&work->destination, z, y), sim_side_row(&work->source, z, y),
                             work->width);
+    if (sim_spec.filled)
+        sim_side_fill(work);
 }
 
 void sim_contents_moved(const struct sim_work *work)
@@ -286,7 +306,7 @@ bool sim_contents_done(const struct sim_work *work)
         sim_contents_to_host(work);
         return true;
     }
-    if (sim_side_span(work, &work->destination) > SIM_KEEP || (!copy && work->value == 0)) {
+    if (sim_side_span(work, &work->destination) > SIM_KEEP || (!copy && work->value == 0 && !sim_spec.filled)) {
         sim_side_forget(work, &work->destination);
         return true;
     }
@@ -318,6 +338,8 @@ void sim_contents_unmapped(CUdeviceptr base, size_t size)
 static void sim_word_given(CUdeviceptr p)
 {
     size_t at = sim_piece_find(p);
+    if (sim_spec.filled)
+        sim_fill_given(p);
     if (at == sim_kept.count || sim_kept.at[at].base >= p + SIM_KEEP)
         return;
     if (sim_kept.at[at].base <= p)
@@ -327,6 +349,12 @@ static void sim_word_given(CUdeviceptr p)
             sim_kept.at[at].given = p;
 }
 
+static void sim_contents_begin(struct sim_function *f)
+{
+    if (sim_spec.filled)
+        sim_fill_launch(f);
+}
+
 /* For stand-ins: what a launch does with this pointer among its parameters.  Any thread, no lock. */
 SIM_EXPORT void sim_memory_given(CUdeviceptr p);
 void sim_memory_given(CUdeviceptr p)
@@ -334,6 +362,7 @@ void sim_memory_given(CUdeviceptr p)
     if (!sim_spec.dropped)
         return;
     sim_lock();
+    sim_contents_begin(NULL);
     sim_word_given(p);
     sim_unlock();
 }
@@ -401,7 +430,8 @@ static void sim_words_launch(struct sim_function *f, void **params, void **extra
 
 void sim_contents_launch(struct sim_function *f, void **params, void **extra)
 {
-    if (sim_kept.count)
+    sim_contents_begin(f);
+    if (sim_kept.count || sim_spec.filled)
         sim_words_launch(f, params, extra, NULL);
 }
 
@@ -414,6 +444,7 @@ void sim_contents_collect(struct sim_function *f, void **params, void **extra, s
 
 void sim_contents_launch_given(const struct sim_given *given)
 {
+    sim_contents_begin(NULL);
     if (!sim_kept.count)
         return;
     for (uint32_t i = 0; i < given->count; i++)

@@ -30,4 +30,10 @@ void sim_contents_launch(struct sim_function *f, void **params, void **extra);
 void sim_contents_collect(struct sim_function *f, void **params, void **extra, struct sim_given *given);
 void sim_contents_launch_given(const struct sim_given *given);
 
+/* fill.c, with fill=random.  A launch begins (f NULL: of a kernel that is not known), and is given a pointer; then
+ * bytes that were read of results, a part of a read of so many bytes, get values; type: enum sim_fill. */
+void sim_fill_launch(struct sim_function *f);
+void sim_fill_given(CUdeviceptr p);
+void sim_fill_bytes(char *to, CUdeviceptr from, size_t size, int type, size_t read);
+
 #endif

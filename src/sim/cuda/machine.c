@@ -76,7 +76,8 @@ static int sim_machine_move(CUdeviceptr memory, void *host, size_t size, bool st
                             .width = size,
                             .height = 1,
                             .depth = 1,
-                            .device = device};
+                            .device = device,
+                            .fill = SIM_FILL_ZEROS};
     if (sim_work_check(&work) == CUDA_SUCCESS) {
         sim_work_run(&work);
         error = 0;

@@ -51,6 +51,7 @@ struct sim_spec {
     uint64_t limit;      /* bytes that this process may take of each device; 0: all */
     bool latency;        /* false: every call costs 0 virtual ns */
     bool dropped;        /* contents=none: see contents.c */
+    bool filled;         /* fill=random: see fill.c */
     bool reset_pools;    /* reset=pools: see poolapi.c */
     bool capture_strict; /* capture=strict: see capture.c */
     char shared[33];     /* name of the group of processes that share devices; "": none */
@@ -270,6 +271,7 @@ struct sim_work {
     size_t width, height, depth;         /* bytes, rows, slices; all >= 1 */
     unsigned value, element;             /* sets: value and its size 1, 2 or 4 */
     int device;                          /* which device does it */
+    int fill;                            /* what a copy of results to the host gets: machine.h's enum sim_fill */
     CUDA_MEMCPY3D copy;                  /* as asked, for graph nodes (type COPY) */
     CUDA_MEMSET_NODE_PARAMS set;         /* as asked, for graph nodes (type SET) */
 };
@@ -310,6 +312,12 @@ struct sim_function {
     uint16_t param_size[64];
     int given_count; /* contents.c's: parameters by the kernel's own tables; -2 and -1 as above */
     uint16_t given_size[64];
+    enum sim_verdict {
+        SIM_VERDICT_UNKNOWN,
+        SIM_VERDICT_OPEN,
+        SIM_VERDICT_FALSE,
+        SIM_VERDICT_TRUE
+    } verdict;                  /* fill.c's */
     struct sim_old_launch *old; /* launchold.c's; NULL until the program sets a shape or a parameter */
 };
 struct sim_module {
@@ -354,6 +362,7 @@ struct sim_thread {
         int device;
     } stack[SIM_CONTEXT_STACK];
     uint64_t read_bytes;              /* of results that the running call copied to the host, with contents=none */
+    int fill;                         /* sim_fill_as */
     CUstreamCaptureMode capture_mode; /* cuThreadExchangeStreamCaptureMode; GLOBAL at first */
 };
 extern __thread struct sim_thread sim_self;

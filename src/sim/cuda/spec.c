@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,reset=keep|pools,
- * capture=real|strict,shared[=NAME],faults=FILE.
+ * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,fill=zeros|random,
+ * reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE.
  * capture=strict: relaxed mode excuses no other thread, as if cuThreadExchangeStreamCaptureMode had no effect.
  * reset=pools: pools do not outlive the primary context of their device, and a call with such a pool aborts.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
@@ -22,7 +22,7 @@ static int sim_spec_bad(const char *item, const char *why)
     fprintf(stderr,
             "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes "
             "devices=1..%d,gpu=NAME,memory=SIZE,limit=SIZE,latency=zero|typical,"
-            "contents=keep|none,reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE\n",
+            "contents=keep|none,fill=zeros|random,reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
 }
@@ -93,6 +93,10 @@ static int sim_spec_item(char *item)
         if (strcmp(value, "keep") && strcmp(value, "none"))
             return sim_spec_bad(item, "neither keep nor none");
         sim_spec.dropped = !strcmp(value, "none");
+    } else if (key == 4 && !strncmp(item, "fill", key)) {
+        if (strcmp(value, "zeros") && strcmp(value, "random"))
+            return sim_spec_bad(item, "neither zeros nor random");
+        sim_spec.filled = !strcmp(value, "random");
     } else if (key == 7 && !strncmp(item, "capture", key)) {
         if (strcmp(value, "real") && strcmp(value, "strict"))
             return sim_spec_bad(item, "neither real nor strict");
@@ -123,6 +127,8 @@ int sim_spec_read(void)
     for (char *item = strtok_r(copy, ",", &state); item && !error; item = strtok_r(NULL, ",", &state))
         error = sim_spec_item(item);
     free(copy);
+    if (!error && sim_spec.filled && !sim_spec.dropped)
+        error = sim_spec_bad("fill=random", "needs contents=none");
     if (!error && !sim_spec.memory)
         sim_spec.memory = sim_spec.gpu->memory;
     return error;

@@ -70,6 +70,7 @@ CUresult sim_work_copy(const CUDA_MEMCPY3D *copy, struct sim_context *context, s
                               .height = copy->Height,
                               .depth = copy->Depth,
                               .device = context->device,
+                              .fill = sim_self.fill,
                               .copy = *copy};
     struct sim_end source = {
         copy->srcMemoryType, copy->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)copy->srcHost : copy->srcDevice,

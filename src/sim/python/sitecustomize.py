@@ -4,8 +4,9 @@
 `gpuprof run --sim` puts this folder in front of PYTHONPATH.  PyTorch's object collectives (broadcast_object_list,
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
-there whether it has reached its longest text; here its host says so.  Without these modules nothing happens, and a
-sitecustomize of the program's own is run first.
+there whether it has reached its longest text; here its host says so.  With fill=random, PyTorch tells the driver which
+type the results have that it reads back.  Without these modules nothing happens, and a sitecustomize of the program's own
+is run first.
 """
 import functools
 import importlib.machinery
@@ -115,6 +116,84 @@ def _generation(module):
     mixin._has_unfinished_sequences = has_unfinished
 
 
+# What the driver calls the types (src/sim/machine.h).
+_ZEROS = 1
+_TYPES = {
+    "bool": 2,
+    "uint8": 3,
+    "int8": 3,
+    "int16": 4,
+    "uint16": 4,
+    "int32": 5,
+    "uint32": 5,
+    "int64": 6,
+    "uint64": 6,
+    "float16": 7,
+    "bfloat16": 8,
+    "float32": 9,
+    "complex64": 9,
+    "float64": 10,
+    "complex128": 10,
+}
+_READS = "item tolist cpu to numpy __bool__ __float__ __int__ __index__ __complex__ __format__ copy_".split()
+
+
+def _fill_as():
+    """The driver's function of that name; None: no such driver, or it fills in zeros."""
+    if "fill=random" not in os.environ.get("GPUPROF_SIM", "").split(","):
+        return None
+    try:
+        import ctypes
+
+        return ctypes.PyDLL("libcuda.so.1").sim_fill_as
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def _typed(function, fill_as, kind_of):
+    """The function, whose copies to the host are of the type that kind_of says."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        kind = kind_of(args, kwargs)
+        if not kind:
+            return function(*args, **kwargs)
+        before = fill_as(kind)
+        if before == _ZEROS:
+            fill_as(before)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            fill_as(before)
+
+    return call
+
+
+def _tensors(module):
+    fill_as = _fill_as()
+
+    def kind_of(name, args, kwargs):
+        values = (*args, *kwargs.values())
+        tensors = [value for value in values if isinstance(value, module.Tensor)]
+        if not any(value.is_cuda for value in tensors):
+            return 0
+        asked = [value for value in values if type(value).__name__ == "dtype"]  # to(dtype)
+        dtype = asked[0] if asked else tensors[0 if name == "copy_" else -1].dtype  # to(other)
+        return _TYPES.get(str(dtype).rpartition(".")[2], 0)
+
+    for name in _READS if fill_as else ():
+        if hasattr(module.Tensor, name):
+            typed = _typed(getattr(module.Tensor, name), fill_as, functools.partial(kind_of, name))
+            setattr(module.Tensor, name, typed)
+
+
+def _scaler(module):
+    # Random infinities in the gradients would be steps that are not taken.
+    fill_as = _fill_as()
+    if fill_as and hasattr(module.GradScaler, "_maybe_opt_step"):
+        module.GradScaler._maybe_opt_step = _typed(module.GradScaler._maybe_opt_step, fill_as, lambda *_: _ZEROS)
+
+
 _noted = set()
 
 
@@ -132,6 +211,9 @@ def _note(library, text):
 
 
 _CHANGES = {
+    "torch._tensor": _tensors,
+    "torch.amp.grad_scaler": _scaler,
+    "torch.cuda.amp.grad_scaler": _scaler,
     "torch.distributed.distributed_c10d": _distributed,
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
     "transformers.generation.stopping_criteria": _criteria,

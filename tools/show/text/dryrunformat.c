@@ -326,7 +326,7 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
                 gp_text_on(page, GP_RED), "cut", gp_text_on(page, GP_OFF));
 }
 
-static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_run *run, bool random)
 {
     char size[GP_SIZE_TEXT];
     int64_t count = 0;
@@ -336,9 +336,9 @@ static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_r
     if (!count)
         return;
     fprintf(page->out,
-            "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are zeros. If CMD decides by\n"
+            "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are %s. If CMD decides by\n"
             "  one of them, it may do something else on a GPU.\n",
-            count);
+            count, random ? "random" : "zeros");
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_dryrun_read *read = &run->reads[i];
         fprintf(page->out, "  %10s %7" PRId64 " x ", gp_size_text(size, read->bytes), read->count);
@@ -399,7 +399,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_ranks(page, run);
     text_help(page, need);
     text_sure(page, run, need);
-    text_reads(page, run);
+    text_reads(page, run, answer->random);
     text_written(page, run);
 }
 
@@ -539,11 +539,11 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I}", "schema", "gpuprof.dryrun/1", "command",
-                     command, "status", run->status, "ended", (int)run->ended, "steps",
+    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s}", "schema", "gpuprof.dryrun/1",
+                     "command", command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
                      "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
                      json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run),
-                     "written_bytes", (json_int_t)run->written_bytes);
+                     "written_bytes", (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros");
 }

@@ -104,6 +104,7 @@ struct gp_dryrun_answer {
     uint32_t shown;       /* the run whose parts the text shows */
     int64_t budget_bytes; /* 0: none */
     bool over;
+    bool random;                        /* what was read back of results: else zeros */
     const struct gp_dryrun_gpu *enough; /* the smallest that is; NULL: none */
     bool enough_by_size;                /* the program has not run on it */
 };
