@@ -38,7 +38,6 @@ void gp_replay_builder_free(struct gp_replay_builder *builder)
 {
     gp_hash_free(&builder->live);
     gp_hash_free(&builder->streams);
-    gp_hash_free(&builder->threads);
 }
 
 static int builder_no(struct gp_replay_builder *b, int error, const char *what, uint64_t number)
@@ -181,30 +180,17 @@ int gp_replay_mark(struct gp_replay_builder *b, const char *name, size_t length,
                                                    .block = trace->name_count - 1});
 }
 
-static int builder_number(struct gp_replay_builder *b, struct gp_hash *map, uint64_t name, uint32_t first,
-                          uint32_t limit, const char *what, uint32_t *number)
-{
-    if (gp_hash_get(map, name, number))
-        return 0;
-    *number = first + map->count;
-    if (*number >= limit)
-        return builder_no(b, -ERANGE, what, limit);
-    return gp_hash_set(map, name, *number) ? builder_memory(b) : 0;
-}
-
-/* Number streams and threads in order of first appearance; the name 0 is stream 0.  0, -ERANGE (too
- * many), -ENOMEM. */
+/* Numbers streams in order of first appearance; the name 0 is stream 0.  0, -ERANGE (too many),
+ * -ENOMEM. */
 static int replay_stream(struct gp_replay_builder *b, uint64_t name, uint32_t *stream)
 {
     *stream = 0;
-    return name == 0 ? 0
-                     : builder_number(b, &b->streams, name, 1, GP_REPLAY_STREAMS,
-                                      "more streams than a trace may name: ", stream);
-}
-
-static int replay_thread(struct gp_replay_builder *b, uint64_t name, uint32_t *thread)
-{
-    return builder_number(b, &b->threads, name, 0, GP_REPLAY_THREADS, "more threads than a trace may name: ", thread);
+    if (name == 0 || gp_hash_get(&b->streams, name, stream))
+        return 0;
+    *stream = 1 + b->streams.count;
+    if (*stream >= GP_REPLAY_STREAMS)
+        return builder_no(b, -ERANGE, "more streams than a trace may name: ", GP_REPLAY_STREAMS);
+    return gp_hash_set(&b->streams, name, *stream) ? builder_memory(b) : 0;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */

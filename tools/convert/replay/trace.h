@@ -73,8 +73,8 @@ void gp_replay_say(struct gp_replay_problem *problem, const char *format, ...) _
 
 struct gp_replay_builder {
     struct gp_replay_trace *trace;
-    struct gp_hash live;             /* name of a live block in the file -> its number */
-    struct gp_hash streams, threads; /* for files with arbitrary numbers */
+    struct gp_hash live;    /* name of a live block in the file -> its number */
+    struct gp_hash streams; /* for files with arbitrary numbers */
     struct gp_replay_problem problem;
 };
 void gp_replay_builder_free(struct gp_replay_builder *builder); /* the trace stays */
