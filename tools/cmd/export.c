@@ -30,32 +30,6 @@ static const char *export_format_name(unsigned i)
     return format ? format->name : NULL;
 }
 
-/* Reports options that contradict each other before anything is read. */
-static int export_check(void *options)
-{
-    struct gp_export_options *o = options;
-    if (o->output && strcmp(o->output, "-") == 0)
-        o->output = NULL;
-    if (!o->file)
-        return gp_usage_error("export",
-                              "no recording given: 'gpuprof record' or 'gpuprof run --record=FILE' makes one");
-    if (!o->format_name)
-        return gp_usage_error("export", "--format is needed: pprof, chrome, collapsed, csv, jsonl or sqlite");
-    const struct gp_export_format *format = o->format = gp_export_format_find(o->format_name);
-    if (o->weight >= 0 && !format->weighed)
-        return gp_usage_error("export", "--weight: %s has no stacks to weigh; pprof and collapsed have", format->name);
-    if (o->blocks >= 0 && format->write != gp_export_chrome)
-        return gp_usage_error("export", "--blocks: for --format=chrome alone");
-    if (o->full_stacks && format->write != gp_export_pprof)
-        return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
-    if (o->step && o->weight != GP_EXPORT_LEAKED)
-        return gp_usage_error("export", "--step: for --weight=leaked alone: no other weight has steps");
-    if (format->create && !o->output)
-        return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
-                              format->name);
-    return GP_EXIT_OK;
-}
-
 /* ---- the output ------------------------------------------------------------------------------------------------- */
 
 static int export_write(struct gp_export *export, const struct gp_export_options *o, const struct gp_output *target)
@@ -156,6 +130,7 @@ static int export_command(void *options)
 }
 
 static const struct gp_command_option export_options[] = {
+    /* Comes first: export_check names its choices. */
     GP_OPTION(struct gp_export_options, format_name, 'f', "format", "FORMAT", GP_ARG_CHOICE, "the format",
               .choice = export_format_name),
     GP_OPTION(struct gp_export_options, output, 'o', "output", "OUT", GP_ARG_FILE,
@@ -174,6 +149,35 @@ static const struct gp_command_option export_options[] = {
     GP_LOAD_OPTION_TO(struct gp_export_options),
     GP_LOAD_OPTION_SYMFS(struct gp_export_options),
     {0}};
+
+/* Reports options that contradict each other before anything is read. */
+static int export_check(void *options)
+{
+    struct gp_export_options *o = options;
+    if (o->output && strcmp(o->output, "-") == 0)
+        o->output = NULL;
+    if (!o->file)
+        return gp_usage_error("export",
+                              "no recording given: 'gpuprof record' or 'gpuprof run --record=FILE' makes one");
+    if (!o->format_name) {
+        char formats[128];
+        gp_option_choices(formats, sizeof(formats), export_options);
+        return gp_usage_error("export", "--format is needed: %s", formats);
+    }
+    const struct gp_export_format *format = o->format = gp_export_format_find(o->format_name);
+    if (o->weight >= 0 && !format->weighed)
+        return gp_usage_error("export", "--weight: %s has no stacks to weigh", format->name);
+    if (o->blocks >= 0 && format->write != gp_export_chrome)
+        return gp_usage_error("export", "--blocks: for --format=chrome alone");
+    if (o->full_stacks && format->write != gp_export_pprof)
+        return gp_usage_error("export", "--full-stacks: for --format=pprof alone");
+    if (o->step && o->weight != GP_EXPORT_LEAKED)
+        return gp_usage_error("export", "--step: for --weight=leaked alone: no other weight has steps");
+    if (format->create && !o->output)
+        return gp_usage_error("export", "%s: a database cannot be written to standard output: name a file with -o",
+                              format->name);
+    return GP_EXIT_OK;
+}
 
 static const struct gp_command_option export_operands[] = {
     GP_OPERAND(struct gp_export_options, file, "FILE", GP_ARG_RECORDING, GP_LOAD_READS), {0}};
