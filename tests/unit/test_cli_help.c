@@ -133,6 +133,24 @@ Test(cli_help, every_option_is_in_help_man_page_and_completions)
         free(all[shell]);
 }
 
+/* An option that names what an operand names too may be left out. */
+Test(cli_help, usage_has_every_option)
+{
+    for (int i = 0; gp_commands[i]; i++) {
+        const struct gp_command_spec *spec = gp_commands[i];
+        for (const struct gp_command_option *option = spec->options; option && option->name; option++) {
+            char name[64], letter[] = {'-', option->letter ? option->letter : '-', '\0'};
+            bool found = !option->help;
+            snprintf(name, sizeof(name), "--%s", option->name);
+            for (unsigned k = 0; spec->usage[k]; k++)
+                found |= strstr(spec->usage[k], name) || (option->letter && strstr(spec->usage[k], letter));
+            for (const struct gp_command_option *o = spec->operands; o && o->name && option->argument; o++)
+                found |= strcmp(o->name, option->argument) == 0;
+            cr_expect(found, "gpuprof %s: the usage lacks --%s", spec->name, option->name);
+        }
+    }
+}
+
 Test(cli_help, option_names_and_letters_are_unique)
 {
     for (int i = 0; gp_commands[i]; i++) {
