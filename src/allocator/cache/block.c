@@ -29,6 +29,8 @@ struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *l
     struct gp_heap *heap = heap_like(cache, like, stream);
     if (heap || !(heap = gp_arena_slab_take(&cache->heap_records)))
         return heap;
+    gp_index_open(&heap->idle, (struct gp_block **)(heap + 1));
+    gp_index_open(&heap->unmapped, heap->idle.roots + GP_INDEX_CLASSES);
     heap->stream = stream;
     heap->pool = like->pool;
     heap->small = like->small;

@@ -15,7 +15,7 @@ static bool cache_open(struct gp_cache *cache)
 {
     cache->blocks.item_bytes = sizeof(struct gp_block);
     cache->segment_records.item_bytes = sizeof(struct gp_segment);
-    cache->heap_records.item_bytes = sizeof(struct gp_heap);
+    cache->heap_records.item_bytes = sizeof(struct gp_heap) + 2 * GP_INDEX_CLASSES * sizeof(struct gp_block *);
     cache->page_records.item_bytes = sizeof(struct gp_page);
     cache->use_records.item_bytes = sizeof(struct gp_uses);
     cache->pool_records.item_bytes = sizeof(struct gp_pool);

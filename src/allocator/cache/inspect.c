@@ -219,11 +219,13 @@ static void check_heaps(struct gp_check *check)
     uint64_t idle_count = 0, unmapped_count = 0;
     for (const struct gp_heap *heap = check->cache->heaps; heap; heap = heap->next) {
         uint64_t bytes = 0, ignored = 0, count = 0;
-        check_index(check, heap->idle.root, GP_BLOCK_IDLE, heap, &bytes, &count);
+        GP_INDEX_EACH(&heap->idle, class, 0)
+        check_index(check, heap->idle.roots[class], GP_BLOCK_IDLE, heap, &bytes, &count);
         if (bytes != heap->idle_bytes || count != heap->idle.count)
             check_say(check, "a heap's idle bytes differ from the sum of its index");
         idle_count += count;
-        check_index(check, heap->unmapped.root, GP_BLOCK_UNMAPPED, heap, &ignored, &unmapped_count);
+        GP_INDEX_EACH(&heap->unmapped, class, 0)
+        check_index(check, heap->unmapped.roots[class], GP_BLOCK_UNMAPPED, heap, &ignored, &unmapped_count);
     }
     if (idle_count != check->idle_blocks || unmapped_count != check->unmapped_blocks)
         check_say(check, "the indexes hold %llu idle and %llu unmapped blocks, the segments %llu and %llu",

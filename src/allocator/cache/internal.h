@@ -60,12 +60,17 @@ struct gp_block {
     /* the cache's epoch when it became idle; it is quiet once a fence of that epoch or a later one
      * was reached */
     uint64_t epoch;
-    uint32_t priority; /* of the treap */
     bool oversize;
     bool unordered;        /* was freed with GP_FREE_UNORDERED */
     uint64_t tag, time_ns; /* of a live block: the request's and the grant's; 0 until a request has a tag */
 };
 _Static_assert(sizeof(struct gp_block) == 128, "two lines");
+
+/* From the word, which is in the first line of the record; `address` is in the second. Not of a spare record. */
+static inline uint64_t gp_block_at(const struct gp_block *block)
+{
+    return __atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS;
+}
 
 static inline enum gp_block_state gp_block_state(const struct gp_block *block)
 {
@@ -119,9 +124,13 @@ struct gp_segment {
     bool growable, dedicated, oversize, first_chunk;
 };
 
-struct gp_index { /* by (bytes, address) */
-    struct gp_block *root;
+/* Blocks by (bytes, address): a tree for each class of sizes, sixteen classes to a power of two, so that the trees
+ * stay low. */
+#define GP_INDEX_CLASSES 448u
+struct gp_index {
+    struct gp_block **roots; /* GP_INDEX_CLASSES of them, behind the heap's record */
     uint64_t count;
+    uint64_t map[GP_INDEX_CLASSES / 64]; /* bit c: roots[c] is not NULL */
 };
 
 /* One bin of a thread's cache for each size of the small pool: multiples of 512 bytes to 1 MiB. */
@@ -309,6 +318,21 @@ static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_
 }
 
 /* index.c */
+void gp_index_open(struct gp_index *index, struct gp_block **roots);
+unsigned gp_index_class(uint64_t bytes);
+/* The first class from `from` on that has a block; GP_INDEX_CLASSES: none. */
+static inline unsigned gp_index_next(const struct gp_index *index, unsigned from)
+{
+    for (unsigned word = from / 64; word < GP_INDEX_CLASSES / 64; word++) {
+        uint64_t bits = index->map[word] & (word == from / 64 ? ~0ull << from % 64 : ~0ull);
+        if (bits)
+            return word * 64 + (unsigned)__builtin_ctzll(bits);
+    }
+    return GP_INDEX_CLASSES;
+}
+#define GP_INDEX_EACH(_index, _class, _from)                                                                           \
+    for (unsigned _class = gp_index_next(_index, _from); _class < GP_INDEX_CLASSES;                                    \
+         _class = gp_index_next(_index, _class + 1))
 void gp_index_put(struct gp_index *index, struct gp_block *block);
 void gp_index_take(struct gp_index *index, struct gp_block *block);
 /* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */

@@ -241,7 +241,7 @@ static uint32_t page_place(struct gp_cache *cache, struct gp_heap *heap, uint64_
         gp_lock_take(&cache->lock);
         bool freed = gp_block_heap_find(cache, heap, bytes) != NULL;
         if (!freed)
-            page_choose(heap->unmapped.root, bytes, &hole);
+            GP_INDEX_EACH(&heap->unmapped, class, 0) page_choose(heap->unmapped.roots[class], bytes, &hole);
         if (hole)
             claimed = page_claim(cache, hole, bytes, how, place);
         gp_lock_give(&cache->lock);
@@ -402,15 +402,25 @@ static struct gp_page *page_pull_tree(struct gp_cache *cache, struct gp_block *t
     return page ? page : page_pull_tree(cache, right, most, hole);
 }
 
+static struct gp_page *page_pull_heap(struct gp_cache *cache, const struct gp_heap *heap, uint64_t most,
+                                      struct gp_block **hole)
+{
+    struct gp_page *page = NULL;
+    unsigned class = gp_index_next(&heap->idle, gp_index_class(cache->backend.page_bytes));
+    for (; !page && class < GP_INDEX_CLASSES; class = gp_index_next(&heap->idle, class + 1))
+        page = page_pull_tree(cache, heap->idle.roots[class], most, hole);
+    return page;
+}
+
 static struct gp_page *page_pull_any(struct gp_cache *cache, const struct gp_heap *last, uint64_t most,
                                      struct gp_block **hole)
 {
     struct gp_page *page = NULL;
     for (struct gp_heap *heap = cache->heaps; heap && !page; heap = heap->next)
         if (heap != last && !heap->pinned)
-            page = page_pull_tree(cache, heap->idle.root, most, hole);
+            page = page_pull_heap(cache, heap, most, hole);
     if (!page && last && !last->pinned)
-        page = page_pull_tree(cache, last->idle.root, most, hole);
+        page = page_pull_heap(cache, last, most, hole);
     return page;
 }
 
@@ -457,9 +467,11 @@ static void idle_pages(const struct gp_block *tree, uint64_t *bytes)
 uint64_t gp_page_idle(struct gp_cache *cache)
 {
     uint64_t bytes = 0;
+    unsigned least = gp_index_class(cache->backend.page_bytes);
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next)
-        if (!heap->pinned)
-            idle_pages(heap->idle.root, &bytes);
+        if (!heap->pinned) {
+            GP_INDEX_EACH(&heap->idle, class, least) idle_pages(heap->idle.roots[class], &bytes);
+        }
     return bytes;
 }
 

@@ -203,7 +203,7 @@ static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const st
     struct gp_segment *best = NULL;
     gp_lock_take(&cache->lock);
     for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
-        if (gp_segment_is_idle(segment) && wanted(segment, arg) && (!best || better(segment, best)))
+        if (wanted(segment, arg) && (!best || better(segment, best)) && gp_segment_is_idle(segment))
             best = segment;
     if (!best) {
         gp_lock_give(&cache->lock);
