@@ -175,8 +175,9 @@ struct gp_wire_owners {
 
 enum gp_wire_door_state {
     GP_WIRE_DOOR_NONE,
-    GP_WIRE_DOOR_EXACT, /* each piece that its pools hand out is seen */
-    GP_WIRE_DOOR_OFF,   /* its pools count as allocated as a whole; `text` says why */
+    GP_WIRE_DOOR_EXACT,  /* each piece that its pools hand out is seen */
+    GP_WIRE_DOOR_OFF,    /* its pools count as allocated as a whole; `text` says why */
+    GP_WIRE_DOOR_POLLED, /* the same, but it says itself what it has in use: in no total */
     GP_WIRE_DOOR_STATES
 };
 
@@ -187,13 +188,15 @@ struct gp_wire_door {
     char text[104];
 };
 
-/* Its memory on one device: pools are pieces of the driver's memory that it cuts up. */
+/* Its memory on one device: pools are pieces of the driver's memory that it cuts up. -1: unknown. */
 struct gp_wire_door_row {
     uint32_t door; /* index in doors[] */
     int32_t device;
     int64_t pieces, pools;
     int64_t allocated_bytes, reserved_bytes; /* the sum of the pieces, and of the pools */
     uint64_t events;
+    int64_t allocated_peak_bytes, reserved_peak_bytes, limit_bytes; /* polled */
+    uint64_t time_ns;                                               /* of the poll; 0: it is not polled */
 };
 
 /* A separate part of the session, published with devices[]. */

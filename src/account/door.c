@@ -13,7 +13,8 @@ static struct door_state {
     const char *x_text;
 } states[GP_DOORS];
 
-static const char *const names[GP_DOORS] = {[GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow"};
+static const char *const names[GP_DOORS] = {
+    [GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow", [GP_DOOR_XLA] = "xla"};
 _Static_assert(GP_DOORS - 1 <= GP_WIRE_DOORS, "wire.h");
 
 void gp_door_own(enum gp_door door, uint8_t owner)
@@ -55,8 +56,57 @@ static void door_rows(struct gp_wire_doors *out, unsigned door, uint32_t number)
             .allocated_bytes = word(&heaps->x_allocated_bytes),
             .reserved_bytes = word(&heaps->x_segment_bytes),
             .events = __atomic_load_n(&heaps->x_events, __ATOMIC_RELAXED),
+            .allocated_peak_bytes = -1,
+            .reserved_peak_bytes = -1,
+            .limit_bytes = -1,
         };
     }
+}
+
+/* ---- what libraries say themselves --------------------------------------------------------------------------------- */
+
+static struct gp_door_numbers polled[GP_WIRE_GPUS]; /* of the one library that is asked; under gp_accounts.lock */
+static void (*x_ask)(void);
+
+void gp_feed_door_polled(enum gp_door door, int device, const struct gp_door_numbers *numbers)
+{
+    gp_lock_take(&gp_accounts.lock);
+    for (int i = 0; door == GP_DOOR_XLA && i < (int)GP_WIRE_GPUS; i++)
+        if (i == device || (device == GP_DEVICE_UNKNOWN && !numbers))
+            polled[i] = numbers ? *numbers : (struct gp_door_numbers){.time_ns = 0};
+    gp_lock_give(&gp_accounts.lock);
+}
+
+void gp_feed_door_ask(void (*ask)(void))
+{
+    __atomic_store_n(&x_ask, ask, __ATOMIC_RELEASE); /* [ask.R] what it needs; pairs with [ask.A] */
+}
+
+void gp_feed_poll_doors(void)
+{
+    void (*ask)(void) = __atomic_load_n(&x_ask, __ATOMIC_ACQUIRE); /* [ask.A] pairs with [ask.R] */
+    if (ask)
+        ask();
+}
+
+static void door_polled_rows(struct gp_wire_doors *out, uint32_t number)
+{
+    gp_lock_take(&gp_accounts.lock);
+    for (unsigned i = 0; i < GP_WIRE_GPUS && out->row_count < GP_WIRE_DOOR_ROWS; i++)
+        if (polled[i].time_ns)
+            out->rows[out->row_count++] = (struct gp_wire_door_row){
+                .door = number,
+                .device = (int32_t)i,
+                .pieces = -1,
+                .pools = -1,
+                .allocated_bytes = polled[i].allocated_bytes,
+                .reserved_bytes = polled[i].reserved_bytes,
+                .allocated_peak_bytes = polled[i].allocated_peak_bytes,
+                .reserved_peak_bytes = polled[i].reserved_peak_bytes,
+                .limit_bytes = polled[i].limit_bytes,
+                .time_ns = polled[i].time_ns,
+            };
+    gp_lock_give(&gp_accounts.lock);
 }
 
 void gp_tap_doors(struct gp_wire_doors *out)
@@ -71,6 +121,9 @@ void gp_tap_doors(struct gp_wire_doors *out)
         *is = (struct gp_wire_door){.state = state};
         strncpy(is->name, names[door], sizeof(is->name) - 1);
         strncpy(is->text, text ? text : "", sizeof(is->text) - 1);
-        door_rows(out, door, out->door_count++);
+        if (state == GP_WIRE_DOOR_POLLED)
+            door_polled_rows(out, out->door_count++);
+        else
+            door_rows(out, door, out->door_count++);
     }
 }

@@ -190,6 +190,7 @@ enum gp_door {
     GP_DOOR_NVTX, /* not a library: heaps that the program describes */
     GP_DOOR_RMM,
     GP_DOOR_TENSORFLOW,
+    GP_DOOR_XLA,
     GP_DOORS
 };
 /* Blocks and memory of its pools have this owner, which is not 0. Before the others. */
@@ -202,6 +203,16 @@ bool gp_feed_piece(enum gp_door door, uint64_t pool, uint64_t address, uint64_t 
 bool gp_feed_piece_back(enum gp_door door, uint64_t pool, uint64_t address);
 /* What is known of it, for viewers. text: constant. */
 void gp_feed_door_say(enum gp_door door, enum gp_wire_door_state state, const char *text);
+/* What a library says of its own pools when it is asked, in no total of ours; -1: unknown. */
+struct gp_door_numbers {
+    int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, limit_bytes;
+    uint64_t time_ns;
+};
+/* NULL: no longer known. device: GP_DEVICE_UNKNOWN with NULL: all; others that there cannot be are ignored. */
+void gp_feed_door_polled(enum gp_door door, int device, const struct gp_door_numbers *numbers);
+/* The poller calls `ask` whenever a viewer asks, as long as the library is on. */
+void gp_feed_door_ask(void (*ask)(void));
+void gp_feed_poll_doors(void);
 /* Nothing more is heard of its pools: their memory is allocated as a whole again. */
 void gp_feed_door_end(enum gp_door door);
 

@@ -406,13 +406,24 @@ static void poll_check(void)
         check();
 }
 
+/* It goes into libraries of the program, which end as the driver does. */
+static void poll_doors(void)
+{
+    if (!ask_enter())
+        return;
+    gp_feed_poll_doors();
+    ask_leave(0);
+}
+
 static void poll_round(unsigned *ever, unsigned *trail)
 {
     poll_scan();
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
-    if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED))
+    if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
         poll_check();
+        poll_doors();
+    }
     unsigned wanted = gp_feed_poll_wanted();
     if (wanted & (GP_POLL_POOLS | GP_POLL_GRAPHS))
         *trail = GP_POLL_TRAIL;

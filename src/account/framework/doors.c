@@ -17,6 +17,7 @@ static void doors_find(void *arg)
     struct doors_look *look = arg;
     gp_lock_take(&lock);
     bool rmm = gp_rmm_find(&look->caller), bfc = gp_bfc_find(&look->caller);
+    gp_pjrt_find(&look->caller);
     look->done = rmm && bfc;
     gp_lock_give(&lock);
 }
@@ -24,7 +25,10 @@ static void doors_find(void *arg)
 bool gp_doors_find(const uint64_t *pcs, unsigned count)
 {
     struct doors_look look = {.caller = {pcs, count}};
-    return gp_loader_with(doors_find, &look) && look.done;
+    if (!gp_loader_with(doors_find, &look))
+        return false;
+    gp_pjrt_look();
+    return look.done;
 }
 
 static void doors_restore(void *arg)
@@ -38,5 +42,6 @@ static void doors_restore(void *arg)
 
 void gp_doors_restore(void)
 {
+    gp_pjrt_restore();
     gp_loader_with(doors_restore, NULL);
 }

@@ -20,6 +20,10 @@ void gp_rmm_restore(void);
 /* bfc.c. The same. */
 bool gp_bfc_find(const struct gp_slot_caller *caller);
 void gp_bfc_restore(void);
+/* pjrt.c. The first inside gp_loader_with; the second outside, as it calls the program. */
+void gp_pjrt_find(const struct gp_slot_caller *caller);
+void gp_pjrt_look(void);
+void gp_pjrt_restore(void);
 
 #define GP_DOOR_NAME 160u
 

@@ -80,7 +80,7 @@ static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
 
 /* Asks the kernel, without a change of memory or protection: it adds 0 to a word and wakes no
  * thread. The loader may make the page read-only at any moment, so a write here could fault. */
-static bool page_writable(uint64_t *slot)
+bool gp_slot_writable(uint64_t *slot)
 {
     uint32_t none = 0;
     return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 1, NULL, slot,
@@ -124,7 +124,7 @@ static void slot_restore(const struct look *look, uint64_t *slot)
     struct gp_slot_import *import = look->import;
     if (__atomic_load_n(slot, __ATOMIC_RELAXED) != (uint64_t)(uintptr_t)import->replacement)
         return;
-    bool read_only = slot_read_only(look->image, slot) && !page_writable(slot);
+    bool read_only = slot_read_only(look->image, slot) && !gp_slot_writable(slot);
     if (!slot_write(slot, import->x_original, read_only))
         import->refused++;
 }
@@ -141,7 +141,7 @@ static void slot_replace(const struct look *look, uint64_t *slot)
         slot_patience(import); /* not relocated yet */
         return;
     }
-    bool read_only = slot_read_only(image, slot), writable = read_only && page_writable(slot);
+    bool read_only = slot_read_only(image, slot), writable = read_only && gp_slot_writable(slot);
     if (writable && !look->runs && slot_patience(import))
         return; /* its neighbours are not relocated yet */
     if (!slot_write(slot, import->replacement, read_only && !writable))

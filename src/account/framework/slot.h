@@ -46,4 +46,7 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count, const stru
  * Everything else as above. */
 bool gp_slots_restore(struct gp_slot_import *imports, unsigned count);
 
+/* Whether the program could write there now. */
+bool gp_slot_writable(uint64_t *slot);
+
 #endif

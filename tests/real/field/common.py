@@ -5,6 +5,7 @@ prints the result; a program that does not reach it has failed."""
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -46,6 +47,20 @@ def polled(framework, device=0):
     """What gpuprof.owned() has of a framework's own pool: allocated bytes now and at the most."""
     said = gpuprof.owned(device).get("polled", {}).get(framework, {})
     return said.get("allocated"), said.get("allocated_peak")
+
+
+def stat_says(framework, device=0):
+    """The same in gpuprof stat, of the framework's owner, with its limit; all of it polled less than a second ago."""
+    library = os.environ.get("CUDA_INJECTION64_PATH")
+    if not library:
+        return None
+    command = os.path.join(os.path.dirname(library), "../bin/gpuprof")
+    out = subprocess.run([command, "stat", "--json", "-p", str(os.getpid())], stdout=subprocess.PIPE, check=True).stdout
+    for one in json.loads(out)["processes"][0]["devices"]:
+        for said in one["polled_pools"] if one["device"] == device else ():
+            if said["name"] == framework and said["age_ns"] < 10**9:
+                return said["allocated_bytes"], said["allocated_peak_bytes"], said["reserved_bytes"], said["limit_bytes"]
+    return None
 
 
 def say(*words):

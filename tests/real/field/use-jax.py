@@ -7,7 +7,7 @@ import sys
 os.environ["JAX_PLATFORMS"] = "cuda"
 import jax
 import numpy as np
-from common import done, equal, ledger, polled, say, step
+from common import done, equal, ledger, polled, say, stat_says, step
 from jax._src import hardware_utils
 
 # It looks for a device node first, which a simulated GPU has not.
@@ -30,4 +30,5 @@ step("some freed")
 say("bytes in use", device.memory_stats()["bytes_in_use"])
 left = sum(array.nbytes for array in arrays)
 equal("what is left, polled", polled("jax"), (left, stats["bytes_in_use"]))
+equal("what stat says", stat_says("xla"), (left, stats["bytes_in_use"], stats["pool_bytes"], stats["bytes_limit"]))
 done()

@@ -162,6 +162,13 @@ struct gp_process {
     char oom_where[GP_OOM_HOLDERS][40];         /* call sites of its holders, filled in by cmd/holders.c; "" unknown */
 };
 
+/* How long ago a library that says itself what its pools have was asked. */
+static inline uint64_t gp_door_age(const struct gp_process *process, const struct gp_wire_door_row *row)
+{
+    uint64_t before = process->publish_ns > row->time_ns ? process->publish_ns - row->time_ns : 0;
+    return (before + process->age_ns) & INT64_MAX;
+}
+
 struct gp_gpu { /* a GPU of this machine, as NVML or the processes know it */
     int index;
     char uuid[48];

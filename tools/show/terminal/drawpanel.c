@@ -126,8 +126,36 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
         struct gp_owner_view views[GP_OWNER_VIEWS];
         int owners = gp_owners_of(row->process, row->device, views);
         lines += (owners ? owners + 1 : 0) + (row->device->framework.name[0] ? 1 : 0);
+        for (uint32_t i = 0; i < row->process->doors.row_count; i++)
+            lines += row->process->doors.rows[i].device == row->device->index;
     }
     return lines;
+}
+
+/* Libraries whose own pools are watched, or which say themselves what these have in use. Returns the line below. */
+static int draw_doors(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+{
+    const struct gp_wire_doors *doors = &row->process->doors;
+    for (uint32_t i = 0; i < doors->row_count; i++) {
+        const struct gp_wire_door_row *is = &doors->rows[i];
+        const char *name = doors->doors[is->door].name;
+        char used[32], pool[32], peak[32], limit[32];
+        if (is->device != row->device->index)
+            continue;
+        gp_grid_bytes(is->allocated_bytes, GP_TEXT_LONG, used, sizeof(used));
+        gp_grid_bytes(is->reserved_bytes, GP_TEXT_LONG, pool, sizeof(pool));
+        if (is->time_ns)
+            gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
+                           "%s says itself: %s in use, peak %s, of %s, limit %s; polled %.1f s ago", name, used,
+                           gp_grid_bytes(is->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)), pool,
+                           gp_grid_bytes(is->limit_bytes, GP_TEXT_LONG, limit, sizeof(limit)),
+                           (double)gp_door_age(row->process, is) / 1e9);
+        else
+            gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
+                           "%s: %lld pieces, %s, in %lld parts of its pools, %s", name, (long long)is->pieces, used,
+                           (long long)is->pools, pool);
+    }
+    return y;
 }
 
 /* The library that asked for the memory. Returns the line below. */
@@ -170,7 +198,7 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
                        (unsigned long long)(f->allocated_differs > f->reserved_differs ? f->allocated_differs
                                                                                        : f->reserved_differs),
                        (unsigned long long)f->events);
-    return y;
+    return draw_doors(draw, rect, y, row);
 }
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)

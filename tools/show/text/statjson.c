@@ -103,11 +103,30 @@ static void doors_json(json_t *array, const struct gp_process *process, const st
                                          .allocated_bytes = row->allocated_bytes,
                                          .reserved_bytes = row->reserved_bytes,
                                          .events = row->events};
-        if (row->device != device->index)
+        if (row->device != device->index || row->time_ns)
             continue;
         memcpy(like.name, process->doors.doors[row->door].name, sizeof(like.name));
         framework_json(array, &like, 0, 0);
     }
+}
+
+/* What libraries say of their own pools: in no total of ours. */
+static json_t *polled_json(const struct gp_process *process, const struct gp_device_view *device)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < process->doors.row_count; i++) {
+        const struct gp_wire_door_row *row = &process->doors.rows[i];
+        if (row->device != device->index || !row->time_ns)
+            continue;
+        json_array_append_new(
+            array,
+            json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:I}", "name", gp_json_text(process->doors.doors[row->door].name),
+                      "allocated_bytes", gp_json_known(row->allocated_bytes), "allocated_peak_bytes",
+                      gp_json_known(row->allocated_peak_bytes), "reserved_bytes", gp_json_known(row->reserved_bytes),
+                      "reserved_peak_bytes", gp_json_known(row->reserved_peak_bytes), "limit_bytes",
+                      gp_json_known(row->limit_bytes), "age_ns", (json_int_t)gp_door_age(process, row)));
+    }
+    return array;
 }
 
 static json_t *frameworks_json(const struct gp_process *process, const struct gp_device_view *device)
@@ -150,6 +169,7 @@ static json_t *device_json(const struct gp_process *process, const struct gp_dev
                   gp_json_known(device->totals_only ? -1 : device->wire.linear_rounded_bytes), "owners",
                   owners_json(process, device), "frameworks", frameworks_json(process, device), "forecast",
                   stat_forecast(device));
+    json_object_set_new(object, "polled_pools", polled_json(process, device));
     before_json(object, process, device);
     return object;
 }

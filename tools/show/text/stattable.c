@@ -197,13 +197,29 @@ static void heaps_print(FILE *out, const struct gp_wire_framework *f)
                 f->blocks, f->segments);
 }
 
+/* "-": it does not say. */
+static const char *polled_text(char text[GP_SIZE_TEXT], int64_t bytes)
+{
+    return bytes < 0 ? "-" : gp_size_text(text, bytes);
+}
+
+static void polled_print(FILE *out, const char *name, const struct gp_wire_door_row *row, uint64_t age_ns)
+{
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
+    fprintf(out, "    %s says itself: %s in use, peak %s, of its pool of %s, limit %s (polled, %" PRIu64 " ms old)\n",
+            name, polled_text(a, row->allocated_bytes), polled_text(b, row->allocated_peak_bytes),
+            polled_text(c, row->reserved_bytes), polled_text(d, row->limit_bytes), age_ns / 1000000);
+}
+
 static void doors_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     const struct gp_wire_doors *doors = &process->doors;
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     for (uint32_t i = 0; i < doors->row_count; i++) {
         const struct gp_wire_door_row *row = &doors->rows[i];
-        if (row->device == device->index)
+        if (row->device == device->index && row->time_ns)
+            polled_print(out, doors->doors[row->door].name, row, gp_door_age(process, row));
+        else if (row->device == device->index)
             fprintf(out, "    %s: %" PRId64 " pieces, %s, in %" PRId64 " parts of its pools, %s\n",
                     doors->doors[row->door].name, row->pieces, gp_size_text(a, row->allocated_bytes), row->pools,
                     gp_size_text(b, row->reserved_bytes));
