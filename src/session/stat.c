@@ -12,7 +12,8 @@
 #include <gpuprof/gpuprof.h>
 #include <string.h>
 
-_Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_API_HOST_STATS, "gpuprof.h");
+_Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_API_HOST_STATS,
+               "GPUPROF_STATS and GPUPROF_HOST_STATS in gpuprof.h are the numbers of keys that numbers.def makes");
 
 /* ---- shared --------------------------------------------------------------------------------------------------- */
 

@@ -8,8 +8,10 @@
 static const char *const cupti_driver_names[] = {"INVALID", SIM_CUPTI_DRIVER_NAMES(CUPTI_NAME)};
 static const char *const cupti_runtime_names[] = {"INVALID", SIM_CUPTI_RUNTIME_NAMES(CUPTI_NAME)};
 
-_Static_assert(sizeof cupti_driver_names / sizeof cupti_driver_names[0] == SIM_TOOL_DRIVER_IDS, "driver ids");
-_Static_assert(sizeof cupti_runtime_names / sizeof cupti_runtime_names[0] == SIM_TOOL_RUNTIME_IDS, "runtime ids");
+_Static_assert(sizeof cupti_driver_names / sizeof cupti_driver_names[0] == SIM_TOOL_DRIVER_IDS,
+               "a new name in cupti_names.h raises SIM_TOOL_DRIVER_IDS (tool.h)");
+_Static_assert(sizeof cupti_runtime_names / sizeof cupti_runtime_names[0] == SIM_TOOL_RUNTIME_IDS,
+               "a new name in cupti_names.h raises SIM_TOOL_RUNTIME_IDS (tool.h)");
 
 /* Setting "newer": entry points of a later CUDA, which no program can call here. */
 static const char *const cupti_newer_names[] = {"cuSimMemNewer", "cuSimMemcpyNewer", "cuSimOtherNewer",

@@ -104,7 +104,8 @@ static const struct gp_family device_families[] = {
     {"gpuprof_frees_total", GP_COUNTER, "Frees on the GPU.", GP_AT(frees)},
     {"gpuprof_alloc_failures_total", GP_COUNTER, "Allocations that failed: out of memory.", GP_AT(failures)},
 };
-_Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES, "with the info family");
+_Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES,
+               "a new family raises GP_ROW_DEVICE_SERIES (samples.h), which counts the info family too");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_container, _field)
@@ -129,7 +130,8 @@ static const struct gp_family container_families[] = {
     {"gpuprof_seconds_to_oom", GP_GAUGE, "Time until the container's memory runs out; absent where none is certain.",
      GP_AT(seconds_to_oom)},
 };
-_Static_assert(sizeof(container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES, "samples.h");
+_Static_assert(sizeof(container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES,
+               "a new family raises GP_ROW_CONTAINER_SERIES (samples.h)");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_process, _field)
@@ -145,7 +147,8 @@ static const struct gp_family process_families[] = {
     {"gpuprof_process_memory_asleep_bytes", GP_GAUGE, "Blocks of its framework without memory under them.",
      GP_AT(asleep_bytes)},
 };
-_Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES, "samples.h");
+_Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES,
+               "a new family raises GP_ROW_PROCESS_SERIES (samples.h)");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_owner, _field)
@@ -157,7 +160,8 @@ static const struct gp_family owner_families[] = {
     {"gpuprof_owner_asleep_bytes", GP_GAUGE, "Blocks of this framework without memory under them.",
      GP_AT(asleep_bytes)},
 };
-_Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES, "samples.h");
+_Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES,
+               "a new family raises GP_ROW_OWNER_SERIES (samples.h)");
 #undef GP_AT
 
 static const struct gp_family family_site = {
