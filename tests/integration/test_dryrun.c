@@ -204,6 +204,22 @@ Test(dryrun, ranks_without_a_gpu_are_told_how_to_get_one)
     work_end(NULL);
 }
 
+Test(dryrun, a_rank_that_is_missing_is_said)
+{
+    struct spawn_result result;
+    work_begin();
+    setenv("WORLD_SIZE", "3", 1);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=2\t%1$s\tmib=64"), 0);
+    WARNS("only 2 of the 3 ranks of CMD are in the answer: ");
+    spawn_result_free(&result);
+    setenv("WORLD_SIZE", "2", 1);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=1\t%1$s\tmib=64"), 0);
+    cr_expect_null(strstr(result.err, "ranks of CMD"), "%s", result.err);
+    spawn_result_free(&result);
+    unsetenv("WORLD_SIZE");
+    work_end(NULL);
+}
+
 /* The ranks that a launcher of MPI starts, which names them in its own variables. */
 static void launched_by(const char *launcher, const char *options)
 {

@@ -265,17 +265,29 @@ static int dryrun_by_size(const void *one, const void *other)
     return a->total_bytes != b->total_bytes ? GP_ORDER(a->total_bytes, b->total_bytes) : strcmp(a->key, b->key);
 }
 
-/* A launcher's ranks take a GPU each; one that finds none fails, and its own message does not say where GPUs come from. */
+/* A launcher's ranks take a GPU each; one that finds none fails, and its own message does not say where GPUs come from.
+ * A rank without a recording would be missing in the answer unsaid. */
 static void dryrun_places(const struct dryrun_work *w)
 {
+    const struct gp_dryrun_run *fewest = NULL;
     uint32_t places = 0;
-    for (uint32_t i = 0; i < w->answer.run_count; i++)
-        if (w->answer.runs[i].status && !w->answer.runs[i].ended)
-            GP_RAISE(places, w->answer.runs[i].places);
+    for (uint32_t i = 0; i < w->answer.run_count; i++) {
+        const struct gp_dryrun_run *run = &w->answer.runs[i];
+        if (run->status && !run->ended)
+            GP_RAISE(places, run->places);
+        if (run->ranks < run->world && (!fewest || run->ranks < fewest->ranks))
+            fewest = run;
+    }
     if (places > (uint64_t)w->o->devices)
         fprintf(stderr,
                 "gpuprof: dryrun: %u ranks of CMD ran on a machine with %lld GPU%s: --devices=%u gives each its own\n",
                 places, (long long)w->o->devices, w->o->devices == 1 ? "" : "s", places);
+    else if (fewest)
+        fprintf(
+            stderr,
+            "gpuprof: dryrun: only %u of the %u ranks of CMD %s in the answer: the others used no GPU, or could not be "
+            "recorded\n",
+            fewest->ranks, fewest->world, fewest->ranks == 1 ? "is" : "are");
 }
 
 /* ---- budgets ----------------------------------------------------------------------------------------------------- */

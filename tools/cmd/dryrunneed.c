@@ -368,6 +368,13 @@ int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_b
     if (r->has_rank && r->local_rank >= 0)
         GP_RAISE(run->places, (uint32_t)r->local_rank + 1);
     rc = need_devices(run, &loaded, budget_bytes);
+    if (r->has_rank && run->need_count > before) {
+        bool known = false;
+        for (uint32_t i = 0; i < before; i++)
+            known |= run->needs[i].rank == r->rank;
+        run->ranks += !known;
+        GP_RAISE(run->world, (uint32_t)(r->world_size > 0 ? r->world_size : 0));
+    }
     if (rc == -ERANGE)
         gp_error("dryrun", "%s: no size was found at which the requests fit: is the recording damaged?", file);
     else if (rc)

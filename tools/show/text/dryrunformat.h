@@ -75,6 +75,7 @@ struct gp_dryrun_run { /* one run of the program */
     uint32_t processes;    /* that used a GPU */
     int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
     uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
+    uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
     struct gp_need *needs;
     uint32_t need_count;
     struct gp_dryrun_note *notes;
