@@ -232,6 +232,18 @@ static void same(int line)
     CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, found, 18u, &active), 2);
     CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 3);
     CHECK_EQ(NVML(nvmlDeviceGetIndex, (void *)&pci, &value), 2);
+    /* PyTorch asks for version 2 of the record, 36 bytes. */
+    struct {
+        unsigned version;
+        unsigned char cluster[16];
+        unsigned status, clique;
+        unsigned char state;
+        unsigned health, behind;
+    } fabric = {.version = 2u << 24 | 36, .state = 7, .behind = 9};
+    CHECK_EQ(NVML(nvmlDeviceGetGpuFabricInfoV, found, &fabric), 0);
+    CHECK(fabric.state == 0 && fabric.version == (2u << 24 | 36) && fabric.behind == 9);
+    fabric.version = 1;
+    CHECK_EQ(NVML(nvmlDeviceGetGpuFabricInfoV, found, &fabric), 25);
     CHECK_EQ(NVML(nvmlShutdown), 0);
     CHECK_EQ(NVML(nvmlShutdown), 1);
     CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 1);

@@ -22,6 +22,8 @@ NVML_API nvmlDeviceGetNvLinkRemotePciInfo(struct nvml_device *device, unsigned l
 NVML_API nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *device, unsigned link, struct nvml_pci *pci);
 NVML_API nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *device, unsigned link, int *type);
 NVML_API nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *two, int index, int *status);
+NVML_API nvmlDeviceGetGpuFabricInfo(struct nvml_device *device, struct nvml_fabric *fabric);
+NVML_API nvmlDeviceGetGpuFabricInfoV(struct nvml_device *device, struct nvml_fabric_v2 *fabric);
 
 /* As on hardware, a GPU without links knows no link. */
 static enum nvml_return sim_nvml_link(const struct nvml_device *device, unsigned link, const void *output)
@@ -106,5 +108,34 @@ NVML_API nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *two
     bool works = index == NVML_P2P_READ || index == NVML_P2P_WRITE || (index == NVML_P2P_LINK && linked) ||
                  (index == NVML_P2P_PCI && !linked);
     *status = works ? NVML_P2P_OK : NVML_P2P_NOT_SUPPORTED;
+    return NVML_SUCCESS;
+}
+
+/* No device belongs to a fabric of several machines: state 0.  PyTorch's symmetric memory fails if it gets no answer. */
+NVML_API nvmlDeviceGetGpuFabricInfo(struct nvml_device *device, struct nvml_fabric *fabric)
+{
+    enum nvml_return result = sim_nvml_check(device);
+    if (result == NVML_SUCCESS && !fabric)
+        result = NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS)
+        *fabric = (struct nvml_fabric){0};
+    return result;
+}
+
+NVML_API nvmlDeviceGetGpuFabricInfoV(struct nvml_device *device, struct nvml_fabric_v2 *fabric)
+{
+    enum nvml_return result = sim_nvml_check(device);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!fabric)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned version = fabric->version;
+    if (version == NVML_VERSION(struct nvml_fabric_v3, 3))
+        *(struct nvml_fabric_v3 *)fabric = (struct nvml_fabric_v3){0};
+    else if (version == NVML_VERSION(*fabric, 2))
+        *fabric = (struct nvml_fabric_v2){0};
+    else
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    fabric->version = version;
     return NVML_SUCCESS;
 }

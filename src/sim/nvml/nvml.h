@@ -77,6 +77,22 @@ struct nvml_pci_ext {
     unsigned version, domain, bus, device, pci_device, pci_subsystem, base_class, sub_class;
     char bus_id[32];
 };
+struct nvml_fabric {
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+};
+struct nvml_fabric_v2 { /* version 3 has one number more */
+    unsigned version;
+    unsigned char cluster[16];
+    unsigned status, clique;
+    unsigned char state;
+    unsigned health;
+};
+struct nvml_fabric_v3 {
+    struct nvml_fabric_v2 same;
+    unsigned char summary;
+};
 struct nvml_utilization {
     unsigned gpu, memory;
 };
