@@ -690,6 +690,7 @@ struct gp_wire_before_after { /* `all` pool of every statistic of one device */
     uint32_t pad_;
     struct gp_wire_value before[GP_STATS];
     struct gp_wire_value after[GP_STATS];
+    struct gp_wire_value asleep_before, asleep_after;
 };
 
 struct gp_wire_slot {

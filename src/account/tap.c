@@ -212,6 +212,8 @@ bool gp_tap_reset(unsigned index, unsigned what, struct gp_wire_before_after *ou
     gp_polled_fold(account, after);
     tap_all_pools(before, out->before);
     tap_all_pools(after, out->after);
+    out->asleep_before = tap_value(&before[GP_GAUGE_ASLEEP]);
+    out->asleep_after = tap_value(&after[GP_GAUGE_ASLEEP]);
     return true;
 }
 

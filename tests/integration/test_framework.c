@@ -400,6 +400,8 @@ Test(framework, blocks_from_before_leave_with_their_bytes)
 Test(framework, blocks_without_memory_are_asleep)
 {
     struct framework_held held;
+    struct spawn_result command = {0};
+    char pid[16];
 
     held_start(&held, &(struct framework_case)ROW("sleep", "unsigned-now"));
     HELD("devices/0/stats/allocated_bytes.all.current", 0);
@@ -410,6 +412,11 @@ Test(framework, blocks_without_memory_are_asleep)
     HELD(FRAMEWORK("blocks"), 2);
     HELD("devices/0/owners/0/asleep_bytes", 7 * MIB);
     cr_expect(held_agrees(&held));
+    snprintf(pid, sizeof(pid), "%d", (int)held.spawn.held[0]);
+    cr_assert_eq(spawn_command(&command, "reset", "--peaks", "-p", pid, NULL), 0);
+    cr_expect(strstr(command.out, "asleep_bytes.peak  ") && strstr(command.out, "7.000 MiB -> 7.000 MiB\n"), "%s",
+              command.out);
+    spawn_result_free(&command);
     held_end(&held);
 }
 

@@ -51,7 +51,13 @@ static int reset_number(const struct gp_process *process, int index)
     return index;
 }
 
-static json_t *reset_values(const struct gp_wire_value *values, unsigned what)
+/* Its peak is restarted with that of the allocated bytes. */
+static bool reset_touches_asleep(unsigned what)
+{
+    return what == GP_RESET_ALLOCATED || what == GP_RESET_PEAKS;
+}
+
+static json_t *reset_values(const struct gp_wire_value *values, const struct gp_wire_value *asleep, unsigned what)
 {
     json_t *object = json_object();
     char key[64];
@@ -68,13 +74,16 @@ static json_t *reset_values(const struct gp_wire_value *values, unsigned what)
             json_object_set_new(object, key, json_integer(values[stat].peak));
         }
     }
+    if (reset_touches_asleep(what))
+        json_object_set_new(object, "asleep_bytes.peak", json_integer(asleep->peak));
     return object;
 }
 
 static json_t *reset_reply_json(const struct gp_wire_before_after *reply, unsigned what)
 {
-    return json_pack("{s:s,s:o,s:o}", "reset", gp_reset_name(what), "before", reset_values(reply->before, what),
-                     "after", reset_values(reply->after, what));
+    return json_pack("{s:s,s:o,s:o}", "reset", gp_reset_name(what), "before",
+                     reset_values(reply->before, &reply->asleep_before, what), "after",
+                     reset_values(reply->after, &reply->asleep_after, what));
 }
 
 /* The host has no device number, so it has a key of its own, as in gpuprof.stat/1. */
@@ -104,6 +113,14 @@ static void reset_line(const char *name, const char *part, int64_t before, int64
         printf("    %-36s %12lld -> %lld\n", key, (long long)before, (long long)after);
 }
 
+/* Most programs have nothing asleep. */
+static void reset_line_asleep(int64_t before, int64_t after)
+{
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    if (before > 0)
+        printf("    %-36s %12s -> %s\n", "asleep_bytes.peak", gp_size_text(a, before), gp_size_text(b, after));
+}
+
 static void reset_print(const struct gp_process *process, const struct gp_wire_slot *slot, unsigned what)
 {
     printf("PID %d  %s\n", (int)process->pid, process->comm);
@@ -126,6 +143,8 @@ static void reset_print(const struct gp_process *process, const struct gp_wire_s
                        bytes);
             reset_line(gp_stat_name(stat), "freed", reply->before[stat].freed, reply->after[stat].freed, bytes);
         }
+        if (reset_touches_asleep(what))
+            reset_line_asleep(reply->asleep_before.peak, reply->asleep_after.peak);
     }
 }
 
@@ -209,6 +228,8 @@ static json_t *reset_sum_json(unsigned what, const struct gp_map_sum *sum)
     if (what & GP_RESET_RESERVED)
         json_object_set_new(object, "reserved_bytes.all.peak",
                             sum ? gp_json_known(sum->reserved_peak_bytes) : json_null());
+    if (reset_touches_asleep(what))
+        json_object_set_new(object, "asleep_bytes.peak", sum ? gp_json_known(sum->asleep_peak_bytes) : json_null());
     return object;
 }
 
@@ -226,6 +247,8 @@ static void reset_sum_print(unsigned what, const struct gp_map_sum *before, cons
         reset_line("allocated_bytes", "peak", before->allocated_peak_bytes, after->allocated_peak_bytes, true);
     if (after && what & GP_RESET_RESERVED)
         reset_line("reserved_bytes", "peak", before->reserved_peak_bytes, after->reserved_peak_bytes, true);
+    if (after && reset_touches_asleep(what))
+        reset_line_asleep(before->asleep_peak_bytes, after->asleep_peak_bytes);
 }
 
 static int reset_machine_do(const struct gp_reset_options *o, const struct gp_system *system, const char *pins,

@@ -105,6 +105,8 @@ static int answer_check(const struct gp_mailbox *box, struct gp_wire_slot *answe
         const struct gp_wire_before_after *reply = &answer->reply[i];
         if (reply->device < 0 || reply->device >= (int32_t)GP_WIRE_DEVICES)
             return -EPROTO;
+        if (!value_sane(&reply->asleep_before) || !value_sane(&reply->asleep_after))
+            return -EPROTO;
         for (int k = 0; k < GP_STATS; k++) {
             if (!value_sane(&reply->before[k]) || !value_sane(&reply->after[k]))
                 return -EPROTO;
