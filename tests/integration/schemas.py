@@ -128,6 +128,7 @@ def of_recordings(work):
     budgets = os.path.join(work, "budgets")
     with open(budgets, "w", encoding="utf-8") as file:
         file.write("peak 1KiB\nleak 0B\nasleep 1GiB\n")
+    yield run("dryrun", "--batch=8,16", "--budget=1GiB", "--json", "--", os.path.join(BUILD, "tests", "programs", "job"), "mib={batch}", cwd=work)
     yield run("dryrun", "--budget=1MiB", "--budgets=" + budgets, "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
     yield run("report", made, failed, "--json")
 

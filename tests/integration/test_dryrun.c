@@ -357,6 +357,39 @@ Test(dryrun, ends_a_program_whose_peak_repeats)
     work_end(NULL);
 }
 
+Test(dryrun, the_largest_batch_that_fits_is_tried)
+{
+    struct spawn_result result;
+    work_begin();
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=2048 -- %s mib={batch}"), 0, "%s", result.err);
+    SAYS("t4                14.76 GiB   12.75 GiB   12.75 GiB  fits");
+    SAYS("10240             12.75 GiB  fits\n");
+    SAYS("12288                     -  does not fit\n");
+    SAYS("each more costs 1.250 MiB, between 2048 and 4096\n");
+    SAYS("the largest that fits: 10240 (tried, as was 12288, which does not)");
+    spawn_result_free(&result);
+    json_t *top = dryrun_json("--gpu=t4 --batch=512,768 --budget=2GiB --json -- %s mib={batch}", 0);
+    cr_expect_eq(number(top, "batch_largest"), 1280);
+    cr_expect_eq(number(top, "batch_more_bytes"), 1310720);
+    json_t *last = at(top, "batches", json_array_size(json_object_get(top, "batches")) - 1);
+    cr_expect_eq(number(last, "batch"), 1536);
+    cr_expect_str_eq(json_string_value(json_object_get(last, "verdict")), "does_not_fit");
+    json_decref(top);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=20480 -- %s mib={batch}"), 3);
+    SAYS("20480                     -  does not fit\n");
+    SAYS_NOT("the largest");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8,16 -- %s mib={batch} status=7"), 1);
+    SAYS("8                         -  CMD failed, and not for lack of memory\n");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8 -- %s mib=8"), 2);
+    WARNS("no argument of CMD has {batch} in it");
+    spawn_result_free(&result);
+    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8,8 -- %s mib={batch}"), 2);
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
 Test(dryrun, what_cannot_be_asked)
 {
     struct spawn_result result;

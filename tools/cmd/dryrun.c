@@ -21,7 +21,7 @@
 
 struct gp_dryrun_options {
     struct gp_launch launch;
-    const char *gpu, *memory, *record, *output, *fill; /* NULL: not given; record "": without a name */
+    const char *gpu, *memory, *record, *output, *fill, *batch; /* NULL: not given; record "": without a name */
     int64_t devices, budget, steps;
     struct gp_budget_options gate; /* bytes: not used, --budget is of what the device must have */
     bool json, list, force;
@@ -34,6 +34,7 @@ struct dryrun_work {
     struct gp_sim_gpu *table;
     uint32_t table_count;
     bool all;
+    char **argv; /* of the batch that runs */
     struct gp_budgets budgets;
     struct gp_findings gate;
 };
@@ -230,6 +231,65 @@ static int dryrun_all(struct dryrun_work *w)
             break; /* on the next GPU it would fail too, or not use it */
     }
     return rc;
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
+
+static int dryrun_batch_set(struct dryrun_work *w, int64_t size)
+{
+    gp_dryrun_batch_free(w->argv);
+    w->argv = gp_dryrun_batch_argv(w->o->launch.argv, size);
+    w->job.launch.argv = w->argv;
+    return w->argv ? GP_EXIT_OK : gp_load_memory("dryrun");
+}
+
+/* Whether the program fits with that batch is seen by running it on the GPU itself. */
+static int dryrun_batch_try(struct dryrun_work *w, int64_t size)
+{
+    int rc = dryrun_batch_set(w, size);
+    if (rc)
+        return rc;
+    struct gp_dryrun_gpu gpu = w->answer.gpus[0];
+    struct gp_dryrun_batch batch = {.size = size, .verdict = GP_DRYRUN_TOO_LARGE, .needed_bytes = -1};
+    fprintf(stderr, "gpuprof: dryrun: running with a batch of %lld\n", (long long)size);
+    batch.run = dryrun_once(w, &gpu, false, &rc);
+    if (rc)
+        return rc;
+    const struct gp_dryrun_run *run = &w->answer.runs[batch.run];
+    if (run->status == GP_EXIT_CANNOT_RUN || run->status == GP_EXIT_NOT_FOUND)
+        return run->status;
+    if (!dryrun_no_memory(run)) {
+        gpu.verdict = (run->status && !run->ended) || !run->need_count ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
+        dryrun_sizes(&gpu, run);
+        dryrun_judge(&gpu);
+        bool over = w->o->budget && gpu.needed_bytes > w->o->budget;
+        batch.verdict = gpu.verdict == GP_DRYRUN_FITS && over ? GP_DRYRUN_TOO_LARGE : gpu.verdict;
+        batch.needed_bytes = gpu.verdict == GP_DRYRUN_FAILED ? -1 : gpu.needed_bytes;
+        gpu.own = true;
+        gpu.run = batch.run;
+    }
+    if (batch.verdict == GP_DRYRUN_FITS) /* the search tries no smaller one after it */
+        w->answer.gpus[0] = gpu;
+    gp_dryrun_batch_add(&w->answer, batch);
+    return GP_EXIT_OK;
+}
+
+/* The largest batch that fits is the run that is shown; if none does, the smallest. */
+static int dryrun_batches(struct dryrun_work *w)
+{
+    int64_t total = w->answer.gpus[0].total_bytes, size;
+    int rc = GP_EXIT_OK;
+    if (w->o->budget && w->o->budget < total)
+        total = w->o->budget;
+    w->answer.batches = calloc(GP_DRYRUN_BATCHES, sizeof(*w->answer.batches));
+    if (!w->answer.batches)
+        return gp_load_memory("dryrun");
+    while (!rc && (size = gp_dryrun_batch_next(&w->answer, total)) > 0)
+        rc = dryrun_batch_try(w, size);
+    if (rc || w->answer.gpus[0].verdict == GP_DRYRUN_FITS)
+        return rc;
+    rc = dryrun_batch_set(w, w->answer.batches[0].size);
+    return rc ? rc : dryrun_own(w, &w->answer.gpus[0]);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
@@ -438,6 +498,15 @@ static int dryrun_check(void *options)
         return gp_usage_error("dryrun", "no program given");
     if (o->memory && (gp_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
         return gp_usage_error("dryrun", "--memory=%s: not a size (like 512MiB or 16GiB), or out of range", o->memory);
+    if (!o->batch)
+        return GP_EXIT_OK;
+    int64_t sizes[2];
+    if (gp_dryrun_batch_parse(o->batch, sizes) != 0)
+        return gp_usage_error("dryrun", "--batch=%s: not a size, or two sizes of which the second is larger", o->batch);
+    if (!gp_dryrun_batch_named(o->launch.argv))
+        return gp_usage_error("dryrun", "--batch: no argument of CMD has {batch} in it, which stands for the size");
+    if (o->gpu && (strchr(o->gpu, ',') || strcmp(o->gpu, "all") == 0))
+        return gp_usage_error("dryrun", "--batch: name one GPU");
     return GP_EXIT_OK;
 }
 
@@ -453,6 +522,8 @@ static int dryrun_prepare(struct dryrun_work *w)
                                     .json = o->json};
     w->answer.command = o->launch.argv;
     w->answer.budget_bytes = o->budget;
+    if (o->batch)
+        gp_dryrun_batch_parse(o->batch, w->answer.batch_sizes);
     w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
     int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
     if (!rc)
@@ -472,7 +543,7 @@ static int dryrun_run(void *options)
         return gp_launch_gpus("dryrun");
     int rc = dryrun_prepare(&w), kept = GP_EXIT_OK;
     if (!rc)
-        rc = dryrun_all(&w);
+        rc = o->batch ? dryrun_batches(&w) : dryrun_all(&w);
     if (!rc) {
         rc = dryrun_finish(&w);
         bool shown = w.answer.runs[w.answer.shown].need_count > 0;
@@ -487,6 +558,8 @@ static int dryrun_run(void *options)
     for (uint32_t i = 0; i < w.answer.run_count; i++)
         gp_dryrun_run_free(&w.answer.runs[i]);
     free(w.answer.runs);
+    free(w.answer.batches);
+    gp_dryrun_batch_free(w.argv);
     free(w.answer.gpus);
     free(w.table);
     return kept && !rc ? kept : rc;
@@ -502,6 +575,9 @@ static const struct gp_command_option dryrun_options[] = {
               "how many GPUs the machine has (default 1)", .low = 1, .high = GP_WIRE_GPUS),
     GP_OPTION(struct gp_dryrun_options, steps, 0, "steps", "N", GP_ARG_NUMBER,
               "end CMD when it has taken N steps and the peak repeats", .low = 2, .high = 1000000),
+    GP_OPTION(struct gp_dryrun_options, batch, 0, "batch", "N[,M]", GP_ARG_TEXT,
+              "find the largest batch that fits: CMD runs with N and with M (default 2 N) where its arguments have "
+              "{batch}, and then with others"),
     GP_OPTION(struct gp_dryrun_options, fill, 0, "fill", "WHAT", GP_ARG_CHOICE,
               "what CMD reads back of results: zeros, or random values that it could have computed (default zeros)",
               .words = GP_LIST("zeros", "random")),
@@ -529,10 +605,10 @@ const struct gp_command_spec gp_command_dryrun = {
     .name = "dryrun",
     .summary = "say what a program would need of a GPU, without one",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST(
-        "[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--fill=WHAT] [--budget=SIZE] [--budgets=FILE] "
-        "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
-        "--list"),
+    .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
+                     "[--budget=SIZE] [--budgets=FILE] "
+                     "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
+                     "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "
                 "the GPU: whether it fits, the peak, by use and by line of code, and what would help. The exit status "
@@ -549,6 +625,8 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --gpu=rtx-4090,a100-40g -- python3 train.py", "Ask whether a job fits on two GPUs."},
         {"gpuprof dryrun --gpu=h100-80g --budget=22GiB -- python3 train.py", "Fail if it needs more than 22 GiB."},
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
+        {"gpuprof dryrun --gpu=rtx-4090 --batch=8 -- python3 train.py --batch-size '{batch}'",
+         "Find the largest multiple of 8 that fits."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
     GP_DEFAULTS(struct gp_dryrun_options, .launch = {.command = "dryrun", .limit = -1}, .devices = 1,

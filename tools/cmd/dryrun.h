@@ -38,4 +38,16 @@ char **gp_dryrun_files(const struct gp_dryrun_job *job, unsigned number);
 /* Adds to run->needs what the recording needs of each device.  GP_EXIT_OK, or an exit status after a message. */
 int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_bytes, bool first);
 
+/* dryrunbatch.c: --batch=N[,M].  Not 0: not such a list. */
+int gp_dryrun_batch_parse(const char *text, int64_t sizes[2]);
+/* Whether an argument of the program has "{batch}", and the command line with a size for it; NULL: out of memory. */
+bool gp_dryrun_batch_named(char *const *argv);
+char **gp_dryrun_batch_argv(char *const *argv, int64_t size);
+void gp_dryrun_batch_free(char **argv);
+/* The size to try next; 0: none. */
+int64_t gp_dryrun_batch_next(const struct gp_dryrun_answer *answer, int64_t total_bytes);
+/* Keeps a size that was tried.  Room for GP_DRYRUN_BATCHES. */
+#define GP_DRYRUN_BATCHES 12u
+void gp_dryrun_batch_add(struct gp_dryrun_answer *answer, struct gp_dryrun_batch batch);
+
 #endif

@@ -383,6 +383,56 @@ static void text_ended(const struct gp_text_page *page, const struct gp_dryrun_r
         fprintf(page->out, "CMD was ended after %" PRIu32 " steps, when the peak repeated\n", need ? need->steps : 0);
 }
 
+/* What one more costs, between the sizes that were asked for, if both fit; 0: not known. */
+static double batch_more(const struct gp_dryrun_answer *answer)
+{
+    int64_t needed[2] = {-1, -1};
+    for (uint32_t i = 0; i < answer->batch_count; i++)
+        for (unsigned k = 0; k < 2; k++)
+            if (answer->batches[i].size == answer->batch_sizes[k] && answer->batches[i].verdict == GP_DRYRUN_FITS)
+                needed[k] = answer->batches[i].needed_bytes;
+    if (needed[0] < 0 || needed[1] < 0)
+        return 0;
+    return (double)(needed[1] - needed[0]) / (double)(answer->batch_sizes[1] - answer->batch_sizes[0]);
+}
+
+/* The largest size that fits, of those tried; NULL: none. */
+static const struct gp_dryrun_batch *batch_largest(const struct gp_dryrun_answer *answer)
+{
+    const struct gp_dryrun_batch *largest = NULL;
+    for (uint32_t i = 0; i < answer->batch_count; i++)
+        if (answer->batches[i].verdict == GP_DRYRUN_FITS)
+            largest = &answer->batches[i];
+    return largest;
+}
+
+static void text_batches(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
+{
+    char size[GP_SIZE_TEXT];
+    const struct gp_dryrun_batch *largest = batch_largest(answer), *next = NULL;
+    double more = batch_more(answer);
+    if (!answer->batch_count)
+        return;
+    fprintf(page->out, "\n  %-15s %11s\n", "BATCH", "NEEDED");
+    for (uint32_t i = 0; i < answer->batch_count; i++) {
+        const struct gp_dryrun_batch *batch = &answer->batches[i];
+        fprintf(page->out, "  %-15" PRId64 " %11s  %s\n", batch->size, gp_size_text(size, batch->needed_bytes),
+                batch->verdict == GP_DRYRUN_FITS        ? "fits"
+                : batch->verdict == GP_DRYRUN_TOO_LARGE ? "does not fit"
+                                                        : "CMD failed, and not for lack of memory");
+        if (!next && batch->verdict != GP_DRYRUN_FITS)
+            next = batch;
+    }
+    if (more > 0)
+        fprintf(page->out, "  each more costs %s, between %" PRId64 " and %" PRId64 "\n",
+                gp_size_text(size, (int64_t)more), answer->batch_sizes[0], answer->batch_sizes[1]);
+    if (largest && next)
+        fprintf(page->out, "  the largest that fits: %" PRId64 " (tried, as was %" PRId64 ", which %s)\n",
+                largest->size, next->size, next->verdict == GP_DRYRUN_TOO_LARGE ? "does not" : "fails");
+    else if (largest)
+        fprintf(page->out, "  the largest that was tried: %" PRId64 "\n", largest->size);
+}
+
 void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
@@ -390,6 +440,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_status(page, answer);
     text_ended(page, run, need);
     text_gpus(page, answer);
+    text_batches(page, answer);
     if (!need)
         return;
     text_heading(page, run, need);
@@ -528,6 +579,18 @@ static json_t *json_reads(const struct gp_dryrun_run *run)
     return rows;
 }
 
+static json_t *json_batches(const struct gp_dryrun_answer *answer)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < answer->batch_count; i++) {
+        const struct gp_dryrun_batch *batch = &answer->batches[i];
+        json_array_append_new(rows,
+                              json_pack("{s:I,s:s,s:o}", "batch", (json_int_t)batch->size, "verdict",
+                                        verdicts[batch->verdict], "needed_bytes", gp_json_known(batch->needed_bytes)));
+    }
+    return rows;
+}
+
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
 {
     const struct gp_dryrun_run *run = &answer->runs[answer->shown];
@@ -539,11 +602,14 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s}", "schema", "gpuprof.dryrun/1",
-                     "command", command, "status", run->status, "ended", (int)run->ended, "steps",
+    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o}", "schema",
+                     "gpuprof.dryrun/1", "command", command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
                      "enough", gp_json_text(answer->enough ? answer->enough->key : NULL), "gpus", gpus, "ranks",
                      json_ranks(answer), "assumptions", json_notes(answer), "read_back", json_reads(run),
-                     "written_bytes", (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros");
+                     "written_bytes", (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros",
+                     "batches", json_batches(answer), "batch_more_bytes",
+                     gp_json_known(batch_more(answer) > 0 ? (int64_t)batch_more(answer) : -1), "batch_largest",
+                     gp_json_known(batch_largest(answer) ? batch_largest(answer)->size : -1));
 }

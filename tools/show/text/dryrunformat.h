@@ -96,6 +96,13 @@ struct gp_dryrun_gpu {
     int64_t needed_bytes, smallest_bytes; /* -1 unknown */
 };
 
+struct gp_dryrun_batch { /* a size that --batch has tried */
+    int64_t size;
+    enum gp_dryrun_verdict verdict;
+    uint32_t run;
+    int64_t needed_bytes; /* -1: it ran out of memory, or failed */
+};
+
 struct gp_dryrun_answer {
     char *const *command;
     struct gp_dryrun_gpu *gpus;
@@ -105,6 +112,9 @@ struct gp_dryrun_answer {
     uint32_t shown;       /* the run whose parts the text shows */
     int64_t budget_bytes; /* 0: none */
     bool over;
+    struct gp_dryrun_batch *batches; /* --batch: by size */
+    uint32_t batch_count;
+    int64_t batch_sizes[2];             /* that were asked for */
     bool random;                        /* what was read back of results: else zeros */
     const struct gp_dryrun_gpu *enough; /* the smallest that is; NULL: none */
     bool enough_by_size;                /* the program has not run on it */
