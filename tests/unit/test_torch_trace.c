@@ -271,8 +271,12 @@ Test(torch_trace, metadata_of_the_user)
                  "from 10000 to 12000, before 0 in 0, unknown 0\n");
 }
 
+/* Since 2.15 pinned memory is of the device -1. */
 Test(torch_trace, pinned_memory)
 {
+    expect_shown("{device_traces: [[]], host_traces: [],"
+                 "host_segments: [{device: -1, address: 0x1000, total_size: 1024, stream: 0, blocks: []}]}",
+                 "before 0 segment+ ? gpu64 1000 1024-0 stream0 -\nfrom 0 to 0, before 0 in 0, unknown 0\n");
     expect_shown(
         "{device_traces: [[]], host_traces: [{action: 'alloc', addr: 0x1000, size: 700, stream: 0, time_us: 5}],"
         "host_segments: [{device: 0, address: 0x1000, total_size: 1024, stream: 0, blocks: ["

@@ -425,21 +425,21 @@ static int torch_blocks(struct gp_torch *torch, const struct gp_pickle *segment,
     return torch->read->error;
 }
 
-/* host: of pinned memory, whatever device they name. */
+/* host: of pinned memory, whatever device they name: 2.15 has -1. */
 static int torch_segments(struct gp_torch *torch, const struct gp_pickle *segments, bool host)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < gp_pickle_count(segments); i++) {
         const struct gp_pickle *segment = gp_pickle_at(segments, i);
-        int64_t gpu = gp_pickle_number(gp_pickle_get(segment, "device"), 0);
+        int64_t gpu = host ? GP_WIRE_HOST : gp_pickle_number(gp_pickle_get(segment, "device"), 0);
         const struct gp_torch_entry at = {.bytes = gp_pickle_number(gp_pickle_get(segment, "total_size"), 0),
                                           .address = (uint64_t)gp_pickle_number(gp_pickle_get(segment, "address"), 0)};
-        if (gpu < 0 || gpu >= GP_WIRE_GPUS)
+        if (gpu < 0 || (gpu >= GP_WIRE_GPUS && !host))
             return torch_refuse(torch, "it has a segment of an impossible device");
         if (!torch_sane(&at) || !torch->entries_left)
             return torch_refuse(torch, "it has a segment with an impossible size or address");
         torch->entries_left--;
-        uint8_t device = gp_read_device(torch->read, host ? GP_WIRE_HOST : (uint32_t)gpu);
+        uint8_t device = gp_read_device(torch->read, (uint32_t)gpu);
         torch_span(
             torch, device,
             (struct gp_torch_span){.start = at.address,
