@@ -113,6 +113,9 @@ Test(operation, of_pytorch)
                "nn/modules/linear.py:125\n" MODULE_CALL "Block.forward /home/u/model.py:10\n" MODULE_CALL
                "main /home/u/train.py:9",
          "Block.forward (model.py:10)  linear", GP_PART_FORWARD},
+        /* Of the operator that computes alone. */
+        {"at::native::structured_addmm_out_cuda::impl\nmain /home/u/train.py:9", "main (train.py:9)  addmm",
+         GP_PART_NONE},
         /* A viewer without the libraries, and Python before 3.11. */
         {"forward " TORCH "nn/modules/normalization.py:217\n_call_impl " TORCH "nn/modules/module.py:1750\n"
          "forward /home/u/model.py:10",

@@ -245,14 +245,16 @@ static void operator_name(const char *caught, char out[64])
 {
     static const char *const ends[] = {"_symint",        "_cuda", "_out", "_impl", "_dtype_layout",
                                        "_memory_format", "_dim",  "_low", "_cpu",  "Op"};
-    const char *last = caught;
-    for (const char *at = caught; (at = strstr(at, "::")) != NULL; at += 2)
+    const char *last = caught, *stop = caught + strlen(caught);
+    if (stop - caught > 6 && strcmp(stop - 6, "::impl") == 0) /* of a structured kernel: its class has the name */
+        stop -= 6;
+    for (const char *at = caught; (at = strstr(at, "::")) != NULL && at < stop; at += 2)
         last = at + 2;
     while (*last == '_')
         last++;
     if (strncmp(last, "structured_", 11) == 0)
         last += 11;
-    snprintf(out, 64, "%.63s", last);
+    snprintf(out, 64, "%.*s", (int)(stop - last), last);
     for (char *at = out; (at = strchr(at, '_')) != NULL; at++) {
         if (at > out && isupper((unsigned char)at[1])) { /* the overload */
             *at = '\0';
