@@ -615,6 +615,15 @@ Test(oom, a_session_is_read_and_damage_is_seen)
     cr_assert_eq(json_integer_value(json_object_get(json, "requested_bytes")), GIB);
     cr_assert(strstr(json_string_value(json_object_get(json, "page")), "214 pieces"));
     json_decref(json);
+    for (unsigned flags = 0; flags < 4; flags++) {
+        bool beside = flags & 1, refused = flags & 2;
+        p.oom_framework.flags = GP_OOM_FRAMEWORK | (beside ? GP_OOM_BESIDE : 0) | (refused ? GP_OOM_REFUSED : 0);
+        json = gp_oom_json(&p);
+        const json_t *framework = json_object_get(json, "framework");
+        cr_expect_eq(json_is_true(json_object_get(framework, "asked")), !beside);
+        cr_expect_eq(json_is_true(json_object_get(framework, "own_limit")), refused);
+        json_decref(json);
+    }
     gp_peer_drop(&p);
     for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
         *s.oom = k8s();

@@ -220,6 +220,7 @@ Test(phases_command, says_how_to_add_marks, .init = find_binary)
     expect(run("phases %s", path), 0, "gpuprof_mark()", NULL);
     expect(run("phases %s", path), 0, "before the steps", NULL);
     expect(run("phases %s", path), 0, "used for          at the peak     at most  sure  reason", NULL);
+    char *text = run("phases %s", path).out;
     struct result result = run("phases %s --json", path);
     json_t *top = json_loads(result.out, 0, NULL), *row;
     const json_t *one = json_array_get(json_object_get(top, "devices"), 0);
@@ -231,6 +232,7 @@ Test(phases_command, says_how_to_add_marks, .init = find_binary)
         sum += json_integer_value(json_object_get(row, "at_peak_bytes"));
         cr_expect_eq(json_real_value(json_object_get(row, "confidence")) == 0, strcmp(use, "unknown") == 0, "%s", use);
         cr_expect(json_string_length(json_object_get(row, "reason")) > 0);
+        cr_expect(strstr(text, json_string_value(json_object_get(row, "reason"))), "no row of %s in:\n%s", use, text);
     }
     json_array_foreach(json_object_get(one, "phases"), i, row)
     {

@@ -365,6 +365,10 @@ Test(site, on_late_what_was_there_is_before_stacks)
     cr_assert(before_of(2) == 0 && head->rows == count);
     cr_assert_str_eq(name_of(before), "before stacks");
     cr_assert(rows[before].live_bytes == 600 && rows[before].live_count == 1 && sum_of(3) == 600);
+    gp_site_settle(3, 580, 1); /* each correction counts: a call may have been under way at the first */
+    cr_assert(rows[before].live_bytes == 580 && rows[before].live_count == 1 && sum_of(3) == 580);
+    gp_site_settle(3, 600, 1);
+    cr_assert(rows[before].live_bytes == 600 && sum_of(3) == 600);
     gp_site_alloc(a, 50);
     gp_site_settle(3, 650, 2);
     cr_assert(rows[before].live_bytes == 600 && rows[a].live_bytes == 50 && sum_of(3) == 650);

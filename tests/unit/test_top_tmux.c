@@ -204,6 +204,17 @@ Test(top, a_dumb_terminal_gets_a_table)
     cr_assert_null(strstr(screen, "F10Quit"));
 }
 
+Test(top, a_terminal_that_nobody_knows_gets_a_table)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "\"TERM=no-such-terminal '%s' top -p %d; echo rc=\\$?\" Enter", path_command(),
+             (int)watched[0]);
+    type(line);
+    see("rc=0", true);
+    cr_assert_not_null(strstr(screen, "TERM=no-such-terminal is unknown here"));
+    cr_assert_not_null(strstr(screen, "R-PEAK"));
+}
+
 Test(top, shows_call_sites)
 {
     char line[1024];
