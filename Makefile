@@ -77,6 +77,7 @@ SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))
 SIM_NCCL_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nccl/*.c) src/sim/standin/standin.c src/sim/report.c)
+SIM_NVSHMEM_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvshmem/*.c) src/sim/nccl/room.c src/sim/nccl/driver.c src/sim/standin/standin.c src/sim/report.c)
 SIM_NVML_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/nvml/*.c) src/sim/report.c)
 
 LIB  := $(B)/lib/libgpuprof.so
@@ -92,7 +93,7 @@ STANDIN_PARTS := $(foreach p,adv cnn engines_precompiled engines_runtime_compile
 	$(foreach p,adv cnn ops,libcudnn_$p_infer.so.8 libcudnn_$p_train.so.8)
 STANDINS := $(STANDIN_NAMES:%=$(SIMD)/standin/%) $(STANDIN_PARTS:%=$(SIMD)/standin/%) $(SIMD)/standin/libgpuprof-standin.so
 SIM  := $(SIMD)/libcuda.so.1 $(SIMD)/libcupti.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcudart.so.12 $(SIMD)/libgpuprof-sim.so $(SIMD)/libcudart_static.a $(SIMD)/libnvidia-ml.so.1 $(SIMD)/python/sitecustomize.py
-SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2
+SIM  += $(STANDINS) $(SIMD)/standin/libnccl.so.2 $(SIMD)/standin/libnvshmem_host.so.3
 EXAMPLES := $(patsubst examples/%.c,$(B)/examples/%,$(wildcard examples/*.c))
 MAN := $(B)/man/gpuprof.1
 COMPLETIONS := $(patsubst %,$(B)/completion/%,bash zsh fish)
@@ -261,6 +262,11 @@ $(SIMD)/standin/libnccl.so.2: $(SIM_NCCL_OBJ)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -o $@.new $^ $(OLD_GLIBC) -lm
+	$(Q)mv -f $@.new $@
+$(SIMD)/standin/libnvshmem_host.so.3: $(SIM_NVSHMEM_OBJ) src/sim/nvshmem/libnvshmem_host.map
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-e,standin_real -Wl,--version-script=$(lastword $^) -o $@.new $(filter %.o,$^) $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
 # Programs for the simulated GPU: driver API with -lcuda, runtime API (sources named *_rt.c) with -lcudart too, and with

@@ -105,10 +105,11 @@ unset GPUPROF_STANDINS
 export LD_AUDIT=$work/other/nothing.so
 run 0 "another audit library stays named" sh -c 'case $LD_AUDIT in */libgpuprof-standin.so:*/nothing.so) ;; *) exit 1 ;; esac'
 unset LD_AUDIT
-# Every function has the version that a program linked with the real library asks for; three of the real ones have none.
+# Every function has the version that a program linked with the real library asks for; three of the real ones have none, and one
+# has its own.
 for library in "$build"/lib/gpuprof/sim/standin/lib*.so.*; do
     name=${library##*/} version=@@${library##*/}
-    case $name in libnccl* | libcusparseLt* | libcufile*) version= ;; esac
+    case $name in libnccl* | libcusparseLt* | libcufile*) version= ;; libnvshmem*) version=@@NVSHMEM ;; esac
     if readelf -dW "$library" | grep -q "soname: \[$name\]" && [ -z "$(nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | grep -vE "^[^@]+$version\$")" ]; then
         passed=$((passed + 1))
     else

@@ -66,6 +66,7 @@ job fsdp2_keep 2 a100-40g 0 fsdp2 keep device
 job fsdp2_host 2 a100-40g 0 fsdp2 reshard offload
 # More ranks than the test's two: each has a smaller part, and the limits stay.
 job fsdp2_eight 8 a100-40g 0 fsdp2 reshard device
+job symmetric 2 h100-80g 0 symmetric
 if [ "${wanted/ large /}" != "$wanted" ]; then
     # It does not fit on eight H100 of 80 GiB.  A layer of its sizes alone says what the program itself takes of the host.
     job large_one 8 h100-80g 0 large 1

@@ -62,7 +62,7 @@ for source in "$here"/library_*.c; do
 done
 compile serve "$root/examples/serve.c"
 compile train_rt "$root/examples/train_rt.c" -lcudart
-[ $# -gt 0 ] || set -- core cupti graph hazard nccl nvml pool runtime standin stream vmm
+[ $# -gt 0 ] || set -- core cupti graph hazard nccl nvml nvshmem pool runtime standin stream vmm
 for prefix; do
     found=
     for source in "$here/$prefix"*.c; do

@@ -352,7 +352,7 @@ static bool standin_version_read(const char *text, int version[3])
 /* SITE has a folder such as nvidia_cudnn_cu12-9.5.1.17.dist-info. */
 static bool standin_version_package(const char *site, const char *name, int version[3])
 {
-    size_t n = strcspn(name, "."); /* "cudnn" of "cudnn.so.9" */
+    size_t n = strcspn(name, "._"); /* "cudnn" of "cudnn.so.9", "nvshmem" of "nvshmem_host.so.3" */
     bool found = false;
     DIR *folder = opendir(site);
     for (struct dirent *entry; folder && !found && (entry = readdir(folder));) {

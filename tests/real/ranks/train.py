@@ -118,6 +118,20 @@ def data_parallel():
         optimizer.step()
 
 
+def symmetric():
+    """Symmetric memory of NVSHMEM, which later versions of PyTorch have."""
+    from torch.distributed import _symmetric_memory
+
+    if not getattr(_symmetric_memory, "is_nvshmem_available", bool)():
+        print("no NVSHMEM in this PyTorch", flush=True)
+        return
+    _symmetric_memory.set_backend("NVSHMEM")
+    shared = _symmetric_memory.empty(1 << 20, dtype=torch.float32, device=f"cuda:{local}")
+    _symmetric_memory.rendezvous(shared, group=dist.group.WORLD)
+    torch.ops.symm_mem.nvshmem_broadcast(shared, 0, dist.group.WORLD.group_name)
+    torch.cuda.synchronize()
+
+
 class Llama(nn.Module):
     """A layer of the sizes of Llama 3."""
 
@@ -176,10 +190,10 @@ def main():
     torch.cuda.set_device(local)
     dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     globals()[sys.argv[1]](*sys.argv[2:])
+    dist.barrier()  # it takes memory, too
     reset()
     print("peak", rank, *map(max, zip(*peaks)), flush=True)
     print("host", rank, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
-    dist.barrier()
     dist.destroy_process_group()
 
 
