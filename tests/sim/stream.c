@@ -168,6 +168,11 @@ static void elapsed(void)
     CHECK(ms < -0.53f);
     CHECK_OK(cuEventElapsedTime(&ms, start, start));
     CHECK(ms == 0);
+    CHECK_OK(cuEventRecord(start, other));
+    CHECK_OK(cuEventRecord(end, other));
+    CHECK_OK(cuEventSynchronize(end));
+    CHECK_OK(cuEventElapsedTime(&ms, start, end));
+    CHECK(ms > 0 && ms < 0.01f);
     CHECK_EQ(cuEventElapsedTime(&ms, start, untimed), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQ(cuEventElapsedTime(NULL, start, end), CUDA_ERROR_INVALID_VALUE);
     CHECK_OK(cuEventDestroy(start));
