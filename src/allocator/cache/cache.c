@@ -208,6 +208,8 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         gp_lock_give(&cache->lock);
         return false;
     }
+    __builtin_prefetch(block->before); /* gp_block_idle looks at both */
+    __builtin_prefetch(block->after);
     struct gp_segment *segment = block->segment;
     struct gp_unlinked_segment dropped;
     if (order == GP_FREE_BY_STREAM)
