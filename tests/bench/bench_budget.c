@@ -11,6 +11,7 @@
 #include "base/counter.h"
 #include "base/ring.h"
 #include "base/thread.h"
+#include "bench/cache_own.h"
 #include "bench/count.h"
 #include "source/dispatch.h"
 #include <pthread.h>
@@ -216,6 +217,54 @@ static void framework(void)
     }
 }
 
+/* ---- the caching allocator ----------------------------------------------------------------------------------------- */
+
+#define LARGE BENCH_COUNT(1024u, 64u)
+
+static uint64_t large_size(uint64_t *random)
+{
+    return (1u << 20) + bench_cache_random(random) % (7u << 20);
+}
+
+static void cache(void)
+{
+    static uint64_t slots[BENCH_COUNT(4096, 64)], large[LARGE];
+    struct bench_cache_api api = {"", caching_create, cache_destroy, cache_alloc, cache_free, cache_calls};
+    struct bench_cache_hand hand = {.api = &api,
+                                    .cache = api.create(),
+                                    .slots = slots,
+                                    .live = GP_COUNT(slots),
+                                    .stream = 16,
+                                    .random = 7,
+                                    .uniform = 1};
+    bench_cache_fill(&hand);
+    bench_cache_pairs(&hand, traced ? BENCH_COUNT(100000, 1000) : 5000); /* a list of all accesses is long */
+    path("budget_cache_100_pairs_uniform");
+    for (unsigned i = 0; i < ROUNDS; i++)
+        COUNTED(bench_cache_pairs(&hand, 100));
+    /* Without a thread's cache: the other thread has none yet, and large blocks never have. */
+    path("budget_cache_alloc_from_heap");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t size = bench_cache_size(bench_cache_random(&hand.random), 1);
+        COUNTED(cache_alloc(hand.cache, size, 16, 2));
+    }
+    for (unsigned i = 0; i < LARGE; i++)
+        large[i] = cache_alloc(hand.cache, large_size(&hand.random), 16, 0);
+    for (unsigned i = 0; i < 8 * LARGE; i++) {
+        uint64_t *slot = &large[bench_cache_random(&hand.random) % LARGE];
+        cache_free(hand.cache, *slot, 16, 0);
+        *slot = cache_alloc(hand.cache, large_size(&hand.random), 16, 0);
+    }
+    path("budget_cache_free_to_heap");
+    for (unsigned i = 0; i < ROUNDS; i++)
+        COUNTED(cache_free(hand.cache, large[i], 16, 0));
+    path("budget_cache_alloc_large");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint64_t size = large_size(&hand.random);
+        COUNTED(cache_alloc(hand.cache, size, 16, 0));
+    }
+}
+
 static struct gp_ring ring;
 static uint64_t lost[GP_LOSTS];
 static struct gp_wire_failure failures[GP_WIRE_FAILURES];
@@ -251,6 +300,7 @@ static void child(void)
     counters();
     driver();
     framework();
+    cache();
     path("");
     exit(0);
 }

@@ -204,6 +204,14 @@ static double drain_ms(void)
     return ns / 1e6;
 }
 
+/* Of this thread, likewise. */
+static double own_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
 static double file_ms(const struct gp_extents *pieces, const char *path)
 {
     const struct gp_snapshot_live live = {.pieces = pieces, .allocator = "off", .split_limit = -1};
@@ -217,10 +225,24 @@ static double file_ms(const struct gp_extents *pieces, const char *path)
 
 static void bench(const char *mode)
 {
-    enum { BEFORE, WALK, CPU, AFTER, ANSWER, FILE_MS, MOST, SLOWEST, QUIET_MOST, QUIET_SLOWEST, VALUES };
-    static const char *const names[VALUES] = {"until_walk_ms",      "walk_ms",          "drain_cpu_ms", "read_ms",
-                                              "taken_ms",           "file_ms",          "pair_p999_us", "pair_max_us",
-                                              "pair_p999_us_quiet", "pair_max_us_quiet"};
+    enum {
+        BEFORE,
+        WALK,
+        CPU,
+        AFTER,
+        ANSWER,
+        READ_CPU,
+        FILE_MS,
+        FILE_CPU,
+        MOST,
+        SLOWEST,
+        QUIET_MOST,
+        QUIET_SLOWEST,
+        VALUES
+    };
+    static const char *const names[VALUES] = {
+        "until_walk_ms", "walk_ms",     "drain_cpu_ms", "read_ms",     "taken_ms",           "read_cpu_ms",
+        "file_ms",       "file_cpu_ms", "pair_p999_us", "pair_max_us", "pair_p999_us_quiet", "pair_max_us_quiet"};
     double values[VALUES][ROUNDS];
     char path[] = "/tmp/gpuprof-test-bench-XXXXXX";
     int made = mkstemp(path);
@@ -230,9 +252,11 @@ static void bench(const char *mode)
         struct gp_extents pieces;
         since();
         double cpu = drain_ms();
+        double own = own_ms();
         uint64_t begin = gp_clock_ns();
         int rc = gp_extents_take(pid, &pieces, 0, NULL, 0);
         uint64_t ns = gp_clock_ns() - begin;
+        values[READ_CPU][i] = own_ms() - own;
         struct stretch with = since();
         usleep((useconds_t)(ns / 1000));
         struct stretch without = since();
@@ -245,7 +269,9 @@ static void bench(const char *mode)
         values[SLOWEST][i] = with.slowest_us;
         values[QUIET_MOST][i] = without.most_us;
         values[QUIET_SLOWEST][i] = without.slowest_us;
+        own = own_ms();
         values[FILE_MS][i] = rc || pieces.count < LIVE ? -1 : file_ms(&pieces, path);
+        values[FILE_CPU][i] = own_ms() - own;
         gp_extents_free(&pieces);
     }
     for (int k = 0; k < VALUES; k++)
