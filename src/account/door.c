@@ -14,7 +14,7 @@ static struct door_state {
 } states[GP_DOORS];
 
 static const char *const names[GP_DOORS] = {
-    [GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow", [GP_DOOR_XLA] = "xla"};
+    [GP_DOOR_RMM] = "rmm", [GP_DOOR_TENSORFLOW] = "tensorflow", [GP_DOOR_PADDLE] = "paddle", [GP_DOOR_XLA] = "xla"};
 _Static_assert(GP_DOORS - 1 <= GP_WIRE_DOORS, "wire.h");
 
 void gp_door_own(enum gp_door door, uint8_t owner)

@@ -190,6 +190,7 @@ enum gp_door {
     GP_DOOR_NVTX, /* not a library: heaps that the program describes */
     GP_DOOR_RMM,
     GP_DOOR_TENSORFLOW,
+    GP_DOOR_PADDLE,
     GP_DOOR_XLA,
     GP_DOORS
 };

@@ -16,9 +16,9 @@ static void doors_find(void *arg)
 {
     struct doors_look *look = arg;
     gp_lock_take(&lock);
-    bool rmm = gp_rmm_find(&look->caller), bfc = gp_bfc_find(&look->caller);
+    bool rmm = gp_rmm_find(&look->caller), reported = gp_reported_find(&look->caller);
     gp_pjrt_find(&look->caller);
-    look->done = rmm && bfc;
+    look->done = rmm && reported;
     gp_lock_give(&lock);
 }
 
@@ -36,7 +36,7 @@ static void doors_restore(void *arg)
     (void)arg;
     gp_lock_take(&lock);
     gp_rmm_restore();
-    gp_bfc_restore();
+    gp_reported_restore();
     gp_lock_give(&lock);
 }
 

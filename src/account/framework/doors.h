@@ -17,9 +17,9 @@ void gp_doors_restore(void);
 /* rmm.c. Both inside gp_loader_with. */
 bool gp_rmm_find(const struct gp_slot_caller *caller);
 void gp_rmm_restore(void);
-/* bfc.c. The same. */
-bool gp_bfc_find(const struct gp_slot_caller *caller);
-void gp_bfc_restore(void);
+/* reported.c. The same. */
+bool gp_reported_find(const struct gp_slot_caller *caller);
+void gp_reported_restore(void);
 /* pjrt.c. The first inside gp_loader_with; the second outside, as it calls the program. */
 void gp_pjrt_find(const struct gp_slot_caller *caller);
 void gp_pjrt_look(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_bfc.c: what TensorFlow's pools hand out, from its call to its profiler (src/account/framework/bfc.c) to the accounts. The
+ * test_reported.c: what TensorFlow's and PaddlePaddle's pools hand out, from their reports (src/account/framework/reported.c) to the accounts. The
  * loader is a stand-in, and so is TensorFlow's function. A model of two pools is compared with the accounts after each of thousands
  * of random calls; a call that contradicts it has to end the door.
  */
@@ -44,10 +44,27 @@ static void original(uint64_t pool, uint64_t length, const char *text, uint64_t 
     memcpy(last, (uint64_t[6]){pool, length, (uint64_t)(uintptr_t)text, address, asked, bytes}, sizeof(last));
 }
 
+typedef void record(void *made, uint64_t address, const void *place, uint64_t bytes, int event);
+static record *paddle;
+static bool paddle_loaded;
+
+static void paddle_original(void *made, uint64_t address, const void *place, uint64_t bytes, int event)
+{
+    passed_on++;
+    memcpy(last, (uint64_t[5]){(uint64_t)(uintptr_t)made, address, (uint64_t)(uintptr_t)place, bytes, (uint64_t)event},
+           40);
+}
+
 STANDIN(bool, gp_slots_replace, struct gp_slot_import *imports, unsigned count, const struct gp_slot_caller *caller)
 {
     (void)caller;
     cr_assert_eq(count, 1);
+    if (strcmp(imports->importer, "libpaddle.so") == 0) {
+        imports->slots = paddle_loaded;
+        imports->x_original = paddle_loaded ? (void *)paddle_original : NULL;
+        paddle = (record *)imports->replacement;
+        return true;
+    }
     cr_assert_str_eq(imports->importer, "libtensorflow_framework");
     imports->slots = is_loaded;
     imports->refused = is_refused;
@@ -82,12 +99,12 @@ static void setup(void)
     is_loaded = true;
 }
 
-TestSuite(bfc, .init = setup, .timeout = 60);
+TestSuite(reported, .init = setup, .timeout = 60);
 
 static bool find(void)
 {
     const struct gp_slot_caller caller = {0};
-    return gp_bfc_find(&caller);
+    return gp_reported_find(&caller);
 }
 
 static void driver_gives(uint64_t address, uint64_t bytes, enum gp_space space, enum gp_wire_kind kind)
@@ -143,7 +160,7 @@ static struct gp_wire_doors doors(void)
 
 /* ---- tests --------------------------------------------------------------------------------------------------------- */
 
-Test(bfc, allocated_is_what_the_pools_have_handed_out)
+Test(reported, allocated_is_what_the_pools_have_handed_out)
 {
     static uint16_t units[2][UNITS]; /* of the piece that starts there */
     uint64_t state = 7;
@@ -191,7 +208,7 @@ Test(bfc, allocated_is_what_the_pools_have_handed_out)
 }
 
 /* Pinned memory has such a pool too; and what the driver gave before an attach is not known. */
-Test(bfc, pieces_elsewhere_are_ignored)
+Test(reported, pieces_elsewhere_are_ignored)
 {
     cr_assert(find());
     driver_gives(BASE, UNITS * UNIT, GP_SPACE_HOST, GP_KIND_PINNED);
@@ -246,7 +263,7 @@ static void expect_end(unsigned how, const char *why)
 #define NEVER   "a piece came back that was not handed out"
 #define UNKNOWN "this version of TensorFlow is not known"
 #define ENDS(_name, _how, _why)                                                                                        \
-    Test(bfc, _name##_ends_it)                                                                                         \
+    Test(reported, _name##_ends_it)                                                                                    \
     {                                                                                                                  \
         expect_end(_how, _why);                                                                                        \
     }
@@ -257,7 +274,7 @@ ENDS(less_than_was_asked_for, 3, UNKNOWN)
 ENDS(another_event, 4, UNKNOWN)
 ENDS(a_piece_over_the_end, 5, TWICE)
 
-Test(bfc, tensorflow_gets_its_call_as_it_was)
+Test(reported, tensorflow_gets_its_call_as_it_was)
 {
     cr_assert(find());
     const char text[] = "MemoryAllocation";
@@ -267,7 +284,7 @@ Test(bfc, tensorflow_gets_its_call_as_it_was)
     cr_expect_arr_eq(last, ((uint64_t[6]){5, 16, (uint64_t)(uintptr_t)text, BASE, 17, UNIT}), sizeof(last));
 }
 
-Test(bfc, not_loaded_is_not_there)
+Test(reported, not_loaded_is_not_there)
 {
     is_loaded = false;
     cr_expect(find());
@@ -275,15 +292,58 @@ Test(bfc, not_loaded_is_not_there)
     is_loaded = true; /* later */
     cr_expect(find());
     cr_expect_eq(doors().doors[0].state, GP_WIRE_DOOR_EXACT);
-    gp_bfc_restore();
+    gp_reported_restore();
     cr_expect_eq(restored, 1);
 }
 
-Test(bfc, calls_that_cannot_be_changed)
+Test(reported, calls_that_cannot_be_changed)
 {
     is_refused = true;
     cr_expect(find());
     cr_expect_eq(doors().doors[0].state, GP_WIRE_DOOR_OFF);
     cr_expect_str_eq(doors().doors[0].text, "its calls cannot be changed");
     cr_expect_eq(restored, 1);
+}
+
+/* ---- PaddlePaddle -------------------------------------------------------------------------------------------------- */
+
+static void paddle_start(void)
+{
+    is_loaded = false;
+    paddle_loaded = true;
+    cr_assert(find());
+    driver_gives(BASE, UNITS * UNIT, GP_SPACE_DEVICE, GP_KIND_LINEAR);
+}
+
+Test(reported, paddle_tells_of_pieces_and_of_much_else)
+{
+    int made, place;
+    paddle_start();
+    paddle(&made, BASE, &place, UNITS * UNIT, 2); /* what it took from the driver */
+    paddle(&made, BASE, &place, 4 * UNIT, 0);
+    paddle(&made, BASE + 4 * UNIT, &place, UNIT, 0);
+    paddle(&made, 16, &place, 100, 0); /* of the host */
+    cr_expect_eq(ALLOCATED, 5 * UNIT);
+    paddle(&made, BASE, &place, 4 * UNIT, 1);
+    paddle(&made, 16, &place, 100, 1);
+    paddle(&made, 0, &place, 0, 0);
+    cr_expect_eq(ALLOCATED, UNIT);
+    cr_expect_eq(stat_of(GP_STAT_ALLOCATED_BYTES, true), 5 * UNIT);
+    cr_expect_eq(RESERVED, UNITS * UNIT);
+    cr_expect_eq(passed_on, 7);
+    cr_expect_arr_eq(last, ((uint64_t[5]){(uint64_t)(uintptr_t)&made, 0, (uint64_t)(uintptr_t)&place, 0, 0}), 40);
+    struct gp_wire_doors is = doors();
+    cr_expect(is.door_count == 1 && is.doors[0].state == GP_WIRE_DOOR_EXACT && is.rows[0].pieces == 1);
+    cr_expect_str_eq(is.doors[0].name, "paddle");
+}
+
+Test(reported, paddle_with_another_event_ends_it)
+{
+    int made, place;
+    paddle_start();
+    paddle(&made, BASE, &place, 4 * UNIT, 0);
+    paddle(&made, BASE + 4 * UNIT, &place, UNIT, 4);
+    cr_expect_eq(doors().doors[0].state, GP_WIRE_DOOR_OFF);
+    cr_expect_str_eq(doors().doors[0].text, "this version of PaddlePaddle is not known");
+    cr_expect_eq(ALLOCATED, UNITS * UNIT);
 }
