@@ -49,13 +49,14 @@ struct result {
 };
 typedef struct result function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e);
 static function *hooks[FUNCTIONS];
-static unsigned copies = 1, missing = FUNCTIONS, restored;
+static unsigned copies = 1, missing = FUNCTIONS, restored, named;
 static uint32_t is_refused;
 
 STANDIN(unsigned, gp_door_names, const char *library, const char *const *forms, unsigned count,
         char (*names)[GP_DOOR_NAME])
 {
     cr_assert_str_eq(library, "librmm");
+    named++;
     memset(names, 0, count * sizeof(*names));
     for (unsigned f = 0; f < count; f++)
         for (unsigned s = 0; s < FUNCTIONS; s++)
@@ -83,6 +84,7 @@ STANDIN(bool, gp_slots_replace, struct gp_slot_import *imports, unsigned count, 
     for (unsigned i = 0; i < count; i++) {
         imports[i].slots = imports[i].name[0] != '\0';
         imports[i].refused = is_refused;
+        imports[i].copies = imports[i].name[0] ? copies : 0;
         imports[i].x_original = imports[i].name[0] ? (void *)original : NULL;
         cr_assert(strcmp(imports[i].definer, "librmm") == 0 && strcmp(imports[i].user, "librmm") == 0);
         for (unsigned s = 0; s < FUNCTIONS; s++)
@@ -425,8 +427,10 @@ Test(rmm, a_second_copy_ends_it)
     driver_gives(BASE, UNITS * UNIT);
     cut(1, BASE, UNIT, false);
     cr_expect_eq(ALLOCATED, UNIT);
+    cr_expect(gp_rmm_find(&caller) && ALLOCATED == UNIT);
     copies = 2;
     cr_expect(gp_rmm_find(&caller));
+    cr_expect_eq(named, 1, "its names are read once");
     expect_shut("two copies of librmm.so are loaded");
     cr_expect_eq(ALLOCATED, UNITS * UNIT);
 }

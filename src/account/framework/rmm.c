@@ -264,26 +264,36 @@ static bool rmm_open(unsigned objects)
     return true;
 }
 
-bool gp_rmm_find(const struct gp_slot_caller *caller)
+/* Its names are known: a look at the slots, which also tells of a second copy, is enough. */
+static bool rmm_again(const struct gp_slot_caller *caller)
 {
-    unsigned objects = gp_door_names("librmm", forms, RMM_FUNCTIONS, names);
-    uint32_t early = 0;
-    if (!objects)
-        return true; /* not loaded, or from before 26.04, when each program had its pools inside */
-    if (!told && objects == 1)
-        gp_slots_replace(imports, RMM_FUNCTIONS, caller);
-    if (!told && !rmm_open(objects))
-        gp_slots_restore(imports, RMM_FUNCTIONS);
+    uint32_t early = 0, copies = 0;
     if (!__atomic_load_n(&x_open, __ATOMIC_RELAXED))
         return true;
-    if (objects > 1) {
+    gp_slots_replace(imports, RMM_FUNCTIONS, caller);
+    for (unsigned i = 0; i < RMM_FUNCTIONS; i++) {
+        early += imports[i].early;
+        copies = imports[i].copies > copies ? imports[i].copies : copies;
+    }
+    if (copies > 1)
         rmm_shut("two copies of librmm.so are loaded");
+    return copies > 1 || !early;
+}
+
+bool gp_rmm_find(const struct gp_slot_caller *caller)
+{
+    if (told)
+        return rmm_again(caller);
+    unsigned objects = gp_door_names("librmm", forms, RMM_FUNCTIONS, names);
+    if (!objects)
+        return true; /* not loaded, or from before 26.04, when each program had its pools inside */
+    if (objects == 1)
+        gp_slots_replace(imports, RMM_FUNCTIONS, caller);
+    if (!rmm_open(objects)) {
+        gp_slots_restore(imports, RMM_FUNCTIONS);
         return true;
     }
-    gp_slots_replace(imports, RMM_FUNCTIONS, caller);
-    for (unsigned i = 0; i < RMM_FUNCTIONS; i++)
-        early += imports[i].early;
-    return !early;
+    return rmm_again(caller);
 }
 
 void gp_rmm_restore(void)

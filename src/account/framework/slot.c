@@ -68,6 +68,7 @@ static int define_visit(struct dl_phdr_info *info, size_t size, void *arg)
     for (unsigned n = 0; n < replace->count; n++) {
         struct gp_slot_import *import = &replace->imports[n];
         void *original = gp_image_is(&image, import->definer) ? image_define(&image, import->name) : NULL;
+        import->copies += original != NULL;
         if (original && !import->found) {
             import->found = true;
             __atomic_store_n(&import->x_original, original, __ATOMIC_RELAXED);
@@ -189,7 +190,7 @@ bool gp_slots_replace(struct gp_slot_import *imports, unsigned count, const stru
 {
     struct replace replace = {imports, count, slot_replace, caller};
     for (unsigned n = 0; n < count; n++) {
-        imports[n].slots = imports[n].refused = imports[n].early = 0;
+        imports[n].slots = imports[n].refused = imports[n].early = imports[n].copies = 0;
         imports[n].found = false;
     }
     if (!gp_loader_look(define_visit, &replace))

@@ -24,6 +24,7 @@ struct gp_slot_import {
     const char *user;               /* if not NULL: so do objects that are linked to one whose name starts so */
     void *x_original;               /* the definition; set before the first slot is replaced */
     uint32_t slots, refused;        /* slots that were found by the last call; slots that could not be written */
+    uint32_t copies;                /* objects that define it, in the last call */
     uint32_t early;                 /* that must be looked at again, whether or not objects change */
     uint64_t early_ns;              /* private: since when such a page is writable */
     bool found;                     /* private: during a look */
