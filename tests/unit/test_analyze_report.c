@@ -4,6 +4,7 @@
 #include <base/compiler.h>
 #include <lib/recsave.h>
 #include <show/text/reportformat.h>
+#include <show/text/textpage.h>
 #include <sys/resource.h>
 
 #include "cli.h"
@@ -488,4 +489,26 @@ Test(commands, the_others_print_and_write_json)
     cr_assert_str_eq(json_string_value(at(top, "sites/0/name")), "inner_branch (model.py:77)");
     cr_assert(json_is_null(at(top, "sites/0/site/0")));
     json_decref(top);
+}
+
+Test(report_text, bars_have_eighths_or_are_of_ascii)
+{
+    static const struct {
+        unsigned eighths;
+        const char *utf8, *ascii;
+    } rows[] = {{0, "            ", "            "},  {1, "▏           ", "            "},
+                {3, "▍           ", "            "},  {4, "▌           ", "#           "},
+                {8, "█           ", "#           "},  {13, "█▋          ", "##          "},
+                {95, "███████████▉", "############"}, {96, "████████████", "############"}};
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        for (int utf8 = 0; utf8 < 2; utf8++) {
+            char *text = NULL;
+            size_t bytes = 0;
+            struct gp_text_page page = {.out = open_memstream(&text, &bytes), .utf8 = utf8};
+            gp_text_bar(&page, rows[i].eighths / 8.0 / GP_PAGE_BAR);
+            fclose(page.out);
+            cr_expect_str_eq(text, utf8 ? rows[i].utf8 : rows[i].ascii, "%u: '%s'", rows[i].eighths, text);
+            free(text);
+        }
+    }
 }
