@@ -10,6 +10,8 @@
 # Run: slow
 set -u
 shopt -s nullglob
+# 2.15 gives cuBLAS a workspace for each call, unless this is set; earlier versions keep it, and do not know the variable.
+export TORCH_CUBLAS_WORKSPACE_CACHE=1
 cd "$(dirname "$0")/../.."
 build=$(cd "${1:-build}" && pwd)
 root=${GPUPROF_TORCH_ROOT:-}
