@@ -92,7 +92,26 @@ static int tap_scope(struct gp_account *account, unsigned slot, gp_tap_watch_fn 
     return 0;
 }
 
+static void tap_owners(const struct gp_gauge_value *gauges, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
+{
+    for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
+        const struct gp_gauge_value *own = &gauges[GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES];
+        out[owner] = (struct gp_wire_owner_value){
+            .reserved_bytes = tap_memory(own[GP_OWNER_RESERVED].current),
+            .reserved_peak_bytes = own[GP_OWNER_RESERVED].peak,
+            .allocated_bytes = tap_memory(own[GP_OWNER_ALLOCATED].current),
+            .allocated_peak_bytes = own[GP_OWNER_ALLOCATED].peak,
+            .live = tap_memory(own[GP_OWNER_LIVE].current),
+        };
+    }
+}
+
 bool gp_tap_device(unsigned index, struct gp_wire_device *out)
+{
+    return gp_tap_owned(index, out, NULL);
+}
+
+bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_owner_value owners[GP_WIRE_OWNERS])
 {
     struct gp_gauge_value gauges[GP_GAUGES_MAX];
     struct gp_account *account = tap_account(index);
@@ -103,6 +122,8 @@ bool gp_tap_device(unsigned index, struct gp_wire_device *out)
     gp_counter_snapshot(account->counter, gauges);
     gp_polled_fold(account, gauges);
     tap_statistics(gauges, out);
+    if (owners)
+        tap_owners(gauges, owners);
     for (unsigned slot = 0; slot < GP_WIRE_SCOPES; slot++)
         tap_scope(account, slot, gp_counter_watch_read, &out->scopes[slot]);
     out->flags = __atomic_load_n(&account->x_flags, __ATOMIC_RELAXED);
@@ -145,26 +166,6 @@ void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, i
     account->total_bytes = total_bytes;
     gp_lock_give(&gp_accounts.lock);
     __atomic_fetch_or(&account->x_flags, GP_DEVICE_IDENTIFIED, __ATOMIC_RELAXED);
-}
-
-bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
-{
-    struct gp_gauge_value gauges[GP_GAUGES_MAX];
-    struct gp_account *account = tap_account(index);
-    if (!account)
-        return false;
-    gp_counter_snapshot(account->counter, gauges);
-    for (unsigned owner = 0; owner < GP_WIRE_OWNERS; owner++) {
-        const struct gp_gauge_value *own = &gauges[GP_GAUGE_OWNERS + owner * GP_OWNER_GAUGES];
-        out[owner] = (struct gp_wire_owner_value){
-            .reserved_bytes = tap_memory(own[GP_OWNER_RESERVED].current),
-            .reserved_peak_bytes = own[GP_OWNER_RESERVED].peak,
-            .allocated_bytes = tap_memory(own[GP_OWNER_ALLOCATED].current),
-            .allocated_peak_bytes = own[GP_OWNER_ALLOCATED].peak,
-            .live = tap_memory(own[GP_OWNER_LIVE].current),
-        };
-    }
-    return true;
 }
 
 static void tap_all_pools(const struct gp_gauge_value *gauges, struct gp_wire_value out[GP_STATS])

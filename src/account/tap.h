@@ -15,6 +15,8 @@ bool gp_tap_known(unsigned index);
 
 /* Reads one device at one instant. False: the index was never used. */
 bool gp_tap_device(unsigned index, struct gp_wire_device *out);
+/* The same, and at that instant the memory of each owner; owners: untouched if it is false. */
+bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_owner_value owners[GP_WIRE_OWNERS]);
 
 /* What the summed call sites of a device hold, given its numbers: allocated bytes, and the parts of
  * cuMemCreate handles that are not mapped. */
@@ -58,9 +60,6 @@ void gp_tap_blocks(unsigned index, void *arg, gp_tap_block_fn *visit, void (*res
 
 /* The libraries whose own pools are watched. */
 void gp_tap_doors(struct gp_wire_doors *out);
-
-/* The memory of each owner on one device. False: the index was never used. */
-bool gp_tap_owners(unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS]);
 
 /* What the framework that reports its blocks said and did on one device, and what sub-allocators
  * that describe their heaps did. False: the index was never used, or no block was ever reported. */

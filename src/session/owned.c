@@ -70,14 +70,14 @@ GP_EXPORT int gpuprof_owned(int device, struct gpuprof_owned *out, size_t bytes)
     if (!out || device < 0 || device >= (int)GP_WIRE_GPUS || !gp_api_enter(&saved_errno))
         return -1;
     gp_api_poll();
-    bool is_there = gp_tap_device((unsigned)device, &is), known = gp_tap_owners((unsigned)device, values);
+    bool is_there = gp_tap_owned((unsigned)device, &is, values);
     gp_tap_framework((unsigned)device, &framework, &heaps);
     unsigned count = gp_owner_rows(names);
     gp_api_leave(saved_errno);
     if (!is_there)
         return -1;
     owned_totals(&all, &is);
-    owned_rows(&all, names, known ? count : 0, values, framework.name);
+    owned_rows(&all, names, count, values, framework.name);
     memcpy(out, &all, bytes < sizeof(all) ? bytes : sizeof(all));
     return 0;
 }

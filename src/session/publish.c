@@ -98,13 +98,12 @@ void gp_session_publish(void)
     struct gp_session *session = publish_begin();
     struct gp_wire_owners *owners = session->owners;
     for (unsigned i = 0; i < GP_WIRE_DEVICES; i++) {
-        if (!gp_tap_device(i, &device))
+        if (!gp_tap_owned(i, &device, owners->values[i]))
             continue;
         session->devices[i] = device;
         if (publish_hooks.settle)
             publish_hooks.settle(i, gp_tap_site_bytes(i, &device),
                                  device.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current);
-        gp_tap_owners(i, owners->values[i]);
         if (i < GP_WIRE_GPUS)
             gp_tap_framework(i, &owners->frameworks[i], &owners->heaps[i]);
         if (i < GP_WIRE_GPUS && session->before->attached)

@@ -141,9 +141,12 @@ STANDIN(void, gp_tap_blocks, unsigned index, void *arg, gp_tap_block_fn *visit, 
     rest(arg);
 }
 
-STANDIN(bool, gp_tap_owners, unsigned index, struct gp_wire_owner_value out[GP_WIRE_OWNERS])
+STANDIN(bool, gp_tap_owned, unsigned index, struct gp_wire_device *out,
+        struct gp_wire_owner_value owners[GP_WIRE_OWNERS])
 {
-    out[3].live = 40 + index;
+    if (!gp_tap_device(index, out))
+        return false;
+    owners[3].live = 40 + index;
     return true;
 }
 

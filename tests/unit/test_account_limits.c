@@ -202,6 +202,7 @@ Test(limits, a_device_without_memory_is_not_known)
 Test(limits, calls_for_a_device_without_memory)
 {
     struct gp_wire_framework framework, heaps;
+    struct gp_wire_device none;
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
     struct gp_wire_before_after said;
     struct gp_batch_device *batch = NULL;
@@ -246,7 +247,7 @@ Test(limits, calls_for_a_device_without_memory)
         cr_expect_eq(lost[GP_LOST_MAP], 0);
         cr_expect_eq(event_count(), device == 2 ? 2 : 0, "of the block of before");
         if (device < (int)GP_WIRE_DEVICES)
-            cr_expect(!gp_tap_known(2) && !gp_tap_owners(2, owners) && !gp_tap_framework(2, &framework, &heaps) &&
+            cr_expect(!gp_tap_known(2) && !gp_tap_owned(2, &none, owners) && !gp_tap_framework(2, &framework, &heaps) &&
                       !gp_tap_reset(2, GP_RESET_PEAKS, &said) && !gp_tap_batch(2, batch));
         cr_expect_eq(gp_map_count(gp_accounts.objects) + gp_map_count(gp_accounts.blocks), 0);
     }

@@ -193,13 +193,47 @@ Test(unseen, an_import_of_an_own_handle)
 
 Test(unseen, memory_has_the_owner_that_asked_for_it)
 {
+    struct gp_wire_device is;
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
     cr_assert_eq(gp_owner_start(), 0);
     gp_feed_alloc(
         &(struct gp_allocation){.space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = 0x1000, .bytes = 5});
-    cr_assert(gp_tap_owners(0, owners));
+    cr_assert(gp_tap_owned(0, &is, owners));
     cr_expect(owners[1].allocated_bytes == 5 && owners[1].reserved_bytes == 5 && owners[1].live == 1);
     cr_expect_eq(owners[GP_OWNER_UNKNOWN].allocated_bytes, 0);
+}
+
+static uint32_t x_enough;
+
+static void *churn(void *arg)
+{
+    struct gp_allocation memory = {.space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .address = 0x1000, .bytes = 5};
+    cr_assert(gp_thread_enter());
+    while (!__atomic_load_n(&x_enough, __ATOMIC_RELAXED)) {
+        gp_feed_alloc(&memory);
+        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, memory.address), true, 0);
+    }
+    gp_thread_leave();
+    return arg;
+}
+
+Test(unseen, owners_and_their_device_are_of_one_instant)
+{
+    struct gp_wire_device is;
+    struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
+    pthread_t thread;
+    cr_assert_eq(gp_owner_start(), 0);
+    gp_account_of(0);
+    cr_assert_eq(pthread_create(&thread, NULL, churn, NULL), 0);
+    for (unsigned look = 0; look < 20000; look++) {
+        int64_t sum = 0;
+        cr_assert(gp_tap_owned(0, &is, owners));
+        for (unsigned i = 0; i < GP_WIRE_OWNERS; i++)
+            sum += owners[i].allocated_bytes;
+        cr_assert_eq(sum, is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, "look %u", look);
+    }
+    __atomic_store_n(&x_enough, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
 }
 
 /* The size of an array is an estimate, and the device says that it has such. */

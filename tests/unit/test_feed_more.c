@@ -197,7 +197,7 @@ static void framework_check(int index, const char *what)
                       what, index, stat, pool, (long long)a->current, (long long)a->peak, (long long)a->allocated,
                       (long long)b->current, (long long)b->peak, (long long)b->allocated);
         }
-    cr_assert(gp_tap_owners((unsigned)index, owners));
+    cr_assert(gp_tap_owned((unsigned)index, &device, owners));
     for (int i = 0; i < OWNERS; i++)
         cr_assert(memcmp(&owners[3 + i], &want->owner[i], sizeof(owners[0])) == 0,
                   "%s: owner %d has %lld (%lld live), not %lld (%lld)", what, i,

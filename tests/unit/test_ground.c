@@ -189,8 +189,7 @@ static void check_device(const char *what, unsigned on, const int64_t want[SUMS]
     struct gp_wire_device device;
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
     int64_t walk = 0, owned[2] = {0}, *peaks = model.peaks[on];
-    cr_assert(gp_tap_device(on, &device));
-    cr_assert(gp_tap_owners(on, owners));
+    cr_assert(gp_tap_owned(on, &device, owners));
     gp_tap_blocks((int)on, &walk, walked, no_rest);
     const struct gp_wire_value *is[3] = {&device.stats[GP_STAT_ALLOCATED_BYTES][0],
                                          &device.stats[GP_STAT_RESERVED_BYTES][0], &device.asleep_bytes};

@@ -306,7 +306,7 @@ static int64_t peak_of(enum gp_wire_stat stat)
 {
     struct gp_wire_device is;
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
-    cr_assert(gp_tap_device(0, &is) && gp_tap_owners(0, owners));
+    cr_assert(gp_tap_owned(0, &is, owners));
     int64_t peak = is.stats[stat][GP_POOL_ALL].peak;
     if (stat == GP_STAT_ALLOCATED_BYTES)
         cr_expect_eq(owners[0].allocated_peak_bytes, peak, "the owner's");
