@@ -33,13 +33,11 @@
 #include "base/pause.h"
 #include "base/testpoint.h"
 
-/* Closing and opening cost about as much as 16 central updates for a few shards. */
-#define GP_OPENING_PRICE 16
-/* Central updates after a closing before the set considers opening again. While openings pay, one is enough: each
- * costs the caller's slow path too (threadcache.c). Above 1024 the set is practically always central. */
-#define GP_PATIENCE_MIN   1
-#define GP_PATIENCE_START GP_OPENING_PRICE
-#define GP_PATIENCE_MAX   1024
+/* Central updates after a closing before the set considers opening again. Closing and opening cost
+ * about as much as 16 central updates for a few shards. Above 1024 the set is practically always
+ * central. */
+#define GP_PATIENCE_MIN 16
+#define GP_PATIENCE_MAX 1024
 
 /* A shard without an update in this many consecutive openings gets no credit (it stays open, for
  * frees). */
@@ -321,7 +319,7 @@ static inline void gauge_raise(struct gp_counter *set, unsigned g, int64_t amoun
  * number of shards that are visited. */
 static void set_learn(struct gp_counter *set)
 {
-    uint64_t price = GP_OPENING_PRICE;
+    uint64_t price = GP_PATIENCE_MIN;
     for (unsigned word = 0; word < GP_COUNT(set->used); word++)
         price += (uint64_t)__builtin_popcountll(set->used[word]) * GP_DEAL_EVENTS;
     if (set->bought < price)
@@ -768,7 +766,7 @@ int gp_counter_new(struct gp_counter **out, unsigned gauges, unsigned shards)
     set->shape.stride = stride;
     set->shape.bytes = bytes;
     set->shape.first = (char *)set + head;
-    set->patience = set->stay = GP_PATIENCE_START;
+    set->patience = set->stay = GP_PATIENCE_MIN;
     /* Adaptive: the mutex is held for less time than a sleep and a wake-up cost. */
     pthread_mutexattr_t attr;
     pthread_mutexattr_init(&attr);
