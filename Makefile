@@ -67,7 +67,7 @@ TARGET_OBJ := $(TARGET_SRC:%.c=$(B)/obj/%.o)
 SHIM_OBJ   := $(SHIM_SRC:%.c=$(B)/obj/%.o)
 # What the library and the tools share: the text of an OOM report, text made harmless for a terminal, the names of owners,
 # the cache, which `gpuprof fit` replays recordings with, and the recorder.
-SHARED_SRC := src/base/text.c src/base/size.c src/base/vma.c src/base/numbers.c src/base/lock.c src/base/kept.c src/base/loader.c src/stack/known.c src/account/gauge.c src/base/counter.c $(wildcard src/allocator/cache/*.c) $(wildcard src/session/oom/*.c) $(wildcard src/record/*.c)
+SHARED_SRC := src/base/text.c src/base/vma.c src/base/numbers.c src/base/lock.c src/base/kept.c src/base/loader.c src/stack/known.c src/account/gauge.c src/base/counter.c $(wildcard src/allocator/cache/*.c) $(wildcard src/session/oom/*.c) $(wildcard src/record/*.c)
 TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c

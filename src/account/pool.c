@@ -12,7 +12,7 @@
  */
 #include "account/account.h"
 #include "base/clock.h"
-#include "base/pause.h"
+#include "base/lock.h"
 #include <errno.h>
 #include <string.h>
 

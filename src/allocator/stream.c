@@ -6,7 +6,7 @@
 #include "allocator/gather.h"
 #include "allocator/served.h"
 #include "base/compiler.h"
-#include "base/pause.h"
+#include "base/lock.h"
 #include "base/thread.h"
 
 /* Programs have tens of streams, a server with a pool per model some hundreds.  If there are more, fences wait for the

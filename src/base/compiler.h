@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ==== attributes ================================================================================================== */
+
 #define GP_LIKELY(_x)          __builtin_expect(!!(_x), 1)
 #define GP_UNLIKELY(_x)        __builtin_expect(!!(_x), 0)
 #define GP_COLD                __attribute__((cold, noinline))
@@ -26,6 +28,18 @@
 #else
 #include <assert.h>
 #define GP_ASSERT(_x) assert(_x)
+#endif
+
+/* ==== test points ================================================================================================= */
+/* Named windows in concurrent code. Without GP_TESTPOINTS they compile to nothing. With it the test
+ * supplies gp_testpoint(), which may yield, sleep or stop the thread there. Put one after each
+ * observable side effect that another thread can race with. */
+
+#ifdef GP_TESTPOINTS
+void gp_testpoint(const char *name);
+#define GP_TESTPOINT(_name) gp_testpoint(_name)
+#else
+#define GP_TESTPOINT(_name) ((void)0)
 #endif
 
 #endif

@@ -30,8 +30,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/pause.h"
-#include "base/testpoint.h"
+#include "base/lock.h"
 
 /* Central updates after a closing before the set considers opening again. Closing and opening cost
  * about as much as 16 central updates for a few shards. Above 1024 the set is practically always

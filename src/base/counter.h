@@ -21,7 +21,6 @@
 #define GP_BASE_COUNTER_H
 
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -4,13 +4,13 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
 #include "base/loader.h"
+#include "base/compiler.h"
 #include "base/kept.h"
-#include "base/pause.h"
-#include "base/testpoint.h"
+#include "base/lock.h"
 #include <pthread.h>
 #include <stdint.h>
 
-/* 40 ms (pause.h). A walk takes microseconds; the fork of a process of many gigabytes takes tens
+/* 40 ms (lock.h). A walk takes microseconds; the fork of a process of many gigabytes takes tens
  * of milliseconds. A program's own atfork handler may wait for a thread that waits here, so the
  * wait is bounded: a missing stack is better than a program that hangs. */
 #define GP_LOADER_ROUNDS 2000

@@ -22,8 +22,7 @@
  */
 #include "base/map.h"
 #include "base/compiler.h"
-#include "base/pause.h"
-#include "base/testpoint.h"
+#include "base/lock.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -29,7 +29,6 @@
  */
 #include "base/ring.h"
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>

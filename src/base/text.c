@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * text.c: see text.h. */
+ *
+ * text.c: see text.h.
+ */
 #include "base/text.h"
+#include "base/compiler.h"
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+/* ==== strings ===================================================================================================== */
 
 /* How many bytes the first one announces; 0 if none begins with it. */
 static size_t utf8_length(unsigned char first)
@@ -94,4 +102,31 @@ void gp_text_uuid(char *to, size_t to_bytes, const uint8_t u[16])
     if (any)
         snprintf(to, to_bytes, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
                  u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+/* ==== sizes ======================================================================================================= */
+
+int gp_text_size_parse(const char *text, int64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        unsigned shift;
+    } units[] = {{"", 0},     {"B", 0},  {"K", 10},   {"KiB", 10}, {"M", 20},
+                 {"MiB", 20}, {"G", 30}, {"GiB", 30}, {"T", 40},   {"TiB", 40}};
+    const char *unit = text;
+    int64_t value = 0;
+    bool overflow = false;
+    for (; *unit >= '0' && *unit <= '9'; unit++) { /* digits alone: strtoll would also accept "-1", "+1" and " 1" */
+        overflow |= __builtin_mul_overflow(value, 10, &value);
+        overflow |= __builtin_add_overflow(value, *unit - '0', &value);
+    }
+    for (size_t i = 0; unit > text && i < GP_COUNT(units); i++) {
+        if (strcasecmp(unit, units[i].name) != 0)
+            continue;
+        if (overflow || value > INT64_MAX >> units[i].shift)
+            return -ERANGE;
+        *bytes = value << units[i].shift;
+        return 0;
+    }
+    return -EINVAL;
 }

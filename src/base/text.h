@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * text.h: makes strings from other processes harmless, and prints UUIDs. Every reader calls
- * gp_text_clean before it keeps a string, so that no byte that a terminal acts upon is passed on.
+ * text.h: strings from other processes made harmless, UUIDs, and the SIZE of options.
  */
 #ifndef GP_BASE_TEXT_H
 #define GP_BASE_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* ==== strings ===================================================================================================== */
+/* Makes strings from other processes harmless, and prints UUIDs. Every reader calls gp_text_clean
+ * before it keeps a string, so that no byte that a terminal acts upon is passed on. */
 
 /* Length in bytes of the UTF-8 character at `at` (left > 0), with its code in *code; 0 if it is
  * not valid (overlong, surrogate, cut off). It never reads beyond a NUL, so a terminated string needs
@@ -28,5 +31,12 @@ void gp_text_clean(char *to, size_t to_bytes, const char *from, size_t from_byte
 
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as NVML prints it; "" if all bytes are zero. */
 void gp_text_uuid(char *to, size_t to_bytes, const uint8_t uuid[16]);
+
+/* ==== sizes ======================================================================================================= */
+/* The SIZE of options and of GPUPROF_LIMIT. */
+
+/* SIZE: decimal digits, then B, KiB, MiB, GiB, TiB or K, M, G, T (powers of two, any case).  0,
+ * -EINVAL, -ERANGE (does not fit int64_t). */
+int gp_text_size_parse(const char *text, int64_t *bytes);
 
 #endif

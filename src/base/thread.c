@@ -4,9 +4,9 @@
  */
 #include "base/thread.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/kept.h"
-#include "base/pause.h"
-#include "base/testpoint.h"
+#include "base/lock.h"
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -3,7 +3,7 @@
 #include "inject/option.h"
 #include "base/compiler.h"
 #include "base/log.h"
-#include "base/size.h"
+#include "base/text.h"
 #include <errno.h>
 #include <gpuprof/wire.h>
 #include <stdbool.h>
@@ -109,7 +109,7 @@ static bool parse_since(struct gp_options *out, const char *value, const char **
 static bool parse_limit(struct gp_options *out, const char *value, const char **why)
 {
     int64_t bytes = 0;
-    int rc = gp_size_parse(value, &bytes);
+    int rc = gp_text_size_parse(value, &bytes);
     *why = rc == -EINVAL ? "must be a size, like 512MiB or 16GiB" : "is out of range";
     out->limit_bytes = rc || !bytes ? out->limit_bytes : (uint64_t)bytes;
     return !rc && bytes;

@@ -12,10 +12,10 @@
 #include "session/batch.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/futex.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "base/testpoint.h"
 #include "base/thread.h"
 #include "record/ringread.h"
 #include <gpuprof/batch.h>

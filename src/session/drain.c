@@ -9,7 +9,6 @@
 #include "base/compiler.h"
 #include "base/futex.h"
 #include "base/sandbox.h"
-#include "base/testpoint.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "session/batch.h"

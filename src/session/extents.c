@@ -14,7 +14,7 @@
 #include "session/extents.h"
 #include "base/clock.h"
 #include "base/kept.h"
-#include "base/pause.h"
+#include "base/lock.h"
 #include "session/memfd.h"
 #include <errno.h>
 #include <fcntl.h>

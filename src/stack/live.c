@@ -16,8 +16,8 @@
  */
 #include "live.h"
 #include "base/clock.h"
-#include "base/pause.h"
-#include "base/testpoint.h"
+#include "base/compiler.h"
+#include "base/lock.h"
 
 /* A reset walks the device's sites and lets other threads in after this many rows. */
 #define RESET_ROWS 256u

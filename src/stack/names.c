@@ -6,9 +6,9 @@
  * have been reused. Reading takes no lock.
  */
 #include "names.h"
+#include "base/compiler.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "base/testpoint.h"
 #include "mix.h"
 #include <errno.h>
 #include <string.h>

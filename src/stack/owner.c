@@ -9,9 +9,9 @@
  * it owns memory for the first time, and is never taken back.
  */
 #include "stack/owner.h"
+#include "base/compiler.h"
 #include "base/loader.h"
 #include "base/lock.h"
-#include "base/testpoint.h"
 #include "stack/known.h"
 #include "stack/native.h"
 #include "stack/object.h"

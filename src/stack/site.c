@@ -9,9 +9,9 @@
  * a length before it is checked.
  */
 #include "site.h"
+#include "base/compiler.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "base/testpoint.h"
 #include "live.h"
 #include "mix.h"
 #include "names.h"

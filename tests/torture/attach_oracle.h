@@ -6,7 +6,7 @@
  * and the thread's announcement, and between that and the second look.
  */
 #include "base/clock.h"
-#include "base/testpoint.h"
+#include "base/compiler.h"
 #include "base/thread.h"
 #include "torture/yield.h"
 #include <pthread.h>

@@ -17,7 +17,6 @@
 #include "allocator/cache/policy.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include "lib/fakedev.h"
 #include "torture/yield.h"
 

@@ -17,7 +17,7 @@
 #include "../../src/account/framework/torch.c"
 
 #include "base/clock.h"
-#include "base/testpoint.h"
+#include "base/compiler.h"
 #include "framework/c10.h"
 #include "stack/native.h"
 #include "stack/stack.h"

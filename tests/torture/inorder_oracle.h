@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/ring.h"
-#include "base/testpoint.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -12,7 +12,6 @@
 #define _GNU_SOURCE
 #include "base/map.h"
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include "torture/yield.h"
 #include <errno.h>
 #include <pthread.h>

@@ -10,7 +10,7 @@
 
 #include "../../src/account/event.c"
 
-#include "base/testpoint.h"
+#include "base/compiler.h"
 #include "record/ringread.h"
 #include "torture/yield.h"
 

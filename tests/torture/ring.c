@@ -12,7 +12,6 @@
 #include "base/ring.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include "record/ringread.h"
 #include "torture/yield.h"
 #include <pthread.h>

@@ -13,7 +13,6 @@
 #define GP_TEST_TORTURE_SITE_ORACLE_H
 
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include "stack/python.h"
 #include "stack/site.h"
 #include "stack/stack.h"

@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/testpoint.h"
 #include "stack/python.h"
 #include "stack/site.h"
 #include "stack/stack.h"

@@ -186,17 +186,17 @@ Test(parse, durations)
 Test(write, sizes_from_text)
 {
     int64_t bytes;
-    cr_assert(gp_size_parse("0", &bytes) == 0 && bytes == 0);
-    cr_assert(gp_size_parse("17B", &bytes) == 0 && bytes == 17);
-    cr_assert(gp_size_parse("4K", &bytes) == 0 && bytes == 4096);
-    cr_assert(gp_size_parse("4kib", &bytes) == 0 && bytes == 4096);
-    cr_assert(gp_size_parse("16GiB", &bytes) == 0 && bytes == 16ll << 30);
-    cr_assert(gp_size_parse("8388607T", &bytes) == 0 && bytes == 8388607ll << 40);
-    cr_assert_eq(gp_size_parse("8388608T", &bytes), -ERANGE);
-    cr_assert_eq(gp_size_parse("99999999999999999999", &bytes), -ERANGE);
+    cr_assert(gp_text_size_parse("0", &bytes) == 0 && bytes == 0);
+    cr_assert(gp_text_size_parse("17B", &bytes) == 0 && bytes == 17);
+    cr_assert(gp_text_size_parse("4K", &bytes) == 0 && bytes == 4096);
+    cr_assert(gp_text_size_parse("4kib", &bytes) == 0 && bytes == 4096);
+    cr_assert(gp_text_size_parse("16GiB", &bytes) == 0 && bytes == 16ll << 30);
+    cr_assert(gp_text_size_parse("8388607T", &bytes) == 0 && bytes == 8388607ll << 40);
+    cr_assert_eq(gp_text_size_parse("8388608T", &bytes), -ERANGE);
+    cr_assert_eq(gp_text_size_parse("99999999999999999999", &bytes), -ERANGE);
     static const char *const bad[] = {"", "K", "-1", "+1", " 1", "1 K", "1KB", "1.5G", "0x10", "1e3", "GiB1"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        cr_assert_eq(gp_size_parse(bad[i], &bytes), -EINVAL, "'%s'", bad[i]);
+        cr_assert_eq(gp_text_size_parse(bad[i], &bytes), -EINVAL, "'%s'", bad[i]);
 }
 
 Test(write, pids_and_devices_from_text)

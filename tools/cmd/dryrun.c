@@ -78,7 +78,7 @@ static int dryrun_gpus(struct dryrun_work *w)
     int64_t memory = 0;
     int rc = gp_launch_gpu_table("dryrun", &w->table, &w->table_count);
     if (!rc && w->o->memory)
-        gp_size_parse(w->o->memory, &memory);
+        gp_text_size_parse(w->o->memory, &memory);
     char *copy = strdup(text), *rest = copy, *name;
     size_t names = 1;
     for (const char *at = text; *at; at++)
@@ -496,7 +496,7 @@ static int dryrun_check(void *options)
         return GP_EXIT_OK;
     if (!o->launch.argv)
         return gp_usage_error("dryrun", "no program given");
-    if (o->memory && (gp_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
+    if (o->memory && (gp_text_size_parse(o->memory, &bytes) != 0 || bytes <= 0))
         return gp_usage_error("dryrun", "--memory=%s: not a size (like 512MiB or 16GiB), or out of range", o->memory);
     if (!o->batch)
         return GP_EXIT_OK;

@@ -97,7 +97,7 @@ static int option_number(const struct gp_command_spec *spec, const struct gp_com
     char written[256], low[24], high[24];
     int64_t value = 0, most = option->high ? option->high : INT64_MAX;
     bool size = option->type == GP_ARG_SIZE;
-    int rc = size ? gp_size_parse(text, &value) : gp_parse_number(text, option->low, most, &value);
+    int rc = size ? gp_text_size_parse(text, &value) : gp_parse_number(text, option->low, most, &value);
     if (!rc && value >= option->low && value <= most) {
         if (option->bytes == sizeof(uint32_t))
             *(uint32_t *)into = (uint32_t)value;

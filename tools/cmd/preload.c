@@ -248,7 +248,7 @@ static int limit_set(const char *command, int64_t bytes)
     char number[24];
     if (bytes < 0 && !(text && text[0]))
         return GP_EXIT_OK;
-    if (bytes < 0 && gp_size_parse(text, &bytes) != 0)
+    if (bytes < 0 && gp_text_size_parse(text, &bytes) != 0)
         return gp_usage_error(command, GP_ENV_LIMIT "=%s: not a size (like 512MiB or 16GiB), or out of range", text);
     snprintf(number, sizeof(number), "%" PRId64, bytes);
     return setenv(GP_ENV_LIMIT, number, 1) ? GP_EXIT_FAILED : GP_EXIT_OK;

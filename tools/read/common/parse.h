@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * parse.h: parsers of option values: sizes (base/size.h), numbers, lists of process ids, devices.  They print
+ * parse.h: parsers of option values: sizes (base/text.h), numbers, lists of process ids, devices.  They print
  * nothing and read nothing but their text.  Any thread.
  */
 #ifndef GP_COMMON_PARSE_H
 #define GP_COMMON_PARSE_H
 
-#include <base/size.h>
+#include <base/text.h>
 #include <stdint.h>
 #include <sys/types.h>
 

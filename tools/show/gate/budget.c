@@ -72,7 +72,7 @@ static int budget_line(struct gp_budgets *budgets, char *line, const char **prob
     char *size = strrchr(line, ' '), *tab = strrchr(line, '\t');
     size = tab && (!size || tab > size) ? tab : size;
     *problem = "a budget is a word such as 'peak', for some a name, and a size";
-    if (!size || gp_size_parse(size + 1, &bytes) != 0)
+    if (!size || gp_text_size_parse(size + 1, &bytes) != 0)
         return -EPROTO;
     *size = '\0';
     size_t word = strcspn(line, " \t");

@@ -16,7 +16,7 @@ int gp_gate_growth_parse(const char *text, struct gp_gate_growth *growth)
     char *end;
     *growth = (struct gp_gate_growth){.given = true, .bytes = -1};
     if (!length || text[length - 1] != '%')
-        return gp_size_parse(text, &growth->bytes);
+        return gp_text_size_parse(text, &growth->bytes);
     if (strspn(text, "0123456789.") != length - 1 || length < 2)
         return -EINVAL;
     growth->percent = strtod(text, &end);
