@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/kept.h"
 #include "base/thread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <string.h>
 

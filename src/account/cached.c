@@ -5,7 +5,7 @@
  */
 #include "account/account.h"
 #include "base/thread.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 
 struct gp_counter *gp_feed_cache_gauges(int device)
 {

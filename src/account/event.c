@@ -5,7 +5,7 @@
 #include "account/account.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <string.h>
 
 /* Whether the event moves memory that sites sum. A handle of cuMemCreate is a segment, and a framework's

@@ -5,7 +5,7 @@
  * is out (framework.c).
  */
 #include "account/account.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 
 static const char *x_name; /* of the framework; NULL: none reports */
 

@@ -20,8 +20,7 @@
 #include "account/memory.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "stack/owner.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 
 #define GROUND_SPANS (1u << 22)
 

@@ -17,7 +17,7 @@
  * and becomes ordinary at the next event that adds memory, or when the numbers are read.
  */
 #include "account/memory.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 
 /* A block of 512 B in each of them would be 2 GiB. */
 #define HEAP_BLOCKS (1u << 22)

@@ -4,7 +4,7 @@
  */
 #include "account/tap.h"
 #include "account/account.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <gpuprof/batch.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "allocator/route.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 

@@ -2,7 +2,7 @@
  * served.c: the table of served contexts; see served.h. */
 #include "allocator/served.h"
 #include "account/feed.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 
 struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];
 struct gp_lock gp_served_lock = GP_LOCK_INIT(GP_RANK_ALLOCATOR);

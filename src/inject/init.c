@@ -49,9 +49,7 @@
 #include "source/hooks.h"
 #include "source/nvtx.h"
 #include "source/source.h"
-#include "stack/native.h"
-#include "stack/owner.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>

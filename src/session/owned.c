@@ -5,7 +5,7 @@
 #include "account/tap.h"
 #include "base/compiler.h"
 #include "session/api.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <gpuprof/gpuprof.h>
 #include <string.h>
 

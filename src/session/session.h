@@ -62,7 +62,7 @@ extern uint32_t gp_session_listened;
 void gp_session_listen_always(void);
 
 struct gp_session_size {
-    uint64_t sites_bytes; /* of the call-site tables (stack/site.h) */
+    uint64_t sites_bytes; /* of the call-site tables (stack/stack.h) */
     bool sites;           /* they are needed now; otherwise the room is reserved if that is possible */
     bool wide;            /* a large ring, for a recorder */
 };

@@ -4,7 +4,7 @@
  * linkers emit for x86-64 (LSB Core, "Exception Frames"; DWARF 5, 6.4). A frame described in any
  * other form is reported as one that cannot be followed.
  */
-#include "cfi.h"
+#include "stack/internal.h"
 #include <string.h>
 
 enum { REG_BP = 6, REG_SP = 7, REG_RA = 16 }; /* DWARF numbers of x86-64 */

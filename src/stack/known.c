@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * known.c: see known.h. */
-#include "stack/known.h"
+ * known.c: see stack.h. */
 #include "base/compiler.h"
+#include "stack/stack.h"
 #include <string.h>
 
 /* By the start of the file name; the first match counts. Sonames: NVIDIA's packages, and the wheels

@@ -14,10 +14,10 @@
  * nanoseconds. Allocations that n threads have in flight at the peak may or may not be counted yet,
  * at most one block per thread; nothing else is uncertain.
  */
-#include "live.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "stack/internal.h"
 
 /* A reset walks the device's sites and lets other threads in after this many rows. */
 #define RESET_ROWS 256u

@@ -5,11 +5,10 @@
  * object had last; both are compared with the frame's, because the address of a code object may
  * have been reused. Reading takes no lock.
  */
-#include "names.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "mix.h"
+#include "stack/internal.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

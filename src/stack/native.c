@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * native.c: the return addresses of the calling thread. x86-64: by the objects' unwind tables, with
- * one word per return address (rules.h), or by the frame pointer where no table describes the
+ * one word per return address (internal.h), or by the frame pointer where no table describes the
  * code. AArch64: by frame pointers, which the platform's procedure call standard keeps.
  *
  * Whatever the tables say, only aligned words between the innermost frame and the stack's end are
@@ -11,11 +11,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
-#include "native.h"
 #include "base/loader.h"
-#include "ownstack.h"
-#include "rules.h"
-#include "stack.h"
+#include "stack/internal.h"
+#include "stack/stack.h"
 #include <stddef.h>
 #include <string.h>
 #include <sys/auxv.h>

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * object.c: see object.h. */
+ * object.c: see internal.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
-#include "stack/object.h"
 #include "base/loader.h"
-#include "stack/known.h"
-#include "stack/owner.h"
+#include "stack/internal.h"
+#include "stack/stack.h"
 #include <stddef.h>
 #include <string.h>
 

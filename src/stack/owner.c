@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * owner.c: finds the owner of a driver call by the return addresses of its thread; see owner.h.
+ * owner.c: finds the owner of a driver call by the return addresses of its thread; see stack.h.
  *
  * The list of objects is copied from the loader whenever that has changed, under `lock`. Readers
  * take no lock: they read between two equal even values of x_turn. Each word of an entry is stored
@@ -8,13 +8,10 @@
  * came before it, in its second load of x_turn. A row is given to an owner when
  * it owns memory for the first time, and is never taken back.
  */
-#include "stack/owner.h"
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "base/lock.h"
-#include "stack/known.h"
-#include "stack/native.h"
-#include "stack/object.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 #include <string.h>
 

@@ -15,8 +15,8 @@
  * and readable if rt_sigprocmask can read a signal set from it: with an invalid operation it
  * changes nothing.
  */
-#include "ownstack.h"
 #include "base/sandbox.h"
+#include "stack/internal.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -11,7 +11,7 @@
  */
 #include "stack/python.h"
 #include "base/thread.h"
-#include "stack/ownstack.h"
+#include "stack/internal.h"
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "stack/python.h"
-#include "stack/pythonapi.h"
+#include "stack/stack.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>

@@ -13,10 +13,10 @@
  * whenever rules are learned the watched words are compared with dl_iterate_phdr itself. If they
  * ever missed a change, or if no word can be watched, dl_iterate_phdr is called each time.
  */
-#include "rules.h"
 #include "base/kept.h"
 #include "base/loader.h"
 #include "base/opener.h"
+#include "stack/internal.h"
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>

@@ -8,16 +8,12 @@
  * are kept in private memory, and a value read back from the session is never used as an address or
  * a length before it is checked.
  */
-#include "site.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "live.h"
-#include "mix.h"
-#include "names.h"
-#include "native.h"
 #include "python.h"
-#include "stack.h"
+#include "stack/internal.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

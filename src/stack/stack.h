@@ -1,47 +1,142 @@
 /* SPDX-License-Identifier: MIT
  *
- * stack.h: how a stack is read. site.c stores the stacks that native.c and python.c read; owner.c
- * looks for the library that asked for memory.
+ * stack.h: call sites, and the owners of memory: at which stack it was requested, and which library
+ * asked.
  */
 #ifndef GP_STACK_STACK_H
 #define GP_STACK_STACK_H
 
+#include "base/compiler.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Return addresses of the calling thread, innermost first, at most `room`. The caller's own frames
- * in libgpuprof may be among them; viewers leave them out. Reads only the thread's own stack and
- * the loaded objects' unwind tables; a frame that cannot be followed ends the stack. *more: there
- * was not enough room. */
-unsigned gp_stack_native(uint64_t *pcs, unsigned room, bool *more);
+/* ==== call sites ================================================================================================== */
+/* Records at which call site device memory was allocated. Called by account/ and allocator/ on the
+ * application's thread, inside a gp_thread_enter/leave pair, with no lock held; independent of CUDA.
+ * It never calls malloc, waits for another thread only for a table's lock, and never fails: sites
+ * that do not fit are counted in the tables (wire.h).
+ *
+ * When sites are off, every call here is one load and a branch. */
 
-/* A number that differs from the last one if gp_stack_native noticed since that objects were loaded
- * or unloaded. */
-uint64_t gp_stack_generation(void);
+/* Bytes of session memory that the tables need; pages are used only as the tables fill. */
+uint64_t gp_site_bytes(void);
 
-/* The Python frames of the calling thread, innermost first, whether or not it holds the GIL; 0 if
- * it is not a Python thread, or the version is unknown. Calls five functions of the interpreter
- * that read one variable each; runs none of its code that waits or allocates, takes no reference
- * and writes nothing there. The strings are not NUL-terminated, and valid until gp_stack_python's
- * caller returns. */
-struct gp_python_text {
-    const char *bytes;
-    uint32_t length; /* UTF-8 */
+/* Call once, at start. memory: zeroed, shared, `bytes` long, page-aligned. modes: GP_SITES_*, not
+ * 0. 0 or -errno. */
+int gp_site_start(void *memory, uint64_t bytes, uint32_t modes);
+
+/* Changes the modes of a running program; 0: off. memory as above, used unless the tables exist.
+ * Blocks that have a site keep it. One thread at a time, which is not the program's. 0 or -errno,
+ * which leaves all as it was. */
+int gp_site_switch(void *memory, uint64_t bytes, uint32_t modes);
+
+extern uint32_t gp_site_modes; /* GP_SITES_*; 0: off */
+static inline bool gp_site_on(void)
+{
+    return GP_UNLIKELY(__atomic_load_n(&gp_site_modes, __ATOMIC_RELAXED) != 0);
+}
+
+/* Some memory was allocated while stacks were off. From then on every block counts: those without a
+ * site count at the site "before stacks" of their device. */
+extern uint32_t gp_site_partial;
+static inline bool gp_site_is_partial(void)
+{
+    /* [partial.A] acquire: the tables; pairs with [partial.R]. */
+    return GP_UNLIKELY(__atomic_load_n(&gp_site_partial, __ATOMIC_ACQUIRE) != 0);
+}
+
+/* Count a summed block without a site; only if gp_site_is_partial. */
+void gp_site_plain_alloc(unsigned device, uint64_t bytes);
+void gp_site_plain_free(unsigned device, uint64_t bytes);
+
+/* Corrects "before stacks", so that all summed sites of the device together hold `bytes` in `count`
+ * blocks. It finds what was live when stacks were switched, and later what a thread that was inside
+ * a call at that moment counted twice or not at all. Without effect unless gp_site_is_partial. One
+ * thread at a time. */
+void gp_site_settle(unsigned device, int64_t bytes, int64_t count);
+
+/* Sets where one sentence is written if Python frames are missing: the reason. text: in the
+ * session, zeroed. Call before gp_site_start. */
+void gp_site_explain_to(char *text, uint64_t bytes);
+
+/* The site of the calling thread's stack for memory of that kind on that device (index in the
+ * session); 0: off, or no such device. A stack that cannot be read has a site without frames. summed: the site counts among the device's bytes (the memory that
+ * PyTorch's allocated_bytes sums); otherwise only its own row has numbers. */
+uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed);
+
+/* Count an allocation and a free at a site, in any order and on any thread. Site 0 is ignored. */
+void gp_site_alloc(uint32_t site, uint64_t bytes);
+void gp_site_free(uint32_t site, uint64_t bytes);
+
+/* Restarts the peaks of a device and of its sites; -1: of all devices. */
+void gp_site_reset(int device);
+
+/* ==== owners ====================================================================================================== */
+/* Finds the library that requested memory from the driver. account/ calls it for every driver
+ * allocation, on the application's thread, with no lock held.
+ *
+ * The owner is the innermost object on the stack that is not a mere intermediary. The driver, its
+ * runtime, CUPTI, the C library, foreign-function interfaces and gpuprof itself are intermediaries.
+ * A library that is linked with the static runtime owns its memory. The walk uses the objects'
+ * unwind tables and looks up no names, so it costs about 100 ns and is always on. */
+
+struct gp_owner {
+    uint8_t row;       /* in the table of owners; GP_OWNER_UNKNOWN: the stack could not be followed */
+    bool segment;      /* memory that a framework divides into blocks it reports: reserved, not allocated */
+    uint8_t framework; /* its row, where segment is set */
 };
-struct gp_python_frame {
-    uint64_t code;                        /* address of the code object: identifies it as long as it lives */
-    struct gp_python_text function, file; /* qualified name where the version has one */
-    uint32_t line;
-};
-unsigned gp_stack_python(struct gp_python_frame *frames, unsigned room, bool *more);
 
-/* Whether the calling thread has Python frames that gp_stack_python can read; otherwise its caller saves
- * the arrays for them, which a small stack has no room for. *more: it has some, and the stack is too
- * small to read them. */
-bool gp_stack_has_python(bool *more);
+/* Call it once, at start. 0 or -errno: then every owner is unknown. */
+int gp_owner_start(void);
 
-/* At most this many bytes of a text are kept. */
-#define GP_STACK_TEXT 512u
+/* Finds the owner of the driver call that this thread makes now. */
+struct gp_owner gp_owner_here(void);
+
+/* The row of a framework whose blocks are reported without a driver call. */
+uint8_t gp_owner_named(const char *owner, const char *library);
+
+/* Copies the table; rows[GP_OWNER_UNKNOWN] is "unknown". Returns the number of rows in use. */
+unsigned gp_owner_rows(struct gp_wire_owner rows[GP_WIRE_OWNERS]);
+
+/* Sets a function that gp_owner_here calls when it notices that objects were loaded or unloaded. It
+ * runs on the application's thread, with no lock held, before gp_owner_here returns to any thread.
+ * pcs: the return addresses of that thread. If it returns false, it is called again at the next
+ * allocation. */
+void gp_owner_on_change(bool (*changed)(const uint64_t *pcs, unsigned count));
+
+/* From now on a driver allocation is a segment if its stack has an object whose file name starts with
+ * `prefix`, a constant string. NULL ends this. */
+void gp_owner_segments_of(const char *prefix);
+
+/* ==== owners by the names of files ================================================================================ */
+/* Which library a loaded object belongs to, by the name of its file alone. The library (object.c)
+ * and the command (analyze/bill.c) share it, so both know the same owners. */
+
+/* path: of the object; "" for the program itself. Returns constant text; NULL: the object passes
+ * requests on; "": known by its own name (gp_known_name). */
+const char *gp_known_owner(const char *path);
+/* The name of the file without its folders. */
+const char *gp_known_base(const char *path);
+/* The owner that an object without another name is: its file name up to ".so". */
+void gp_known_name(const char *base, char *name, size_t bytes);
+
+/* ==== native stacks =============================================================================================== */
+/* Call gp_native_start once, before the first gp_stack_native (internal.h). */
+
+int gp_native_start(void); /* 0 or -errno */
+
+/* Whether the calling thread is inside a function of the loader: in a constructor or destructor that it
+ * runs, and so holds its lock. Before gp_native_start, on the thread that starts the library. */
+bool gp_native_is_in_loader(void);
+
+/* ==== the interpreter ============================================================================================= */
+/* The C interface of the Python that runs in the process, which nothing is linked with. */
+
+/* Addresses of functions and variables that the interpreter exports, NULL for a name that it lacks; it stays
+ * loaded from then on. False: no interpreter is loaded, or the process is forking. It may wait for the
+ * loader, so only a thread of ours calls it. */
+bool gp_python_symbols(const char *const *names, void **out, unsigned count);
 
 #endif

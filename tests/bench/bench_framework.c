@@ -14,7 +14,7 @@
 #include "base/thread.h"
 #include "bench/count.h"
 #include "framework/c10.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "bench/count.h"
-#include "stack/site.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 #include <dlfcn.h>
 #include <execinfo.h>

@@ -10,7 +10,7 @@
  * Input: {where .eh_frame_hdr is, which pc: 4 bytes each, little-endian}, then a segment.  The test looks up that pc and
  * some after each of the first locations in the search table.
  */
-#include "stack/cfi.h"
+#include "stack/internal.h"
 
 #include <stdint.h>
 #include <stdio.h>

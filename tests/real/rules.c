@@ -5,7 +5,7 @@
  * Prints per library how many functions it cannot follow, and "N passed, N failed".
  */
 #define _GNU_SOURCE
-#include "stack/cfi.h"
+#include "stack/internal.h"
 
 #include <dwarf.h>
 #include <elf.h>

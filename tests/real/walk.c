@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "gpuprof/wire.h"
-#include "stack/native.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 
 #include <dlfcn.h>

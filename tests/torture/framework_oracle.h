@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "framework/c10.h"
-#include "stack/native.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 #include "torture/yield.h"
 

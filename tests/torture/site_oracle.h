@@ -13,8 +13,8 @@
 #define GP_TEST_TORTURE_SITE_ORACLE_H
 
 #include "base/compiler.h"
+#include "stack/internal.h"
 #include "stack/python.h"
-#include "stack/site.h"
 #include "stack/stack.h"
 #include "torture/yield.h"
 

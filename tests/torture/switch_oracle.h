@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "stack/internal.h"
 #include "stack/python.h"
-#include "stack/site.h"
 #include "stack/stack.h"
 #include "torture/yield.h"
 

@@ -24,9 +24,7 @@
 #include "source/hooks.h"
 #include "source/nvtx.h"
 #include "source/source.h"
-#include "stack/native.h"
-#include "stack/owner.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -16,7 +16,7 @@
 #include "session/batch.h"
 #include "session/extents.h"
 #include "session/session.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <gpuprof/batch.h>
 
 #include <criterion/criterion.h>

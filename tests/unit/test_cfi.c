@@ -2,7 +2,7 @@
  * test_cfi.c: the reader of unwind tables against tables that are made here: the rule at each address, and nothing between
  * the functions or out of a table that is not as the reader knows it.
  */
-#include "stack/cfi.h"
+#include "stack/internal.h"
 #include <criterion/criterion.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "account/tap.h"
 #include "base/thread.h"
 #include "record/ringread.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

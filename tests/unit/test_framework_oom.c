@@ -6,7 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>

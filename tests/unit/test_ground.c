@@ -11,7 +11,7 @@
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "record/ringread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * test_names.c: the names of Python frames in the session: equal names are one, others are never mixed up, what is cut and
  * what is cleaned, and the last byte of the room.
  */
-#include "stack/names.h"
+#include "stack/internal.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,8 @@
 #include "account/gauge.h"
 #include "base/compiler.h"
 #include "lib/build.h"
-#include "stack/known.h"
-#include "stack/object.h"
-#include "stack/owner.h"
+#include "stack/internal.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <gnu/libc-version.h> /* a function of libc that no sanitizer replaces */

@@ -6,9 +6,8 @@
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "lib/standin.h"
-#include "stack/known.h"
-#include "stack/object.h"
-#include "stack/owner.h"
+#include "stack/internal.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>

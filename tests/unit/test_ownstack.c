@@ -3,7 +3,7 @@
  * test_ownstack.c: how far a thread's own stack reaches: on the main thread, on threads with a stack from libc and with one of
  * the program's, with and without something readable below it; and words read through the kernel at the ends of pages.
  */
-#include "stack/ownstack.h"
+#include "stack/internal.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

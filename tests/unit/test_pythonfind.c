@@ -7,7 +7,7 @@
 #include "base/loader.h"
 #include "lib/standin.h"
 #include "stack/python.h"
-#include "stack/pythonapi.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

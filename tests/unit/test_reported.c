@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "lib/standin.h"
 #include "record/ringread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/loader.h"
 #include "base/opener.h"
 #include "lib/standin.h"
-#include "stack/rules.h"
+#include "stack/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 

@@ -5,7 +5,7 @@
  */
 #include "base/compiler.h"
 #include "stack/python.h"
-#include "stack/site.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

@@ -6,10 +6,8 @@
  */
 #include "base/kept.h"
 #include "lib/standin.h"
-#include "stack/live.h"
-#include "stack/native.h"
+#include "stack/internal.h"
 #include "stack/python.h"
-#include "stack/site.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -5,8 +5,7 @@
  */
 #include "base/compiler.h"
 #include "lib/build.h"
-#include "stack/native.h"
-#include "stack/ownstack.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "lib/standin.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "lib/standin.h"
-#include "stack/pythonapi.h"
+#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/fakepython.h>

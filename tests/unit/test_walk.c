@@ -4,9 +4,7 @@
  * means; and the rules that are learned from unwind tables written here, at the limits of what a word of the table holds.
  */
 #include "base/compiler.h"
-#include "stack/native.h"
-#include "stack/ownstack.h"
-#include "stack/rules.h"
+#include "stack/internal.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <link.h>

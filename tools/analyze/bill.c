@@ -5,7 +5,7 @@
 #include <analyze/flow.h>
 #include <base/numbers.h>
 #include <read/common/order.h>
-#include <stack/known.h>
+#include <stack/stack.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

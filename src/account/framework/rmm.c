@@ -17,7 +17,7 @@
 #include "base/kept.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <string.h>
 

@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "stack/pythonapi.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -23,7 +23,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "stack/owner.h"
+#include "stack/stack.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <base/text.h>
 #include <inttypes.h>
 #include <read/collect/sites.h>
-#include <stack/known.h>
+#include <stack/stack.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
