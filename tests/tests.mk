@@ -64,7 +64,7 @@ $(B)/tests/torture/switch: TORTURE_MORE = $(TORTURE_SITE_SRC) src/stack/live.c
 $(B)/tests/torture/switch_mutant: TORTURE_MORE = src/stack/names.c src/stack/live.c src/base/lock.c
 $(addprefix $(B)/tests/torture/,site site_mutant switch switch_mutant): $(wildcard src/stack/*.[ch]) src/base/lock.c
 # That of the batches compiles batch.c in, with another probe.
-TORTURE_BATCH_SRC := src/record/ringread.c src/record/order.c src/base/text.c src/base/lock.c
+TORTURE_BATCH_SRC := src/record/ringread.c src/base/text.c src/base/lock.c
 $(B)/tests/torture/batch: TORTURE_MORE = $(TORTURE_BATCH_SRC)
 $(B)/tests/torture/batch: src/session/batch.c $(TORTURE_BATCH_SRC)
 # Those of the frameworks have stand-ins for PyTorch's libraries; the mutant has its own owner.c.
@@ -80,7 +80,7 @@ $(B)/tests/torture/framework $(B)/tests/torture/framework_mutant: $(wildcard src
 $(B)/tests/torture/attach: TORTURE_MORE = src/base/thread.c
 $(B)/tests/torture/attach $(B)/tests/torture/attach_mutant: src/base/thread.c tests/torture/attach_oracle.h
 # Those of the readers of events compile in what writes a framework's events.
-TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/record/order.c src/base/text.c
+TORTURE_READER_SRC := src/account/gauge.c src/record/ringread.c src/base/text.c
 TORTURE_READER := $(patsubst %,$(B)/tests/torture/%,reader reader_mutant listen listen_mutant)
 $(TORTURE_READER): TORTURE_MORE = $(TORTURE_READER_SRC) $(TORTURE_LISTEN_SRC)
 # Of a cache's blocks, in a cache.

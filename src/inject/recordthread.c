@@ -14,7 +14,6 @@
 #include "base/sandbox.h"
 #include "base/worker.h"
 #include "record/file.h"
-#include "record/name.h"
 #include "record/recorder.h"
 #include <errno.h>
 #include <fcntl.h>

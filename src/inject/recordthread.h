@@ -15,7 +15,7 @@
 struct gp_ring;
 
 struct gp_record_setup {
-    const char *path;              /* record/name.h: %p is the pid */
+    const char *path;              /* record/recorder.h: %p is the pid */
     struct gp_wire_header *header; /* of the mapped session; the recorder writes its record_* fields and `recorded` */
     /* Both run on the recorder's thread, and both may be NULL. */
     void (*publish)(void);      /* refreshes the session's published numbers */

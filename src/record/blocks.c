@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * blocks.c: see blocks.h. tools/read/recording/payload.c reads these payloads. */
-#include "record/blocks.h"
+ * blocks.c: see recorder.h. tools/read/recording/payload.c reads these payloads. */
 #include "base/numbers.h"
+#include "record/recorder.h"
 
 static void block_text(struct gp_pack *pack, const char *text)
 {

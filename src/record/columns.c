@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * columns.c: encodes events as columns; see columns.h. A free repeats the fields of its allocation,
+ * columns.c: encodes events as columns; see file.h. A free repeats the fields of its allocation,
  * and a program that works in steps allocates the same sizes at the same addresses again. So an
  * event refers to the last one with its address and stores only the fields that differ. Equal steps
  * become equal bytes, which zstd finds.
  */
-#include "record/columns.h"
 #include "base/compiler.h"
+#include "record/file.h"
 
 /* The most bytes that an event can add to a column. */
 static const uint8_t column_most[GP_COLUMNS] = {

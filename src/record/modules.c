@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * modules.c: executable mappings and build IDs; see modules.h. */
+ * modules.c: executable mappings and build IDs; see recorder.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_PATH */
 #endif
-#include "record/modules.h"
+#include "record/recorder.h"
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * name.c: see name.h. */
-#include "record/name.h"
+ * name.c: see recorder.h. */
 #include "base/compiler.h"
+#include "record/recorder.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

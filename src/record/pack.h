@@ -7,8 +7,11 @@
 #define GP_RECORD_PACK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+/* ==== numbers ===================================================================================================== */
 
 struct gp_pack {
     uint8_t *at, *start, *end;
@@ -102,5 +105,12 @@ static inline const uint8_t *gp_unpack_raw(struct gp_unpack *unpack, size_t coun
     unpack->at += count;
     return unpack->at - count;
 }
+
+/* ==== checksums =================================================================================================== */
+/* The checksum of a recording's blocks. */
+
+/* CRC-32C (Castagnoli, as in iSCSI and ext4) of `count` bytes, continued from the checksum `before`
+ * of the preceding bytes (0: none). */
+uint32_t gp_file_crc32c(uint32_t before, const void *bytes, size_t count);
 
 #endif

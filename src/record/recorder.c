@@ -5,7 +5,6 @@
 #include "base/compiler.h"
 #include "base/text.h"
 #include "record/file.h"
-#include "record/modules.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* ==== the reader ================================================================================================== */
+
 struct gp_ringread;
 
 /* Copies bytes [offset, offset + bytes) of the ring into `into`; 0 or -errno. Calls take effect in
@@ -71,5 +73,16 @@ void gp_ringread_leave(struct gp_ringread *reader);
 void gp_ringread_hurry(struct gp_ringread *reader, bool (*late)(void *arg), void *arg);
 
 void gp_ringread_stats(const struct gp_ringread *reader, struct gp_ringread_stats *out);
+
+/* ==== the order of time =========================================================================================== */
+/* Sorts events by time. Called by ringread.c. Unlike qsort, it never calls malloc. */
+
+struct gp_order_key { /* a quarter of an event's size: merging moves keys, and each event only once at the end */
+    uint64_t time_ns;
+    uint32_t index, pad_;
+};
+
+/* Sorts by (time, seq), in place. keys: room for twice `count`, which is below 2^32. */
+void gp_ring_order_events(struct gp_wire_event *events, size_t count, struct gp_order_key *keys);
 
 #endif

@@ -13,8 +13,8 @@
  */
 #include <fuzz/limits.h>
 #include <read/recording/recording.h>
-#include <record/crc.h>
 #include <record/format.h>
+#include <record/pack.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static void repair(uint8_t *data, size_t size)
     const size_t head = offsetof(struct gp_format_head, crc), at_crc = offsetof(struct gp_format_block, crc);
     if (size < sizeof(struct gp_format_head))
         return;
-    uint32_t crc = gp_crc32c(0, data, head);
+    uint32_t crc = gp_file_crc32c(0, data, head);
     memcpy(data + head, &crc, sizeof(crc));
     for (size_t at = sizeof(struct gp_format_head); size - at >= sizeof(struct gp_format_block);) {
         struct gp_format_block block;
@@ -133,7 +133,7 @@ static void repair(uint8_t *data, size_t size)
             at++;
             continue;
         }
-        crc = gp_crc32c(gp_crc32c(0, data + at, at_crc), data + at + sizeof(block), block.stored_bytes);
+        crc = gp_file_crc32c(gp_file_crc32c(0, data + at, at_crc), data + at + sizeof(block), block.stored_bytes);
         memcpy(data + at + at_crc, &crc, sizeof(crc));
         at += sizeof(block) + block.stored_bytes;
     }

@@ -3,7 +3,6 @@
 #include <lib/recdump.h>
 
 #include <inttypes.h>
-#include <record/crc.h>
 #include <record/format.h>
 #include <record/pack.h>
 #include <stdio.h>
@@ -186,7 +185,7 @@ static size_t dump_block(struct dump *dump, size_t at, uint32_t sequence)
     fprintf(dump->out, "%s x%u", dump_names[block.type], block.count);
     if (block.sequence != sequence || block.reserved_)
         fprintf(dump->out, " bad sequence %u", block.sequence);
-    if (block.crc != gp_crc32c(gp_crc32c(0, &block, sizeof(block) - 4), payload, block.stored_bytes))
+    if (block.crc != gp_file_crc32c(gp_file_crc32c(0, &block, sizeof(block) - 4), payload, block.stored_bytes))
         fputs(" bad checksum", dump->out);
     uint8_t *plain = malloc(block.bytes + 1);
     if (block.coding == GP_CODING_ZSTD) {
@@ -231,7 +230,7 @@ static void dump_head(struct dump *dump)
     for (unsigned i = 0; i < 16; i++)
         fprintf(dump->out, "%02x", head.session_id[i]);
     if (memcmp(head.magic, GP_RECORD_MAGIC, 8) != 0 || head.order != GP_FORMAT_ORDER ||
-        head.head_bytes != sizeof(head) || head.crc != gp_crc32c(0, &head, sizeof(head) - 4))
+        head.head_bytes != sizeof(head) || head.crc != gp_file_crc32c(0, &head, sizeof(head) - 4))
         fputs(" bad head", dump->out);
     fputc('\n', dump->out);
 }

@@ -2,7 +2,7 @@
  * recfile.c: see recfile.h. */
 #include "lib/recfile.h"
 
-#include <record/crc.h>
+#include <record/pack.h>
 #include <stdlib.h>
 
 void recfile_begin(struct recfile *file)
@@ -38,7 +38,7 @@ struct gp_format_head recfile_head_of(uint32_t pid, uint64_t begin_unix_ns)
 void recfile_head(struct recfile *file, const struct gp_format_head *head)
 {
     struct gp_format_head copy = *head;
-    copy.crc = gp_crc32c(0, &copy, offsetof(struct gp_format_head, crc));
+    copy.crc = gp_file_crc32c(0, &copy, offsetof(struct gp_format_head, crc));
     recfile_raw(file, &copy, sizeof(copy));
 }
 
@@ -47,7 +47,8 @@ void recfile_block_as(struct recfile *file, const struct gp_format_block *block,
     struct gp_format_block copy = *block;
     memcpy(copy.mark, GP_FORMAT_MARK, sizeof(copy.mark));
     copy.sequence = file->sequence++;
-    copy.crc = gp_crc32c(gp_crc32c(0, &copy, offsetof(struct gp_format_block, crc)), payload, copy.stored_bytes);
+    copy.crc =
+        gp_file_crc32c(gp_file_crc32c(0, &copy, offsetof(struct gp_format_block, crc)), payload, copy.stored_bytes);
     recfile_raw(file, &copy, sizeof(copy));
     recfile_raw(file, payload, copy.stored_bytes);
 }

@@ -4,8 +4,8 @@
  */
 #include <lib/recsave.h>
 
-#include <record/blocks.h>
 #include <record/file.h>
+#include <record/recorder.h>
 
 #include <stdio.h>
 

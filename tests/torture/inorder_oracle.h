@@ -16,7 +16,6 @@
 
 /* The reader belongs to the recorder, which torture programs do not link. */
 #include "base/text.c"
-#include "record/order.c"
 #include "record/ringread.c"
 
 /* A visit of all chunks takes about as long as the writer takes for one. */

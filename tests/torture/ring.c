@@ -25,7 +25,6 @@
 
 /* The reader belongs to the recorder, which torture programs do not link. */
 #include "base/text.c"
-#include "record/order.c"
 #include "record/ringread.c"
 
 #define TORTURE_WRITERS 4u

@@ -6,7 +6,6 @@
 #include "lib/random.h"
 #include <criterion/criterion.h>
 #include <read/recording/recording.h>
-#include <record/columns.h>
 #include <record/file.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <convert/export/formats.h>
 #include <lib/paths.h>
 #include <lib/recmake.h>
-#include <record/modules.h>
+#include <record/recorder.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include <lib/build.h>
 #include <read/collect/mapped.h>
 #include <read/common/foreign.h>
-#include <record/modules.h>
+#include <record/recorder.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>
 

@@ -3,7 +3,7 @@
  * test_modules.c: executable mappings of a process whose maps and files the test writes: which lines count, which address
  * belongs to which module, and in which ELF files a build ID is found.
  */
-#include "record/modules.h"
+#include "record/recorder.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>

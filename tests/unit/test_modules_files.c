@@ -5,7 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "lib/mappings.h"
-#include "record/modules.h"
+#include "record/recorder.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <elf.h>

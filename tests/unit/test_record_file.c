@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/recdump.h>
-#include <record/blocks.h>
 #include <record/file.h>
+#include <record/recorder.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,10 +6,9 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/random.h>
-#include <record/crc.h>
-#include <record/name.h>
-#include <record/order.h>
 #include <record/pack.h>
+#include <record/recorder.h>
+#include <record/ringread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,13 +142,14 @@ static uint32_t plain_crc(uint32_t before, const uint8_t *bytes, size_t count)
 Test(record_parts, checksum)
 {
     uint8_t bytes[64];
-    cr_expect_eq(gp_crc32c(0, "123456789", 9), 0xe3069283u); /* of RFC 3720 */
+    cr_expect_eq(gp_file_crc32c(0, "123456789", 9), 0xe3069283u); /* of RFC 3720 */
     for (unsigned turn = 0; turn < 20000; turn++) {
         uint32_t before = (uint32_t)draw();
         size_t start = draw() % 8, count = draw() % 56;
         for (size_t i = 0; i < sizeof(bytes); i++)
             bytes[i] = (uint8_t)(draw() >> 13);
-        cr_assert_eq(gp_crc32c(before, bytes + start, count), plain_crc(before, bytes + start, count), "%zu", count);
+        cr_assert_eq(gp_file_crc32c(before, bytes + start, count), plain_crc(before, bytes + start, count), "%zu",
+                     count);
     }
 }
 
@@ -180,7 +180,7 @@ Test(record_parts, order_of_events)
         events[count] = guard;
         memcpy(want, events, sizeof(want));
         qsort(want, count, sizeof(want[0]), by_time);
-        gp_order_events(events, count, keys);
+        gp_ring_order_events(events, count, keys);
         cr_assert_eq(memcmp(events, want, (count + 1) * sizeof(want[0])), 0, "turn %u, %zu events", turn, count);
     }
 }

@@ -11,10 +11,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <lib/recsave.h>
-#include <record/blocks.h>
-#include <record/crc.h>
 #include <record/file.h>
 #include <record/format.h>
+#include <record/pack.h>
+#include <record/recorder.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -359,7 +359,7 @@ Test(recording, foreign_newer_and_empty_files_are_refused_in_words)
         -EPROTO);
     cr_assert_eq(test_refused(bytes.at, sizeof(*head), "no readable block"), -EPROTO);
     head->major++;
-    head->crc = gp_crc32c(0, head, offsetof(struct gp_format_head, crc));
+    head->crc = gp_file_crc32c(0, head, offsetof(struct gp_format_head, crc));
     cr_assert_eq(test_refused(bytes.at, bytes.size, "newer"), -EPROTO);
     cr_assert_eq(gp_recording_open(&out, "/nonexistent/file", why, sizeof(why), NULL, NULL), -ENOENT);
     cr_assert_eq(gp_recording_open(&out, "/", why, sizeof(why), NULL, NULL), -EISDIR);
@@ -379,7 +379,7 @@ Test(recording, unknown_blocks_are_passed_over)
     struct gp_format_block block = {.mark = "GPb\x1a", .type = 999, .stored_bytes = 5, .bytes = 5, .count = 1};
     unsigned char *longer = malloc(bytes.size + sizeof(block) + 5);
     size_t head = sizeof(struct gp_format_head);
-    block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), "later", 5);
+    block.crc = gp_file_crc32c(gp_file_crc32c(0, &block, offsetof(struct gp_format_block, crc)), "later", 5);
     memcpy(longer, bytes.at, head);
     memcpy(longer + head, &block, sizeof(block));
     memcpy(longer + head + sizeof(block), "later", 5);
@@ -490,8 +490,8 @@ Test(recording, memory_from_before_the_attach_is_passed_over_by_older_readers)
     struct gp_format_block block;
     memcpy(&block, bytes.at + at, sizeof(block));
     block.type = 999;
-    block.crc = gp_crc32c(gp_crc32c(0, &block, offsetof(struct gp_format_block, crc)), bytes.at + at + sizeof(block),
-                          block.stored_bytes);
+    block.crc = gp_file_crc32c(gp_file_crc32c(0, &block, offsetof(struct gp_format_block, crc)),
+                               bytes.at + at + sizeof(block), block.stored_bytes);
     memcpy(bytes.at + at, &block, sizeof(block));
     struct gp_recording *back = test_parse(&bytes);
     cr_assert_eq(back->before_count, 0);

@@ -6,8 +6,8 @@
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <read/recording/recording.h>
-#include <record/blocks.h>
 #include <record/file.h>
+#include <record/recorder.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <base/clock.h>
 #include <base/text.h>
 #include <lib/build.h>
-#include <record/modules.h>
+#include <record/recorder.h>
 #include <symbol/intern.h>
 #include <symbol/object.h>
 #include <symbol/symbol.h>

@@ -8,7 +8,7 @@
 #include <read/common/order.h>
 
 #include <errno.h>
-#include <record/name.h>
+#include <record/recorder.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

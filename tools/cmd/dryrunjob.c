@@ -12,7 +12,7 @@
 #include <read/collect/watch.h>
 #include <read/common/hash.h>
 #include <read/common/order.h>
-#include <record/name.h>
+#include <record/recorder.h>
 #include <show/text/write.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <record/format.h>
-#include <record/name.h>
+#include <record/recorder.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>

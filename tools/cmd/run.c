@@ -16,7 +16,7 @@
 #include <limits.h>
 #include <record/file.h>
 #include <record/format.h>
-#include <record/name.h>
+#include <record/recorder.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

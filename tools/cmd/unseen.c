@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <read/common/order.h>
-#include <record/name.h>
+#include <record/recorder.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static int unseen_earlier(const void *a, const void *b)
     return GP_ORDER(one->begin_unix_ns, other->begin_unix_ns);
 }
 
-/* Ranks, pids and numbers of a name stand between its beginning and its end (record/name.h). The pattern of a `run` is
+/* Ranks, pids and numbers of a name stand between its beginning and its end (record/recorder.h). The pattern of a `run` is
  * absolute. */
 void gp_unseen_find(struct gp_unseen *out, const struct gp_watch *watch, const char *pattern, uint64_t run_unix_ns)
 {

@@ -9,7 +9,7 @@
 #include <base/compiler.h>
 #include <errno.h>
 #include <read/collect/mapped.h>
-#include <record/modules.h>
+#include <record/recorder.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <read/recording/input.h>
 #include <read/recording/torch.h>
 
-#include <record/crc.h>
+#include <record/pack.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static int reader_head(struct gp_reader *reader, char *why, size_t why_bytes)
     if (error)
         return error;
     reader->at = sizeof(head);
-    if (head.crc != gp_crc32c(0, &head, offsetof(struct gp_format_head, crc))) {
+    if (head.crc != gp_file_crc32c(0, &head, offsetof(struct gp_format_head, crc))) {
         r->damaged_blocks++; /* the blocks repeat its important fields */
         return 0;
     }
@@ -106,8 +106,8 @@ static int reader_block(struct gp_reader *reader, struct gp_format_block *block)
     error = source_read(&reader->source, reader->stored, block->stored_bytes, reader->at + sizeof(*block));
     if (error)
         return error;
-    uint32_t crc =
-        gp_crc32c(gp_crc32c(0, block, offsetof(struct gp_format_block, crc)), reader->stored, block->stored_bytes);
+    uint32_t crc = gp_file_crc32c(gp_file_crc32c(0, block, offsetof(struct gp_format_block, crc)), reader->stored,
+                                  block->stored_bytes);
     if (crc != block->crc) {
         reader->wasted += block->stored_bytes;
         return 1;
