@@ -1,16 +1,66 @@
 /* SPDX-License-Identifier: MIT
  *
-* account.h: declarations that the files of account/ share. No other folder includes it.
+ * account.h: declarations that the files of account/ share. No other folder includes it.
  */
 #ifndef GP_ACCOUNT_ACCOUNT_H
 #define GP_ACCOUNT_ACCOUNT_H
 
 #include "account/feed.h"
 #include "account/gauge.h"
-#include "account/polled.h"
+#include "base/counter.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "base/ring.h"
+#include "base/span.h"
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ==== polled quantities =========================================================================================== */
+/* Quantities that no call reports: what pools and graphs hold. They have gauges of their own, which
+ * are folded into the reserved and allocated statistics when those are read:
+ *
+ * reserved = own + pools' reserve + graphs' reserve; allocated = own + graphs' memory in use.
+ *
+ * A peak of such a sum is known only at the instants of polls. It is kept as a lower bound that
+ * never shows bytes which did not exist at once: the largest sum seen at a poll (with the smaller of
+ * the own bytes just before and just after it), the driver's own high watermark, the own bytes'
+ * exact peak, and the exact peak of what is allocated, which lay in reserved memory.
+ *
+ * A poll is late, and a short program may see none. So what pools hold is never less than the blocks
+ * that were handed out of them: the difference (`lifted`) is in their gauge until a poll shows it. */
+
+struct gp_account;
+
+#define GP_FOLDED 8 /* reserved, allocated, active, requested bytes: all and large */
+
+struct gp_polled {                                /* under gp_accounts.lock */
+    int64_t peaks[1 + GP_WATCHES_MAX][GP_FOLDED]; /* since the last reset; of each scope; of the batches' watch */
+    int64_t before[GP_FOLDED];                    /* own bytes when the poll under way began */
+    int64_t graph_used_high, graph_reserved_high;
+    int64_t pool_bytes, lifted; /* the pools' gauge: as polled, and more */
+    int64_t allocated_before;   /* the peak of allocated_bytes when only reserved_bytes was reset last */
+};
+
+/* Folds the polled parts into the gauges of a snapshot; their peaks too. */
+void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges);
+/* The same for a scope's peaks; gauges: an unfolded snapshot. */
+void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *peaks);
+/* Restarts the folded peaks that the mask's gauges cover at the folded current values. */
+void gp_polled_reset(struct gp_account *account, gp_gauge_set mask, const struct gp_gauge_value *folded);
+/* Memory of a pool was handed out: reserved bytes have a polled part from now on. */
+void gp_polled_expect(int device);
+/* What the device's pools hold, by a snapshot that is not folded. */
+int64_t gp_polled_pools(const struct gp_gauge_value *gauges);
+void gp_polled_scope_begin(struct gp_account *account, unsigned slot);
+/* For a watch that turned (base/counter.h): folds both, and restarts the slot's folded peaks at
+ * the current values. */
+void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_value *gauges, int64_t *peaks);
+/* Moves a polled gauge to `now`; `high` (the driver's watermark) may raise the folded peak. */
+void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
+                   int64_t high);
+
+/* ==== the accounts ================================================================================================ */
 
 /* Threads share shards beyond this many; 64 is four times the largest machine that the counters were measured on, and
  * a shard's lines are touched only when used. */
@@ -134,7 +184,7 @@ bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 uint32_t gp_framework_context(const struct gp_framework *framework, uint64_t *context);
 /* That context is about to be destroyed, and the framework's memory with it. */
 void gp_framework_context_gone(uint32_t ctx, int device);
-/* frameworkidle.c: the segments of a framework on a device, and what its blocks leave of them. */
+/* frameworkoom.c: the segments of a framework on a device, and what its blocks leave of them. */
 struct gp_framework_idle {
     uint64_t segment_bytes, blocks, idle_bytes, pieces, largest_bytes, pinning_blocks;
     uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); of these, of pools */
@@ -209,7 +259,7 @@ void gp_before_renumber(uint32_t from, uint32_t to);
 uint64_t gp_before_mark(uint64_t address, bool mapped);
 /* The memory, by address; NULL: gpuprof was not attached late. */
 struct gp_map *gp_before_map(void);
-/* beforeblock.c. Before a block that a framework takes back leaves the map of blocks; and when one has been
+/* before.c. Before a block that a framework takes back leaves the map of blocks; and when one has been
  * handed out. Under the framework's lock of the device. */
 void gp_before_block_freed(uint64_t address);
 void gp_before_block_made(uint64_t address);
@@ -289,5 +339,93 @@ uint32_t gp_account_frame_get(struct gp_frame **out);
  * call whose begin was not seen. */
 struct gp_frame *gp_account_frame_of(uint32_t token, uint32_t what);
 void gp_account_frame_put(uint32_t token);
+
+/* ==== memory in the order of its addresses ======================================================================== */
+/* The driver's memory in the order of its addresses, and how it becomes a segment. Of memory.c,
+ * heap.c and ground.c, which share one lock.
+ *
+ * A driver call changes the map of records first and then looks whether the table is kept. So a
+ * holder of the lock that finds no record leaves the rest to that call, which comes for the lock. */
+
+extern struct gp_memory {
+    struct gp_lock lock;
+    struct gp_span_set set;
+    uint32_t x_on; /* the set is kept from the first heap, or the first odd block of a framework, on */
+    bool lacks;    /* some memory found no room in it */
+} gp_memory;
+
+static inline bool gp_memory_on(void)
+{
+    return GP_UNLIKELY(__atomic_load_n(&gp_memory.x_on, __ATOMIC_RELAXED));
+}
+
+/* All that follows is under the lock. */
+void gp_memory_start(void);
+bool gp_memory_is(const struct gp_record *record);
+/* No other memory of the set may overlap it. NULL: no room, which is counted as lost. */
+struct gp_span *gp_memory_put(const struct gp_record *record);
+/* want: GP_SEGMENT_*. owner: of a framework's. whole: it was never allocated, so that the peaks forget it. False: it cannot
+ * become one. */
+bool gp_memory_make(struct gp_span *memory, uint8_t want, uint8_t owner, bool whole);
+/* It is an ordinary allocation or mapping again, if it still is such a segment. */
+void gp_memory_unmake(enum gp_space space, uint64_t address, uint8_t segment);
+
+/* heap.c. A mapping that was made as a segment of heaps is in the set. */
+void gp_heap_memory_new(struct gp_span *memory);
+/* Memory is about to leave the set: its heaps end, and their blocks. */
+void gp_heap_memory_gone(struct gp_span *memory);
+/* Whether a heap reaches into the range. */
+bool gp_heap_over(uint64_t address, uint64_t bytes);
+/* Segments without a heap become ordinary. */
+void gp_heap_left_settle(void);
+
+/* ==== virtual memory ============================================================================================== */
+/* What vmm.c, vmmshare.c and memory.c share. */
+
+static inline int64_t gp_vmm_share(const struct gp_record *handle)
+{
+    return (int64_t)(handle->handle.mapped < handle->bytes ? handle->handle.mapped : handle->bytes);
+}
+
+/* The effect on the totals of a change of a handle's mappings. */
+struct gp_vmm_change {
+    /* in */
+    uint64_t bytes;  /* of the mapping; 0: a multicast binding, which adds no allocated bytes */
+    uint64_t extent; /* offset + bytes: a lower bound of an imported handle's size */
+    bool heap;       /* the mapping was a heap's segment */
+    uint8_t want;    /* GP_SEGMENT_*: what the mapping is to be */
+    uint8_t owner;   /* of a framework's segment */
+    uint8_t device;  /* on which it is one */
+    /* out */
+    struct gp_record before;
+    struct gp_record after;
+    bool turned;      /* the handle became a segment */
+    int64_t share;    /* allocated bytes that are added or removed, >= 0 */
+    bool crossed;     /* the first mapping was added, or the last one removed */
+    bool died;        /* the record left the map: memory is free */
+    int64_t imported; /* bytes by which an imported handle grew or shrank */
+};
+
+void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes);
+/* Returns the time of the change, as gp_account_move. */
+uint64_t gp_vmm_move_share(const struct gp_vmm_change *change, enum gp_counter_op op);
+/* The driver refused the unmap that moved it then. */
+void gp_vmm_putback_share(const struct gp_vmm_change *change, uint64_t since_ns);
+
+/* A mapping that added `added` bytes is gone. What the handle's other mappings still show of them is
+ * theirs from now on, so that the parts of all mappings add up to the handle's share. */
+void gp_vmm_hand_on(const struct gp_vmm_change *change, uint64_t added);
+
+/* Makes the handle the segment that is wanted, if it can be one: as a whole, in its only mapping. */
+void gp_vmm_turn(struct gp_record *handle, struct gp_vmm_change *change);
+/* Notes where the peaks are before the mapping (gp_account_retract). */
+void gp_vmm_raises(struct gp_record *mapping);
+/* The handle became a segment: in recordings, its mapping stands for it from now on. */
+void gp_vmm_turned(const struct gp_vmm_change *change);
+/* The handle is a segment no more: what its mappings share is allocated. */
+void gp_vmm_turned_back(const struct gp_record *handle);
+/* The same if the mapping that was the segment is gone. Another one has the memory from now on,
+ * which asked for nothing when it was made. */
+void gp_vmm_pass_on(const struct gp_record *handle);
 
 #endif

@@ -81,7 +81,7 @@ bool gp_feed_is_known(uint64_t address);
 /* complete: every address was asked for. */
 void gp_feed_before_end(bool complete);
 
-/* The blocks of a framework from before the attach (beforeblock.c), out of a snapshot that the framework
+/* The blocks of a framework from before the attach (before.c), out of a snapshot that the framework
  * makes under its locks of the devices. One thread at a time: begin, then the snapshot, then all of it,
  * then end, each between gp_thread_enter and gp_thread_leave, but not the snapshot itself. */
 struct gp_survey_piece {
@@ -399,7 +399,7 @@ unsigned gp_feed_poll_pools(struct gp_poll_pool *out, unsigned max);
 bool gp_feed_poll_enter(uint64_t pool);
 void gp_feed_poll_leave(void);
 /* Call them around all polls of one device: the own bytes held in between bound the peaks
- * (polled.h). */
+ * (account.h). */
 void gp_feed_poll_begin(int device);
 void gp_feed_poll_end(int device);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);

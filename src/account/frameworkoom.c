@@ -1,17 +1,219 @@
 /* SPDX-License-Identifier: MIT
  *
- * frameworkoom.c: what an out-of-memory report says about the allocator of a framework, whoever asked: the memory that
- * it holds and does not use, which segments are of private pools, and the history of its requests, which the poller
- * has replayed with other settings (allocator/replay.c).
+ * frameworkoom.c: what an out-of-memory report says about the allocator of a framework, whoever
+ * asked: the memory that it holds and does not use, which segments are of private pools, and the
+ * history of its requests, which the poller has replayed with other settings (allocator/replay.c).
  *
- * A private pool is one of a CUDA graph or a MemPool: its memory serves only requests of that pool, and emptying the
- * cache leaves it. The framework does not report pools. A segment is known to be a pool's if it was made during a
- * capture, or had no block when the framework emptied its cache and is still there.
+ * A private pool is one of a CUDA graph or a MemPool: its memory serves only requests of that pool,
+ * and emptying the cache leaves it. The framework does not report pools. A segment is known to be a
+ * pool's if it was made during a capture, or had no block when the framework emptied its cache and
+ * is still there.
  */
 #include "account/account.h"
+#include "base/clock.h"
 #include "base/kept.h"
 #include <string.h>
 #include <sys/mman.h>
+
+/* ==== idle memory ================================================================================================= */
+/* What a framework's allocator holds and does not use: the segments of one device and the blocks in
+ * them, in the order of their addresses. Called on the thread whose request failed, and after the
+ * framework gave memory back. The list is in memory from mmap, since nothing may be allocated from
+ * the program's heap here. */
+
+/* Share of time, as in oomfacts.c, for walks that a program would notice. */
+#define GP_IDLE_REST    10u
+#define GP_IDLE_LONG_NS 1000000u
+
+/* Segments begin at whole pages and blocks at multiples of 512, so the low bits of an address are free. With the mark
+ * of a block it is sorted behind the segment that begins there. */
+#define GP_IDLE_BLOCK   1ull
+#define GP_IDLE_MAPPED  2ull /* of a segment: a page of a growable one */
+#define GP_IDLE_PRIVATE 4ull /* of a segment: known to be a private pool's */
+#define GP_IDLE_MARKS   7ull
+
+struct idle_item {
+    uint64_t at, bytes;
+};
+
+struct idle_list {
+    struct idle_item *items;
+    uint64_t count, room;
+    int device;
+    bool full;
+};
+
+static void idle_put(struct idle_list *list, const struct gp_record *record, uint64_t marks)
+{
+    if (list->count == list->room) {
+        list->full = true;
+        return;
+    }
+    list->items[list->count++] = (struct idle_item){(record->key & ~GP_IDLE_MARKS) | marks, record->bytes};
+}
+
+static bool idle_visit(struct gp_record *record, void *arg)
+{
+    struct idle_list *list = arg;
+    uint64_t private = record->flags & GP_FLAG_PRIVATE ? GP_IDLE_PRIVATE : 0;
+    if (record->device != list->device)
+        return false;
+    if (record->space == GP_SPACE_BLOCK)
+        idle_put(list, record, GP_IDLE_BLOCK);
+    else if (record->segment == GP_SEGMENT_FRAMEWORK && record->space == GP_SPACE_DEVICE)
+        idle_put(list, record, private);
+    else if (record->segment == GP_SEGMENT_FRAMEWORK && record->space == GP_SPACE_MAPPING)
+        idle_put(list, record, private | GP_IDLE_MAPPED);
+    return false;
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+static bool idle_before(const struct idle_item *one, const struct idle_item *other)
+{
+    const uint64_t order = ~(GP_IDLE_MAPPED | GP_IDLE_PRIVATE);
+    return (one->at & order) < (other->at & order);
+}
+
+static void idle_sink(struct idle_item *items, uint64_t at, uint64_t count)
+{
+    struct idle_item item = items[at];
+    for (uint64_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        child += child + 1 < count && idle_before(&items[child], &items[child + 1]);
+        if (!idle_before(&item, &items[child]))
+            break;
+        items[at] = items[child];
+        at = child;
+    }
+    items[at] = item;
+}
+
+static void idle_sort(struct idle_item *items, uint64_t count) /* a heap sort: no memory, and no bad case */
+{
+    for (uint64_t at = count / 2; at-- > 0;)
+        idle_sink(items, at, count);
+    while (count > 1) {
+        struct idle_item most = items[0];
+        items[0] = items[--count];
+        items[count] = most;
+        idle_sink(items, 0, count);
+    }
+}
+
+/* ---- the walk in order -------------------------------------------------------------------------------------------- */
+
+/* A region is a segment, or the pages of a growable one that follow each other. */
+struct idle_walk {
+    struct gp_framework_idle *out;
+    void (*whole)(uint64_t address, uint64_t bytes);
+    uint64_t end;                  /* of the region */
+    uint64_t free_from;            /* end of the last block, or begin of the region */
+    uint64_t pages, private_pages; /* bytes of pages that begin in the idle part so far */
+    uint64_t page_at, page_end;    /* the last one; 0: none */
+    uint64_t blocks;               /* of the region */
+    bool page_private, mapped, has_idle;
+};
+
+/* The idle part ends here. */
+static void walk_idle(struct idle_walk *walk, uint64_t at)
+{
+    uint64_t bytes = at > walk->free_from ? at - walk->free_from : 0;
+    if (walk->page_end > at) { /* the last page goes on behind it */
+        walk->pages -= walk->page_end - walk->page_at;
+        walk->private_pages -= walk->page_private ? walk->page_end - walk->page_at : 0;
+        walk->page_end = 0;
+    }
+    if (walk->page_end && walk->whole && !walk->mapped)
+        walk->whole(walk->page_at, walk->page_end - walk->page_at);
+    walk->page_end = 0;
+    if (bytes) {
+        struct gp_framework_idle *out = walk->out;
+        out->idle_bytes += bytes;
+        out->pieces++;
+        out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
+        out->whole_bytes += walk->pages;
+        out->private_bytes += walk->private_pages;
+        walk->has_idle = true;
+    }
+    walk->pages = walk->private_pages = 0;
+}
+
+static void walk_region_end(struct idle_walk *walk)
+{
+    walk_idle(walk, walk->end);
+    walk->out->pinning_blocks += walk->has_idle ? walk->blocks : 0;
+    walk->blocks = 0;
+    walk->has_idle = false;
+}
+
+static void walk_segment(struct idle_walk *walk, const struct idle_item *item)
+{
+    uint64_t at = item->at & ~GP_IDLE_MARKS;
+    bool mapped = item->at & GP_IDLE_MAPPED;
+    walk->out->segment_bytes += item->bytes;
+    if (!(mapped && walk->mapped && at == walk->end)) {
+        walk_region_end(walk);
+        walk->free_from = at;
+    }
+    walk->mapped = mapped;
+    walk->end = at + item->bytes;
+    if (at < walk->free_from) /* a block reaches into it */
+        return;
+    walk->page_at = at;
+    walk->page_end = walk->end;
+    walk->page_private = item->at & GP_IDLE_PRIVATE;
+    walk->pages += item->bytes;
+    walk->private_pages += walk->page_private ? item->bytes : 0;
+}
+
+static void walk_block(struct idle_walk *walk, const struct idle_item *item)
+{
+    uint64_t at = item->at & ~GP_IDLE_MARKS;
+    walk->out->blocks++;
+    if (at >= walk->end) { /* memory below it that is no segment */
+        walk->out->strange_blocks++;
+        return;
+    }
+    walk_idle(walk, at);
+    walk->free_from = at + item->bytes;
+    walk->blocks++;
+}
+
+static bool idle_list(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes))
+{
+    struct idle_walk walk = {.out = out, .whole = whole};
+    struct idle_list list = {.device = device};
+    list.room = gp_map_count(gp_accounts.blocks) + gp_map_count(gp_accounts.objects) + 64; /* other threads add some */
+    uint64_t size = list.room * sizeof(*list.items);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    list.items = memory;
+    gp_map_each(gp_accounts.blocks, idle_visit, &list);
+    gp_map_each(gp_accounts.objects, idle_visit, &list);
+    if (!list.full)
+        idle_sort(list.items, list.count);
+    for (uint64_t i = 0; i < list.count && !list.full; i++)
+        (list.items[i].at & GP_IDLE_BLOCK ? walk_block : walk_segment)(&walk, &list.items[i]);
+    walk_region_end(&walk);
+    munmap(memory, size);
+    return !list.full;
+}
+
+bool gp_framework_idle(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes))
+{
+    static uint64_t x_quiet_until_ns;
+    uint64_t begin = gp_clock_ns();
+    memset(out, 0, sizeof(*out));
+    if (begin < __atomic_load_n(&x_quiet_until_ns, __ATOMIC_RELAXED))
+        return false;
+    bool listed = idle_list(device, out, whole);
+    uint64_t end = gp_clock_ns(), quiet_ns = end - begin > GP_IDLE_LONG_NS ? GP_IDLE_REST * (end - begin) : 0;
+    __atomic_store_n(&x_quiet_until_ns, end + quiet_ns, __ATOMIC_RELAXED);
+    return listed;
+}
+
+/* ==== the report ================================================================================================== */
 
 static struct gp_framework_conf x_conf; /* written before the first block, read after it */
 

@@ -16,7 +16,7 @@
  * whole, and raise the peak to what the pool never used. So a segment that has lost its last heap is only noted (`left`),
  * and becomes ordinary at the next event that adds memory, or when the numbers are read.
  */
-#include "account/memory.h"
+#include "account/account.h"
 #include "stack/stack.h"
 
 /* A block of 512 B in each of them would be 2 GiB. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.c: see memory.h. Called by ground.c and heap.c under their lock, and by block.c for a segment that the driver did
+ * memory.c: see account.h. Called by ground.c and heap.c under their lock, and by block.c for a segment that the driver did
  * not free.
  */
-#include "account/memory.h"
-#include "account/vmm.h"
+#include "account/account.h"
 
 struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
 uint32_t gp_memory_x_waits;

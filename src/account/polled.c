@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * polled.c: see polled.h. */
-#include "account/polled.h"
+ * polled.c: see account.h. */
 #include "account/account.h"
 
 static int64_t larger(int64_t a, int64_t b)

@@ -12,7 +12,7 @@
  * An unmap may cover many mappings and may fail.  Between begin and end they are kept in GP_SPACE_PENDING; the
  * token in the top 12 bits makes their keys unique (addresses end at bit 52 on every system with CUDA).
  */
-#include "account/vmm.h"
+#include "account/account.h"
 #include "base/clock.h"
 #include <errno.h>
 

@@ -3,7 +3,7 @@
  * vmmshare.c: what the mappings of a handle share of its memory, as plain mappings and as segments. Called by vmm.c and
  * memory.c.
  */
-#include "account/vmm.h"
+#include "account/account.h"
 
 void gp_vmm_count_unmapped(int device, enum gp_counter_op op, int64_t bytes)
 {

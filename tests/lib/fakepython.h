@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * fakepython.h: a stand-in for the C interface of Python (src/account/framework/survey.h): dictionaries, lists, numbers and texts
+ * fakepython.h: a stand-in for the C interface of Python (src/account/framework/internal.h): dictionaries, lists, numbers and texts
  * that the test makes, references that are counted, and each call can be made to fail. One at a time.
  */
 #ifndef GP_TEST_LIB_FAKEPYTHON_H
 #define GP_TEST_LIB_FAKEPYTHON_H
 
-#include <account/framework/survey.h>
+#include <account/framework/internal.h>
 
 enum fakepython_error { FAKEPYTHON_NONE, FAKEPYTHON_EXCEPTION, FAKEPYTHON_INTERRUPT };
 

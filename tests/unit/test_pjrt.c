@@ -4,7 +4,7 @@
  * stand-in, which keeps PJRT's rule for arguments and tells whether a client is asked that has ended.
  */
 #include "account/account.h"
-#include "account/framework/doors.h"
+#include "account/framework/internal.h"
 #include "account/tap.h"
 #include "lib/standin.h"
 #include <criterion/criterion.h>

@@ -5,7 +5,7 @@
  * compared with the accounts after each of thousands of random calls; a call that contradicts it has to end the door.
  */
 #include "account/account.h"
-#include "account/framework/doors.h"
+#include "account/framework/internal.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/standin.h"

@@ -4,7 +4,7 @@
  * definition, on pages that are read-only, that will be, or that cannot be changed.
  */
 #define _GNU_SOURCE
-#include "account/framework/slot.h"
+#include "account/framework/internal.h"
 #include "base/loader.h"
 #include "lib/standin.h"
 #include "lib/testclock.h"

@@ -5,9 +5,8 @@
  * PyTorch's own functions, integration/test_framework judges.
  */
 #include "account/feed.h"
-#include "account/framework/doors.h"
 #include "account/framework/framework.h"
-#include "account/framework/slot.h"
+#include "account/framework/internal.h"
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/thread.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_torch_snapshot.c: PyTorch's snapshot of its blocks (src/account/framework/torchsnapshot.c) and the request for it
+ * test_torch_snapshot.c: PyTorch's snapshot of its blocks (src/account/framework/survey.c) and the request for it
  * (survey.c), with a stand-in for Python (tests/lib/fakepython.h): what is reported of each form of the snapshot, and what
  * becomes of it when any call of Python's fails, or the library is detached meanwhile. The accounts are noted as text.
  */
@@ -193,7 +193,7 @@ static bool enter_7(uint16_t life)
 static enum gp_snapshot_end snapshot(char *text)
 {
     memset(text, 0, GP_SNAPSHOT_TEXT);
-    enum gp_snapshot_end end = gp_torch_snapshot(&python, enter_7, 7, text);
+    enum gp_snapshot_end end = gp_survey_torch_snapshot(&python, enter_7, 7, text);
     cr_expect(!gp_thread.inside);
     cr_expect_eq(fakepython.owned, 0, "%ld references", fakepython.owned);
     return end;

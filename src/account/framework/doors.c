@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * doors.c: see doors.h. Called by torch.c, which is told when objects were loaded or unloaded. */
-#include "account/framework/doors.h"
+ * doors.c: see internal.h. Called by torch.c, which is told when objects were loaded or unloaded. */
+#include "account/framework/internal.h"
 #include "base/loader.h"
 #include "base/lock.h"
 

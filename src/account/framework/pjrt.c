@@ -10,7 +10,7 @@
  * PJRT's rule for the arguments: an implementation takes a struct that is larger than its own, and none that is smaller.
  */
 #include "account/feed.h"
-#include "account/framework/doors.h"
+#include "account/framework/internal.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/futex.h"

@@ -12,7 +12,7 @@
  * function of them.
  */
 #include "account/feed.h"
-#include "account/framework/doors.h"
+#include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/log.h"

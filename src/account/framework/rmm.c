@@ -12,7 +12,7 @@
  * RMM's functions may throw; nothing is held here when they are called.
  */
 #include "account/feed.h"
-#include "account/framework/doors.h"
+#include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/log.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * slot.c: see slot.h. Reads the objects' dynamic sections as they lie in memory. */
+ * slot.c: see internal.h. Reads the objects' dynamic sections as they lie in memory. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
-#include "account/framework/slot.h"
+#include "account/framework/internal.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/image.h"

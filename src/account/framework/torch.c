@@ -14,9 +14,8 @@
  * from the driver, where it is seen.
  */
 #include "account/feed.h"
-#include "account/framework/doors.h"
 #include "account/framework/framework.h"
-#include "account/framework/slot.h"
+#include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/loader.h"
