@@ -7,7 +7,6 @@
 #define GP_ALLOCATOR_DRIVER_H
 
 #include "source/abi.h"
-#include "source/each.h"
 #include <stdbool.h>
 #include <stdint.h>
 

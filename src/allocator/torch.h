@@ -7,7 +7,7 @@
 #define GP_ALLOCATOR_TORCH_H
 
 #include "base/compiler.h"
-#include "source/each.h"
+#include "source/abi.h"
 #include <gpuprof/gpuprof.h>
 #include <stddef.h>
 

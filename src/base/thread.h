@@ -33,7 +33,7 @@ struct gp_thread {
     uint8_t starts_later : 1; /* in cuInit through our wrapper, which starts gpuprof when it has succeeded */
     uint8_t green_ends : 1;   /* in cuGreenCtxDestroy, before the end of the green context */
     uint8_t prompt : 1;       /* the call under way is asynchronous in CUDA: it must not wait for the device */
-    uint8_t reported : 2;     /* by CUPTI, of the driver call under way: enum gp_reported (source/dispatch.h) */
+    uint8_t reported : 2;     /* by CUPTI, of the driver call under way: enum gp_reported (source/internal.h) */
     uint8_t made : 1;         /* CUPTI has told of the context that this call makes */
     uint32_t call_ns;         /* when the driver call under way began: the lower half of the clock */
 };

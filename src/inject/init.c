@@ -47,7 +47,6 @@
 #include "session/extents.h"
 #include "session/session.h"
 #include "source/hooks.h"
-#include "source/nvtx.h"
 #include "source/source.h"
 #include "stack/stack.h"
 #include <dlfcn.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * before.c: see before.h. Device memory has addresses in the process, and the driver keeps the address
+ * before.c: see internal.h. Device memory has addresses in the process, and the driver keeps the address
  * space reserved: as mappings without access, next to mappings of its devices. Such places are
  * stepped through by 2 MiB, the driver's own unit, and inside an allocation by its size. Smaller
  * allocations share a unit: from one to the next the steps are 512 B, the driver's alignment. A unit
  * whose first bytes are free is passed over, so small allocations may be missed there.
  */
-#include "source/before.h"
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/vma.h"
+#include "source/internal.h"
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>

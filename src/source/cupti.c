@@ -13,11 +13,8 @@
 #include "base/log.h"
 #include "base/opener.h"
 #include "base/thread.h"
-#include "source/cuptifind.h"
-#include "source/cuptiname.h"
-#include "source/dispatch.h"
 #include "source/hooks.h"
-#include "source/soname.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -327,7 +324,7 @@ static void *cupti_load(const char *path, struct gp_wire_copy *row)
         row->status = GP_COPY_LOAD;
         return NULL;
     }
-    if (cupti_is_wheel(path) || gp_soname_hide(handle))
+    if (cupti_is_wheel(path) || gp_cupti_hide_soname(handle))
         return handle;
     snprintf(row->answer, sizeof(row->answer), "its name could not be hidden");
     row->status = GP_COPY_NAMED;
@@ -365,7 +362,7 @@ static bool cupti_try(const char *path, struct gp_wire_copy *row, struct gp_wire
     cupti_answer(row, status, NULL);
     if (status != GP_CUPTI_OK)
         return false;
-    cupti.pulse = gp_cupti_name_rows(cupti.callback_name, tried);
+    cupti.pulse = gp_dispatch_name_rows(cupti.callback_name, tried);
     gp_call_ask_device = cupti_device;
     gp_call_ask_number = cupti_number;
     out->enabled = cupti_enable_rows();

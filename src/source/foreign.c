@@ -8,7 +8,7 @@
 #include "base/loader.h"
 #include "source/abi.h"
 #include "source/hooks.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <dlfcn.h>
 #include <string.h>
 

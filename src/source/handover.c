@@ -16,7 +16,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <gpuprof/wire.h>
 #include <stdio.h>

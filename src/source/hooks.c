@@ -6,7 +6,7 @@
  * server and without accounting a wrapper costs three loads.
  */
 #include "base/thread.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <errno.h>
 #include <gpuprof/wire.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * hooks.h: wrappers in front of the driver's entry points, without CUPTI.  libgpuprof-shim.so
- * (src/source/shim) leads programs here through exported symbols, dlsym and cuGetProcAddress.  A call then
- * goes
+ * (src/source/shim) leads programs here through exported symbols, dlsym and cuGetProcAddress.  A
+ * call then goes
  *
  *      wrapper -> server, if allocator/ set one -> pass: accounted if hooks are the source -> the driver
  *
@@ -12,11 +12,24 @@
 #ifndef GP_SOURCE_HOOKS_H
 #define GP_SOURCE_HOOKS_H
 
-#include "source/each.h"
-#include "source/params.h"
+#include "source/abi.h"
 #include "source/source.h"
 #include <stdbool.h>
 #include <stdint.h>
+
+/* ==== parameters ================================================================================================== */
+/* The parameter structs of every row of hooks.def, as CUPTI hands them over: struct
+ * gp_params_<name>. */
+
+#define GP_PARAMS_FIELD(_type, _name) _type _name;
+#define GP_HOOK(_id, _name, _handler, ...)                                                                             \
+    struct gp_params_##_name {                                                                                         \
+        GP_EACH(GP_PARAMS_FIELD, __VA_ARGS__)                                                                          \
+    };
+#include "source/hooks.def"
+#undef GP_HOOK
+
+/* ==== wrappers ==================================================================================================== */
 
 /* Entry points that are wrapped: the rows of hooks.def, and those of wrap.def, which the shim
  * serves or the hooks source needs in the place of CUPTI's resource callbacks. */

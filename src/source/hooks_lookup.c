@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 #include "base/image.h"
 #include "base/loader.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * nvtx.c: see nvtx.h.  NVTX is a header: each object that includes it has a table of function
+ * nvtx.c: see source.h.  NVTX is a header: each object that includes it has a table of function
  * pointers, and hands us a function that finds the table.  Numbers and layouts here are those that
  * the header keeps for tools (version 3).
  *
@@ -8,12 +8,12 @@
  * the process, a record for each range that is open.  A thread's records form a list from the
  * innermost outwards.
  */
-#include "source/nvtx.h"
 #include "account/feed.h"
 #include "base/compiler.h"
 #include "base/kept.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <stdbool.h>

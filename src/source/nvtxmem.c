@@ -11,7 +11,7 @@
 #include "account/feed.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "source/nvtx.h"
+#include "source/source.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <stddef.h>

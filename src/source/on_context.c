@@ -3,7 +3,7 @@
 #include "account/feed.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 static void on_ipc_open_exit(struct gp_call *call)
 {

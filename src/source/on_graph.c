@@ -3,7 +3,7 @@
  * the physical side is polled. */
 #include "account/feed.h"
 #include "base/thread.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 static void on_alloc_node(struct gp_call *call, void *const *node, void *graph, const struct gp_cu_alloc_node *params)
 {

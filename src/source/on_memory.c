@@ -2,7 +2,7 @@
  * on_memory.c: linear, pitched, managed, host and array memory (tables A, B and C of the hooks). */
 #include "account/feed.h"
 #include "base/thread.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 /* ---- allocations ---------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * on_pool.c: stream-ordered pools (table E). */
 #include "account/feed.h"
 #include "base/thread.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 /* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY,
  * CU_STREAM_PER_THREAD). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * on_vmm.c: virtual memory management and multicast (table D and part of G). */
 #include "account/feed.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 static int current_or_first(const struct gp_call *call)
 {

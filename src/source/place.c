@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * place.c: which device memory lies on, by the location that a call names. */
 #include "account/feed.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 
 int gp_place_device(const struct gp_cu_location *location)
 {

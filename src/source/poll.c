@@ -15,8 +15,7 @@
 #include "base/worker.h"
 #include "session/oom/oomtext.h"
 #include "source/abi.h"
-#include "source/before.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* ==== the source ================================================================================================== */
+
 struct gp_source_status {
     uint32_t source; /* enum gp_wire_source */
     uint32_t cupti_version;
@@ -85,5 +87,17 @@ uint32_t gp_poll_driver_version(void);
 
 /* Whether driver calls are timed, with two clock readings each.  Set before a source is started. */
 extern bool gp_call_timed;
+
+/* ==== NVTX ======================================================================================================== */
+/* NVTX ranges and marks as marks among the events: "nvtx:NAME" where a range begins, "/nvtx:NAME"
+ * where it ends, "nvtx.NAME" for an instant.  A program with NVTX version 3 in it loads us for that,
+ * if NVTX_INJECTION64_PATH says so (InitializeInjectionNvtx2, gpuprof.h), whether or not it ever
+ * calls CUDA; docs/nvtx.md. */
+
+/* Events can be written from here on; what NVTX says before is not kept.  Called by inject/, once. */
+void gp_nvtx_start(void);
+
+/* gp_thread_enter, after gp_nvtx_start. */
+bool gp_nvtx_enter(void);
 
 #endif

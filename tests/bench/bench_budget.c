@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "bench/cache_own.h"
 #include "bench/count.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * abi.c: compares every number that src/source declares itself with NVIDIA's headers. It is compiled, never run: a
  * difference is a failed static assertion. check-abi skips if the headers are not installed.
  */
-#include "source/params.h"
+#include "source/hooks.h"
 /* The rows of wrap.def, which CUPTI describes too; the product makes structs only of some of them. This must
  * precede cuda.h, which gives some of these names another meaning. */
 #define GP_ABI_STRUCT(_name, ...)                                                                                      \

@@ -22,7 +22,6 @@
 #include "session/batch.h"
 #include "session/extents.h"
 #include "source/hooks.h"
-#include "source/nvtx.h"
 #include "source/source.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>

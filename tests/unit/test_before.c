@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
-#include "source/before.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

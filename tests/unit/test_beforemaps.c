@@ -5,7 +5,7 @@
  */
 #include "account/feed.h"
 #include "lib/standin.h"
-#include "source/before.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * objects loaded from it.  What this machine has itself comes after them and is left out.
  */
 #include "lib/build.h"
-#include "source/cuptifind.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <limits.h>

@@ -5,8 +5,7 @@
  */
 #include "base/compiler.h"
 #include "source/abi.h"
-#include "source/cuptiname.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <stdio.h>
@@ -53,7 +52,7 @@ Test(cuptiname, ids_of_cuda_13_0)
     for (uint32_t id = 1; id < 807; id++)
         if (!names[id])
             names[id] = id == 5 ? "cuDeviceGetCount" : "cuMemOther"; /* judged: it has an id of CUDA 13.0 */
-    cr_assert_eq(gp_cupti_name_rows(name_of, &out), !strcmp(names[5], "cuDeviceGetCount") ? 5 : 0);
+    cr_assert_eq(gp_dispatch_name_rows(name_of, &out), !strcmp(names[5], "cuDeviceGetCount") ? 5 : 0);
     rows_are();
     cr_assert_eq(out.strange, 0, "%s", out.strange_names[0]);
     cr_assert_eq(last_asked, next - 1 + 32 < GP_HOOK_IDS ? next - 1 + 32 : GP_HOOK_IDS - 1);
@@ -83,7 +82,7 @@ Test(cuptiname, ids_at_random)
                 continue;
             id += rand() % (int)gaps ? 0 : (uint32_t)rand() % 32;
         }
-        cr_assert_eq(gp_cupti_name_rows(name_of, &out), pulse, "round %u", round);
+        cr_assert_eq(gp_dispatch_name_rows(name_of, &out), pulse, "round %u", round);
         rows_are();
     }
 }
@@ -93,7 +92,7 @@ Test(cuptiname, a_gap_that_is_crossed_and_one_that_is_not)
     names[10] = "cuDeviceGetCount";
     names[42] = "cuMemAlloc_v2";
     names[75] = "cuMemFree_v2";
-    cr_assert_eq(gp_cupti_name_rows(name_of, &out), 10);
+    cr_assert_eq(gp_dispatch_name_rows(name_of, &out), 10);
     cr_assert_str_eq(gp_dispatch_find(42)->name, "cuMemAlloc_v2");
     cr_assert_null(gp_dispatch_find(75), "33 ids on");
     cr_assert_eq(last_asked, 42 + 32);
@@ -105,10 +104,10 @@ Test(cuptiname, without_names_the_ids_are_those_of_cuda_13_0)
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++)
         before[id] = gp_dispatch_find(id);
     out.strange = 7;
-    cr_assert_eq(gp_cupti_name_rows(NULL, &out), 0);
+    cr_assert_eq(gp_dispatch_name_rows(NULL, &out), 0);
     cr_assert_eq(out.strange, 0);
     names[1] = "cuNothing"; /* nor do names of which none is known change anything */
-    cr_assert_eq(gp_cupti_name_rows(name_of, &out), 0);
+    cr_assert_eq(gp_dispatch_name_rows(name_of, &out), 0);
     for (uint32_t id = 0; id < GP_HOOK_IDS; id++)
         cr_assert_eq(gp_dispatch_find(id), before[id]);
 }
@@ -129,7 +128,7 @@ Test(cuptiname, names_that_no_row_has)
         names[807 + 2 * i] = strange[i];
         names[808 + 2 * i] = others[i];
     }
-    gp_cupti_name_rows(name_of, &out);
+    gp_dispatch_name_rows(name_of, &out);
     cr_assert_eq(out.strange, 6, "%u", out.strange);
     for (unsigned i = 0; i < 6; i++)
         cr_assert_str_eq(out.strange_names[i], strange[i]);
@@ -137,7 +136,7 @@ Test(cuptiname, names_that_no_row_has)
     memcpy(longest, "cuMem", 5);
     for (uint32_t id = 807; id < 807 + GP_WIRE_STRANGE + 2; id++)
         names[id] = longest;
-    gp_cupti_name_rows(name_of, &out);
+    gp_dispatch_name_rows(name_of, &out);
     cr_assert_eq(out.strange, GP_WIRE_STRANGE + 2);
     memcpy(row, longest, sizeof(row) - 1);
     row[sizeof(row) - 1] = '\0';

@@ -8,9 +8,7 @@
 #include "base/opener.h"
 #include "feed_log.h"
 #include "lib/standin.h"
-#include "source/cuptifind.h"
-#include "source/dispatch.h"
-#include "source/soname.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -187,7 +185,7 @@ STANDIN(bool, gp_opener_is_free, void)
     return !is_stuck;
 }
 
-STANDIN(bool, gp_soname_hide, void *handle)
+STANDIN(bool, gp_cupti_hide_soname, void *handle)
 {
     feed_note("hide");
     cr_assert_eq(handle, (void *)(uintptr_t)now);

@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "feed_log.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <criterion/criterion.h>
 #include <time.h>

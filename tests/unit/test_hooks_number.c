@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "source/hooks_row.h"
+#include "source/internal.h"
 
 TestSuite(hooks_number, .timeout = 60);
 

@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/build.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <elf.h>

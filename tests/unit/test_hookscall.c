@@ -9,7 +9,7 @@
 #endif
 #include "feed_log.h"
 #include "lib/standin.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@ GP_TEST_UNSANITIZED_ONLY(hookslookup)
 #define _GNU_SOURCE /* dlvsym */
 #endif
 #include "lib/build.h"
-#include "source/hooks_row.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/nvtxattributes.h"
-#include "source/nvtx.h"
+#include "source/source.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
  * refused, and which tables of slots are filled.  The accounts are a text (feed_log.h).
  */
 #include "feed_log.h"
-#include "source/nvtx.h"
+#include "source/source.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 

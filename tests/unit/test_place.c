@@ -7,7 +7,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <sys/mman.h>
 

@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/build.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

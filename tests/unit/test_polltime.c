@@ -17,8 +17,7 @@ GP_TEST_UNSANITIZED_ONLY(polltime)
 #include "lib/standin.h"
 #include "session/oom/oomtext.h"
 #include "source/abi.h"
-#include "source/before.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include "source/source.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
 #include "lib/build.h"
-#include "source/soname.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -53,7 +53,7 @@ static void *library_open(const char *options)
 static bool hide(void *library, unsigned changes)
 {
     unsigned before = protected;
-    bool hidden = gp_soname_hide(library);
+    bool hidden = gp_cupti_hide_soname(library);
     cr_expect_eq(protected - before, changes, "%u", protected - before);
     return hidden;
 }
@@ -133,10 +133,10 @@ Test(soname, what_cannot_be_written_stays)
 {
     void *library = library_open("-Wl,-soname,libgpuprofname.so.10");
     dlinfo_fails = true;
-    cr_expect_not(gp_soname_hide(library));
+    cr_expect_not(gp_cupti_hide_soname(library));
     dlinfo_fails = false;
     mprotect_fails = true;
-    cr_expect_not(gp_soname_hide(library));
+    cr_expect_not(gp_cupti_hide_soname(library));
     mprotect_fails = false;
     cr_expect_eq(loaded("libgpuprofname.so.10"), library);
 }

@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
-#include "source/dispatch.h"
+#include "source/internal.h"
 #include <criterion/criterion.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: declarations that the files of source/ share. No other folder includes it.
+ */
+#ifndef GP_SOURCE_INTERNAL_H
+#define GP_SOURCE_INTERNAL_H
+
+#include "source/hooks.h"
+#include <gpuprof/wire.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ==== rows and their handlers ===================================================================================== */
+/* Calls the handler of a row in hooks.def when its driver entry point is entered or has returned.
+ * It is independent of the source: CUPTI's callbacks and the hooks call it. */
+
+struct gp_hook;
+
+struct gp_call { /* one driver call, as its handler sees it */
+    const struct gp_hook *hook;
+    const void *params;
+    void *context;   /* current context, may be NULL */
+    uint32_t ctx;    /* its number; 0 none */
+    uint32_t result; /* at exit: CUresult */
+    uint64_t *slot;  /* one word shared between enter and exit of this call */
+    /* Filled by the exit handler, for the report of a failure. */
+    uint64_t asked_bytes;
+    enum gp_wire_kind asked_kind; /* GP_KIND_NONE: no memory was asked for, or of a kind that is not known */
+    int device;
+};
+
+struct gp_handler {
+    void (*enter)(struct gp_call *call); /* may be NULL */
+    void (*exit)(struct gp_call *call);  /* result tells success; may be NULL */
+};
+
+struct gp_hook {
+    uint32_t id; /* of CUDA 13.0; 0: newer, and known by name only */
+    const char *name;
+    const struct gp_handler *handler;
+};
+
+extern const struct gp_hook gp_hooks[];
+extern const unsigned gp_hook_count;
+
+/* Ids of CUDA 13.0 end at 806, and a minor version adds some tens. */
+#define GP_HOOK_IDS 2048u
+
+/* The row of a driver callback id, or NULL. */
+const struct gp_hook *gp_dispatch_find(uint32_t id);
+/* The row's number + 1. */
+uint8_t gp_dispatch_row(const struct gp_hook *hook);
+
+/* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
+ * parameters. */
+void gp_dispatch_enter(struct gp_call *call);
+void gp_dispatch_exit(struct gp_call *call);
+
+/* For handlers: device index of the current context, or -1. */
+int gp_call_device(const struct gp_call *call);
+/* Asks the source for a context's device when the accounts do not know it; set by the source.  -1
+ * unknown. */
+extern int (*gp_call_ask_device)(void *context, uint32_t ctx);
+/* Asks the source for a context's number; 0 unknown. */
+extern uint32_t (*gp_call_ask_number)(void *context);
+
+/* Whether a thread is inside a call that loads a module: the driver makes other threads' calls wait for that, and the
+ * poller's too. False again after two seconds. Any thread. */
+bool gp_call_is_loading(void);
+
+/* What CUPTI has reported of the driver call that a wrapper makes: if CUPTI is given up meanwhile, the wrapper reports
+ * the rest. */
+/* What the handler noted at the call's begin, of a thread that has one of the numbers (base/thread.c); pages that no thread
+ * uses are not touched. */
+#define GP_CALL_SLOTS 65538u
+extern uint32_t gp_call_slots[GP_CALL_SLOTS];
+enum gp_reported { GP_REPORTED_NOTHING, GP_REPORTED_BEGIN, GP_REPORTED_ALL };
+
+/* For a hand-over between CUPTI and the hooks (handover.c), set where the hooks could be the source. The first two
+ * tell them what CUPTI sees: a context and its number, 0: it ends; a device's primary context. The third is the
+ * number that both use for a context after a hand-over; device: that of a context that is just being made, else -1. */
+extern void (*gp_call_note_context)(void *context, uint32_t number);
+extern void (*gp_call_note_primary)(int device, void *context, uint32_t number);
+extern uint32_t (*gp_call_table_number)(void *context, int device);
+
+/* For handlers: the device of a location: its index, GP_WIRE_HOST, or GP_DEVICE_UNKNOWN for a kind of
+ * location that names none or that this build does not know. */
+int gp_place_device(const struct gp_cu_location *location);
+
+static inline bool gp_call_ok(const struct gp_call *call)
+{
+    return call->result == 0;
+}
+
+#define GP_PARAMS(_call, _name) ((const struct gp_params_##_name *)(_call)->params)
+
+#define GP_HOOK(_id, _name, _handler, ...) extern const struct gp_handler gp_on_##_handler;
+#include "source/hooks.def"
+#undef GP_HOOK
+
+/* ==== what the hooks share ======================================================================================== */
+/* What the files of the hooks share: rows by number, parameters of the rows that wrap.def adds, one
+ * call under way, and what stands in for CUPTI's resource callbacks.  Included by hooks*.c alone. */
+
+/* Those of hooks.def first, so that a row is its hook's index in gp_hooks[]. */
+enum gp_hooks_row {
+#define GP_HOOK(_id, _name, _handler, ...) GP_HOOKS_##_name,
+#define GP_WRAP(_name, ...)                GP_HOOKS_##_name,
+#define GP_SELF(_name, ...)                GP_HOOKS_##_name,
+#include "source/hooks.def"
+#include "source/wrap.def"
+#undef GP_HOOK
+#undef GP_WRAP
+    GP_HOOKS_ROWS
+};
+
+/* Parameters of the rows that only wrap.def has: struct gp_params_<name>. */
+#define GP_WRAP(_name, ...)
+#define GP_RESOURCE(_name, ...)                                                                                        \
+    struct gp_params_##_name {                                                                                         \
+        GP_EACH(GP_PARAMS_FIELD, __VA_ARGS__)                                                                          \
+    };
+#include "source/wrap.def"
+#undef GP_WRAP
+
+/* The driver's function of a row; NULL: there is none. */
+void *gp_hooks_real(enum gp_hooks_row row);
+/* Rows whose function this driver has. */
+unsigned gp_hooks_real_count(void);
+
+/* libc's dlsym; keeps dlerror. */
+void *gp_hooks_symbol(void *handle, const char *name);
+
+/* ---- one accounted call ----------------------------------------------------------------------------------------- */
+
+struct gp_hooks_call {
+    struct gp_call call;
+    const struct gp_hooks_resource *resource; /* NULL: none */
+    uint64_t slot;
+    uint32_t own; /* the resource handler's value, kept from before to after; 0 at first */
+    uint8_t heed;
+};
+
+/* Both run inside gp_thread_enter/leave.  before: the call has not been made, call.ctx is not known
+ * yet.  after: it has, and the row's own handler comes next. */
+struct gp_hooks_resource {
+    void (*before)(struct gp_hooks_call *call); /* may be NULL */
+    void (*after)(struct gp_hooks_call *call);  /* may be NULL */
+    bool is_maker; /* after numbers what is the current context now, so call.ctx is not known there either */
+};
+
+/* Per row, in hooks_resource.c; both members NULL: nothing to do. */
+extern const struct gp_hooks_resource gp_hooks_resources[GP_HOOKS_ROWS];
+
+/* Once, before the first call is accounted: the driver functions that hooks_resource.c asks. */
+void gp_hooks_resource_prepare(void); /* looks the driver up; gp_hooks_resource_start does if it was not called */
+void gp_hooks_resource_start(void);
+/* From now on it notes what CUPTI sees, for the case that hooks become the source. */
+void gp_hooks_resource_note(void);
+/* CUPTI was the source until now: numbers of modules that it has not given. */
+void gp_hooks_resource_apart(void);
+/* A call that ends a context, of one of these rows: the number of the context, before the call; and after it what CUPTI has
+ * not reported of that, with the number in `own`. */
+static inline bool gp_hooks_is_end(enum gp_hooks_row row)
+{
+    return row == GP_HOOKS_cuCtxDestroy_v2 || row == GP_HOOKS_cuCtxDestroy || row == GP_HOOKS_cuCtxDetach ||
+           row == GP_HOOKS_cuGreenCtxDestroy;
+}
+uint32_t gp_hooks_ends(enum gp_hooks_row row, const void *params);
+void gp_hooks_ended(enum gp_hooks_row row, struct gp_hooks_call *call);
+/* The context current to this thread and its number; NULL and 0: none. */
+void gp_hooks_current(struct gp_call *call);
+
+/* ---- numbers for handles (hooks_resource.c) ------------------------------------------------------------------------ */
+
+/* The driver reuses handles of dead objects.  Numbers are never reused, like CUPTI's context and
+ * module ids.  Any thread, inside gp_thread_enter/leave. */
+struct gp_hooks_numbers;
+extern struct gp_hooks_numbers gp_hooks_contexts, gp_hooks_modules;
+
+/* Returns the handle's number, or 0. */
+uint32_t gp_hooks_number_of(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* The handle's number, a new one if it has none.  0: the table is full (counted as lost). */
+uint32_t gp_hooks_number_learn(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* Gives a new object at this handle a new number, also if the handle had one.  0 as above. */
+uint32_t gp_hooks_number_new(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* Removes the handle's number and returns it, or 0. */
+uint32_t gp_hooks_number_take(struct gp_hooks_numbers *numbers, uint64_t handle);
+/* Gives the handle this number: after a take whose object stays alive, or for a second handle of one
+ * object.  False: the table is full. */
+bool gp_hooks_number_put(struct gp_hooks_numbers *numbers, uint64_t handle, uint32_t number);
+
+/* ==== copies of CUPTI ============================================================================================= */
+/* Finds the copies of CUPTI that this process could use, the best first.  It does not open or load
+ * them, and searches a place only when all copies of better places were tried: a folder may be on a
+ * slow file system.  Called by cupti.c. */
+
+#define GP_CUPTI_COPIES  24u
+#define GP_CUPTI_FOLDERS 48u
+#define GP_CUPTI_PATH    512u /* longer paths are left out */
+
+/* Where a copy was found, in the order of preference: first those that the program would use. */
+enum gp_cupti_origin {
+    GP_CUPTI_LOADED,    /* in this process already */
+    GP_CUPTI_RUNTIME,   /* beside the program's CUDA runtime */
+    GP_CUPTI_WHEEL,     /* among the Python packages in use */
+    GP_CUPTI_PATH_LIST, /* in LD_LIBRARY_PATH */
+    GP_CUPTI_NAMED,     /* in an installation that another variable names */
+    GP_CUPTI_SYSTEM,    /* in the loader's cache and folders, and the usual installation */
+};
+
+struct gp_cupti_copy {
+    char path[GP_CUPTI_PATH];
+    enum gp_cupti_origin origin;
+    uint32_t major;  /* of CUDA; 0: not in the file name */
+    bool is_too_new; /* for this driver, so it is tried last */
+    bool is_given;
+    uint32_t ordinal; /* as found */
+};
+
+struct gp_cupti_list {
+    uint32_t driver_version;
+    enum gp_cupti_origin looked; /* the places up to this one were searched */
+    unsigned count, left_out;    /* copies in the table; copies for which it had no room */
+    struct gp_cupti_copy copies[GP_CUPTI_COPIES];
+    unsigned folder_count;
+    struct {
+        char path[GP_CUPTI_PATH];
+        enum gp_cupti_origin origin;
+    } folders[GP_CUPTI_FOLDERS];
+};
+
+/* driver_version: of cuDriverGetVersion; 0 unknown. */
+void gp_cupti_find_begin(struct gp_cupti_list *list, uint32_t driver_version);
+/* The path of the next copy to try; NULL: there is no other. */
+const char *gp_cupti_find_next(struct gp_cupti_list *list);
+/* Whether a loaded object that is linked to libcupti imports the function. Takes the loader's lock. */
+bool gp_cupti_find_user(const char *function);
+
+/* ==== CUPTI's callback ids ======================================================================================== */
+/* Binds the rows of hooks.def to the callback ids of the CUPTI at hand, by name. Called by cupti.c. */
+
+struct gp_wire_cupti;
+
+typedef int (*gp_cupti_name_fn)(int domain, uint32_t id, const char **name);
+
+/* Before any callback is enabled.  Counts and lists in *out the names that look like memory and are
+ * newer than this build.  Returns the id of cuDeviceGetCount, or 0.  If no name is known (get_name
+ * is NULL, or answers none), the ids of CUDA 13.0 stay. */
+uint32_t gp_dispatch_name_rows(gp_cupti_name_fn get_name, struct gp_wire_cupti *out);
+
+/* ==== the name of a library ======================================================================================= */
+/* Takes the name of a library that only gpuprof asked for away from the loader.
+ *
+ * The loader answers dlopen("libcupti.so.12"), and a library that needs libcupti.so.12, with any
+ * loaded object of that soname.  A copy of CUPTI that gpuprof loads early would so be given to
+ * programs that bring their own copy, which may have symbols that ours lacks. */
+
+/* Shortens the soname of a loaded library by its "lib", in memory: libcupti.so.12 becomes
+ * cupti.so.12.  The file, its path in /proc and what it finds by $ORIGIN stay.  A later
+ * dlopen of the same file gets this copy, under the name that it asked for.  handle: of dlopen with a
+ * path that has a slash, since dlopen remembers a bare name.  False: the name could not be
+ * changed. */
+bool gp_cupti_hide_soname(void *handle);
+
+/* ==== memory from before ========================================================================================== */
+/* Asks the driver which memory the program has. Called by poll.c. */
+
+struct gp_before_range {
+    uint64_t address, bytes; /* bytes 0: the driver has nothing there */
+    int device;
+    void *context;
+    bool counts; /* device memory that is not managed */
+};
+
+/* Goes through the addresses at which a driver may have memory, and reports to the accounts
+ * (gp_feed_before) what is there. ask: false when the driver may not be asked (any more). number: of a
+ * context; may be NULL. Takes a second at most. Returns whether every address was asked for. */
+bool gp_before_look(bool (*ask)(uint64_t address, struct gp_before_range *out), uint32_t (*number)(void *context));
+
+#endif
