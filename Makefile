@@ -128,8 +128,8 @@ endef
 
 $(B)/obj/src/sim/%.o: src/sim/%.c src/sim/glibc.h $(STAMP)
 	$(call compile,$(SIM_CFLAGS))
-# PyTorch's exception passes through these functions (src/allocator/torchhost.c).
-$(B)/obj/src/allocator/torch.o $(B)/obj/src/allocator/torchhost.o: TARGET_CFLAGS += -fexceptions
+# PyTorch's exception passes through these functions (src/allocator/torch.c).
+$(B)/obj/src/allocator/torch.o: TARGET_CFLAGS += -fexceptions
 # Preloaded into programs that are not sanitized.  -O2: a stub is a jump, so its caller is libgpuprof.so's caller.
 $(B)/obj/src/source/shim/%.o: src/source/shim/%.c src/base/glibc.h $(STAMP)
 	$(call compile,$(filter-out -fsanitize% -fno-sanitize% --coverage,$(TARGET_CFLAGS)) -DGP_OWN_DLSYM -O2)

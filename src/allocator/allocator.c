@@ -3,10 +3,7 @@
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/failed.h"
-#include "allocator/serve.h"
-#include "allocator/served.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "base/log.h"
 #include "source/hooks.h"
 #include <stdio.h>

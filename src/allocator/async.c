@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * async.c: see async.h. */
-#include "allocator/async.h"
+ * async.c: see internal.h. */
 #include "account/feed.h"
 #include "allocator/driver.h"
-#include "allocator/failed.h"
-#include "allocator/route.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/thread.h"
 #include "stack/stack.h"

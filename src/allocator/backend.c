@@ -2,9 +2,7 @@
  * backend.c: the driver as the cache sees it (struct gp_backend of cache.h), for one context.  Every call runs on the
  * program's thread with the context current.  It is not accounted and does not disturb a capture (driver.h). */
 #include "allocator/driver.h"
-#include "allocator/fence.h"
-#include "allocator/mapping.h"
-#include "allocator/served.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 
 /* The granularity of physical memory on every GPU so far.  backend_page asks the driver all the same. */
@@ -222,17 +220,17 @@ void gp_backend_clear(struct gp_served_context *served)
 
 static uint32_t backend_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
 {
-    return gp_fence_record(self, streams, count, fence);
+    return gp_stream_fence_record(self, streams, count, fence);
 }
 
 static uint32_t backend_query(void *self, uint64_t fence)
 {
-    return gp_fence_query(self, fence);
+    return gp_stream_fence_query(self, fence);
 }
 
 static uint32_t backend_wait(void *self, uint64_t fence)
 {
-    return gp_fence_wait(self, fence);
+    return gp_stream_fence_wait(self, fence);
 }
 
 /* ---- table ------------------------------------------------------------------------------------------------------- */

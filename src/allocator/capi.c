@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * capi.c: the allocator and gpuprof_mem_get_info of include/gpuprof/gpuprof.h; statistics are in api/. */
-#include "allocator/async.h"
 #include "allocator/driver.h"
-#include "allocator/route.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/thread.h"
 #include <errno.h>

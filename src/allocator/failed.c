@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * failed.c: see failed.h. */
-#include "allocator/failed.h"
+ * failed.c: see internal.h. */
 #include "account/feed.h"
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/replay.h"
+#include "allocator/internal.h"
 
 static const char *failed_conf;
 

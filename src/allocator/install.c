@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * install.c: puts the servers of all tables in front of their entry points; see serve.h. */
-#include "allocator/serve.h"
+ * install.c: puts the servers of all tables in front of their entry points; see internal.h. */
+#include "allocator/internal.h"
 #include "base/log.h"
 #include "source/hooks.h"
 

@@ -11,10 +11,10 @@
  * not known, may get less. So a setting helps if it serves requests as large as the blocks, and fails if it does not
  * serve requests as small as they can have been.
  */
-#include "allocator/replay.h"
 #include "account/feed.h"
 #include "allocator/cache/cache.h"
 #include "allocator/cache/policy.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include <stdio.h>
 #include <string.h>

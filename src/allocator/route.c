@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * route.c: see route.h.  A filter calls the driver, so it runs with no lock held; a pin count keeps it alive. */
-#include "allocator/route.h"
-#include "allocator/served.h"
+ * route.c: see internal.h.  A filter calls the driver, so it runs with no lock held; a pin count keeps it alive. */
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "base/thread.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * serve_context.c: follows the program's contexts, streams, captures and peers; see serve.h.  Every call goes to the
+ * serve_context.c: follows the program's contexts, streams, captures and peers; see internal.h.  Every call goes to the
  * driver; we note it afterwards, or before the call if a handle is about to end. */
 #include "allocator/driver.h"
-#include "allocator/serve.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include "source/hooks.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * served.c: the table of served contexts; see served.h. */
-#include "allocator/served.h"
+ * served.c: the table of served contexts; see internal.h. */
 #include "account/feed.h"
+#include "allocator/internal.h"
 #include "stack/stack.h"
 
 struct gp_served_context gp_served_contexts[GP_SERVED_LIMIT];

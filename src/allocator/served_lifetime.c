@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * served_lifetime.c: the start and the end of a served context, and its cache; see served.h. */
+ * served_lifetime.c: the start and the end of a served context, and its cache; see internal.h. */
 #include "account/feed.h"
 #include "allocator/cache/policy.h"
-#include "allocator/fence.h"
-#include "allocator/mark.h"
-#include "allocator/served.h"
+#include "allocator/internal.h"
 #include "base/log.h"
 
 static struct gp_policy served_policy;
@@ -38,10 +36,10 @@ void gp_served_remove(struct gp_served_context *served)
 {
     struct gp_cache *cache = gp_served_cache(served);
     __atomic_store_n(&served->x_state, GP_SERVED_DYING, __ATOMIC_RELEASE);
-    gp_fence_forget(served);
+    gp_stream_fence_forget(served);
     if (cache)
         gp_cache_forget(cache);
-    gp_mark_forget(served);
+    gp_mapping_mark_forget(served);
     gp_backend_clear(served);
     gp_served_release(served);
 }

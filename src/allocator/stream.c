@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * stream.c: see stream.h. */
-#include "allocator/stream.h"
+ *
+ * stream.c: the program's streams, the captures that are under way, and the fences that must not
+ * disturb them; see internal.h.
+ */
 #include "allocator/cache/cache.h"
 #include "allocator/driver.h"
-#include "allocator/gather.h"
-#include "allocator/served.h"
+#include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/thread.h"
+
+/* ==== streams and captures ======================================================================================== */
 
 /* Programs have tens of streams, a server with a pool per model some hundreds.  If there are more, fences wait for the
  * whole context. */
@@ -29,7 +32,7 @@ struct gp_capture {
     bool used;
 };
 
-static struct gp_stream streams[GP_STREAMS];
+static struct gp_stream stream_table[GP_STREAMS];
 static uint32_t x_stream_high;
 static struct gp_capture captures[GP_CAPTURES];
 static uint32_t x_captures; /* under way */
@@ -43,7 +46,7 @@ void gp_stream_watch(void)
     __atomic_store_n(&x_watched, 1, __ATOMIC_RELEASE);
 }
 
-bool gp_stream_watched(void)
+static bool stream_watched(void)
 {
     return __atomic_load_n(&x_watched, __ATOMIC_ACQUIRE);
 }
@@ -66,12 +69,14 @@ void gp_stream_fencing_end(void)
     __atomic_fetch_sub(&x_fencing, 1, __ATOMIC_RELEASE);
 }
 
-void gp_stream_syncing_begin(void)
+/* Around synchronising whole contexts, begun before gp_stream_fencing_end.  It may take as long as the device works: streams are
+ * destroyed meanwhile, and a capture waits only until the driver must have begun to wait. */
+static void stream_syncing_begin(void)
 {
     __atomic_fetch_add(&x_syncing, 1, __ATOMIC_SEQ_CST);
 }
 
-void gp_stream_syncing_end(void)
+static void stream_syncing_end(void)
 {
     __atomic_fetch_sub(&x_syncing, 1, __ATOMIC_RELEASE);
 }
@@ -102,13 +107,13 @@ void gp_stream_add(struct gp_served_context *served, void *stream, unsigned flag
 {
     gp_lock_take(&gp_served_lock);
     unsigned at = 0;
-    while (at < GP_STREAMS && streams[at].x_handle)
+    while (at < GP_STREAMS && stream_table[at].x_handle)
         at++;
     if (at < GP_STREAMS) {
-        streams[at].served = (uint8_t)gp_served_index(served);
-        streams[at].non_blocking = flags & GP_CU_STREAM_NONBLOCK;
+        stream_table[at].served = (uint8_t)gp_served_index(served);
+        stream_table[at].non_blocking = flags & GP_CU_STREAM_NONBLOCK;
         /* [stream.R] release: the fields above; pairs with [stream.A]. */
-        __atomic_store_n(&streams[at].x_handle, stream, __ATOMIC_RELEASE);
+        __atomic_store_n(&stream_table[at].x_handle, stream, __ATOMIC_RELEASE);
         if (at >= x_stream_high)
             __atomic_store_n(&x_stream_high, at + 1, __ATOMIC_RELEASE);
     }
@@ -129,8 +134,8 @@ static struct gp_stream *stream_find(void *handle)
     uint32_t high = __atomic_load_n(&x_stream_high, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; handle && i < high; i++)
         /* [stream.A] acquire: served and kind; pairs with [stream.R]. */
-        if (__atomic_load_n(&streams[i].x_handle, __ATOMIC_ACQUIRE) == handle)
-            return &streams[i];
+        if (__atomic_load_n(&stream_table[i].x_handle, __ATOMIC_ACQUIRE) == handle)
+            return &stream_table[i];
     return NULL;
 }
 
@@ -138,7 +143,7 @@ bool gp_stream_next(const struct gp_served_context *served, unsigned *at, void *
 {
     uint32_t high = __atomic_load_n(&x_stream_high, __ATOMIC_ACQUIRE);
     for (; *at < high; (*at)++) {
-        const struct gp_stream *s = &streams[*at];
+        const struct gp_stream *s = &stream_table[*at];
         *stream = __atomic_load_n(&s->x_handle, __ATOMIC_ACQUIRE); /* pairs with [stream.R] */
         if (*stream && s->non_blocking && s->served == gp_served_index(served)) {
             (*at)++;
@@ -154,7 +159,7 @@ bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream)
         return true;
     if (stream == GP_CU_STREAM_PER_THREAD || stream == GP_STREAM_ANY)
         return false;
-    if (!gp_stream_watched())
+    if (!stream_watched())
         return true;
     const struct gp_stream *known = stream_find((void *)(uintptr_t)stream);
     return known && known->served == gp_served_index(served);
@@ -169,7 +174,7 @@ static void stream_keep_work(struct gp_served_context *served, void *stream)
     if (!gp_served_is_live(served) || !gp_served_cache(served) || !gp_driver_enter(&guard, served->x_ctx))
         return; /* no cached memory, so no fence will wait for this work */
     if (gp_driver_capturing(stream, &status) == 0 && status == 0 &&
-        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_gather_keep(served, stream) != 0)
+        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_stream_gather_keep(served, stream) != 0)
         __atomic_fetch_add(&served->x_untracked, 1, __ATOMIC_RELAXED);
     gp_driver_leave(&guard);
 }
@@ -205,8 +210,8 @@ void gp_stream_forget(struct gp_served_context *served)
 {
     uint32_t high = __atomic_load_n(&x_stream_high, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < high; i++)
-        if (streams[i].served == gp_served_index(served))
-            __atomic_store_n(&streams[i].x_handle, NULL, __ATOMIC_RELEASE);
+        if (stream_table[i].served == gp_served_index(served))
+            __atomic_store_n(&stream_table[i].x_handle, NULL, __ATOMIC_RELEASE);
     captures_forget(served);
 }
 
@@ -268,10 +273,279 @@ void gp_stream_capture_ended(void *stream)
 
 void gp_stream_capture_announce(int delta)
 {
-    if (gp_stream_watched())
+    if (stream_watched())
         return; /* the hooks see captures themselves */
     if (delta > 0)
         fencing_block();
     else
         fencing_unblock();
+}
+
+/* ==== events ====================================================================================================== */
+
+static uint32_t gather_event(struct gp_served_context *served, void **event)
+{
+    gp_lock_take(&gp_served_lock);
+    *event = served->event_count ? served->events[--served->event_count] : NULL;
+    gp_lock_give(&gp_served_lock);
+    return *event ? 0 : gp_driver_real.cuEventCreate(event, GP_CU_EVENT_NO_TIMING);
+}
+
+void gp_stream_gather_recycle(struct gp_served_context *served, void *event)
+{
+    gp_lock_take(&gp_served_lock);
+    bool kept = served->event_count < GP_COUNT(served->events);
+    if (kept)
+        served->events[served->event_count++] = event;
+    gp_lock_give(&gp_served_lock);
+    if (!kept)
+        gp_driver_real.cuEventDestroy_v2(event);
+}
+
+uint32_t gp_stream_gather_record(struct gp_served_context *served, void *stream, void **event)
+{
+    uint32_t result = gather_event(served, event);
+    if (result)
+        return result;
+    result = gp_driver_real.cuEventRecord(*event, stream);
+    if (result)
+        gp_stream_gather_recycle(served, *event);
+    return result;
+}
+
+/* ---- gathering --------------------------------------------------------------------------------------------------- */
+
+/* The context's gather stream, created at the first call. */
+static uint32_t gather_stream(struct gp_served_context *served, void **out)
+{
+    void *made, *none = NULL;
+    /* [gather.A] acquire: the stream is made; pairs with [gather.R]. */
+    *out = __atomic_load_n(&served->gather, __ATOMIC_ACQUIRE);
+    if (GP_LIKELY(*out))
+        return 0;
+    uint32_t result = gp_driver_real.cuStreamCreate(&made, GP_CU_STREAM_NONBLOCK);
+    if (result)
+        return result;
+    *out = made;
+    /* [gather.R] release: pairs with [gather.A], on another thread. */
+    if (!__atomic_compare_exchange_n(&served->gather, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        gp_driver_real.cuStreamDestroy_v2(made);
+        *out = none;
+    }
+    return 0;
+}
+
+/* Makes `into` wait for the work that is in `stream` now.  Makes the stream's context, `served`, current itself. */
+static uint32_t gather_add(struct gp_served_context *served, void *stream, void *into)
+{
+    struct gp_driver_guard guard;
+    void *event;
+    if (!gp_driver_enter(&guard, served->x_ctx))
+        return GP_BACKEND_FORBIDDEN;
+    uint32_t result = gp_stream_gather_record(served, stream, &event);
+    if (!result) {
+        /* The wait keeps the event's present record (cuda.h: cuStreamWaitEvent), so the event can be used again. */
+        result = gp_driver_real.cuStreamWaitEvent(into, event, 0);
+        gp_stream_gather_recycle(served, event);
+    }
+    gp_driver_leave(&guard);
+    return result;
+}
+
+uint32_t gp_stream_gather_keep(struct gp_served_context *served, void *stream)
+{
+    void *into;
+    uint32_t result = gather_stream(served, &into);
+    return result ? result : gather_add(served, stream, into);
+}
+
+/* ==== fences ====================================================================================================== */
+
+/* A fence is the handle of its event.  This value stands for a fence that was reached before it was made. */
+#define GP_FENCE_REACHED 1u
+
+/* All streams of one context. */
+static uint32_t fence_gather(struct gp_served_context *served, void *into)
+{
+    uint32_t result = gather_add(served, NULL, into);
+    void *gather = __atomic_load_n(&served->gather, __ATOMIC_ACQUIRE), *stream;
+    if (!result && gather && gather != into)
+        result = gather_add(served, gather, into);
+    for (unsigned i = 0; !result && gp_stream_next(served, &i, &stream);)
+        result = gather_add(served, stream, into);
+    return result;
+}
+
+/* The contexts whose work can touch this one's memory, by index: itself, others on the device, and peers. */
+static uint64_t fence_reach(const struct gp_served_context *served)
+{
+    uint64_t reach = __atomic_load_n(&served->x_access, __ATOMIC_RELAXED) | 1ull << gp_served_index(served);
+    unsigned count = gp_served_count();
+    for (unsigned i = 0; i < count; i++) {
+        if (!gp_served_is_live(&gp_served_contexts[i]))
+            reach &= ~(1ull << i);
+        else if (gp_served_contexts[i].device == served->device)
+            reach |= 1ull << i;
+    }
+    return reach;
+}
+
+static uint32_t fence_synchronize(struct gp_served_context *served)
+{
+    struct gp_driver_guard guard;
+    int status;
+    if (!gp_driver_enter(&guard, served->x_ctx))
+        return GP_BACKEND_FORBIDDEN;
+    /* cuStreamIsCapturing does not disturb a capture (cuda.h); synchronising would. */
+    uint32_t result = gp_driver_capturing(NULL, &status);
+    if (!result)
+        result = status ? GP_BACKEND_FORBIDDEN : gp_driver_real.cuCtxSynchronize();
+    gp_driver_leave(&guard);
+    return result;
+}
+
+/* Work may run that no event of ours covers: only synchronising the contexts shows its end.  The result of
+ * fence_everything then. */
+#define GP_FENCE_UNTRACKED UINT32_MAX
+
+static bool fence_untracked(uint64_t reach)
+{
+    bool untracked = false;
+    for (unsigned i = 0; i < GP_SERVED_LIMIT; i++)
+        untracked |= reach >> i & 1 &&
+                     (!stream_watched() || __atomic_load_n(&gp_served_contexts[i].x_untracked, __ATOMIC_RELAXED));
+    return untracked;
+}
+
+/* Between stream_syncing_begin and stream_syncing_end. */
+static uint32_t fence_by_waiting(struct gp_served_context *served, uint64_t *fence)
+{
+    uint64_t reach = fence_reach(served);
+    uint32_t result = 0;
+    *fence = GP_FENCE_REACHED;
+    for (unsigned i = 0; !result && i < GP_SERVED_LIMIT; i++)
+        if (reach >> i & 1)
+            result = fence_synchronize(&gp_served_contexts[i]);
+    return result;
+}
+
+static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fence)
+{
+    uint64_t reach = fence_reach(served);
+    bool alone = reach == 1ull << gp_served_index(served);
+    unsigned first = 0;
+    uint32_t result = 0;
+    void *into = NULL, *event, *stream;
+    if (fence_untracked(reach))
+        return GP_FENCE_UNTRACKED;
+    if (!alone || __atomic_load_n(&served->gather, __ATOMIC_ACQUIRE) || gp_stream_next(served, &first, &stream)) {
+        result = gather_stream(served, &into);
+        for (unsigned i = 0; !result && i < GP_SERVED_LIMIT; i++)
+            if (reach >> i & 1)
+                result = fence_gather(&gp_served_contexts[i], into);
+    }
+    if (!result)
+        result = gp_stream_gather_record(served, into, &event);
+    if (!result)
+        *fence = (uint64_t)(uintptr_t)event;
+    return result;
+}
+
+/* For streams that are known to live, or that the caller is trusted to keep alive. */
+static uint32_t fence_streams(struct gp_served_context *served, const uint64_t *streams, unsigned count,
+                              uint64_t *fence)
+{
+    void *into = NULL, *event;
+    uint32_t result = 0;
+    int status;
+    for (unsigned i = 0; !result && !stream_watched() && i < count; i++) {
+        result = gp_driver_capturing((void *)(uintptr_t)streams[i], &status);
+        if (!result && status)
+            result = GP_BACKEND_FORBIDDEN;
+    }
+    if (!result && count == 1) {
+        result = gp_stream_gather_record(served, (void *)(uintptr_t)streams[0], &event);
+    } else if (!result) {
+        result = gather_stream(served, &into);
+        for (unsigned i = 0; !result && i < count; i++)
+            result = gather_add(served, (void *)(uintptr_t)streams[i], into);
+        if (!result)
+            result = gp_stream_gather_record(served, into, &event);
+    }
+    if (!result)
+        *fence = (uint64_t)(uintptr_t)event;
+    return result;
+}
+
+static uint32_t fence_recorded(struct gp_served_context *served, const uint64_t *streams, unsigned count,
+                               uint64_t *fence)
+{
+    struct gp_driver_guard guard;
+    bool named = count > 0;
+    if (!gp_served_is_live(served) || !gp_driver_enter(&guard, served->x_ctx))
+        return GP_BACKEND_FORBIDDEN;
+    for (unsigned i = 0; i < count; i++)
+        named &= gp_stream_nameable(served, streams[i]);
+    uint32_t result = named ? fence_streams(served, streams, count, fence) : fence_everything(served, fence);
+    gp_driver_leave(&guard);
+    return result;
+}
+
+/* A free that CUDA promises not to wait keeps its blocks waiting; an allocation that needs them comes here too, and
+ * waits as cuMemFree would have.  The wait names no stream, so streams may be destroyed meanwhile. */
+uint32_t gp_stream_fence_record(struct gp_served_context *served, const uint64_t *streams, unsigned count,
+                                uint64_t *fence)
+{
+    if (!gp_stream_fencing_begin())
+        return GP_BACKEND_FORBIDDEN;
+    uint32_t result = fence_recorded(served, streams, count, fence);
+    bool waits = result == GP_FENCE_UNTRACKED && !gp_thread.prompt;
+    if (waits)
+        stream_syncing_begin();
+    gp_stream_fencing_end();
+    if (waits) {
+        result = fence_by_waiting(served, fence);
+        stream_syncing_end();
+    } else if (result == GP_FENCE_UNTRACKED) {
+        result = GP_BACKEND_FORBIDDEN;
+    }
+    return result >= GP_CU_CAPTURE_FIRST && result <= GP_CU_CAPTURE_LAST ? GP_BACKEND_FORBIDDEN : result;
+}
+
+/* Calls `ask` for the fence's event.  The event of a dead context died with it: then the result is `never`. */
+static uint32_t fence_ask(struct gp_served_context *served, uint64_t fence, uint32_t (*ask)(void *event),
+                          uint32_t never)
+{
+    struct gp_driver_guard guard;
+    void *event = (void *)(uintptr_t)fence;
+    if (fence == GP_FENCE_REACHED)
+        return 0;
+    if (!gp_served_is_live(served) || !gp_driver_enter(&guard, NULL))
+        return never;
+    uint32_t result = ask(event);
+    if (result == 0)
+        gp_stream_gather_recycle(served, event);
+    gp_driver_leave(&guard);
+    return result;
+}
+
+/* An error proves nothing about the work, so the fence stays; a caller that needs the memory waits. */
+uint32_t gp_stream_fence_query(struct gp_served_context *served, uint64_t fence)
+{
+    uint32_t result = fence_ask(served, fence, gp_driver_real.cuEventQuery, GP_BACKEND_BUSY);
+    return result ? GP_BACKEND_BUSY : 0;
+}
+
+uint32_t gp_stream_fence_wait(struct gp_served_context *served, uint64_t fence)
+{
+    return fence_ask(served, fence, gp_driver_real.cuEventSynchronize, GP_BACKEND_INVALID);
+}
+
+void gp_stream_fence_forget(struct gp_served_context *served)
+{
+    gp_stream_forget(served);
+    gp_lock_take(&gp_served_lock);
+    served->event_count = 0;
+    gp_lock_give(&gp_served_lock);
+    __atomic_store_n(&served->gather, NULL, __ATOMIC_RELEASE);
 }

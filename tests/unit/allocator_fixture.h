@@ -7,9 +7,7 @@
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
 #include "allocator/cache/policy.h"
-#include "allocator/fence.h"
-#include "allocator/gather.h"
-#include "allocator/served.h"
+#include "allocator/internal.h"
 #include "base/thread.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"

@@ -9,7 +9,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "allocator/driver.h"
-#include "allocator/served.h"
+#include "allocator/internal.h"
 #include "base/thread.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"

@@ -2,12 +2,7 @@
  * test_allocator.c: the allocator's own tables, without a driver: mappings, routes to private pools, and the exclusion of
  * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
 #include "allocator/driver.h"
-#include "allocator/fence.h"
-#include "allocator/gather.h"
-#include "allocator/mapping.h"
-#include "allocator/route.h"
-#include "allocator/served.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "base/thread.h"
 #include "lib/lockfree.h"
 #include <criterion/criterion.h>
@@ -161,7 +156,7 @@ Test(shim, nothing_is_recorded_while_a_capture_is_under_way)
     gp_stream_fencing_end();
     gp_stream_capture_begin();
     cr_expect(gp_stream_capture_under_way());
-    cr_expect_eq(gp_fence_record(&gp_served_contexts[0], NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(&gp_served_contexts[0], NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
     gp_stream_capture_began(stream, false);
     cr_expect_not(gp_stream_capture_under_way());
     gp_stream_capture_begin();
@@ -246,7 +241,7 @@ static struct gp_served_context *shim_untracked_context(void)
 static void *shim_wait(void *served)
 {
     uint64_t fence = 0;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     cr_expect_neq(fence, 0);
     return NULL;
 }
@@ -276,11 +271,11 @@ Test(shim, an_asynchronous_free_never_synchronises, .timeout = 60)
     uint64_t fence = 0;
 
     gp_thread.prompt = 1;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
     cr_expect_eq(shim_syncs, 0);
     gp_thread.prompt = 0;
     shim_sync_over = 1;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     cr_expect_eq(shim_syncs, 1);
 }
 
@@ -495,17 +490,17 @@ Test(shim, events_are_kept_and_used_again)
     gp_driver_real.cuEventDestroy_v2 = shim_event_destroy;
     gp_driver_real.cuEventRecord = shim_event_record;
     for (unsigned i = 0, got = 0; got < 300; i++)
-        if (gp_gather_record(served, NULL, &events[got]) == 0)
+        if (gp_stream_gather_record(served, NULL, &events[got]) == 0)
             got++;
         else
             cr_expect_eq(served->event_count, 1, "the event of a failed record is kept");
     cr_expect_eq(shim_made, 300);
     for (unsigned i = 0; i < 300; i++)
-        gp_gather_recycle(served, events[i]);
+        gp_stream_gather_recycle(served, events[i]);
     cr_expect_eq(served->event_count, 256);
     cr_expect_eq(shim_destroyed, 300 - 256);
     shim_recorded = 0;
-    cr_expect_eq(gp_gather_record(served, NULL, &events[0]), 0);
+    cr_expect_eq(gp_stream_gather_record(served, NULL, &events[0]), 0);
     cr_expect_eq(shim_made, 300);
     cr_expect_eq(served->event_count, 255);
 }

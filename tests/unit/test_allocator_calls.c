@@ -4,15 +4,9 @@
  * well, when a call fails, and when a table is full.
  */
 #include "allocator/allocator.h"
-#include "allocator/async.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/fence.h"
-#include "allocator/gather.h"
-#include "allocator/mapping.h"
-#include "allocator/mark.h"
-#include "allocator/serve.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "allocator_fixture.h"
 #include <gpuprof/gpuprof.h>
 #include <pthread.h>
@@ -202,7 +196,7 @@ Test(allocator_calls, a_full_table_of_mappings_undoes_the_call)
     gp_backend_fill(served, &b);
     cr_assert_eq(b.reserve(b.self, 2 * MIB, &range), 0);
     cr_assert_eq(b.create(b.self, 2 * MIB, &handle), 0);
-    cr_expect_eq(gp_mark_buffer(served, 4096), (1ull << 63) + 1);
+    cr_expect_eq(gp_mapping_mark_buffer(served, 4096), (1ull << 63) + 1);
     uint64_t rows = 3;
     while (gp_mapping_add(GP_MAPPING_NONE, 63, 1ull << 50 | rows << 12, 1))
         rows++;
@@ -214,10 +208,10 @@ Test(allocator_calls, a_full_table_of_mappings_undoes_the_call)
     EXPECT_CALLS(AROUND("cuMemCreate(&, 4M, &, 0 1:1:0:01000000); cuMemRelease(20512)"));
     cr_expect_eq(b.map(b.self, range, 2 * MIB, &handle, &bytes, 1), GP_BACKEND_OOM);
     EXPECT_CALLS(AROUND("cuMemMap(@0, 2M, 0, 20496, 0); cuMemUnmap(@0, 2M)"));
-    cr_expect_eq(gp_mark_buffer(served, 8192), 0);
-    cr_expect_eq(gp_mark_buffer(served, 4096), (1ull << 63) + 1);
-    gp_mark_synced(served, 4096, true);
-    cr_expect_not(gp_mark_is_synced(4096));
+    cr_expect_eq(gp_mapping_mark_buffer(served, 8192), 0);
+    cr_expect_eq(gp_mapping_mark_buffer(served, 4096), (1ull << 63) + 1);
+    gp_mapping_mark_synced(served, 4096, true);
+    cr_expect_not(gp_mapping_mark_is_synced(4096));
     cr_expect_eq(gp_mapping_take(GP_MAPPING_NONE, 1ull << 50 | 3 << 12), 1);
     cr_expect_eq(b.map(b.self, range, 2 * MIB, &handle, &bytes, 1), 0, "a row that was taken out is used again");
 }

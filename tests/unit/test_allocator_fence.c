@@ -5,9 +5,7 @@
  */
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/fence.h"
-#include "allocator/gather.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "allocator_fixture.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -52,15 +50,15 @@ Test(allocator_fence, a_context_without_other_streams_needs_one_event)
     uint64_t fence = 0;
     gp_stream_watch();
     stream_made(served, 0);
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuEventCreate(&, 2); cuEventRecord(20512, 0)");
     cr_expect_eq(fence, 20512);
-    cr_expect_eq(gp_fence_query(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_query(served, fence), 0);
     EXPECT_CALLS("cuEventQuery(20512)");
     cr_expect_eq(served->event_count, 1);
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuEventRecord(20512, 0)");
-    cr_expect_eq(gp_fence_wait(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     EXPECT_CALLS("cuEventSynchronize(20512)");
     cr_expect_eq(served->event_count, 1);
     expect_outside();
@@ -72,31 +70,32 @@ Test(allocator_fence, events_that_are_not_reached_or_fail_are_kept_by_their_fenc
     uint64_t fence = 0, one = 1;
     void *busy = stream_made(served, 0);
     gp_stream_watch();
-    cr_expect_eq(gp_fence_record(served, &one, 1, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, &one, 1, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuEventCreate(&, 2); cuEventRecord(20512, 1)");
     fakedriver_submit(busy);
-    cr_expect_eq(gp_fence_record(served, &one, 1, &fence), 0);
-    cr_expect_eq(gp_fence_query(served, fence), GP_BACKEND_BUSY);
+    cr_expect_eq(gp_stream_fence_record(served, &one, 1, &fence), 0);
+    cr_expect_eq(gp_stream_fence_query(served, fence), GP_BACKEND_BUSY);
     cr_expect_eq(served->event_count, 0);
     calllog.fails = "cuEventQuery";
     calllog.code = 719;
-    cr_expect_eq(gp_fence_query(served, fence), GP_BACKEND_BUSY, "an error proves nothing");
+    cr_expect_eq(gp_stream_fence_query(served, fence), GP_BACKEND_BUSY, "an error proves nothing");
     calllog.fails = "cuEventSynchronize";
-    cr_expect_eq(gp_fence_wait(served, fence), 719);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 719);
     cr_expect_eq(served->event_count, 0);
     calllog.fails = NULL;
     served->x_state = GP_SERVED_DYING;
     calllog_clear();
-    cr_expect_eq(gp_fence_query(served, fence), GP_BACKEND_BUSY);
-    cr_expect_eq(gp_fence_wait(served, fence), GP_BACKEND_INVALID);
-    cr_expect_eq(gp_fence_record(served, &one, 1, &fence), GP_BACKEND_FORBIDDEN);
-    cr_expect_eq(gp_fence_query(served, 1) + gp_fence_wait(served, 1), 0, "a fence that was reached when it was made");
+    cr_expect_eq(gp_stream_fence_query(served, fence), GP_BACKEND_BUSY);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), GP_BACKEND_INVALID);
+    cr_expect_eq(gp_stream_fence_record(served, &one, 1, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_query(served, 1) + gp_stream_fence_wait(served, 1), 0,
+                 "a fence that was reached when it was made");
     EXPECT_CALLS("");
     served->x_state = GP_SERVED_LIVE;
     gp_driver_stop();
-    cr_expect_eq(gp_fence_query(served, fence), GP_BACKEND_BUSY);
-    cr_expect_eq(gp_fence_wait(served, fence), GP_BACKEND_INVALID);
-    cr_expect_eq(gp_fence_record(served, &one, 1, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_query(served, fence), GP_BACKEND_BUSY);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), GP_BACKEND_INVALID);
+    cr_expect_eq(gp_stream_fence_record(served, &one, 1, &fence), GP_BACKEND_FORBIDDEN);
     EXPECT_CALLS("");
     cr_expect_not(gp_thread.ignored);
 }
@@ -111,29 +110,29 @@ Test(allocator_fence, several_streams_are_gathered_in_one)
     gp_stream_watch();
     streams[0] = (uintptr_t)stream_made(served, 1);
     streams[1] = (uintptr_t)stream_made(served, 0);
-    cr_expect_eq(gp_fence_record(served, streams, 2, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, streams, 2, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuStreamCreate(&, 1); cuCtxGetCurrent(&); cuEventCreate(&, 2); " ADD(
         "20544", "20496") "cuCtxGetCurrent(&); " ADD("20544", "20512") "cuEventRecord(20544, 20528)");
     cr_expect_eq(fence, 20544);
     cr_expect_eq((uintptr_t)served->gather, 20528);
-    cr_expect_eq(gp_fence_wait(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     /* Any stream: the legacy one, those that do not wait for it, and what is in ours already. */
     calllog_clear();
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); " ADD("20544", "0") "cuCtxGetCurrent(&); " ADD(
         "20544", "20496") "cuEventRecord(20544, 20528)");
-    cr_expect_eq(gp_fence_wait(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     /* A stream that is not known, or means many, counts as any stream. */
     for (unsigned i = 0; i < 3; i++) {
         uint64_t odd[2] = {streams[0], i == 0 ? 2 : i == 1 ? GP_STREAM_ANY : 4096};
         calllog_clear();
-        cr_expect_eq(gp_fence_record(served, odd, 2, &fence), 0);
+        cr_expect_eq(gp_stream_fence_record(served, odd, 2, &fence), 0);
         EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); " ADD("20544", "0") "cuCtxGetCurrent(&); " ADD(
             "20544", "20496") "cuEventRecord(20544, 20528)");
-        cr_expect_eq(gp_fence_wait(served, fence), 0);
+        cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     }
     calllog_clear();
-    gp_fence_forget(served);
+    gp_stream_fence_forget(served);
     EXPECT_CALLS("");
     cr_expect(!served->gather && !served->event_count);
     cr_expect_not(gp_stream_nameable(served, streams[0]));
@@ -148,24 +147,24 @@ Test(allocator_fence, a_fence_covers_the_contexts_that_can_touch_the_memory)
     uint64_t fence = 0;
     gp_stream_watch();
     gp_served_take(&dead, 0, false)->x_state = GP_SERVED_DYING;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuEventCreate(&, 2); cuEventRecord(20496, 0)");
-    cr_expect_eq(gp_fence_wait(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     served->x_access = 1ull << gp_served_index(peer);
     calllog_clear();
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS(
         "cuCtxGetCurrent(&); cuStreamCreate(&, 1); cuCtxGetCurrent(&); cuEventRecord(20496, 0); "
         "cuStreamWaitEvent(20512, 20496, 0); cuCtxGetCurrent(&); cuCtxPushCurrent_v2(4112); cuEventCreate(&, 2); "
         "cuEventRecord(20528, 0); cuStreamWaitEvent(20512, 20528, 0); cuCtxPopCurrent_v2(&); "
         "cuEventRecord(20496, 20512)");
-    cr_expect_eq(gp_fence_wait(served, fence), 0);
+    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
     calllog_clear();
     /* What the peer gathered of streams that ended is in its own stream of ours. */
-    cr_expect_eq(gp_gather_keep(peer, NULL), 0);
+    cr_expect_eq(gp_stream_gather_keep(peer, NULL), 0);
     EXPECT_CALLS("pass cuStreamCreate(&, 1); cuCtxGetCurrent(&); cuCtxPushCurrent_v2(4112); cuEventRecord(20528, 0); "
                  "cuStreamWaitEvent(20544, 20528, 0); cuCtxPopCurrent_v2(&)");
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); cuEventRecord(20496, 0); cuStreamWaitEvent(20512, 20496, 0); "
                  "cuCtxGetCurrent(&); cuCtxPushCurrent_v2(4112); cuEventRecord(20528, 0); "
                  "cuStreamWaitEvent(20512, 20528, 0); cuCtxPopCurrent_v2(&); cuCtxGetCurrent(&); "
@@ -198,7 +197,7 @@ Test(allocator_fence, a_call_that_fails_leaves_all_events_idle)
                 calllog.number = number;
                 calllog.code = codes[code][0];
                 calllog_clear();
-                uint32_t result = gp_fence_record(served, NULL, 0, &fence);
+                uint32_t result = gp_stream_fence_record(served, NULL, 0, &fence);
                 if (calllog.failed)
                     cr_expect_eq(result, i == 4 ? GP_BACKEND_FORBIDDEN : codes[code][1], "%s %u", names[i], number);
                 else
@@ -206,7 +205,7 @@ Test(allocator_fence, a_call_that_fails_leaves_all_events_idle)
                 cr_expect_eq(fence != 0, result == 0);
                 calllog.fails = NULL;
                 if (fence)
-                    cr_expect_eq(gp_fence_wait(served, fence), 0);
+                    cr_expect_eq(gp_stream_fence_wait(served, fence), 0);
                 cr_expect_eq(served->event_count + peer->event_count, fakedriver_events(), "%s %u", names[i], number);
                 cr_expect_eq(fakedriver_depth(), 1);
                 expect_outside();
@@ -219,34 +218,34 @@ Test(allocator_fence, without_hooks_the_context_is_synchronised)
 {
     struct gp_served_context *served = start(), *peer = primary(1, false);
     uint64_t fence = 0, streams[2] = {0, 1};
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); cuStreamIsCapturing(0, &); cuCtxSynchronize(0)");
     cr_expect_eq(fence, 1, "it was reached before it was made");
     served->x_access = 1ull << gp_served_index(peer);
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); cuStreamIsCapturing(0, &); cuCtxSynchronize(0); "
                  "cuCtxGetCurrent(&); cuCtxPushCurrent_v2(4112); cuStreamIsCapturing(0, &); cuCtxSynchronize(0); "
                  "cuCtxPopCurrent_v2(&)");
     calllog.fails = "cuCtxSynchronize";
     calllog.code = 719;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 719);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 719);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); cuStreamIsCapturing(0, &); cuCtxSynchronize(0)");
     calllog.fails = "cuStreamIsCapturing";
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), 719);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), 719);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuCtxGetCurrent(&); cuStreamIsCapturing(0, &)");
     /* Named streams are trusted to live, but may capture. */
-    cr_expect_eq(gp_fence_record(served, streams, 2, &fence), 719);
+    cr_expect_eq(gp_stream_fence_record(served, streams, 2, &fence), 719);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuStreamIsCapturing(0, &)");
     calllog.fails = NULL;
-    cr_expect_eq(gp_fence_record(served, &streams[1], 1, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, &streams[1], 1, &fence), 0);
     EXPECT_CALLS("cuCtxGetCurrent(&); cuStreamIsCapturing(1, &); cuEventCreate(&, 2); cuEventRecord(20496, 1)");
     gp_thread.prompt = 1;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN, "it would wait");
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN, "it would wait");
     EXPECT_CALLS("cuCtxGetCurrent(&)");
     gp_thread.prompt = 0;
     /* The peer is gone between the look at the contexts and the synchronisation. */
     calllog.fails = "cuCtxPushCurrent_v2";
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
     expect_outside();
     gp_stream_capture_begin(); /* no synchronisation is under way, so this does not wait */
     gp_stream_capture_began(NULL, false);
@@ -264,13 +263,13 @@ Test(allocator_fence, without_hooks_a_stream_that_captures_gets_no_event)
     struct gp_served_context *served = start();
     uint64_t fence = 0, streams[2] = {0, 1};
     gp_driver_real.cuStreamIsCapturing = is_capturing;
-    cr_expect_eq(gp_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
-    cr_expect_eq(gp_fence_record(served, &streams[0], 1, &fence), GP_BACKEND_FORBIDDEN);
-    cr_expect_eq(gp_fence_record(served, &streams[1], 1, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, NULL, 0, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, &streams[0], 1, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, &streams[1], 1, &fence), 0);
     capturing_of = 1;
-    cr_expect_eq(gp_fence_record(served, &streams[1], 1, &fence), GP_BACKEND_FORBIDDEN);
-    cr_expect_eq(gp_fence_record(served, streams, 2, &fence), GP_BACKEND_FORBIDDEN);
-    cr_expect_eq(gp_fence_record(served, &streams[0], 1, &fence), 0);
+    cr_expect_eq(gp_stream_fence_record(served, &streams[1], 1, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, streams, 2, &fence), GP_BACKEND_FORBIDDEN);
+    cr_expect_eq(gp_stream_fence_record(served, &streams[0], 1, &fence), 0);
     int status = 7;
     gp_driver_real.cuStreamIsCapturing = NULL;
     cr_expect(gp_driver_capturing(NULL, &status) == 0 && status == 0, "a driver older than captures");
@@ -338,7 +337,7 @@ Test(allocator_fence, captures_end_with_their_context)
     gp_stream_capture_begin();
     gp_stream_capture_began(one, true);
     cr_expect_not(gp_stream_fencing_begin());
-    gp_fence_forget(served);
+    gp_stream_fence_forget(served);
     cr_expect_not(gp_stream_capture_under_way());
     expect_outside();
 }
@@ -350,7 +349,7 @@ Test(allocator_fence, a_capture_without_a_context_ends_with_its_stream)
     cr_assert_eq(gp_driver_real.cuCtxPopCurrent_v2(&ctx), 0);
     gp_stream_capture_begin();
     gp_stream_capture_began(unknown, true);
-    gp_fence_forget(served);
+    gp_stream_fence_forget(served);
     cr_expect(gp_stream_capture_under_way());
     gp_stream_remove(unknown);
     cr_expect_not(gp_stream_capture_under_way());

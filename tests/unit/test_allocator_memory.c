@@ -5,13 +5,9 @@
  */
 #include "account/account.h"
 #include "allocator/allocator.h"
-#include "allocator/async.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/failed.h"
-#include "allocator/mark.h"
-#include "allocator/serve.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "allocator_fixture.h"
 #include "lib/accounts.h"
 #include "source/hooks.h"
@@ -453,41 +449,41 @@ Test(allocator_memory, sync_memops_is_a_matter_of_blocks)
     calllog_clear();
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&off, 6, small[1]), 0, "stays on for the others");
     EXPECT_CALLS("");
-    cr_expect(fakedriver_synced(small[1]) && !gp_mark_is_synced(small[1]));
+    cr_expect(fakedriver_synced(small[1]) && !gp_mapping_mark_is_synced(small[1]));
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&on, 6, large), 0);
-    cr_expect(fakedriver_synced(large) && gp_mark_is_synced(large));
+    cr_expect(fakedriver_synced(large) && gp_mapping_mark_is_synced(large));
     calllog.fails = "cuPointerSetAttribute";
     calllog.code = 1;
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&off, 6, large), 1);
-    cr_expect(gp_mark_is_synced(large));
+    cr_expect(gp_mapping_mark_is_synced(large));
     calllog.fails = NULL;
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&off, 6, large), 0);
-    cr_expect(!fakedriver_synced(large) && !gp_mark_is_synced(large));
+    cr_expect(!fakedriver_synced(large) && !gp_mapping_mark_is_synced(large));
     calllog_clear();
     calllog.stubs = "cuPointerSetAttribute";
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&on, 5, large), 0);
     EXPECT_CALLS("pass cuPointerSetAttribute(&, 5, @4M 1)");
-    cr_expect_not(gp_mark_is_synced(large));
+    cr_expect_not(gp_mapping_mark_is_synced(large));
     calllog.stubs = NULL;
     /* It is switched off with the block's end, where the block is a driver allocation. */
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&on, 6, large), 0);
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&on, 6, small[1]), 0);
     calllog_clear();
-    gp_mark_drop(served, large + 512);
-    cr_expect(gp_mark_is_synced(large), "no block begins there");
+    gp_mapping_mark_drop(served, large + 512);
+    cr_expect(gp_mapping_mark_is_synced(large), "no block begins there");
     cr_expect_eq(gp_wrap_cuMemFree_v2(large), 0);
     const char *calls = calllog_take();
     cr_expect_not_null(strstr(calls, "cuPointerSetAttribute(&, 6, @4M 0)"), "%s", calls);
-    cr_expect(!fakedriver_synced(large) && !gp_mark_is_synced(large));
+    cr_expect(!fakedriver_synced(large) && !gp_mapping_mark_is_synced(large));
     cr_expect_eq(gp_wrap_cuMemFree_v2(small[1]), 0);
-    cr_expect(fakedriver_synced(small[0]) && !gp_mark_is_synced(small[1]));
+    cr_expect(fakedriver_synced(small[0]) && !gp_mapping_mark_is_synced(small[1]));
     expect_outside();
     /* All marks end with the context. */
     large = taken(3 * MIB);
-    uint64_t id = gp_mark_buffer(served, large);
+    uint64_t id = gp_mapping_mark_buffer(served, large);
     cr_expect_eq(gp_wrap_cuPointerSetAttribute(&on, 6, large), 0);
-    cr_expect_eq(gp_mark_buffer(served, large), id);
-    gp_mark_forget(served);
-    cr_expect_not(gp_mark_is_synced(large));
-    cr_expect_eq(gp_mark_buffer(served, large), id + 1);
+    cr_expect_eq(gp_mapping_mark_buffer(served, large), id);
+    gp_mapping_mark_forget(served);
+    cr_expect_not(gp_mapping_mark_is_synced(large));
+    cr_expect_eq(gp_mapping_mark_buffer(served, large), id + 1);
 }

@@ -5,11 +5,9 @@
  */
 #include "account/account.h"
 #include "allocator/allocator.h"
-#include "allocator/async.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
-#include "allocator/route.h"
-#include "allocator/stream.h"
+#include "allocator/internal.h"
 #include "allocator/torch.h"
 #include "allocator_fixture.h"
 #include "lib/accounts.h"

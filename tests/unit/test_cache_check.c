@@ -159,7 +159,7 @@ Test(cache_check, damage_of_pages_is_found)
     while (hole->after)
         hole = hole->after;
     cr_assert_eq(gp_block_state(hole), GP_BLOCK_UNMAPPED);
-    EXPECT_FOUND(segment->heap->unmapped.roots[gp_index_class(hole->bytes)], NULL,
+    EXPECT_FOUND(segment->heap->unmapped.roots[gp_block_index_class(hole->bytes)], NULL,
                  "the indexes hold 0 idle and 0 unmapped blocks, the segments 0 and 1");
     EXPECT_FOUND(cache->idle_bytes, 1, "reserved, idle or waiting bytes differ from the sum over the segments");
     gp_cache_free(cache);

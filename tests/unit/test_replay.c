@@ -4,7 +4,7 @@
  * reports; tests/real/torch_oom.py compares many more with PyTorch.
  */
 #include <account/feed.h>
-#include <allocator/replay.h>
+#include <allocator/internal.h>
 
 #include <criterion/criterion.h>
 

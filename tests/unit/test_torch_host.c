@@ -4,7 +4,7 @@
  * functions are called, in which order, with which arguments.  PyTorch is tests/lib/preload/c10.c.
  */
 #include "allocator/driver.h"
-#include "allocator/torchhost.h"
+#include "allocator/internal.h"
 #include "lib/build.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>

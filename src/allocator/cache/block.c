@@ -9,6 +9,173 @@
  */
 #include "allocator/cache/internal.h"
 
+/* ==== positions of iterations ===================================================================================== */
+/* The positions of running iterations (iterate.c). An iteration releases the lock now and then.
+ * Functions that drop a record in that time (block.c, segment.c) call here, so that no cursor points
+ * to it afterwards. Everything here runs under the cache's lock. */
+
+void gp_block_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor)
+{
+    cursor->next = cache->cursors;
+    cache->cursors = cursor;
+}
+
+void gp_block_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor)
+{
+    struct gp_cursor **place = &cache->cursors;
+    while (*place != cursor)
+        place = &(*place)->next;
+    *place = cursor->next;
+}
+
+/* The record is about to be dropped. `into` is the block that now contains its addresses; NULL:
+ * none. */
+static void cursor_block_removed(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into)
+{
+    for (struct gp_cursor *cursor = cache->cursors; cursor; cursor = cursor->next)
+        if (cursor->block == block)
+            cursor->block = into;
+}
+
+void gp_block_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment)
+{
+    for (struct gp_cursor *cursor = cache->cursors; cursor; cursor = cursor->next) {
+        if (cursor->block && cursor->block->segment == segment)
+            cursor->block = NULL;
+        if (cursor->segment == segment)
+            cursor->segment = segment->next;
+    }
+}
+
+/* ==== the index =================================================================================================== */
+/* Blocks by size and address. Each class of sizes has a treap (Seidel and Aragon, Algorithmica
+ * 1996): a search tree shaped by random priorities, so that no order of sizes makes it deep. A walk
+ * reads one cache line of each block that it passes. Runs under the cache's lock. */
+
+#define INDEX_STEPS 16u /* classes to a power of two */
+
+static void index_open(struct gp_index *index, struct gp_block **roots)
+{
+    *index = (struct gp_index){.roots = roots};
+}
+
+/* Grows with the size; the last class has all sizes from 2^39 on. */
+unsigned gp_block_index_class(uint64_t bytes)
+{
+    uint64_t units = bytes >> 8; /* of the smallest granule */
+    if (units < INDEX_STEPS)
+        return (unsigned)units;
+    unsigned power = 63 - (unsigned)__builtin_clzll(units) - 4;
+    unsigned class = (power + 1) * INDEX_STEPS + (unsigned)(units >> power) % INDEX_STEPS;
+    return class < GP_INDEX_CLASSES ? class : GP_INDEX_CLASSES - 1;
+}
+
+static bool block_less(const struct gp_block *block, uint64_t bytes, uint64_t address)
+{
+    return block->bytes < bytes || (block->bytes == bytes && gp_block_at(block) < address);
+}
+
+/* Splits the tree: everything below (bytes, address) goes to *low, the rest to *high. */
+static void index_split(struct gp_block *tree, uint64_t bytes, uint64_t address, struct gp_block **low,
+                        struct gp_block **high)
+{
+    while (tree) {
+        if (block_less(tree, bytes, address)) {
+            *low = tree;
+            low = &tree->right;
+            tree = tree->right;
+        } else {
+            *high = tree;
+            high = &tree->left;
+            tree = tree->left;
+        }
+    }
+    *low = *high = NULL;
+}
+
+static uint32_t block_priority(const struct gp_block *block)
+{
+    /* Fibonacci hashing: addresses are not random, but these products are random enough. */
+    return (uint32_t)((gp_block_at(block) >> 8) * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+void gp_block_index_put(struct gp_index *index, struct gp_block *block)
+{
+    unsigned class = gp_block_index_class(block->bytes);
+    struct gp_block **place = &index->roots[class];
+    uint64_t address = gp_block_at(block);
+    uint32_t priority = block_priority(block);
+    while (*place && block_priority(*place) >= priority)
+        place = block_less(*place, block->bytes, address) ? &(*place)->right : &(*place)->left;
+    index_split(*place, block->bytes, address, &block->left, &block->right);
+    *place = block;
+    index->map[class / 64] |= 1ull << class % 64;
+    index->count++;
+}
+
+static struct gp_block *index_join(struct gp_block *low, struct gp_block *high)
+{
+    struct gp_block *root = NULL, **place = &root;
+    while (low && high) {
+        if (block_priority(low) >= block_priority(high)) {
+            *place = low;
+            place = &low->right;
+            low = low->right;
+        } else {
+            *place = high;
+            place = &high->left;
+            high = high->left;
+        }
+    }
+    *place = low ? low : high;
+    return root;
+}
+
+void gp_block_index_take(struct gp_index *index, struct gp_block *block)
+{
+    unsigned class = gp_block_index_class(block->bytes);
+    struct gp_block **place = &index->roots[class];
+    uint64_t address = gp_block_at(block);
+    while (*place != block)
+        place = block_less(*place, block->bytes, address) ? &(*place)->right : &(*place)->left;
+    *place = index_join(block->left, block->right);
+    block->left = block->right = NULL;
+    if (!index->roots[class])
+        index->map[class / 64] &= ~(1ull << class % 64);
+    index->count--;
+}
+
+/* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */
+static struct gp_block *index_fit(const struct gp_index *index, uint64_t bytes)
+{
+    struct gp_block *best = NULL;
+    unsigned class = gp_index_next(index, gp_block_index_class(bytes));
+    for (; !best && class < GP_INDEX_CLASSES; class = gp_index_next(index, class + 1))
+        for (struct gp_block *at = index->roots[class]; at;)
+            if (at->bytes >= bytes) {
+                best = at;
+                at = at->left;
+            } else {
+                at = at->right;
+            }
+    return best;
+}
+
+struct gp_block *gp_block_index_largest(const struct gp_index *index)
+{
+    for (unsigned word = GP_INDEX_CLASSES / 64; word-- > 0;) {
+        if (!index->map[word])
+            continue;
+        struct gp_block *at = index->roots[word * 64 + 63 - (unsigned)__builtin_clzll(index->map[word])];
+        while (at->right)
+            at = at->right;
+        return at;
+    }
+    return NULL;
+}
+
+/* ==== blocks ====================================================================================================== */
+
 bool gp_block_heap_alike(const struct gp_heap *one, const struct gp_heap *other)
 {
     return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
@@ -29,8 +196,8 @@ struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *l
     struct gp_heap *heap = heap_like(cache, like, stream);
     if (heap || !(heap = gp_arena_slab_take(&cache->heap_records)))
         return heap;
-    gp_index_open(&heap->idle, (struct gp_block **)(heap + 1));
-    gp_index_open(&heap->unmapped, heap->idle.roots + GP_INDEX_CLASSES);
+    index_open(&heap->idle, (struct gp_block **)(heap + 1));
+    index_open(&heap->unmapped, heap->idle.roots + GP_INDEX_CLASSES);
     heap->stream = stream;
     heap->pool = like->pool;
     heap->small = like->small;
@@ -57,9 +224,9 @@ bool gp_block_heap_retire(struct gp_cache *cache, struct gp_heap *heap, struct g
         segment->heap = into;
         for (struct gp_block *block = segment->first; block; block = block->after) {
             if (gp_block_state(block) == GP_BLOCK_IDLE)
-                gp_index_take(&heap->idle, block), gp_index_put(&into->idle, block);
+                gp_block_index_take(&heap->idle, block), gp_block_index_put(&into->idle, block);
             if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
-                gp_index_take(&heap->unmapped, block), gp_index_put(&into->unmapped, block);
+                gp_block_index_take(&heap->unmapped, block), gp_block_index_put(&into->unmapped, block);
         }
     }
     into->idle_bytes += heap->idle_bytes;
@@ -121,7 +288,7 @@ static void block_swallow(struct gp_cache *cache, struct gp_block *block)
     if (block->after)
         block->after->before = block;
     if (GP_UNLIKELY(cache->cursors))
-        gp_cursor_block_removed(cache, right, block);
+        cursor_block_removed(cache, right, block);
     gp_block_drop(cache, right);
 }
 
@@ -134,12 +301,12 @@ static void idle_count(struct gp_cache *cache, const struct gp_block *block, boo
     if (heap->dedicated)
         cache->dedicated_idle_bytes += bytes;
     if (gp_block_is_split(block))
-        gp_gauges_split(cache, block, up);
+        gp_cache_gauges_split(cache, block, up);
 }
 
 void gp_block_unidle(struct gp_cache *cache, struct gp_block *block)
 {
-    gp_index_take(&block->segment->heap->idle, block);
+    gp_block_index_take(&block->segment->heap->idle, block);
     idle_count(cache, block, false);
 }
 
@@ -162,7 +329,7 @@ void gp_block_idle(struct gp_cache *cache, struct gp_block *block)
     block->born = cache->clock;
     block->epoch = cache->epoch;
     gp_block_become(block, GP_BLOCK_IDLE);
-    gp_index_put(&block->segment->heap->idle, block);
+    gp_block_index_put(&block->segment->heap->idle, block);
     idle_count(cache, block, true);
 }
 
@@ -171,23 +338,23 @@ void gp_block_unmapped(struct gp_cache *cache, struct gp_block *block)
     struct gp_index *index = &block->segment->heap->unmapped;
     block->requested_bytes = 0;
     if (block->after && gp_block_state(block->after) == GP_BLOCK_UNMAPPED) {
-        gp_index_take(index, block->after);
+        gp_block_index_take(index, block->after);
         block_swallow(cache, block);
     }
     if (block->before && gp_block_state(block->before) == GP_BLOCK_UNMAPPED) {
         block = block->before;
-        gp_index_take(index, block);
+        gp_block_index_take(index, block);
         block_swallow(cache, block);
     }
     gp_block_become(block, GP_BLOCK_UNMAPPED);
-    gp_index_put(index, block);
+    gp_block_index_put(index, block);
 }
 
 /* An idle block for a dedicated request, which gets it as a whole. At most an eighth is wasted, as
  * in the driver's own rounding of 16 MiB to 2 MiB steps. */
 static struct gp_block *heap_whole(struct gp_heap *heap, uint64_t bytes)
 {
-    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    struct gp_block *block = index_fit(&heap->idle, bytes);
     return block && block->bytes - bytes <= bytes / 8 ? block : NULL;
 }
 
@@ -195,7 +362,7 @@ struct gp_block *gp_block_heap_find(struct gp_cache *cache, struct gp_heap *heap
 {
     if (heap->dedicated)
         return heap_whole(heap, bytes);
-    struct gp_block *block = gp_index_fit(&heap->idle, bytes);
+    struct gp_block *block = index_fit(&heap->idle, bytes);
     /* A larger block would not help: the rules only refuse blocks that are too large. */
     return block && gp_policy_may_take(&cache->policy, block->bytes, bytes, block->segment->growable) ? block : NULL;
 }

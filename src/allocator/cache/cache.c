@@ -72,7 +72,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
 static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
 {
     if (gp_block_state(block) == GP_BLOCK_TAKEN) {
-        uint64_t time_ns = gp_gauges_end(cache, 0, block);
+        uint64_t time_ns = gp_cache_gauges_end(cache, 0, block);
         const struct gp_cache_event lost = {GP_CACHE_LOST,
                                             block->address,
                                             block->bytes,
@@ -86,7 +86,7 @@ static void cache_end_block(struct gp_cache *cache, struct gp_block *block)
     if (gp_block_state(block) == GP_BLOCK_IDLE)
         gp_block_unidle(cache, block);
     if (gp_block_state(block) == GP_BLOCK_UNMAPPED)
-        gp_index_take(&block->segment->heap->unmapped, block);
+        gp_block_index_take(&block->segment->heap->unmapped, block);
     gp_wait_uses_drop(cache, block);
 }
 
@@ -120,7 +120,8 @@ static bool cache_end_segment(struct gp_cache *cache, bool call_backend)
     for (struct gp_block *block = segment->first; block; block = block->after)
         cache_end_block(cache, block);
     cache->reserved_bytes -= held;
-    uint64_t time_ns = gp_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
+    uint64_t time_ns =
+        gp_cache_gauges_reserve(cache, segment->heap, held, !segment->growable, segment->oversize, false);
     cache_tell_end(cache, segment, time_ns);
     struct gp_segment dropped = *segment;
     gp_segment_drop(cache, segment);
@@ -218,11 +219,11 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0};
     bool at_once = segment_goes_at_once(cache, block, order);
     if (!at_once && block_must_wait(cache, block, order != GP_FREE_ORDERED)) {
-        out->time_ns = gp_gauges_free(cache, shard, block);
+        out->time_ns = gp_cache_gauges_free(cache, shard, block);
         gp_wait_for(cache, block, order != GP_FREE_ORDERED || block->stream == GP_STREAM_DESTROYED);
     } else {
         gp_wait_uses_drop(cache, block);
-        out->time_ns = gp_gauges_end(cache, shard, block);
+        out->time_ns = gp_cache_gauges_end(cache, shard, block);
         gp_block_idle(cache, block);
         if (at_once)
             gp_segment_unlink_idle(cache, segment, &dropped);

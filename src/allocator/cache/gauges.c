@@ -56,7 +56,7 @@ static void moves_active(struct gp_cache *cache, struct gp_moves *moves, const s
     moves_pools(moves, GP_GAUGE_REQUESTED_BYTES, small, block->requested_bytes);
 }
 
-uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_cache_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     if (cache->uncounted)
         return 0;
@@ -66,7 +66,7 @@ uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp
     return moves_apply(cache, shard, GP_ADD, &moves);
 }
 
-uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_cache_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     if (cache->uncounted)
         return 0;
@@ -75,7 +75,7 @@ uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_
     return moves_apply(cache, shard, GP_SUB, &moves);
 }
 
-uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
+uint64_t gp_cache_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block)
 {
     if (cache->uncounted)
         return 0;
@@ -85,7 +85,7 @@ uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_b
     return moves_apply(cache, shard, GP_SUB, &moves);
 }
 
-void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
+void gp_cache_gauges_done(struct gp_cache *cache, const struct gp_block *block)
 {
     if (cache->uncounted)
         return;
@@ -94,7 +94,7 @@ void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block)
     moves_apply(cache, 0, GP_SUB, &moves);
 }
 
-void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up)
+void gp_cache_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up)
 {
     if (cache->uncounted)
         return;
@@ -105,8 +105,8 @@ void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool 
     moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);
 }
 
-uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
-                           bool oversize, bool up)
+uint64_t gp_cache_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
+                                 bool oversize, bool up)
 {
     if (cache->uncounted)
         return 0;

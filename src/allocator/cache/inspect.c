@@ -120,7 +120,7 @@ void gp_cache_numbers(struct gp_cache *cache, struct gp_cache_numbers *out)
     out->idle_bytes = cache->idle_bytes;
     out->allocated_bytes = cache->reserved_bytes - cache->idle_bytes - cache->waiting_bytes;
     for (const struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
-        const struct gp_block *largest = gp_index_largest(&heap->idle);
+        const struct gp_block *largest = gp_block_index_largest(&heap->idle);
         if (largest && largest->bytes > out->largest_idle_bytes)
             out->largest_idle_bytes = largest->bytes;
         out->idle_pieces += heap->idle.count;

@@ -186,7 +186,7 @@ struct gp_table {
     uint64_t **root;
 };
 
-/* The position of an iteration (iterate.c) while the iteration does not hold the lock. cursor.c
+/* The position of an iteration (iterate.c) while the iteration does not hold the lock. block.c
  * corrects it when the record that it points to is dropped. */
 struct gp_cursor {
     struct gp_cursor *next;
@@ -317,9 +317,7 @@ static inline struct gp_block *gp_table_at(const struct gp_cache *cache, uint64_
     return same ? block : NULL;
 }
 
-/* index.c */
-void gp_index_open(struct gp_index *index, struct gp_block **roots);
-unsigned gp_index_class(uint64_t bytes);
+unsigned gp_block_index_class(uint64_t bytes);
 /* The first class from `from` on that has a block; GP_INDEX_CLASSES: none. */
 static inline unsigned gp_index_next(const struct gp_index *index, unsigned from)
 {
@@ -333,11 +331,9 @@ static inline unsigned gp_index_next(const struct gp_index *index, unsigned from
 #define GP_INDEX_EACH(_index, _class, _from)                                                                           \
     for (unsigned _class = gp_index_next(_index, _from); _class < GP_INDEX_CLASSES;                                    \
          _class = gp_index_next(_index, _class + 1))
-void gp_index_put(struct gp_index *index, struct gp_block *block);
-void gp_index_take(struct gp_index *index, struct gp_block *block);
-/* The smallest block of at least `bytes`; among equal ones the one with the lowest address. */
-struct gp_block *gp_index_fit(const struct gp_index *index, uint64_t bytes);
-struct gp_block *gp_index_largest(const struct gp_index *index);
+void gp_block_index_put(struct gp_index *index, struct gp_block *block);
+void gp_block_index_take(struct gp_index *index, struct gp_block *block);
+struct gp_block *gp_block_index_largest(const struct gp_index *index);
 
 /* block.c: under lock */
 /* Both heaps have the same pool and class; their streams may differ. */
@@ -368,15 +364,16 @@ bool gp_block_is_split(const struct gp_block *block);
 
 /* gauges.c */
 /* They return the time of the change; 0: the cache has no times, or no gauge changed. */
-uint64_t gp_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-uint64_t gp_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-/* gp_gauges_free and gp_gauges_done in one update on the thread's own shard. The credit stays in
+uint64_t gp_cache_gauges_alloc(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+uint64_t gp_cache_gauges_free(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+/* gp_cache_gauges_free and gp_cache_gauges_done in one update on the thread's own shard. The credit stays in
  * that shard, so the next allocation can use it without the slow path. */
-uint64_t gp_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
-void gp_gauges_done(struct gp_cache *cache, const struct gp_block *block); /* after the wait: the block is inactive */
-void gp_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
-uint64_t gp_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
-                           bool oversize, bool up);
+uint64_t gp_cache_gauges_end(struct gp_cache *cache, unsigned shard, const struct gp_block *block);
+void gp_cache_gauges_done(struct gp_cache *cache,
+                          const struct gp_block *block); /* after the wait: the block is inactive */
+void gp_cache_gauges_split(struct gp_cache *cache, const struct gp_block *block, bool up);
+uint64_t gp_cache_gauges_reserve(struct gp_cache *cache, const struct gp_heap *heap, uint64_t bytes, bool segment,
+                                 bool oversize, bool up);
 
 /* segment.c: under grow, not lock */
 /* Allocates a new segment and the block from it. GP_BACKEND_OOM also if the limit forbids it. */
@@ -441,13 +438,10 @@ void gp_thread_flush(struct gp_cache *cache);
  * than all_bytes. Approximate, because threads keep changing it. No lock. */
 bool gp_thread_holds_more(struct gp_cache *cache, uint64_t one_bytes, uint64_t all_bytes);
 
-/* cursor.c: under lock */
-void gp_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
-void gp_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
-/* The record is about to be dropped. `into` is the block that now contains its addresses; NULL:
- * none. */
-void gp_cursor_block_removed(struct gp_cache *cache, const struct gp_block *block, struct gp_block *into);
-void gp_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
+/* block.c: under lock */
+void gp_block_cursor_enter(struct gp_cache *cache, struct gp_cursor *cursor);
+void gp_block_cursor_leave(struct gp_cache *cache, struct gp_cursor *cursor);
+void gp_block_cursor_segment_removed(struct gp_cache *cache, const struct gp_segment *segment);
 
 /* wait.c */
 void gp_wait_uses_drop(struct gp_cache *cache, struct gp_block *block);

@@ -5,7 +5,7 @@
  *
  * It first collects the segments' addresses, then looks up each by its address, which also shows
  * whether the segment still exists. While the lock is released, a cursor keeps the next block's
- * record; cursor.c corrects it when that block is joined with the one before it, or dropped.
+ * record; block.c corrects it when that block is joined with the one before it, or dropped.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap */
@@ -125,7 +125,7 @@ static bool iterate_gather(struct gp_iteration *iteration)
 {
     bool room = iterate_room(iteration);
     gp_lock_take(&iteration->cache->lock);
-    gp_cursor_enter(iteration->cache, &iteration->cursor);
+    gp_block_cursor_enter(iteration->cache, &iteration->cursor);
     iteration->cursor.segment = iteration->cache->segments;
     while (room && iteration->cursor.segment) {
         for (unsigned i = 0; i < GP_CACHE_REST && iteration->cursor.segment; i++) {
@@ -137,7 +137,7 @@ static bool iterate_gather(struct gp_iteration *iteration)
         room = iterate_room(iteration);
         gp_lock_take(&iteration->cache->lock);
     }
-    gp_cursor_leave(iteration->cache, &iteration->cursor);
+    gp_block_cursor_leave(iteration->cache, &iteration->cursor);
     gp_lock_give(&iteration->cache->lock);
     return room;
 }
@@ -232,10 +232,10 @@ void gp_cache_iterate(struct gp_cache *cache, void *arg,
         gp_cache_walk(cache, arg, segment, block);
     iterate_sort(iteration.addresses, iteration.count);
     gp_lock_take(&cache->lock);
-    gp_cursor_enter(cache, &iteration.cursor);
+    gp_block_cursor_enter(cache, &iteration.cursor);
     for (uint64_t i = 0; more && i < iteration.count; i++)
         more = iterate_segment(&iteration, iteration.addresses[i]);
-    gp_cursor_leave(cache, &iteration.cursor);
+    gp_block_cursor_leave(cache, &iteration.cursor);
     gp_lock_give(&cache->lock);
     if (iteration.room)
         munmap(iteration.addresses, iteration.room * 8);

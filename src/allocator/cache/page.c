@@ -100,7 +100,7 @@ void gp_page_drop_ranges(struct gp_cache *cache)
         if (cache->backend.unreserve(cache->backend.self, segment->address, segment->bytes) != 0)
             return;
         gp_lock_take(&cache->lock);
-        gp_index_take(&segment->heap->unmapped, segment->first);
+        gp_block_index_take(&segment->heap->unmapped, segment->first);
         gp_segment_drop(cache, segment);
         gp_lock_give(&cache->lock);
     }
@@ -177,7 +177,7 @@ static void page_hold(struct gp_block *block)
 {
     if (!block)
         return;
-    gp_index_take(&block->segment->heap->idle, block);
+    gp_block_index_take(&block->segment->heap->idle, block);
     gp_block_become(block, GP_BLOCK_TAKEN);
 }
 
@@ -188,7 +188,7 @@ static void page_unhold(struct gp_cache *cache, struct gp_block *block)
     if (!block)
         return;
     gp_block_become(block, GP_BLOCK_IDLE);
-    gp_index_put(&block->segment->heap->idle, block);
+    gp_block_index_put(&block->segment->heap->idle, block);
     if (page_is_idle(block->before) || page_is_idle(block->after)) {
         gp_block_unidle(cache, block);
         gp_block_idle(cache, block);
@@ -212,7 +212,7 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     uint64_t ahead = how == GP_GROW_AHEAD ? page_ahead(cache, heap, need) : 0;
     if (need + ahead <= hole->bytes)
         need += ahead;
-    gp_index_take(&heap->unmapped, hole);
+    gp_block_index_take(&heap->unmapped, hole);
     if (need < hole->bytes) {
         struct gp_block *rest = gp_block_cut(cache, hole, need);
         if (!rest) {
@@ -406,7 +406,7 @@ static struct gp_page *page_pull_heap(struct gp_cache *cache, const struct gp_he
                                       struct gp_block **hole)
 {
     struct gp_page *page = NULL;
-    unsigned class = gp_index_next(&heap->idle, gp_index_class(cache->backend.page_bytes));
+    unsigned class = gp_index_next(&heap->idle, gp_block_index_class(cache->backend.page_bytes));
     for (; !page && class < GP_INDEX_CLASSES; class = gp_index_next(&heap->idle, class + 1))
         page = page_pull_tree(cache, heap->idle.roots[class], most, hole);
     return page;
@@ -445,7 +445,7 @@ static struct gp_page *page_take_out(struct gp_cache *cache, const struct gp_hea
         return NULL;
     }
     cache->reserved_bytes -= page->bytes;
-    uint64_t time_ns = gp_gauges_reserve(cache, hole->segment->heap, page->bytes, false, false, false);
+    uint64_t time_ns = gp_cache_gauges_reserve(cache, hole->segment->heap, page->bytes, false, false, false);
     gp_block_unmapped(cache, hole);
     gp_lock_give(&cache->lock);
     gp_cache_tell(cache, GP_CACHE_SEGMENT_UNMAP, address, page->bytes, stream, time_ns);
@@ -467,7 +467,7 @@ static void idle_pages(const struct gp_block *tree, uint64_t *bytes)
 uint64_t gp_page_idle(struct gp_cache *cache)
 {
     uint64_t bytes = 0;
-    unsigned least = gp_index_class(cache->backend.page_bytes);
+    unsigned least = gp_block_index_class(cache->backend.page_bytes);
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next)
         if (!heap->pinned) {
             GP_INDEX_EACH(&heap->idle, class, least) idle_pages(heap->idle.roots[class], &bytes);
@@ -555,7 +555,7 @@ static uint64_t page_settle(struct gp_cache *cache, const struct gp_place *place
     }
     if (mapped) {
         cache->reserved_bytes += mapped;
-        time_ns = gp_gauges_reserve(cache, heap, mapped, false, false, true);
+        time_ns = gp_cache_gauges_reserve(cache, heap, mapped, false, false, true);
         if (rest)
             gp_block_unmapped(cache, rest);
         gp_block_idle(cache, hole);

@@ -52,7 +52,7 @@ void gp_segment_drop(struct gp_cache *cache, struct gp_segment *segment)
 {
     struct gp_block *next;
     if (GP_UNLIKELY(cache->cursors))
-        gp_cursor_segment_removed(cache, segment);
+        gp_block_cursor_segment_removed(cache, segment);
     for (struct gp_block *block = segment->first; block; block = next) {
         next = block->after;
         gp_block_drop(cache, block);
@@ -112,7 +112,7 @@ static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *h
     segment->first_chunk = first_chunk;
     segment->oversize = gp_policy_is_oversize(&cache->policy, bytes);
     cache->reserved_bytes += bytes;
-    *time_ns = gp_gauges_reserve(cache, heap, bytes, true, segment->oversize, true);
+    *time_ns = gp_cache_gauges_reserve(cache, heap, bytes, true, segment->oversize, true);
     gp_block_idle(cache, segment->first);
     return segment;
 }
@@ -177,7 +177,7 @@ void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, 
     *out = (struct gp_unlinked_segment){*segment->heap, segment->address, segment->bytes, 0, segment->first_chunk};
     gp_block_unidle(cache, segment->first);
     cache->reserved_bytes -= segment->bytes;
-    out->time_ns = gp_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
+    out->time_ns = gp_cache_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
     gp_segment_drop(cache, segment);
 }
 

@@ -73,7 +73,7 @@ static void wait_over(struct gp_cache *cache, struct gp_block *blocks)
         block->segment->heap->unordered_bytes -= block->unordered ? block->bytes : 0;
         cache->waiting_bytes -= block->bytes;
         gp_wait_uses_drop(cache, block);
-        gp_gauges_done(cache, block);
+        gp_cache_gauges_done(cache, block);
         gp_block_idle(cache, block);
     }
 }
