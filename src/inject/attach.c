@@ -30,7 +30,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "inject/recordthread.h"
-#include "session/batch.h"
+#include "session/session.h"
 #include "source/source.h"
 #include <dlfcn.h>
 #include <errno.h>

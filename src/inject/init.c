@@ -43,8 +43,6 @@
 #include "inject/nogpu.h"
 #include "inject/option.h"
 #include "inject/recordthread.h"
-#include "session/batch.h"
-#include "session/extents.h"
 #include "session/session.h"
 #include "source/hooks.h"
 #include "source/source.h"

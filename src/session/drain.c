@@ -11,8 +11,6 @@
 #include "base/sandbox.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "session/batch.h"
-#include "session/extents.h"
 #include "session/session.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,27 +1,345 @@
 /* SPDX-License-Identifier: MIT
  *
- * extents.c: writes every extent into a memfd for a viewer (extents.h).  Under the locks extents
- * are only copied into a buffer; system calls happen between them, so no thread waits for the
- * kernel.  It uses write() instead of a mapping: that costs half as much as page faults, and
- * without memory it fails instead of raising SIGBUS.
- *
- * There is one memfd at a time: a million extents are 64 MiB of the program's memory until the
- * viewer has opened it.
+ * extents.c: the memory of the process as extents, segment by segment and block by block; see
+ * session.h.
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* seals */
+#define _GNU_SOURCE /* mremap, seals */
 #endif
-#include "session/extents.h"
+#include "account/tap.h"
+#include "allocator/allocator.h"
+#include "allocator/cache/cache.h"
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/highfd.h"
 #include "base/kept.h"
 #include "base/lock.h"
-#include "session/memfd.h"
+#include "session/internal.h"
+#include "session/session.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <gpuprof/gpuprof.h>
 #include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* ==== memory files ================================================================================================ */
+
+int gp_session_memfd(const char *name)
+{
+    int fd = gp_high_fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    return fd < 0 ? -errno : fd;
+}
+
+/* ==== segments with their blocks ================================================================================== */
+
+#define NEST_FIRST 4096u /* extents: 256 KiB */
+
+static void list_add(struct gp_nest *nest, struct gp_nest_list *list, const struct gp_wire_extent *extent)
+{
+    if (list->count < list->room)
+        list->items[list->count++] = *extent;
+    else
+        nest->missed++;
+}
+
+void gp_extent_nest_add(struct gp_nest *nest, const struct gp_wire_extent *extent)
+{
+    list_add(nest, extent->what == GP_EXTENT_SEGMENT ? &nest->segments : &nest->blocks, extent);
+}
+
+static void list_grow(struct gp_nest_list *list)
+{
+    uint64_t room = list->room ? 2 * list->room : NEST_FIRST, bytes = room * sizeof(*list->items);
+    if (list->room - list->count >= GP_TAP_REST)
+        return;
+    void *items = list->items ? mremap(list->items, list->room * sizeof(*list->items), bytes, MREMAP_MAYMOVE)
+                              : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (items == MAP_FAILED)
+        return;
+    list->items = items;
+    list->room = room;
+}
+
+void gp_extent_nest_rest(struct gp_nest *nest)
+{
+    list_grow(&nest->segments);
+    list_grow(&nest->blocks);
+}
+
+static void list_free(struct gp_nest_list *list)
+{
+    if (list->items)
+        munmap(list->items, list->room * sizeof(*list->items));
+    *list = (struct gp_nest_list){0};
+}
+
+/* ---- order --------------------------------------------------------------------------------------------------------- */
+
+/* By device, then by address: addresses end at bit 56 on every processor with CUDA. */
+static uint64_t extent_key(const struct gp_wire_extent *extent)
+{
+    return (uint64_t)extent->device << 56 | (extent->address & ((1ull << 56) - 1));
+}
+
+/* A pass of a radix sort; the next pass keeps the order of equal bytes. False: all bytes are equal,
+ * and nothing was moved. */
+static bool list_pass(const struct gp_nest_list *list, struct gp_wire_extent *to, unsigned shift)
+{
+    uint64_t places[256] = {0}, sum = 0;
+    for (uint64_t i = 0; i < list->count; i++)
+        places[extent_key(&list->items[i]) >> shift & 255]++;
+    if (places[extent_key(&list->items[0]) >> shift & 255] == list->count)
+        return false;
+    for (unsigned i = 0; i < 256; i++) {
+        uint64_t n = places[i];
+        places[i] = sum;
+        sum += n;
+    }
+    for (uint64_t i = 0; i < list->count; i++)
+        to[places[extent_key(&list->items[i]) >> shift & 255]++] = list->items[i];
+    return true;
+}
+
+/* libc's qsort may call malloc, which this code may not do on a thread of the program. */
+static bool list_sort(struct gp_nest_list *list)
+{
+    struct gp_nest_list other = {.count = list->count, .room = list->room};
+    if (list->count < 2)
+        return true;
+    other.items =
+        mmap(NULL, list->room * sizeof(*list->items), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (other.items == MAP_FAILED)
+        return false;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        if (!list_pass(list, other.items, shift))
+            continue;
+        struct gp_nest_list sorted = other;
+        other = *list;
+        *list = sorted;
+    }
+    list_free(&other);
+    return true;
+}
+
+/* ---- nesting ------------------------------------------------------------------------------------------------------- */
+
+struct nesting {
+    const struct gp_nest *nest;
+    void *arg;
+    gp_extent_fn *visit;
+    void (*rest)(void *arg);
+    uint64_t block; /* the next one */
+};
+
+static void nest_idle(const struct nesting *nesting, const struct gp_wire_extent *segment, uint64_t from, uint64_t to)
+{
+    if (from < to)
+        nesting->visit(nesting->arg, &(struct gp_wire_extent){.address = from,
+                                                              .bytes = to - from,
+                                                              .what = GP_EXTENT_BLOCK,
+                                                              .state = GPUPROF_IDLE,
+                                                              .kind = segment->kind,
+                                                              .device = segment->device});
+}
+
+static void nest_segment(struct nesting *nesting, const struct gp_wire_extent *segment)
+{
+    const struct gp_nest_list *blocks = &nesting->nest->blocks;
+    uint64_t at = segment->address, end = segment->address + segment->bytes;
+    uint64_t first = extent_key(segment), last = first + segment->bytes;
+    while (nesting->block < blocks->count && extent_key(&blocks->items[nesting->block]) < first)
+        nesting->block++; /* outside every segment */
+    nesting->visit(nesting->arg, segment);
+    for (; nesting->block < blocks->count && extent_key(&blocks->items[nesting->block]) < last; nesting->block++) {
+        const struct gp_wire_extent *block = &blocks->items[nesting->block];
+        if (block->address < at || block->address + block->bytes > end)
+            continue; /* freed, or allocated again, while the lists were read */
+        nest_idle(nesting, segment, at, block->address);
+        nesting->visit(nesting->arg, block);
+        at = block->address + block->bytes;
+        if (nesting->rest)
+            nesting->rest(nesting->arg);
+    }
+    nest_idle(nesting, segment, at, end);
+    if (nesting->rest)
+        nesting->rest(nesting->arg);
+}
+
+static bool nest_adjacent(const struct gp_wire_extent *one, const struct gp_wire_extent *next)
+{
+    unsigned differ = (one->flags ^ next->flags) & ~GP_EXTENT_BEFORE;
+    return one->flags & GPUPROF_GROWABLE && !differ && extent_key(one) + one->bytes == extent_key(next);
+}
+
+void gp_extent_nest_end(struct gp_nest *nest, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))
+{
+    struct nesting nesting = {.nest = nest, .arg = arg, .visit = visit, .rest = rest};
+    const struct gp_nest_list *segments = &nest->segments;
+    bool sorted = list_sort(&nest->segments) && list_sort(&nest->blocks);
+    for (uint64_t i = 0; sorted && i < segments->count; i++) {
+        struct gp_wire_extent whole = segments->items[i];
+        while (i + 1 < segments->count && nest_adjacent(&whole, &segments->items[i + 1]))
+            whole.bytes += segments->items[++i].bytes;
+        nest_segment(&nesting, &whole);
+    }
+    list_free(&nest->segments);
+    list_free(&nest->blocks);
+}
+
+/* ==== the walk ==================================================================================================== */
+/* Walks every segment and block of one device or of all: first those of our caches, then the
+ * program's own allocations, then those of frameworks (session.h). */
+
+_Static_assert(GP_CACHE_LIVE == GPUPROF_LIVE && GP_CACHE_WAITING == GPUPROF_WAITING && GP_CACHE_IDLE == GPUPROF_IDLE &&
+                   GP_CACHE_UNMAPPED == GPUPROF_UNMAPPED,
+               "gpuprof.h");
+_Static_assert(GP_EXTENT_SEGMENT == GPUPROF_SEGMENT && GP_EXTENT_BLOCK == GPUPROF_BLOCK, "gpuprof.h");
+
+/* Each block of the tap may become two extents. */
+_Static_assert(GP_EXTENTS_REST >= 2 * GP_TAP_REST && GP_EXTENTS_REST >= 2 * GP_CACHE_REST, "extents.h");
+
+struct gp_extents_walking {
+    void *arg;
+    gp_extent_fn *visit;
+    void (*rest)(void *arg);
+    unsigned index;
+    uint64_t pool; /* of the segment whose blocks follow */
+    struct gp_nest nest;
+};
+
+/* The cache's marks for "any" and "gone" lie at the end of the range, where no stream of a driver
+ * lies. */
+static uint64_t extent_stream(uint64_t stream)
+{
+    return stream > INT64_MAX ? 0 : stream;
+}
+
+static bool extents_segment(void *arg, const struct gp_cache_segment *segment)
+{
+    struct gp_extents_walking *walk = arg;
+    walk->pool = segment->pool;
+    walk->visit(walk->arg, &(struct gp_wire_extent){
+                               .address = segment->address,
+                               .bytes = segment->bytes,
+                               .stream = extent_stream(segment->stream),
+                               .pool = segment->pool,
+                               .what = GP_EXTENT_SEGMENT,
+                               .kind = GP_KIND_LINEAR,
+                               .flags = (uint8_t)(GPUPROF_OURS | (segment->growable ? GPUPROF_GROWABLE : 0u) |
+                                                  (segment->small ? GPUPROF_SMALL : 0u)),
+                               .device = walk->index,
+                           });
+    return true;
+}
+
+static bool extents_block(void *arg, const struct gp_cache_block *block)
+{
+    const struct gp_extents_walking *walk = arg;
+    walk->visit(walk->arg, &(struct gp_wire_extent){
+                               .address = block->address,
+                               .bytes = block->bytes,
+                               .requested_bytes = block->state == GP_CACHE_LIVE ? block->requested_bytes : 0,
+                               .stream = extent_stream(block->stream),
+                               .pool = walk->pool,
+                               .time_ns = block->time_ns,
+                               .site = (uint32_t)block->tag, /* allocator/served.c */
+                               .what = GP_EXTENT_BLOCK,
+                               .state = (uint8_t)block->state,
+                               .kind = GP_KIND_LINEAR,
+                               .device = walk->index,
+                           });
+    return true;
+}
+
+/* A segment with one block that is not live. */
+static void extents_without(const struct gp_extents_walking *walk, struct gp_wire_extent piece, uint8_t state)
+{
+    piece.what = GP_EXTENT_SEGMENT;
+    piece.requested_bytes = 0;
+    walk->visit(walk->arg, &piece);
+    piece.what = GP_EXTENT_BLOCK;
+    piece.state = state;
+    piece.flags = 0;
+    walk->visit(walk->arg, &piece);
+}
+
+/* Segments of up to 2 MiB are of PyTorch's small pool (account.c). */
+static void extents_nested(struct gp_nest *nest, const struct gp_tap_block *block)
+{
+    const uint64_t small_segment = 2u << 20;
+    unsigned flags = (block->mapped ? GPUPROF_GROWABLE : 0u) | (block->bytes <= small_segment ? GPUPROF_SMALL : 0u);
+    unsigned before = block->before ? GP_EXTENT_BEFORE : 0u;
+    gp_extent_nest_add(nest, &(struct gp_wire_extent){
+                                 .address = block->address,
+                                 .bytes = block->bytes,
+                                 .requested_bytes = block->inside ? block->requested_bytes : 0,
+                                 .time_ns = block->time_ns,
+                                 .site = block->site,
+                                 .what = block->inside ? GP_EXTENT_BLOCK : GP_EXTENT_SEGMENT,
+                                 .state = GPUPROF_LIVE,
+                                 .kind = GP_KIND_LINEAR,
+                                 .flags = (uint8_t)(before | (block->inside ? 0 : flags)),
+                                 .device = block->device,
+                             });
+}
+
+static void extents_own(void *arg, const struct gp_tap_block *block)
+{
+    struct gp_extents_walking *walk = arg;
+    if (block->inside || (block->segment && (block->kind == GP_KIND_LINEAR || block->mapped))) {
+        extents_nested(&walk->nest, block);
+        return;
+    }
+    bool range = block->kind == GP_KIND_VIRTUAL;
+    const struct gp_wire_extent piece = {
+        .address = block->address,
+        .bytes = block->bytes,
+        .requested_bytes = block->requested_bytes < block->bytes ? block->requested_bytes : block->bytes,
+        .time_ns = block->time_ns,
+        .site = block->site,
+        .what = GP_EXTENT_WHOLE,
+        .state = GPUPROF_LIVE,
+        .kind = block->kind,
+        .flags = range || block->mapped ? GPUPROF_GROWABLE : 0,
+        .device = block->device,
+    };
+    if (piece.bytes && (range || (block->kind == GP_KIND_VMM && !block->mapped)))
+        extents_without(walk, piece, range ? GPUPROF_UNMAPPED : GPUPROF_IDLE);
+    else if (piece.bytes) /* sparse arrays own no memory */
+        walk->visit(walk->arg, &piece);
+}
+
+static void extents_rest(void *arg)
+{
+    struct gp_extents_walking *walk = arg;
+    gp_extent_nest_rest(&walk->nest);
+    if (walk->rest)
+        walk->rest(walk->arg);
+}
+
+void gp_extents_walk(unsigned index, void *arg, gp_extent_fn *visit, void (*rest)(void *arg))
+{
+    struct gp_extents_walking walk = {.arg = arg, .visit = visit, .rest = rest};
+    for (walk.index = 0; walk.index < GP_WIRE_GPUS; walk.index++)
+        if (index == GP_EXTENTS_EVERY || index == walk.index)
+            gp_allocator_iterate((int)walk.index, &walk, extents_segment, extents_block, extents_rest);
+    gp_extent_nest_rest(&walk.nest);
+    gp_tap_blocks(index == GP_EXTENTS_EVERY ? GP_TAP_EVERY : index, &walk, extents_own, extents_rest);
+    gp_extent_nest_end(&walk.nest, arg, visit, rest);
+}
+
+/* ==== the memory file ============================================================================================= */
+/* Writes every extent into a memfd for a viewer (session.h).  Under the locks extents are only
+ * copied into a buffer; system calls happen between them, so no thread waits for the kernel.  It
+ * uses write() instead of a mapping: that costs half as much as page faults, and without memory it
+ * fails instead of raising SIGBUS.
+ *
+ * There is one memfd at a time: a million extents are 64 MiB of the program's memory until the
+ * viewer has opened it. */
 
 /* Linux 5.1; the C library's headers may be older. */
 #ifndef F_SEAL_FUTURE_WRITE
@@ -112,7 +430,7 @@ static void extents_flush(struct gp_extents_laying *laying)
     laying->held = 0;
 }
 
-static void extents_rest(void *arg)
+static void extents_pause(void *arg)
 {
     struct gp_extents_laying *laying = arg;
     if (laying->held >= GP_EXTENTS_FULL)
@@ -122,7 +440,7 @@ static void extents_rest(void *arg)
 static void extents_fill(struct gp_extents_laying *laying)
 {
     uint64_t begin_ns = gp_clock_ns();
-    gp_extents_walk(GP_EXTENTS_EVERY, laying, extents_visit, extents_rest);
+    gp_extents_walk(GP_EXTENTS_EVERY, laying, extents_visit, extents_pause);
     const struct gp_wire_extents head = {
         .magic = GP_WIRE_MAGIC,
         .count = laying->count + laying->held,

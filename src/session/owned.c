@@ -4,7 +4,7 @@
  */
 #include "account/tap.h"
 #include "base/compiler.h"
-#include "session/api.h"
+#include "session/internal.h"
 #include "stack/stack.h"
 #include <gpuprof/gpuprof.h>
 #include <string.h>
@@ -67,13 +67,13 @@ GP_EXPORT int gpuprof_owned(int device, struct gpuprof_owned *out, size_t bytes)
     struct gp_wire_framework framework, heaps;
     struct gpuprof_owned all = {.count = 0};
     int saved_errno;
-    if (!out || device < 0 || device >= (int)GP_WIRE_GPUS || !gp_api_enter(&saved_errno))
+    if (!out || device < 0 || device >= (int)GP_WIRE_GPUS || !gp_session_api_enter(&saved_errno))
         return -1;
-    gp_api_poll();
+    gp_session_api_poll();
     bool is_there = gp_tap_owned((unsigned)device, &is, values);
     gp_tap_framework((unsigned)device, &framework, &heaps);
     unsigned count = gp_owner_rows(names);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     if (!is_there)
         return -1;
     owned_totals(&all, &is);

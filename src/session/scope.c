@@ -5,7 +5,7 @@
  */
 #include "account/feed.h"
 #include "base/compiler.h"
-#include "session/api.h"
+#include "session/internal.h"
 #include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -31,12 +31,12 @@ GP_EXPORT int gpuprof_scope_begin(const char *name)
     int saved_errno;
     if (!name || !*name)
         return -EINVAL;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return -ENODEV;
     api_name(field, sizeof(field), name);
-    gp_api_poll();
+    gp_session_api_poll();
     int handle = gp_session_scope_begin(field, true);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return handle == -ENOSPC ? -EBUSY : handle;
 }
 
@@ -47,11 +47,11 @@ GP_EXPORT int gpuprof_scope_read(int scope, int device, int64_t *allocated_peak,
     int saved_errno;
     if (device != GPUPROF_HOST && index >= GP_WIRE_GPUS)
         return -ENODEV;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return -ENODEV;
-    gp_api_poll();
+    gp_session_api_poll();
     int error = gp_session_scope_read(scope, index, &peaks);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     if (!error && allocated_peak)
         *allocated_peak = peaks.allocated_peak_bytes;
     if (!error && reserved_peak)
@@ -63,10 +63,10 @@ GP_EXPORT int gpuprof_scope_end(int scope)
 {
     struct gp_wire_scope_value peaks[GP_WIRE_DEVICES];
     int saved_errno;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return -ENODEV;
     int error = gp_session_scope_end(scope, peaks);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return error;
 }
 
@@ -76,10 +76,10 @@ GP_EXPORT int gpuprof_mark(const char *name)
     int saved_errno;
     if (!name || !*name)
         return -EINVAL;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return -ENODEV;
     api_name(field, sizeof(field), name);
     gp_feed_event(GP_EVENT_MARK, field);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return 0;
 }

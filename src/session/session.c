@@ -7,8 +7,7 @@
 #include "session/session.h"
 #include "base/clock.h"
 #include "base/sandbox.h"
-#include "session/extents.h"
-#include "session/memfd.h"
+#include "session/internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -6,24 +6,48 @@
 #include "account/tap.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "session/api.h"
+#include "session/internal.h"
 #include "session/session.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <string.h>
+
+/* ==== names ======================================================================================================= */
+/* The names and places of the statistics of pinned host memory. The order is part of the interface:
+ * sorted, as in PyTorch; later additions go to the end. tests/golden/api records it. */
+
+#define GP_NAMED_FIELD(_name, _field)                                                                                  \
+    {                                                                                                                  \
+        _name, offsetof(struct gp_wire_device, _field), 1                                                              \
+    }
+#define GP_VALUES(_name, _stat)                                                                                        \
+    GP_NAMED_FIELD(_name ".allocated", stats[_stat][GP_POOL_ALL].allocated),                                           \
+        GP_NAMED_FIELD(_name ".current", stats[_stat][GP_POOL_ALL].current),                                           \
+        GP_NAMED_FIELD(_name ".freed", stats[_stat][GP_POOL_ALL].freed),                                               \
+        GP_NAMED_FIELD(_name ".peak", stats[_stat][GP_POOL_ALL].peak)
+
+/* PyTorch's host allocator calls the memory that it holds pinned `allocated`, and the part that
+ * the program uses `active`. On a device these are reserved and allocated. */
+const struct gp_stat_key gp_api_host_stats[GP_API_HOST_STATS] = {
+    GP_VALUES("active_bytes", GP_STAT_ALLOCATED_BYTES),   GP_VALUES("active_requests", GP_STAT_ALLOCATION),
+    GP_VALUES("allocated_bytes", GP_STAT_RESERVED_BYTES), GP_VALUES("allocations", GP_STAT_SEGMENT),
+    GP_NAMED_FIELD("num_host_alloc", num_device_alloc),   GP_NAMED_FIELD("num_host_free", num_device_free),
+};
+
+/* ==== the statistics ============================================================================================== */
 
 _Static_assert(GPUPROF_STATS == GP_STAT_KEYS && GPUPROF_HOST_STATS == GP_API_HOST_STATS,
                "GPUPROF_STATS and GPUPROF_HOST_STATS in gpuprof.h are the numbers of keys that numbers.def makes");
 
 /* ---- shared --------------------------------------------------------------------------------------------------- */
 
-bool gp_api_enter(int *saved_errno)
+bool gp_session_api_enter(int *saved_errno)
 {
     *saved_errno = errno;
     return gp_session_ready() && gp_thread_enter();
 }
 
-void gp_api_leave(int saved_errno)
+void gp_session_api_leave(int saved_errno)
 {
     gp_thread_leave();
     errno = saved_errno;
@@ -31,35 +55,37 @@ void gp_api_leave(int saved_errno)
 
 /* A query of the driver costs thirty times the read itself, and most programs have nothing to
  * query. */
-void gp_api_poll(void)
+void gp_session_api_poll(void)
 {
     if (gp_tap_polled())
         gp_session_poll();
 }
 
-bool gp_api_device(unsigned index, struct gp_wire_device *out)
+/* Reads a row of gp_wire_device[] at one instant, with fresh polled parts; or resets it
+ * (GP_RESET_*). False: the device is not known. */
+static bool api_device(unsigned index, struct gp_wire_device *out)
 {
     int saved_errno;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return false;
-    gp_api_poll();
+    gp_session_api_poll();
     bool known = gp_tap_device(index, out);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return known;
 }
 
 /* Every reset writes an event, whichever interface requests it (drain.c). */
-bool gp_api_reset(unsigned index, unsigned what)
+static bool api_reset(unsigned index, unsigned what)
 {
     struct gp_wire_before_after values;
     int saved_errno;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return false;
-    gp_api_poll();
+    gp_session_api_poll();
     bool known = gp_tap_reset(index, what, &values);
     if (known)
         gp_feed_event(GP_EVENT_RESET, "");
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return known;
 }
 
@@ -75,20 +101,20 @@ static bool api_is_gpu(int device)
 GP_EXPORT int gpuprof_active(void)
 {
     int saved_errno;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return 0;
     int active = gp_session_sourced() || gp_feed_devices() != 0;
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return active;
 }
 
 GP_EXPORT int gpuprof_device_count(void)
 {
     int saved_errno;
-    if (!gp_api_enter(&saved_errno))
+    if (!gp_session_api_enter(&saved_errno))
         return 0;
     uint64_t devices = gp_feed_devices();
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return devices ? 64 - __builtin_clzll(devices) : 0;
 }
 
@@ -97,7 +123,7 @@ GP_EXPORT int gpuprof_device_count(void)
 static int64_t api_number(int device, enum gp_wire_stat stat, bool peak)
 {
     struct gp_wire_device numbers;
-    if (!api_is_gpu(device) || !gp_api_device((unsigned)device, &numbers))
+    if (!api_is_gpu(device) || !api_device((unsigned)device, &numbers))
         return -1;
     const struct gp_wire_value *value = &numbers.stats[stat][GP_POOL_ALL];
     return peak ? value->peak : value->current;
@@ -128,7 +154,7 @@ GP_EXPORT int64_t gpuprof_max_memory_reserved(int device)
 static int api_values(unsigned index, const struct gp_stat_key *stats, unsigned known, int64_t *values, unsigned count)
 {
     struct gp_wire_device numbers;
-    if ((count && !values) || !gp_api_device(index, &numbers))
+    if ((count && !values) || !api_device(index, &numbers))
         return -1;
     for (unsigned i = 0; i < count && i < known; i++)
         values[i] = gp_stat_get(&numbers, &stats[i]);
@@ -169,7 +195,7 @@ GP_EXPORT int gpuprof_host_memory_stats(int64_t *values, unsigned count)
 
 static int api_reset_gpu(int device, unsigned what)
 {
-    return api_is_gpu(device) && gp_api_reset((unsigned)device, what) ? 0 : -1;
+    return api_is_gpu(device) && api_reset((unsigned)device, what) ? 0 : -1;
 }
 
 GP_EXPORT int gpuprof_reset_max_memory_allocated(int device)
@@ -196,5 +222,5 @@ GP_EXPORT int gpuprof_reset_host_memory_stats(int what)
 {
     static const unsigned resets[] = {
         [GPUPROF_RESET_PEAKS] = GP_RESET_PEAKS, [GPUPROF_RESET_ACCUMULATED] = GP_RESET_ACCUMULATED};
-    return what >= 0 && what < (int)GP_COUNT(resets) && gp_api_reset(GP_WIRE_HOST, resets[what]) ? 0 : -1;
+    return what >= 0 && what < (int)GP_COUNT(resets) && api_reset(GP_WIRE_HOST, resets[what]) ? 0 : -1;
 }

@@ -6,8 +6,8 @@
  */
 #include "account/tap.h"
 #include "base/compiler.h"
-#include "session/api.h"
-#include "session/extents.h"
+#include "session/internal.h"
+#include "session/session.h"
 #include <gpuprof/gpuprof.h>
 
 _Static_assert(sizeof(struct gpuprof_piece) == 56, "gpuprof.h");
@@ -54,11 +54,11 @@ GP_EXPORT int64_t gpuprof_walk(int device, struct gpuprof_piece *pieces, uint64_
     struct gp_api_walk walk = {.pieces = pieces, .room = pieces ? count : 0};
     int saved_errno;
     unsigned index = device == GPUPROF_HOST ? GP_WIRE_HOST : (unsigned)device;
-    if ((device != GPUPROF_HOST && index >= GP_WIRE_GPUS) || !gp_api_enter(&saved_errno))
+    if ((device != GPUPROF_HOST && index >= GP_WIRE_GPUS) || !gp_session_api_enter(&saved_errno))
         return -1;
     bool known = gp_tap_known(index);
     if (known)
         gp_extents_walk(index, &walk, api_visit, NULL);
-    gp_api_leave(saved_errno);
+    gp_session_api_leave(saved_errno);
     return known ? (int64_t)walk.count : -1;
 }

@@ -13,8 +13,6 @@
 #include "base/worker.h"
 #include "lib/standin.h"
 #include "lib/testclock.h"
-#include "session/batch.h"
-#include "session/extents.h"
 #include "session/session.h"
 #include "stack/stack.h"
 #include <gpuprof/batch.h>

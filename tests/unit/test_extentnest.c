@@ -6,7 +6,7 @@
 #define _GNU_SOURCE /* mremap */
 #include "account/tap.h"
 #include "lib/mappings.h"
-#include "session/extentnest.h"
+#include "session/internal.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>

@@ -13,7 +13,7 @@
 #include <cmd/cmd.h>
 #include <lib/session.h>
 #include <read/collect/peer.h>
-#include <session/oom/oomtext.h>
+#include <session/oom/oom.h>
 #include <show/text/write.h>
 
 #include <criterion/criterion.h>

@@ -15,7 +15,7 @@ GP_TEST_UNSANITIZED_ONLY(polltime)
 #include "base/worker.h"
 #include "feed_log.h"
 #include "lib/standin.h"
-#include "session/oom/oomtext.h"
+#include "session/oom/oom.h"
 #include "source/abi.h"
 #include "source/internal.h"
 #include "source/source.h"

@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "lib/sanitized.h"
-#include "session/extentnest.h"
+#include "session/internal.h"
 #include "session_fixture.h"
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>

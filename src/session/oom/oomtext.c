@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * oomtext.c: the page of the out-of-memory report (oomtext.h). The advice on it is in
+ * oomtext.c: the page of the out-of-memory report (oom.h). The advice on it is in
  * oomadvice.c.
  */
-#include "session/oom/oomtext.h"
 #include "base/numbers.h"
-#include "session/oom/oompage.h"
+#include "session/oom/oom.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

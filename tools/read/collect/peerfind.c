@@ -4,7 +4,7 @@
  *
  * A table may have a million descriptors, and many processes can share one that costs its owner once.
  * So a look at the whole machine spends a bounded time on the tables of each user, and of all. What it
- * always looks at are the numbers that the library takes (src/session/memfd.c), so a session that was made as
+ * always looks at are the numbers that the library takes (src/session/extents.c), so a session that was made as
  * usual is found whatever others do. Where a search ended is remembered, and the next look goes on there.
  */
 #include <read/collect/peer.h>

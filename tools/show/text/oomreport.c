@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * oomreport.c: the out-of-memory report of a process, as text and as JSON; see write.h.  The text
- * is that of session/oom/oomtext.h, so the commands and the log of the process show the same. */
+ * is that of session/oom/oom.h, so the commands and the log of the process show the same. */
 #include <show/text/stats.h>
 #include <show/text/write.h>
 
-#include <session/oom/oomtext.h>
+#include <session/oom/oom.h>
 
 static void oom_facts_of(struct gp_oom_facts *facts, const struct gp_process *process,
                          const char *where[GP_OOM_HOLDERS])

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * oomtext.h: the out-of-memory report for readers: facts in, text out. It reads no clock,
- * process or environment, and allocates nothing. Called by the library's log and by the
- * commands, which pass what they know beside the facts.
+ * oom.h: the out-of-memory report: facts in, text out.
  */
-#ifndef GP_OOM_OOMTEXT_H
-#define GP_OOM_OOMTEXT_H
+#ifndef GP_SESSION_OOM_OOM_H
+#define GP_SESSION_OOM_OOM_H
 
+#include "base/compiler.h"
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ==== for readers ================================================================================================= */
+/* The out-of-memory report for readers: facts in, text out. It reads no clock, process or
+ * environment, and allocates nothing. Called by the library's log and by the commands, which pass
+ * what they know beside the facts. */
 
 struct gp_oom_facts {
     const struct gp_wire_oom *oom; /* checked: indices in range, strings terminated and printable, numbers >= -1 */
@@ -73,5 +77,54 @@ struct gp_oom_advised gp_oom_advise(const struct gp_oom_facts *facts);
 /* Writes the page, NUL-terminated, and returns its length. If it does not fit, whole lines are
  * left out. */
 size_t gp_oom_page(char *out, size_t out_bytes, const struct gp_oom_facts *facts);
+
+/* ==== between the page and its advice ============================================================================= */
+/* Joins the two parts of the out-of-memory report: the page (oomtext.c) and the advice
+ * (oomadvice.c). */
+
+struct gp_oom_page {
+    char *out;
+    size_t bytes, used;
+    unsigned lines;
+    const char *label; /* of the next paragraph that has no label of its own */
+};
+
+#define GP_OOM_SIZE 24
+/* "2.713 GiB", "100 MiB": the digits that other details have, without trailing zeros. */
+const char *gp_oom_size(char text[GP_OOM_SIZE], int64_t bytes);
+
+/* The first line: no label, cut at the page's width. */
+void gp_oom_title(struct gp_oom_page *page, const char *text);
+
+/* One labelled paragraph, wrapped at words. label NULL: uses page->label, once. */
+void gp_oom_say(struct gp_oom_page *page, const char *label, const char *format, ...) GP_PRINTF(3, 4);
+
+/* A failed request, as the conditions of the advice look at it. */
+struct gp_oom_case {
+    const struct gp_wire_oom *oom;
+    const struct gp_wire_oom_framework *framework; /* flags 0: none */
+    const struct gp_oom_sums *sums;
+    int64_t asked;
+};
+
+int64_t gp_oom_asked(const struct gp_wire_oom *oom); /* at most a quarter of the largest number: sums stay in range */
+/* Bytes that the driver has to have free for the request. */
+int64_t gp_oom_needed(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework);
+/* That of the facts, or one with flags 0. */
+const struct gp_wire_oom_framework *gp_oom_framework_of(const struct gp_oom_facts *facts);
+
+/* oomadvice.c: advice about a framework's own allocator. Where it does not apply, GP_OOM_NOT. */
+enum gp_oom_answer { GP_OOM_NOT, GP_OOM_HELPS, GP_OOM_FAILS, GP_OOM_UNKNOWN };
+enum gp_oom_answer gp_oom_fraction(const struct gp_oom_case *c);
+enum gp_oom_answer gp_oom_empty(const struct gp_oom_case *c);
+void gp_oom_say_fraction(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure);
+void gp_oom_say_empty(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure);
+/* The paragraphs of the page: its limit, and its idle memory. */
+void gp_oom_framework_limit(struct gp_oom_page *page, const struct gp_wire_oom *oom,
+                            const struct gp_wire_oom_framework *of);
+void gp_oom_framework_idle(struct gp_oom_page *page, const struct gp_wire_oom *oom,
+                           const struct gp_wire_oom_framework *of);
+
+void gp_oom_advice_say(struct gp_oom_page *page, const struct gp_oom_facts *facts, const struct gp_oom_sums *sums);
 
 #endif
