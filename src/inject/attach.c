@@ -16,7 +16,6 @@
  * a disk), the library is stranded: it is off, its memory stays, and it cannot be attached again
  * until they have come out.
  */
-#include "inject/attach.h"
 #include "account/feed.h"
 #include "account/framework/framework.h"
 #include "allocator/allocator.h"
@@ -29,7 +28,7 @@
 #include "base/opener.h"
 #include "base/thread.h"
 #include "base/worker.h"
-#include "inject/recordthread.h"
+#include "inject/inject.h"
 #include "session/session.h"
 #include "source/source.h"
 #include <dlfcn.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * nogpu.c: see nogpu.h. */
+ * nogpu.c: see inject.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif
-#include "inject/nogpu.h"
 #include "base/compiler.h"
 #include "base/loader.h"
+#include "inject/inject.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

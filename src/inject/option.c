@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * option.c: see option.def. */
-#include "inject/option.h"
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "inject/inject.h"
 #include <errno.h>
 #include <gpuprof/wire.h>
 #include <stdbool.h>

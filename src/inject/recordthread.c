@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * recordthread.c: the recorder's thread inside the program; see recordthread.h.  It has a
+ * recordthread.c: the recorder's thread inside the program; see inject.h.  It has a
  * descriptor table of its own: the program can neither close the file nor find its number in use,
  * and pipes that the program closes are closed.  A fork copies the descriptors of the forking
  * thread, so no child has the file.
  */
-#include "inject/recordthread.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/futex.h"
@@ -13,6 +12,7 @@
 #include "base/ring.h"
 #include "base/sandbox.h"
 #include "base/worker.h"
+#include "inject/inject.h"
 #include "record/file.h"
 #include "record/recorder.h"
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "allocator/allocator.h"
 #include "base/compiler.h"
 #include "base/thread.h"
-#include "inject/nogpu.h"
+#include "inject/inject.h"
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
 

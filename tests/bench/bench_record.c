@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/ring.h"
 #include "bench/count.h"
-#include "inject/recordthread.h"
+#include "inject/inject.h"
 #include "session/session.h"
 #include <base/thread.h>
 #include <convert/replay/generate.h>

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/ring.h"
-#include "inject/recordthread.h"
+#include "inject/inject.h"
 #include "lib/full.h"
 #include "session/session.h"
 #include <base/thread.h>

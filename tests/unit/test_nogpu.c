@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "base/compiler.h"
 #include "base/loader.h"
-#include "inject/nogpu.h"
+#include "inject/inject.h"
 #include "lib/standin.h"
 #include <criterion/criterion.h>
 #include <errno.h>

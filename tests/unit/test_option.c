@@ -4,7 +4,7 @@
  * that does not; from the environment and from the text of an attach.
  */
 #include "base/compiler.h"
-#include "inject/option.h"
+#include "inject/inject.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <stdio.h>

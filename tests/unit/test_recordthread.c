@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "base/worker.h"
-#include "inject/recordthread.h"
+#include "inject/inject.h"
 #include "lib/standin.h"
 #include "lib/testclock.h"
 #include "record/file.h"
