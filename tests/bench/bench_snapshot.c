@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "bench/count.h"
 #include "convert/snapshot/snapshot.h"
-#include "read/collect/extents.h"
+#include "read/collect/collect.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <glob.h>

@@ -12,7 +12,6 @@
  */
 #include <fuzz/limits.h>
 #include <lib/session.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <record/ringread.h>
 #include <show/text/write.h>

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "lib/elsewhere.h"
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 
 #include <dirent.h>
 #include <fcntl.h>

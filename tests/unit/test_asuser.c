@@ -3,7 +3,7 @@
  * test_asuser.c: files that root opens and makes with the rights of another process
  * (tools/read/common/asuser.c).
  */
-#include <read/common/asuser.h>
+#include <read/common/foreign.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_cgrouplimit.c: limits of device memory, from files as the kernel writes them. */
 #include <lib/standin.h>
-#include <read/collect/cgrouplimit.h>
-#include <read/collect/machine.h>
+#include <read/collect/collect.h>
 #include <show/text/write.h>
 
 #include <criterion/criterion.h>
@@ -58,7 +57,7 @@ Test(cgrouplimit, the_least_limit_of_the_path_counts)
     put("/sys/fs/cgroup/pods/a/dmem.current", REGION " 1073741824\ndrm/0000:00:02.0/vram 4096\n");
     put("/sys/fs/cgroup/pods/a/dmem.min", REGION " 536870912\n");
     put("/proc/7/cgroup", "12:memory:/x\n0::/pods/a\n");
-    cr_assert_eq(gp_cgroup_limits(root, 7, limits), 2);
+    cr_assert_eq(gp_proc_cgroup_limits(root, 7, limits), 2);
     cr_expect_str_eq(limits[0].controller, "dmem");
     cr_expect_str_eq(limits[0].region, REGION);
     cr_expect_eq(limits[0].limit_bytes, 4294967296);
@@ -74,7 +73,7 @@ Test(cgrouplimit, misc_counts_other_things_too)
     put("/sys/fs/cgroup/unified/a/misc.max", "sev 3\n" REGION " 2147483648\n");
     put("/sys/fs/cgroup/unified/a/misc.current", "sev 1\n" REGION " 5\n");
     put("/proc/7/cgroup", "0::/a\n");
-    cr_assert_eq(gp_cgroup_limits(root, 7, limits), 1);
+    cr_assert_eq(gp_proc_cgroup_limits(root, 7, limits), 1);
     cr_expect_str_eq(limits[0].controller, "misc");
     cr_expect_eq(limits[0].limit_bytes, 2147483648);
     cr_expect_eq(limits[0].used_bytes, 5);
@@ -82,19 +81,19 @@ Test(cgrouplimit, misc_counts_other_things_too)
 
 Test(cgrouplimit, nothing_where_nothing_is)
 {
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), 0, "no process");
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), 0, "no process");
     put("/proc/7/cgroup", "0::/a\n");
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), 0, "no cgroups");
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), 0, "no cgroups");
     put("/sys/fs/cgroup/cgroup.controllers", "cpu\n");
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), 0, "no controller");
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), 0, "no controller");
     put("/sys/fs/cgroup/a/dmem.max", "\nx\n y\nbad\tname 5\n" REGION " 12junk\n" REGION " -4\n");
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), 2);
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), 2);
     for (int i = 0; i < 2; i++)
         cr_expect_eq(limits[i].limit_bytes, -1);
     put("/sys/fs/cgroup/a/dmem.max", "1 1\n2 1\n3 1\n4 1\n5 1\n6 1\n7 1\n8 1\n9 1\n10 1\n");
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), GP_CGROUP_LIMITS);
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), GP_CGROUP_LIMITS);
     put("/proc/7/cgroup", "0::/../a\n");
-    cr_expect_eq(gp_cgroup_limits(root, 7, limits), 0, "outside of our namespace");
+    cr_expect_eq(gp_proc_cgroup_limits(root, 7, limits), 0, "outside of our namespace");
 }
 
 /* ---- to the byte ------------------------------------------------------------------------------------------------- */
@@ -111,7 +110,7 @@ static const char *shown(void)
 {
     static char text[2000];
     memset(limits, 0x55, sizeof(limits));
-    int fd = dup(2), count = gp_cgroup_limits(root, 7, limits), again = dup(2);
+    int fd = dup(2), count = gp_proc_cgroup_limits(root, 7, limits), again = dup(2);
     cr_expect_eq(again, fd + 1, "a descriptor is left open");
     close(again);
     close(fd);
@@ -255,7 +254,7 @@ Test(cgrouplimit, where_version_2_is_mounted)
     cr_expect_str_eq(shown(), "dmem r 6 -1 -1\n");
     static char longest[PATH_MAX + 10];
     memset(longest, 'x', PATH_MAX + 5);
-    cr_expect_eq(gp_cgroup_limits(longest, 7, limits), 0);
+    cr_expect_eq(gp_proc_cgroup_limits(longest, 7, limits), 0);
 }
 
 /* ---- what is made of them ---------------------------------------------------------------------------------------- */

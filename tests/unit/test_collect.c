@@ -12,10 +12,7 @@
 #include <lib/session.h>
 #include <lib/spawn.h>
 #include <read/collect/collect.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
-#include <read/collect/watch.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

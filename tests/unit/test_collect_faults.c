@@ -14,14 +14,8 @@
 #include <pthread.h>
 #include <pwd.h>
 #include <read/collect/collect.h>
-#include <read/collect/extents.h>
-#include <read/collect/listen.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
-#include <read/collect/reserve.h>
 #include <read/collect/sites.h>
-#include <read/collect/watch.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 

@@ -10,11 +10,7 @@
 #include <lib/build.h>
 #include <lib/session.h>
 #include <read/collect/collect.h>
-#include <read/collect/extents.h>
-#include <read/collect/mapped.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
-#include <read/collect/watch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,7 +205,7 @@ static void expect_mapped(const char *proc, const struct gp_vma *file, bool foun
     struct stat status;
     int before = dup(2);
     close(before);
-    int fd = gp_mapped_open(proc, file);
+    int fd = gp_proc_mapped_open(proc, file);
     cr_expect_eq(fd >= 0, found, "%s: %d", what, fd);
     if (fd >= 0) {
         cr_expect(fstat(fd, &status) == 0 && status.st_ino == file->inode, "%s", what);

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <lib/session.h>
 #include <lib/standin.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,11 +9,8 @@
 #include <lib/lackmemory.h>
 #include <lib/standin.h>
 #include <pwd.h>
-#include <read/collect/cuptiread.h>
-#include <read/collect/machine.h>
-#include <read/collect/nvml.h>
-#include <read/collect/oomread.h>
-#include <read/collect/ownerread.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +45,7 @@ static void begin(void)
 static int take(void)
 {
     memset(process.problem, 0, sizeof(process.problem));
-    return gp_owners_take(&owners, &process);
+    return gp_peer_take_owners(&owners, &process);
 }
 
 TestSuite(collect_take, .init = begin);
@@ -143,7 +140,7 @@ Test(collect_take, pools_of_libraries)
 {
     static struct gp_wire_doors wire, empty;
     begin();
-    cr_assert_eq(gp_owners_doors(&empty, &process), 0);
+    cr_assert_eq(gp_peer_owner_doors(&empty, &process), 0);
     for (unsigned damage = 0; damage < 9; damage++) {
         begin();
         wire = (struct gp_wire_doors){.door_count = 1, .row_count = 1};
@@ -177,7 +174,7 @@ Test(collect_take, pools_of_libraries)
         default:
             break;
         }
-        cr_expect_eq(gp_owners_doors(&wire, &process), damage ? -EPROTO : 0, "%u", damage);
+        cr_expect_eq(gp_peer_owner_doors(&wire, &process), damage ? -EPROTO : 0, "%u", damage);
         cr_expect_str_eq(process.problem, damage ? "owners: the pools of a library are damaged" : "", "%u", damage);
         if (damage)
             continue;
@@ -199,7 +196,7 @@ Test(collect_take, owners_for_display)
     d->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current = 10;
     d->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current = 5;
     d->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current = 4;
-    cr_assert_eq(gp_owners_of(&process, d, views), 2);
+    cr_assert_eq(gp_peer_owners_of(&process, d, views), 2);
     cr_expect_str_eq(views[0].owner, "owner?0");
     cr_expect_str_eq(views[1].owner, "owner?2");
     cr_expect(views[0].value.reserved_bytes == 10 && views[1].value.allocated_peak_bytes == 7 &&
@@ -210,7 +207,7 @@ Test(collect_take, owners_for_display)
                             &d->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].current};
         for (int64_t more = -1; more < 2; more += 2) {
             *total[way] += more;
-            cr_assert_eq(gp_owners_of(&process, d, views), 3);
+            cr_assert_eq(gp_peer_owners_of(&process, d, views), 3);
             const struct gp_wire_owner_value *rest = &views[2].value;
             cr_expect_str_eq(views[2].owner, "shared");
             cr_expect_str_eq(views[2].library, "");
@@ -221,12 +218,12 @@ Test(collect_take, owners_for_display)
         }
     }
     d->owners[0].reserved_peak_bytes = 0; /* one of the two is enough */
-    cr_expect_eq(gp_owners_of(&process, d, views), 2);
+    cr_expect_eq(gp_peer_owners_of(&process, d, views), 2);
     d->totals_only = true;
-    cr_expect_eq(gp_owners_of(&process, d, views), 0);
+    cr_expect_eq(gp_peer_owners_of(&process, d, views), 0);
     d->totals_only = false;
     process.owner_count = 0;
-    cr_expect_eq(gp_owners_of(&process, d, views), 0);
+    cr_expect_eq(gp_peer_owners_of(&process, d, views), 0);
 }
 
 /* ---- memory from before ------------------------------------------------------------------------------------------ */
@@ -315,7 +312,7 @@ static void expect_oom(const char *wrong, const char *what, int number)
 {
     memset(process.problem, 0, sizeof(process.problem));
     process.oom.count = 99;
-    cr_assert_eq(gp_oom_take(&oom, &oom_framework, &process), *wrong ? -EPROTO : 0, "%s %d", what, number);
+    cr_assert_eq(gp_peer_take_oom(&oom, &oom_framework, &process), *wrong ? -EPROTO : 0, "%s %d", what, number);
     cr_assert_str_eq(process.problem, wrong, "%s %d: %s", what, number, process.problem);
     cr_assert_eq(process.oom.count, *wrong || !oom.seq ? 0 : oom.count, "%s %d", what, number);
 }
@@ -404,7 +401,7 @@ Test(collect_take, copies_of_cupti)
             }
             for (unsigned n = 0; n < GP_WIRE_STRANGE; n++)
                 snprintf(cupti.strange_names[n], 48, "name%u", n);
-            gp_cupti_take(&cupti, &process);
+            gp_peer_take_cupti(&cupti, &process);
             const struct gp_cupti_view *v = &process.cupti;
             uint32_t tried = counts[i] <= 4096 ? counts[i] : 0, strange = counts[k] <= 4096 ? counts[k] : 0;
             cr_assert(v->tried == tried && v->strange == strange && v->shared == (i % 3 == 1));

@@ -2,7 +2,6 @@
  * test_hash.c: the hash map of the tools and the table of numbered byte strings against plain
  * arrays. */
 #include <read/common/hash.h>
-#include <read/common/keys.h>
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -215,15 +214,15 @@ Test(keys, numbers_in_order_of_appearance)
         uint32_t name = (uint32_t)(test_random(&random) >> 32) % 5000;
         memcpy(key, &(uint16_t){(uint16_t)name}, 2);
         size_t bytes = 2 + name % 3; /* the same bytes in another length are another key */
-        cr_assert_eq(gp_keys_find(&keys, key, bytes, &number), numbers[name] != UINT32_MAX);
+        cr_assert_eq(gp_hash_keys_find(&keys, key, bytes, &number), numbers[name] != UINT32_MAX);
         cr_assert(numbers[name] == UINT32_MAX || number == numbers[name]);
-        cr_assert_eq(gp_keys_number(&keys, key, bytes, &number, &is_new), 0);
+        cr_assert_eq(gp_hash_keys_number(&keys, key, bytes, &number, &is_new), 0);
         cr_assert_eq(is_new, numbers[name] == UINT32_MAX);
         cr_assert_eq(number, is_new ? count : numbers[name]);
         numbers[name] = number;
         count += is_new;
     }
-    gp_keys_free(&keys);
+    gp_hash_keys_free(&keys);
 }
 
 Test(keys, lengths_and_the_empty_key)
@@ -231,12 +230,12 @@ Test(keys, lengths_and_the_empty_key)
     struct gp_keys keys = {0};
     uint32_t number;
     bool is_new;
-    cr_assert(!gp_keys_find(&keys, "", 0, &number));
-    cr_assert(gp_keys_number(&keys, "", 0, &number, &is_new) == 0 && is_new && number == 0);
-    cr_assert(gp_keys_number(&keys, "\0", 1, &number, &is_new) == 0 && is_new && number == 1);
-    cr_assert(gp_keys_number(&keys, "\0\0", 2, &number, &is_new) == 0 && is_new && number == 2);
-    cr_assert(gp_keys_find(&keys, "", 0, &number) && number == 0);
-    cr_assert(gp_keys_find(&keys, "\0", 1, &number) && number == 1);
-    cr_assert(!gp_keys_find(&keys, "\0\0\0", 3, &number));
-    gp_keys_free(&keys);
+    cr_assert(!gp_hash_keys_find(&keys, "", 0, &number));
+    cr_assert(gp_hash_keys_number(&keys, "", 0, &number, &is_new) == 0 && is_new && number == 0);
+    cr_assert(gp_hash_keys_number(&keys, "\0", 1, &number, &is_new) == 0 && is_new && number == 1);
+    cr_assert(gp_hash_keys_number(&keys, "\0\0", 2, &number, &is_new) == 0 && is_new && number == 2);
+    cr_assert(gp_hash_keys_find(&keys, "", 0, &number) && number == 0);
+    cr_assert(gp_hash_keys_find(&keys, "\0", 1, &number) && number == 1);
+    cr_assert(!gp_hash_keys_find(&keys, "\0\0\0", 3, &number));
+    gp_hash_keys_free(&keys);
 }

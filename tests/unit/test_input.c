@@ -8,8 +8,8 @@
 #include <cmd/cmd.h>
 #include <convert/replay/trace.h>
 #include <lib/recfile.h>
-#include <read/collect/watch.h>
-#include <read/recording/pickleread.h>
+#include <read/collect/peer.h>
+#include <read/recording/internal.h>
 #include <read/recording/recording.h>
 
 #include <base/compiler.h>

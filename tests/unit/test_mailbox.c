@@ -7,7 +7,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/session.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
 #include <stdlib.h>
 #include <string.h>

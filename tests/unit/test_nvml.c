@@ -9,7 +9,7 @@
 #include <lib/build.h>
 #include <limits.h>
 #include <malloc.h>
-#include <read/collect/nvml.h>
+#include <read/collect/collect.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_recording_join.c: call sites of a recording are joined (tools/read/recording/join.c); and each allocation of the
+ * test_recording_join.c: call sites of a recording are joined (tools/read/recording/recording.c); and each allocation of the
  * reader fails in turn.
  */
 #include <base/compiler.h>

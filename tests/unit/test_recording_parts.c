@@ -6,7 +6,7 @@
  */
 #include "recparts.h"
 
-#include <read/recording/reading.h>
+#include <read/recording/internal.h>
 
 static const char *text_of(const struct gp_recording *r, uint32_t offset)
 {

@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <lib/build.h>
-#include <read/collect/reserve.h>
+#include <read/collect/collect.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -9,8 +9,8 @@
 #include <fcntl.h>
 #include <lib/build.h>
 #include <lib/standin.h>
-#include <read/collect/procfs.h>
-#include <read/collect/reserve.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>

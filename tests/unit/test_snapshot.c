@@ -10,7 +10,7 @@
 #include <convert/snapshot/pickle.h>
 #include <convert/snapshot/snapshot.h>
 #include <lib/recmake.h>
-#include <read/recording/pickleread.h>
+#include <read/recording/internal.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include <lib/session.h>
-#include <read/collect/extents.h>
+#include <read/collect/collect.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
  * hold up to some thousand blocks.
  */
 #include <criterion/criterion.h>
-#include <read/recording/torch.h>
+#include <read/recording/internal.h>
 #include <stdlib.h>
 #include <string.h>
 

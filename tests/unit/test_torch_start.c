@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_torch_start.c: the segments that were there before a trace (tools/read/recording/torchstart.c), against a model that
+ * test_torch_start.c: the segments that were there before a trace (tools/read/recording/torchsplit.c), against a model that
  * looks at each address on its own.
  */
 #include <criterion/criterion.h>
-#include <read/recording/torch.h>
+#include <read/recording/internal.h>
 #include <stdlib.h>
 
 #include "train_fixture.h"

@@ -5,7 +5,7 @@
  */
 #include <convert/replay/trace.h>
 #include <lib/recmake.h>
-#include <read/recording/pickleread.h>
+#include <read/recording/internal.h>
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include <agent/query.h>
 #include <base/clock.h>
 #include <read/collect/collect.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <read/common/agentlog.h>
 
 #include <arpa/inet.h>

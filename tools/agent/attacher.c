@@ -11,7 +11,7 @@
 #include <base/clock.h>
 #include <base/text.h>
 #include <base/vma.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <read/common/agentlog.h>
 
 #include <dirent.h>

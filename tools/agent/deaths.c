@@ -13,7 +13,7 @@
 #include <agent/removed.h>
 #include <base/clock.h>
 #include <base/compiler.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <read/common/agentlog.h>
 
 #include <errno.h>

@@ -12,9 +12,7 @@
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <gpuprof/maps.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
 #include <read/common/agentlog.h>
 
 #include <errno.h>

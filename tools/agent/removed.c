@@ -8,7 +8,7 @@
 #include <agent/removed.h>
 #include <base/compiler.h>
 #include <read/common/agentlog.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * beats.c: see beats.h. */
 #include <analyze/beats.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

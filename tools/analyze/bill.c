@@ -4,7 +4,7 @@
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <base/numbers.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stack/stack.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * churn.c: finds blocks that are allocated and freed within one step; see analyze.h. */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * cut.c: reduces a recording to a part of its time; see analyze.h.  What was live at the start of
  * the part becomes the baseline, as if recording had started there. */
 #include <analyze/flow.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <read/common/parse.h>
 
 #include <errno.h>

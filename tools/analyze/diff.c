@@ -3,7 +3,7 @@
  * matches, renamed functions, the comparison. */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 

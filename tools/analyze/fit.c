@@ -2,7 +2,7 @@
  * fit.c: replays the requests of a recording at other sizes of the device, and searches for the
  * smallest one; see fit.h.  Called by the command `fit`. */
 #include <analyze/fit.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <allocator/cache/cache.h>
 #include <allocator/cache/policy.h>

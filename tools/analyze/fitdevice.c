@@ -5,7 +5,6 @@
 
 #include <allocator/cache/cache.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include <base/compiler.h>
 #include <errno.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include <analyze/flow.h>
 
 #include <base/numbers.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 
 /* ---- the flow ---------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 
 #include <analyze/flow.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * history.c: the blocks of a device and the parts of its memory at many moments; see history.h. */
 #include <analyze/history.h>
 #include <analyze/tally.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <analyze/flow.h>
 #include <analyze/tally.h>
 #include <analyze/trend.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

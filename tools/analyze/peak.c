@@ -4,7 +4,7 @@
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
 #include <analyze/tally.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * finds the peak of each occurrence, the second what each call site held at three moments of the
  * occurrences that are shown. */
 #include <analyze/phases.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <analyze/ranges.h>
 
 #include <errno.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stddef.h>
 #include <stdlib.h>
 

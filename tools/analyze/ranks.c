@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c: see ranks.h. */
 #include <analyze/ranks.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

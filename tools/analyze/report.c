@@ -2,7 +2,7 @@
  * report.c: runs the analyses that a command needs; see report.h. */
 #include <analyze/report.h>
 #include <analyze/uses.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * segments.c: makes the map of a device's memory at one moment; see analyze.h. */
 #include <analyze/flow.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

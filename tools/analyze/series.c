@@ -3,7 +3,7 @@
  * time is divided into equal stretches, each with its lowest and its highest value, so that a plot
  * shows every peak. */
 #include <analyze/flow.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  */
 #include <analyze/flow.h>
 #include <analyze/tally.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 

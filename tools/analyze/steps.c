@@ -6,7 +6,7 @@
  * that compiles takes a hundred times as long as the others but has as many events.
  */
 #include <analyze/beats.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <read/common/parse.h>
 
 #include <errno.h>

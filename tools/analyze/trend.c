@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * trend.c: see trend.h. */
 #include <analyze/trend.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stddef.h>
 #include <stdlib.h>

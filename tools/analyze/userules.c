@@ -3,7 +3,7 @@
  * what the rules share, rules of stacks, gradients, hints of names, the rules. */
 #include <analyze/uses.h>
 #include <analyze/usework.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

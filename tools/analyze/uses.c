@@ -5,7 +5,7 @@
  * (userules.c), the third decides (userules.c), the fourth sums up.
  */
 #include <analyze/usework.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,7 @@
  */
 #include <attach/internal.h>
 #include <base/spared.h>
-#include <read/collect/mapped.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 
 #include <elf.h>
 #include <errno.h>
@@ -273,7 +272,7 @@ int gp_facts_maps(struct gp_facts *facts)
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
     ssize_t got = readlink(path, maps.program, sizeof(maps.program) - 1);
     maps.program[got > 0 ? got : 0] = '\0';
-    return gp_mapped_each(facts->pid, facts_mapping, &maps);
+    return gp_proc_mapped_each(facts->pid, facts_mapping, &maps);
 }
 
 /* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that it did not see start. */

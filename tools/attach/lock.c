@@ -10,7 +10,7 @@
  * /proc.
  */
 #include <attach/internal.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <read/common/foreign.h>
 
 #include <base/clock.h>

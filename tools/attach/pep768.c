@@ -13,7 +13,6 @@
  * the program's called fork.  Such a child reads the script too, and sees that it is not the one.
  */
 #include <attach/internal.h>
-#include <read/common/asuser.h>
 #include <read/common/foreign.h>
 
 #include <base/clock.h>

@@ -8,7 +8,7 @@
  * end, in the same mapping, and a guard page at its lower end.
  */
 #include <attach/internal.h>
-#include <read/collect/mapped.h>
+#include <read/collect/peer.h>
 
 #include <base/clock.h>
 #include <fcntl.h>
@@ -83,7 +83,7 @@ void gp_stacks_look(struct gp_stacks *stacks)
         return;
     stacks->count = 0;
     stacks->guard_end = 0;
-    gp_mapped_each(stacks->pid, stacks_mapping, stacks);
+    gp_proc_mapped_each(stacks->pid, stacks_mapping, stacks);
     stacks->looked_ns = gp_clock_ns();
 }
 

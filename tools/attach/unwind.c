@@ -11,7 +11,7 @@
  * Everything slow (opening files, reading symbols) is done before a thread is stopped.
  */
 #include <attach/internal.h>
-#include <read/collect/mapped.h>
+#include <read/collect/peer.h>
 #include <read/common/elfimage.h>
 
 #include <elfutils/libdwfl.h>
@@ -140,7 +140,7 @@ static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, D
         if (file->start != base)
             continue;
         bool is_cut;
-        int mapped = gp_mapped_open(proc, file), fd = mapped;
+        int mapped = gp_proc_mapped_open(proc, file), fd = mapped;
         if (mapped >= 0)
             fd = gp_elf_image(mapped, GP_ELF_FRAMES, &unwind->room, &is_cut);
         if (mapped >= 0)
@@ -206,7 +206,7 @@ struct gp_unwind *gp_unwind_new(pid_t pid)
     unwind->pid = pid;
     unwind->room = gp_elf_room();
     unwind_now = unwind;
-    gp_mapped_each(unwind->pid, unwind_mapping, unwind);
+    gp_proc_mapped_each(unwind->pid, unwind_mapping, unwind);
     unwind->dwfl = dwfl_begin(&callbacks);
     if (unwind->dwfl && dwfl_linux_proc_report(unwind->dwfl, pid) == 0 &&
         dwfl_report_end(unwind->dwfl, NULL, NULL) == 0 && dwfl_getmodules(unwind->dwfl, unwind_warm, unwind, 0) == 0 &&

@@ -6,7 +6,7 @@
 #include <cmd/cmd.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <show/text/write.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <show/terminal/term.h>
 #include <show/text/write.h>
 #include <stdarg.h>

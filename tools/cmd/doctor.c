@@ -13,8 +13,8 @@
 #include <glob.h>
 #include <gpuprof/gpuprof.h>
 #include <limits.h>
-#include <read/collect/nvml.h>
-#include <read/collect/procfs.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <cmd/dryrun.h>
 #include <cmd/gateend.h>
 #include <cmd/output.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 
 #include <errno.h>
 #include <record/recorder.h>

@@ -9,9 +9,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <record/recorder.h>
 #include <show/text/write.h>
 #include <signal.h>

@@ -3,7 +3,6 @@
  * places are copied, so that of many ranks one recording is in memory at a time. */
 #include <cmd/dryrun.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <show/gate/gate.h>
 
 #include <allocator/cache/policy.h>

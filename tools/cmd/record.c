@@ -5,12 +5,8 @@
 #include <cmd/cmd.h>
 #include <cmd/load.h>
 #include <gpuprof/gpuprof.h>
-#include <read/collect/extents.h>
-#include <read/collect/listen.h>
-#include <read/collect/mailbox.h>
-#include <read/collect/mapped.h>
-#include <read/collect/nvml.h>
-#include <read/collect/watch.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <record/file.h>
 #include <record/recorder.h>
 #include <show/text/write.h>
@@ -223,7 +219,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = (void *)(uintptr_t)now->session,
                                       .proc = proc,
-                                      .open_module = gp_mapped_open,
+                                      .open_module = gp_proc_mapped_open,
                                       .refresh = record_refresh,
                                       .arg = now};
     snprintf(proc, sizeof(proc), "/proc/%d", (int)pid);

@@ -5,7 +5,7 @@
  */
 #include <cmd/cmd.h>
 #include <cmd/unseen.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <read/recording/recording.h>
 #include <show/text/write.h>
 

@@ -4,7 +4,7 @@
  * holds.  Called by recorded.c.
  */
 #include <cmd/cmd.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <read/recording/recording.h>
 #include <record/recorder.h>
 

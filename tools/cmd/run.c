@@ -4,8 +4,8 @@
 #include <cmd/gateend.h>
 #include <cmd/libcheck.h>
 #include <cmd/unseen.h>
+#include <read/collect/peer.h>
 #include <read/collect/sites.h>
-#include <read/collect/watch.h>
 #include <show/text/write.h>
 
 #include <base/clock.h>

@@ -6,7 +6,7 @@
 #include <cmd/progress.h>
 #include <convert/snapshot/recent.h>
 #include <convert/snapshot/snapshot.h>
-#include <read/collect/extents.h>
+#include <read/collect/collect.h>
 #include <read/collect/sites.h>
 #include <show/text/write.h>
 

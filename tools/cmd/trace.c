@@ -3,8 +3,7 @@
  * reads the shared memory of the process, which answers one request when it begins. */
 #include <cmd/cmd.h>
 #include <cmd/output.h>
-#include <read/collect/listen.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <record/ringread.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <record/recorder.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef GP_CMD_UNSEEN_H
 #define GP_CMD_UNSEEN_H
 
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 #include <record/format.h>
 #include <stdbool.h>
 #include <stdint.h>

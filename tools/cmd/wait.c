@@ -8,9 +8,8 @@
 #include <cmd/cmd.h>
 #include <errno.h>
 #include <limits.h>
-#include <read/collect/nvml.h>
-#include <read/collect/procfs.h>
-#include <read/collect/reserve.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>

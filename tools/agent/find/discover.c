@@ -10,7 +10,6 @@
 #include <agent/find/discover.h>
 #include <agent/find/procopen.h>
 #include <read/common/agentlog.h>
-#include <read/common/asuser.h>
 #include <read/common/foreign.h>
 
 #include <base/clock.h>

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <read/common/passfd.h>
+#include <read/common/foreign.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -47,10 +47,10 @@ static _Noreturn void procopen_serve(int socket, pid_t parent)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    gp_passfd_keep(socket, -1);
-    while (gp_passfd_receive(STDIN_FILENO, &ask, sizeof(ask), &folder) == 0) {
+    gp_foreign_fd_keep(socket, -1);
+    while (gp_foreign_fd_receive(STDIN_FILENO, &ask, sizeof(ask), &folder) == 0) {
         int file = openat(folder, ask.name, ask.flags), error = file < 0 ? errno : 0;
-        if (gp_passfd_send(STDIN_FILENO, &error, sizeof(error), file))
+        if (gp_foreign_fd_send(STDIN_FILENO, &error, sizeof(error), file))
             break;
         close(folder);
         if (file >= 0)
@@ -129,11 +129,11 @@ static int procopen_once(struct gp_procopen *procopen, int folder, struct procop
     int answer = 0, file = -1, error = procopen->pid ? 0 : procopen_start(procopen);
     if (error)
         return error;
-    error = gp_passfd_send(procopen->socket, ask, sizeof(*ask), folder);
+    error = gp_foreign_fd_send(procopen->socket, ask, sizeof(*ask), folder);
     if (!error)
         error = procopen_wait(procopen);
     if (!error)
-        error = gp_passfd_receive(procopen->socket, &answer, sizeof(answer), &file);
+        error = gp_foreign_fd_receive(procopen->socket, &answer, sizeof(answer), &file);
     if (error) { /* an answer that comes later would be taken for that of the next call */
         procopen_end(procopen);
         return error == -ETIMEDOUT ? error : -ECHILD;

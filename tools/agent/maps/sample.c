@@ -14,8 +14,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <read/collect/machine.h>
-#include <read/collect/procfs.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * ahead.c: see ahead.h. */
 #include <agent/metrics/ahead.h>
 
-#include <read/collect/cgrouplimit.h>
+#include <read/collect/collect.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ int64_t gp_ahead_limit(const char *root, const struct gp_system_view *view, uint
     for (uint32_t i = 0; i < view->process_count; i++) {
         if (view->processes[i].value.cgroup_id != cgroup_id)
             continue;
-        if (gp_cgroup_limits(root, (pid_t)view->processes[i].key.tgid, limits) != 1 || limits[0].limit_bytes < 0 ||
+        if (gp_proc_cgroup_limits(root, (pid_t)view->processes[i].key.tgid, limits) != 1 || limits[0].limit_bytes < 0 ||
             limits[0].used_bytes < 0)
             return -1;
         int64_t left = limits[0].limit_bytes - limits[0].used_bytes;

@@ -9,7 +9,6 @@
 
 #include <agent/maps/maps.h>
 #include <read/collect/collect.h>
-#include <read/collect/nvml.h>
 
 /* Series of one page over all families. A node of 8 GPUs with 110 pods has about 1 000. */
 #define GP_METRICS_SERIES     2000u

@@ -84,7 +84,7 @@ static uint32_t owners_take(struct gp_row_owner *all, uint32_t count, const stru
                             const struct gp_process *process, const struct gp_device_view *device)
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
-    int owners = gp_owners_of(process, device, views);
+    int owners = gp_peer_owners_of(process, device, views);
     for (int i = 0; i < owners; i++) {
         struct gp_row_owner *row = &all[count++];
         *row = *labels;

@@ -7,7 +7,7 @@
  * keys of written parts stay in memory.
  */
 #include <convert/export/formats.h>
-#include <read/common/keys.h>
+#include <read/common/hash.h>
 #include <show/text/stats.h>
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static uint32_t pprof_number(struct gp_pprof *p, struct gp_keys *keys, const voi
     uint32_t number = 0;
     *is_new = false;
     if (!p->rc)
-        p->rc = gp_keys_number(keys, key, bytes, &number, is_new);
+        p->rc = gp_hash_keys_number(keys, key, bytes, &number, is_new);
     return number;
 }
 
@@ -341,9 +341,9 @@ int gp_export_pprof(struct gp_export *export, struct gp_out *out)
     if (!p.rc)
         pprof_zip(&p, "", 0, Z_FINISH);
     deflateEnd(&p.zip);
-    gp_keys_free(&p.strings);
-    gp_keys_free(&p.functions);
-    gp_keys_free(&p.locations);
+    gp_hash_keys_free(&p.strings);
+    gp_hash_keys_free(&p.functions);
+    gp_hash_keys_free(&p.locations);
     free(p.stack);
     free(p.packed);
     free(sums.rows);

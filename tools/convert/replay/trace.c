@@ -5,7 +5,6 @@
 #include <base/compiler.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <read/recording/input.h>
 #include <read/recording/recording.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -557,7 +556,7 @@ static int replay_recording(struct gp_replay_builder *b, const uint8_t *data, si
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
-/* Reads a trace from a file of any format that read/recording/input.h knows.  Called by the commands
+/* Reads a trace from a file of any format that read/recording/recording.h knows.  Called by the commands
  * and the fuzz target.  Its bounds are those of input.c and of the readers. */
 
 int gp_replay_read(struct gp_replay_trace *trace, const uint8_t *data, size_t bytes, struct gp_replay_problem *problem)

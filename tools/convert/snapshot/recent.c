@@ -5,7 +5,6 @@
 #include <base/clock.h>
 #include <errno.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
 #include <record/ringread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #define GP_SNAPSHOT_RECENT_H
 
 #include <gpuprof/wire.h>
-#include <read/collect/listen.h>
+#include <read/collect/peer.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>

@@ -11,7 +11,7 @@
 #ifndef GP_SNAPSHOT_SNAPSHOT_H
 #define GP_SNAPSHOT_SNAPSHOT_H
 
-#include <read/collect/extents.h>
+#include <read/collect/collect.h>
 #include <read/recording/recording.h>
 #include <symbol/symbol.h>
 

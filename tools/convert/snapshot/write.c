@@ -6,7 +6,7 @@
 #include <convert/snapshot/internal.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
-#include <read/common/keys.h>
+#include <read/common/hash.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
-#include <convert/snapshot/internal.h>
 
 #include <search.h>
-#include <stdlib.h>
 
 /* Above every address of a GPU, and below 2^53, from which on JavaScript rounds. */
 #define GP_PLACE_BEGIN (1ull << 52)
@@ -74,10 +72,6 @@ static void snap_places_free(struct gp_snap *snap)
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
 #endif
-#include <convert/snapshot/internal.h>
-
-#include <search.h>
-#include <stdlib.h>
 
 struct gp_entry_range {
     uint64_t begin, end;
@@ -217,7 +211,7 @@ static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
 static bool memo_again(struct gp_snap *snap, const char *text)
 {
     uint32_t number;
-    if (!gp_keys_find(&snap->memo->texts, text, strlen(text), &number))
+    if (!gp_hash_keys_find(&snap->memo->texts, text, strlen(text), &number))
         return false;
     gp_pickled_again(&snap->out, snap->memo->memos[number]);
     return true;
@@ -238,13 +232,13 @@ static void memo_keep(struct gp_snap *snap, const char *text)
         memo->memos = memos;
         memo->room = room;
     }
-    if (gp_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
+    if (gp_hash_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
         memo->memos[number] = gp_pickled_remember(&snap->out);
 }
 
 static void memo_free(struct gp_snap_memo *memo)
 {
-    gp_keys_free(&memo->texts);
+    gp_hash_keys_free(&memo->texts);
     free(memo->memos);
     free(memo);
 }

@@ -4,10 +4,7 @@
  * one by one: the wait for processes that do not answer is paid once, not once per process.
  */
 #include <read/collect/collect.h>
-#include <read/collect/machine.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
 
 #include <base/clock.h>
 #include <errno.h>

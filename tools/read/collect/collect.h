@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * collect.h: the state of all profiled processes, for the rest of the command. tools/read/collect copied
- * everything here from other processes and checked it: strings are NUL-terminated, printable UTF-8
- * (or replaced), counts are in range. Nothing else in tools/ reads a session. Unknown differs from
- * zero: see the flags and the -1 values.
+ * collect.h: the state of all profiled processes, for the rest of the command. tools/read/collect
+ * copied everything here from other processes and checked it: strings are NUL-terminated, printable
+ * UTF-8 (or replaced), counts are in range. Nothing else in tools/ reads a session. Unknown differs
+ * from zero: see the flags and the -1 values.
  */
-#ifndef GP_COLLECT_COLLECT_H
-#define GP_COLLECT_COLLECT_H
+#ifndef GP_READ_COLLECT_COLLECT_H
+#define GP_READ_COLLECT_COLLECT_H
 
 #include <gpuprof/wire.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+
+/* ==== the processes =============================================================================================== */
 
 #define GP_CONTAINER_BYTES 128
 
@@ -234,8 +237,8 @@ void gp_system_free(struct gp_system *system);
  * last may be "shared": memory of no single library, which is gpuprof's own cache and what pools
  * and graphs hold of the driver; its peaks are -1, unknown. The bytes add up to the device's
  * totals. 0: the owners are not known. */
-int gp_owners_of(const struct gp_process *process, const struct gp_device_view *device,
-                 struct gp_owner_view views[GP_OWNER_VIEWS]);
+int gp_peer_owners_of(const struct gp_process *process, const struct gp_device_view *device,
+                      struct gp_owner_view views[GP_OWNER_VIEWS]);
 
 /* For messages: the reason why `pid` has no readable session ("no such process", "not profiled:
  * ...", "belongs to another user: ..."). */
@@ -247,5 +250,135 @@ enum gp_pid_problem gp_collect_explain_pid(pid_t pid, char *why, size_t why_byte
  * profiled), -EACCES, -ETIMEDOUT (no answer within deadline_ns), -EPROTO (damaged session), or the
  * -errno that the process returned. */
 int gp_request(pid_t pid, struct gp_wire_slot *slot, uint64_t deadline_ns);
+
+/* ==== NVML ======================================================================================================== */
+/* Reads the GPUs of this machine from NVIDIA's management library. The library is opened at run
+ * time; without it everything here is unknown. Called by machine.c, the agent, doctor and record.
+ * Not thread-safe: one caller at a time. */
+
+#define GP_NVML_PROBLEM_BYTES 96
+
+struct gp_nvml_process {
+    uint32_t pid;  /* in the machine's own pid namespace */
+    int64_t bytes; /* -1: unknown */
+};
+
+struct gp_nvml_gpu {
+    char uuid[48];
+    char name[64];
+    int64_t total_bytes; /* -1 unknown */
+    int64_t used_bytes;  /* -1 unknown */
+    int process_count;   /* -1 unknown */
+    struct gp_nvml_process *processes;
+};
+
+/* 0 with *gpus from malloc (free with gp_nvml_free), or -errno with the reason in `problem`. */
+int gp_nvml_read(struct gp_nvml_gpu **gpus, int *count, char problem[GP_NVML_PROBLEM_BYTES]);
+void gp_nvml_free(struct gp_nvml_gpu *gpus, int count);
+
+/* ==== the GPUs ==================================================================================================== */
+/* Adds the GPUs of the machine and the processes that only NVML knows. Called by collect.c and
+ * agent/maps/sample.c, after the profiled processes are read. */
+
+/* Adds a zeroed process to the system. NULL: out of memory. */
+struct gp_process *gp_system_add(struct gp_system *system);
+
+/* Fills in gpus, nvml, nvml_problem and untracked_bytes; adds processes that are not profiled
+ * unless only_profiled. 0 or -ENOMEM. */
+int gp_machine_add_nvml(struct gp_system *system, bool only_profiled);
+
+/* Adds the GPUs that the processes identified and that are not in gpus yet. 0 or -ENOMEM. */
+int gp_machine_add_gpus(struct gp_system *system);
+
+/* ==== limits of cgroups =========================================================================================== */
+/* The limits of device memory that the kernel keeps for the cgroup of a process: the dmem controller
+ * (Linux 6.14), or the misc controller where a driver of CUDA 13.4 counts in it. */
+
+/* Reads the files below root ("" in production) and returns how many limits it wrote; 0 too if there
+ * is no such controller.  All text comes from the kernel, bounded and cleaned nevertheless. */
+int gp_proc_cgroup_limits(const char *root, pid_t pid, struct gp_cgroup_limit out[GP_CGROUP_LIMITS]);
+
+/* ==== extents ===================================================================================================== */
+/* Reads the extents of a live process: its device memory now, segment by segment and block by block
+ * (wire.h: struct gp_wire_extents). Called by `snapshot -p`, and by callers that need the memory
+ * that was live before they attached. The process may be hostile: everything is copied, then
+ * checked. */
+
+/* `pieces` has, after the checks:
+ *
+ *   GP_EXTENT_SEGMENT  followed by its blocks, which cover it without gap, in order of address;
+ *   GP_EXTENT_BLOCK    state GPUPROF_LIVE, _WAITING, _IDLE or _UNMAPPED; device and kind are the segment's;
+ *   GP_EXTENT_WHOLE    allocated by the program directly: a segment that is one live block.
+ *
+ * bytes > 0, requested_bytes <= bytes, address + bytes < 2^63, device < GP_WIRE_DEVICES, kind <
+ * GP_KINDS, time_ns <= end_ns (0 unknown). site can be any number: check it before using it as an
+ * index. Live memory is every extent that is not a segment and has state GPUPROF_LIVE. */
+struct gp_extents {
+    uint64_t begin_ns, end_ns; /* when the process walked its memory, CLOCK_MONOTONIC */
+    uint64_t missed;           /* extents left out because the process had no room for them */
+    uint64_t count;
+    struct gp_wire_extent *pieces;
+};
+
+/* Sends the request, waits, copies and checks. deadline_ns: for all of this; 0: five seconds. 0;
+ * -ESRCH (not profiled), -EACCES, -ETIMEDOUT, -EBUSY (other viewers keep the process busy),
+ * -ENOMEM, -EPROTO (the answer failed the checks: `why`), or the -errno that the process returned
+ * (-EINVAL: its library has no extents). why may be NULL. */
+int gp_extents_take(pid_t pid, struct gp_extents *out, uint64_t deadline_ns, char *why, size_t why_bytes);
+void gp_extents_free(struct gp_extents *extents);
+
+/* Only reads and checks a file of extents; the descriptor stays the caller's. */
+int gp_extents_read(struct gp_extents *out, int fd, char *why, size_t why_bytes);
+
+/* ==== reservations ================================================================================================ */
+/* Reservations of GPU memory among the waiting commands (`gpuprof wait`) that share a folder. A file
+ * has a record for each; the waiting command locks a byte of the file while its record counts, so
+ * the kernel ends the reservation of a command that is killed. A record of a killed command whose
+ * program has already started counts until that program ends. In a folder that users share each of
+ * them has a file of its own, which the others can only read. docs/forecast.md has the rules.
+ * Caller: cmd/wait.c, on one thread. */
+
+#define GP_RESERVE_PATH 256
+#define GP_RESERVE_FILE (GP_RESERVE_PATH + 32)
+
+struct gp_reserve {
+    int fd;   /* the file of the own records */
+    int lock; /* the file with the lock of decisions: the same one, or that of all users of the folder */
+    int slot; /* of the own record; -1 none */
+    bool held;
+    bool is_shared; /* the folder is named by the caller */
+    uint64_t opened_ns;
+    sigset_t before;                                     /* the signal mask, while the lock is held */
+    char folder[GP_RESERVE_PATH], path[GP_RESERVE_FILE]; /* path: of `lock` */
+};
+
+/* Opens the files in `folder`, or in the caller's own folder (NULL), and creates them. 0, or -errno
+ * with a file or folder in path: -EPERM if it belongs to another user. */
+int gp_reserve_open(struct gp_reserve *reserve, const char *folder);
+/* Ends the own reservation. */
+void gp_reserve_close(struct gp_reserve *reserve);
+
+/* Takes the lock that decisions need, if it is free. Release it soon: meanwhile a terminal cannot
+ * stop this command. Files that were removed meanwhile are made again, with the own record. */
+bool gp_reserve_lock(struct gp_reserve *reserve);
+void gp_reserve_unlock(struct gp_reserve *reserve);
+
+/* Whether the file is so new that other commands may not have brought their reservations from the
+ * one that was removed. True for at most a second after it was opened. */
+bool gp_reserve_is_new(const struct gp_reserve *reserve);
+
+/* The functions below need the lock. */
+
+/* Bytes that the reservations of others keep on the device, and have not allocated yet. */
+int64_t gp_reserve_outstanding(struct gp_reserve *reserve, const char *uuid);
+/* Reserves `bytes` for hold_ns.  0, -ENOSPC (too many reservations), -errno. */
+int gp_reserve_take(struct gp_reserve *reserve, const char *uuid, int64_t bytes, uint64_t hold_ns);
+/* The program runs and has `bytes` on the device; the most that it had counts.  False: the
+ * reservation has ended, because it has all bytes or its time has passed. */
+bool gp_reserve_update(struct gp_reserve *reserve, pid_t pid, int64_t bytes);
+void gp_reserve_end(struct gp_reserve *reserve);
+
+/* Whether pid is `ancestor` or one of its descendants. */
+bool gp_reserve_descends(pid_t pid, pid_t ancestor);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * extents.c: see extents.h. */
+ * extents.c: see collect.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* F_GET_SEALS */
 #endif
-#include <read/collect/extents.h>
+#include <read/collect/collect.h>
 
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -11,9 +11,7 @@
 #include <fcntl.h>
 #include <gpuprof/gpuprof.h>
 #include <linux/magic.h>
-#include <read/collect/mailbox.h>
 #include <read/collect/peer.h>
-#include <read/collect/procfs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

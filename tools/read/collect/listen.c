@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * listen.c: see listen.h. */
+ * listen.c: see peer.h. */
 #define _GNU_SOURCE /* F_OFD_SETLK */
-#include <read/collect/listen.h>
+#include <read/collect/peer.h>
 
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <read/collect/mailbox.h>
 #include <unistd.h>
 
 #define GP_LISTEN_FIRST_NS 1000000000ull

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * machine.c: see machine.h. */
-#include <read/collect/machine.h>
-#include <read/collect/nvml.h>
-#include <read/collect/procfs.h>
+ * machine.c: see collect.h. */
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
 
 #include <errno.h>
 #include <limits.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * nvml.c: see nvml.h. The ABI below is declared by hand, from the public, documented entry points
+ * nvml.c: see collect.h. The ABI below is declared by hand, from the public, documented entry points
  * and record layouts.
  */
-#include <read/collect/nvml.h>
+#include <read/collect/collect.h>
 
 #include <base/compiler.h>
 #include <base/text.h>

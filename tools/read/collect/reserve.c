@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * reserve.c: see reserve.h. A file: byte 0 is the lock of decisions, record i is at
+ * reserve.c: see collect.h. A file: byte 0 is the lock of decisions, record i is at
  * (i + 1) * GP_RESERVE_BYTES, and its first byte is locked while its waiting command lives. The
  * locks belong to the open file, not to the process, and end with it. In a folder of several users
  * `wait` has only the lock, and `wait-UID` the records of one user.
  */
 #define _GNU_SOURCE /* F_OFD_SETLK */
-#include <read/collect/reserve.h>
+#include <read/collect/collect.h>
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <read/collect/procfs.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

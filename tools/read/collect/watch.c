@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * watch.c: see watch.h. */
+ * watch.c: see peer.h. */
 #define _GNU_SOURCE /* O_PATH */
-#include <read/collect/mailbox.h>
-#include <read/collect/watch.h>
+#include <read/collect/peer.h>
 
 #include <base/clock.h>
 #include <dirent.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * asuser.c: see asuser.h. The system calls are made directly, because those of the C library change
+ * asuser.c: see foreign.h. The system calls are made directly, because those of the C library change
  * all threads. */
-#include <read/common/asuser.h>
+#include <read/common/foreign.h>
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * foreign.c: see foreign.h. */
+ *
+ * foreign.c: see foreign.h.
+ */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_PATH, statx */
-#include <read/common/asuser.h>
-#include <read/common/foreign.h>
-
+#endif
 #include <base/clock.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <poll.h>
-#include <read/common/passfd.h>
+#include <read/common/foreign.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,56 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ==== a descriptor in a message =================================================================================== */
+
+union passfd_control {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+};
+
+int gp_foreign_fd_send(int socket, void *body, size_t bytes, int file)
+{
+    struct iovec part = {body, bytes};
+    union passfd_control control = {{0}};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (file >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof(control.bytes);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        *head = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(head), &file, sizeof(file));
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : errno ? -errno : -EIO;
+}
+
+int gp_foreign_fd_receive(int socket, void *body, size_t bytes, int *file)
+{
+    struct iovec part = {body, bytes};
+    union passfd_control control = {{0}};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    *file = -1;
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)bytes)
+        return -EIO;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(file, CMSG_DATA(head), sizeof(*file));
+    return 0;
+}
+
+void gp_foreign_fd_keep(int socket, int other)
+{
+    int high = fcntl(socket, F_DUPFD, 3), high_other = other < 0 ? -1 : fcntl(other, F_DUPFD, 3);
+    if (dup2(high, STDIN_FILENO) < 0 || (other >= 0 && dup2(high_other, STDOUT_FILENO) < 0))
+        _exit(1);
+    int first = other < 0 ? 1 : 2;
+    if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) != 0)
+        for (int i = first, most = (int)sysconf(_SC_OPEN_MAX); i < most; i++)
+            close(i);
+}
+
+/* ==== names that others chose ===================================================================================== */
 
 #define MOUNTS_MOST         262144u /* bytes of mountinfo: about 1000 mounts; a container has about 30 */
 #define FOREIGN_STUCK       8u      /* children that do not answer; then there are no more */
@@ -137,10 +188,10 @@ static int foreign_child(int root, const char *path, int *socket, pid_t *pid)
     *pid = (pid_t)syscall(SYS_clone, 0ul, NULL, NULL, NULL, NULL);
     if (*pid == 0) { /* system calls only, since the command may have threads */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        gp_passfd_keep(sockets[1], root); /* while it is stuck, nobody waits for the end of the command's output */
+        gp_foreign_fd_keep(sockets[1], root); /* while it is stuck, nobody waits for the end of the command's output */
         int fd = foreign_look_up(root < 0 ? -1 : STDOUT_FILENO, path);
         int answer = fd < 0 ? fd : 0;
-        gp_passfd_send(STDIN_FILENO, &answer, sizeof(answer), fd);
+        gp_foreign_fd_send(STDIN_FILENO, &answer, sizeof(answer), fd);
         _exit(0);
     }
     int error = *pid < 0 ? -errno : 0;
@@ -174,7 +225,7 @@ static int foreign_find(int root, const char *path)
     while (poll(&at, 1, FOREIGN_PATIENCE_NS / 1000000) < 0 && errno == EINTR && gp_clock_ns() < until)
         ;
     bool is_there = at.revents & POLLIN;
-    error = is_there ? gp_passfd_receive(socket, &answer, sizeof(answer), &fd) : -ETIMEDOUT;
+    error = is_there ? gp_foreign_fd_receive(socket, &answer, sizeof(answer), &fd) : -ETIMEDOUT;
     if (!is_there) {
         kill(pid, SIGKILL);
         __atomic_fetch_add(&x_stuck, 1, __ATOMIC_RELAXED);

@@ -11,12 +11,14 @@
  * two operations per event (docs/understand/architecture.md).  Threads: one caller at a time per
  * map.
  */
-#ifndef GP_COMMON_HASH_H
-#define GP_COMMON_HASH_H
+#ifndef GP_READ_COMMON_HASH_H
+#define GP_READ_COMMON_HASH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ==== the map ===================================================================================================== */
 
 struct gp_hash {
     struct gp_hash_slot {
@@ -65,5 +67,42 @@ static inline bool gp_hash_get(const struct gp_hash *map, uint64_t key, uint32_t
 
 /* Adds the key or replaces its number.  0 or -ENOMEM. */
 int gp_hash_set(struct gp_hash *map, uint64_t key, uint32_t number);
+
+/* ==== numbers for strings ========================================================================================= */
+/* Numbers byte strings in order of their first appearance: 0, 1, 2, ...  It keeps a copy of each.
+ * Threads: one caller at a time. */
+
+struct gp_keys {
+    struct gp_hash map;
+    struct gp_key {
+        size_t at, bytes; /* of the copy in `text` */
+    } * rows;
+    uint32_t room; /* of rows; their count is that of the map */
+    char *text;
+    size_t text_bytes, text_room;
+};
+
+/* is_new: the key was not in the table before.  0 or -ENOMEM. */
+int gp_hash_keys_number(struct gp_keys *keys, const void *key, size_t bytes, uint32_t *number, bool *is_new);
+/* The number of a key that is in the table already; false otherwise. */
+bool gp_hash_keys_find(const struct gp_keys *keys, const void *key, size_t bytes, uint32_t *number);
+void gp_hash_keys_free(struct gp_keys *keys);
+
+/* ==== the order of numbers ======================================================================================== */
+/* The order of two numbers, as qsort wants it, and the higher or lower one of two.  The analyses use
+ * it; an operand is evaluated twice. */
+
+#define GP_ORDER(one, other) (((one) > (other)) - ((one) < (other)))
+
+/* For qsort and bsearch of uint64_t. */
+static inline int gp_order_u64(const void *one, const void *other)
+{
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return GP_ORDER(a, b);
+}
+
+/* Sets a place to the value if that is higher, or lower. */
+#define GP_RAISE(place, value) ((place) = (value) > (place) ? (value) : (place))
+#define GP_LOWER(place, value) ((place) = (value) < (place) ? (value) : (place))
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.c: decodes the columns of a block into events; see reading.h, and record/columns.c, which
+ * events.c: decodes the columns of a block into events; see internal.h, and record/columns.c, which
  * encodes them.
  */
-#include <read/recording/reading.h>
+#include <read/recording/internal.h>
 
 #include <base/compiler.h>
 #include <errno.h>

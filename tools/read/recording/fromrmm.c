@@ -5,7 +5,7 @@
  *
  * Bounds: each byte is looked at a constant number of times; a line, which has at least 12 bytes,
  * becomes at most one event. */
-#include <read/recording/torch.h>
+#include <read/recording/internal.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * fromtorch.c: makes a recording of a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot,
- * gpuprof snapshot), a pickle or JSON; see torch.h and docs/snapshot.md.  The file is as untrusted
+ * gpuprof snapshot), a pickle or JSON; see internal.h and docs/snapshot.md.  The file is as untrusted
  * as a recording.
  *
  * Bounds: entries, blocks, segments and annotations are together at most one for GP_TORCH_LEAST bytes
@@ -11,7 +11,7 @@
  * trace frees without an allocation, and what is there at the end and never changes.  An entry has
  * the requested size; the granted one is known of blocks that live at the end, and is the next
  * multiple of 512 bytes of all others. */
-#include <read/recording/torch.h>
+#include <read/recording/internal.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -607,7 +607,7 @@ int gp_read_torch(struct gp_read *read, const struct gp_input *from, char *why, 
                              .entries_left = from->bytes / GP_TORCH_LEAST,
                              .first_us = UINT64_MAX,
                              .json = from->format == GP_INPUT_JSON};
-    int rc = (torch.json ? gp_json_read : gp_pickle_read)(&file, from->data, from->bytes);
+    int rc = (torch.json ? gp_unjson_read : gp_pickle_read)(&file, from->data, from->bytes);
     if (rc == -EINVAL) {
         snprintf(why, why_bytes, "%s, but at byte %zu: %s", torch.json ? "JSON" : "a pickle", file.position, file.why);
         rc = -EPROTO;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * input.c: opens, reads, recognises and unpacks files; see input.h.
+ * input.c: opens, reads, recognises and unpacks files; see recording.h.
  *
  * Bounds: of what is not recognised by its first 64 KiB, nothing more is read.  A file has at most
  * GP_INPUT_MOST bytes, a pipe GP_INPUT_PIPE.  Packed bytes become at most GP_INPUT_UNPACKED, and what is
  * packed twice is refused, so work and memory follow from the size of the file. */
-#include <read/recording/input.h>
+#include <read/recording/recording.h>
 
 #include <record/format.h>
 

@@ -5,13 +5,15 @@
  * NUL-terminated UTF-8, events are in order of time. It is constant once it is filled (and its sites
  * joined); any number of threads may read it.
  */
-#ifndef GP_RECORDING_RECORDING_H
-#define GP_RECORDING_RECORDING_H
+#ifndef GP_READ_RECORDING_RECORDING_H
+#define GP_READ_RECORDING_RECORDING_H
 
 #include <gpuprof/wire.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* ==== the recording =============================================================================================== */
 
 #define GP_REC_NO_DEVICE 255u
 #define GP_REC_OTHERS    65535u /* stream: one beyond the 65 535 that are distinguished */
@@ -199,7 +201,7 @@ static inline uint64_t gp_rec_requested(const struct gp_rec_event *event)
     return event->bytes - event->unused;
 }
 
-/* read.c. Opens, checks and loads a file of any format that input.h knows; "-" is standard input. 0;
+/* read.c. Opens, checks and loads a file of any format that recording.h knows; "-" is standard input. 0;
  * -errno of the file; -EPROTO with the problem in `why` (not a recording, of a newer version, no
  * sound block). A cut file is not an error: see complete. progress: may be NULL; gets parts per 1000. */
 typedef void gp_rec_progress_fn(void *arg, unsigned parts);
@@ -214,16 +216,63 @@ void gp_recording_free(struct gp_recording *recording);
  * GP_BEFORE_NONE if it is unknown. */
 struct gp_wire_before_device gp_rec_before_at(const struct gp_recording *recording, uint32_t device, uint64_t time_ns);
 
-/* join.c. Makes one site of several: to[i] is the site that gets what site i has, mostly i itself;
+/* recording.c. Makes one site of several: to[i] is the site that gets what site i has, mostly i itself;
  * to[to[i]] == to[i]. The peak_bytes of such a site are a sum, at most. Changes the recording, so it
  * belongs before the analyses that are to see it. */
 void gp_recording_join(struct gp_recording *recording, const uint32_t *to);
 /* Its part for the report of a failed request, whose sites must be in range. */
 void gp_recording_join_oom(struct gp_wire_oom *oom, const uint32_t *to);
 
-/* match.c. Fills in peer: an ALLOC is paired with the next FREE of its address on its device and in
+/* recording.c. Fills in peer: an ALLOC is paired with the next FREE of its address on its device and in
  * its address space, segments and mappings likewise. Called by the readers, and by builders of
  * recordings (tests, import). 0 or -ENOMEM. */
 int gp_recording_match(struct gp_recording *recording);
+
+/* ==== the file ==================================================================================================== */
+/* What a file is, by its contents, and its bytes: the one place that recognises a format. The reader
+ * of recordings (read.c) and that of traces (replay) get theirs from here; a format that a reader
+ * takes is a row of the table in input.c.  Threads: any, one caller per file. */
+
+enum gp_input_format {
+    GP_INPUT_UNKNOWN,
+    GP_INPUT_RECORDING,
+    GP_INPUT_PICKLE,
+    GP_INPUT_JSON,
+    GP_INPUT_RMM,
+    GP_INPUT_TRACE,
+    GP_INPUT_GZIP,
+    GP_INPUT_HTML,
+    GP_INPUT_FOREIGN, /* known, and not read: the refusal says what to do */
+};
+
+/* The first line of gpuprof's text form of a trace, which only a replay reads. */
+#define GP_INPUT_TRACE_NAME "gpuprof.trace/1"
+/* What is read, for messages and help. */
+#define GP_INPUT_READ                                                                                                  \
+    "recordings of gpuprof, memory snapshots of PyTorch (pickle, JSON, memory_viz's page), RMM logs (CSV), each also " \
+    "as .gz"
+
+/* The format by the first bytes; 64 KiB are enough. */
+enum gp_input_format gp_input_format(const uint8_t *head, size_t bytes);
+
+struct gp_input {
+    enum gp_input_format format; /* of the contents: never GP_INPUT_GZIP or GP_INPUT_HTML */
+    const uint8_t *data;
+    size_t bytes;
+    uint8_t *own; /* data, if it was unpacked */
+};
+
+/* Recognises the bytes, and unpacks them if they are compressed or inside a page.  0; -EPROTO with
+ * why for what is not known or damaged; -ENOMEM.  gp_input_free in every case. */
+int gp_input_unwrap(struct gp_input *file, const uint8_t *data, size_t bytes, char *why, size_t why_bytes);
+void gp_input_free(struct gp_input *file);
+
+/* Opens a file, a pipe, or standard input ("-").  The descriptor, with the size of a file or -1 in *bytes; -errno. */
+int gp_input_open(const char *path, int64_t *bytes);
+/* Reads all of it; *data is to be freed.  Nothing behind the first 64 KiB is read if their format is
+ * not known: then -EPROTO with why.  -EFBIG, -ENOMEM, -errno. */
+typedef void gp_input_progress_fn(void *arg, unsigned parts);
+int gp_input_slurp(int fd, int64_t size, uint8_t **data, size_t *bytes, char *why, size_t why_bytes,
+                   gp_input_progress_fn *progress, void *arg);
 
 #endif

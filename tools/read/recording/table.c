@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * table.c: arrays and dictionaries of a recording that is being read; see reading.h. */
-#include <read/recording/reading.h>
+ * table.c: arrays and dictionaries of a recording that is being read; see internal.h. */
+#include <read/recording/internal.h>
 
 #include <base/text.h>
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * unjson.c: reads JSON into the values of pickleread.h.  Numbers with a fraction or an exponent, and
+ * unjson.c: reads JSON into the values of internal.h.  Numbers with a fraction or an exponent, and
  * integers beyond 64 bits, are floats.
  *
  * Bounds: each byte is looked at once, a text that has escape sequences twice.  Containers are at most
  * GP_JSON_DEPTH deep, and all values take at most GP_PICKLE_MEMORY. */
-#include <read/recording/pickleread.h>
+#include <read/recording/internal.h>
 
 #include <base/text.h>
 #include <errno.h>
@@ -221,7 +221,7 @@ static int json_value(struct gp_json *j, unsigned depth, struct gp_pickle *value
     }
 }
 
-int gp_json_read(struct gp_pickle_file *file, const uint8_t *data, size_t bytes)
+int gp_unjson_read(struct gp_pickle_file *file, const uint8_t *data, size_t bytes)
 {
     struct gp_json j = {.at = data, .end = data + bytes, .file = file, .bytes = bytes};
     gp_pickle_begin(file, bytes);

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <read/common/parse.h>
 #include <stdlib.h>
 #include <string.h>

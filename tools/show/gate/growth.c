@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * growth.c: what a program's memory grew by from one recording to another, and whether that is allowed;
  * see gate.h. */
-#include <read/common/order.h>
+#include <read/common/hash.h>
 #include <read/common/parse.h>
 #include <show/gate/gate.h>
 #include <symbol/symbol.h>

@@ -124,7 +124,7 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
         for (int i = 0; i < (int)GP_KINDS; i++)
             lines += kind_used(&row->device->wire.kinds[i]);
         struct gp_owner_view views[GP_OWNER_VIEWS];
-        int owners = gp_owners_of(row->process, row->device, views);
+        int owners = gp_peer_owners_of(row->process, row->device, views);
         lines += (owners ? owners + 1 : 0) + (row->device->framework.name[0] ? 1 : 0);
         for (uint32_t i = 0; i < row->process->doors.row_count; i++)
             lines += row->process->doors.rows[i].device == row->device->index;
@@ -163,7 +163,7 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
     const struct gp_wire_framework *f = &row->device->framework;
-    int count = gp_owners_of(row->process, row->device, views);
+    int count = gp_peer_owners_of(row->process, row->device, views);
     static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK   BLOCKS";
     if (count)
         gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_BOLD, heading);

@@ -418,7 +418,7 @@ static int model_add_shares(struct gp_model *model, const struct gp_row *pair)
     int err = 0;
     if (!pair->device || pair->reserved < 0)
         return 0;
-    int count = gp_owners_of(pair->process, pair->device, views);
+    int count = gp_peer_owners_of(pair->process, pair->device, views);
     for (int i = 0; i < count && !err; i++)
         err = model_add_share(model, pair, views[i].owner, &views[i].value);
     if (!count && (pair->reserved_peak > 0 || pair->allocated_peak > 0)) {

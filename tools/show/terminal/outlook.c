@@ -140,7 +140,7 @@ struct gp_outlook *gp_outlook_new(void)
 static void outlook_owners(struct gp_outlook *outlook, const struct gp_row *pair, bool begins)
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
-    int count = gp_owners_of(pair->process, pair->device, views);
+    int count = gp_peer_owners_of(pair->process, pair->device, views);
     int64_t most = 0;
     outlook->grows[0] = '\0';
     if (begins)

@@ -58,7 +58,7 @@ static int ownerbill_rows(const struct gp_process *process, const struct gp_devi
                           struct ownerbill_row rows[OWNERBILL_ROWS])
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
-    int count = 0, owners = gp_owners_of(process, device, views);
+    int count = 0, owners = gp_peer_owners_of(process, device, views);
     for (int i = 0; i < owners; i++) {
         const struct gp_wire_owner_value *value = &views[i].value;
         bool seen = device->framework.name[0] && strcmp(device->framework.name, views[i].owner) == 0;

@@ -5,7 +5,6 @@
  */
 #include <base/text.h>
 #include <read/common/hash.h>
-#include <read/common/order.h>
 #include <show/text/forecast.h>
 #include <show/text/reportformat.h>
 #include <show/text/stats.h>

@@ -74,7 +74,7 @@ static json_t *owners_json(const struct gp_process *process, const struct gp_dev
     if (device->totals_only || !process->owner_count)
         return json_null();
     json_t *array = json_array();
-    for (int i = 0, count = gp_owners_of(process, device, views); i < count; i++)
+    for (int i = 0, count = gp_peer_owners_of(process, device, views); i < count; i++)
         json_array_append_new(array, owner_json(device, views[i].owner, views[i].library, &views[i].value));
     return array;
 }

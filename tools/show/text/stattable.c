@@ -157,7 +157,7 @@ static void totals_print(FILE *out, const struct gp_wire_device *d)
 static void owners_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
-    int count = gp_owners_of(process, device, views);
+    int count = gp_peer_owners_of(process, device, views);
     if (count)
         fprintf(out, "    %-20s %12s %12s %12s %12s\n", "OWNER", "ALLOCATED", "PEAK", "RESERVED", "PEAK");
     for (int i = 0; i < count; i++) {
