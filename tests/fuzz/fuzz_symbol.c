@@ -8,7 +8,7 @@
  *   changed in four ways and cut off there.  Prints "N inputs".
  */
 #include <fuzz/limits.h>
-#include <symbol/object.h>
+#include <symbol/internal.h>
 
 #include <fcntl.h>
 #include <stdint.h>

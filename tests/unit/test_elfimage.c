@@ -5,7 +5,7 @@
  */
 #include <lib/build.h>
 #include <read/common/elfimage.h>
-#include <symbol/object.h>
+#include <symbol/internal.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>

@@ -11,7 +11,7 @@
 #include <read/collect/peer.h>
 #include <read/common/foreign.h>
 #include <record/recorder.h>
-#include <symbol/object.h>
+#include <symbol/internal.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>

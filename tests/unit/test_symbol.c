@@ -7,8 +7,7 @@
 #include <base/text.h>
 #include <lib/build.h>
 #include <record/recorder.h>
-#include <symbol/intern.h>
-#include <symbol/object.h>
+#include <symbol/internal.h>
 #include <symbol/symbol.h>
 
 #include <criterion/criterion.h>

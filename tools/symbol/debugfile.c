@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * debugfile.c: see debugfile.h. */
-#include <symbol/debugfile.h>
+ * debugfile.c: see internal.h. */
+#include <symbol/internal.h>
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>

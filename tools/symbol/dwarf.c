@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * dwarf.c: function, line and inlined calls of an address; see object.h. elfutils has a lookup too,
+ * dwarf.c: function, line and inlined calls of an address; see internal.h. elfutils has a lookup too,
  * but it walks a whole compilation unit each time, and finds units only by .debug_aranges, which
  * clang does not write. Here the ranges of every unit are listed once, and each unit that is needed
  * is walked once: its functions become disjoint intervals, each with the innermost function there,
  * and each function knows the one that it was inlined into.
  */
-#include <symbol/object.h>
+#include <symbol/internal.h>
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <symbol/debugfile.h>
 #include <unistd.h>
 
 /* Bounds for hostile files; real ones stay far below. */

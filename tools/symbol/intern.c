@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * intern.c: see intern.h.  Its parts: names as in the source, the strings. */
-#include <symbol/intern.h>
+ * intern.c: see internal.h.  Its parts: names as in the source, the strings. */
+#include <symbol/internal.h>
 
 #include <base/text.h>
 #include <libiberty/demangle.h>

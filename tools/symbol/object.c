@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * object.c: see object.h. */
-#include <symbol/object.h>
+ * object.c: see internal.h. */
+#include <symbol/internal.h>
 
 #include <errno.h>
 #include <gelf.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <symbol/debugfile.h>
 #include <unistd.h>
 
 /* A search path without a folder: elfutils finds no file by its name. Its default has some. */

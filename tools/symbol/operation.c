@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT
- * operation.c: see operation.h.  What a framework was doing when it asked for a site's memory:
+ * operation.c: see internal.h.  What a framework was doing when it asked for a site's memory:
  * "cross_entropy (log_softmax)", "backward: AddmmBackward0", "optimizer: AdamW.step". The rules are
  * one table. Called by place.c, which knows the frame that names the site.
  * docs/understand/symbols.md explains it.  Its parts: the rules, the search. */
-#include <symbol/operation.h>
+#include <symbol/internal.h>
 
 #include <ctype.h>
 #include <fnmatch.h>
 #include <read/common/hash.h>
 #include <stdio.h>
 #include <string.h>
-#include <symbol/state.h>
 
 /* ---- the rules --------------------------------------------------------------------------------------------------- */
 /* The frames of frameworks that tell what they do. All other frames of a framework, of an

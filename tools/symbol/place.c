@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <symbol/operation.h>
-#include <symbol/state.h>
+#include <symbol/internal.h>
 
 /* ---- short names of files ---------------------------------------------------------------------------------------- */
 /* How much of a file's path a reader needs: its base name, or as many folders before it as tell it

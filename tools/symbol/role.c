@@ -4,7 +4,7 @@
  * interpreter or the start of a thread. It knows only the frame itself; place.c compares the stacks
  * of a program. docs/understand/symbols.md has the rule.
  */
-#include <symbol/state.h>
+#include <symbol/internal.h>
 
 #include <ctype.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <symbol/state.h>
+#include <symbol/internal.h>
 #include <sys/resource.h>
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
