@@ -2,9 +2,8 @@
  * test_analyze.c: compares the analyses with results worked out by hand, and on random recordings
  * with a slow computation of the same numbers. */
 #include <analyze/flow.h>
-#include <analyze/history.h>
-#include <analyze/ranges.h>
-#include <analyze/trend.h>
+#include <analyze/forecast.h>
+#include <analyze/report.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

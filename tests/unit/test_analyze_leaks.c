@@ -2,7 +2,7 @@
  * test_analyze_leaks.c: what is a leak, what only looks like one, and where the steps of a program
  * start. */
 #include <analyze/analyze.h>
-#include <analyze/trend.h>
+#include <analyze/forecast.h>
 #include <criterion/criterion.h>
 #include <lib/recmake.h>
 #include <stdio.h>

@@ -3,7 +3,6 @@
  * test_analyze_many.c: analyses of more than they keep: call sites that leak, steps, blocks and devices of a report, kinds of
  * cells of a history.
  */
-#include <analyze/history.h>
 #include <analyze/report.h>
 #include <criterion/criterion.h>
 #include <stdio.h>

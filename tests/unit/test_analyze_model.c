@@ -4,8 +4,8 @@
  * one flag for each page, and all samples of a point.
  */
 #include <analyze/analyze.h>
+#include <analyze/flow.h>
 #include <analyze/forecast.h>
-#include <analyze/ranges.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * taken from the events and their pairs without a walk, and against each other.
  */
 #include <analyze/flow.h>
-#include <analyze/history.h>
+#include <analyze/report.h>
 #include <math.h>
 
 #include "checked_memory.h"

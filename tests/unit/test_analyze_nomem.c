@@ -4,11 +4,9 @@
  * that it took, and harms nothing that it was given.
  */
 #include <allocator/cache/policy.h>
+#include <analyze/analyze.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
-#include <analyze/history.h>
-#include <analyze/phases.h>
-#include <analyze/ranks.h>
 #include <analyze/report.h>
 #include <errno.h>
 

@@ -3,7 +3,7 @@
  * test_analyze_ranks.c: the order of ranks, their clocks, the skew, and what the worst holds.
  */
 #define _GNU_SOURCE
-#include <analyze/ranks.h>
+#include <analyze/analyze.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * size that is enough.  tests/golden/rhythm_*.txt have what was found before.  test_analyze_steps.c and test_fit.c say which answers are right.
  */
 #include <analyze/analyze.h>
-#include <analyze/beats.h>
 #include <analyze/fit.h>
+#include <analyze/internal.h>
 #include <criterion/criterion.h>
 #include <lib/golden.h>
 #include <stdarg.h>

@@ -7,8 +7,6 @@
 #include <allocator/cache/policy.h>
 #include <analyze/fit.h>
 #include <analyze/flow.h>
-#include <analyze/history.h>
-#include <analyze/phases.h>
 #include <analyze/report.h>
 #include <errno.h>
 

@@ -3,8 +3,8 @@
  * test_analyze_trend.c: the judgement of a curve against the rules of docs/analyses.md, written down a second time in the
  * slowest way, for every short curve and for many longer ones; and the evenness of beats likewise.
  */
-#include <analyze/beats.h>
-#include <analyze/trend.h>
+#include <analyze/forecast.h>
+#include <analyze/internal.h>
 #include <criterion/criterion.h>
 #include <lib/random.h>
 #include <math.h>

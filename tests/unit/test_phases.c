@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_phases.c: the phases of random recordings against sums over all events, and the command. */
-#include <analyze/phases.h>
+#include <analyze/report.h>
 #include <lib/recsave.h>
 
 #include <criterion/criterion.h>

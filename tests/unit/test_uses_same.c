@@ -4,7 +4,7 @@
  * states, caches and buffers live and grow in every way that the rules tell apart.  tests/golden/uses.txt has what was
  * found before; GP_GOLDEN_UPDATE=1 writes it.  test_uses.c says which answers are right.
  */
-#include <analyze/uses.h>
+#include <analyze/report.h>
 #include <criterion/criterion.h>
 #include <lib/golden.h>
 #include <stdio.h>

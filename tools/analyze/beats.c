@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * beats.c: see beats.h. */
-#include <analyze/beats.h>
+ * beats.c: see internal.h. */
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * churn.c: finds blocks that are allocated and freed within one step; see analyze.h. */
 #include <analyze/flow.h>
-#include <analyze/tally.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -92,7 +92,7 @@ static uint8_t flow_close(struct gp_flow *flow, size_t index)
     return (what & ~GP_FLOW_OPEN) | GP_FLOW_CLOSE | (own ? GP_FLOW_OWN : 0);
 }
 
-/* Segments of caches have no pairs of start and end: see ranges.h. */
+/* Segments of caches have no pairs of start and end: see flow.h. */
 static uint8_t flow_segment(struct gp_flow *flow, struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
     uint64_t moved = gp_ranges_apply(ranges, event);

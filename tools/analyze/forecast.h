@@ -3,13 +3,39 @@
  * forecast.h: how much memory a run will need, and when it runs out.  A caller feeds the memory of
  * one process (or of a sum of processes) on one device, step by step or at even moments, and asks
  * for the forecast as often as it likes.  Pure: no clock, no output, no memory of its own.
- * docs/forecast.md has the rules.  Callers: this file for recordings, the model of `top`,
- * `stat --watch` and the metrics of the agent.
+ * docs/forecast.md has the rules.  Callers: this file for recordings, the model of `top`, `stat
+ * --watch` and the metrics of the agent.
  */
 #ifndef GP_ANALYZE_FORECAST_H
 #define GP_ANALYZE_FORECAST_H
 
-#include <analyze/trend.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ==== trends ====================================================================================================== */
+/* Decides whether a curve grows and keeps growing.  leaks.c uses it; docs/analyses.md has the
+ * reasons. */
+
+enum gp_trend_verdict {
+    GP_TREND_GROWS,
+    GP_TREND_SHORT,   /* fewer than four points */
+    GP_TREND_RARE,    /* too few rises, or too many falls: it may be chance */
+    GP_TREND_FALLS,   /* it loses much of its gain */
+    GP_TREND_STOPPED, /* it has not risen for longer than its earlier rises explain */
+    GP_TREND_FLATTENS /* it grows more and more slowly */
+};
+
+struct gp_trend {
+    enum gp_trend_verdict verdict;
+    uint32_t rises, falls;
+    double slope; /* per point: the median of the slopes between all pairs of points (Theil and Sen) */
+    double confidence;
+};
+
+/* Judges values[count]; count <= 4096.  True: the curve grows. */
+bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend);
+
+/* ==== forecasts =================================================================================================== */
 
 /* Points that are kept.  When they are full, each two become one: a day of seconds is 64 points. */
 #define GP_FORECAST_POINTS 64u

@@ -4,7 +4,7 @@
  * then runs over the live blocks in their order.
  */
 #include <analyze/flow.h>
-#include <analyze/tally.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * history.c: the blocks of a device and the parts of its memory at many moments; see history.h. */
-#include <analyze/history.h>
-#include <analyze/tally.h>
+ * history.c: the blocks of a device and the parts of its memory at many moments; see report.h. */
+#include <analyze/internal.h>
+#include <analyze/report.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

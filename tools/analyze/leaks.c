@@ -7,8 +7,8 @@
  * its reasons.
  */
 #include <analyze/flow.h>
-#include <analyze/tally.h>
-#include <analyze/trend.h>
+#include <analyze/forecast.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * analyze.h.  Its parts: the peak, who held memory. */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
-#include <analyze/tally.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>

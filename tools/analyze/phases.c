@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * phases.c: the phases of a program on one device; see phases.h.  Two walks over the flow: the first
+ * phases.c: the phases of a program on one device; see report.h.  Two walks over the flow: the first
  * finds the peak of each occurrence, the second what each call site held at three moments of the
  * occurrences that are shown. */
-#include <analyze/phases.h>
+#include <analyze/report.h>
 #include <read/common/hash.h>
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ranges.c: see ranges.h.  Its parts: sets of bits, ranges of addresses. */
-#include <analyze/ranges.h>
+ * ranges.c: see flow.h.  Its parts: sets of bits, ranges of addresses. */
+#include <analyze/flow.h>
 
 #include <errno.h>
 #include <read/common/hash.h>

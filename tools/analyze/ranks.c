@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see ranks.h. */
-#include <analyze/ranks.h>
+ * ranks.c: see analyze.h. */
+#include <analyze/analyze.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * report.c: runs the analyses that a command needs; see report.h. */
 #include <analyze/report.h>
-#include <analyze/uses.h>
 #include <read/common/hash.h>
 
 #include <errno.h>

@@ -1,14 +1,70 @@
 /* SPDX-License-Identifier: MIT
  *
- * report.h: one recording with the results of its analyses.  A command prepares it, runs the
- * analyses that its output shows, and hands it to tools/show/text, which formats the results and
- * computes nothing.
+ * report.h: the longer answers about a recording: its history, the uses of its memory, its phases,
+ * and all of them together.
  */
 #ifndef GP_ANALYZE_REPORT_H
 #define GP_ANALYZE_REPORT_H
 
 #include <analyze/flow.h>
-#include <analyze/history.h>
+
+/* ==== the history ================================================================================================= */
+/* What was live at many moments of a recording, so that a reader can ask for any of them.  A
+ * recording with few blocks has all of them, with their starts and ends.  Otherwise time is divided
+ * into equal stretches, and the history has the parts of the allocated memory at the highest moment
+ * and at the last change of each stretch; and the blocks that held the most. */
+
+struct gp_life { /* one block */
+    uint64_t from_ns, to_ns, bytes;
+    uint32_t site;
+    uint8_t kind;
+    bool live; /* at the end of the recording; to_ns is that end */
+};
+
+struct gp_history_part { /* as in struct gp_peak */
+    uint32_t site;
+    uint8_t kind;
+};
+
+struct gp_history_cell { /* a part has these values from this moment on */
+    uint32_t part;
+    int64_t bytes, count;
+};
+
+struct gp_moment {
+    uint64_t time_ns;
+    int64_t bytes, count;             /* allocated */
+    int64_t other_bytes, other_count; /* of the parts that are not in the history */
+    size_t first_cell;                /* the cells of a moment are those of the parts that changed */
+};
+
+struct gp_history_limits {
+    uint32_t all;       /* so many blocks are all kept, and no moments */
+    uint32_t lives;     /* of more blocks, so many are kept */
+    uint32_t stretches; /* at most two moments for each */
+    uint32_t parts;
+};
+
+struct gp_past {
+    uint32_t device;
+    bool complete;       /* lives has every block */
+    uint64_t blocks;     /* how many blocks there were */
+    uint64_t stretch_ns; /* width of a stretch; 0: there are no moments */
+    uint32_t life_count, moment_count, part_count;
+    size_t cell_count, cell_room;
+    struct gp_life *lives; /* by from_ns */
+    struct gp_moment *moments;
+    struct gp_history_part *parts; /* those that held the most at one of the moments */
+    struct gp_history_cell *cells;
+};
+
+/* NULL: out of memory. */
+struct gp_past *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
+void gp_history_free(struct gp_past *history);
+
+/* ==== the report ================================================================================================== */
+/* One recording with the results of its analyses.  A command prepares it, runs the analyses that its
+ * output shows, and hands it to tools/show/text, which formats the results and computes nothing. */
 
 struct gp_symbols;
 
@@ -99,5 +155,123 @@ int gp_report_steps(struct gp_report *report);
  * -ENOMEM. */
 int gp_report_run(struct gp_report *report, unsigned parts, enum gp_report_detail detail);
 void gp_report_fini(struct gp_report *report);
+
+/* ==== uses ======================================================================================================== */
+/* What the memory of one device is used for: weights, gradients, activations and so on. The evidence
+ * is when a block comes and goes, measured in steps, its size, and where it was asked for.  Each
+ * answer has a reason and a confidence; where the evidence is weak, the use is unknown.
+ * docs/phases.md has the rules. */
+
+enum gp_use {
+    GP_USE_WEIGHTS,
+    GP_USE_GRADIENTS,
+    GP_USE_OPTIMIZER,
+    GP_USE_ACTIVATIONS,
+    GP_USE_KV_CACHE,
+    GP_USE_GRAPHS,
+    GP_USE_WORKSPACE,
+    GP_USE_COMMUNICATION,
+    GP_USE_TEMPORARY,
+    GP_USE_UNKNOWN,
+    GP_USES
+};
+
+/* What the names on a stack tell of a call site. */
+enum gp_use_hint {
+    GP_HINT_NONE,
+    GP_HINT_WEIGHTS,
+    GP_HINT_OPTIMIZER,
+    GP_HINT_KV_CACHE,
+    GP_HINT_GRAPHS,
+    GP_HINT_WORKSPACE,
+    GP_HINT_LIBRARY, /* a library of functions asked for it: its workspace */
+    GP_HINT_COMMUNICATION,
+    GP_HINT_FORWARD, /* in the call of a layer */
+    GP_HINT_BACKWARD /* in a backward pass */
+};
+
+#define GP_USE_RULES 32u /* rows; internal.h names them */
+
+struct gp_use_row { /* all blocks that one rule decided */
+    enum gp_use use;
+    double confidence; /* 0..1; 0: unknown */
+    const char *reason;
+    uint64_t count;
+    int64_t peak_bytes;    /* the highest sum of these blocks */
+    int64_t at_peak_bytes; /* at the peak of the device; 0 for graphs: their memory is not allocated bytes */
+    int64_t end_bytes;     /* at the end of the recording */
+};
+
+struct gp_use_table {
+    uint32_t device;
+    bool trains;                          /* a backward pass was seen */
+    uint8_t *rule;                        /* by the id of a change: the row of its block */
+    struct gp_use_row rows[GP_USE_RULES]; /* those with count 0 decided nothing */
+};
+
+/* hints: by call site; NULL: no names are known.  leaks: of the same steps, or NULL.  NULL: out of
+ * memory.  Free with gp_uses_free. */
+struct gp_use_table *gp_uses_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                  const struct gp_leaks *leaks, const uint8_t *hints, uint32_t device);
+/* What most of the memory of each call site is for, at the peak of the device that ended with `event` (gp_peak),
+ * or, where it held none then, of all that it allocated: 1 + enum gp_use in sites[], where the rules are sure
+ * and most of it is for one use. Other entries stay. False: out of memory. */
+bool gp_uses_by_site(const struct gp_use_table *uses, const struct gp_flow *flow, uint32_t event, uint8_t *sites);
+void gp_uses_free(struct gp_use_table *uses);
+/* "weights", "kv_cache", "unknown" ..: as JSON has it. */
+const char *gp_use_name(enum gp_use use);
+/* The hint of a function or file name of a stack, and of the owner of its memory. */
+enum gp_use_hint gp_use_hint_of_name(const char *function, const char *file);
+enum gp_use_hint gp_use_hint_of_owner(const char *owner);
+
+/* ==== phases ====================================================================================================== */
+/* What each phase of a program added to a device's memory, its peak, and what it left behind.  A
+ * phase is an NVTX range, or the time from one mark to the next; without both, the time before, in
+ * and after the steps.  docs/phases.md defines the numbers. */
+
+enum gp_phase_source {
+    GP_PHASES_NVTX,  /* ranges; marks too, if there are any */
+    GP_PHASES_MARKS, /* marks alone */
+    GP_PHASES_STEPS, /* neither: the steps that were found */
+    GP_PHASES_WHOLE, /* nor steps: one phase */
+};
+
+struct gp_phase_part { /* changes of one call site between two moments of the phase */
+    uint32_t site;
+    uint8_t kind;
+    int64_t added_bytes; /* from its start to its peak */
+    int64_t left_bytes;  /* from its start to its end */
+};
+
+struct gp_phase_use { /* changes of all memory of one use, as of a part; zeros without uses */
+    int64_t at_peak_bytes;
+    int64_t added_bytes, left_bytes;
+};
+
+struct gp_phase { /* all occurrences of one name, without its numbers, at one depth */
+    char name[40];
+    uint32_t depth; /* ranges around it on its thread */
+    uint32_t count;
+    uint64_t begin_ns;    /* of the first */
+    uint64_t duration_ns; /* of all */
+    int64_t left_bytes;   /* sum of what they left; less than 0: they freed more */
+    /* Of the occurrence with the highest peak; of several the first: */
+    uint64_t peak_ns;
+    int64_t begin_bytes, peak_bytes, end_bytes;
+    uint32_t part_count;
+    struct gp_phase_part *parts; /* the most added first */
+    struct gp_phase_use uses[GP_USES];
+};
+
+#define GP_PHASES_MOST 64u /* further names are only counted */
+struct gp_phases {
+    enum gp_phase_source source;
+    uint32_t device, count, left_out;
+    struct gp_phase *phases; /* by their first start */
+};
+/* uses: of the same device, or NULL.  NULL: out of memory.  Free with gp_phases_free. */
+struct gp_phases *gp_phases_find(const struct gp_flow *flow, const struct gp_steps *steps,
+                                 const struct gp_use_table *uses, uint32_t device);
+void gp_phases_free(struct gp_phases *phases);
 
 #endif

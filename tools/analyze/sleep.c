@@ -4,7 +4,7 @@
  * stayed, what came back late, and the wake. See analyze.h.
  */
 #include <analyze/flow.h>
-#include <analyze/tally.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

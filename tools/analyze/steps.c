@@ -5,7 +5,7 @@
  * chooses among those that repeat evenly.  Intervals are counted in events, because a first step
  * that compiles takes a hundred times as long as the others but has as many events.
  */
-#include <analyze/beats.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 #include <read/common/parse.h>
 

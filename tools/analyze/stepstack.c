@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * stepstack.c: the steps of a training program from its stacks: each call of an optimizer's step
- * ends one, or, where none allocates, each call of a backward pass starts one; see beats.h. A loop
+ * ends one, or, where none allocates, each call of a backward pass starts one; see internal.h. A loop
  * calls them from one place, so a call is known by the Python frames outside of it.  Its parts:
  * calls, steps of stacks. */
-#include <analyze/beats.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
-/* Which call of a net each call site belongs to; see beats.h. */
+/* Which call of a net each call site belongs to; see internal.h. */
 
 static bool calls_python(const struct gp_recording *recording, const struct gp_rec_frame *frame)
 {

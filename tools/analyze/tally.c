@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tally.c: see tally.h. */
-#include <analyze/tally.h>
+ * tally.c: see internal.h. */
+#include <analyze/internal.h>
 
 #include <stdlib.h>
 #include <string.h>

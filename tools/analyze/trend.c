@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trend.c: see trend.h. */
-#include <analyze/trend.h>
+ * trend.c: see forecast.h. */
+#include <analyze/forecast.h>
 #include <read/common/hash.h>
 
 #include <stddef.h>

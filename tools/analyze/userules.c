@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * userules.c: the rules that say what a block is used for, and which of them decides.  Its parts:
  * what the rules share, rules of stacks, gradients, hints of names, the rules. */
-#include <analyze/uses.h>
-#include <analyze/usework.h>
+#include <analyze/internal.h>
+#include <analyze/report.h>
 #include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ struct use_size *gp_use_size(const struct uses_work *w, const struct gp_rec_even
 /* ---- rules of stacks --------------------------------------------------------------------------------------------- */
 /* What the stacks say about a block of a training program, with its lifetime measured in passes and
  * not in steps: made in a backward pass and live after it, it is a gradient; live when a backward
- * pass starts, an activation. See usework.h. */
+ * pass starts, an activation. See internal.h. */
 
 static bool run_add(struct use_runs *runs, uint32_t event)
 {
@@ -394,7 +394,7 @@ void gp_use_find_gradients(struct uses_work *w)
 }
 
 /* ---- hints of names ---------------------------------------------------------------------------------------------- */
-/* What names tell of the use of memory; see uses.h. */
+/* What names tell of the use of memory; see report.h. */
 
 static bool has(const char *text, const char *part)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * uses.c: see uses.h.  Four walks over the flow: the first counts (which sizes the weights have,
+ * uses.c: see report.h.  Four walks over the flow: the first counts (which sizes the weights have,
  * which call sites recur), the second finds the moments at which all gradients are live
  * (userules.c), the third decides (userules.c), the fourth sums up.
  */
-#include <analyze/usework.h>
+#include <analyze/internal.h>
 #include <read/common/hash.h>
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef GP_CMD_RANKS_H
 #define GP_CMD_RANKS_H
 
-#include <analyze/ranks.h>
+#include <analyze/analyze.h>
 #include <cmd/load.h>
 
 struct gp_rank_set {

@@ -3,7 +3,7 @@
  * the judgement. */
 #include <show/gate/budget.h>
 
-#include <analyze/phases.h>
+#include <analyze/report.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>

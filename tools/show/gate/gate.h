@@ -9,7 +9,6 @@
 #define GP_GATE_GATE_H
 
 #include <analyze/report.h>
-#include <analyze/uses.h>
 #include <jansson.h>
 #include <stdio.h>
 

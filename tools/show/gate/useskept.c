@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * useskept.c: what the memory of a recording is for, and its phases: the names on the stacks come from
  * the symbols, the rest from the analyses; see gate.h.  Also called by `gpuprof phases`. */
-#include <analyze/phases.h>
+#include <analyze/report.h>
 #include <show/gate/gate.h>
 #include <symbol/symbol.h>
 

@@ -5,7 +5,7 @@
 #define GP_WRITE_DRYRUNFORMAT_H
 
 #include <analyze/fit.h>
-#include <analyze/uses.h>
+#include <analyze/report.h>
 #include <show/text/reportformat.h>
 
 #define GP_NEED_TEXT 256

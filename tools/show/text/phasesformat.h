@@ -3,7 +3,7 @@
 #ifndef GP_WRITE_PHASESFORMAT_H
 #define GP_WRITE_PHASESFORMAT_H
 
-#include <analyze/phases.h>
+#include <analyze/report.h>
 #include <show/text/reportformat.h>
 
 /* phases, uses: one for each device of the recording; NULL for a device that was not used.  The host

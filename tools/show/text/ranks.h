@@ -6,7 +6,7 @@
 #ifndef GP_WRITE_RANKS_H
 #define GP_WRITE_RANKS_H
 
-#include <analyze/ranks.h>
+#include <analyze/analyze.h>
 #include <show/text/reportformat.h>
 
 #define GP_VERDICT_TEXT 640

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* ---- the history ------------------------------------------------------------------------------------------------- */
-/* What was live when, in the document of schema gpuprof.report/1; see analyze/history.h and
+/* What was live when, in the document of schema gpuprof.report/1; see analyze/report.h and
  * docs/analyses.md. */
 
 static json_t *history_lives(const struct gp_report *report, const struct gp_past *history)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * reportparts.c: each analysis as a JSON document of its own; see reportformat.h.  reportjson.c
  * reuses the parts. */
-#include <analyze/uses.h>
+#include <analyze/report.h>
 #include <show/text/reportformat.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>

@@ -1,12 +1,110 @@
 /* SPDX-License-Identifier: MIT
  *
- * usework.h: what the walks of uses.c and userules.c share.
+ * internal.h: declarations that the files of analyze/ share. No other folder includes it.
  */
-#ifndef GP_ANALYZE_USEWORK_H
-#define GP_ANALYZE_USEWORK_H
+#ifndef GP_ANALYZE_INTERNAL_H
+#define GP_ANALYZE_INTERNAL_H
 
-#include <analyze/uses.h>
+#include <analyze/analyze.h>
+#include <analyze/report.h>
 #include <read/common/hash.h>
+
+/* ==== sums by key ================================================================================================= */
+/* Sums by key, in a growing hash table whose rows keep the order in which their keys were first
+ * used. */
+
+struct gp_tally_row {
+    uint64_t key;
+    int64_t bytes, count;
+    uint64_t extra, more; /* for the caller */
+};
+
+struct gp_tally {
+    struct gp_tally_row *rows;
+    struct gp_hash map; /* key -> index of its row */
+    size_t count, room;
+};
+
+/* Finds or adds the row of a key; NULL: out of memory.  The row is valid until the next call.  An
+ * empty table is all zeros. */
+struct gp_tally_row *gp_tally_at(struct gp_tally *tally, uint64_t key);
+void gp_tally_fini(struct gp_tally *tally);
+
+/* Adds bytes and one to the row of a key, or subtracts them.  False: out of memory. */
+static inline bool gp_tally_move(struct gp_tally *tally, uint64_t key, uint64_t bytes, bool add)
+{
+    struct gp_tally_row *row = gp_tally_at(tally, key);
+    if (!row)
+        return false;
+    row->bytes = (int64_t)((uint64_t)row->bytes + (add ? bytes : -bytes));
+    row->count += add ? 1 : -1;
+    return true;
+}
+
+/* ==== rhythms ===================================================================================================== */
+/* Rhythms in a recording: finds the one that is the program's step among everything that repeats.  A
+ * beat is a name or a call site (or a pair of them in a row) with the events at which it occurs.
+ * docs/analyses.md has the rule and its reasons.  steps.c calls this. */
+
+/* Occurrences of a beat: four steps have five bounds; leaks.c says why four. */
+#define GP_BEAT_MIN 5u
+
+struct gp_beats {              /* occurrences of all beats */
+    struct gp_tally kinds;     /* a row per beat; bytes: occurrences whose block is freed */
+    uint32_t *kind, *position; /* of each occurrence, in the order of time; position: index of the event */
+    uint32_t *grouped;         /* the positions, grouped by kind */
+    size_t count, room;
+};
+
+bool gp_beats_init(struct gp_beats *beats, size_t room);
+void gp_beats_fini(struct gp_beats *beats);
+/* Adds an occurrence.  freed: its block is freed within the recording.  False: no room or memory. */
+bool gp_beats_put(struct gp_beats *beats, uint64_t key, uint32_t position, bool freed);
+/* Call once, after the last occurrence: fills grouped[].  The positions of a row are
+ * grouped[extra .. extra + count). */
+void gp_beats_group(struct gp_beats *beats);
+
+/* The part of the distance from the first to the last occurrence, 0..1, that consists of intervals
+ * within a factor of two of the median.  < 0: out of memory. */
+double gp_beats_even(const uint32_t *positions, size_t count);
+
+/* The memory of temporary blocks and the call sites, event by event, from event `begin` on. */
+struct gp_beat_curve {
+    const struct gp_recording *recording;
+    size_t begin;
+    int64_t *level;   /* before each event: bytes of blocks that are allocated and freed in the curve */
+    uint32_t *symbol; /* of each event that allocates, from 1: its call site, or without stacks its size; else 0 */
+    uint32_t *stamp;  /* of each symbol */
+    uint32_t symbols, stamps;
+};
+
+bool gp_beat_curve_init(struct gp_beat_curve *curve, const struct gp_recording *recording, size_t begin);
+void gp_beat_curve_fini(struct gp_beat_curve *curve);
+
+/* The row of the beat that is the step, of those that are marked in `even` (an evenness of each row,
+ * 0: it is no candidate).  NULL: none of them follows the memory.  *ok false: out of memory. */
+const struct gp_tally_row *gp_beats_step(const struct gp_beats *beats, const double *even, struct gp_beat_curve *curve,
+                                         bool *ok);
+
+/* The Python frames of a call site that are outside of every net (torch.nn.Module). */
+struct gp_net_call {
+    uint64_t key;  /* identifies them with their lines; 0: there are none */
+    uint32_t line; /* the innermost of them: its index in the site's frames */
+    bool net;      /* the site is inside a net, which that frame calls */
+};
+/* stepstack.c. One for each site; freed with free(). NULL: out of memory. */
+struct gp_net_call *gp_calls_find(const struct gp_recording *recording);
+
+/* Identifies the code that allocates: its call site; without stacks, the kind of the block and the
+ * power of two of its size. */
+uint64_t gp_beat_symbol(const struct gp_rec_event *event);
+
+/* stepstack.c: the steps that calls of an optimizer or of a backward pass make. *out stays NULL if
+ * there are less than two. False: out of memory. */
+bool gp_steps_of_stacks(const struct gp_recording *recording, struct gp_steps **out);
+
+/* ==== the walks over uses ========================================================================================= */
+/* What the walks of uses.c and userules.c share. */
 
 enum use_rule {
     RULE_NO_STEPS,
