@@ -3,8 +3,7 @@
  * them. */
 #include <base/compiler.h>
 #include <lib/recsave.h>
-#include <show/text/reportformat.h>
-#include <show/text/textpage.h>
+#include <show/text/text.h>
 #include <sys/resource.h>
 
 #include "cli.h"

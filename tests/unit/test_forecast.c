@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <read/common/hash.h>
-#include <show/text/forecast.h>
+#include <show/text/text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * test_system.c: tests the agent's sums in the views: exact peaks, containers by cgroup, hidden processes. */
 #include "view_fixture.h"
 
-#include <show/terminal/print.h>
+#include <show/terminal/siteview.h>
 
 static struct gp_system *whole(uint64_t tick)
 {

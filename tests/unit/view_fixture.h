@@ -9,8 +9,7 @@
 #include <criterion/criterion.h>
 #include <locale.h>
 #include <math.h>
-#include <show/terminal/draw.h>
-#include <show/terminal/rows.h>
+#include <show/terminal/ui.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

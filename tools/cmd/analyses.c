@@ -4,7 +4,7 @@
  * tools/analyze.  Its parts: peak, churn and fragmentation, leaks, phases, reconcile. */
 #include <cmd/load.h>
 #include <show/gate/gate.h>
-#include <show/text/phasesformat.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <read/collect/peer.h>
-#include <show/terminal/term.h>
+#include <show/terminal/grid.h>
 #include <show/text/write.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #define GP_CMD_DRYRUN_H
 
 #include <cmd/load.h>
-#include <show/text/dryrunformat.h>
+#include <show/text/text.h>
 
 struct gp_dryrun_job { /* what is the same for all runs */
     struct gp_launch launch;

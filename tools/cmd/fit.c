@@ -3,7 +3,7 @@
  * commands.c; tools/analyze/fit.h has the work. */
 #include <cmd/load.h>
 #include <cmd/progress.h>
-#include <show/text/fitformat.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <allocator/cache/policy.h>

@@ -6,7 +6,7 @@
 #define GP_CMD_GATEEND_H
 
 #include <cmd/cmd.h>
-#include <show/gate/budget.h>
+#include <show/gate/gate.h>
 #include <stdio.h>
 
 /* The exit status of a broken budget, unless --error-exitcode names another one. */

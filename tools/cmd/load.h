@@ -8,7 +8,7 @@
 #define GP_CMD_LOAD_H
 
 #include <cmd/cmd.h>
-#include <show/text/reportformat.h>
+#include <show/text/text.h>
 
 struct gp_load_part { /* --from, --to; NULL: not given */
     const char *from, *to;

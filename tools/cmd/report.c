@@ -5,7 +5,7 @@
 #include <cmd/output.h>
 #include <cmd/ranks.h>
 #include <show/page/html.h>
-#include <show/text/ranks.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #include <agent/maps/maps.h>
 #include <agent/maps/sample.h>
 #include <base/clock.h>
-#include <show/terminal/outlook.h>
-#include <show/text/forecast.h>
+#include <show/terminal/model.h>
+#include <show/text/text.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

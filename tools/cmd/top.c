@@ -8,11 +8,10 @@
 #include <agent/maps/maps.h>
 #include <agent/maps/sample.h>
 #include <errno.h>
-#include <show/terminal/outlook.h>
-#include <show/terminal/print.h>
-#include <show/terminal/screen.h>
+#include <show/terminal/grid.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/terminal/term.h>
+#include <show/terminal/ui.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
 #include <signal.h>

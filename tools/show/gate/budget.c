@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * budget.c: see budget.h.  The list of budgets, and the file that names them.  Its parts: budgets,
+ * budget.c: see gate.h.  The list of budgets, and the file that names them.  Its parts: budgets,
  * the judgement. */
-#include <show/gate/budget.h>
+#include <show/gate/gate.h>
 
 #include <analyze/report.h>
 #include <ctype.h>

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * gate.h: holds a program's memory: whether it grew from one recording to another, and whether it is
- * within its budgets.  Each question that was asked is a finding, whose place is the line of code that
- * explains it.  `diff`, `check`, `run` and `dryrun` print them as text, JSON, JUnit's XML, and as
- * annotations of GitHub.  docs/gate.md defines the numbers.
+ * within its budgets.  Each question that was asked is a finding, whose place is the line of code
+ * that explains it.  `diff`, `check`, `run` and `dryrun` print them as text, JSON, JUnit's XML, and
+ * as annotations of GitHub.  docs/gate.md defines the numbers.
  */
-#ifndef GP_GATE_GATE_H
-#define GP_GATE_GATE_H
+#ifndef GP_SHOW_GATE_GATE_H
+#define GP_SHOW_GATE_GATE_H
 
 #include <analyze/report.h>
 #include <jansson.h>
 #include <stdio.h>
+
+/* ==== findings ==================================================================================================== */
 
 /* ---- what was asked, and the answers ----------------------------------------------------------------------------- */
 
@@ -133,5 +135,58 @@ struct gp_gate_uses { /* by device of the recording; NULL: not used, or the host
  * memory. */
 bool gp_gate_uses_find(struct gp_report *report, struct gp_gate_uses *uses);
 void gp_gate_uses_free(struct gp_gate_uses *uses);
+
+/* ==== budgets ===================================================================================================== */
+/* Budgets of a program's memory, and whether a recording is within them.  `check`, `run` and
+ * `dryrun` take them from --budget and --budgets.  docs/gate.md has the grammar of a file of them. */
+
+enum gp_budget_kind {
+    GP_BUDGET_PEAK,     /* of allocated memory, of each GPU */
+    GP_BUDGET_RESERVED, /* the same of reserved memory */
+    GP_BUDGET_END,      /* allocated at the end */
+    GP_BUDGET_HOST,     /* peak of pinned host memory */
+    GP_BUDGET_ASLEEP,   /* reserved while blocks of a framework have no memory */
+    GP_BUDGET_LEAK,     /* growth per step */
+    GP_BUDGET_RANK,     /* peak of one rank; the rest is named */
+    GP_BUDGET_USE,
+    GP_BUDGET_LINE,
+    GP_BUDGET_OPERATION,
+    GP_BUDGET_PHASE,
+    GP_BUDGET_KINDS
+};
+
+struct gp_budget {
+    enum gp_budget_kind kind;
+    char *name;     /* of a use, line, operation or phase; "" */
+    int64_t number; /* of a rank */
+    int64_t bytes;
+};
+struct gp_budgets {
+    struct gp_budget *rows;
+    uint32_t count;
+};
+
+/* False: out of memory. */
+bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const char *name, int64_t number,
+                    int64_t bytes);
+/* Adds the budgets of a file.  0; -errno of the file; -EPROTO with the line and the problem in why. */
+int gp_budgets_read(struct gp_budgets *budgets, const char *path, char *why, size_t why_bytes);
+void gp_budgets_free(struct gp_budgets *budgets);
+
+/* Adds a finding for each budget and each device that it concerns.  The sites of the report are joined.
+ * False: out of memory. */
+bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, const struct gp_budgets *budgets);
+
+/* ==== an answer in few words ====================================================================================== */
+/* The answer of a recording in at most 2 KB, for a chat or a program: how much, when, who, what
+ * grows, what would help, how sure. */
+
+#define GP_EXPLAIN_BYTES 2048u
+
+/* Schema gpuprof.explain/1, at most GP_EXPLAIN_BYTES as it is printed.  Runs the analyses that it needs:
+ * the report must not have run.  NULL: out of memory. */
+json_t *gp_explain_json(struct gp_report *report);
+/* The same as sentences.  False: out of memory. */
+bool gp_explain_print(FILE *out, const json_t *explained);
 
 #endif

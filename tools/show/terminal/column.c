@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * column.c: see column.h. */
-#include <show/terminal/column.h>
+ * column.c: see ui.h. */
+#include <show/terminal/ui.h>
 
 #include <math.h>
-#include <show/terminal/outlook.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/terminal/state.h>
 #include <show/text/stats.h>
 #include <stdio.h>
 #include <string.h>
@@ -290,7 +289,7 @@ static void text_state(TEXT_ARGS)
 {
     const struct gp_process *process = row->process;
     snprintf(out, out_bytes, "%s",
-             process && process->oom.count && gp_process_live(process) ? "oom" : gp_process_word(process));
+             process && process->oom.count && gp_model_process_live(process) ? "oom" : gp_model_process_word(process));
 }
 
 static void text_kind(TEXT_ARGS)

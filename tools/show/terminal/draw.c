@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * draw.c: see draw.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
+ * draw.c: see ui.h.  Draws one frame: title, alerts, GPUs, table, details, message and keys.
  */
-#include <show/terminal/draw.h>
+#include <show/terminal/ui.h>
 
-#include <show/terminal/outlook.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
 #include <show/text/stats.h>
 #include <stdio.h>

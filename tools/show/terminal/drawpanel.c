@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  * drawpanel.c: draws the details of the selected row, the help, the sort menu, and the text for an
- * empty table; see draw.h.  Its parts: the stack of a call site, panels. */
+ * empty table; see ui.h.  Its parts: the stack of a call site, panels. */
 #include <base/numbers.h>
-#include <show/terminal/draw.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/terminal/state.h>
+#include <show/terminal/ui.h>
 #include <show/text/stats.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the stack of a call site ------------------------------------------------------------------------------------ */
-/* Draws the stack of the selected call site, and the text for a view without call sites; see draw.h. */
+/* Draws the stack of the selected call site, and the text for a view without call sites; see ui.h. */
 
 static const struct gp_site_model *stack_model(const struct gp_draw *draw, const struct gp_row *row)
 {
@@ -105,7 +105,7 @@ static bool kind_used(const struct gp_wire_kind_value *kind)
 
 static bool row_has_kinds(const struct gp_row *row)
 {
-    return row->device && !row->device->totals_only && gp_process_readable(row->process);
+    return row->device && !row->device->totals_only && gp_model_process_readable(row->process);
 }
 
 int gp_draw_detail_lines(const struct gp_draw *draw)

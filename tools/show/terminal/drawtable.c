@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * drawtable.c: draws the header and the lines of the table; see draw.h.
+ * drawtable.c: draws the header and the lines of the table; see ui.h.
  */
-#include <show/terminal/draw.h>
+#include <show/terminal/ui.h>
 
 #include <math.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/terminal/state.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static enum gp_style draw_cell_style(enum gp_column_id id, const struct gp_row *
         return id == GP_COLUMN_STATE ? GP_STYLE_ERROR : GP_STYLE_DIM;
     if (process && process->state == GP_PROCESS_STALE)
         return id == GP_COLUMN_STATE ? GP_STYLE_WARN : GP_STYLE_DIM;
-    if (process && process->oom.count && id == GP_COLUMN_STATE && gp_process_live(process))
+    if (process && process->oom.count && id == GP_COLUMN_STATE && gp_model_process_live(process))
         return GP_STYLE_ERROR;
     if (process && (process->state != GP_PROCESS_LIVE || process->closed))
         return GP_STYLE_DIM;

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <read/common/hash.h>
-#include <show/terminal/outlook.h>
-#include <show/terminal/state.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,7 +142,7 @@ static void track_rate(struct gp_track *track, struct gp_row *row, uint64_t time
 {
     const struct gp_process *process = row->process;
     row->allocs_per_s = row->frees_per_s = NAN;
-    if (!row->device || !gp_process_readable(process)) {
+    if (!row->device || !gp_model_process_readable(process)) {
         track->counted = false;
         return;
     }
@@ -365,7 +363,7 @@ static struct gp_row row_of(const struct gp_process *process, const struct gp_de
     row.late = view->before.bytes != 0;
     row.total = view->total_bytes;
     row.estimated = view->estimated;
-    if (gp_process_readable(process)) {
+    if (gp_model_process_readable(process)) {
         const struct gp_wire_value *allocated = &view->wire.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL];
         const struct gp_wire_value *reserved = &view->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL];
         row.allocated = allocated->current;

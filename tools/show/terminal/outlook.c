@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * outlook.c: see outlook.h.  Its parts: the site that grows, the forecast. */
-#include <show/terminal/outlook.h>
+ * outlook.c: see model.h.  Its parts: the site that grows, the forecast. */
+#include <show/terminal/model.h>
 
-#include <show/terminal/state.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +165,7 @@ static void outlook_owners(struct gp_outlook *outlook, const struct gp_row *pair
 
 void gp_outlook_feed(struct gp_outlook *outlook, const struct gp_row *pair, uint64_t time_ns)
 {
-    if (!pair->device || pair->allocated < 0 || !gp_process_readable(pair->process))
+    if (!pair->device || pair->allocated < 0 || !gp_model_process_readable(pair->process))
         return;
     const struct gp_wire_device *wire = &pair->device->wire;
     const struct gp_wire_value *calls = &wire->stats[GP_STAT_ALLOCATION][GP_POOL_ALL];

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * print.c: see print.h.  Its parts: the rows of processes, call sites. */
-#include <show/terminal/print.h>
+ * print.c: see siteview.h.  Its parts: the rows of processes, call sites. */
+#include <show/terminal/siteview.h>
 
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <show/terminal/grid.h>
-#include <show/terminal/outlook.h>
-#include <show/terminal/siteview.h>
-#include <show/terminal/state.h>
-#include <show/text/forecast.h>
+#include <show/terminal/model.h>
 #include <show/text/stats.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,7 +154,7 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     /* 0 where gpuprof was there from the start. */
     if (row->device && row->members == 1)
         json_object_set_new(object, "before_attach_bytes", gp_json_known(row->device->before.bytes));
-    json_object_set_new(object, "state", json_string(gp_process_word(process)));
+    json_object_set_new(object, "state", json_string(gp_model_process_word(process)));
     json_object_set_new(object, "ooms", json_integer((json_int_t)(process->oom.count & INT64_MAX)));
     json_object_set_new(object, "estimated", json_boolean(row->estimated));
     json_object_set_new(object, "forecast", json_forecast(row->outlook));

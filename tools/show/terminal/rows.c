@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * rows.c: see rows.h.  Its parts: the text that finds a row, the lines. */
+ * rows.c: see ui.h.  Its parts: the text that finds a row, the lines. */
 #define _GNU_SOURCE /* strcasestr */
-#include <show/terminal/rows.h>
+#include <show/terminal/ui.h>
 
 #include <errno.h>
 #include <show/terminal/siteview.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * screen.c: see screen.h.  One thread waits in one poll for everything.  Its parts: the window, the
+ * screen.c: see ui.h.  One thread waits in one poll for everything.  Its parts: the window, the
  * sampler, the screen. */
 #define _GNU_SOURCE
-#include <show/terminal/screen.h>
+#include <show/terminal/ui.h>
 
 #include <agent/maps/sample.h>
 #include <base/clock.h>
@@ -11,13 +11,9 @@
 #include <poll.h>
 #include <pthread.h>
 #include <read/collect/collect.h>
-#include <show/terminal/draw.h>
 #include <show/terminal/grid.h>
-#include <show/terminal/outlook.h>
-#include <show/terminal/rows.h>
+#include <show/terminal/model.h>
 #include <show/terminal/siteview.h>
-#include <show/terminal/term.h>
-#include <show/terminal/ui.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <read/collect/collect.h>
-#include <show/terminal/state.h>
+#include <show/terminal/model.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,7 +378,7 @@ static const struct gp_process *set_next(struct gp_site_set *set, const struct g
         const struct gp_process *process = &model->system->processes[i];
         const struct gp_site_refusal *refusal = set_refusal(set, process);
         int64_t bytes = 0;
-        if (!gp_process_readable(process) || process->closed || process->from_agent || set_find(set, process) ||
+        if (!gp_model_process_readable(process) || process->closed || process->from_agent || set_find(set, process) ||
             (refusal && model->generation - refusal->generation < GP_SITE_RETRY) ||
             !gp_site_in_scope(model, scope, process->pid, process->start_time))
             continue;

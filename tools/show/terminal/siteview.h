@@ -1,18 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * siteview.h: the call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those
- * that it held at the peak of its device, and how fast they change.  siteview.c samples and sums
- * those of one process and keeps the processes of the screen, print.c prints.
+ * siteview.h: `gpuprof top` for pipes and scripts, and its call sites.
  */
-#ifndef GP_VIEW_SITEVIEW_H
-#define GP_VIEW_SITEVIEW_H
+#ifndef GP_SHOW_TERMINAL_SITEVIEW_H
+#define GP_SHOW_TERMINAL_SITEVIEW_H
 
 #include <jansson.h>
 #include <read/collect/sites.h>
-#include <show/terminal/column.h>
-#include <show/terminal/print.h>
+#include <show/terminal/ui.h>
 #include <stdio.h>
 #include <symbol/symbol.h>
+
+/* ==== without a screen ============================================================================================ */
+/* `gpuprof top` for pipes and scripts: a plain table, or one JSON object of schema gpuprof.top/1. */
+
+struct gp_print_form {
+    bool utf8; /* else ASCII */
+    int width; /* of the terminal; 0: a pipe, which gets every column and whole lines */
+};
+
+void gp_print_table(FILE *out, const struct gp_model *model, const struct gp_row_list *list,
+                    const struct gp_print_form *form);
+/* time_ns: since 1970.  NULL: out of memory. */
+json_t *gp_print_json(const struct gp_model *model, const struct gp_row_list *list, uint64_t time_ns);
+
+/* ==== call sites ================================================================================================== */
+/* The call sites of `gpuprof top`, live.  Each row has the bytes that a site holds, those that it
+ * held at the peak of its device, and how fast they change.  siteview.c samples and sums those of
+ * one process and keeps the processes of the screen, print.c prints. */
 
 /* The advice for a process without stacks: one place, for the screen and the messages of the
  * command. */

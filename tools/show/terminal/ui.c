@@ -5,8 +5,7 @@
 #include <show/terminal/ui.h>
 
 #include <base/text.h>
-#include <show/terminal/rows.h>
-#include <show/terminal/state.h>
+#include <show/terminal/model.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,7 +134,7 @@ static bool ui_targeted(const struct gp_ui *ui, const struct gp_row *pair)
 /* 1: the pair is a new target; 0: it cannot be one, or is one already; -1: too many targets. */
 static int ui_target(struct gp_ui *ui, const struct gp_row *pair)
 {
-    if (!pair->device || !gp_process_readable(pair->process) || pair->process->closed || ui_targeted(ui, pair))
+    if (!pair->device || !gp_model_process_readable(pair->process) || pair->process->closed || ui_targeted(ui, pair))
         return 0;
     if (ui->target_count == GP_UI_TAGS)
         return -1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * dryrunformat.c: see dryrunformat.h. */
-#include <show/text/dryrunformat.h>
+ * dryrunformat.c: see text.h. */
+#include <show/text/text.h>
 
 #include <inttypes.h>
 #include <show/text/stats.h>
-#include <show/text/textpage.h>
 #include <show/text/write.h>
 #include <string.h>
 
@@ -455,7 +454,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
-/* The answer of `gpuprof dryrun` as JSON, schema gpuprof.dryrun/1; see dryrunformat.h and
+/* The answer of `gpuprof dryrun` as JSON, schema gpuprof.dryrun/1; see text.h and
  * docs/dryrun.md. */
 
 static const char *const verdicts[] = {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fittext.c: the answers of `gpuprof fit` as text and as JSON; see fitformat.h. */
-#include <show/text/fitformat.h>
-#include <show/text/textpage.h>
+ * fittext.c: the answers of `gpuprof fit` as text and as JSON; see text.h. */
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <inttypes.h>

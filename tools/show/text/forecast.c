@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * forecast.c: a forecast as JSON and as one line; see forecast.h. */
-#include <show/text/forecast.h>
-#include <show/text/reportformat.h>
+ * forecast.c: a forecast as JSON and as one line; see text.h. */
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 static json_t *forecast_real(double value, bool known)
@@ -21,7 +20,7 @@ json_t *gp_forecast_json(const struct gp_forecast_result *result)
                      forecast_real(result->seconds_to_oom, result->seconds_to_oom >= 0));
 }
 
-bool gp_report_add_forecast(const struct gp_report *report, uint32_t device, json_t *object)
+bool gp_forecast_report_add(const struct gp_report *report, uint32_t device, json_t *object)
 {
     const struct gp_forecast_run *run = report->devices[device].forecast;
     json_t *forecast = run ? gp_forecast_json(&run->now) : json_null();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * phasestext.c: the phases of a program as text and as JSON; see phasesformat.h. */
-#include <show/text/phasesformat.h>
+ * phasestext.c: the phases of a program as text and as JSON; see text.h. */
 #include <show/text/stats.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <inttypes.h>

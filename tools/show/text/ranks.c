@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see ranks.h. */
-#include <show/text/ranks.h>
+ * ranks.c: see text.h. */
 #include <show/text/stats.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <inttypes.h>

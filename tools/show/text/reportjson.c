@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * reportjson.c: all results of a recording as one document of schema gpuprof.report/1, which the
- * HTML page and `gpuprof report --json` show; see reportformat.h and docs/analyses.md.  Its parts:
+ * HTML page and `gpuprof report --json` show; see text.h and docs/analyses.md.  Its parts:
  * the history, the report. */
 #include <session/oom/oom.h>
-#include <show/text/reportformat.h>
 #include <show/text/stats.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,7 +315,7 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
         "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
         gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
         report_sizes(report, d), "bill", gp_report_bill_part(report, d));
-    if (object && !gp_report_add_forecast(report, d, object)) {
+    if (object && !gp_forecast_report_add(report, d, object)) {
         json_decref(object);
         return NULL;
     }

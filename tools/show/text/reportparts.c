@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * reportparts.c: each analysis as a JSON document of its own; see reportformat.h.  reportjson.c
+ * reportparts.c: each analysis as a JSON document of its own; see text.h.  reportjson.c
  * reuses the parts. */
 #include <analyze/report.h>
-#include <show/text/reportformat.h>
 #include <show/text/stats.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <stdlib.h>

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * reporttext.c: the results of the analyses as text for a terminal; see reportformat.h.  Numbers
+ * reporttext.c: the results of the analyses as text for a terminal; see text.h.  Numbers
  * are in columns on the left.  Names come last on a line and are cut to the width, so wide letters
  * in a name cannot shift a column.
  */
 #include <base/text.h>
 #include <read/common/hash.h>
-#include <show/text/forecast.h>
-#include <show/text/reportformat.h>
 #include <show/text/stats.h>
-#include <show/text/textpage.h>
+#include <show/text/text.h>
 #include <show/text/write.h>
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * textpage.c: text of analyses in a terminal's width; see textpage.h. */
-#include <show/text/textpage.h>
+ * textpage.c: text of analyses in a terminal's width; see text.h. */
+#include <show/text/text.h>
 
 #include <string.h>
 

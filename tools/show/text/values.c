@@ -1,14 +1,81 @@
 /* SPDX-License-Identifier: MIT
- * values.c: single values for all writers: a size as text; numbers, addresses and strings as JSON;
- * see write.h. */
-#include <show/text/write.h>
-
+ *
+ * values.c: names and single values for all writers; see stats.h and write.h.
+ */
 #include <base/compiler.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <show/text/stats.h>
+#include <show/text/write.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ==== names ======================================================================================================= */
+
+static const char *const event_names[GP_EVENT_TYPES] = {
+    [GP_EVENT_NONE] = "none",
+    [GP_EVENT_ALLOC] = "alloc",
+    [GP_EVENT_FREE] = "free",
+    [GP_EVENT_SEGMENT_ALLOC] = "segment_alloc",
+    [GP_EVENT_SEGMENT_FREE] = "segment_free",
+    [GP_EVENT_SEGMENT_MAP] = "segment_map",
+    [GP_EVENT_SEGMENT_UNMAP] = "segment_unmap",
+    [GP_EVENT_OOM] = "oom",
+    [GP_EVENT_SNAPSHOT] = "snapshot",
+    [GP_EVENT_MARK] = "mark",
+    [GP_EVENT_RESET] = "reset",
+    [GP_EVENT_CONTEXT_DESTROYED] = "context_destroyed",
+    [GP_EVENT_PROCESS_START] = "process_start",
+    [GP_EVENT_PROCESS_EXIT] = "process_exit",
+};
+
+static const char *const source_names[] = {
+    [GP_SOURCE_NONE] = "none", [GP_SOURCE_CUPTI] = "cupti", [GP_SOURCE_HOOKS] = "hooks"};
+
+static const char *const reset_names[] = {
+    [GP_RESET_ALLOCATED] = "allocated",
+    [GP_RESET_RESERVED] = "reserved",
+    [GP_RESET_PEAKS] = "peaks",
+    [GP_RESET_ACCUMULATED] = "accumulated",
+};
+
+#define GP_NAME(_table, _index) ((_index) < GP_COUNT(_table) ? (_table)[_index] : NULL)
+
+const char *gp_event_name(unsigned type)
+{
+    return GP_NAME(event_names, type);
+}
+
+const char *gp_copy_text(char text[GP_COPY_TEXT], const struct gp_wire_copy *copy)
+{
+    char version[32] = "", status[16] = "";
+    if (copy->version)
+        snprintf(version, sizeof(version), ", version %u", copy->version);
+    if (copy->status > 0)
+        snprintf(status, sizeof(status), " (%d)", copy->status);
+    snprintf(text, GP_COPY_TEXT, "%s%s: %s%s", copy->path, version,
+             copy->status == 0 ? "in use"
+             : copy->answer[0] ? copy->answer
+                               : "CUPTI error",
+             status);
+    return text;
+}
+
+const char *gp_source_name(unsigned source)
+{
+    return GP_NAME(source_names, source);
+}
+
+const char *gp_reset_name(unsigned what)
+{
+    return GP_NAME(reset_names, what);
+}
+
+/* ==== values ====================================================================================================== */
+/* Single values for all writers: a size as text; numbers, addresses and strings as JSON; see
+ * write.h. */
 
 const char *gp_size_text(char text[GP_SIZE_TEXT], int64_t bytes)
 {
