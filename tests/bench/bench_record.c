@@ -9,7 +9,7 @@
 #include "inject/inject.h"
 #include "session/session.h"
 #include <base/thread.h>
-#include <convert/replay/generate.h>
+#include <convert/replay/replay.h>
 #include <pthread.h>
 #include <read/recording/recording.h>
 #include <record/file.h>

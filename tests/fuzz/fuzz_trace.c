@@ -7,7 +7,7 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, and each with every byte changed in four
  * ways and cut at every length.  Prints "N inputs".
  */
-#include <convert/replay/trace.h>
+#include <convert/replay/replay.h>
 #include <fuzz/limits.h>
 
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #ifndef GP_TEST_UNIT_REPLAY_MODEL_H
 #define GP_TEST_UNIT_REPLAY_MODEL_H
 
-#include <convert/replay/trace.h>
+#include <convert/replay/replay.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * test_forecast.c: the forecast of a run: what is periodic, its peak, its growth, and when it stays
  * silent. */
 #include <analyze/analyze.h>
-#include <convert/replay/generate.h>
+#include <convert/replay/replay.h>
 #include <criterion/criterion.h>
 #include <math.h>
 #include <read/common/hash.h>

@@ -6,7 +6,7 @@
 #include <lib/sanitized.h>
 
 #include <cmd/cmd.h>
-#include <convert/replay/trace.h>
+#include <convert/replay/replay.h>
 #include <lib/recfile.h>
 #include <read/collect/peer.h>
 #include <read/recording/internal.h>

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "replay_model.h"
 
-#include <convert/replay/generate.h>
+#include <convert/replay/replay.h>
 
 #define MIB (1ll << 20)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_replay_verify.c: checks that the replay's verification (verify.c) detects an allocator that is
  * wrong in known ways. The driver is simulated with host memory. */
-#include <convert/replay/simdriver.h>
+#include <convert/replay/internal.h>
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <convert/snapshot/pickle.h>
+#include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
 #include <lib/recmake.h>
 #include <read/recording/internal.h>
@@ -95,9 +95,9 @@ Test(snapshot, integers_are_as_short_as_they_may_be)
         static struct gp_pickled out;
         uint8_t bytes[32];
         int fd = memfd_create("t", 0);
-        gp_pickled_begin(&out, fd);
-        gp_pickled_int(&out, cases[i].value);
-        cr_assert_eq(gp_pickled_end(&out), 0);
+        gp_snapshot_pickled_begin(&out, fd);
+        gp_snapshot_pickled_int(&out, cases[i].value);
+        cr_assert_eq(gp_snapshot_pickled_end(&out), 0);
         ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
         cr_expect_eq((size_t)n, cases[i].count + 3, "case %zu: %zd bytes", i, n);
         cr_expect_eq(memcmp(bytes + 2, cases[i].bytes, cases[i].count), 0, "case %zu", i);
@@ -110,10 +110,10 @@ Test(snapshot, a_full_disk_is_told)
     static struct gp_pickled out;
     FILE *full = fopen("/dev/full", "w");
     cr_assert(full);
-    gp_pickled_begin(&out, fileno(full));
+    gp_snapshot_pickled_begin(&out, fileno(full));
     for (int i = 0; i < 100000; i++)
-        gp_pickled_int(&out, 1ll << 40);
-    cr_expect_eq(gp_pickled_end(&out), -ENOSPC);
+        gp_snapshot_pickled_int(&out, 1ll << 40);
+    cr_expect_eq(gp_snapshot_pickled_end(&out), -ENOSPC);
     cr_expect_eq(out.written, 0);
     fclose(full);
 }
@@ -122,10 +122,10 @@ Test(snapshot, text_of_strangers_is_made_harmless)
 {
     static struct gp_pickled out;
     int fd = memfd_create("t", 0);
-    gp_pickled_begin(&out, fd);
-    gp_pickled_text(&out, "a\x1b[2J\xff"
-                          "b");
-    gp_pickled_end(&out);
+    gp_snapshot_pickled_begin(&out, fd);
+    gp_snapshot_pickled_text(&out, "a\x1b[2J\xff"
+                                   "b");
+    gp_snapshot_pickled_end(&out);
     struct loaded loaded = load(fd);
     cr_expect_eq(loaded.file.root.type, GP_PICKLE_TEXT);
     cr_expect(gp_pickle_is(&loaded.file.root, "a?[2J?b"), "%.*s", (int)loaded.file.root.length, loaded.file.root.text);

@@ -4,7 +4,7 @@
  * before the trace, and refusals.
  */
 #define _GNU_SOURCE
-#include <convert/snapshot/pickle.h>
+#include <convert/snapshot/internal.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <read/recording/recording.h>
@@ -21,7 +21,7 @@
 
 struct maker { /* a pickle with one trace */
     struct gp_pickled out;
-    struct gp_pickled_list traces, entries, segments, blocks;
+    struct gp_snapshot_pickled_list traces, entries, segments, blocks;
     int fd;
     uint32_t frames; /* memo + 1 */
     const char *function;
@@ -29,33 +29,33 @@ struct maker { /* a pickle with one trace */
 
 static void text_at(struct maker *make, const char *key, const char *text)
 {
-    gp_pickled_text(&make->out, key);
-    gp_pickled_text(&make->out, text);
+    gp_snapshot_pickled_text(&make->out, key);
+    gp_snapshot_pickled_text(&make->out, text);
 }
 
 static void int_at(struct maker *make, const char *key, int64_t value)
 {
-    gp_pickled_text(&make->out, key);
-    gp_pickled_int(&make->out, value);
+    gp_snapshot_pickled_text(&make->out, key);
+    gp_snapshot_pickled_int(&make->out, value);
 }
 
 static void frames_at(struct maker *make)
 {
-    struct gp_pickled_list list;
-    gp_pickled_text(&make->out, "frames");
+    struct gp_snapshot_pickled_list list;
+    gp_snapshot_pickled_text(&make->out, "frames");
     if (make->frames) {
-        gp_pickled_again(&make->out, make->frames - 1);
+        gp_snapshot_pickled_again(&make->out, make->frames - 1);
         return;
     }
-    gp_pickled_list(&make->out, &list);
-    gp_pickled_item(&make->out, &list);
-    gp_pickled_dict(&make->out);
+    gp_snapshot_pickled_list(&make->out, &list);
+    gp_snapshot_pickled_item(&make->out, &list);
+    gp_snapshot_pickled_dict(&make->out);
     text_at(make, "name", make->function ? make->function : "forward");
     text_at(make, "filename", "model.py");
     int_at(make, "line", 12);
-    gp_pickled_dict_end(&make->out);
-    gp_pickled_list_end(&make->out, &list);
-    make->frames = gp_pickled_remember(&make->out) + 1;
+    gp_snapshot_pickled_dict_end(&make->out);
+    gp_snapshot_pickled_list_end(&make->out, &list);
+    make->frames = gp_snapshot_pickled_remember(&make->out) + 1;
 }
 
 static struct maker *make_new(void)
@@ -63,71 +63,71 @@ static struct maker *make_new(void)
     struct maker *make = calloc(1, sizeof(*make));
     make->fd = memfd_create("gpuprof-test", MFD_CLOEXEC);
     cr_assert_geq(make->fd, 0);
-    gp_pickled_begin(&make->out, make->fd);
-    gp_pickled_dict(&make->out);
-    gp_pickled_text(&make->out, "device_traces");
-    gp_pickled_list(&make->out, &make->traces);
-    gp_pickled_item(&make->out, &make->traces);
-    gp_pickled_list(&make->out, &make->entries);
+    gp_snapshot_pickled_begin(&make->out, make->fd);
+    gp_snapshot_pickled_dict(&make->out);
+    gp_snapshot_pickled_text(&make->out, "device_traces");
+    gp_snapshot_pickled_list(&make->out, &make->traces);
+    gp_snapshot_pickled_item(&make->out, &make->traces);
+    gp_snapshot_pickled_list(&make->out, &make->entries);
     return make;
 }
 
 static void entry(struct maker *make, const char *action, uint64_t address, int64_t bytes, int64_t time_us)
 {
-    gp_pickled_item(&make->out, &make->entries);
-    gp_pickled_dict(&make->out);
+    gp_snapshot_pickled_item(&make->out, &make->entries);
+    gp_snapshot_pickled_dict(&make->out);
     text_at(make, "action", action);
     int_at(make, "addr", (int64_t)address);
     int_at(make, "size", bytes);
     int_at(make, "stream", 0);
     int_at(make, "time_us", time_us);
     frames_at(make);
-    gp_pickled_dict_end(&make->out);
+    gp_snapshot_pickled_dict_end(&make->out);
 }
 
 static void segments(struct maker *make)
 {
-    gp_pickled_list_end(&make->out, &make->entries);
-    gp_pickled_list_end(&make->out, &make->traces);
-    gp_pickled_text(&make->out, "segments");
-    gp_pickled_list(&make->out, &make->segments);
+    gp_snapshot_pickled_list_end(&make->out, &make->entries);
+    gp_snapshot_pickled_list_end(&make->out, &make->traces);
+    gp_snapshot_pickled_text(&make->out, "segments");
+    gp_snapshot_pickled_list(&make->out, &make->segments);
 }
 
 static void segment(struct maker *make, uint64_t address, uint64_t bytes, bool growable)
 {
-    gp_pickled_item(&make->out, &make->segments);
-    gp_pickled_dict(&make->out);
+    gp_snapshot_pickled_item(&make->out, &make->segments);
+    gp_snapshot_pickled_dict(&make->out);
     int_at(make, "device", 0);
     int_at(make, "address", (int64_t)address);
     int_at(make, "total_size", (int64_t)bytes);
-    gp_pickled_text(&make->out, "is_expandable");
-    gp_pickled_bool(&make->out, growable);
-    gp_pickled_text(&make->out, "blocks");
-    gp_pickled_list(&make->out, &make->blocks);
+    gp_snapshot_pickled_text(&make->out, "is_expandable");
+    gp_snapshot_pickled_bool(&make->out, growable);
+    gp_snapshot_pickled_text(&make->out, "blocks");
+    gp_snapshot_pickled_list(&make->out, &make->blocks);
 }
 
 static void block(struct maker *make, uint64_t bytes, uint64_t asked, const char *state)
 {
-    gp_pickled_item(&make->out, &make->blocks);
-    gp_pickled_dict(&make->out);
+    gp_snapshot_pickled_item(&make->out, &make->blocks);
+    gp_snapshot_pickled_dict(&make->out);
     int_at(make, "size", (int64_t)bytes);
     int_at(make, "requested_size", (int64_t)asked);
     text_at(make, "state", state);
     frames_at(make);
-    gp_pickled_dict_end(&make->out);
+    gp_snapshot_pickled_dict_end(&make->out);
 }
 
 static void segment_end(struct maker *make)
 {
-    gp_pickled_list_end(&make->out, &make->blocks);
-    gp_pickled_dict_end(&make->out);
+    gp_snapshot_pickled_list_end(&make->out, &make->blocks);
+    gp_snapshot_pickled_dict_end(&make->out);
 }
 
 static int made(struct maker *make, struct gp_recording **recording, char why[256])
 {
-    gp_pickled_list_end(&make->out, &make->segments);
-    gp_pickled_dict_end(&make->out);
-    cr_assert_eq(gp_pickled_end(&make->out), 0);
+    gp_snapshot_pickled_list_end(&make->out, &make->segments);
+    gp_snapshot_pickled_dict_end(&make->out);
+    cr_assert_eq(gp_snapshot_pickled_end(&make->out), 0);
     size_t bytes = (size_t)lseek(make->fd, 0, SEEK_END);
     void *data = malloc(bytes);
     cr_assert_eq(pread(make->fd, data, bytes, 0), (ssize_t)bytes);

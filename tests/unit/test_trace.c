@@ -3,7 +3,7 @@
  * test_trace.c: reads traces from files: gpuprof's text format, RMM logs, PyTorch snapshots, gpuprof's
  * recordings, and files of other kinds.
  */
-#include <convert/replay/trace.h>
+#include <convert/replay/replay.h>
 #include <lib/recmake.h>
 #include <read/recording/internal.h>
 

@@ -3,7 +3,7 @@
  * commands.c. */
 #include <cmd/cmd.h>
 #include <cmd/output.h>
-#include <convert/replay/generate.h>
+#include <convert/replay/replay.h>
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,7 @@
  * allocator or all of them, and prints a table or JSON.  Called by commands.c; tools/convert/replay does
  * the work. */
 #include <cmd/load.h>
-#include <convert/replay/generate.h>
-#include <convert/replay/isolate.h>
+#include <convert/replay/replay.h>
 #include <show/text/write.h>
 
 #include <errno.h>

@@ -4,7 +4,6 @@
 #include <cmd/load.h>
 #include <cmd/output.h>
 #include <cmd/progress.h>
-#include <convert/snapshot/recent.h>
 #include <convert/snapshot/snapshot.h>
 #include <read/collect/collect.h>
 #include <read/collect/sites.h>
@@ -111,10 +110,10 @@ static int snapshot_wait(struct gp_recent *recent, int64_t seconds)
     sigprocmask(SIG_BLOCK, &set, &before);
     if (seconds > 1)
         fprintf(stderr, "gpuprof: snapshot: collecting events for %lld s, or until ^C\n", (long long)seconds);
-    int rc = gp_recent_poll(recent, 0);
+    int rc = gp_snapshot_recent_poll(recent, 0);
     while (!rc && !stopped && gp_clock_ns() < end) {
         stopped = sigtimedwait(&set, NULL, &pause) > 0;
-        rc = gp_recent_poll(recent, 0);
+        rc = gp_snapshot_recent_poll(recent, 0);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;
@@ -154,14 +153,14 @@ static int snapshot_extents(pid_t pid, struct gp_extents *extents)
 static int snapshot_gather(pid_t pid, int64_t seconds, struct gp_recent *recent, struct gp_extents *extents)
 {
     int rc = 0;
-    if (seconds >= 0 && (rc = gp_recent_open(recent, pid)) == 0)
+    if (seconds >= 0 && (rc = gp_snapshot_recent_open(recent, pid)) == 0)
         rc = snapshot_wait(recent, seconds);
     if (rc) {
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         return rc == -ESRCH || rc == -EACCES ? GP_EXIT_NO_PROCESS : GP_EXIT_FAILED;
     }
     int status = snapshot_extents(pid, extents);
-    if (!status && seconds >= 0 && (rc = gp_recent_poll(recent, 1)) != 0) {
+    if (!status && seconds >= 0 && (rc = gp_snapshot_recent_poll(recent, 1)) != 0) {
         gp_error("snapshot", "pid %d: its events cannot be read: %s", (int)pid, strerror(-rc));
         status = GP_EXIT_FAILED;
     }
@@ -255,7 +254,7 @@ static int snapshot_of_process(struct gp_snapshot_options *o)
     }
     snapshot_sites_free(&sites);
     gp_extents_free(&extents);
-    gp_recent_close(&recent);
+    gp_snapshot_recent_close(&recent);
     gp_system_free(system);
     return rc;
 }

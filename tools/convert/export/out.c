@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * out.c: see out.h. */
-#include <convert/export/out.h>
+ * out.c: see formats.h. */
+#include <convert/export/formats.h>
 
 #include <base/text.h>
 #include <errno.h>

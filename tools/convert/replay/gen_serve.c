@@ -3,7 +3,7 @@
  *
  * Requests are random, but one round of them is drawn and then repeated, so after the first round
  * an allocator meets no new sizes, as on the second day of a server. */
-#include "gen.h"
+#include "convert/replay/internal.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * generate.c: see generate.h.  The table of generators.  Its parts: a story, the table. */
-#include "generate.h"
+ * generate.c: see replay.h.  The table of generators.  Its parts: a story, the table. */
+#include "convert/replay/replay.h"
 
-#include "gen.h"
+#include "convert/replay/internal.h"
 #include <base/compiler.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * isolate.c: starts the child of a replay, reports its progress and takes its result; see
- * isolate.h. */
-#include "isolate.h"
-#include "play.h"
+ * replay.h. */
+#include "convert/replay/internal.h"
+#include "convert/replay/replay.h"
 
 #include <base/clock.h>
 #include <base/futex.h>

@@ -1,22 +1,83 @@
 /* SPDX-License-Identifier: MIT
- * play.c: see play.h.  Performs the operations of a trace, each on the thread that the trace names,
+ *
+ * play.c: see internal.h.  Performs the operations of a trace, each on the thread that the trace names,
  * strictly in the trace's order. One thread has the turn and keeps it while the following operations
  * are its own; it hands over by a condition variable, outside the measured time.  Everything below
- * belongs to the thread that has the turn.  Its parts: what is recorded, the replay. */
-#include "play.h"
-
-#include "simdriver.h"
+ * belongs to the thread that has the turn.  Its parts: what is recorded, the replay.
+ */
+#include "convert/replay/internal.h"
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <base/futex.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* ==== the simulated driver ======================================================================================== */
+/* Opens the simulated driver and the product in the replay's child. */
+
+static void driver_environment(const struct gp_replay_settings *settings)
+{
+    char limit[24];
+    setenv("GPUPROF_SIM", settings->sim, 1);
+    setenv("GPUPROF_ALLOCATOR", settings->allocator, 1);
+    /* The driver loads the library at cuInit, as in any profiled program, so `gpuprof top` can show
+     * a replay. */
+    setenv("CUDA_INJECTION64_PATH", settings->library, 1);
+    if (settings->conf)
+        setenv("GPUPROF_ALLOC_CONF", settings->conf, 1);
+    else
+        unsetenv("GPUPROF_ALLOC_CONF");
+    snprintf(limit, sizeof(limit), "%" PRIu64, settings->limit_bytes);
+    if (settings->limit_bytes)
+        setenv("GPUPROF_MEMORY_LIMIT", limit, 1);
+    else
+        unsetenv("GPUPROF_MEMORY_LIMIT");
+    unsetenv("GPUPROF_SIM_LEDGER");
+}
+
+static void *driver_symbol(void *library, const char *name, int *missing, char *why, size_t why_bytes)
+{
+    void *symbol = dlsym(library, name);
+    if (!symbol && !*missing) {
+        snprintf(why, why_bytes, "%s is missing in the library: do the command and the library belong together?", name);
+        *missing = -ENOSYS;
+    }
+    return symbol;
+}
+
+/* Opens both libraries under an environment set for this run.  0, or -errno with a sentence. */
+static int replay_driver_open(struct gp_replay_driver *driver, const struct gp_replay_settings *settings, char *why,
+                              size_t why_bytes)
+{
+    int rc = 0;
+    driver_environment(settings);
+    /* Its soname is libcuda.so.1, so a later dlopen of that name gets this copy. */
+    void *cuda = dlopen(settings->driver, RTLD_NOW | RTLD_GLOBAL);
+    void *product = cuda ? dlopen(settings->library, RTLD_NOW | RTLD_GLOBAL) : NULL;
+    if (!product) {
+        const char *error = dlerror();
+        snprintf(why, why_bytes, "%s", error ? error : "dlopen failed");
+        return -ENOENT;
+    }
+#define GP_DRIVER_TAKE(_name, _parameters) *(void **)&driver->_name = driver_symbol(cuda, #_name, &rc, why, why_bytes);
+#define GP_PRODUCT_TAKE(_name, _parameters)                                                                            \
+    *(void **)&driver->_name = driver_symbol(product, #_name, &rc, why, why_bytes);
+    GP_REPLAY_DRIVER_CALLS(GP_DRIVER_TAKE)
+    GP_REPLAY_PRODUCT_CALLS(GP_PRODUCT_TAKE)
+    *(void **)&driver->gpuprof_max_memory_reserved =
+        driver_symbol(product, "gpuprof_max_memory_reserved", &rc, why, why_bytes);
+    return rc;
+}
+
+/* ==== the replay ================================================================================================== */
+
 /* ---- what is recorded -------------------------------------------------------------------------------------------- */
-/* Reads the ledger of the simulated GPU and computes a replay's figures from it; see simdriver.h. */
+/* Reads the ledger of the simulated GPU and computes a replay's figures from it; see internal.h. */
 
 static uint64_t ledger_number(const json_t *object, const char *key)
 {
@@ -436,7 +497,7 @@ static int play_prepare(struct gp_player *p, const char *folder)
     const struct gp_replay_trace *trace = p->trace;
     unsigned most =
         p->settings->threads && p->settings->threads < trace->threads ? p->settings->threads : trace->threads;
-    int rc = gp_replay_driver_open(&p->driver, p->settings, p->result->why, sizeof(p->result->why));
+    int rc = replay_driver_open(&p->driver, p->settings, p->result->why, sizeof(p->result->why));
     if (rc)
         return rc;
     p->threads = most ? most : 1;

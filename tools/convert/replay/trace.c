@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trace.c: see trace.h. */
-#include <convert/replay/trace.h>
+ * trace.c: see replay.h. */
+#include <convert/replay/replay.h>
 
 #include <base/compiler.h>
 #include <errno.h>

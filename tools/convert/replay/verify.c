@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * verify.c: proves during a replay that live blocks do not overlap and are not reused too early;
- * see simdriver.h.
+ * see internal.h.
  *
  * A sorted array of live blocks finds overlaps by address.  The hazard detector of the simulated
  * GPU finds early reuse: each block is written on its stream and read where it is used; the bytes
@@ -9,7 +9,7 @@
  *
  * Reads go to a ring of host buffers and are compared later: waiting for each read would order all
  * streams and hide the errors that this file looks for. */
-#include "simdriver.h"
+#include "convert/replay/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,11 +6,57 @@
  *      open, { segment, block..., segment_end }..., traces, { trace, entry..., trace_end }..., settings, annotations,
  *      close
  */
-#ifndef GP_SNAPSHOT_INTERNAL_H
-#define GP_SNAPSHOT_INTERNAL_H
+#ifndef GP_CONVERT_SNAPSHOT_INTERNAL_H
+#define GP_CONVERT_SNAPSHOT_INTERNAL_H
 
-#include <convert/snapshot/pickle.h>
 #include <convert/snapshot/snapshot.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ==== pickles ===================================================================================================== */
+/* Writes a Python pickle in one pass: protocol 2, with only the opcodes that the unpickler of
+ * PyTorch's viewer knows.  The writer keeps the first error for the end. */
+
+/* A few hundred entries between two system calls. */
+#define GP_PICKLED_BUFFER 65536u
+
+struct gp_pickled {
+    int fd;
+    int error;           /* -errno of the first failure */
+    uint64_t written;    /* bytes given to the file */
+    uint32_t memo_count; /* values that can be named again */
+    uint32_t used;
+    uint8_t buffer[GP_PICKLED_BUFFER];
+};
+
+void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd);
+/* 0 or -errno. */
+int gp_snapshot_pickled_end(struct gp_pickled *out);
+
+void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value);
+void gp_snapshot_pickled_bool(struct gp_pickled *out, bool value);
+/* Control characters and invalid UTF-8 become '?'; text is cut at 4 KiB. */
+void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text);
+
+/* The value just written gets a number, by which gp_snapshot_pickled_again writes it once more. */
+uint32_t gp_snapshot_pickled_remember(struct gp_pickled *out);
+void gp_snapshot_pickled_again(struct gp_pickled *out, uint32_t memo);
+
+/* Between the two: keys and values in turn, at least one pair. */
+void gp_snapshot_pickled_dict(struct gp_pickled *out);
+void gp_snapshot_pickled_dict_end(struct gp_pickled *out);
+
+/* Call gp_snapshot_pickled_item before each item.  Items are appended in batches of 1000, as Python does,
+ * since the viewer appends a batch through its call stack. */
+struct gp_snapshot_pickled_list {
+    uint64_t count;
+};
+void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
+void gp_snapshot_pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
+void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
+
+/* ==== parts of the file =========================================================================================== */
 
 /* The limit between PyTorch's small and large pool, for memory that belongs to neither. */
 #define GP_SNAPSHOT_SMALL (1ull << 20)
@@ -86,7 +132,7 @@ struct gp_snap {
     uint32_t words[GP_WORDS]; /* memo + 1 */
     uint32_t *sites;          /* memo + 1 of a site's frames */
     struct gp_snap_memo *memo;
-    struct gp_pickled_list segments, blocks, traces, entries;
+    struct gp_snapshot_pickled_list segments, blocks, traces, entries;
     void *places;                   /* tree: addresses for memory that has a handle alone */
     uint64_t places_end;            /* the next free one; 0: none yet */
     bool places_broken;             /* memory ran out */
@@ -143,8 +189,8 @@ struct gp_snap_note {
 /* For each of the devices; by time.  0 or -ENOMEM. */
 int gp_snap_notes(struct gp_snap *snap, const struct gp_snap_note *notes, size_t count, uint32_t devices);
 /* Of one annotation. */
-void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
-                  int64_t time_us);
+void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
+                  uint32_t device, int64_t time_us);
 
 /* ---- write.c: ranges --------------------------------------------------------------------------------------------- */
 

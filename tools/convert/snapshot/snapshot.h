@@ -5,15 +5,21 @@
  * cmd/snapshot.c.
  *
  * Both functions write to a descriptor from its current position, in one pass.  Their memory grows
- * only with the names of sites and the segments of the cache.  0, -ENOMEM or the -errno of the
- * file.
+ * only with the names of sites and the segments of the cache.  0, -ENOMEM or the -errno of the file.
  */
-#ifndef GP_SNAPSHOT_SNAPSHOT_H
-#define GP_SNAPSHOT_SNAPSHOT_H
+#ifndef GP_CONVERT_SNAPSHOT_SNAPSHOT_H
+#define GP_CONVERT_SNAPSHOT_SNAPSHOT_H
 
+#include <gpuprof/wire.h>
 #include <read/collect/collect.h>
+#include <read/collect/peer.h>
 #include <read/recording/recording.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <symbol/symbol.h>
+#include <sys/types.h>
+
+/* ==== the snapshot ================================================================================================ */
 
 /* Names call sites: gp_symbols_site, or a function of a test.  Site 0 and sites from `count` on
  * have no frames.  With has_limit only the last `limit` entries of each device's trace are written. */
@@ -56,5 +62,25 @@ struct gp_snapshot_size {
 };
 struct gp_snapshot_size gp_snapshot_expect(const struct gp_recording *recording, uint64_t limit);
 struct gp_snapshot_size gp_snapshot_expect_live(const struct gp_snapshot_live *live, uint64_t limit);
+
+/* ==== the last events ============================================================================================= */
+/* Collects the last events of a live process while its snapshot is being made.  Called by
+ * cmd/snapshot.c. */
+
+struct gp_recent {
+    struct gp_wire_event *events; /* by time */
+    size_t count;
+    uint64_t missed; /* overwritten or damaged, since the first of them */
+    size_t room;
+    struct gp_ringread *reader;
+    struct gp_peer session;
+    struct gp_listen listen;
+};
+
+/* Starts with the events that the ring still holds.  0, -ESRCH, -EACCES, -EPROTO, -errno. */
+int gp_snapshot_recent_open(struct gp_recent *recent, pid_t pid);
+/* Takes the new events; last: everything that is left.  0 or -errno. */
+int gp_snapshot_recent_poll(struct gp_recent *recent, int last);
+void gp_snapshot_recent_close(struct gp_recent *recent);
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT
+ *
  * write.c: writes the parts of a snapshot (internal.h) as PyTorch's tools read them.  The sums of a
  * dictionary follow the list that they sum, so no value is needed before it is known.  Its parts:
- * places, ranges, the writer. */
+ * places, ranges, the writer.
+ */
 #include <base/compiler.h>
+#include <base/text.h>
 #include <convert/snapshot/internal.h>
 #include <errno.h>
 #include <gpuprof/gpuprof.h>
@@ -10,13 +13,160 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ==== pickles ===================================================================================================== */
+
+#define GP_PICKLED_BATCH 1000u
+#define GP_PICKLED_TEXT  4096u /* a mangled C++ name may have thousands of bytes; more are not readable */
+
+static void pickled_flush(struct gp_pickled *out)
+{
+    for (uint32_t done = 0; done < out->used && !out->error;) {
+        ssize_t n = write(out->fd, out->buffer + done, out->used - done);
+        if (n > 0)
+            done += (uint32_t)n;
+        else if (n == 0 || errno != EINTR)
+            out->error = n == 0 ? -EIO : -errno;
+    }
+    out->written += out->error ? 0 : out->used;
+    out->used = 0;
+}
+
+static void pickled_bytes(struct gp_pickled *out, const void *bytes, uint32_t count)
+{
+    if (out->used + count > sizeof(out->buffer))
+        pickled_flush(out);
+    memcpy(out->buffer + out->used, bytes, count);
+    out->used += count;
+}
+
+static void pickled_op(struct gp_pickled *out, char op)
+{
+    pickled_bytes(out, &op, 1);
+}
+
+/* An opcode and a number of `bytes` bytes, the lowest first. */
+static void pickled_number(struct gp_pickled *out, char op, uint64_t value, unsigned bytes)
+{
+    uint8_t text[9] = {(uint8_t)op};
+    for (unsigned i = 0; i < bytes; i++)
+        text[1 + i] = (uint8_t)(value >> 8 * i);
+    pickled_bytes(out, text, 1 + bytes);
+}
+
+void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd)
+{
+    out->fd = fd;
+    out->error = 0;
+    out->written = 0;
+    out->memo_count = 0;
+    out->used = 0;
+    pickled_bytes(out, "\x80\x02", 2); /* PROTO 2 */
+}
+
+int gp_snapshot_pickled_end(struct gp_pickled *out)
+{
+    pickled_op(out, '.');
+    pickled_flush(out);
+    return out->error;
+}
+
+void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value)
+{
+    if (value >= 0 && value <= UINT8_MAX) {
+        pickled_number(out, 'K', (uint64_t)value, 1); /* BININT1 */
+    } else if (value >= 0 && value <= UINT16_MAX) {
+        pickled_number(out, 'M', (uint64_t)value, 2); /* BININT2 */
+    } else if (value >= INT32_MIN && value <= INT32_MAX) {
+        pickled_number(out, 'J', (uint64_t)value, 4); /* BININT */
+    } else {
+        unsigned bytes = 5; /* LONG1: two's complement, as short as it may be */
+        while (bytes < 8 && (value >> (8 * bytes - 1) != 0 && value >> (8 * bytes - 1) != -1))
+            bytes++;
+        pickled_op(out, '\x8a');
+        pickled_number(out, (char)bytes, (uint64_t)value, bytes);
+    }
+}
+
+void gp_snapshot_pickled_bool(struct gp_pickled *out, bool value)
+{
+    pickled_op(out, value ? '\x88' : '\x89');
+}
+
+static void pickled_float(struct gp_pickled *out, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    pickled_number(out, 'G', __builtin_bswap64(bits), 8);
+}
+
+void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text)
+{
+    char clean[GP_PICKLED_TEXT];
+    gp_text_clean(clean, sizeof(clean), text, strnlen(text, sizeof(clean)));
+    uint32_t bytes = (uint32_t)strlen(clean);
+    pickled_number(out, 'X', bytes, 4);
+    pickled_bytes(out, clean, bytes);
+}
+
+static void pickled_pair(struct gp_pickled *out, int64_t first, int64_t second)
+{
+    gp_snapshot_pickled_int(out, first);
+    gp_snapshot_pickled_int(out, second);
+    pickled_op(out, '\x86');
+}
+
+uint32_t gp_snapshot_pickled_remember(struct gp_pickled *out)
+{
+    uint32_t memo = out->memo_count++;
+    pickled_number(out, memo <= UINT8_MAX ? 'q' : 'r', memo, memo <= UINT8_MAX ? 1 : 4);
+    return memo;
+}
+
+void gp_snapshot_pickled_again(struct gp_pickled *out, uint32_t memo)
+{
+    pickled_number(out, memo <= UINT8_MAX ? 'h' : 'j', memo, memo <= UINT8_MAX ? 1 : 4);
+}
+
+void gp_snapshot_pickled_dict(struct gp_pickled *out)
+{
+    pickled_bytes(out, "}(", 2);
+}
+
+void gp_snapshot_pickled_dict_end(struct gp_pickled *out)
+{
+    pickled_op(out, 'u');
+}
+
+void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
+{
+    list->count = 0;
+    pickled_op(out, ']');
+}
+
+void gp_snapshot_pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
+{
+    if (list->count % GP_PICKLED_BATCH == 0) {
+        if (list->count)
+            pickled_op(out, 'e');
+        pickled_op(out, '(');
+    }
+    list->count++;
+}
+
+void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
+{
+    if (list->count)
+        pickled_op(out, 'e');
+}
+
+/* ==== the parts =================================================================================================== */
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 /* Addresses for memory that has none (internal.h). */
 
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* tdestroy */
-#endif
 
 #include <search.h>
 
@@ -186,17 +336,17 @@ static const char *const key_words[GP_WORDS] = {
 void gp_snap_word(struct gp_snap *snap, enum gp_word word)
 {
     if (snap->words[word]) {
-        gp_pickled_again(&snap->out, snap->words[word] - 1);
+        gp_snapshot_pickled_again(&snap->out, snap->words[word] - 1);
         return;
     }
-    gp_pickled_text(&snap->out, key_words[word]);
-    snap->words[word] = gp_pickled_remember(&snap->out) + 1;
+    gp_snapshot_pickled_text(&snap->out, key_words[word]);
+    snap->words[word] = gp_snapshot_pickled_remember(&snap->out) + 1;
 }
 
 static void snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
 {
     gp_snap_word(snap, key);
-    gp_pickled_int(&snap->out, (int64_t)value);
+    gp_snapshot_pickled_int(&snap->out, (int64_t)value);
 }
 
 static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
@@ -213,7 +363,7 @@ static bool memo_again(struct gp_snap *snap, const char *text)
     uint32_t number;
     if (!gp_hash_keys_find(&snap->memo->texts, text, strlen(text), &number))
         return false;
-    gp_pickled_again(&snap->out, snap->memo->memos[number]);
+    gp_snapshot_pickled_again(&snap->out, snap->memo->memos[number]);
     return true;
 }
 
@@ -233,7 +383,7 @@ static void memo_keep(struct gp_snap *snap, const char *text)
         memo->room = room;
     }
     if (gp_hash_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
-        memo->memos[number] = gp_pickled_remember(&snap->out);
+        memo->memos[number] = gp_snapshot_pickled_remember(&snap->out);
 }
 
 static void memo_free(struct gp_snap_memo *memo)
@@ -249,7 +399,7 @@ static void snap_text(struct gp_snap *snap, const char *text)
 {
     if (memo_again(snap, text))
         return;
-    gp_pickled_text(&snap->out, text);
+    gp_snapshot_pickled_text(&snap->out, text);
     memo_keep(snap, text);
 }
 
@@ -263,13 +413,13 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
     bool fits = length > 0 && (size_t)length < sizeof(key);
     if (fits && memo_again(snap, key))
         return;
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, frame->function);
     gp_snap_word(snap, GP_WORD_FILENAME);
     snap_text(snap, file);
     snap_number(snap, GP_WORD_LINE, frame->line);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
     if (fits)
         memo_keep(snap, key);
 }
@@ -277,22 +427,22 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
 static void snap_frames(struct gp_snap *snap, uint32_t site)
 {
     const struct gp_frame_text *frames = NULL;
-    struct gp_pickled_list list;
+    struct gp_snapshot_pickled_list list;
     gp_snap_word(snap, GP_WORD_FRAMES);
     bool known = site != 0 && snap->sites && site < snap->names->count;
     if (known && snap->sites[site]) {
-        gp_pickled_again(&snap->out, snap->sites[site] - 1);
+        gp_snapshot_pickled_again(&snap->out, snap->sites[site] - 1);
         return;
     }
     uint32_t count = known ? snap->names->frames(snap->names->symbols, site, &frames) : 0;
-    gp_pickled_list(&snap->out, &list);
+    gp_snapshot_pickled_list(&snap->out, &list);
     for (uint32_t i = 0; i < count; i++) {
-        gp_pickled_item(&snap->out, &list);
+        gp_snapshot_pickled_item(&snap->out, &list);
         snap_frame(snap, &frames[i]);
     }
-    gp_pickled_list_end(&snap->out, &list);
+    gp_snapshot_pickled_list_end(&snap->out, &list);
     if (known)
-        snap->sites[site] = gp_pickled_remember(&snap->out) + 1;
+        snap->sites[site] = gp_snapshot_pickled_remember(&snap->out) + 1;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -304,17 +454,17 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
 static void snap_pool(struct gp_snap *snap, uint64_t pool)
 {
     if (pool & GP_SNAP_TORCH_POOL)
-        gp_pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
+        pickled_pair(&snap->out, (int64_t)(pool >> 32 & 0x7fffffff), (int64_t)(pool & 0xffffffff));
     else
-        gp_pickled_pair(&snap->out, 0, (int64_t)pool);
+        pickled_pair(&snap->out, 0, (int64_t)pool);
 }
 
 void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment)
 {
     snap->counts.segments++;
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
-    gp_pickled_item(&snap->out, &snap->segments);
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->segments);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_number(snap, GP_WORD_DEVICE, segment->device);
     snap_number(snap, GP_WORD_ADDRESS, segment->address);
     snap_number(snap, GP_WORD_STREAM, segment->stream);
@@ -322,10 +472,10 @@ void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment
     gp_snap_word(snap, GP_WORD_SEGMENT_POOL_ID);
     snap_pool(snap, segment->pool);
     gp_snap_word(snap, GP_WORD_IS_EXPANDABLE);
-    gp_pickled_bool(&snap->out, segment->expandable);
+    gp_snapshot_pickled_bool(&snap->out, segment->expandable);
     snap_frames(snap, segment->site);
     gp_snap_word(snap, GP_WORD_BLOCKS);
-    gp_pickled_list(&snap->out, &snap->blocks);
+    gp_snapshot_pickled_list(&snap->out, &snap->blocks);
 }
 
 void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
@@ -342,46 +492,46 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
     snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
     snap->active_bytes += active ? block->bytes : 0;
     snap->requested_bytes += requested;
-    gp_pickled_item(&snap->out, &snap->blocks);
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->blocks);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_number(snap, GP_WORD_ADDRESS, block->address);
     snap_number(snap, GP_WORD_SIZE, block->bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
     snap_is(snap, GP_WORD_STATE, states[block->state]);
     snap_frames(snap, block->site);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
 {
-    gp_pickled_list_end(&snap->out, &snap->blocks);
+    gp_snapshot_pickled_list_end(&snap->out, &snap->blocks);
     snap_number(snap, GP_WORD_TOTAL_SIZE, snap->total_bytes);
     snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
     snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
 
 void gp_snap_traces(struct gp_snap *snap)
 {
-    gp_pickled_list_end(&snap->out, &snap->segments);
+    gp_snapshot_pickled_list_end(&snap->out, &snap->segments);
     gp_snap_word(snap, GP_WORD_DEVICE_TRACES);
-    gp_pickled_list(&snap->out, &snap->traces);
+    gp_snapshot_pickled_list(&snap->out, &snap->traces);
 }
 
 void gp_snap_trace(struct gp_snap *snap)
 {
-    gp_pickled_item(&snap->out, &snap->traces);
-    gp_pickled_list(&snap->out, &snap->entries);
+    gp_snapshot_pickled_item(&snap->out, &snap->traces);
+    gp_snapshot_pickled_list(&snap->out, &snap->entries);
 }
 
 static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *entry)
 {
     snap->counts.entries++;
-    gp_pickled_item(&snap->out, &snap->entries);
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, &snap->entries);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_ACTION, entry->action);
     if (entry->action == GP_WORD_OOM)
         snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
@@ -393,7 +543,7 @@ static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *ent
     if (entry->granted)
         snap_number(snap, GP_WORD_GRANTED, entry->granted);
     snap_frames(snap, entry->site);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* The entries before the limit's are not known to be among the last ones until the trace ends. */
@@ -433,69 +583,69 @@ void gp_snap_trace_end(struct gp_snap *snap)
         snap_entry_put(snap, &snap->keep[i % limit]);
     snap->counts.left_out += first;
     snap->kept = 0;
-    gp_pickled_list_end(&snap->out, &snap->entries);
+    gp_snapshot_pickled_list_end(&snap->out, &snap->entries);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 static void snap_flag(struct gp_snap *snap, const char *key, bool value)
 {
-    gp_pickled_text(&snap->out, key);
-    gp_pickled_bool(&snap->out, value);
+    gp_snapshot_pickled_text(&snap->out, key);
+    gp_snapshot_pickled_bool(&snap->out, value);
 }
 
 static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
 {
-    gp_pickled_text(&snap->out, key);
-    gp_pickled_int(&snap->out, value);
+    gp_snapshot_pickled_text(&snap->out, key);
+    gp_snapshot_pickled_int(&snap->out, value);
 }
 
 /* PyTorch's sixteen powers of two; no division is configured for any of them. */
 static void snap_divisions(struct gp_snap *snap)
 {
-    gp_pickled_text(&snap->out, "roundup_power2_divisions");
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "roundup_power2_divisions");
+    gp_snapshot_pickled_dict(&snap->out);
     for (unsigned i = 0; i < 16; i++) {
         char key[8];
         snprintf(key, sizeof(key), "%u", 1u << i);
         snap_setting(snap, key, 0);
     }
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings)
 {
-    gp_pickled_list_end(&snap->out, &snap->traces);
+    gp_snapshot_pickled_list_end(&snap->out, &snap->traces);
     gp_snap_word(snap, GP_WORD_ALLOCATOR_SETTINGS);
-    gp_pickled_dict(&snap->out);
-    gp_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
-    gp_pickled_text(&snap->out, "");
+    gp_snapshot_pickled_dict(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
+    gp_snapshot_pickled_text(&snap->out, "");
     snap_setting(snap, "max_split_size", settings->split_limit);
-    gp_pickled_text(&snap->out, "garbage_collection_threshold");
-    gp_pickled_float(&snap->out, 0);
+    gp_snapshot_pickled_text(&snap->out, "garbage_collection_threshold");
+    pickled_float(&snap->out, 0);
     snap_flag(snap, "expandable_segments", settings->expandable);
     snap_setting(snap, "pinned_num_register_threads", 1);
     snap_flag(snap, "release_lock_on_cudamalloc", false);
     snap_flag(snap, "pinned_use_cuda_host_register", false);
     snap_flag(snap, "graph_capture_record_stream_reuse", false);
     snap_divisions(snap);
-    gp_pickled_text(&snap->out, "gpuprof_allocator");
-    gp_pickled_text(&snap->out, settings->allocator);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_text(&snap->out, "gpuprof_allocator");
+    gp_snapshot_pickled_text(&snap->out, settings->allocator);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
-void gp_snap_note(struct gp_snap *snap, struct gp_pickled_list *list, const char *name, bool ends, uint32_t device,
-                  int64_t time_us)
+void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
+                  uint32_t device, int64_t time_us)
 {
     snap->counts.annotations++;
-    gp_pickled_item(&snap->out, list);
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_item(&snap->out, list);
+    gp_snapshot_pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, name);
     snap_number(snap, GP_WORD_DEVICE, device);
     snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
-    gp_pickled_dict_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -515,17 +665,17 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
         free(snap);
         return NULL;
     }
-    gp_pickled_begin(&snap->out, fd);
-    gp_pickled_dict(&snap->out);
+    gp_snapshot_pickled_begin(&snap->out, fd);
+    gp_snapshot_pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_SEGMENTS);
-    gp_pickled_list(&snap->out, &snap->segments);
+    gp_snapshot_pickled_list(&snap->out, &snap->segments);
     return snap;
 }
 
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
 {
-    gp_pickled_dict_end(&snap->out);
-    int rc = gp_pickled_end(&snap->out);
+    gp_snapshot_pickled_dict_end(&snap->out);
+    int rc = gp_snapshot_pickled_end(&snap->out);
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
