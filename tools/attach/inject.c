@@ -156,7 +156,7 @@ static enum gp_attach_outcome inject_prepare(struct inject *inject)
         gp_attach_why(inject->attach, "mount one there", "there is no /proc in its file system");
         return GP_ATTACH_REFUSED;
     }
-    inject->stacks = gp_stacks_new(inject->facts->pid);
+    inject->stacks = gp_unwind_stacks_new(inject->facts->pid);
     enum gp_attach_outcome outcome = inject_symbols(inject);
     if (outcome != GP_ATTACH_DONE)
         return inject_is_there(inject) ? outcome : inject_gone(inject);
@@ -421,7 +421,7 @@ static bool inject_try(struct inject *inject, pid_t tid, uint64_t deadline_ns, e
         *outcome = inject_gone(inject);
         return true;
     }
-    if (!gp_filter_allows(inject->facts, tid, attach)) {
+    if (!gp_facts_filter_allows(inject->facts, tid, attach)) {
         gp_seized_release(seized);
         *outcome = GP_ATTACH_REFUSED;
         return true;
@@ -484,7 +484,7 @@ static enum gp_attach_outcome inject_find(struct inject *inject)
                          "a thread is inside setuid() or the like, and waits for thread %d", (int)busy);
                 break;
             }
-            gp_stacks_look(inject->stacks);
+            gp_unwind_stacks_look(inject->stacks);
             inject_hurry(true);
             bool end = inject_try(inject, tids[i], deadline, &outcome);
             inject_hurry(false);
@@ -680,6 +680,6 @@ enum gp_attach_outcome gp_attach_inject(struct gp_attach *attach, const struct g
     if (inject.pidfd >= 0)
         close(inject.pidfd);
     gp_unwind_free(inject.unwind);
-    gp_stacks_free(inject.stacks);
+    gp_unwind_stacks_free(inject.stacks);
     return outcome == GP_ATTACH_DONE ? inject_watch(&inject) : outcome;
 }

@@ -6,8 +6,8 @@
  *   lock.c     one attach to a process at a time
  *   remote.c   reads and writes its memory; finds functions in the libraries that it has mapped
  *   unwind.c   looks at the stack of a stopped thread: may it be borrowed?
- *   stack.c    where a thread's own stack ends
- *   filter.c   whether its sandbox lets it load the library
+ *   unwind.c    where a thread's own stack ends
+ *   facts.c   whether its sandbox lets it load the library
  *   seize.c    stops a thread, lets it make a system call or run a piece of code, and puts it back
  *   stub.c     that piece of code
  *   inject.c   the way in by ptrace, with the former
@@ -51,13 +51,10 @@ void gp_attach_why(struct gp_attach *attach, const char *hint, const char *forma
 /* The value of "Name:\t..." in a file of /proc, as a number; `otherwise` if it is not there. */
 long long gp_facts_number(const char *text, const char *name, int base, long long otherwise);
 
-/* The number of a process's filters of system calls, -1 unknown. 0: this process. */
-int gp_facts_filters(pid_t pid);
-
-/* ---- filter.c ---------------------------------------------------------------------------------------------------- */
+/* ---- facts.c ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a stopped thread may make the system calls of an attach. False: why and hint are filled in. */
-bool gp_filter_allows(const struct gp_facts *facts, pid_t tid, struct gp_attach *attach);
+bool gp_facts_filter_allows(const struct gp_facts *facts, pid_t tid, struct gp_attach *attach);
 
 /* ---- remote.c ---------------------------------------------------------------------------------------------------- */
 
@@ -87,18 +84,18 @@ void gp_unwind_free(struct gp_unwind *unwind);
 /* Whether a stopped thread may start a thread.  False: `why` says what it is doing. */
 bool gp_unwind_allows(struct gp_unwind *unwind, pid_t tid, char *why, size_t why_bytes);
 
-/* ---- stack.c ----------------------------------------------------------------------------------------------------- */
+/* ---- unwind.c ----------------------------------------------------------------------------------------------------- */
 
 struct gp_stacks;
 /* NULL: out of memory. */
-struct gp_stacks *gp_stacks_new(pid_t pid);
-void gp_stacks_free(struct gp_stacks *stacks);
+struct gp_stacks *gp_unwind_stacks_new(pid_t pid);
+void gp_unwind_stacks_free(struct gp_stacks *stacks);
 /* Reads where the process may have stacks, unless it did so within a tenth of a second.  Before a
  * thread is stopped: it takes milliseconds in a large process. */
-void gp_stacks_look(struct gp_stacks *stacks);
+void gp_unwind_stacks_look(struct gp_stacks *stacks);
 /* The lowest address that belongs to the stack of a stopped thread, from its stack and thread
  * pointers; 0: it does not run on its own stack, or that has no guard page at its end. */
-uint64_t gp_stack_low(const struct gp_stacks *stacks, pid_t tid, uint64_t sp, uint64_t thread_pointer);
+uint64_t gp_unwind_stack_low(const struct gp_stacks *stacks, pid_t tid, uint64_t sp, uint64_t thread_pointer);
 
 /* ---- seize.c ----------------------------------------------------------------------------------------------------- */
 

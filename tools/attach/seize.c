@@ -256,7 +256,7 @@ static void seize_fill(const struct gp_seized *seized, const struct gp_seize_cod
  * fibre may lie data that other threads use at this moment. */
 static int seize_keep(struct gp_seized *seized, const struct gp_seize_code *code)
 {
-    uint64_t low = gp_stack_low(code->stacks, seized->tid, seized->saved.rsp, seized->saved.fs_base);
+    uint64_t low = gp_unwind_stack_low(code->stacks, seized->tid, seized->saved.rsp, seized->saved.fs_base);
     size_t bytes = seized->saved.rsp - 128 - seized->frame;
     if (!low)
         return -EXDEV;

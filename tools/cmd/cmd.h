@@ -107,7 +107,7 @@ int gp_asked(const char *command, pid_t pid, int rc, const struct gp_refusal *re
 /* ---- stacks.c ---------------------------------------------------------------------------------------------------- */
 
 /* If the process takes no stacks: one line on stderr with the command that switches them on. */
-void gp_stacks_offer(const char *command, pid_t pid);
+void gp_unwind_stacks_offer(const char *command, pid_t pid);
 
 /* ---- holders.c --------------------------------------------------------------------------------------------------- */
 

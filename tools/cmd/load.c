@@ -103,7 +103,7 @@ static int load_live(struct gp_recording **recording, const struct gp_load_optio
         return GP_EXIT_NO_PROCESS;
     }
     if (o->sites)
-        gp_stacks_offer(o->target.command, o->target.pids[0]);
+        gp_unwind_stacks_offer(o->target.command, o->target.pids[0]);
     why[0] = '\0';
     int fd = memfd_create("gpuprof-recording", MFD_CLOEXEC);
     if (fd < 0) {

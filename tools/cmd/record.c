@@ -355,7 +355,7 @@ static int record_run(void *options)
         return rc;
     gp_system_free(system);
     if (!o->quiet)
-        gp_stacks_offer("record", o->target.pids[0]);
+        gp_unwind_stacks_offer("record", o->target.pids[0]);
     char root[64] = "";
     gp_load_root(root, sizeof(root), o->target.pids[0]); /* first: the process may end meanwhile */
     rc = record_process(&now, o->target.pids[0]);

@@ -41,7 +41,7 @@ static const struct gp_refusal stacks_refusals[] = {
     {0, NULL},
 };
 
-void gp_stacks_offer(const char *command, pid_t pid)
+void gp_unwind_stacks_offer(const char *command, pid_t pid)
 {
     char problem[GP_PROBLEM_BYTES];
     uint32_t modes;
