@@ -135,7 +135,7 @@ $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/read/co
 $(B)/fuzzers/cfi: src/stack/cfi.c
 $(B)/fuzzers/cache: $(wildcard src/allocator/cache/*.c) $(foreach f,counter map ring span lock kept loader,src/base/$f.c) src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
-$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c tools/agent/kernel/probeargs.c $(B)/libtools.a
+$(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf
 $(B)/fuzzers/symbol: $(wildcard tools/symbol/*.c) tools/read/common/elfimage.c tools/read/common/foreign.c $(B)/libtools.a
 $(B)/fuzzers/pep768: tools/attach/pep768.c $(B)/libtools.a $(B)/libtarget.a

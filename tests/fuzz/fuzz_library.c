@@ -7,7 +7,7 @@
  *   any compiler with -DGP_FUZZ_REPLAY: runs the files named as arguments, each also with every byte of it changed in
  *   four ways and cut off there.  Prints "N inputs".
  */
-#include <agent/find/library.h>
+#include <agent/find/find.h>
 #include <fuzz/limits.h>
 
 #include <stdint.h>
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gp_bpf_probe probe;
     int fd = file_with(data, size);
     limits_begin();
-    int error = gp_library_id_read(fd, &id);
+    int error = gp_candidate_id_read(fd, &id);
     if (error > 0 || (error ? id.bytes != 0 : !id.bytes || id.bytes > GP_LIBRARY_ID))
         abort();
     if (!error && !memmem(data, size, id.id, id.bytes))

@@ -5,7 +5,7 @@
  * maps and arms a private copy of the program, so concurrent tests and a live agent do not
  * interfere. Skips without BPF.
  */
-#include "agent/kernel/probe.h"
+#include "agent/kernel/bpf.h"
 #include "bpf/rig.h"
 #include "lib/spawn.h"
 #include "loaderabi.h"

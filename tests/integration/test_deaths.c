@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_deaths.c: tests the fallback for missed exits (tools/agent/deaths.h), with the exit
+ * test_deaths.c: tests the fallback for missed exits (tools/agent/internal.h), with the exit
  * tracepoint attached and detached, and the removal of cgroups. Processes are
  * tests/programs/probe_fire.c or, for thousands, sleepers whose rows the test writes itself. Skips
  * without BPF.
  * Run: alone
  */
-#include "agent/deaths.h"
+#include "agent/internal.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/full.h"

@@ -6,8 +6,7 @@
  * mounts and processes end with it.
  * Run: first
  */
-#include "agent/find/candidate.h"
-#include "agent/find/discover.h"
+#include "agent/find/find.h"
 #include "base/clock.h"
 #include "lib/elsewhere.h"
 #include "lib/inside.h"

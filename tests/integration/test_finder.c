@@ -6,7 +6,7 @@
  * Run: alone
  */
 #define _GNU_SOURCE
-#include "agent/find/finder.h"
+#include "agent/find/find.h"
 #include "lib/inside.h"
 #include "lib/paths.h"
 #include "read/common/agentlog.h"

@@ -17,7 +17,7 @@
 #include "lib/full.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
-#include <agent/metrics/growing.h>
+#include <agent/metrics/internal.h>
 
 TestSuite(forecast, .timeout = 120);
 

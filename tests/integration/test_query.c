@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_query.c: tests queries of processes that are idle when the agent starts
- * (tools/agent/query.h): programs under the real library and the simulated GPU, and hostile
+ * (tools/agent/internal.h): programs under the real library and the simulated GPU, and hostile
  * sessions made by the test. Skips without BPF.
  * Run: alone
  */
-#include "agent/deaths.h"
-#include "agent/query.h"
+#include "agent/internal.h"
 #include "base/clock.h"
 #include "lib/keeper.h"
 #include "lib/paths.h"

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/find/library.h"
+#include "agent/find/find.h"
 #include "lib/keeper.h"
 #include "lib/mounts.h"
 #include "lib/paths.h"
@@ -116,7 +116,7 @@ static bool place_make_unknown(const char *path)
     pid_t pid = getpid();
     int fd = open(path, O_RDWR | O_CLOEXEC);
     char *at = MAP_FAILED, *note = NULL;
-    if (fd >= 0 && fstat(fd, &about) == 0 && gp_library_id_read(fd, &id) == 0)
+    if (fd >= 0 && fstat(fd, &about) == 0 && gp_candidate_id_read(fd, &id) == 0)
         at = mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED)
         note = memmem(at, (size_t)about.st_size, id.id, id.bytes);

@@ -150,7 +150,7 @@ def manifests(build):
     said = subprocess.run([f"{build}/bin/gpuprof", "agent", "--help"], capture_output=True, text=True).stdout
     flags = re.findall(r"^ +- (--[a-z-]+)", text, re.M)
     check("flags of the DaemonSet are the agent's", flags and all(re.search(rf"^ +{f}[ =]", said, re.M) for f in flags), flags)
-    port = re.search(r"GP_HTTP_PORT (\d+)", open("tools/agent/metrics/http.h").read()).group(1)
+    port = re.search(r"GP_HTTP_PORT (\d+)", open("tools/agent/metrics/metrics.h").read()).group(1)
     check("the example of --help is that port, on an address that Prometheus reaches", f"--listen :{port}\n" in said and "9400" not in said, said)
     for name in ("daemonset", "servicemonitor"):
         check(f"port in {name}", port in open(f"deploy/kubernetes/{name}.yaml").read())

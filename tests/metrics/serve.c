@@ -4,7 +4,7 @@
  *      serve [off|comm|pid]    prints "port N"; then reads lines: "set PID BYTES", "end PID", "fail N",
  *                              "beat", and answers "ok" to each
  */
-#include <agent/metrics/http.h>
+#include <agent/metrics/metrics.h>
 #include <lib/fakeview.h>
 
 #include <base/clock.h>

@@ -3,8 +3,7 @@
  * test_agent_parts.c: tests the agent's small parts in isolation: its log, its messages to the
  * service manager, and the handling of failed allocations in untrusted records.
  */
-#include <agent/failures.h>
-#include <agent/notify.h>
+#include <agent/internal.h>
 #include <read/common/agentlog.h>
 
 #include <criterion/criterion.h>
@@ -150,7 +149,7 @@ static int manager(const char *name, char *got, size_t got_bytes)
     cr_assert(bind(fd, (struct sockaddr *)&address,
                    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + (name[0] != '@'))) == 0);
     setenv("NOTIFY_SOCKET", name, 1);
-    int sent = gp_notify("READY=1\nSTATUS=%d of %s", 3, "them");
+    int sent = gp_agent_notify("READY=1\nSTATUS=%d of %s", 3, "them");
     ssize_t n = recv(fd, got, got_bytes - 1, 0);
     got[n < 0 ? 0 : n] = '\0';
     close(fd);
@@ -165,18 +164,18 @@ Test(agent_notify, tells_the_manager)
     snprintf(name, sizeof(name), "/tmp/gpuprof-test-notify-%d", (int)getpid());
     cr_assert_eq(manager(name, got, sizeof(got)), 0);
     cr_assert_str_eq(got, "READY=1\nSTATUS=3 of them");
-    cr_assert(gp_notify("WATCHDOG=1") < 0, "the manager has ended and notify does not fail");
+    cr_assert(gp_agent_notify("WATCHDOG=1") < 0, "the manager has ended and notify does not fail");
     snprintf(name, sizeof(name), "@gpuprof-test-notify-%d", (int)getpid());
     cr_assert_eq(manager(name, got, sizeof(got)), 0);
     cr_assert_str_eq(got, "READY=1\nSTATUS=3 of them");
     unsetenv("NOTIFY_SOCKET");
-    cr_assert_eq(gp_notify("READY=1"), 0, "no manager is an error");
+    cr_assert_eq(gp_agent_notify("READY=1"), 0, "no manager is an error");
     char longer[200];
     memset(longer, 'x', sizeof(longer) - 1);
     longer[0] = '/';
     longer[199] = '\0';
     setenv("NOTIFY_SOCKET", longer, 1);
-    cr_assert_eq(gp_notify("READY=1"), 0, "an invalid address is an error");
+    cr_assert_eq(gp_agent_notify("READY=1"), 0, "an invalid address is an error");
 }
 
 Test(agent_notify, watchdog)
@@ -184,18 +183,18 @@ Test(agent_notify, watchdog)
     char pid[16];
     unsetenv("WATCHDOG_USEC");
     unsetenv("WATCHDOG_PID");
-    cr_assert_eq(gp_notify_watchdog_ns(), 0u);
+    cr_assert_eq(gp_agent_watchdog_ns(), 0u);
     setenv("WATCHDOG_USEC", "30000000", 1);
-    cr_assert_eq(gp_notify_watchdog_ns(), 15000000000u);
+    cr_assert_eq(gp_agent_watchdog_ns(), 15000000000u);
     setenv("WATCHDOG_PID", "1", 1);
-    cr_assert_eq(gp_notify_watchdog_ns(), 0u, "another's watchdog");
+    cr_assert_eq(gp_agent_watchdog_ns(), 0u, "another's watchdog");
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     setenv("WATCHDOG_PID", pid, 1);
-    cr_assert_eq(gp_notify_watchdog_ns(), 15000000000u);
+    cr_assert_eq(gp_agent_watchdog_ns(), 15000000000u);
     setenv("WATCHDOG_USEC", "30 s", 1);
-    cr_assert_eq(gp_notify_watchdog_ns(), 0u);
+    cr_assert_eq(gp_agent_watchdog_ns(), 0u);
     setenv("WATCHDOG_USEC", "99999999999999999999", 1);
-    cr_assert_eq(gp_notify_watchdog_ns(), 0u);
+    cr_assert_eq(gp_agent_watchdog_ns(), 0u);
 }
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */

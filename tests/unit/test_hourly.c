@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_hourly.c: a line of the agent's log appears once an hour, and what had no line is counted. */
-#include "agent/find/hourly.h"
+#include "agent/find/find.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -15,7 +15,7 @@ static uint64_t more, others;
 static bool take(const char *text, uint64_t minute)
 {
     more = others = 0;
-    return gp_hourly_take(&hourly, text, START + minute * MINUTE, &more, &others);
+    return gp_library_hourly_take(&hourly, text, START + minute * MINUTE, &more, &others);
 }
 
 Test(hourly, programs_that_come_and_go_are_one_line_an_hour)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_library.c: tests the examination of one candidate file: build id, owner and file system. */
-#include "agent/find/candidate.h"
+#include "agent/find/find.h"
 #include "lib/paths.h"
 
 #include <criterion/criterion.h>
@@ -50,7 +50,7 @@ Test(library, the_build_id_agrees_with_readelf)
     if (!theirs)
         cr_skip_test("no readelf");
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    cr_assert(eq(int, gp_library_id_read(fd, &id), 0));
+    cr_assert(eq(int, gp_candidate_id_read(fd, &id), 0));
     close(fd);
     for (unsigned i = 0; i < id.bytes; i++)
         snprintf(ours + 2 * i, 3, "%02x", id.id[i]);
@@ -63,15 +63,15 @@ Test(library, other_files_have_no_build_id)
 {
     struct gp_library_id id;
     int fd = memory_file("#!/bin/sh\n", 10);
-    cr_assert(eq(int, gp_library_id_read(fd, &id), -ENOEXEC));
+    cr_assert(eq(int, gp_candidate_id_read(fd, &id), -ENOEXEC));
     close(fd);
     fd = memory_file("", 0);
-    cr_assert(eq(int, gp_library_id_read(fd, &id), -ENOEXEC));
+    cr_assert(eq(int, gp_candidate_id_read(fd, &id), -ENOEXEC));
     close(fd);
     own_read();
     memset(own + ((Elf64_Ehdr *)own)->e_phoff, 0, 56 * ((Elf64_Ehdr *)own)->e_phnum);
     fd = memory_file(own, own_bytes);
-    cr_assert(eq(int, gp_library_id_read(fd, &id), -ENOENT));
+    cr_assert(eq(int, gp_candidate_id_read(fd, &id), -ENOENT));
     cr_assert(eq(u8, id.bytes, 0));
     close(fd);
 }
@@ -90,7 +90,7 @@ Test(library, damaged_headers, .timeout = 120)
     for (size_t at = 0; at < end; at++) {
         for (unsigned v = 0; v < sizeof(values); v++) {
             cr_assert(pwrite(fd, &values[v], 1, (off_t)at) == 1);
-            int error = gp_library_id_read(fd, &id);
+            int error = gp_candidate_id_read(fd, &id);
             cr_assert(error ? error < 0 && id.bytes == 0 : id.bytes && id.bytes <= GP_LIBRARY_ID, "%zu %u", at, v);
             cr_assert(gp_bpf_probe_find(fd, &probe) <= 0);
             answers[!error]++;
@@ -99,7 +99,7 @@ Test(library, damaged_headers, .timeout = 120)
     }
     for (size_t n = end; n-- > 0;) {
         cr_assert(ftruncate(fd, (off_t)n) == 0);
-        cr_assert(gp_library_id_read(fd, &id) <= 0);
+        cr_assert(gp_candidate_id_read(fd, &id) <= 0);
     }
     close(fd);
     cr_assert(answers[0] > 100 && answers[1] > 100, "%u %u", answers[0], answers[1]);

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * test_metrics.c: tests pages of metrics from simulated machines, and the server under normal and hostile clients. */
 #include "metrics_fixture.h"
-#include <agent/metrics/ahead.h>
-#include <agent/metrics/growing.h>
-#include <agent/metrics/http.h>
+#include <agent/metrics/internal.h>
 #include <agent/metrics/metrics.h>
-#include <agent/metrics/names.h>
-#include <agent/metrics/samples.h>
 #include <read/collect/sites.h>
 
 #include <arpa/inet.h>
@@ -684,7 +680,7 @@ Test(http, a_port_in_use_is_an_error_with_a_sentence, .timeout = 60)
 /* Every page is one moment of the container. */
 Test(metrics, headroom_and_time_to_out_of_memory)
 {
-    struct gp_ahead *ahead = gp_ahead_new();
+    struct gp_ahead *ahead = gp_metrics_ahead_new();
     int64_t headroom = 0, seconds = 0;
     cr_assert_not_null(ahead);
     for (int64_t page = 1; page <= 40; page++) { /* every 15 s 150 MiB more; 20 GiB are free at first */
@@ -693,8 +689,8 @@ Test(metrics, headroom_and_time_to_out_of_memory)
                                  .calls = 1000 * page,
                                  .frees = 990 * page};
         sum.allocated_peak_bytes = sum.allocated_bytes;
-        gp_ahead_look(ahead, &sum, (uint64_t)page * 15000000000ull, 20 * GIB - page * 150 * (GIB >> 10), -1, &headroom,
-                      &seconds);
+        gp_metrics_ahead_look(ahead, &sum, (uint64_t)page * 15000000000ull, 20 * GIB - page * 150 * (GIB >> 10), -1,
+                              &headroom, &seconds);
         cr_assert_gt(headroom, 0);
         cr_assert(page > 10 || seconds == -1, "page %d: %d", (int)page, (int)seconds);
     }
@@ -702,7 +698,7 @@ Test(metrics, headroom_and_time_to_out_of_memory)
     /* 15 GiB at 10 MiB/s */
     cr_assert(seconds > 1400 && seconds < 1700, "%ld", (long)seconds);
     struct gp_map_sum sum = {.allocated_bytes = 5 * GIB, .reserved_bytes = 5 * GIB, .calls = 10, .frees = 10};
-    gp_ahead_look(ahead, &sum, 10000000000000ull, 20 * GIB, 2 * GIB, &headroom, &seconds);
+    gp_metrics_ahead_look(ahead, &sum, 10000000000000ull, 20 * GIB, 2 * GIB, &headroom, &seconds);
     cr_assert_eq(headroom, 2 * GIB);
     cr_assert_eq(seconds, -1, "new counters begin again");
     free(ahead);

@@ -4,34 +4,87 @@
  * function that does a bounded amount of work. Nothing in this loop waits for another process.
  */
 #include <agent/agent.h>
-#include <agent/attacher.h>
-#include <agent/deaths.h>
-#include <agent/failures.h>
-#include <agent/find/finder.h>
+#include <agent/find/find.h>
+#include <agent/internal.h>
 #include <agent/kernel/bpf.h>
-#include <agent/notify.h>
-#include <agent/query.h>
-#include <base/clock.h>
-#include <read/collect/collect.h>
-#include <read/collect/peer.h>
-#include <read/common/agentlog.h>
-
 #include <arpa/inet.h>
+#include <base/clock.h>
 #include <errno.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <read/collect/collect.h>
+#include <read/collect/peer.h>
+#include <read/common/agentlog.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+/* ==== the service manager ========================================================================================= */
+
+/* The socket's address: a path, or with '@' an abstract name. Returns the address's length; 0 if
+ * there is none. */
+static socklen_t notify_address(struct sockaddr_un *address)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    size_t length = name ? strlen(name) : 0;
+    if (length < 2 || (name[0] != '/' && name[0] != '@') || length >= sizeof(address->sun_path))
+        return 0;
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(address->sun_path, name, length);
+    bool is_abstract = name[0] == '@';
+    if (is_abstract)
+        address->sun_path[0] = '\0';
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length + !is_abstract);
+}
+
+int gp_agent_notify(const char *format, ...)
+{
+    struct sockaddr_un address;
+    socklen_t bytes = notify_address(&address);
+    if (bytes == 0)
+        return 0;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof(text))
+        return -EMSGSIZE;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    ssize_t sent = sendto(fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address, bytes);
+    int error = sent < 0 ? -errno : 0;
+    close(fd);
+    return error;
+}
+
+uint64_t gp_agent_watchdog_ns(void)
+{
+    const char *every = getenv("WATCHDOG_USEC"), *whose = getenv("WATCHDOG_PID");
+    char *end;
+    if (!every || (whose && strtoull(whose, NULL, 10) != (unsigned long long)getpid()))
+        return 0;
+    errno = 0;
+    unsigned long long us = strtoull(every, &end, 10);
+    return errno || *end || us > UINT64_MAX / 1000 ? 0 : us * 1000 / 2;
+}
+
+/* ==== the loop ==================================================================================================== */
 
 /* Viewers treat an agent as dead after 5 s without a heartbeat (GP_SYSTEM_ALIVE_NS), so a loaded
  * machine may miss ten. */
@@ -89,7 +142,7 @@ static void daemon_status(struct gp_daemon *daemon)
     if (found.hangs_ns)
         snprintf(status + n, sizeof(status) - (size_t)n, "; discovery stalled by process %d", (int)found.at);
     if (strcmp(status, daemon->status) != 0)
-        gp_notify("STATUS=%s", status);
+        gp_agent_notify("STATUS=%s", status);
     memcpy(daemon->status, status, sizeof(status));
 }
 
@@ -142,7 +195,7 @@ static void daemon_heartbeat(struct gp_daemon *daemon, uint64_t now)
     /* relaxed: readers compare it with their clock and read nothing else by it */
     __atomic_store_n(&gp_bpf_meta(daemon->bpf)->heartbeat_ns, now, __ATOMIC_RELAXED);
     if (daemon->watchdog_ns && now - daemon->watched_ns + GP_AGENT_TICK_NS > daemon->watchdog_ns) {
-        gp_notify("WATCHDOG=1");
+        gp_agent_notify("WATCHDOG=1");
         daemon->watched_ns = now;
     }
 }
@@ -223,7 +276,7 @@ static int daemon_loop(struct gp_daemon *daemon)
         return daemon_fail(daemon, error, "epoll");
     gp_agent_log(GP_AGENTLOG_INFO, "ready: tables in %s, probes by %s", daemon->options->pins,
                  gp_bpf_is_multi(daemon->bpf) ? "uprobe_multi" : "perf");
-    gp_notify("READY=1");
+    gp_agent_notify("READY=1");
     daemon_status(daemon);
     daemon->stats_ns = gp_clock_ns();
     while (!daemon->is_ending) {
@@ -506,7 +559,7 @@ static int daemon_start(struct gp_daemon *daemon)
 
 static void daemon_end(struct gp_daemon *daemon)
 {
-    gp_notify("STOPPING=1");
+    gp_agent_notify("STOPPING=1");
     gp_http_stop(daemon->http);
     gp_metrics_close(daemon->metrics);
     gp_attacher_close(daemon->attacher);
@@ -541,13 +594,13 @@ int gp_agent_run(const struct gp_agent_options *options, char *why, size_t why_b
                                .signal = -1,
                                .timer = -1,
                                .lock = -1,
-                               .watchdog_ns = gp_notify_watchdog_ns()};
+                               .watchdog_ns = gp_agent_watchdog_ns()};
     sigprocmask(SIG_SETMASK, NULL, &daemon.signals_before);
     int error = daemon_start(&daemon);
     if (!error)
         error = daemon_loop(&daemon);
     if (error)
-        gp_notify("STATUS=%s\nERRNO=%d", why, -error);
+        gp_agent_notify("STATUS=%s\nERRNO=%d", why, -error);
     daemon_end(&daemon);
     return error;
 }

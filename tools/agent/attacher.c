@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * attacher.c: see attacher.h. Reading the mappings of a process may block for as long as that
- * process likes, so only the workers do it, each in the turn of one container. The attach itself is a
- * command of its own: it reads what the program has mapped, and its end, whatever the reason, does
+ * attacher.c: see internal.h. Reading the mappings of a process may block for as long as that
+ * process likes, so only the workers do it, each in the turn of one container. The attach itself is
+ * a command of its own: it reads what the program has mapped, and its end, whatever the reason, does
  * not end the agent.
  */
-#include <agent/attacher.h>
+#include <agent/internal.h>
 #include <agent/maps/maps.h>
-#include <agent/turns.h>
 #include <base/clock.h>
 #include <base/text.h>
 #include <base/vma.h>
-#include <read/collect/peer.h>
-#include <read/common/agentlog.h>
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +18,8 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
+#include <read/collect/peer.h>
+#include <read/common/agentlog.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -31,6 +29,191 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ==== turns ======================================================================================================= */
+
+#define TURNS_UNUSED 256u /* programs with nothing to do that a container may have in one turn */
+
+struct turns_process {
+    struct gp_turn_process is;
+    uint32_t look;        /* the last one that met it */
+    uint32_t again, wait; /* if it was not ready: the look from which it is tried again, and how many are left out */
+    bool is_asked;        /* it waits for a turn, or has it */
+    bool is_tried;
+};
+
+struct turns_container {
+    char key[GP_TURNS_NAME], name[GP_TURNS_NAME];
+    uint64_t since;  /* when its last turn ended, or when it began to wait for its first one */
+    bool is_busy;    /* it has a turn */
+    uint32_t unused; /* programs of this turn that had nothing to do */
+    struct turns_process *processes;
+    uint32_t count, room, asked; /* asked: of how many `is_asked` is set */
+};
+
+struct gp_turns {
+    struct turns_container *containers[GP_TURNS_CONTAINERS];
+    uint32_t count, look;
+    uint64_t now; /* counts what `since` orders */
+};
+
+struct gp_turns *gp_attacher_turns_new(void)
+{
+    return calloc(1, sizeof(struct gp_turns));
+}
+
+static void container_free(struct turns_container *container)
+{
+    free(container->processes);
+    free(container);
+}
+
+void gp_attacher_turns_free(struct gp_turns *turns)
+{
+    for (uint32_t i = 0; turns && i < turns->count; i++)
+        container_free(turns->containers[i]);
+    free(turns);
+}
+
+/* ---- what a look meets ------------------------------------------------------------------------------------------- */
+
+static struct turns_container *turns_find(const struct gp_turns *turns, const char *key)
+{
+    for (uint32_t i = 0; i < turns->count; i++)
+        if (strcmp(turns->containers[i]->key, key) == 0)
+            return turns->containers[i];
+    return NULL;
+}
+
+static struct turns_container *container_add(struct gp_turns *turns, const char *key)
+{
+    struct turns_container *container =
+        turns->count == GP_TURNS_CONTAINERS ? NULL : calloc(1, sizeof(struct turns_container));
+    if (!container)
+        return NULL;
+    snprintf(container->key, sizeof(container->key), "%s", key);
+    container->since = turns->now++;
+    return turns->containers[turns->count++] = container;
+}
+
+static struct turns_process *process_find(const struct turns_container *container, const struct gp_turn_process *is)
+{
+    for (uint32_t i = 0; i < container->count; i++) {
+        struct turns_process *process = &container->processes[i];
+        if (process->is.pid == is->pid && process->is.start == is->start && process->is.stack == is->stack)
+            return process;
+    }
+    return NULL;
+}
+
+static struct turns_process *process_add(struct turns_container *container, const struct gp_turn_process *is)
+{
+    if (container->count == container->room) {
+        uint32_t room = container->room ? 2 * container->room : 16;
+        void *moved =
+            room > GP_TURNS_PROCESSES ? NULL : realloc(container->processes, room * sizeof(*container->processes));
+        if (!moved)
+            return NULL;
+        container->processes = moved;
+        container->room = room;
+    }
+    container->processes[container->count] = (struct turns_process){.is = *is};
+    return &container->processes[container->count++];
+}
+
+void gp_attacher_turns_look(struct gp_turns *turns)
+{
+    turns->look++;
+}
+
+enum gp_turn_met gp_attacher_turns_meet(struct gp_turns *turns, const struct gp_turn_process *is, const char *key,
+                                        const char *name)
+{
+    struct turns_container *container = turns_find(turns, key);
+    if (!container && !(container = container_add(turns, key)))
+        return GP_TURN_MANY_CONTAINERS;
+    snprintf(container->name, sizeof(container->name), "%s", name);
+    struct turns_process *process = process_find(container, is);
+    if (!process && !(process = process_add(container, is)))
+        return GP_TURN_MANY_PROCESSES;
+    process->look = turns->look;
+    if (!process->is_asked && (!process->is_tried || (process->wait && turns->look >= process->again))) {
+        process->is_asked = true;
+        container->asked++;
+    }
+    return GP_TURN_MET;
+}
+
+/* A container without programs loses nothing: it would wait for its first turn behind all others. */
+void gp_attacher_turns_looked(struct gp_turns *turns)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < turns->count; i++) {
+        struct turns_container *container = turns->containers[i];
+        uint32_t stay = 0;
+        for (uint32_t k = 0; k < container->count; k++) {
+            if (container->processes[k].look == turns->look)
+                container->processes[stay++] = container->processes[k];
+            else
+                container->asked -= container->processes[k].is_asked;
+        }
+        container->count = stay;
+        if (stay || container->is_busy)
+            turns->containers[kept++] = container;
+        else
+            container_free(container);
+    }
+    turns->count = kept;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static struct turns_process *process_next(const struct turns_container *container)
+{
+    for (uint32_t i = 0; i < container->count; i++)
+        if (container->processes[i].is_asked)
+            return &container->processes[i];
+    return NULL;
+}
+
+bool gp_attacher_turns_next(struct gp_turns *turns, struct gp_turn *turn)
+{
+    struct turns_container *first = NULL;
+    for (uint32_t i = 0; i < turns->count; i++) {
+        struct turns_container *container = turns->containers[i];
+        if (!container->is_busy && container->asked && (!first || container->since < first->since))
+            first = container;
+    }
+    const struct turns_process *process = first ? process_next(first) : NULL;
+    if (!process)
+        return false;
+    first->is_busy = true;
+    *turn = (struct gp_turn){.process = process->is, .is_again = process->wait != 0};
+    memcpy(turn->key, first->key, sizeof(turn->key));
+    memcpy(turn->name, first->name, sizeof(turn->name));
+    return true;
+}
+
+void gp_attacher_turns_end(struct gp_turns *turns, const struct gp_turn *turn, enum gp_turn_end end)
+{
+    struct turns_container *container = turns_find(turns, turn->key);
+    struct turns_process *process = container ? process_find(container, &turn->process) : NULL;
+    if (container) {
+        container->is_busy = false;
+        container->unused = end == GP_TURN_UNUSED ? container->unused + 1 : 0;
+        if (container->unused % TURNS_UNUSED == 0)
+            container->since = turns->now++;
+    }
+    if (!process) /* it ended meanwhile */
+        return;
+    container->asked -= process->is_asked;
+    process->is_asked = false;
+    process->is_tried |= end != GP_TURN_UNUSED;
+    process->wait = end == GP_TURN_LATER ? 2 * process->wait + !turn->is_again : 0;
+    process->again = turns->look + process->wait;
+}
+
+/* ==== the workers ================================================================================================= */
 
 #define ATTACHER_SECOND   1000000000ull
 #define ATTACHER_EVERY_MS 10000
@@ -289,14 +472,14 @@ static void *worker_main(void *arg)
     pthread_setname_np(pthread_self(), "gpuprof-attach");
     pthread_mutex_lock(&attacher->mutex);
     while (!attacher->is_ending) {
-        if (!gp_turns_next(attacher->turns, &turn)) {
+        if (!gp_attacher_turns_next(attacher->turns, &turn)) {
             pthread_cond_wait(&attacher->changed, &attacher->mutex);
             continue;
         }
         pthread_mutex_unlock(&attacher->mutex);
         enum gp_turn_end end = turn_take(attacher, &turn);
         pthread_mutex_lock(&attacher->mutex);
-        gp_turns_end(attacher->turns, &turn, end);
+        gp_attacher_turns_end(attacher->turns, &turn, end);
     }
     pthread_mutex_unlock(&attacher->mutex);
     return NULL;
@@ -331,7 +514,7 @@ static void look_at(struct gp_attacher *attacher, pid_t pid)
     if (!is_wanted)
         return;
     pthread_mutex_lock(&attacher->mutex);
-    enum gp_turn_met met = gp_turns_meet(attacher->turns, &is, group->key, group->name);
+    enum gp_turn_met met = gp_attacher_turns_meet(attacher->turns, &is, group->key, group->name);
     pthread_mutex_unlock(&attacher->mutex);
     full_log(attacher, met, group->name);
 }
@@ -350,7 +533,7 @@ static void look(struct gp_attacher *attacher)
     pid_t resume = 0;
     pthread_mutex_lock(&attacher->mutex);
     if (!attacher->resume)
-        gp_turns_look(attacher->turns);
+        gp_attacher_turns_look(attacher->turns);
     pthread_mutex_unlock(&attacher->mutex);
     for (struct dirent *entry; proc && !resume && (entry = readdir(proc));) {
         char *end;
@@ -364,7 +547,7 @@ static void look(struct gp_attacher *attacher)
     attacher->resume = resume;
     pthread_mutex_lock(&attacher->mutex);
     if (proc && !resume)
-        gp_turns_looked(attacher->turns);
+        gp_attacher_turns_looked(attacher->turns);
     pthread_cond_broadcast(&attacher->changed);
     pthread_mutex_unlock(&attacher->mutex);
     if (proc)
@@ -430,7 +613,7 @@ static int attacher_init(struct gp_attacher *attacher, const struct gp_attacher_
     attacher->options = *options;
     pthread_mutex_init(&attacher->mutex, NULL);
     pthread_cond_init(&attacher->changed, NULL);
-    attacher->turns = gp_turns_new();
+    attacher->turns = gp_attacher_turns_new();
     attacher->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return attacher->stop < 0 ? -errno : !attacher->turns ? -ENOMEM : threads_start(attacher);
 }
@@ -467,7 +650,7 @@ void gp_attacher_close(struct gp_attacher *attacher)
     }
     if (attacher->stop >= 0)
         close(attacher->stop);
-    gp_turns_free(attacher->turns);
+    gp_attacher_turns_free(attacher->turns);
     free(attacher);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * failures.c: see failures.h. A record is a frame written by the kernel (process, length) around
+ * failures.c: see internal.h. A record is a frame written by the kernel (process, length) around
  * the process's own bytes. Only the type of an event is examined, and of a failed allocation the
  * numbers, which are logged unchecked.
  */
-#include <agent/failures.h>
+#include <agent/internal.h>
 #include <agent/maps/maps.h>
 #include <base/clock.h>
 #include <base/text.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * query.c: see query.h. The thread owns a target while it is ASKED; the mutex protects all other
+ * query.c: see internal.h. The thread owns a target while it is ASKED; the mutex protects all other
  * fields and is never held across a system call about a process.
  *
  * Each process may be hostile. It costs at most three searches of its descriptors (gp_peer_open is
@@ -8,7 +8,7 @@
  * only the state is read, since the totals come from the batches that the process fires. Pages that
  * the agent does not touch are not charged to it.
  */
-#include <agent/query.h>
+#include <agent/internal.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <gpuprof/maps.h>

@@ -7,7 +7,6 @@
 #include <show/text/write.h>
 
 #include <agent/maps/maps.h>
-#include <agent/maps/sample.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -300,7 +299,7 @@ static int reset_machine(const struct gp_reset_options *o, const struct gp_syste
         err = reset_machine_do(o, system, pins, before, array);
         gp_system_view_free(before);
         if (err)
-            gp_pins_explain(err, pins, "reset", why, sizeof(why));
+            gp_maps_explain(err, pins, "reset", why, sizeof(why));
     }
     if (!err)
         return GP_EXIT_OK;

@@ -4,7 +4,6 @@
 #include <show/text/write.h>
 
 #include <agent/maps/maps.h>
-#include <agent/maps/sample.h>
 #include <base/clock.h>
 #include <show/terminal/model.h>
 #include <show/text/text.h>

@@ -6,7 +6,6 @@
 #include <cmd/cmd.h>
 
 #include <agent/maps/maps.h>
-#include <agent/maps/sample.h>
 #include <errno.h>
 #include <show/terminal/grid.h>
 #include <show/terminal/model.h>

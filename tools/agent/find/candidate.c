@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * candidate.c: see candidate.h.
+ * candidate.c: see find.h.
  */
-#include <agent/find/candidate.h>
+#include <agent/find/find.h>
 #include <read/common/foreign.h>
 
 #include <elf.h>
@@ -171,7 +171,7 @@ static int notes_read(int fd, const Elf64_Phdr *segment, struct gp_library_id *o
     return error;
 }
 
-int gp_library_id_read(int fd, struct gp_library_id *out)
+int gp_candidate_id_read(int fd, struct gp_library_id *out)
 {
     Elf64_Ehdr head;
     *out = (struct gp_library_id){0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * finder.c: see finder.h. Only this thread uses the libraries and the search; other threads see
+ * finder.c: see find.h. Only this thread uses the libraries and the search; other threads see
  * copies of the counts, which it makes after each round.
  */
-#include <agent/find/finder.h>
+#include <agent/find/find.h>
 #include <read/common/agentlog.h>
 
 #include <base/clock.h>

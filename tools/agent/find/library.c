@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * library.c: see library.h. It has three tables of fixed or bounded size, whatever tenants do:
- * armed files, files seen before (so that each is examined once), and processes that map an armed
- * file, with a pidfd each.
+ * library.c: see find.h. It has three tables of fixed or bounded size, whatever tenants do: armed
+ * files, files seen before (so that each is examined once), and processes that map an armed file,
+ * with a pidfd each.
  */
-#include <agent/find/candidate.h>
-#include <agent/find/hourly.h>
-#include <read/common/agentlog.h>
-#include <read/common/foreign.h>
-
+#include <agent/find/find.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <base/text.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <read/common/agentlog.h>
+#include <read/common/foreign.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +21,57 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* ==== one line an hour ============================================================================================ */
+
+#define HOUR_NS   3600000000000ull
+#define MINUTE_NS 60000000000ull
+
+static struct gp_hourly_line *hourly_find(struct gp_hourly *hourly, const char *text)
+{
+    for (unsigned i = 0; i < GP_HOURLY_LINES; i++)
+        if (hourly->lines[i].logged_ns && !strncmp(hourly->lines[i].text, text, GP_HOURLY_TEXT - 1))
+            return &hourly->lines[i];
+    return NULL;
+}
+
+static struct gp_hourly_line *hourly_oldest(struct gp_hourly *hourly)
+{
+    struct gp_hourly_line *oldest = hourly->lines;
+    for (unsigned i = 1; i < GP_HOURLY_LINES; i++)
+        if (hourly->lines[i].logged_ns < oldest->logged_ns)
+            oldest = &hourly->lines[i];
+    return oldest;
+}
+
+bool gp_library_hourly_take(struct gp_hourly *hourly, const char *text, uint64_t now_ns, uint64_t *more,
+                            uint64_t *others)
+{
+    struct gp_hourly_line *line = hourly_find(hourly, text);
+    if (line && now_ns - line->logged_ns < HOUR_NS) {
+        line->more++;
+        return false;
+    }
+    uint64_t from = hourly->full_ns > now_ns ? hourly->full_ns : now_ns;
+    if (from + MINUTE_NS > now_ns + GP_HOURLY_BURST * MINUTE_NS) {
+        *(line ? &line->more : &hourly->forgotten) += 1;
+        return false;
+    }
+    hourly->full_ns = from + MINUTE_NS;
+    *more = line ? line->more : 0;
+    if (!line) {
+        line = hourly_oldest(hourly);
+        hourly->forgotten += line->more;
+        snprintf(line->text, sizeof(line->text), "%s", text);
+    }
+    *others = hourly->forgotten;
+    hourly->forgotten = 0;
+    line->more = 0;
+    line->logged_ns = now_ns;
+    return true;
+}
+
+/* ==== the libraries =============================================================================================== */
 
 #define SEEN_SETS   256u /* x SEEN_WAYS files; a machine has one or two per container, plus hostile ones */
 #define SEEN_WAYS   4u
@@ -112,7 +161,7 @@ static void hourly_log(struct gp_hourly *hourly, enum gp_agentlog_level level, c
     char text[512], since[96] = "", of[32] = "";
     uint64_t more = 0, others = 0;
     snprintf(text, sizeof(text), "%s%s", name, after);
-    if (!gp_hourly_take(hourly, text, gp_clock_ns(), &more, &others))
+    if (!gp_library_hourly_take(hourly, text, gp_clock_ns(), &more, &others))
         level = GP_AGENTLOG_DEBUG;
     else if (more)
         snprintf(since, sizeof(since), " (and %llu times more since the last such line)", (unsigned long long)more);
@@ -273,6 +322,8 @@ static int mapper_add(struct gp_libraries *l, uint32_t armed, const struct gp_li
     return 0;
 }
 
+static void libraries_process_ended(struct gp_libraries *libraries, pid_t pid);
+
 /* Tracks a mapper. A file with a mapper that cannot be tracked stays armed until a sweep finds no
  * such mapper. */
 static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_library_offer *offer)
@@ -281,7 +332,7 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
         return 0;
     int32_t known = mapper_find(l, offer->pid, armed);
     if (known >= 0 && has_ended(l->mappers[known].pidfd)) {
-        gp_libraries_process_ended(l, offer->pid); /* the pid is another process's by now */
+        libraries_process_ended(l, offer->pid); /* the pid is another process's by now */
         known = -1;
     }
     if (known >= 0) {
@@ -299,7 +350,10 @@ static int mapper_watch(struct gp_libraries *l, uint32_t armed, const struct gp_
     return 0;
 }
 
-void gp_libraries_process_ended(struct gp_libraries *l, pid_t pid)
+/* Call it when a process that mapped files has ended. Files with no known mapper are idle. A forked
+ * child may still map them, so the caller sweeps (gp_discover_sweep offers mapped files again) and
+ * then disarms the files still idle. */
+static void libraries_process_ended(struct gp_libraries *l, pid_t pid)
 {
     int32_t *at = head_of(l, pid);
     while (*at >= 0)
@@ -322,7 +376,7 @@ void gp_libraries_turn(struct gp_libraries *l)
         /* An earlier event of this turn may have removed all entries of its process. */
         const struct mapper *mapper = &l->mappers[events[i].data.u32];
         if (mapper->pid && has_ended(mapper->pidfd))
-            gp_libraries_process_ended(l, mapper->pid);
+            libraries_process_ended(l, mapper->pid);
     }
 }
 
@@ -455,7 +509,7 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
 {
     struct gp_library_id id;
     struct gp_bpf_probe probe;
-    int error = gp_library_id_read(fd, &id);
+    int error = gp_candidate_id_read(fd, &id);
     if (error && error != -ENOENT)
         return explain(why, why_bytes, error, "not an ELF file of this machine");
     if (request->id && request->id->bytes && !id_is(request->id, &id))

@@ -3,17 +3,20 @@
  * bpf.h: the kernel side of gpuprof as an object that the agent opens, attaches to copies of the
  * library, and closes. See bpf/gpuprof.bpf.c for the programs and bpf/README.md for the maps.
  *
- * Only pins outlive the process that opened it: the kernel removes probes and resets semaphores
- * when the file descriptors close, so a kill -9 leaves no file armed.
+ * Only pins outlive the process that opened it: the kernel removes probes and resets semaphores when
+ * the file descriptors close, so a kill -9 leaves no file armed.
  */
-#ifndef GP_KERNEL_BPF_H
-#define GP_KERNEL_BPF_H
+#ifndef GP_AGENT_KERNEL_BPF_H
+#define GP_AGENT_KERNEL_BPF_H
 
+#include <elf.h>
 #include <gpuprof/maps.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ==== the kernel side ============================================================================================= */
 
 struct gp_bpf;
 
@@ -126,5 +129,18 @@ struct gp_bpf_costs {
     uint32_t verified, verified_limit;
 };
 int gp_bpf_costs(const struct gp_bpf *bpf, struct gp_bpf_costs *out);
+
+/* ==== arguments of a probe ======================================================================================== */
+/* Parses the arguments of a USDT note, for the loader and its tests. */
+
+/* Libraries of another processor have no probe that this kernel could attach. */
+#if defined(__aarch64__)
+#define GP_BPF_MACHINE EM_AARCH64
+#else
+#define GP_BPF_MACHINE EM_X86_64
+#endif
+
+/* The same in the notes of EM_X86_64 or EM_AARCH64. */
+int gp_bpf_arguments_of(unsigned machine, const char *text, uint64_t *cookie);
 
 #endif

@@ -1,20 +1,151 @@
 /* SPDX-License-Identifier: MIT
  *
- * copy.c: copies the agent's maps; see maps.h. Two system calls per map where the kernel reads in
- * batches. Entries that are added or removed meanwhile may be missing or present. Each number in an
- * entry is whole; two numbers of one entry may be one batch apart.
+ * copy.c: the agent's maps: opened by their pins, copied, and their peaks reset; see maps.h.
  */
 #include <agent/maps/maps.h>
-
 #include <base/clock.h>
 #include <base/text.h>
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ==== the pins ==================================================================================================== */
+/* Opens the agent's pinned maps and explains why one cannot be opened. */
+
+static int pins_check(int fd, uint32_t key_bytes, uint32_t value_bytes, uint32_t *max_entries)
+{
+    struct bpf_map_info info = {0};
+    uint32_t info_bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &info_bytes) != 0)
+        return errno == EINVAL ? -EPROTO : -errno; /* the pin is a program or a link, not a map */
+    if (info.key_size != key_bytes || info.value_size != value_bytes)
+        return -EPROTO;
+    if (max_entries)
+        *max_entries = info.max_entries;
+    return 0;
+}
+
+/* Opens the map PINS/NAME, whose key and value must have these sizes; max_entries may be NULL.
+ * Returns a descriptor; -ENOENT; -EACCES; -EPROTO: other sizes. */
+static int pins_open(const char *pins, const char *name, bool write, uint32_t key_bytes, uint32_t value_bytes,
+                     uint32_t *max_entries)
+{
+    char path[PATH_MAX];
+    /* Without this flag the kernel also requires write permission. */
+    LIBBPF_OPTS(bpf_obj_get_opts, options, .file_flags = write ? 0 : BPF_F_RDONLY);
+    if (snprintf(path, sizeof(path), "%s/%s", pins, name) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    int fd = bpf_obj_get_opts(path, &options);
+    if (fd < 0)
+        return errno == EPERM ? -EACCES : errno == ENOTDIR ? -ENOENT : -errno;
+    int err = pins_check(fd, key_bytes, value_bytes, max_entries);
+    if (!err)
+        return fd;
+    close(fd);
+    return err;
+}
+
+/* If this is set, kernels before 5.19 refuse bpf(2) to callers without CAP_BPF, whatever the modes
+ * are. */
+static bool pins_forbidden(void)
+{
+    int value = 0;
+    FILE *file = fopen("/proc/sys/kernel/unprivileged_bpf_disabled", "re");
+    if (!file)
+        return false;
+    bool read = fscanf(file, "%d", &value) == 1;
+    fclose(file);
+    return read && value != 0;
+}
+
+static void pins_denied(const char *pins, const char *name, char *why, size_t why_bytes)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", pins, name);
+    if (access(path, F_OK) != 0)
+        snprintf(why, why_bytes,
+                 "no permission to search %s: run as root, or open it to other users (chmod o+x on its parents)", pins);
+    else if (access(path, strcmp(name, "reset") == 0 ? R_OK | W_OK : R_OK) == 0 && pins_forbidden())
+        snprintf(why, why_bytes,
+                 "this kernel forbids bpf(2) without CAP_BPF (kernel.unprivileged_bpf_disabled): run as root");
+    else
+        snprintf(why, why_bytes, "%s/%s: permission denied: run as root", pins, name);
+}
+
+void gp_maps_explain(int error, const char *pins, const char *name, char *why, size_t why_bytes)
+{
+    switch (error) {
+    case -ENOENT:
+        snprintf(why, why_bytes,
+                 "no agent has pinned its maps in %s: start one as root with 'gpuprof agent' or 'systemctl start "
+                 "gpuprof-agent'",
+                 pins);
+        break;
+    case -EACCES:
+        pins_denied(pins, name, why, why_bytes);
+        break;
+    case -EPROTO:
+        snprintf(why, why_bytes, "%s/%s is from another version of gpuprof: restart the agent with this version", pins,
+                 name);
+        break;
+    default:
+        snprintf(why, why_bytes, "%s/%s: %s", pins, name, strerror(-error));
+    }
+}
+
+/* ==== resets ====================================================================================================== */
+/* Resets machine-wide peaks. It writes a time and never a sum, so a concurrent batch is not lost and
+ * the BPF program needs no lock. */
+
+/* Another viewer may write the other of the two times between our read and our store and undo ours,
+ * so the loop reads the row again until it holds our times. */
+static int reset_store(int fd, const struct gp_map_device_key *key, bool allocated, bool reserved)
+{
+    uint64_t now = gp_clock_ns();
+    for (int tries = 0; tries < 16; tries++) {
+        struct gp_map_reset reset = {0};
+        if (bpf_map_lookup_elem(fd, key, &reset) != 0 && errno != ENOENT)
+            return -errno;
+        if ((!allocated || reset.allocated_ns >= now) && (!reserved || reset.reserved_ns >= now))
+            return 0;
+        if (allocated)
+            reset.allocated_ns = now;
+        if (reserved)
+            reset.reserved_ns = now;
+        if (bpf_map_update_elem(fd, key, &reset, BPF_ANY) != 0)
+            return errno == EPERM ? -EACCES : -errno;
+    }
+    return -EBUSY;
+}
+
+int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved)
+{
+    struct gp_map_device_key key = {0};
+    uint32_t zero = 0;
+    struct gp_map_meta meta;
+    int fd = pins_open(pins, "meta", false, sizeof(zero), sizeof(meta), NULL);
+    if (fd < 0)
+        return fd; /* distinguishes "no agent" from "an agent without resets" */
+    close(fd);
+    fd = pins_open(pins, "reset", true, sizeof(key), sizeof(struct gp_map_reset), NULL);
+    if (fd < 0)
+        return fd == -ENOENT ? -EPROTO : fd;
+    if (uuid)
+        memcpy(key.uuid, uuid, sizeof(key.uuid));
+    int err = reset_store(fd, &key, allocated, reserved);
+    close(fd);
+    return err;
+}
+
+/* ==== the copy ==================================================================================================== */
+/* Copies the agent's maps. Two system calls per map where the kernel reads in batches. Entries that
+ * are added or removed meanwhile may be missing or present. Each number in an entry is whole; two
+ * numbers of one entry may be one batch apart. */
 
 /* Our agent creates no table larger than this. */
 #define GP_SYSTEM_MOST 262144u
@@ -68,7 +199,7 @@ static int table_read(struct gp_map_table *table, const char *pins, const char *
                       uint32_t value_bytes)
 {
     uint32_t most;
-    int fd = gp_pins_open(pins, name, false, key_bytes, value_bytes, &most);
+    int fd = pins_open(pins, name, false, key_bytes, value_bytes, &most);
     if (fd < 0)
         return fd;
     *table = (struct gp_map_table){.key_bytes = key_bytes, .value_bytes = value_bytes};
@@ -249,7 +380,7 @@ static int system_meta(struct gp_system_view *view, const char *pins)
 {
     uint32_t zero = 0;
     struct gp_map_meta *meta = &view->meta;
-    int fd = gp_pins_open(pins, "meta", false, sizeof(zero), sizeof(*meta), NULL);
+    int fd = pins_open(pins, "meta", false, sizeof(zero), sizeof(*meta), NULL);
     if (fd < 0)
         return fd;
     int err = bpf_map_lookup_elem(fd, &zero, meta) == 0 ? 0 : -errno;
@@ -301,7 +432,7 @@ int gp_system_view_read(struct gp_system_view **out, const char *pins, char *why
     int err = view ? system_read_all(view, pins, &part) : -ENOMEM;
     if (err) {
         gp_system_view_free(view);
-        gp_pins_explain(err, pins, part, why, why_bytes);
+        gp_maps_explain(err, pins, part, why, why_bytes);
         return err;
     }
     if (why_bytes)

@@ -4,13 +4,16 @@
  * it; writes only to reset peaks. The maps are the kernel's and their values partly claims of
  * processes: names are made printable, numbers are returned unchanged.
  */
-#ifndef GP_MAPS_MAPS_H
-#define GP_MAPS_MAPS_H
+#ifndef GP_AGENT_MAPS_MAPS_H
+#define GP_AGENT_MAPS_MAPS_H
 
 #include <gpuprof/maps.h>
+#include <read/collect/collect.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+/* ==== the maps ==================================================================================================== */
 
 struct gp_system_process {
     struct gp_map_process_key key;
@@ -45,14 +48,10 @@ void gp_system_view_free(struct gp_system_view *view);
  * -EACCES; -EPROTO: the pins are of a version without resets; another -errno. */
 int gp_system_reset_peaks(const char *pins, const uint8_t *uuid, bool allocated, bool reserved);
 
-/* pins.c; used by the functions above. */
+/* copy.c; used by the functions above. */
 
-/* Opens the map PINS/NAME, whose key and value must have these sizes; max_entries may be NULL.
- * Returns a descriptor; -ENOENT; -EACCES; -EPROTO: other sizes. */
-int gp_pins_open(const char *pins, const char *name, bool write, uint32_t key_bytes, uint32_t value_bytes,
-                 uint32_t *max_entries);
-/* Writes the sentence for an error of gp_pins_open. */
-void gp_pins_explain(int error, const char *pins, const char *name, char *why, size_t why_bytes);
+/* Writes the sentence for an error of pins_open. */
+void gp_maps_explain(int error, const char *pins, const char *name, char *why, size_t why_bytes);
 
 /* container.c: names of a cgroup by its number, from files only (cgroup path, OCI config
  * annotations, /var/log/containers). root: "" or a prefix for tests. */
@@ -67,5 +66,18 @@ struct gp_container_name {
  * cannot be examined. */
 unsigned gp_container_numbers(const char *root, pid_t pid, uint64_t ids[GP_CONTAINER_HIERARCHIES]);
 int gp_container_lookup(const char *root, uint64_t cgroup_id, pid_t hint, struct gp_container_name *out);
+
+/* ==== as every view uses them ===================================================================================== */
+/* Reads the whole machine from the agent's maps into the form that every view uses (collect.h). */
+
+/* Without options->pins this is gp_collect. With it, reads the processes, containers and devices of
+ * the agent's maps; if the process table cannot be read, the processes are those whose sessions
+ * can. 0 or -errno as gp_collect and gp_system_view_read, with a sentence in why (which may be
+ * NULL). Any thread, one at a time. */
+int gp_system_sample(const struct gp_collect_options *options, struct gp_system **out, char *why, size_t why_bytes);
+
+/* Adds from the maps to the result of gp_collect: processes whose sessions cannot be read, and the
+ * sums. 0 also without an agent; -ENOMEM. */
+int gp_system_complete(struct gp_system *system, const char *pins);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * growing.c: see growing.h. */
-#include <agent/metrics/growing.h>
+ * growing.c: see internal.h. */
+#include <agent/metrics/internal.h>
 
 #include <base/text.h>
 #include <inttypes.h>

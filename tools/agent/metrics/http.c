@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * http.c: see http.h. libmicrohttpd reads and writes, and this thread runs its loop. Only so can a
+ * http.c: see metrics.h. libmicrohttpd reads and writes, and this thread runs its loop. Only so can a
  * whole request have a deadline: the library's own timeout restarts with every byte, so a client
  * that sends a byte now and then would never time out. One connection carries one request.
  */
-#include <agent/metrics/http.h>
+#include <agent/metrics/metrics.h>
 
 #include <arpa/inet.h>
 #include <base/clock.h>

@@ -4,8 +4,8 @@
  * and OpenMetrics 1.0 on request. Every family is a row of a table here, so a page always names all
  * of them.
  */
+#include <agent/metrics/internal.h>
 #include <agent/metrics/metrics.h>
-#include <agent/metrics/samples.h>
 
 #include <base/clock.h>
 #include <ctype.h>
@@ -105,7 +105,7 @@ static const struct gp_family device_families[] = {
     {"gpuprof_alloc_failures_total", GP_COUNTER, "Allocations that failed: out of memory.", GP_AT(failures)},
 };
 _Static_assert(sizeof(device_families) / sizeof(struct gp_family) + 1 == GP_ROW_DEVICE_SERIES,
-               "a new family raises GP_ROW_DEVICE_SERIES (samples.h), which counts the info family too");
+               "a new family raises GP_ROW_DEVICE_SERIES (internal.h), which counts the info family too");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_container, _field)
@@ -131,7 +131,7 @@ static const struct gp_family container_families[] = {
      GP_AT(seconds_to_oom)},
 };
 _Static_assert(sizeof(container_families) / sizeof(struct gp_family) == GP_ROW_CONTAINER_SERIES,
-               "a new family raises GP_ROW_CONTAINER_SERIES (samples.h)");
+               "a new family raises GP_ROW_CONTAINER_SERIES (internal.h)");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_process, _field)
@@ -148,7 +148,7 @@ static const struct gp_family process_families[] = {
      GP_AT(asleep_bytes)},
 };
 _Static_assert(sizeof(process_families) / sizeof(struct gp_family) == GP_ROW_PROCESS_SERIES,
-               "a new family raises GP_ROW_PROCESS_SERIES (samples.h)");
+               "a new family raises GP_ROW_PROCESS_SERIES (internal.h)");
 #undef GP_AT
 
 #define GP_AT(_field) offsetof(struct gp_row_owner, _field)
@@ -161,7 +161,7 @@ static const struct gp_family owner_families[] = {
      GP_AT(asleep_bytes)},
 };
 _Static_assert(sizeof(owner_families) / sizeof(struct gp_family) == GP_ROW_OWNER_SERIES,
-               "a new family raises GP_ROW_OWNER_SERIES (samples.h)");
+               "a new family raises GP_ROW_OWNER_SERIES (internal.h)");
 #undef GP_AT
 
 static const struct gp_family family_site = {

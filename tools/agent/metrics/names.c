@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * names.c: see names.h. */
-#include <agent/metrics/names.h>
+ * names.c: see internal.h. */
+#include <agent/metrics/internal.h>
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * owners.c: see owners.h. */
-#include <agent/metrics/owners.h>
+ * owners.c: see internal.h. */
+#include <agent/metrics/internal.h>
 
 #include <base/text.h>
 #include <stdio.h>

@@ -225,7 +225,7 @@ struct gp_collect_options {
     bool exact;           /* ask each process for a snapshot (mailbox) before reading */
     bool with_nvml;       /* add NVML totals and processes that are not profiled */
     uint64_t deadline_ns; /* for one process's answer; 0: the default of one second */
-    const char *pins;     /* for gp_system_sample (agent/maps/sample.h), which then reads the agent's maps */
+    const char *pins;     /* for gp_system_sample (agent/maps/maps.h), which then reads the agent's maps */
 };
 
 /* 0 (there may be no process), or -errno. Free the result with gp_system_free. A pid that was

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include <show/terminal/ui.h>
 
-#include <agent/maps/sample.h>
+#include <agent/maps/maps.h>
 #include <base/clock.h>
 #include <base/compiler.h>
 #include <errno.h>
