@@ -81,7 +81,7 @@ static void check_option(const struct gp_command_spec *spec, const struct gp_com
                          const char *help_text, const char *man, char *const scripts[SHELLS])
 {
     char label[64], word[128], *at = word;
-    gp_option_label(label, sizeof(label), option);
+    gp_help_label(label, sizeof(label), option);
     has(help_text, label, "help", spec);
     at += sprintf(at, "\\fB\\-\\-");
     for (const char *c = option->name; *c; c++)

@@ -4,7 +4,6 @@
  * commands.c. */
 #define _GNU_SOURCE /* realpath */
 #include <cmd/cmd.h>
-#include <cmd/output.h>
 
 #include <errno.h>
 #include <jansson.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * check.c: `gpuprof check`: whether a recorded program is within its budgets.  `run` asks the same.  Called
  * by commands.c. */
-#include <cmd/gateend.h>
 #include <cmd/load.h>
 
 #include <errno.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * checks.h: the checks of `gpuprof doctor` and the lines that they print.  checks.c
- * examines the requirements of the agent and finds other profilers.  Called by
- * doctor.c.
+ * checks.h: the checks of `gpuprof doctor` and the lines that they print.  checks.c examines the
+ * requirements of the agent and finds other profilers.  Called by doctor.c.
  */
 #ifndef GP_CMD_CHECKS_H
 #define GP_CMD_CHECKS_H
@@ -13,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* ==== the checks ================================================================================================== */
 
 struct gp_system;
 
@@ -47,5 +48,18 @@ void gp_checks_tracers(struct gp_doctor *doctor, const struct gp_system *system)
 /* Writes the names of such profilers in one process; "" if none is known or the process is not
  * readable. */
 void gp_checks_tracers_of(pid_t pid, char *text, size_t text_bytes);
+
+/* ==== libraries =================================================================================================== */
+/* Tries shared libraries for doctor.c without loading them into this process.  Each probe is a
+ * short-lived child, so a library that hangs, crashes or exits does not affect doctor. */
+
+struct gp_probe {
+    bool ok;
+    long long number; /* the answer of the library; see each probe */
+    char text[256];   /* why it failed */
+};
+
+/* number: cuDriverGetVersion. */
+void gp_libcheck_driver(struct gp_probe *probe);
 
 #endif

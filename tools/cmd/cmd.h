@@ -1,21 +1,162 @@
 /* SPDX-License-Identifier: MIT
  *
  * cmd.h: the sub-commands and the functions that they share: exit codes, messages, the choice of
- * processes, the start of programs.  option.h describes a command; commands.c has the table.  A
+ * processes, the start of programs.  cmd.h describes a command; commands.c has the table.  A
  * command never calls another one.
  */
 #ifndef GP_CMD_CMD_H
 #define GP_CMD_CMD_H
 
 #include <base/compiler.h>
-#include <cmd/option.h>
 #include <limits.h>
 #include <read/collect/collect.h>
 #include <read/common/parse.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+
+/* ==== the description of a command ================================================================================ */
+/* The description of one command: its options, operands, texts and functions.  Each command defines
+ * one struct gp_command_spec; the parser (option.c), the help (help.c), the man page (help.c) and
+ * the shell completions (completion.c) read it, so an option is written down once.  commands.c has
+ * the table of all commands. */
+
+/* What an argument is, and the type of the member of the command's struct that it fills. */
+enum gp_argument {
+    GP_ARG_FLAG,       /* bool; the option takes no argument */
+    GP_ARG_TEXT,       /* const char *; "" if an optional argument is missing */
+    GP_ARG_FILE,       /* as TEXT; shells complete file names */
+    GP_ARG_RECORDING,  /* as TEXT; shells complete names that end in .gpuprof */
+    GP_ARG_NUMBER,     /* int64_t or uint32_t, from low to high (0: no limit) */
+    GP_ARG_SIZE,       /* the same, in bytes, with a unit */
+    GP_ARG_CHOICE,     /* const char *: the chosen word as the table spells it */
+    GP_ARG_INDEX,      /* int: the number of the chosen word */
+    GP_ARG_LIST,       /* uint32_t: a bit for each chosen word; commas separate them */
+    GP_ARG_PIDS,       /* struct gp_target */
+    GP_ARG_PID,        /* the same, one process at most */
+    GP_ARG_DEVICE,     /* struct gp_target */
+    GP_ARG_RECORDINGS, /* char **: the other operands, until NULL; completed as RECORDING; operands only, the last one */
+    GP_ARG_PROGRAM,    /* char **: the rest of the command line; operands only */
+};
+
+struct gp_command_option {
+    const char *name;     /* long option; of an operand its name in the usage line, in capitals.  NULL ends a table */
+    const char *argument; /* how the argument is called; NULL for a flag */
+    const char *help;     /* no period at the end.  NULL: accepted, but not shown */
+    const char *const *words;               /* the choices, NULL after the last ... */
+    const char *(*choice)(unsigned number); /* ... or a function that names them, NULL after the last */
+    /* Takes the argument in place of the parser of its type.  GP_EXIT_OK, or an exit status
+     * after a message. */
+    int (*parse)(void *options, const struct gp_command_option *option, const char *text);
+    int64_t low, high;
+    size_t offset, bytes; /* GP_INTO: the member of the command's struct */
+    enum gp_argument type;
+    char letter;   /* 0: none */
+    bool optional; /* --name[=ARGUMENT] */
+    bool any_case; /* CHOICE: in capitals or not */
+    bool blanks;   /* LIST: empty words are skipped */
+};
+
+#define GP_INTO(_type, _member) .offset = offsetof(_type, _member), .bytes = sizeof(((_type *)0)->_member)
+#define GP_LIST(...)            ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The usual entries of a table.  _type and _member: the command's struct and the member to fill;
+ * letter 0: none.  More members of struct gp_command_option may follow. */
+#define GP_OPTION(_type, _member, _letter, _name, _argument, _kind, _help, ...)                                        \
+    {                                                                                                                  \
+        .name = _name, .letter = _letter, .argument = _argument, .type = _kind, .help = _help,                         \
+        GP_INTO(_type, _member), ##__VA_ARGS__                                                                         \
+    }
+#define GP_FLAG(_type, _member, _letter, _name, _help)                                                                 \
+    GP_OPTION(_type, _member, _letter, _name, NULL, GP_ARG_FLAG, _help)
+#define GP_OPERAND(_type, _member, _name, _kind, _help, ...)                                                           \
+    GP_OPTION(_type, _member, 0, _name, NULL, _kind, _help, ##__VA_ARGS__)
+
+/* Options of several commands, whose structs have these members. */
+#define GP_OPTION_JSON(_type, _schema) GP_FLAG(_type, json, 0, "json", "print JSON, schema " _schema)
+#define GP_OPTION_PID(_type, _help)    GP_OPTION(_type, target, 'p', "pid", "PID", GP_ARG_PID, _help)
+#define GP_OPTION_PIDS(_type)          GP_OPTION(_type, target, 'p', "pid", "PID,..", GP_ARG_PIDS, "only these processes")
+#define GP_OPTION_ALL(_type)           GP_FLAG(_type, target.all, 'a', "all", "every profiled process that you may read")
+#define GP_OPTION_DEVICE(_type)                                                                                        \
+    GP_OPTION(_type, target, 0, "device", "N", GP_ARG_DEVICE, "only this device: its number in the process, or 'host'")
+#define GP_OPTION_PINS(_type)                                                                                          \
+    GP_OPTION(_type, pins, 0, "pins", "DIR", GP_ARG_FILE,                                                              \
+              "directory where 'gpuprof agent' pins its tables (default " GP_MAPS_PINS ")")
+
+struct gp_command_example {
+    const char *line, *what; /* a command line for a shell, and a sentence.  NULL ends a table */
+};
+
+#define GP_EXAMPLES(...) ((const struct gp_command_example[]){__VA_ARGS__, {0}})
+
+enum gp_command_group {
+    GP_GROUP_WATCH,
+    GP_GROUP_ASK,
+    GP_GROUP_RECORD,
+    GP_GROUP_ANALYSE,
+    GP_GROUP_EXPORT,
+    GP_GROUP_MACHINE,
+    GP_GROUPS
+};
+
+struct gp_command_spec {
+    const char *name, *summary;
+    enum gp_command_group group;
+    const char *const *usage;                 /* what follows the command's name; one line for each form */
+    const char *const *about;                 /* paragraphs of --help and of the man page */
+    const char *const *details;               /* paragraphs of the man page only; may be NULL */
+    const struct gp_command_option *options;  /* without --help; may be NULL */
+    const struct gp_command_option *operands; /* in their order; may be NULL */
+    const struct gp_command_example *examples;
+    const void *defaults;  /* the command's struct before the parser fills it */
+    size_t bytes;          /* size of that struct */
+    const char *surplus;   /* what to tell a user who gives too many operands; may be NULL */
+    bool operand_ends;     /* the first operand ends the options */
+    int (*check)(void *o); /* whether the options agree; may be NULL.  Must not look at anything but *o */
+    int (*run)(void *o);   /* the command.  Both return GP_EXIT_OK, or an exit status after a message */
+};
+
+/* The members `defaults` and `bytes`. */
+#define GP_DEFAULTS(_type, ...) .defaults = &(const _type){__VA_ARGS__}, .bytes = sizeof(_type)
+
+/* Operands have names in capitals. */
+static inline bool gp_option_is_operand(const struct gp_command_option *option)
+{
+    return option->name[0] >= 'A' && option->name[0] <= 'Z';
+}
+
+/* The i-th choice of an option; NULL after the last, or if it has none. */
+const char *gp_option_choice(const struct gp_command_option *option, unsigned i);
+/* "a, b or c"; "" if the option has no choices. */
+void gp_option_choices(char *text, size_t text_bytes, const struct gp_command_option *option);
+
+/* Fills options (spec->bytes) from the command line, whose argv[0] is the command's name, and
+ * checks it.  *help: the line asks for the help, and nothing was checked.  Sets nothing else in
+ * this process, so it may also be called to try a command line.  GP_EXIT_OK, or an exit status
+ * after a message.  Call gp_options_free in both cases.  One thread. */
+int gp_command_parse(const struct gp_command_spec *spec, int argc, char **argv, void *options, bool *help);
+void gp_options_free(const struct gp_command_spec *spec, void *options);
+
+/* ---- help.c, completion.c: tables of commands end with NULL ------------------------------------------------------ */
+
+extern const char *const gp_group_titles[GP_GROUPS];
+
+/* "-p, --pid=PID" without the spaces that align it; for an operand its name. */
+void gp_help_label(char *label, size_t label_bytes, const struct gp_command_option *option);
+
+/* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
+ * columns. */
+void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands);
+void gp_help_command(FILE *out, const struct gp_command_spec *spec);
+/* `gpuprof help --man`: the whole page as roff. */
+void gp_manpage_write(FILE *out, const struct gp_command_spec *const *commands);
+/* `gpuprof completion SHELL`. */
+extern const char *const gp_completion_shells[];
+void gp_completion_write(FILE *out, int shell, const struct gp_command_spec *const *commands);
+
+/* ==== what the commands share ===================================================================================== */
 
 enum gp_exit {
     GP_EXIT_OK = 0,
@@ -228,5 +369,45 @@ int gp_launch_child_start(struct gp_child *child, const struct gp_launch *launch
 /* Waits at most timeout_ns for a signal: forwards it to the child, follows its stops and
  * continues, notices its end. */
 void gp_launch_child_wait(struct gp_child *child, uint64_t timeout_ns);
+
+/* ==== files ======================================================================================================= */
+/* The files that commands write with -o.  A mistyped name must not destroy other data, and an
+ * incomplete file must not look like a complete one. */
+
+#define GP_OPTION_FORCE(_type)                                                                                         \
+    GP_FLAG(_type, force, 0, "force", "replace FILE even if gpuprof did not write it; a recording is never replaced")
+
+/* Whether -o may name this file: NULL, "-", a new name, an empty file, a pipe or a device, or what
+ * one of these commands wrote earlier; with `force` any file but a recording.  GP_EXIT_OK, or
+ * GP_EXIT_FAILED after a message.  Call it before the work. */
+int gp_output_check(const char *command, const char *path, bool force);
+
+struct gp_output {
+    const char *path;
+    char part[4096]; /* written here and renamed when complete; "": written directly */
+    int fd;
+};
+
+/* Opens the file that a complete one will replace.  NULL or "-" is standard output; pipes and
+ * devices are written directly.  0 or -errno. */
+int gp_output_open(struct gp_output *out, const char *path);
+/* error: result of the writing, 0 or -errno.  Renames the file, or removes it after an error.  0
+ * or -errno. */
+int gp_output_close(struct gp_output *out, int error);
+
+/* ==== progress ==================================================================================================== */
+/* A progress bar on stderr.  It appears only if stderr is a terminal that can move its cursor and
+ * the work has taken half a second, and it is erased at the end.  One bar at a time, from one
+ * thread. */
+
+/* Starts a bar; what: "reading trace.gpuprof", which is copied.  Ends the previous bar, if there
+ * is one. */
+void gp_progress_begin(const char *what);
+/* parts: how much is done, 0 to 1000. */
+void gp_progress_step(unsigned parts);
+void gp_progress_end(void);
+
+/* gp_progress_step in the shape of gp_rec_progress_fn. */
+void gp_progress_listener(void *arg, unsigned parts);
 
 #endif

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
+ *
  * doctor.c: `gpuprof doctor`: reports what works on this machine and what to do about the rest.
  * Called by commands.c; checks.c and checks.c have the checks of the agent and of other profilers.
- * Its parts: where CUPTI is, the command. */
-#define _GNU_SOURCE /* memfd_create */
+ * Its parts: where CUPTI is, the command.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memfd_create, pipe2 */
+#endif
 #include <agent/maps/maps.h>
 #include <base/compiler.h>
 #include <cmd/checks.h>
 #include <cmd/cmd.h>
-#include <cmd/libcheck.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -17,15 +21,231 @@
 #include <read/collect/peer.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+/* ==== libraries =================================================================================================== */
+/* Tries libraries in child processes. */
+
+/* cuInit on a machine with eight GPUs and no persistence daemon takes some seconds. */
+#define GP_PROBE_SECONDS 20
+
+typedef void (*gp_probe_fn)(const char *path, struct gp_probe *probe);
+typedef int (*gp_cuda_init_fn)(unsigned);
+typedef int (*gp_cuda_number_fn)(int *);
+typedef int (*gp_cupti_version_fn)(uint32_t *);
+typedef int (*gp_cupti_subscribe_fn)(void **, void (*)(void *, int, uint32_t, const void *), void *);
+typedef int (*gp_cupti_text_fn)(int, const char **);
+
+static void *probe_open(const char *path, struct gp_probe *probe)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(probe->text, sizeof(probe->text), "%s", dlerror());
+    return library;
+}
+
+static void *probe_symbol(void *library, const char *name, struct gp_probe *probe)
+{
+    void *symbol = library ? dlsym(library, name) : NULL;
+    if (library && !symbol)
+        snprintf(probe->text, sizeof(probe->text), "it has no %s", name);
+    return symbol;
+}
+
+static void probe_result(struct gp_probe *probe, const char *call, int rc, long long number)
+{
+    probe->ok = rc == 0;
+    probe->number = number;
+    if (rc)
+        snprintf(probe->text, sizeof(probe->text), "%s failed with error %d", call, rc);
+}
+
+static void try_library(const char *path, struct gp_probe *probe)
+{
+    void *library = probe_open(path, probe);
+    probe->ok = probe_symbol(library, "InitializeInjection", probe) != NULL;
+}
+
+static void no_callback(void *user, int domain, uint32_t id, const void *data)
+{
+    (void)user;
+    (void)domain;
+    (void)id;
+    (void)data;
+}
+
+/* Without a device each copy refuses, whatever its version. */
+static void try_subscribe(void *library, struct gp_probe *probe)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *handle = NULL;
+    gp_cuda_init_fn init = driver ? (gp_cuda_init_fn)dlsym(driver, "cuInit") : NULL;
+    gp_cupti_subscribe_fn subscribe = (gp_cupti_subscribe_fn)probe_symbol(library, "cuptiSubscribe", probe);
+    gp_cupti_text_fn text = (gp_cupti_text_fn)dlsym(library, "cuptiGetResultString");
+    const char *name = NULL;
+    probe->ok = subscribe != NULL;
+    if (!subscribe || !init || init(0) != 0)
+        return;
+    int rc = subscribe(&handle, no_callback, NULL);
+    probe->ok = rc == 0;
+    if (rc && (!text || text(rc, &name) != 0 || !name))
+        name = "error";
+    if (rc)
+        snprintf(probe->text, sizeof(probe->text), "cuptiSubscribe answers %s (%d)", name, rc);
+}
+
+static void try_cupti(const char *path, struct gp_probe *probe)
+{
+    uint32_t version = 0;
+    void *library = probe_open(path, probe);
+    gp_cupti_version_fn get = (gp_cupti_version_fn)probe_symbol(library, "cuptiGetVersion", probe);
+    if (get) {
+        int rc = get(&version);
+        probe_result(probe, "cuptiGetVersion", rc, version);
+    }
+    if (probe->ok)
+        try_subscribe(library, probe);
+}
+
+static void try_driver(const char *path, struct gp_probe *probe)
+{
+    int version = 0;
+    void *library = probe_open(path, probe);
+    gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDriverGetVersion", probe);
+    if (get) {
+        int rc = get(&version);
+        probe_result(probe, "cuDriverGetVersion", rc, version);
+    }
+}
+
+static void try_devices(const char *path, struct gp_probe *probe)
+{
+    int count = 0;
+    void *library = probe_open(path, probe);
+    gp_cuda_init_fn init = (gp_cuda_init_fn)probe_symbol(library, "cuInit", probe);
+    gp_cuda_number_fn get = (gp_cuda_number_fn)probe_symbol(library, "cuDeviceGetCount", probe);
+    if (!init || !get)
+        return;
+    int rc = init(0);
+    probe_result(probe, "cuInit", rc, 0);
+    if (rc)
+        return;
+    rc = get(&count);
+    probe_result(probe, "cuDeviceGetCount", rc, count);
+}
+
+/* The loader reports on standard error that it cannot preload a library, and starts the program
+ * anyway. */
+static void try_preload(const char *path, struct gp_probe *probe)
+{
+    int ends[2], status = 0;
+    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0) {
+        char *argv[] = {"gpuprof", "help", NULL};
+        dup2(ends[1], STDERR_FILENO);
+        setenv("LD_PRELOAD", path, 1);
+        execv("/proc/self/exe", argv);
+        _exit(127);
+    }
+    if (pid < 0) {
+        snprintf(probe->text, sizeof(probe->text), "%s", strerror(errno));
+        return;
+    }
+    close(ends[1]);
+    ssize_t n = read(ends[0], probe->text, sizeof(probe->text) - 1);
+    probe->text[n > 0 ? n : 0] = '\0';
+    probe->text[strcspn(probe->text, "\n")] = '\0';
+    waitpid(pid, &status, 0);
+    probe->ok = n == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void probe_child(gp_probe_fn try, const char *path, int out)
+{
+    struct gp_probe probe;
+    memset(&probe, 0, sizeof(probe));
+    int null = open("/dev/null", O_RDWR);
+    if (null >= 0) { /* the output of the library must not mix with that of doctor */
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+    }
+    unsetenv("CUDA_INJECTION64_PATH");
+    signal(SIGALRM, SIG_DFL);
+    alarm(GP_PROBE_SECONDS);
+    try(path, &probe);
+    ssize_t n = write(out, &probe, sizeof(probe));
+    _exit(n == (ssize_t)sizeof(probe) ? 0 : 1);
+}
+
+static void probe_run(gp_probe_fn try, const char *path, struct gp_probe *probe)
+{
+    int ends[2], status = 0;
+    memset(probe, 0, sizeof(*probe));
+    fflush(NULL);
+    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0)
+        probe_child(try, path, ends[1]);
+    if (pid < 0) {
+        snprintf(probe->text, sizeof(probe->text), "cannot be tested: %s", strerror(errno));
+        return;
+    }
+    close(ends[1]);
+    ssize_t n;
+    do
+        n = read(ends[0], probe, sizeof(*probe));
+    while (n < 0 && errno == EINTR);
+    close(ends[0]);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    probe->text[sizeof(probe->text) - 1] = '\0';
+    if (n == (ssize_t)sizeof(*probe))
+        return;
+    memset(probe, 0, sizeof(*probe));
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(probe->text, sizeof(probe->text), "it hangs (no answer in %d s)", GP_PROBE_SECONDS);
+    else
+        snprintf(probe->text, sizeof(probe->text), "it crashes when it is used");
+}
+
+/* Whether the library loads and has InitializeInjection. */
+static void libcheck_library(const char *path, struct gp_probe *probe)
+{
+    probe_run(try_library, path, probe);
+}
+
+/* Whether the dynamic loader preloads it, tried with this command. */
+static void libcheck_preload(const char *path, struct gp_probe *probe)
+{
+    probe_run(try_preload, path, probe);
+}
+
+/* number: cuptiGetVersion.  Where the driver works, whether a tool can subscribe too. */
+static void libcheck_cupti(const char *path, struct gp_probe *probe)
+{
+    probe_run(try_cupti, path, probe);
+}
+
+void gp_libcheck_driver(struct gp_probe *probe)
+{
+    probe_run(try_driver, "libcuda.so.1", probe);
+}
+
+/* number: count of devices, from cuInit and cuDeviceGetCount of this driver. */
+static void libcheck_devices(const char *path, struct gp_probe *probe)
+{
+    probe_run(try_devices, path, probe);
+}
+
+/* ==== the command ================================================================================================= */
+
 /* ---- where CUPTI is ---------------------------------------------------------------------------------------------- */
-/* Finds the CUPTI libraries that a program could use.  Called by doctor.c.  Searches for CUPTI
+/* Finds the CUPTI libraries that a program could use.  Searches for CUPTI
  * libraries. */
 
 #define GP_CUPTI_FOUND 16
@@ -140,7 +360,7 @@ static void check_library(struct gp_doctor *doctor)
         gp_check(doctor, "library", GP_NO, "build or install it: make, or make install PREFIX=...", "%s is missing",
                  path);
     } else {
-        gp_libcheck_library(path, &probe);
+        libcheck_library(path, &probe);
         if (probe.ok)
             gp_check(doctor, "library", GP_OK, NULL, "%s", path);
         else
@@ -149,7 +369,7 @@ static void check_library(struct gp_doctor *doctor)
     if (gp_launch_find(path, sizeof(path), "gpuprof/sim/libcuda.so.1") != 0) {
         gp_check(doctor, "simulator", GP_NO, "build or install it: make sim", "%s is missing", path);
     } else {
-        gp_libcheck_devices(path, &probe);
+        libcheck_devices(path, &probe);
         if (probe.ok)
             gp_check(doctor, "simulator", GP_OK, NULL, "'gpuprof run --sim CMD' works without a GPU");
         else
@@ -176,7 +396,7 @@ static void check_shim(struct gp_doctor *doctor)
                  "%s: a path with a space or a colon cannot be preloaded", path);
         return;
     }
-    gp_libcheck_preload(path, &probe);
+    libcheck_preload(path, &probe);
     if (probe.ok)
         gp_check(doctor, "shim", GP_OK, NULL,
                  "LD_PRELOAD works, and so do --allocator and GPUPROF_SOURCE=hooks, except for programs that are "
@@ -197,7 +417,7 @@ static void check_driver(struct gp_doctor *doctor)
     }
     gp_check(doctor, "driver", GP_OK, NULL, "libcuda.so.1 for CUDA %lld.%lld", probe.number / 1000,
              probe.number % 1000 / 10);
-    gp_libcheck_devices("libcuda.so.1", &probe);
+    libcheck_devices("libcuda.so.1", &probe);
     if (probe.ok && probe.number > 0)
         gp_check(doctor, "devices", GP_OK, NULL, "%lld", probe.number);
     else
@@ -220,7 +440,7 @@ static void check_cupti(struct gp_doctor *doctor)
     for (int i = 0; i < found.count; i++) {
         size_t used = strlen(failed);
         const char *before = used ? "; in vain: " : "";
-        gp_libcheck_cupti(found.paths[i], &probe);
+        libcheck_cupti(found.paths[i], &probe);
         /* Without a driver the library's version is 0. */
         if (probe.ok && probe.number)
             gp_check(doctor, "cupti", GP_OK, NULL, "%s, API version %lld%s%s", found.paths[i], probe.number, before,

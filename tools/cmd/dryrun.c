@@ -2,9 +2,9 @@
  * dryrun.c: `gpuprof dryrun`: what a program would need of a GPU that this machine does not have.
  * Decides on which simulated GPUs the program runs and what follows for the others.  Called by
  * commands.c; dryrun.h has the parts. */
+#include <cmd/cmd.h>
 #include <cmd/dryrun.h>
-#include <cmd/gateend.h>
-#include <cmd/output.h>
+#include <cmd/load.h>
 #include <read/common/hash.h>
 
 #include <errno.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * export.c: `gpuprof export`: writes a recording in the format of another tool.  Called by
  * commands.c; the formats are in tools/convert/export. */
+#include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <cmd/output.h>
-#include <cmd/progress.h>
 #include <convert/export/formats.h>
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * fit.c: `gpuprof fit`: whether a recorded program fits on a GPU of another size.  Called by
  * commands.c; tools/analyze/fit.h has the work. */
+#include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <cmd/progress.h>
 #include <show/text/text.h>
 #include <show/text/write.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * gateend.c: prints findings and turns them into an exit status; see gateend.h. */
+ * gateend.c: prints findings and turns them into an exit status; see load.h. */
 #include <cmd/cmd.h>
-#include <cmd/gateend.h>
+#include <cmd/load.h>
 
 #include <errno.h>
 #include <stdlib.h>

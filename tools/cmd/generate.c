@@ -2,7 +2,6 @@
  * generate.c: `gpuprof generate`: writes an allocation trace of a typical program.  Called by
  * commands.c. */
 #include <cmd/cmd.h>
-#include <cmd/output.h>
 #include <convert/replay/replay.h>
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * load.c: loads a recording for the commands that analyse one; see load.h. */
+#include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <cmd/progress.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>
 

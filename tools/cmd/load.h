@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
  * load.h: shared by the commands that read recordings: report, leaks, peak, churn, fragmentation,
- * reconcile and diff.  They take a file, most of them also a running process, which is then
- * recorded for some seconds.
+ * reconcile and diff.  They take a file, most of them also a running process, which is then recorded
+ * for some seconds.
  */
 #ifndef GP_CMD_LOAD_H
 #define GP_CMD_LOAD_H
 
+#include <analyze/analyze.h>
 #include <cmd/cmd.h>
+#include <read/collect/peer.h>
+#include <record/format.h>
+#include <show/gate/gate.h>
 #include <show/text/text.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ==== a recording ================================================================================================= */
 
 struct gp_load_part { /* --from, --to; NULL: not given */
     const char *from, *to;
@@ -118,5 +127,73 @@ void gp_load_warn(const char *command, const char *path, const struct gp_recordi
 /* Reports why a file could not be read as a recording (rc and why of gp_recording_open), and
  * what to do.  GP_EXIT_FAILED. */
 int gp_load_refused(const char *command, const char *path, int rc, const char *why);
+
+/* ==== ranks ======================================================================================================= */
+/* Reads the recordings of several ranks, one after the other, and keeps of each what struct
+ * gp_job_rank has. */
+
+struct gp_rank_set {
+    struct gp_job_rank *ranks;
+    uint32_t count;
+    struct gp_ranks *all;
+};
+/* Reads files[0] and the further files of the options.  GP_EXIT_OK, or an exit status after a message;
+ * gp_rank_set_free is safe after either. */
+int gp_rank_set_read(struct gp_rank_set *set, const struct gp_load_options *options);
+/* The same, and compares the ranks: set->all, and set->ranks in its order. */
+int gp_rank_set_load(struct gp_rank_set *set, const struct gp_load_options *options);
+void gp_rank_set_free(struct gp_rank_set *set);
+
+/* ==== findings ==================================================================================================== */
+/* What commands that hold a program's memory do with their findings. */
+
+/* The exit status of a broken budget, unless --error-exitcode names another one. */
+#define GP_GATE_BROKEN 3
+
+struct gp_budget_options {
+    int64_t bytes;    /* --budget; -1 not given */
+    const char *file; /* --budgets; NULL */
+    const char *junit;
+};
+#define GP_OPTION_BUDGET(_type, _member)                                                                               \
+    GP_OPTION(_type, _member.bytes, 0, "budget", "SIZE", GP_ARG_SIZE,                                                  \
+              "the most memory that may be allocated on each GPU at once")
+#define GP_OPTION_BUDGETS(_type, _member)                                                                              \
+    GP_OPTION(_type, _member.file, 0, "budgets", "FILE", GP_ARG_FILE,                                                  \
+              "a file of budgets: of lines, phases, ranks, uses and more")
+#define GP_OPTION_JUNIT(_type, _member)                                                                                \
+    GP_OPTION(_type, _member.junit, 0, "junit", "FILE", GP_ARG_FILE, "write the verdict to FILE as JUnit XML")
+
+/* Reads them.  GP_EXIT_OK, or an exit status after a message; gp_budgets_free in any case. */
+int gp_budget_options_read(const char *command, const struct gp_budget_options *o, struct gp_budgets *budgets);
+/* Adds the findings of a recording.  GP_EXIT_OK, or an exit status after a message. */
+int gp_check_file(const char *command, const char *path, const struct gp_budgets *budgets, struct gp_findings *gate);
+
+/* Prints the findings (out NULL: not), annotations where GitHub runs this, and JUnit's file (NULL: none).
+ * Returns GP_EXIT_OK if all is within its limits, else the status for broken ones (exitcode < 0: 3), or
+ * GP_EXIT_FAILED after a message. */
+int gp_gate_end(const char *command, const struct gp_findings *gate, FILE *out, const char *junit, int exitcode);
+
+/* ==== recordings of a run ========================================================================================= */
+/* Recordings of a `run` whose processes it did not see: they ended between two of its looks, which
+ * on a busy machine can be far apart, or their parents ended before them.  Called by run.c. */
+
+struct gp_unseen_file {
+    char *path;
+    uint32_t pid;
+    uint64_t begin_unix_ns;
+    int64_t bytes;
+    bool is_busy; /* it is being written */
+};
+
+#define GP_UNSEEN_MOST 1024
+
+struct gp_unseen {
+    int count, left_out; /* found after GP_UNSEEN_MOST */
+    struct gp_unseen_file *files;
+};
+
+/* recorded.c. Reads the head of a regular file that begins like a recording.  The file's size; -1: it is none. */
+int64_t gp_recorded_head(const char *path, struct gp_format_head *head);
 
 #endif

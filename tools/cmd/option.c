@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * option.c: the parser of all commands: reads a command line as the command's tables describe it;
- * see option.h.  Called by commands.c.
+ * see cmd.h.  Called by commands.c.
  */
 #include <cmd/cmd.h>
-#include <cmd/option.h>
 
 #include <getopt.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o; see output.h.  Called by report.c, export.c, snapshot.c, trace.c,
+ * output.c: the files of -o; see cmd.h.  Called by report.c, export.c, snapshot.c, trace.c,
  * generate.c and cdi.c. */
-#include <cmd/output.h>
+#include <cmd/cmd.h>
 
 #include <errno.h>
 #include <fcntl.h>

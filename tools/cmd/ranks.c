@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see ranks.h.  Called by report.c and diff.c. */
-#include <cmd/ranks.h>
+ * ranks.c: see load.h.  Called by report.c and diff.c. */
+#include <cmd/load.h>
 
 #include <ctype.h>
 #include <stdlib.h>

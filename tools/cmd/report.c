@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * report.c: `gpuprof report`: the summary of a recording, as text, JSON or an HTML page.  Called
  * by commands.c. */
+#include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <cmd/output.h>
-#include <cmd/ranks.h>
 #include <show/page/html.h>
 #include <show/text/text.h>
 #include <show/text/write.h>

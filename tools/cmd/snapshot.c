@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * snapshot.c: `gpuprof snapshot`: a memory snapshot in PyTorch's format, of a recording or of a
  * running process.  Called by commands.c. */
+#include <cmd/cmd.h>
 #include <cmd/load.h>
-#include <cmd/output.h>
-#include <cmd/progress.h>
 #include <convert/snapshot/snapshot.h>
 #include <read/collect/collect.h>
 #include <read/collect/sites.h>

@@ -2,7 +2,6 @@
  * trace.c: `gpuprof trace`: prints every event as it happens.  Called by commands.c.  It only
  * reads the shared memory of the process, which answers one request when it begins. */
 #include <cmd/cmd.h>
-#include <cmd/output.h>
 #include <read/collect/peer.h>
 #include <record/ringread.h>
 #include <show/text/stats.h>
