@@ -38,6 +38,8 @@ static enum gp_wire_pool move_pool(const struct gp_move *move)
     return move->class_bytes <= GP_SMALL_BYTES ? GP_POOL_SMALL : GP_POOL_LARGE;
 }
 
+static int64_t gauge_rounded(int64_t bytes);
+
 unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELTAS])
 {
     struct gp_deltas deltas = {out, 0};
@@ -57,7 +59,7 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
         deltas_put(&deltas, GP_GAUGE_KIND_BYTES + move->kind, move->bytes);
         deltas_put(&deltas, GP_GAUGE_KIND_LIVE + move->kind, move->count);
         if (move->kind == GP_KIND_LINEAR)
-            deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gp_gauge_rounded(move->bytes));
+            deltas_put(&deltas, GP_GAUGE_LINEAR_ROUNDED, gauge_rounded(move->bytes));
     }
     deltas_put_owner(&deltas, move);
     return deltas.count;
@@ -67,7 +69,7 @@ unsigned gp_gauge_deltas(const struct gp_move *move, struct gp_delta out[GP_DELT
 static unsigned linear_rest(const struct gp_move *move, struct gp_delta deltas[GP_DELTAS])
 {
     unsigned first = GP_GAUGE_OWNERS + move->owner * GP_OWNER_GAUGES;
-    deltas[0] = (struct gp_delta){.gauge = GP_GAUGE_LINEAR_ROUNDED, .amount = gp_gauge_rounded(move->bytes)};
+    deltas[0] = (struct gp_delta){.gauge = GP_GAUGE_LINEAR_ROUNDED, .amount = gauge_rounded(move->bytes)};
     deltas[1] = (struct gp_delta){.gauge = first + GP_OWNER_RESERVED, .amount = move->bytes};
     deltas[2] = (struct gp_delta){.gauge = first + GP_OWNER_ALLOCATED, .amount = move->bytes};
     deltas[3] = (struct gp_delta){.gauge = first + GP_OWNER_LIVE, .amount = 1};
@@ -131,7 +133,10 @@ unsigned gp_gauge_parts(enum gp_wire_kind kind)
     return GP_PART_KIND | gp_kind_sums(kind);
 }
 
-int64_t gp_gauge_rounded(int64_t bytes)
+/* An estimate of the driver's footprint of a linear allocation: up to 1 MiB in 512 B steps
+ * inside shared 2 MiB blocks, larger ones in whole 2 MiB pages (addresses observed in ROCm/hip
+ * issue 2257). */
+static int64_t gauge_rounded(int64_t bytes)
 {
     int64_t step = bytes <= GP_SMALL_BYTES ? 512 : 2 << 20;
     return (bytes + step - 1) / step * step;

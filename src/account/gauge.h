@@ -79,11 +79,6 @@ void gp_gauge_event(const struct gp_move *move, struct gp_counter_event *event, 
  * mappings of VMM memory, the callers move GP_PART_ALLOCATED themselves. */
 unsigned gp_gauge_parts(enum gp_wire_kind kind);
 
-/* An estimate of the driver's footprint of a linear allocation: up to 1 MiB in 512 B steps
- * inside shared 2 MiB blocks, larger ones in whole 2 MiB pages (addresses observed in ROCm/hip
- * issue 2257). */
-int64_t gp_gauge_rounded(int64_t bytes);
-
 /* Bits of the gauges whose peaks `--allocated` and `--reserved` reset; for totals, all of them. */
 gp_gauge_set gp_gauge_mask(unsigned what);
 

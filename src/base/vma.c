@@ -26,8 +26,9 @@ static bool vma_number(const char **at, unsigned base, char end, uint64_t *out)
     return true;
 }
 
-/* "start-end rights offset major:minor inode   path" */
-bool gp_vma_parse(const char *line, struct gp_vma *out)
+/* Takes apart one line without its newline; the path points into it. False: it is no such line.
+ * "start-end rights offset major:minor inode path" */
+static bool vma_parse(const char *line, struct gp_vma *out)
 {
     uint64_t major, minor;
     if (!vma_number(&line, 16, '-', &out->start) || !vma_number(&line, 16, ' ', &out->end) || out->end <= out->start ||
@@ -59,7 +60,7 @@ int gp_vma_walk(int fd, char *buffer, size_t bytes, size_t most, gp_vma_each *ea
         all += (size_t)got;
         for (; (end = memchr(line, '\n', used - (size_t)(line - buffer))); line = end + 1) {
             *end = '\0';
-            if (gp_vma_parse(line, &mapping) && !each(context, &mapping))
+            if (vma_parse(line, &mapping) && !each(context, &mapping))
                 return -ECANCELED;
         }
         used -= (size_t)(line - buffer);

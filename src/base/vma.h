@@ -20,9 +20,6 @@ struct gp_vma {
     const char *path; /* a file, "[heap]" and the like, or "" */
 };
 
-/* Takes apart one line without its newline; the path points into it. False: it is no such line. */
-bool gp_vma_parse(const char *line, struct gp_vma *out);
-
 /* Returns false to stop. The mapping is valid during the call. */
 typedef bool gp_vma_each(void *context, const struct gp_vma *mapping);
 

@@ -60,7 +60,7 @@ static uint32_t x_busy; /* inside a driver call */
 static uint32_t x_stopped;
 static uint32_t x_polls;      /* pools or graphs are queried: their reserves are known by polls alone */
 static uint32_t x_unnamed;    /* a device's name and size are not known yet */
-static uint32_t x_registered; /* gp_poll_last is an exit handler */
+static uint32_t x_registered; /* poll_last is an exit handler */
 GP_KEEP(x_registered);
 
 /* Every call of the poller goes through this.  [stop.B] the flag, then the look at x_stopped;
@@ -351,12 +351,14 @@ static void poll_around(uint64_t devices, unsigned ever, void (*note)(int device
             note(i);
 }
 
+static void poll_last(void);
+
 void gp_poll_expect(void)
 {
     if (__atomic_load_n(&x_registered, __ATOMIC_RELAXED) || __atomic_exchange_n(&x_registered, 1, __ATOMIC_RELAXED))
         return;
     __atomic_store_n(&x_unnamed, 1, __ATOMIC_RELAXED);
-    atexit(gp_poll_last);
+    atexit(poll_last);
 }
 
 /* Pools and graphs are queried only after an event of theirs: the first query may make the driver
@@ -550,7 +552,8 @@ void gp_poll_stop(void)
     poll_stop(GP_POLL_PATIENCE_NS);
 }
 
-void gp_poll_last(void)
+/* An exit handler: polls once more, if anything is polled or a device has no name yet, for at most 20 ms, and stops. */
+static void poll_last(void)
 {
     if (!gp_thread_life_on())
         return;

@@ -68,12 +68,10 @@ void gp_poll_scan(uint64_t timeout_ns);
 /* Requests a poll of everything and waits at most timeout_ns.  False: not finished in time (the driver
  * is busy). */
 bool gp_poll_now(uint64_t timeout_ns);
-/* The program has a context: registers gp_poll_last, if that was not done. Called after the driver's call that made
+/* The program has a context: registers poll_last, if that was not done. Called after the driver's call that made
  * it, and by the poller before its first query: handlers run in reverse order, so ours runs before those that the
  * driver has registered by then, and the driver can still be asked. Hold no lock. */
 void gp_poll_expect(void);
-/* An exit handler: polls once more, if anything is polled or a device has no name yet, for at most 20 ms, and stops. */
-void gp_poll_last(void);
 /* No driver call begins from here on; waits, at most 20 ms, for one that is under way.  For the exit
  * path: a driver that is being torn down may not be asked anything. */
 void gp_poll_stop(void);

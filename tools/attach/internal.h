@@ -61,8 +61,6 @@ bool gp_facts_filter_allows(const struct gp_facts *facts, pid_t tid, struct gp_a
 /* 0 or -errno; a part is -EFAULT. */
 int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from);
 int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to);
-/* As gp_remote_read, but -EFAULT for what the process itself may not read. */
-int gp_remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from);
 /* Until gp_remote_let_go both mean the memory of the program that the process runs now, and fail after
  * an exec.  A write below the main thread's stack makes it larger.  0 or -errno. */
 int gp_remote_hold(pid_t pid);

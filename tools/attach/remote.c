@@ -54,14 +54,17 @@ static int remote_result(ssize_t done, size_t bytes)
     return done == (ssize_t)bytes ? 0 : done < 0 && errno != EIO ? -errno : -EFAULT;
 }
 
+static int remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from);
+
 int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from)
 {
     if (remote_held.pid == pid)
         return remote_result(pread(remote_held.fd, to, bytes, (off_t)from), bytes);
-    return gp_remote_peek(pid, to, bytes, from);
+    return remote_peek(pid, to, bytes, from);
 }
 
-int gp_remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from)
+/* As gp_remote_read, but -EFAULT for what the process itself may not read. */
+static int remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from)
 {
     struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
     return remote_result(process_vm_readv(pid, &here, 1, &there, 1, 0), bytes);
