@@ -171,7 +171,7 @@ extern const struct gp_serve_row gp_serve_memory_rows[];
 
 /* ==== streams and captures ======================================================================================== */
 /* The program's streams and the captures that are under way.  serve_context.c reports them, torch.c
- * and capi.c announce captures, stream.c asks.
+ * and capi.c announce captures, fences ask.
  *
  * While a capture is under way no fence is recorded, because an event on the legacy stream would
  * break the capture. The two sides exclude each other as in Dekker's algorithm:
@@ -220,8 +220,8 @@ void gp_stream_fencing_end(void);
 
 /* ==== events ====================================================================================================== */
 /* The events of a served context, and its gather stream: a stream of ours that waits for the work of
- * other streams, so that one event at its end stands for all of them.  Called by stream.c, and by
- * stream.c for a stream that is destroyed with work in it.
+ * other streams, so that one event at its end stands for all of them.  Called for fences, and for
+ * a stream that is destroyed with work in it.
  *
  * Any thread, inside the library's code and with the context current.  Results are CUresult numbers
  * or GP_BACKEND_*. */

@@ -61,8 +61,8 @@ void gp_session_api_poll(void)
         gp_session_poll();
 }
 
-/* Reads a row of gp_wire_device[] at one instant, with fresh polled parts; or resets it
- * (GP_RESET_*). False: the device is not known. */
+/* Reads a row of gp_wire_device[] at one instant, with fresh polled parts. False: the
+ * device is not known. */
 static bool api_device(unsigned index, struct gp_wire_device *out)
 {
     int saved_errno;
@@ -74,7 +74,7 @@ static bool api_device(unsigned index, struct gp_wire_device *out)
     return known;
 }
 
-/* Every reset writes an event, whichever interface requests it (drain.c). */
+/* Resets it (GP_RESET_*). Every reset writes an event, whichever interface requests it (drain.c). */
 static bool api_reset(unsigned index, unsigned what)
 {
     struct gp_wire_before_after values;

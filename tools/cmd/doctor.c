@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * doctor.c: `gpuprof doctor`: reports what works on this machine and what to do about the rest.
- * Called by commands.c; checks.c and checks.c have the checks of the agent and of other profilers.
+ * Called by commands.c; checks.c has the checks of the agent and of other profilers.
  * Its parts: where CUPTI is, the command.
  */
 #ifndef _GNU_SOURCE
