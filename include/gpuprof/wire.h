@@ -148,7 +148,8 @@ struct gp_wire_owner_value {
 /* A framework whose own allocator reports its blocks, on one device. */
 struct gp_wire_framework {
     char name[16]; /* pytorch; "": none */
-    /* Of its segments, what is known to be of private pools: idle there is idle for nobody else. Older libraries have 0. */
+    /* Of its segments, what is known to be of private pools: idle there is idle for nobody else.
+     * Older libraries have 0. */
     int64_t private_bytes;
     int64_t blocks, segments;
     int64_t allocated_bytes, reserved_bytes;             /* the sum of the blocks, and of the segments */

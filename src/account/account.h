@@ -242,10 +242,11 @@ static inline void gp_ground_next(uint64_t address)
 }
 /* The numbers are about to be read. */
 void gp_ground_look(void);
-/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's; device: only memory of that one is. */
+/* Returns GP_SEGMENT_*: what memory there is to be. owner: whose, for a framework's; device: only
+ * memory of that one is. */
 uint8_t gp_ground_wants(uint64_t address, uint64_t bytes, uint8_t *owner, uint8_t *device);
-/* A driver call has taken a record out of its map that is in no set. If it became ordinary a moment ago, this waits until
- * that is recorded: the call's own events come after it. */
+/* A driver call has taken a record out of its map that is in no set. If it became ordinary a moment
+ * ago, this waits until that is recorded: the call's own events come after it. */
 void gp_ground_pass(void);
 /* A reservation of addresses is no more. */
 void gp_ground_range_gone(uint64_t address, uint64_t bytes);
@@ -272,7 +273,8 @@ void gp_heap_settle(void);
 /* door.c. Whose the heaps of an owner are. */
 enum gp_door gp_door_of(uint8_t owner);
 void gp_door_own(enum gp_door door, uint8_t owner);
-/* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is an ordinary allocation. */
+/* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is
+ * an ordinary allocation. */
 void gp_memory_refused(struct gp_record *segment);
 /* The move of a plain block that a record describes. */
 struct gp_move gp_account_block_move(const struct gp_record *record);
@@ -364,8 +366,8 @@ void gp_memory_start(void);
 bool gp_memory_is(const struct gp_record *record);
 /* No other memory of the set may overlap it. NULL: no room, which is counted as lost. */
 struct gp_span *gp_memory_put(const struct gp_record *record);
-/* want: GP_SEGMENT_*. owner: of a framework's. whole: it was never allocated, so that the peaks forget it. False: it cannot
- * become one. */
+/* want: GP_SEGMENT_*. owner: of a framework's. whole: it was never allocated, so that the peaks
+ * forget it. False: it cannot become one. */
 bool gp_memory_make(struct gp_span *memory, uint8_t want, uint8_t owner, bool whole);
 /* It is an ordinary allocation or mapping again, if it still is such a segment. */
 void gp_memory_unmake(enum gp_space space, uint64_t address, uint8_t segment);

@@ -352,7 +352,8 @@ void gp_feed_cache_count(int device, enum gp_feed_count what, uint64_t n);
 void gp_feed_cache_split_limit(int device, int64_t bytes);
 /* Whether the time of a block's allocation or free is of use: events are read, or call sites are taken. */
 bool gp_feed_cache_wants_time(void);
-/* Whether anything is to be done for an ALLOC or FREE with this site; [listen.A] if called after the block has changed. */
+/* Whether anything is to be done for an ALLOC or FREE with this site; [listen.A] if called after
+ * the block has changed. */
 bool gp_feed_cache_wants_block(uint32_t site);
 /* Writes an event of the cache into the ring; ALLOC and FREE only while the ring has a reader, as for the blocks of
  * frameworks (docs/understand/ring.md). site: that of the block, for ALLOC and FREE. */

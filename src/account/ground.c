@@ -257,10 +257,11 @@ static void natives_claim(uint64_t address, uint64_t bytes)
 
 /* ---- provisional segments; under the lock ------------------------------------------------------------------------ */
 
-/* What a framework takes from the driver is a segment provisionally, so that the peaks of allocated hold between that call
- * and the report of the block. If the thread goes on to something else, then it was no segment: the framework's cache is
- * off. A viewer waits for this long: longer where the framework has reported blocks, because a thread on a busy machine
- * may have to wait between the call and the report. */
+/* What a framework takes from the driver is a segment provisionally, so that the peaks of allocated
+ * hold between that call and the report of the block. If the thread goes on to something else, then
+ * it was no segment: the framework's cache is off. A viewer waits for this long: longer where the
+ * framework has reported blocks, because a thread on a busy machine may have to wait between the
+ * call and the report. */
 #define GROUND_SOON_NS       1000000u
 #define GROUND_SOON_KNOWN_NS 1000000000u
 
@@ -399,8 +400,8 @@ static void memory_lost(struct gp_span *memory)
     gp_span_drop(&gp_memory.set, memory);
 }
 
-/* The walk that began the set may have found it first, and more have happened to it since; or it is gone already. What else
- * is there was freed unseen. */
+/* The walk that began the set may have found it first, and more have happened to it since; or it is
+ * gone already. What else is there was freed unseen. */
 static void memory_enter(const struct gp_record *record)
 {
     struct gp_map *map = record->space == GP_SPACE_MAPPING ? gp_accounts.objects : gp_accounts.blocks;

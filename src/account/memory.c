@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.c: see account.h. Called by ground.c and heap.c under their lock, and by block.c for a segment that the driver did
- * not free.
+ * memory.c: see account.h. Called by ground.c and heap.c under their lock, and by block.c for a
+ * segment that the driver did not free.
  */
 #include "account/account.h"
 

@@ -2,15 +2,18 @@
  *
  * vmm.c: physical allocations by handle, and their mappings.
  *
- * The memory lives while a handle has references or uses.  Its allocated bytes are the smaller one of its size and the
- * sum of its mappings, so that two mappings of one handle count once.  An imported handle owns nothing here: its kind is `imported`, and its size
- * is what its mappings show of it.
+ * The memory lives while a handle has references or uses.  Its allocated bytes are the smaller one
+ * of its size and the sum of its mappings, so that two mappings of one handle count once.  An
+ * imported handle owns nothing here: its kind is `imported`, and its size is what its mappings show
+ * of it.
  *
- * A mapping with heaps of sub-allocators or blocks of a framework in it is a segment, and so is its handle, which has no other
- * mapping when that begins. What the handle's mappings share is not allocated then.
+ * A mapping with heaps of sub-allocators or blocks of a framework in it is a segment, and so is its
+ * handle, which has no other mapping when that begins. What the handle's mappings share is not
+ * allocated then.
  *
- * An unmap may cover many mappings and may fail.  Between begin and end they are kept in GP_SPACE_PENDING; the
- * token in the top 12 bits makes their keys unique (addresses end at bit 52 on every system with CUDA).
+ * An unmap may cover many mappings and may fail.  Between begin and end they are kept in
+ * GP_SPACE_PENDING; the token in the top 12 bits makes their keys unique (addresses end at bit 52
+ * on every system with CUDA).
  */
 #include "account/account.h"
 #include "base/clock.h"

@@ -111,9 +111,10 @@ static uint32_t backend_destroy(void *self, uint64_t handle)
     return result;
 }
 
-/* Gives access to the context's own device and to the devices of contexts that enabled peer access.  The caller adds the
- * mapping to the table before x_access is read here; gp_backend_share's caller sets its bit in x_access before it reads
- * the table.  So one of the two sees the other. */
+/* Gives access to the context's own device and to the devices of contexts that enabled peer
+ * access.  The caller adds the mapping to the table before x_access is read here;
+ * gp_backend_share's caller sets its bit in x_access before it reads the table.  So one of the two
+ * sees the other. */
 static uint32_t backend_access(const struct gp_served_context *served, uint64_t address, uint64_t bytes)
 {
     struct gp_cu_access access[GP_SERVED_LIMIT];

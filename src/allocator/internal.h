@@ -196,15 +196,16 @@ void gp_stream_remove(void *stream);
 /* The context is gone, and its streams and captures with it. */
 void gp_stream_forget(struct gp_served_context *served);
 
-/* The next live non-blocking stream of the context from index *at on.  It stays alive between gp_stream_fencing_begin and
- * gp_stream_fencing_end. */
+/* The next live non-blocking stream of the context from index *at on.  It stays alive between
+ * gp_stream_fencing_begin and gp_stream_fencing_end. */
 bool gp_stream_next(const struct gp_served_context *served, unsigned *at, void **stream);
 /* Can an event be recorded in exactly this stream?  Not if it is gone, "any", or each thread's own. */
 bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream);
 
 /* ---- captures: any thread --------------------------------------------------------------------------------------- */
 
-/* Around the driver's begin.  gp_stream_capture_begin blocks fences; gp_stream_capture_began with ok false unblocks them again. */
+/* Around the driver's begin.  gp_stream_capture_begin blocks fences; gp_stream_capture_began with
+ * ok false unblocks them again. */
 void gp_stream_capture_begin(void);
 void gp_stream_capture_began(void *stream, bool ok);
 void gp_stream_capture_ended(void *stream);
@@ -413,9 +414,10 @@ enum gp_torch_role {
 /* Any thread, without a lock of ours: the first calls ask the dynamic loader. */
 enum gp_torch_role gp_torch_role(void);
 
-/* Raises torch.OutOfMemoryError (error 2) or RuntimeError in PyTorch, which does not check for NULL.  Returns if PyTorch
- * would check (GP_TORCH_POOL), or if the caller is not PyTorch.  caller: the return address of the
- * exported function.  Call it last, outside the library's code and without a lock: it does not come back. */
+/* Raises torch.OutOfMemoryError (error 2) or RuntimeError in PyTorch, which does not check for
+ * NULL.  Returns if PyTorch would check (GP_TORCH_POOL), or if the caller is not PyTorch.  caller:
+ * the return address of the exported function.  Call it last, outside the library's code and
+ * without a lock: it does not come back. */
 GP_COLD void gp_torch_raise(uint32_t error, uint64_t bytes, int device, const void *caller);
 
 #endif

@@ -174,8 +174,8 @@ static GP_COLD uint32_t serve_alloc_late(size_t bytes, uint64_t *address)
     return result;
 }
 
-/* While a capture is under way every call goes to the driver: it decides whether memory may be allocated, and breaks the
- * capture if not.  The cache answers only if the driver is out of memory. */
+/* While a capture is under way every call goes to the driver: it decides whether memory may be
+ * allocated, and breaks the capture if not.  The cache answers only if the driver is out of memory. */
 static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
 {
     struct gp_serve serve;
@@ -196,8 +196,9 @@ static uint32_t gp_serve_cuMemAlloc_v2(uint64_t *address, size_t bytes)
     return result;
 }
 
-/* Only the driver knows the pitch.  The first call with a width goes to the driver and shows it; later calls are served.
- * It depends on width and element size alone: the only other parameter, the height, counts rows (cuda.h). */
+/* Only the driver knows the pitch.  The first call with a width goes to the driver and shows it;
+ * later calls are served. It depends on width and element size alone: the only other parameter, the
+ * height, counts rows (cuda.h). */
 static struct gp_pitch {
     size_t width, pitch;
     unsigned element;
@@ -277,8 +278,8 @@ static void serve_failed(const char *api, uint32_t result, int device)
         gp_feed_failed(api, result, 0, device, GP_KIND_NONE);
 }
 
-/* True: the call is answered by *result.  An address in memory of the cache never reaches the driver, even if the call is
- * wrong: to the driver the address may be a whole segment. */
+/* True: the call is answered by *result.  An address in memory of the cache never reaches the
+ * driver, even if the call is wrong: to the driver the address may be a whole segment. */
 static bool serve_release(const char *api, uint64_t address, uint32_t *result)
 {
     unsigned count = gp_served_count();

@@ -69,8 +69,9 @@ void gp_stream_fencing_end(void)
     __atomic_fetch_sub(&x_fencing, 1, __ATOMIC_RELEASE);
 }
 
-/* Around synchronising whole contexts, begun before gp_stream_fencing_end.  It may take as long as the device works: streams are
- * destroyed meanwhile, and a capture waits only until the driver must have begun to wait. */
+/* Around synchronising whole contexts, begun before gp_stream_fencing_end.  It may take as long as
+ * the device works: streams are destroyed meanwhile, and a capture waits only until the driver must
+ * have begun to wait. */
 static void stream_syncing_begin(void)
 {
     __atomic_fetch_add(&x_syncing, 1, __ATOMIC_SEQ_CST);

@@ -71,8 +71,8 @@ static bool torch_lies_in(const void *address, const char *name)
     return gp_loader_look(torch_look, &search) && strncmp(torch_file(search.path), name, strlen(name)) == 0;
 }
 
-/* A handle of a loaded library whose file name begins so, or NULL.  Python loads PyTorch's libraries privately, so only a
- * handle finds their symbols. */
+/* A handle of a loaded library whose file name begins so, or NULL.  Python loads PyTorch's
+ * libraries privately, so only a handle finds their symbols. */
 static void *torch_open(const char *name)
 {
     struct gp_torch_search search = {.name = name};
@@ -238,7 +238,8 @@ void *gpuprof_torch_alloc(size_t bytes, int device, void *stream)
     uint64_t address = 0;
     if (!bytes)
         return NULL;
-    /* A MemPool's segments are cached by PyTorch, so each is a driver allocation that goes back when PyTorch frees it. */
+    /* A MemPool's segments are cached by PyTorch, so each is a driver allocation that goes back
+     * when PyTorch frees it. */
     unsigned flags = gp_torch_role() == GP_TORCH_POOL ? GP_REQUEST_DEDICATED : 0;
     if (!flags && GP_LIKELY(gp_async_give(bytes, device, (uint64_t)(uintptr_t)stream, &address)))
         return (void *)(uintptr_t)address;

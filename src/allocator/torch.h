@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * torch.h: declares the functions of torch.def: for torch.c, which defines them, and for src/source/shim, which exports them
- * again.  Only PyTorch calls them.
+ * torch.h: declares the functions of torch.def: for torch.c, which defines them, and for
+ * src/source/shim, which exports them again.  Only PyTorch calls them.
  */
 #ifndef GP_ALLOCATOR_TORCH_H
 #define GP_ALLOCATOR_TORCH_H

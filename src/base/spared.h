@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * spared.h: programs in which gpuprof does not start, by the name of their file. The library is loaded into each program
- * that inherits CUDA_INJECTION64_PATH. In these, CUPTI could touch every program of the machine, or take the tool's own
- * place. Read by inject/, by `gpuprof attach` and by `gpuprof doctor`. Needs only libc.
+ * spared.h: programs in which gpuprof does not start, by the name of their file. The library is
+ * loaded into each program that inherits CUDA_INJECTION64_PATH. In these, CUPTI could touch every
+ * program of the machine, or take the tool's own place. Read by inject/, by `gpuprof attach` and by
+ * `gpuprof doctor`. Needs only libc.
  */
 #ifndef GP_BASE_SPARED_H
 #define GP_BASE_SPARED_H

@@ -90,8 +90,9 @@ static bool place_claim(struct gp_thread_place *place, uint32_t tid)
         return false;
     if (!__atomic_compare_exchange_n(&place->x_tid, &owner, tid, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return false;
-    /* [out.B] acquire and release: what the owner before did inside; pairs with [out.R] and [out.A], which sees that owner's
-     * leave or ours. An exchange, because a store would end what [out.R] of that owner releases. */
+    /* [out.B] acquire and release: what the owner before did inside; pairs with [out.R] and
+     * [out.A], which sees that owner's leave or ours. An exchange, because a store would end what
+     * [out.R] of that owner releases. */
     __atomic_exchange_n(&place->x_inside, 0, __ATOMIC_ACQ_REL);
     return true;
 }
@@ -127,7 +128,8 @@ bool gp_thread_all_out(uint64_t deadline_ns)
         for (unsigned round = 0; __atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE); round++) {
             GP_TESTPOINT("thread.seen");
             if (place_is_dead(__atomic_load_n(&place->x_tid, __ATOMIC_RELAXED))) {
-                /* Cancelled in the middle, or it has left and ended since; or its place has a new owner. [out.A] again. */
+                /* Cancelled in the middle, or it has left and ended since; or its place has a new
+                 * owner. [out.A] again. */
                 (void)__atomic_load_n(&place->x_inside, __ATOMIC_ACQUIRE);
                 break;
             }

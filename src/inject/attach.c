@@ -143,7 +143,8 @@ static void attach_clear(void)
     gp_feed_survey_stop();
 }
 
-/* The parent of a process, and where its first stack began: a fork keeps that, and an exec draws it again.  0: unknown. */
+/* The parent of a process, and where its first stack began: a fork keeps that, and an exec draws it
+ * again.  0: unknown. */
 static unsigned long long attach_stack(const char *process, int *parent)
 {
     char path[32], text[1024];
@@ -163,9 +164,9 @@ static unsigned long long attach_stack(const char *process, int *parent)
                : 0;
 }
 
-/* Whether CUDA may be unusable here: a child of fork has the driver of its parent, which works no more if the parent had
- * initialised it, and CUPTI would start in it with the parent's state. The driver answers alike if it was not
- * initialised yet, so then the child must do that first. */
+/* Whether CUDA may be unusable here: a child of fork has the driver of its parent, which works no
+ * more if the parent had initialised it, and CUPTI would start in it with the parent's state. The
+ * driver answers alike if it was not initialised yet, so then the child must do that first. */
 static bool attach_is_forked(void *driver)
 {
     char process[16];

@@ -288,8 +288,9 @@ static void recorder_modules(struct gp_recorder *r)
     r->modules = now;
 }
 
-/* Reads the maps after a frame that is in no known module, at most once a second: a pc that is in no module (code made at
- * run time) must not cause a read for every stack. The last write reads them too: a library may have been loaded since. */
+/* Reads the maps after a frame that is in no known module, at most once a second: a pc that is in
+ * no module (code made at run time) must not cause a read for every stack. The last write reads
+ * them too: a library may have been loaded since. */
 static void recorder_look(struct gp_recorder *r, bool last)
 {
     uint64_t now = gp_clock_ns();

@@ -30,8 +30,9 @@ int sim_machine_device(int physical, struct sim_machine_device *device);
  * seen.  Returns their number, of which at most `most` are written. */
 int sim_share_processes(int physical, int *pids, unsigned long long *bytes, int most);
 
-/* The bytes of a range of device memory, and other bytes for it: 0, or -EFAULT and nothing is moved, if it is not all memory
- * that the driver knows.  The caller has seen to the order of the work on it; a host function may call these. */
+/* The bytes of a range of device memory, and other bytes for it: 0, or -EFAULT and nothing is
+ * moved, if it is not all memory that the driver knows.  The caller has seen to the order of the
+ * work on it; a host function may call these. */
 int sim_memory_fetch(void *to, uint64_t from, size_t size);
 int sim_memory_store(uint64_t to, const void *from, size_t size);
 /* With fill=random: what the bytes are that this thread copies to the host from now on.  Returns what they were. */

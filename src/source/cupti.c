@@ -255,9 +255,9 @@ static int cupti_subscribe_v2(enum gp_cupti_form form, char *holder, size_t hold
     return status;
 }
 
-/* Where CUPTI has both forms in one process, it refuses the second with 39, and V1 is what profilers use: V2 comes first
- * only if one of them is linked to it, or if the user wants it. After a 39, V2 tells the holder's name, or succeeds beside
- * a V2 tool that was there before. */
+/* Where CUPTI has both forms in one process, it refuses the second with 39, and V1 is what
+ * profilers use: V2 comes first only if one of them is linked to it, or if the user wants it. After
+ * a 39, V2 tells the holder's name, or succeeds beside a V2 tool that was there before. */
 static int cupti_subscribe(char *holder, size_t holder_bytes, uint32_t *shared)
 {
     bool is_v2_first =

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * foreign.c: cuptiSubscribe and cuptiUnsubscribe of the program's own profilers, where libgpuprof-shim.so is preloaded: it
- * exports them for programs that are linked with CUPTI, and its dlsym gives them to programs that look them up. If CUPTI
- * refuses another subscriber because of ours, ours is given up, and CUPTI is asked again.
+ * foreign.c: cuptiSubscribe and cuptiUnsubscribe of the program's own profilers, where
+ * libgpuprof-shim.so is preloaded: it exports them for programs that are linked with CUPTI, and its
+ * dlsym gives them to programs that look them up. If CUPTI refuses another subscriber because of
+ * ours, ours is given up, and CUPTI is asked again.
  */
 #include "base/compiler.h"
 #include "base/loader.h"
@@ -33,8 +34,9 @@ static void *foreign_needed(enum gp_foreign_call call, const void *caller)
     return found;
 }
 
-/* The function that the caller would have got without the shim. Not first the next in the global order: a process may have
- * two copies of CUPTI, and the caller's other calls go to the version that it was linked with. */
+/* The function that the caller would have got without the shim. Not first the next in the global
+ * order: a process may have two copies of CUPTI, and the caller's other calls go to the version
+ * that it was linked with. */
 static void *foreign_real(enum gp_foreign_call call, const void *caller)
 {
     void *found = foreign_needed(call, caller);

@@ -21,8 +21,9 @@
 #include <gpuprof/wire.h>
 #include <stdio.h>
 
-/* A thread that has just seen that CUPTI counts enters the driver in this time, and CUPTI reports at least that. A free that
- * nobody reported at its begin is counted late, perhaps after another thread has got the address. */
+/* A thread that has just seen that CUPTI counts enters the driver in this time, and CUPTI reports
+ * at least that. A free that nobody reported at its begin is counted late, perhaps after another
+ * thread has got the address. */
 #define GP_HANDOVER_NS 5000000ull
 
 /* No thread of the program waits longer for a change that is under way. */

@@ -104,7 +104,8 @@ static uint32_t hooks_end(struct gp_hooks_call *call, uint32_t result)
     return result;
 }
 
-/* A context may end in the call, and another thread get its handle before we know that: its number is that from before. */
+/* A context may end in the call, and another thread get its handle before we know that: its number
+ * is that from before. */
 static GP_COLD void hooks_note(enum gp_hooks_row row, const void *params)
 {
     if (!gp_thread_enter())
@@ -113,8 +114,8 @@ static GP_COLD void hooks_note(enum gp_hooks_row row, const void *params)
     gp_thread_leave();
 }
 
-/* What CUPTI has not reported of the call. Which module was loaded is not known, and the handle of a stream that ended may
- * be another's by now. */
+/* What CUPTI has not reported of the call. Which module was loaded is not known, and the handle of
+ * a stream that ended may be another's by now. */
 static void hooks_late_end(struct gp_hooks_call *call, enum gp_hooks_row row)
 {
     const struct gp_hooks_resource *resource = &gp_hooks_resources[row];

@@ -244,8 +244,8 @@ static uint32_t hooks_ask_number(void *context)
     return gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
 }
 
-/* The number of a new context. One that its handle has already is that of a context whose end was missed, or is about to be
- * reported: the driver gives a handle to one context at a time. */
+/* The number of a new context. One that its handle has already is that of a context whose end was
+ * missed, or is about to be reported: the driver gives a handle to one context at a time. */
 static uint32_t context_new(uint64_t handle, int device)
 {
     uint32_t last = gp_hooks_number_of(&gp_hooks_contexts, handle);

@@ -71,8 +71,8 @@ bool gp_call_is_loading(void);
 
 /* What CUPTI has reported of the driver call that a wrapper makes: if CUPTI is given up meanwhile, the wrapper reports
  * the rest. */
-/* What the handler noted at the call's begin, of a thread that has one of the numbers (base/thread.c); pages that no thread
- * uses are not touched. */
+/* What the handler noted at the call's begin, of a thread that has one of the numbers
+ * (base/thread.c); pages that no thread uses are not touched. */
 #define GP_CALL_SLOTS 65538u
 extern uint32_t gp_call_slots[GP_CALL_SLOTS];
 enum gp_reported { GP_REPORTED_NOTHING, GP_REPORTED_BEGIN, GP_REPORTED_ALL };
@@ -160,8 +160,8 @@ void gp_hooks_resource_start(void);
 void gp_hooks_resource_note(void);
 /* CUPTI was the source until now: numbers of modules that it has not given. */
 void gp_hooks_resource_apart(void);
-/* A call that ends a context, of one of these rows: the number of the context, before the call; and after it what CUPTI has
- * not reported of that, with the number in `own`. */
+/* A call that ends a context, of one of these rows: the number of the context, before the call; and
+ * after it what CUPTI has not reported of that, with the number in `own`. */
 static inline bool gp_hooks_is_end(enum gp_hooks_row row)
 {
     return row == GP_HOOKS_cuCtxDestroy_v2 || row == GP_HOOKS_cuCtxDestroy || row == GP_HOOKS_cuCtxDetach ||

@@ -159,8 +159,8 @@ const struct gp_handler gp_on_unregister = {on_unregister_enter, on_unregister_e
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
-/* Bits per element (cuda.h: CUarray_format), and per channel where the descriptor gives their number. Compressed formats
- * have 8 or 16 bytes for 16 pixels; planar ones count their average. */
+/* Bits per element (cuda.h: CUarray_format), and per channel where the descriptor gives their
+ * number. Compressed formats have 8 or 16 bytes for 16 pixels; planar ones count their average. */
 static const uint8_t array_channel_bits[] = {
     [0x01] = 8, [0x02] = 16, [0x03] = 32, [0x08] = 8, [0x09] = 16, [0x0a] = 32, [0x10] = 16, [0x20] = 32};
 static const uint8_t array_pixel_bits[] = {

@@ -62,8 +62,9 @@ void gp_site_settle(unsigned device, int64_t bytes, int64_t count);
 void gp_site_explain_to(char *text, uint64_t bytes);
 
 /* The site of the calling thread's stack for memory of that kind on that device (index in the
- * session); 0: off, or no such device. A stack that cannot be read has a site without frames. summed: the site counts among the device's bytes (the memory that
- * PyTorch's allocated_bytes sums); otherwise only its own row has numbers. */
+ * session); 0: off, or no such device. A stack that cannot be read has a site without frames.
+ * summed: the site counts among the device's bytes (the memory that PyTorch's allocated_bytes
+ * sums); otherwise only its own row has numbers. */
 uint32_t gp_site_here(int device, enum gp_wire_kind kind, bool summed);
 
 /* Count an allocation and a free at a site, in any order and on any thread. Site 0 is ignored. */

@@ -115,12 +115,6 @@ struct gp_deaths_count {
 };
 struct gp_deaths_count gp_deaths_count(const struct gp_deaths *deaths);
 
-/* ==== removed containers ========================================================================================== */
-/* Finds cgroups that have been removed while the tables still have rows of them, and frees those
- * rows. deaths.c calls it from its turns. */
-
-struct gp_removed;
-
 /* ==== failed allocations ========================================================================================== */
 /* Reads the ring of events, which keeps it empty, and logs each failed allocation: process, GPU,
  * bytes. The agent is the ring's only reader. */

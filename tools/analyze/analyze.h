@@ -373,8 +373,9 @@ struct gp_ranks {
     uint32_t site_count, owner_count;
 };
 
-/* Sorts the ranks and compares them.  The worst is one that ran out of memory, else the one with the
- * least headroom if that is known of all, else, and of equal ones, the one with the highest peak.  NULL: out of memory. */
+/* Sorts the ranks and compares them.  The worst is one that ran out of memory, else the one with
+ * the least headroom if that is known of all, else, and of equal ones, the one with the highest
+ * peak.  NULL: out of memory. */
 struct gp_ranks *gp_ranks_find(struct gp_job_rank *ranks, uint32_t count);
 void gp_ranks_free(struct gp_ranks *ranks);
 /* The highest bytes that the rank held in the i-th moment; -1: it was not recorded then. */

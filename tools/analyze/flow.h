@@ -181,9 +181,10 @@ struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t 
 void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
 int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
-/* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a step
- * differs less from what is held at its end than half of how far it moves in between.  A layer of one forward pass keeps its activations, and a
- * program that loads its weights keeps all: neither returns.  warm: steps to leave out. */
+/* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a
+ * step differs less from what is held at its end than half of how far it moves in between.  A layer
+ * of one forward pass keeps its activations, and a program that loads its weights keeps all:
+ * neither returns.  warm: steps to leave out. */
 bool gp_flow_returns(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t warm);
 
 /* The analyses of analyze.h on an existing flow. */

@@ -288,7 +288,8 @@ int gp_facts_maps(struct gp_facts *facts)
     return gp_proc_mapped_each(facts->pid, facts_mapping, &maps);
 }
 
-/* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that it did not see start. */
+/* A runtime that replaces pthread_create keeps a record of each thread, and may crash in one that
+ * it did not see start. */
 static bool facts_own_threads(const struct gp_facts *facts)
 {
     const char *name = "pthread_create";

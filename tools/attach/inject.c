@@ -178,8 +178,8 @@ enum inject_rank {
     INJECT_NEVER,
 };
 
-/* For how many bytes a read of this socket or terminal waits: it returns for a stop with what it has. Another descriptor for
- * the same file is the only way to ask. */
+/* For how many bytes a read of this socket or terminal waits: it returns for a stop with what it
+ * has. Another descriptor for the same file is the only way to ask. */
 static int inject_least(const struct inject *inject, int fd, bool is_socket)
 {
     struct termios terminal;
@@ -286,8 +286,8 @@ static int inject_threads(pid_t pid, pid_t *tids)
     return count;
 }
 
-/* A thread inside setuid or one of its kin holds a lock that the start of a thread needs, until all threads have handled
- * its signal.  The thread that has not; 0: none. */
+/* A thread inside setuid or one of its kin holds a lock that the start of a thread needs, until all
+ * threads have handled its signal.  The thread that has not; 0: none. */
 static pid_t inject_setxid(pid_t pid, const pid_t *tids, int count)
 {
     char path[64], text[4096];

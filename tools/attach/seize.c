@@ -252,8 +252,8 @@ static void seize_fill(const struct gp_seized *seized, const struct gp_seize_cod
     frame->rax = lost ? (uint64_t)-EINTR : r->orig_rax;
 }
 
-/* Keeps the bytes that the frame overwrites.  Only a part of the thread's own stack is overwritten: below the stack of a
- * fibre may lie data that other threads use at this moment. */
+/* Keeps the bytes that the frame overwrites.  Only a part of the thread's own stack is overwritten:
+ * below the stack of a fibre may lie data that other threads use at this moment. */
 static int seize_keep(struct gp_seized *seized, const struct gp_seize_code *code)
 {
     uint64_t low = gp_unwind_stack_low(code->stacks, seized->tid, seized->saved.rsp, seized->saved.fs_base);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * analyses.c: `gpuprof peak`, `churn`, `fragmentation`, `leaks`, `phases` and `reconcile`: the analyses that take a recording or a
- * running process and print a table or JSON.  Called by commands.c; the analyses are in
- * tools/analyze.  Its parts: peak, churn and fragmentation, leaks, phases, reconcile. */
+ *
+ * analyses.c: `gpuprof peak`, `churn`, `fragmentation`, `leaks`, `phases` and `reconcile`: the
+ * analyses that take a recording or a running process and print a table or JSON.  Called by
+ * commands.c; the analyses are in tools/analyze.  Its parts: peak, churn and fragmentation, leaks,
+ * phases, reconcile. */
 #include <cmd/load.h>
 #include <show/gate/gate.h>
 #include <show/text/text.h>

@@ -340,8 +340,9 @@ struct gp_sim_gpu { /* a GPU that the simulator knows by name */
 };
 /* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
 int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);
-/* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder, where it can do no harm, so
- * that a program whose run path names NVIDIA's runtime or CUPTI gets them. */
+/* The part of gp_launch_prepare that preloads the simulated GPU's libraries from their folder,
+ * where it can do no harm, so that a program whose run path names NVIDIA's runtime or CUPTI gets
+ * them. */
 int gp_preload_sim(const struct gp_launch *launch, const char *folder);
 /* The part of gp_launch_prepare that preloads libgpuprof-shim.so: if the options or the
  * environment ask for an allocator or for driver hooks, and where it can do no harm also

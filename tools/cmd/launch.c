@@ -25,9 +25,9 @@
  * stand-ins for NVIDIA's libraries. */
 
 /* Sets the environment in which a program finds the stand-ins, whatever its run paths say, and its
- * children too: LD_AUDIT, in front of what is there, and LD_BIND_NOW before glibc 2.35.  `sim` is the folder of the simulated driver.
- * Nothing is set if GPUPROF_STANDINS is 0.  A GP_EXIT_ status, after a message if it is not
- * GP_EXIT_OK. */
+ * children too: LD_AUDIT, in front of what is there, and LD_BIND_NOW before glibc 2.35.  `sim` is
+ * the folder of the simulated driver. Nothing is set if GPUPROF_STANDINS is 0.  A GP_EXIT_ status,
+ * after a message if it is not GP_EXIT_OK. */
 static int standin_environment(const char *command, const char *sim)
 {
     const char *off = getenv("GPUPROF_STANDINS");

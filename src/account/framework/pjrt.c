@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * pjrt.c: the pools of XLA (JAX). Its plugin exports one function, which returns a table of functions, PJRT's C interface;
- * nothing tells of its pieces. So the poller asks by the table what XLA says of its allocator. For that it needs XLA's
- * client, which is learned from calls that have it: their entries of the table lead through functions here.
+ * pjrt.c: the pools of XLA (JAX). Its plugin exports one function, which returns a table of
+ * functions, PJRT's C interface; nothing tells of its pieces. So the poller asks by the table what
+ * XLA says of its allocator. For that it needs XLA's client, which is learned from calls that have
+ * it: their entries of the table lead through functions here.
  *
- * A client must not end while it is asked. Who ends it takes it from the poller first, and waits for an answer under way;
- * should that not come, the client is leaked, not freed below its reader.
+ * A client must not end while it is asked. Who ends it takes it from the poller first, and waits
+ * for an answer under way; should that not come, the client is leaked, not freed below its reader.
  *
- * PJRT's rule for the arguments: an implementation takes a struct that is larger than its own, and none that is smaller.
+ * PJRT's rule for the arguments: an implementation takes a struct that is larger than its own, and
+ * none that is smaller.
  */
 #include "account/feed.h"
 #include "account/framework/internal.h"
@@ -190,8 +192,8 @@ static void pjrt_ask_device(void *device)
 static void pjrt_poll(void)
 {
     struct pjrt_args args;
-    /* [client.B] the flag, then the client; who ends it takes the client, then looks at the flag: one of the two sees the
-     * other. */
+    /* [client.B] the flag, then the client; who ends it takes the client, then looks at the flag:
+     * one of the two sees the other. */
     __atomic_store_n(&x_asking, 1, __ATOMIC_SEQ_CST);
     void *client = __atomic_load_n(&x_client, __ATOMIC_SEQ_CST);
     if (client && pjrt_ask(PJRT_CLIENT_ADDRESSABLE_DEVICES, &args, client))

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * rmm.c: the pools of RMM, the memory library of RAPIDS. Since 26.04 they are compiled into librmm.so, and the code of a
- * pool that templates put into its user's object calls three functions of it: one takes memory for the pool, one cuts a
- * piece out of a free block, one takes it back. The calls are led through the functions here. They come with the pool's
- * lock held, those of an arena without it.
+ * rmm.c: the pools of RMM, the memory library of RAPIDS. Since 26.04 they are compiled into
+ * librmm.so, and the code of a pool that templates put into its user's object calls three functions
+ * of it: one takes memory for the pool, one cuts a piece out of a free block, one takes it back.
+ * The calls are led through the functions here. They come with the pool's lock held, those of an
+ * arena without it.
  *
- * These functions are private to RMM, and their names do not tell how they return their results. So each result is
- * compared with the arguments: a pool's piece is the front of the block that it was cut out of. What does not fit ends
- * this for good: the pools are then ordinary allocations, as they are without these functions.
+ * These functions are private to RMM, and their names do not tell how they return their results. So
+ * each result is compared with the arguments: a pool's piece is the front of the block that it was
+ * cut out of. What does not fit ends this for good: the pools are then ordinary allocations, as
+ * they are without these functions.
  *
  * RMM's functions may throw; nothing is held here when they are called.
  */

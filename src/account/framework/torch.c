@@ -64,8 +64,8 @@ static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_REPORT_OLD] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlNS_6DeviceE", old_report),
     [TORCH_OOM] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElmmNS_6DeviceE", out_of_memory),
     [TORCH_OOM_SIGNED] = TORCH_IMPORT("27reportOutOfMemoryToProfilerElllNS_6DeviceE", out_of_memory),
-    /* Since 2.5, and elsewhere since 2.10: numbers of the next MemPool and of the next graph's pool, each from 1. They are
-     * only looked up. */
+    /* Since 2.5, and elsewhere since 2.10: numbers of the next MemPool and of the next graph's
+     * pool, each from 1. They are only looked up. */
     [TORCH_POOLS] = {.name = "_ZN3c104cuda7MemPool4uid_E", .definer = "libc10_cuda", .importer = "(none)"},
     [TORCH_GRAPH_POOLS] = {.name = "_ZN3c104cuda7MemPool5uuid_E", .definer = "libc10_cuda", .importer = "(none)"},
     [TORCH_POOLS_ATEN] = {.name = "_ZN2at4cuda7MemPool4uid_E", .definer = "libtorch_cuda", .importer = "(none)"},

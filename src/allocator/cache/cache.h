@@ -189,8 +189,9 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
 bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out);
 /* Does a block, live or idle, begin at the address?  Takes no lock, for a thread that may hold one. */
 bool gp_cache_begins(const struct gp_cache *cache, uint64_t address);
-/* The block at this address is to be freed soon, so what its free reads is fetched into the processor's caches: first where
- * its record is, and when asked again, the record. For callers that know the future. */
+/* The block at this address is to be freed soon, so what its free reads is fetched into the
+ * processor's caches: first where its record is, and when asked again, the record. For callers that
+ * know the future. */
 void gp_cache_soon(const struct gp_cache *cache, uint64_t address, bool again);
 /* Is the address inside memory of this cache, live or idle? */
 bool gp_cache_owns(struct gp_cache *cache, uint64_t address);

@@ -21,8 +21,9 @@
 /* Streams per thread that have bins at a time; a further stream replaces empty bins, or takes the
  * slow path. */
 #define GP_THREAD_STREAMS 4
-/* An overflow returns a 64th of the allowed contents to the heap. A block takes some 500 ns there, so a larger part would
- * hold the lock for longer than others spin for it, and leave the thread with fewer sizes to choose from. */
+/* An overflow returns a 64th of the allowed contents to the heap. A block takes some 500 ns there,
+ * so a larger part would hold the lock for longer than others spin for it, and leave the thread
+ * with fewer sizes to choose from. */
 #define GP_THREAD_EXCESS 64
 
 struct gp_bins {

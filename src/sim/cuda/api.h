@@ -45,7 +45,8 @@ struct sim_call {
     int locked, reported;
 };
 
-/* call->caller is the caller's.  CUDA_SUCCESS: run the body (the lock is held).  Anything else: the result, without running it. */
+/* call->caller is the caller's.  CUDA_SUCCESS: run the body (the lock is held).  Anything else: the
+ * result, without running it. */
 CUresult sim_call_begin(struct sim_call *call, struct sim_entry *entry, const void *params);
 CUresult sim_call_end(struct sim_call *call, CUresult result);
 

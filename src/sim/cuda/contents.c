@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT
+ *
  * contents=none: the programs of a dry run use more device memory than this machine has, and few of
  * its bytes are ever read.  Writes above SIM_KEEP are dropped, and what was never written stays a
  * hole of the file behind the memory: it reads as zeros, and reading it makes no pages.  Smaller
@@ -6,10 +7,11 @@
  *
  * Kernels compute nothing here, so the result of each is zeros.  A caching allocator gives the
  * address of an old small write to the result of a kernel, and the simulator does not see it do so;
- * it sees the pointer among the launch's parameters (layout.c).  A launch therefore clears the pieces that
- * its parameters point into, and one whose parameters are not known clears all.  How far a kernel writes is not known, but a program reads a result from its
- * start: pieces up to SIM_KEEP behind such a pointer remember it, and are cleared when a read begins
- * at or before the pointer and reaches them. */
+ * it sees the pointer among the launch's parameters (layout.c).  A launch therefore clears the
+ * pieces that its parameters point into, and one whose parameters are not known clears all.  How
+ * far a kernel writes is not known, but a program reads a result from its start: pieces up to
+ * SIM_KEEP behind such a pointer remember it, and are cleared when a read begins at or before the
+ * pointer and reaches them. */
 #define _GNU_SOURCE
 #include "contents.h"
 #include "module.h"

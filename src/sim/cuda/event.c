@@ -242,7 +242,8 @@ static CUresult sim_event_elapsed(float *ms, CUevent start, CUevent end)
     if (!sim_point_finished(&a->point) || !sim_point_finished(&b->point))
         return CUDA_ERROR_NOT_READY;
     *ms = (float)((double)(int64_t)(b->point.finish_ns - a->point.finish_ns) / 1e6);
-    /* Where work takes no time, at least the documented resolution: programs divide by it, as PyTorch's compiler does. */
+    /* Where work takes no time, at least the documented resolution: programs divide by it, as
+     * PyTorch's compiler does. */
     if (*ms == 0 && start != end)
         *ms = 0.0005f;
     return CUDA_SUCCESS;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The driver's log of errors.  The simulated driver writes nothing into it: what it has to say goes to standard error.  So
- * callbacks are kept and never called, and a dump is empty. */
+ *
+ * The driver's log of errors.  The simulated driver writes nothing into it: what it has to say goes
+ * to standard error.  So callbacks are kept and never called, and a dump is empty. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

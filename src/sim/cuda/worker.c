@@ -124,8 +124,8 @@ static void sim_worker_start(void)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* For stand-ins of NVIDIA's libraries, which find it with dlsym: a host function begins, or ends, to wait for another process
- * or thread.  Of other threads it is ignored. */
+/* For stand-ins of NVIDIA's libraries, which find it with dlsym: a host function begins, or ends,
+ * to wait for another process or thread.  Of other threads it is ignored. */
 void sim_host_waits(int begin)
 {
     if (!sim_on_worker)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Exports of CUPTI that have no behaviour here: activity records, counters, profiling.  absent.def lists them.  Each is there,
- * so that libraries that bind all their symbols load; a call is reported once on standard error and answers
- * CUPTI_ERROR_NOT_SUPPORTED.  Arguments are not read. */
+ *
+ * Exports of CUPTI that have no behaviour here: activity records, counters, profiling.  absent.def
+ * lists them.  Each is there, so that libraries that bind all their symbols load; a call is
+ * reported once on standard error and answers CUPTI_ERROR_NOT_SUPPORTED.  Arguments are not read. */
 #include "cupti/cupti_sim.h"
 
 #include <stdio.h>

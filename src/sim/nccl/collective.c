@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
+ *
  * Collectives, and send and receive.
  *
- * Each is two steps.  The first one sends this rank's part to those that need it; it never waits.  The second
- * one, a host function, waits for the parts of the others, reduces them and stores the result.  What a group
- * holds together sends first and waits then, so that one thread can do the work of several ranks.  If nothing
- * of the stream is on its way, the first step is done by the call itself: host functions run one after the
- * other, and a step that waits for another rank must not hold up what that one waits for.
+ * Each is two steps.  The first one sends this rank's part to those that need it; it never waits.
+ * The second one, a host function, waits for the parts of the others, reduces them and stores the
+ * result.  What a group holds together sends first and waits then, so that one thread can do the
+ * work of several ranks.  If nothing of the stream is on its way, the first step is done by the
+ * call itself: host functions run one after the other, and a step that waits for another rank must
+ * not hold up what that one waits for.
  *
- * In a graph both steps are host functions; a message has its place in the channel from when it is sent, so
- * each launch of the graph takes the next one.
+ * In a graph both steps are host functions; a message has its place in the channel from when it is
+ * sent, so each launch of the graph takes the next one.
  *
- * Large ones move nothing: kernels compute nothing on the simulated GPU, so there is nothing to be moved.  Broadcasts of bytes
- * are moved at any size, since programs broadcast what they made themselves: pickled objects. */
+ * Large ones move nothing: kernels compute nothing on the simulated GPU, so there is nothing to be
+ * moved.  Broadcasts of bytes are moved at any size, since programs broadcast what they made
+ * themselves: pickled objects. */
 #define _GNU_SOURCE
 #include "nccl.h"
 #include "report.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * Groups of calls: what ncclGroupStart and ncclGroupEnd hold together is done at the end, stage by stage, so that one thread
- * can speak for several ranks. */
+ *
+ * Groups of calls: what ncclGroupStart and ncclGroupEnd hold together is done at the end, stage by
+ * stage, so that one thread can speak for several ranks. */
 #include "nccl.h"
 
 #include <stdlib.h>

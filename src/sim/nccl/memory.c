@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * The device memory that NCCL takes for itself: the same amounts, at the same moments, by cuMemAlloc; and the memory that it gives to
- * programs.
  *
- * The amounts are those of NCCL 2.28.9, built from its source and run on the simulated driver with 2 to 8 ranks of
- * compute capability 9.0, once with NVSwitch (without NVLink SHARP, which takes more) and once without NVLink.
- * For other versions, generations and numbers of ranks they are assumed. */
+ * The device memory that NCCL takes for itself: the same amounts, at the same moments, by
+ * cuMemAlloc; and the memory that it gives to programs.
+ *
+ * The amounts are those of NCCL 2.28.9, built from its source and run on the simulated driver with
+ * 2 to 8 ranks of compute capability 9.0, once with NVSwitch (without NVLink SHARP, which takes
+ * more) and once without NVLink. For other versions, generations and numbers of ranks they are
+ * assumed. */
 #include "nccl.h"
 #include "report.h"
 

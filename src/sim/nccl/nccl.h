@@ -112,7 +112,8 @@ struct nccl_message {
     uint64_t count;
     uint64_t bytes; /* of this piece */
 };
-/* Key: what the ranks have in common.  0 or -errno: -EEXIST if the rank is there already, -EINVAL if the room has another size. */
+/* Key: what the ranks have in common.  0 or -errno: -EEXIST if the rank is there already, -EINVAL
+ * if the room has another size. */
 int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **room);
 void nccl_room_leave(struct nccl_room *room, int rank);
 /* Removes the files of ranks that were all killed before they had met. */

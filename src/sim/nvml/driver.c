@@ -31,8 +31,8 @@ static bool sim_driver_bind(void *library)
     return library && sim_driver.devices && sim_driver.device && sim_driver.processes;
 }
 
-/* The driver that the process has, if it is the simulated one; else the one beside this library.  NVIDIA's own lacks the
- * names above, so it is never asked. */
+/* The driver that the process has, if it is the simulated one; else the one beside this library.
+ * NVIDIA's own lacks the names above, so it is never asked. */
 static bool sim_driver_find(void)
 {
     char path[4096];

@@ -111,7 +111,8 @@ NVML_API nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *two
     return NVML_SUCCESS;
 }
 
-/* No device belongs to a fabric of several machines: state 0.  PyTorch's symmetric memory fails if it gets no answer. */
+/* No device belongs to a fabric of several machines: state 0.  PyTorch's symmetric memory fails if
+ * it gets no answer. */
 NVML_API nvmlDeviceGetGpuFabricInfo(struct nvml_device *device, struct nvml_fabric *fabric)
 {
     enum nvml_return result = sim_nvml_check(device);

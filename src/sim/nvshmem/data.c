@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Transfers, collectives, order and signals: kernels compute nothing, so nothing is moved and nobody waits.  What would have been
- * written on this PE counts as computed, which makes it zeros.  Arguments of values and of other PEs' memory are not read. */
+ *
+ * Transfers, collectives, order and signals: kernels compute nothing, so nothing is moved and
+ * nobody waits.  What would have been written on this PE counts as computed, which makes it zeros.
+ * Arguments of values and of other PEs' memory are not read. */
 #include "nvshmem.h"
 
 #include "standin/standin.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * The symmetric heap, as NVSHMEM's documents and its open source (3.4) describe it: each PE reserves addresses for all, and memory
- * of the device comes in pieces of NVSHMEM_CUMEM_GRANULARITY when no hole is large enough.  The first hole is taken; freed
- * memory stays in the heap.  The library's own part is in it too: what its teams synchronise and reduce with.  Without CUDA's
+ *
+ * The symmetric heap, as NVSHMEM's documents and its open source (3.4) describe it: each PE
+ * reserves addresses for all, and memory of the device comes in pieces of NVSHMEM_CUMEM_GRANULARITY
+ * when no hole is large enough.  The first hole is taken; freed memory stays in the heap.  The
+ * library's own part is in it too: what its teams synchronise and reduce with.  Without CUDA's
  * virtual memory (NVSHMEM_DISABLE_CUDA_VMM) the heap has NVSHMEM_SYMMETRIC_SIZE from the start. */
 #define _GNU_SOURCE
 #include "nvshmem.h"
@@ -64,7 +66,8 @@ static size_t heap_round(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
-/* What the real library takes of the heap for itself, for each team: room to synchronise, to reduce, and 8 KiB a PE to gather. */
+/* What the real library takes of the heap for itself, for each team: room to synchronise, to
+ * reduce, and 8 KiB a PE to gather. */
 static size_t heap_own(void)
 {
     size_t teams = heap_option("NVSHMEM_MAX_TEAMS", NVSHMEM_TEAMS);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * The start and the end of a job of NVSHMEM, its teams, and its version.  PEs are processes of one machine that meet as the
- * ranks of NCCL's stand-in do (room.c): by a unique id, or as the children of one launcher. */
+ *
+ * The start and the end of a job of NVSHMEM, its teams, and its version.  PEs are processes of one
+ * machine that meet as the ranks of NCCL's stand-in do (room.c): by a unique id, or as the children
+ * of one launcher. */
 #define _GNU_SOURCE
 #include "nvshmem.h"
 

@@ -20,8 +20,9 @@ struct nvshmem_job {
 };
 extern struct nvshmem_job nvshmem_job;
 
-/* Sends `bytes` to each other PE and takes as many of each into rows of `all`, its own row included.  Each PE makes the same
- * calls in the same order.  0, or -1 after a message: a PE has ended, or does not come. */
+/* Sends `bytes` to each other PE and takes as many of each into rows of `all`, its own row
+ * included.  Each PE makes the same calls in the same order.  0, or -1 after a message: a PE has
+ * ended, or does not come. */
 int nvshmem_exchange(const void *own, size_t bytes, void *all);
 
 /* ---- the symmetric heap (heap.c) --------------------------------------------------------------------------------- */

@@ -241,8 +241,8 @@ void gp_peer_take_cupti(const struct gp_wire_cupti *cupti, struct gp_process *pr
 /* ==== its out-of-memory report ==================================================================================== */
 /* Checks the out-of-memory report of a session. Called by peerread.c. */
 
-/* Checks a private copy and stores it in process->oom, with its strings cleaned, and process->oom_framework. seq 0: no report.
- * 0, or -EPROTO with process->problem. */
+/* Checks a private copy and stores it in process->oom, with its strings cleaned, and
+ * process->oom_framework. seq 0: no report. 0, or -EPROTO with process->problem. */
 int gp_peer_take_oom(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework,
                      struct gp_process *process);
 

@@ -341,7 +341,8 @@ static uint32_t payload_hex(struct gp_read *read, struct gp_unpack *in)
     return gp_read_string(read, hex, 2 * bytes);
 }
 
-/* The recorder reads the maps at most once a second, so these modules may be for frames that it wrote since the last ones. */
+/* The recorder reads the maps at most once a second, so these modules may be for frames that it
+ * wrote since the last ones. */
 static void payload_late_frames(struct gp_read *read)
 {
     struct gp_recording *r = read->recording;

@@ -193,11 +193,12 @@ static struct gp_match_key match_key(const struct gp_recording *recording, const
     return (struct gp_match_key){recording, event, gp_hash_of_number(number)};
 }
 
-/* A free may have a later time than the driver's: where a recording has the end of the call, another
- * thread may have got the address, and recorded that, before. Such a late free ends the earlier allocation at the address: the one that
- * was live until the address was allocated again. If events were lost, it may also be the free of
- * the newer allocation, the older one's free being lost; then a free counts as late only within
- * this time. A thread is rarely stopped for longer between two instructions. */
+/* A free may have a later time than the driver's: where a recording has the end of the call,
+ * another thread may have got the address, and recorded that, before. Such a late free ends the
+ * earlier allocation at the address: the one that was live until the address was allocated again.
+ * If events were lost, it may also be the free of the newer allocation, the older one's free being
+ * lost; then a free counts as late only within this time. A thread is rarely stopped for longer
+ * between two instructions. */
 #define GP_MATCH_LATE_NS 1000000ull
 
 /* While an allocation is live, its peer is the older one (with a smaller index) whose address it

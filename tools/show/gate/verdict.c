@@ -236,8 +236,8 @@ static void xml_text(FILE *out, const char *text)
     }
 }
 
-/* The attributes are those that the Jenkins xUnit plugin's junit-10.xsd allows, as pytest's xunit2 keeps to it: a case has
- * no file and no line, so the failure's text has them. */
+/* The attributes are those that the Jenkins xUnit plugin's junit-10.xsd allows, as pytest's xunit2
+ * keeps to it: a case has no file and no line, so the failure's text has them. */
 void gp_gate_junit(FILE *out, const struct gp_findings *gate)
 {
     uint32_t broken = 0;

@@ -10,8 +10,8 @@
 
 /* ---- the site that grows ----------------------------------------------------------------------------------------- */
 
-/* Two seconds until the first finding: in that time, what stays is more than what a step has. Then a time that reading the
- * call sites of a large process does not fill. */
+/* Two seconds until the first finding: in that time, what stays is more than what a step has. Then
+ * a time that reading the call sites of a large process does not fill. */
 #define GP_GROWTH_LOOK_NS 1000000000ull
 #define GP_GROWTH_REST_NS 9000000000ull
 

@@ -15,8 +15,8 @@
 
 /* ---- the rows of processes --------------------------------------------------------------------------------------- */
 
-/* Prints at most `most` columns of text.  tools/read/collect has already made the strings of other processes harmless; only the
- * character set is left to fit. */
+/* Prints at most `most` columns of text.  tools/read/collect has already made the strings of other
+ * processes harmless; only the character set is left to fit. */
 static void print_field(FILE *out, const char *text, const struct gp_column *column, int most, bool utf8)
 {
     int pad = column->print_width - gp_grid_width(text), used = 0;
@@ -53,9 +53,9 @@ static bool print_is_empty(enum gp_column_id id, const struct gp_model *model, c
     return true;
 }
 
-/* Prints rows of one table without escapes; row i is rows[i].  Columns are separated by blanks, and the one without a
- * width is last.  Lines are cut at the width of a terminal; a narrow one loses columns without a value first, then those
- * of the least use. */
+/* Prints rows of one table without escapes; row i is rows[i].  Columns are separated by blanks, and
+ * the one without a width is last.  Lines are cut at the width of a terminal; a narrow one loses
+ * columns without a value first, then those of the least use. */
 static void print_rows(FILE *out, const struct gp_model *model, const struct gp_row *rows, int count, bool sites,
                        const struct gp_print_form *form)
 {

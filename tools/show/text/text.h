@@ -122,8 +122,8 @@ void gp_text_heading(const struct gp_text_page *page, const char *text, bool bla
 void gp_text_cut(const struct gp_text_page *page, const char *text, int columns);
 /* Returns the columns that are left for a name after `used` others.  If they are too few, starts a new line. */
 int gp_text_room(const struct gp_text_page *page, int used);
-/* Prints phrases, which commas or semicolons end, after `used` columns of a line.  On a terminal, a phrase that does not
- * fit begins a line of its own. */
+/* Prints phrases, which commas or semicolons end, after `used` columns of a line.  On a terminal, a
+ * phrase that does not fit begins a line of its own. */
 void gp_text_phrases(const struct gp_text_page *page, const char *text, int used);
 /* share: 0..1.  The bar is padded to GP_PAGE_BAR columns. */
 void gp_text_bar(const struct gp_text_page *page, double share);
