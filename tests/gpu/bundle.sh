@@ -19,6 +19,8 @@ cp -a "$build/lib/gpuprof/sim" "$out/build/lib/gpuprof/"
 cp -a "$build/examples" "$out/build/"
 mkdir "$out/build/tests/bench" "$out/build/tests/programs" "$out/tests/real"
 [ ! -d "$build/tests/bench" ] || find "$build/tests/bench" -maxdepth 1 -type f -perm -u+x -exec cp {} "$out/build/tests/bench/" \;
+# Nobody debugs a bench there, and half of a bench is what a debugger wants.
+find "$out/build/tests/bench" -type f -exec strip --strip-debug {} +
 cp -a "$build/tests/gpu" "$out/build/tests/"
 for program in $(python3 tests/gpu/first.py --programs); do cp "$build/tests/programs/$program" "$out/build/tests/programs/"; done
 cp -a tests/real/published "$out/tests/real/"
