@@ -367,6 +367,7 @@ Test(dryrun, the_largest_batch_that_fits_is_tried)
     SAYS("12288                     -  does not fit\n");
     SAYS("each more costs 1.250 MiB, between 2048 and 4096\n");
     SAYS("the largest that fits: 10240 (tried, as was 12288, which does not)");
+    SAYS("\nt4: peak of 12.75 GiB");
     spawn_result_free(&result);
     json_t *top = dryrun_json("--gpu=t4 --batch=512,768 --budget=2GiB --json -- %s mib={batch}", 0);
     cr_expect_eq(number(top, "batch_largest"), 1280);

@@ -252,7 +252,7 @@ static int dryrun_batch_try(struct dryrun_work *w, int64_t size)
     struct gp_dryrun_gpu gpu = w->answer.gpus[0];
     struct gp_dryrun_batch batch = {.size = size, .verdict = GP_DRYRUN_TOO_LARGE, .needed_bytes = -1};
     fprintf(stderr, "gpuprof: dryrun: running with a batch of %lld\n", (long long)size);
-    batch.run = dryrun_once(w, &gpu, false, &rc);
+    batch.run = dryrun_once(w, &w->answer.gpus[0], false, &rc); /* whose name the run keeps */
     if (rc)
         return rc;
     const struct gp_dryrun_run *run = &w->answer.runs[batch.run];
