@@ -5,6 +5,8 @@
 #ifndef GP_ACCOUNT_FRAMEWORK_INTERNAL_H
 #define GP_ACCOUNT_FRAMEWORK_INTERNAL_H
 
+#include "account/feed.h"
+#include "base/thread.h"
 #include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,6 +64,33 @@ bool gp_doors_find(const uint64_t *pcs, unsigned count);
 /* Puts their functions back. */
 void gp_doors_restore(void);
 
+/* A library whose pools' pieces are counted as it hands them out. */
+struct gp_door_library {
+    enum gp_door door;
+    const char *name, *owner, *file;
+    bool told;       /* under the doors' lock: viewers know how it is seen */
+    uint32_t x_open; /* its pieces are counted */
+};
+
+/* Whether they are from now on; why: NULL, or why they cannot be. Inside gp_loader_with. */
+bool gp_door_open(struct gp_door_library *library, const char *why);
+/* Ends it for good. Any thread, as the next three. why: constant. */
+void gp_door_shut(struct gp_door_library *library, const char *why);
+/* A piece is out, or back; what contradicts those before ends it. */
+void gp_door_piece(struct gp_door_library *library, uint64_t pool, uint64_t address, uint64_t bytes);
+void gp_door_piece_back(struct gp_door_library *library, uint64_t pool, uint64_t address);
+
+static inline bool gp_door_is_open(const struct gp_door_library *library)
+{
+    return __atomic_load_n(&library->x_open, __ATOMIC_RELAXED);
+}
+
+/* Leave with gp_thread_leave if it is true. */
+static inline bool gp_door_enter(const struct gp_door_library *library)
+{
+    return gp_door_is_open(library) && gp_thread_enter();
+}
+
 /* rmm.c. Both inside gp_loader_with. */
 bool gp_rmm_find(const struct gp_slot_caller *caller);
 void gp_rmm_restore(void);
@@ -75,11 +104,11 @@ void gp_pjrt_restore(void);
 
 #define GP_DOOR_NAME 160u
 
-/* doornames.c. The names of functions that a loaded library defines, by their forms: '*' is any one character, '#' an
+/* doorlibrary.c. The names of functions that a loaded library defines, by their forms: '*' is any one character, '#' an
  * inline namespace for a version, such as 10_RMM_26_10, or nothing. names[i]: "" if there is none. Returns in how many
  * loaded objects whose file name starts with `library` any of them was found. */
 unsigned gp_door_names(const char *library, const char *const *forms, unsigned count, char (*names)[GP_DOOR_NAME]);
-/* doornames.c. Whether a name has that form. */
+/* doorlibrary.c. Whether a name has that form. */
 bool gp_door_form(const char *form, const char *name);
 
 /* ==== blocks from before ========================================================================================== */

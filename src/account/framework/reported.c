@@ -16,9 +16,7 @@
 #include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"
-#include "base/log.h"
 #include "base/thread.h"
-#include "stack/stack.h"
 #include <errno.h>
 #include <string.h>
 
@@ -31,15 +29,19 @@ static trace_fn tensorflow_trace;
 static record_fn paddle_record;
 
 enum { TENSORFLOW, PADDLE, REPORTED };
+static struct gp_door_library libraries[REPORTED] = {
+    [TENSORFLOW] = {.door = GP_DOOR_TENSORFLOW,
+                    .name = "TensorFlow",
+                    .owner = "tensorflow",
+                    .file = "libtensorflow_framework.so"},
+    [PADDLE] = {.door = GP_DOOR_PADDLE, .name = "PaddlePaddle", .owner = "paddle", .file = "libpaddle.so"},
+};
 static const struct {
-    const char *name, *owner, *library, *unknown;
-    enum gp_door door;
+    const char *unknown;
     uint32_t unit; /* of the sizes of its pieces */
-} libraries[REPORTED] = {
-    [TENSORFLOW] = {"TensorFlow", "tensorflow", "libtensorflow_framework.so", "this version of TensorFlow is not known",
-                    GP_DOOR_TENSORFLOW, 256},
-    [PADDLE] = {"PaddlePaddle", "paddle", "libpaddle.so", "this version of PaddlePaddle is not known", GP_DOOR_PADDLE,
-                1},
+} forms[REPORTED] = {
+    [TENSORFLOW] = {"this version of TensorFlow is not known", 256},
+    [PADDLE] = {"this version of PaddlePaddle is not known", 1},
 };
 static struct gp_slot_import imports[REPORTED] = {
     [TENSORFLOW] = {.name = "_ZN3tsl12BFCAllocator10AddTraceMeESt17basic_string_viewIcSt11char_traitsIcEEPKvll",
@@ -54,37 +56,14 @@ static struct gp_slot_import imports[REPORTED] = {
 /* A thread that has just left our code goes on to the original. */
 GP_KEEP(imports);
 
-static uint32_t x_open[REPORTED]; /* pieces are counted */
-static bool told[REPORTED];       /* under the doors' lock */
-
-static GP_COLD void reported_say_off(unsigned i, const char *why)
-{
-    gp_feed_door_say(libraries[i].door, GP_WIRE_DOOR_OFF, why);
-    gp_log(GP_LOG_WARN, "%s's pools: %s: each counts as a whole", libraries[i].name, why);
-}
-
-/* Ends it for good. */
-static GP_COLD void reported_shut(unsigned i, const char *why)
-{
-    if (!__atomic_exchange_n(&x_open[i], 0, __ATOMIC_RELAXED))
-        return;
-    gp_feed_door_end(libraries[i].door);
-    reported_say_off(i, why);
-}
-
 static void reported_piece(unsigned i, uint64_t pool, bool out, uint64_t address, uint64_t bytes)
 {
-    if (!bytes || bytes % libraries[i].unit)
-        reported_shut(i, libraries[i].unknown);
-    else if (out && !gp_feed_piece(libraries[i].door, pool, address, bytes))
-        reported_shut(i, "a piece lies where another one is");
-    else if (!out && !gp_feed_piece_back(libraries[i].door, pool, address))
-        reported_shut(i, "a piece came back that was not handed out");
-}
-
-static bool reported_enter(unsigned i)
-{
-    return __atomic_load_n(&x_open[i], __ATOMIC_RELAXED) && gp_thread_enter();
+    if (!bytes || bytes % forms[i].unit)
+        gp_door_shut(&libraries[i], forms[i].unknown);
+    else if (out)
+        gp_door_piece(&libraries[i], pool, address, bytes);
+    else
+        gp_door_piece_back(&libraries[i], pool, address);
 }
 
 static void *original(unsigned i)
@@ -103,12 +82,12 @@ static void tensorflow_trace(uint64_t pool, uint64_t length, const char *text, u
                              uint64_t bytes)
 {
     int saved_errno = errno;
-    if (reported_enter(TENSORFLOW)) {
+    if (gp_door_enter(&libraries[TENSORFLOW])) {
         bool out = tensorflow_is("MemoryAllocation", length, text);
         if (asked <= bytes && (out || tensorflow_is("MemoryDeallocation", length, text)))
             reported_piece(TENSORFLOW, pool, out, address, bytes);
         else
-            reported_shut(TENSORFLOW, libraries[TENSORFLOW].unknown);
+            gp_door_shut(&libraries[TENSORFLOW], forms[TENSORFLOW].unknown);
         gp_thread_leave();
     }
     errno = saved_errno;
@@ -121,9 +100,10 @@ enum { PADDLE_OUT, PADDLE_BACK, PADDLE_RESERVED, PADDLE_UNRESERVED };
 static void paddle_record(void *made, uint64_t address, const void *place, uint64_t bytes, int event)
 {
     int saved_errno = errno;
-    if (event != PADDLE_RESERVED && event != PADDLE_UNRESERVED && address && bytes && reported_enter(PADDLE)) {
+    if (event != PADDLE_RESERVED && event != PADDLE_UNRESERVED && address && bytes &&
+        gp_door_enter(&libraries[PADDLE])) {
         if (event != PADDLE_OUT && event != PADDLE_BACK)
-            reported_shut(PADDLE, libraries[PADDLE].unknown);
+            gp_door_shut(&libraries[PADDLE], forms[PADDLE].unknown);
         else
             reported_piece(PADDLE, 1, event == PADDLE_OUT, address, bytes);
         gp_thread_leave();
@@ -134,32 +114,15 @@ static void paddle_record(void *made, uint64_t address, const void *place, uint6
 
 /* ---- start --------------------------------------------------------------------------------------------------------- */
 
-static bool reported_open(unsigned i)
-{
-    const char *why = imports[i].refused ? "its calls cannot be changed" : NULL;
-    uint8_t owner = why ? 0 : gp_owner_named(libraries[i].owner, libraries[i].library);
-    if (!why && owner == GP_OWNER_OTHER)
-        why = "there are too many owners of memory";
-    told[i] = true;
-    if (why) {
-        reported_say_off(i, why);
-        return false;
-    }
-    gp_feed_door_open(libraries[i].door, owner);
-    gp_feed_door_say(libraries[i].door, GP_WIRE_DOOR_EXACT, "");
-    __atomic_store_n(&x_open[i], 1, __ATOMIC_RELAXED);
-    gp_log(GP_LOG_INFO, "%s's pools: their pieces are counted", libraries[i].name);
-    return true;
-}
-
 bool gp_reported_find(const struct gp_slot_caller *caller)
 {
     uint32_t early = 0;
     for (unsigned i = 0; i < REPORTED; i++) {
-        if (told[i] && !__atomic_load_n(&x_open[i], __ATOMIC_RELAXED))
+        if (libraries[i].told && !gp_door_is_open(&libraries[i]))
             continue;
         gp_slots_replace(&imports[i], 1, caller);
-        if (imports[i].slots && !told[i] && !reported_open(i))
+        const char *why = imports[i].refused ? "its calls cannot be changed" : NULL;
+        if (imports[i].slots && !libraries[i].told && !gp_door_open(&libraries[i], why))
             gp_slots_restore(&imports[i], 1);
         early += imports[i].early;
     }
@@ -169,6 +132,6 @@ bool gp_reported_find(const struct gp_slot_caller *caller)
 void gp_reported_restore(void)
 {
     for (unsigned i = 0; i < REPORTED; i++)
-        __atomic_store_n(&x_open[i], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&libraries[i].x_open, 0, __ATOMIC_RELAXED);
     gp_slots_restore(imports, REPORTED);
 }

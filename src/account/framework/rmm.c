@@ -17,9 +17,7 @@
 #include "account/framework/internal.h"
 #include "base/compiler.h"
 #include "base/kept.h"
-#include "base/log.h"
 #include "base/thread.h"
-#include "stack/stack.h"
 #include <errno.h>
 #include <string.h>
 
@@ -80,32 +78,11 @@ static struct gp_slot_import imports[RMM_FUNCTIONS] = {
 GP_KEEP(names);
 GP_KEEP(imports);
 
-static uint32_t x_open; /* pieces are counted */
-static bool told;       /* under the doors' lock */
+static struct gp_door_library rmm = {.door = GP_DOOR_RMM, .name = "RMM", .owner = "rmm", .file = "librmm.so"};
 
 static rmm_fn *original(enum rmm_function function)
 {
     return (rmm_fn *)__atomic_load_n(&imports[function].x_original, __ATOMIC_RELAXED);
-}
-
-static bool rmm_enter(void)
-{
-    return __atomic_load_n(&x_open, __ATOMIC_RELAXED) && gp_thread_enter();
-}
-
-static GP_COLD void rmm_say_off(const char *why)
-{
-    gp_feed_door_say(GP_DOOR_RMM, GP_WIRE_DOOR_OFF, why);
-    gp_log(GP_LOG_WARN, "RMM's pools: %s: each counts as a whole", why);
-}
-
-/* Ends it for good. */
-static GP_COLD void rmm_shut(const char *why)
-{
-    if (!__atomic_exchange_n(&x_open, 0, __ATOMIC_RELAXED))
-        return;
-    gp_feed_door_end(GP_DOOR_RMM);
-    rmm_say_off(why);
 }
 
 static uint64_t word_at(uint64_t address)
@@ -113,18 +90,6 @@ static uint64_t word_at(uint64_t address)
     uint64_t word;
     memcpy(&word, (const void *)(uintptr_t)address, sizeof(word));
     return word;
-}
-
-static void rmm_piece(uint64_t pool, uint64_t address, uint64_t bytes)
-{
-    if (!gp_feed_piece(GP_DOOR_RMM, pool, address, bytes))
-        rmm_shut("a piece lies where another one is");
-}
-
-static void rmm_piece_back(uint64_t pool, uint64_t address)
-{
-    if (!gp_feed_piece_back(GP_DOOR_RMM, pool, address))
-        rmm_shut("a piece came back that was not handed out");
 }
 
 /* ---- what RMM calls ------------------------------------------------------------------------------------------------ */
@@ -143,9 +108,9 @@ static void rmm_cut_seen(const uint64_t args[4], struct rmm_result result)
     uint64_t pool = args[memory], block = args[1 + memory], bytes = args[2 + memory];
     uint64_t address = memory ? word_at(args[0]) : result.low;
     if (!bytes || bytes % RMM_ALIGN || address != word_at(block))
-        rmm_shut("this version of RMM is not known");
+        gp_door_shut(&rmm, "this version of RMM is not known");
     else
-        rmm_piece(pool, address, bytes);
+        gp_door_piece(&rmm, pool, address, bytes);
 }
 
 /* (result, pool, address, bytes), or in registers (pool, address, bytes). */
@@ -154,9 +119,9 @@ static void rmm_back_seen(const uint64_t args[4], struct rmm_result result)
     bool memory = result.low == args[0];
     uint64_t address = args[1 + memory];
     if (address != (memory ? word_at(args[0]) : result.low))
-        rmm_shut("this version of RMM is not known");
+        gp_door_shut(&rmm, "this version of RMM is not known");
     else
-        rmm_piece_back(args[memory], address);
+        gp_door_piece_back(&rmm, args[memory], address);
 }
 
 static struct rmm_result rmm_pass(enum rmm_function function, void (*seen)(const uint64_t[4], struct rmm_result),
@@ -164,7 +129,7 @@ static struct rmm_result rmm_pass(enum rmm_function function, void (*seen)(const
 {
     struct rmm_result result = original(function)(args[0], args[1], args[2], args[3], e);
     int saved_errno = errno;
-    if (!rmm_enter())
+    if (!gp_door_enter(&rmm))
         return result;
     seen(args, result);
     gp_thread_leave();
@@ -206,7 +171,7 @@ static struct rmm_result rmm_back_fixed(uint64_t a, uint64_t b, uint64_t c, uint
 static void rmm_alloc_seen(const uint64_t args[4], struct rmm_result result)
 {
     if (result.low && args[2] && args[2] <= UINT64_MAX - RMM_ALIGN)
-        rmm_piece(args[0], result.low, (args[2] + RMM_ALIGN - 1) / RMM_ALIGN * RMM_ALIGN);
+        gp_door_piece(&rmm, args[0], result.low, (args[2] + RMM_ALIGN - 1) / RMM_ALIGN * RMM_ALIGN);
 }
 
 static struct rmm_result rmm_alloc(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
@@ -218,8 +183,8 @@ static struct rmm_result rmm_alloc(uint64_t a, uint64_t b, uint64_t c, uint64_t 
 static struct rmm_result rmm_free(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
 {
     int saved_errno = errno;
-    if (c && d && rmm_enter()) {
-        rmm_piece_back(a, c);
+    if (c && d && gp_door_enter(&rmm)) {
+        gp_door_piece_back(&rmm, a, c);
         gp_thread_leave();
         errno = saved_errno;
     }
@@ -248,29 +213,11 @@ static const char *rmm_why_not(unsigned objects)
     return NULL;
 }
 
-static bool rmm_open(unsigned objects)
-{
-    const char *why = rmm_why_not(objects);
-    uint8_t owner = why ? 0 : gp_owner_named("rmm", "librmm.so");
-    if (!why && owner == GP_OWNER_OTHER)
-        why = "there are too many owners of memory";
-    told = true;
-    if (why) {
-        rmm_say_off(why);
-        return false;
-    }
-    gp_feed_door_open(GP_DOOR_RMM, owner);
-    gp_feed_door_say(GP_DOOR_RMM, GP_WIRE_DOOR_EXACT, "");
-    __atomic_store_n(&x_open, 1, __ATOMIC_RELAXED);
-    gp_log(GP_LOG_INFO, "RMM's pools: their pieces are counted");
-    return true;
-}
-
 /* Its names are known: a look at the slots, which also tells of a second copy, is enough. */
 static bool rmm_again(const struct gp_slot_caller *caller)
 {
     uint32_t early = 0, copies = 0;
-    if (!__atomic_load_n(&x_open, __ATOMIC_RELAXED))
+    if (!gp_door_is_open(&rmm))
         return true;
     gp_slots_replace(imports, RMM_FUNCTIONS, caller);
     for (unsigned i = 0; i < RMM_FUNCTIONS; i++) {
@@ -278,20 +225,20 @@ static bool rmm_again(const struct gp_slot_caller *caller)
         copies = imports[i].copies > copies ? imports[i].copies : copies;
     }
     if (copies > 1)
-        rmm_shut("two copies of librmm.so are loaded");
+        gp_door_shut(&rmm, "two copies of librmm.so are loaded");
     return copies > 1 || !early;
 }
 
 bool gp_rmm_find(const struct gp_slot_caller *caller)
 {
-    if (told)
+    if (rmm.told)
         return rmm_again(caller);
     unsigned objects = gp_door_names("librmm", forms, RMM_FUNCTIONS, names);
     if (!objects)
         return true; /* not loaded, or from before 26.04, when each program had its pools inside */
     if (objects == 1)
         gp_slots_replace(imports, RMM_FUNCTIONS, caller);
-    if (!rmm_open(objects)) {
+    if (!gp_door_open(&rmm, rmm_why_not(objects))) {
         gp_slots_restore(imports, RMM_FUNCTIONS);
         return true;
     }
@@ -300,6 +247,6 @@ bool gp_rmm_find(const struct gp_slot_caller *caller)
 
 void gp_rmm_restore(void)
 {
-    __atomic_store_n(&x_open, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&rmm.x_open, 0, __ATOMIC_RELAXED);
     gp_slots_restore(imports, RMM_FUNCTIONS);
 }
