@@ -179,11 +179,16 @@ SIM_API1(680, 12000, cuLibraryUnload, CUlibrary, library)
     return CUDA_SUCCESS;
 }
 
-static struct sim_kernel *sim_library_kernel(struct sim_library *library, const char *name)
+static struct sim_kernel *sim_library_known(const struct sim_library *library, const char *name)
 {
-    for (struct sim_kernel *at = library->kernels; at; at = at->next)
-        if (!strcmp(at->name, name))
-            return at;
+    struct sim_kernel *at = library->kernels;
+    while (at && strcmp(at->name, name))
+        at = at->next;
+    return at;
+}
+
+static struct sim_kernel *sim_library_add(struct sim_library *library, const char *name)
+{
     char *copy = strdup(name);
     struct sim_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel || !copy) {
@@ -203,10 +208,10 @@ SIM_API3(681, 12000, cuLibraryGetKernel, CUkernel *, pKernel, CUlibrary, library
         return CUDA_ERROR_INVALID_HANDLE;
     if (!pKernel || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_image_kernel(found->image, found->size, name))
+    struct sim_kernel *kernel = sim_library_known(found, name);
+    if (!kernel && !sim_image_kernel(found->image, found->size, name))
         return CUDA_ERROR_NOT_FOUND;
-    struct sim_kernel *kernel = sim_library_kernel(found, name);
-    if (!kernel)
+    if (!kernel && !(kernel = sim_library_add(found, name)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *pKernel = (CUkernel)kernel;
     return CUDA_SUCCESS;
@@ -228,7 +233,7 @@ static CUresult sim_library_enumerate(struct sim_library *library)
                         "CUDA_ERROR_NOT_SUPPORTED\n");
     reported |= result != CUDA_SUCCESS;
     while (result == CUDA_SUCCESS && sim_image_kernel_next(image, size, &at, name))
-        if (!sim_library_kernel(library, name))
+        if (!sim_library_known(library, name) && !sim_library_add(library, name))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     free(cubin);
     library->enumerated = result == CUDA_SUCCESS;
