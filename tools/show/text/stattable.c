@@ -198,17 +198,12 @@ static void heaps_print(FILE *out, const struct gp_wire_framework *f)
 }
 
 /* "-": it does not say. */
-static const char *polled_text(char text[GP_SIZE_TEXT], int64_t bytes)
-{
-    return bytes < 0 ? "-" : gp_size_text(text, bytes);
-}
-
 static void polled_print(FILE *out, const char *name, const struct gp_wire_door_row *row, uint64_t age_ns)
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
     fprintf(out, "    %s says itself: %s in use, peak %s, of its pool of %s, limit %s (polled, %" PRIu64 " ms old)\n",
-            name, polled_text(a, row->allocated_bytes), polled_text(b, row->allocated_peak_bytes),
-            polled_text(c, row->reserved_bytes), polled_text(d, row->limit_bytes), age_ns / 1000000);
+            name, gp_size_text(a, row->allocated_bytes), gp_size_text(b, row->allocated_peak_bytes),
+            gp_size_text(c, row->reserved_bytes), gp_size_text(d, row->limit_bytes), age_ns / 1000000);
 }
 
 static void doors_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
