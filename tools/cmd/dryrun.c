@@ -173,8 +173,8 @@ static const struct gp_dryrun_gpu *dryrun_like(const struct dryrun_work *w, cons
     return NULL;
 }
 
-/* Runs the program on the GPU, and once more if its memory was not enough. */
-static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
+/* Runs the program on the GPU. */
+static int dryrun_first(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
 {
     int rc;
     gpu->own = true;
@@ -184,13 +184,22 @@ static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
     const struct gp_dryrun_run *run = &w->answer.runs[gpu->run];
     if (run->status == GP_EXIT_CANNOT_RUN || run->status == GP_EXIT_NOT_FOUND)
         return run->status;
-    if (!dryrun_no_memory(run)) {
-        gpu->verdict = run->status && !run->ended ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
-        dryrun_sizes(gpu, run);
+    if (dryrun_no_memory(run)) {
+        gpu->verdict = GP_DRYRUN_TOO_LARGE;
+        gpu->failed = gpu->run;
         return GP_EXIT_OK;
     }
-    gpu->verdict = GP_DRYRUN_TOO_LARGE;
-    gpu->failed = gpu->run;
+    gpu->verdict = run->status && !run->ended ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
+    dryrun_sizes(gpu, run);
+    return GP_EXIT_OK;
+}
+
+/* ... and once more if its memory was not enough. */
+static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
+{
+    int rc = dryrun_first(w, gpu);
+    if (rc || gpu->verdict != GP_DRYRUN_TOO_LARGE)
+        return rc;
     fprintf(stderr,
             "gpuprof: dryrun: CMD ran out of memory on %s: it runs once more on a device of %s, which shows what it "
             "needs\n",
@@ -250,27 +259,24 @@ static int dryrun_batch_try(struct dryrun_work *w, int64_t size)
     if (rc)
         return rc;
     struct gp_dryrun_gpu gpu = w->answer.gpus[0];
-    struct gp_dryrun_batch batch = {.size = size, .verdict = GP_DRYRUN_TOO_LARGE, .needed_bytes = -1};
+    gpu.needed_bytes = gpu.smallest_bytes = -1; /* of the batch before */
     fprintf(stderr, "gpuprof: dryrun: running with a batch of %lld\n", (long long)size);
-    batch.run = dryrun_once(w, &w->answer.gpus[0], false, &rc); /* whose name the run keeps */
+    rc = dryrun_first(w, &gpu);
     if (rc)
         return rc;
-    const struct gp_dryrun_run *run = &w->answer.runs[batch.run];
-    if (run->status == GP_EXIT_CANNOT_RUN || run->status == GP_EXIT_NOT_FOUND)
-        return run->status;
-    if (!dryrun_no_memory(run)) {
-        gpu.verdict = (run->status && !run->ended) || !run->need_count ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
-        dryrun_sizes(&gpu, run);
-        dryrun_judge(&gpu);
-        bool over = w->o->budget && gpu.needed_bytes > w->o->budget;
-        batch.verdict = gpu.verdict == GP_DRYRUN_FITS && over ? GP_DRYRUN_TOO_LARGE : gpu.verdict;
-        batch.needed_bytes = gpu.verdict == GP_DRYRUN_FAILED ? -1 : gpu.needed_bytes;
-        gpu.own = true;
-        gpu.run = batch.run;
-    }
-    if (batch.verdict == GP_DRYRUN_FITS) /* the search tries no smaller one after it */
+    if (gpu.verdict == GP_DRYRUN_FITS && !w->answer.runs[gpu.run].need_count)
+        gpu.verdict = GP_DRYRUN_FAILED;
+    dryrun_judge(&gpu);
+    if (gpu.verdict == GP_DRYRUN_FITS && w->o->budget && gpu.needed_bytes > w->o->budget)
+        gpu.verdict = GP_DRYRUN_TOO_LARGE;
+    if (gpu.verdict == GP_DRYRUN_FITS) /* the search tries no smaller one after it */
         w->answer.gpus[0] = gpu;
-    gp_dryrun_batch_add(&w->answer, batch);
+    gp_dryrun_batch_add(&w->answer, (struct gp_dryrun_batch){
+                                        .size = size,
+                                        .verdict = gpu.verdict,
+                                        .run = gpu.run,
+                                        .needed_bytes = gpu.verdict == GP_DRYRUN_FAILED ? -1 : gpu.needed_bytes,
+                                    });
     return GP_EXIT_OK;
 }
 

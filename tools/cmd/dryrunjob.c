@@ -594,7 +594,8 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory
     struct gp_watch watch = {0};
     struct gp_child child;
     unsigned number = job->runs;
-    *run = (struct gp_dryrun_run){.gpu = gpu, .plenty = memory};
+    *run = (struct gp_dryrun_run){.plenty = memory};
+    snprintf(run->gpu, sizeof(run->gpu), "%s", gpu);
     dryrun_folder(job, number, folder, sizeof(folder));
     int rc = job_environment(job, folder, gpu, memory);
     if (!rc && mkdir(folder, 0700) != 0) {

@@ -239,7 +239,7 @@ struct gp_dryrun_read {         /* copies of results to the host from one place 
 };
 
 struct gp_dryrun_run { /* one run of the program */
-    const char *gpu;   /* the name */
+    char gpu[32];      /* the name */
     int64_t total_bytes;
     bool plenty;           /* the run after one that failed, on a device of another size */
     int status;            /* of the program, as a shell gives it */
