@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * polled.c: see account.h. */
+ * polled.c: folds polled pools into a device's numbers and their peaks (account.h). */
 #include "account/account.h"
 
 static int64_t larger(int64_t a, int64_t b)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * driver.c: see driver.h. */
+ * driver.c: the driver's functions that the cache calls, and the context for the call (driver.h). */
 #include "allocator/driver.h"
 #include "base/compiler.h"
 #include "base/thread.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * failed.c: see internal.h. */
+ * failed.c: reports a failed request to the accounts (internal.h). */
 #include "account/feed.h"
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * route.c: see internal.h.  A filter calls the driver, so it runs with no lock held; a pin count keeps it alive. */
+ *
+ * route.c: which requests go to a private pool (internal.h).  A filter calls the driver, so it runs
+ * with no lock held; a pin count keeps it alive.
+ */
 #include "allocator/internal.h"
 #include "base/compiler.h"
 #include "base/loader.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * highfd.c: see highfd.h. */
+ * highfd.c: moves descriptors of ours to high numbers. */
 #include "base/highfd.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * image.c: see image.h. */
+ * image.c: reads the dynamic section of an object that is loaded. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* struct dl_phdr_info */
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kept.c: see kept.h. */
+ * kept.c: gives the library its first variables back when a new life begins. */
 #include "base/kept.h"
 #include "base/loader.h"
 #include <errno.h>

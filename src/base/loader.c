@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * loader.c: see loader.h. */
+ * loader.c: walks over the loader's list of objects, never during a fork. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * numbers.c: see numbers.h. */
+ * numbers.c: the tables made of numbers.def. */
 #include "base/numbers.h"
 #include "base/compiler.h"
 #include <string.h>

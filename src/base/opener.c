@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * opener.c: see opener.h. */
+ * opener.c: the thread that calls dlopen and dlsym during the start. */
 #include "base/opener.h"
 #include "base/clock.h"
 #include "base/futex.h"

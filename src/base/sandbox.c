@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * sandbox.c: see sandbox.h. */
+ * sandbox.c: asks /proc whether a seccomp filter came after the start. */
 #include "base/sandbox.h"
 #include "base/highfd.h"
 #include <errno.h>

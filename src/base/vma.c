@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * vma.c: see vma.h. */
+ * vma.c: reads the lines of /proc/PID/maps. */
 #include "base/vma.h"
 #include <errno.h>
 #include <string.h>

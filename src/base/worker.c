@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * worker.c: see worker.h. */
+ * worker.c: starts threads of ours, with all signals blocked. */
 #include "base/worker.h"
 #include "base/clock.h"
 #include "base/futex.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * nogpu.c: see inject.h. */
+ * nogpu.c: whether this process can certainly use no GPU (inject.h). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * option.c: see option.def. */
+ * option.c: reads the options of option.def from the environment. */
 #include "base/compiler.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * blocks.c: see recorder.h. tools/read/recording/payload.c reads these payloads. */
+ *
+ * blocks.c: writes every block of a recording except events (recorder.h).
+ * tools/read/recording/payload.c reads these payloads.
+ */
 #include "base/numbers.h"
 #include "record/recorder.h"
 

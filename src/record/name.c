@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * name.c: see recorder.h. */
+ * name.c: the name of a recording's file, and the rank of this process (recorder.h). */
 #include "base/compiler.h"
 #include "record/recorder.h"
 #include <errno.h>

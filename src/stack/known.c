@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * known.c: see stack.h. */
+ * known.c: which libraries have an owner that people know (stack.h). */
 #include "base/compiler.h"
 #include "stack/stack.h"
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * object.c: see internal.h. */
+ * object.c: the loaded objects by address, each with its owner (internal.h). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif

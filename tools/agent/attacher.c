@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * attacher.c: see internal.h. Reading the mappings of a process may block for as long as that
- * process likes, so only the workers do it, each in the turn of one container. The attach itself is
- * a command of its own: it reads what the program has mapped, and its end, whatever the reason, does
- * not end the agent.
+ * attacher.c: attaches to the programs of chosen containers (internal.h). Reading the mappings of a
+ * process may block for as long as that process likes, so only the workers do it, each in the turn
+ * of one container. The attach itself is a command of its own: it reads what the program has
+ * mapped, and its end, whatever the reason, does not end the agent.
  */
 #include <agent/internal.h>
 #include <agent/maps/maps.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * deaths.c: see internal.h. All work happens on the agent's one thread, in turns of bounded work:
+ * deaths.c: removes ended processes whose exit the kernel's programs missed (internal.h). All work
+ * happens on the agent's one thread, in turns of bounded work:
  *
  *    scans       go through the tables part by part. A new process is tracked: pidfd first, then its
  *                start time, which shows whether its number was given to another process meanwhile.

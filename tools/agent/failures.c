@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * failures.c: see internal.h. A record is a frame written by the kernel (process, length) around
- * the process's own bytes. Only the type of an event is examined, and of a failed allocation the
- * numbers, which are logged unchecked.
+ * failures.c: logs failed allocations from the ring of events (internal.h). A record is a frame
+ * written by the kernel (process, length) around the process's own bytes. Only the type of an event
+ * is examined, and of a failed allocation the numbers, which are logged unchecked.
  */
 #include <agent/internal.h>
 #include <agent/maps/maps.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * query.c: see internal.h. The thread owns a target while it is ASKED; the mutex protects all other
- * fields and is never held across a system call about a process.
+ * query.c: asks running processes for their numbers (internal.h). The thread owns a target while it
+ * is ASKED; the mutex protects all other fields and is never held across a system call about a
+ * process.
  *
  * Each process may be hostile. It costs at most three searches of its descriptors (gp_peer_open is
  * bounded) and three seconds in which one or two pages of its mailbox are mapped. Of the answer

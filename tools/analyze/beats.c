@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * beats.c: see internal.h. */
+ * beats.c: finds the rhythm that is the program's step (internal.h). */
 #include <analyze/internal.h>
 #include <read/common/hash.h>
 

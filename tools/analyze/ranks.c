@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see analyze.h. */
+ * ranks.c: compares the ranks of a job (analyze.h). */
 #include <analyze/analyze.h>
 #include <read/common/hash.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * tally.c: see internal.h. */
+ * tally.c: sums by key, in a growing hash table (internal.h). */
 #include <analyze/internal.h>
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * trend.c: see forecast.h. */
+ * trend.c: the line behind a series of numbers, if there is one (forecast.h). */
 #include <analyze/forecast.h>
 #include <read/common/hash.h>
 

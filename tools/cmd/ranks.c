@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c: see load.h.  Called by report.c and diff.c. */
+ * ranks.c: loads the recordings of a job's ranks (load.h).  Called by report.c and diff.c. */
 #include <cmd/load.h>
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * debugfile.c: see internal.h. */
+ * debugfile.c: finds the files that hold an object's debug information (internal.h). */
 #include <symbol/internal.h>
 
 #include <dwarf.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * intern.c: see internal.h.  Its parts: names as in the source, the strings. */
+ *
+ * intern.c: strings, each stored once and cleaned for output (internal.h).  Its parts: names as in
+ * the source, the strings.
+ */
 #include <symbol/internal.h>
 
 #include <base/text.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * object.c: see internal.h. */
+ * object.c: opens and checks one ELF file, and reads its symbol tables (internal.h). */
 #include <symbol/internal.h>
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * operation.c: see internal.h.  What a framework was doing when it asked for a site's memory:
+ * operation.c: what a framework was doing when it asked for a site's memory (internal.h):
  * "cross_entropy (log_softmax)", "backward: AddmmBackward0", "optimizer: AdamW.step". The rules are
  * one table. Called by place.c, which knows the frame that names the site.
  * docs/understand/symbols.md explains it.  Its parts: the rules, the search. */

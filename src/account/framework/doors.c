@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * doors.c: see internal.h. Called by torch.c, which is told when objects were loaded or unloaded. */
+ *
+ * doors.c: which libraries with pools are looked for, and when (internal.h). Called by torch.c,
+ * which is told when objects were loaded or unloaded.
+ */
 #include "account/framework/internal.h"
 #include "base/loader.h"
 #include "base/lock.h"

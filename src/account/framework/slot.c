@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * slot.c: see internal.h. Reads the objects' dynamic sections as they lie in memory. */
+ *
+ * slot.c: replaces functions that objects import, in their slots (internal.h). Reads the objects'
+ * dynamic sections as they lie in memory.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #endif

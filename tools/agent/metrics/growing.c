@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * growing.c: see internal.h. */
+ * growing.c: the call site that grows most in a full container (internal.h). */
 #include <agent/metrics/internal.h>
 
 #include <base/text.h>

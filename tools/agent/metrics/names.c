@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * names.c: see internal.h. */
+ * names.c: the names of cgroups, each looked up once (internal.h). */
 #include <agent/metrics/internal.h>
 
 #include <errno.h>

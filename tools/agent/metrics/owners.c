@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * owners.c: see internal.h. */
+ * owners.c: rows of owners of memory, from the sessions of processes (internal.h). */
 #include <agent/metrics/internal.h>
 
 #include <base/text.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * samples.c: see internal.h. Gauges are summed again for every page, so their sums are those of the
- * tables. Counters of "other" must not jump when a container is folded or gets a row, so "other"
- * sums up by how much each of its containers increased since the page before.
+ * samples.c: the rows that the metrics show, before they are text (internal.h). Gauges are summed
+ * again for every page, so their sums are those of the tables. Counters of "other" must not jump
+ * when a container is folded or gets a row, so "other" sums up by how much each of its containers
+ * increased since the page before.
  */
 #include <agent/metrics/internal.h>
 #include <base/clock.h>

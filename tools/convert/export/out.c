@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * out.c: see formats.h. */
+ * out.c: writes numbers and text to a file, buffered (formats.h). */
 #include <convert/export/formats.h>
 
 #include <base/text.h>

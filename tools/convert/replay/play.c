@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * play.c: see internal.h.  Performs the operations of a trace, each on the thread that the trace names,
- * strictly in the trace's order. One thread has the turn and keeps it while the following operations
- * are its own; it hands over by a condition variable, outside the measured time.  Everything below
- * belongs to the thread that has the turn.  Its parts: what is recorded, the replay.
+ * play.c: the replay's child (internal.h).  Performs the operations of a trace, each on the thread
+ * that the trace names, strictly in the trace's order. One thread has the turn and keeps it while
+ * the following operations are its own; it hands over by a condition variable, outside the measured
+ * time.  Everything below belongs to the thread that has the turn.  Its parts: what is recorded,
+ * the replay.
  */
 #include "convert/replay/internal.h"
 #include <base/clock.h>
