@@ -72,7 +72,7 @@ TOOL_OBJ   := $(TOOL_SRC:%.c=$(B)/obj/%.o) $(SHARED_SRC:%.c=$(B)/obj/%.o)
 # Messages of pprof's schema, made by protoc-c.
 PROFILE_PB := $(B)/gen/profile.pb-c
 TOOL_OBJ   += $(PROFILE_PB:$(B)/%=$(B)/obj/%).o
-SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c))
+SIM_CUDA_OBJ   := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cuda/*.c) src/sim/report.c)
 SIM_CUPTI_OBJ  := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cupti/*.c))
 SIM_CUDART_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart/*.c))
 SIM_CUDART12_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard src/sim/cudart12/*.c))

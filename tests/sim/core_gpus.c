@@ -106,6 +106,71 @@ static void b200(void)
     CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), 1);
 }
 
+/* ---- which of a binary's codes runs ------------------------------------------------------------------------------ */
+
+/* A fat binary with an entry of each kind (2 compiled, 1 PTX) and generation. */
+struct code {
+    uint16_t kind;
+    uint32_t generation;
+};
+
+static void generation(const struct code *codes, unsigned count, int ptx, int binary)
+{
+    struct {
+        uint32_t magic;
+        uint16_t version, header;
+        uint64_t size;
+        struct {
+            uint16_t kind, version;
+            uint32_t header;
+            uint64_t size;
+            uint32_t packed, reserved[2], generation, reserved2[2];
+            uint64_t flags, reserved3, unpacked;
+            char bytes[8];
+        } entries[4];
+    } fat = {0xba55ed50u, 1, 16, count * sizeof fat.entries[0], {{0}}};
+    CUmodule module;
+    CUfunction function;
+    int value = 0;
+    for (unsigned i = 0; i < count; i++) {
+        fat.entries[i].kind = codes[i].kind;
+        fat.entries[i].version = 0x101;
+        fat.entries[i].header = 64;
+        fat.entries[i].size = 8;
+        fat.entries[i].generation = codes[i].generation;
+    }
+    CHECK_OK(cuModuleLoadData(&module, &fat));
+    CHECK_OK(cuModuleGetFunction(&function, module, "f"));
+    CHECK_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_PTX_VERSION, function));
+    CHECK_EQ(value, ptx);
+    CHECK_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_BINARY_VERSION, function));
+    CHECK_EQ(value, binary);
+    CHECK_OK(cuModuleUnload(module));
+}
+
+/* PyTorch's wheels have no code for 8.9: it runs the code for 8.6, and CUB looks at that number. */
+static void generations(void)
+{
+    const struct code wheel[] = {{2, 75}, {2, 80}, {2, 86}, {2, 90}};
+    const struct code older[] = {{2, 75}, {1, 70}, {1, 80}, {1, 90}};
+    const struct code before[] = {{2, 70}, {2, 75}};
+    const struct code newer[] = {{2, 90}, {1, 90}};
+    char path[] = "/tmp/core_gpus_XXXXXX", line[256] = "";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    setenv("GPUPROF_STANDIN_REPORT", path, 1);
+    check_begin(0);
+    generation(wheel, 4, 86, 86);
+    generation(older, 4, 80, 89);
+    CHECK_EQ(read(fd, line, sizeof line), 0);
+    /* A driver refuses these.  That is said, and the run goes on. */
+    generation(before, 2, 75, 75);
+    generation(newer, 2, 90, 90);
+    CHECK(read(fd, line, sizeof line - 1) > 0 && strstr(line, "code for compute capability 8.9"));
+    CHECK_OK(unlink(path));
+    close(fd);
+}
+
 static void unknown(void)
 {
     CHECK_EQ(cuInit(0), CUDA_ERROR_SYSTEM_NOT_READY);
@@ -189,6 +254,7 @@ int main(void)
     with("gpu=A100-80G", a100);
     with("memory=4GiB,gpu=rtx-4090", rtx);
     with("gpu=NVIDIA B200", b200);
+    with("gpu=l4", generations);
     with("gpu=h300", unknown);
     with("gpu=l40s", runtime_12);
     with("gpu=l40s", runtime_13);

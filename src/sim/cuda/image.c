@@ -71,6 +71,14 @@ bool sim_image_text(const char *image)
     return (*image == '/' || *image == '.') && strstr(image, ".version");
 }
 
+int sim_text_target(const char *text, int capability)
+{
+    const char *target = strstr(text, ".target");
+    const char *generation = target ? strstr(target, "sm_") : NULL;
+    int found = generation ? atoi(generation + 3) : 0;
+    return found > 0 && found <= capability ? found : capability;
+}
+
 static bool sim_name_char(char c)
 {
     return c == '_' || c == '$' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

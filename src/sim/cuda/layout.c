@@ -29,10 +29,11 @@ struct sim_fat_entry {
     uint16_t kind, version;
     uint32_t header;
     uint64_t size; /* of what lies behind it, with padding */
-    uint32_t compressed, reserved[5];
-    uint64_t flags, reserved2, decompressed;
+    uint32_t compressed, reserved[2], generation, reserved2[2];
+    uint64_t flags, reserved3, decompressed;
 };
 _Static_assert(sizeof(struct sim_fat_entry) == 64, "as in every binary");
+#define SIM_FAT_PTX   1
 #define SIM_FAT_CUBIN 2
 #define SIM_FAT_LZ4   0x2000u
 #define SIM_FAT_ZSTD  0x8000u
@@ -91,16 +92,54 @@ static bool sim_lz4(const uint8_t *at, size_t size, uint8_t *to, size_t room)
     return done == room;
 }
 
+/* Returns one entry and its bytes per call: *at starts at SIM_FATBIN_HEADER.  False: no more. */
+static bool sim_fat_next(const char *image, size_t size, size_t *at, struct sim_fat_entry *entry, const char **bytes)
+{
+    if (size < *at || size - *at < sizeof *entry)
+        return false;
+    memcpy(entry, image + *at, sizeof *entry);
+    if (entry->header < sizeof *entry || entry->header > size - *at || entry->size > size - *at - entry->header)
+        return false;
+    *bytes = image + *at + entry->header;
+    *at += entry->header + entry->size;
+    return true;
+}
+
+/* Compiled code runs on its own generation and later ones of the same major number; PTX is compiled for any that is not
+ * older (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility").  Compiled code goes first, and of each
+ * the newest. */
+struct sim_generation sim_fat_generation(const char *image, size_t size, int capability)
+{
+    struct sim_fat_entry entry;
+    const char *bytes;
+    int compiled = 0, source = 0, below = 0, oldest = 0;
+    for (size_t at = SIM_FATBIN_HEADER; sim_fat_next(image, size, &at, &entry, &bytes);) {
+        int one = (int)(entry.generation % 1000);
+        bool is_text = entry.kind == SIM_FAT_PTX;
+        if (!one || (entry.kind != SIM_FAT_CUBIN && !is_text))
+            continue;
+        oldest = !oldest || one < oldest ? one : oldest;
+        if (one > capability)
+            continue;
+        below = one > below ? one : below;
+        if (is_text && one > source)
+            source = one;
+        if (!is_text && one / 10 == capability / 10 && one > compiled)
+            compiled = one;
+    }
+    if (compiled || source)
+        return (struct sim_generation){.ptx = compiled ? compiled : source, .binary = compiled ? compiled : capability};
+    int nearest = below ? below : oldest;
+    return (struct sim_generation){nearest ? nearest : capability, nearest ? nearest : capability, nearest};
+}
+
 char *sim_fat_cubin(const char *image, size_t size, size_t *out)
 {
     struct sim_fat_entry entry;
-    for (size_t at = SIM_FATBIN_HEADER; size - at >= sizeof entry; at += entry.header + entry.size) {
-        memcpy(&entry, image + at, sizeof entry);
-        if (entry.header < sizeof entry || entry.header > size - at || entry.size > size - at - entry.header)
-            return NULL;
+    const char *bytes;
+    for (size_t at = SIM_FATBIN_HEADER; sim_fat_next(image, size, &at, &entry, &bytes);) {
         if (entry.kind != SIM_FAT_CUBIN)
             continue;
-        const char *bytes = image + at + entry.header;
         bool packed = entry.flags & (SIM_FAT_LZ4 | SIM_FAT_ZSTD);
         size_t from = packed ? entry.compressed : entry.size;
         *out = packed ? entry.decompressed : entry.size;

@@ -5,6 +5,7 @@
 #include "module.h"
 #include "context.h"
 #include "memory.h"
+#include "report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +166,25 @@ void sim_modules_end(struct sim_context *context)
         sim_module_end(context->modules);
 }
 
+/* Programs choose among their kernels by these two: CUB by the first, for instance. */
+static void sim_function_generation(const struct sim_module *module, struct sim_function *function)
+{
+    const int capability = sim_spec.gpu->capability;
+    struct sim_generation generation = {capability, capability, false};
+    if (sim_image_text(module->image))
+        generation.ptx = sim_text_target(module->image, capability);
+    else if (sim_image_fat(module->image))
+        generation = sim_fat_generation(module->image, module->size, capability);
+    /* A real driver refuses the kernel.  What memory the program would need is worth knowing all the same. */
+    if (generation.lacking)
+        sim_report("libcuda.so.1", "assumed",
+                   "code for compute capability %d.%d, which the program lacks: a real GPU refuses to run it "
+                   "(CUDA_ERROR_NO_BINARY_FOR_GPU)",
+                   capability / 10, capability % 10);
+    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = generation.ptx;
+    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = generation.binary;
+}
+
 CUresult sim_module_function(struct sim_module *module, const char *name, struct sim_function **out)
 {
     for (struct sim_function *at = module->functions; at; at = at->next)
@@ -185,8 +205,7 @@ CUresult sim_module_function(struct sim_module *module, const char *name, struct
         .next = module->functions, .module = module, .name = copy, .param_count = -2, .given_count = -2};
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
-    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = sim_spec.gpu->capability;
-    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = sim_spec.gpu->capability;
+    sim_function_generation(module, function);
     function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
     module->functions = function;
     *out = function;

@@ -10,8 +10,9 @@ size_t sim_image_size(const char *image); /* 0: no image */
 /* Code of many generations, packed: neither kernels nor parameters can be read. */
 bool sim_image_fat(const char *image);
 #define SIM_FATBIN_HEADER 16
-void sim_image_fat_header(char *image, size_t size); /* for an image of `size` bytes after the header */
-bool sim_image_text(const char *image);              /* PTX */
+void sim_image_fat_header(char *image, size_t size);   /* for an image of `size` bytes after the header */
+bool sim_image_text(const char *image);                /* PTX */
+int sim_text_target(const char *text, int capability); /* the generation that PTX is for; else the capability */
 bool sim_image_kernel(const char *image, size_t size, const char *name);
 char *sim_image_file(const char *path, size_t *size); /* malloc'ed and 0-terminated; NULL and errno */
 /* Returns one variable of PTX or a cubin per call: *at starts at 0.  False: no more. */
@@ -36,6 +37,13 @@ const struct sim_variable *sim_library_declared(const struct sim_library *librar
 int sim_layout_find(struct sim_module *module, const char *name, uint16_t *sizes, int most);
 void sim_layout_free(struct sim_module *module);
 void sim_layout_setup(void); /* without the lock: calls the loader */
+/* The code of a fat binary that a GPU of the capability runs, by its generation, as in 86.  `lacking`: there is none, and
+ * this is the nearest.  The capability itself where the binary cannot be read. */
+struct sim_generation {
+    int ptx, binary;
+    bool lacking;
+};
+struct sim_generation sim_fat_generation(const char *image, size_t size, int capability);
 /* The first cubin of a fat binary; malloc'ed, NULL: none, or none that can be read. */
 char *sim_fat_cubin(const char *image, size_t size, size_t *out);
 
