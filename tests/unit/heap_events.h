@@ -22,22 +22,8 @@ static struct heard {
     uint64_t address, bytes, added; /* added: to allocated, by a mapping */
 } heard[HEARD_ROWS];
 
-static struct gp_wire_chunk *heard_chunks;
 static struct gp_ringread *heard_reader;
 static int64_t heard_allocated, heard_reserved, heard_blocks; /* bytes; and how many blocks and mappings there are */
-
-static int heard_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)heard_chunks + offset, bytes);
-    return 0;
-}
-
-static inline void heard_start(struct gp_wire_chunk *chunks, unsigned count)
-{
-    heard_chunks = chunks;
-    cr_assert_eq(gp_ringread_new(&heard_reader, heard_copy, NULL, count, GP_RINGREAD_OLDEST), 0);
-}
 
 /* Memory of cuMemCreate is a segment without addresses; its mappings are allocated. A segment of a heap is linear memory,
  * whether it was allocated or mapped. */

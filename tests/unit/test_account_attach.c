@@ -4,9 +4,8 @@
  * count, whose numbers are shown when the driver and a framework differ, what a walk visits, and what happens without
  * memory. test_before.c and test_survey.c have whole programs.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
+#include "lib/accounts.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -38,27 +37,9 @@ int munmap(void *at, size_t bytes)
     return (int)syscall(SYS_munmap, at, bytes);
 }
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-
-static void poller_woken(void)
-{
-}
-
 static void begin(bool late)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 64 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 64, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 16,
-                                                       .late = late}),
-                 0);
+    accounts_start(64, (struct gp_feed_setup){.map_limit = 1 << 16, .late = late});
     cr_assert(gp_thread_enter());
 }
 

@@ -4,10 +4,8 @@
  * memory of the process, the table of failures, the numbers of devices. What cannot be recorded is counted as lost, and
  * everything else is as if the call had not been made.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -51,38 +49,13 @@ int munmap(void *at, size_t bytes)
 
 /* ---- the accounts ------------------------------------------------------------------------------------------------ */
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
-static struct gp_feed_setup setting;
-
-static void poller_woken(void)
-{
-}
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    setting = (struct gp_feed_setup){.ring = &ring,
-                                     .lost = lost,
-                                     .failures = failures,
-                                     .oom = &oom,
-                                     .wake_poller = poller_woken,
-                                     .map_limit = 1 << 16};
-    cr_assert_eq(gp_feed_start(&setting), 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 16});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -320,6 +293,7 @@ Test(limits, numbers_of_devices_out_of_range)
 
 Test(limits, the_accounts_do_not_start_without_memory)
 {
+    const struct gp_feed_setup setting = gp_accounts.setup;
     gp_feed_end();
     for (int most = 0; most < 2; most++) {
         int64_t before = mapped;

@@ -3,10 +3,8 @@
  * test_account_reports.c: what the accounts say of a failed request, word by word, and to whom the driver's answer belongs;
  * how long a thread waits for the poller, by a clock of the test's own; and what a framework's segments and retries are.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -14,7 +12,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,18 +43,11 @@ static void clock_start(uint64_t step)
 
 /* ---- the accounts ------------------------------------------------------------------------------------------------ */
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom wire;
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
 static uint64_t patience[8]; /* with which the poller was called */
 static unsigned polls;
 static bool poll_answers = true;
-
-static void poller_woken(void)
-{
-}
 
 static bool poll_now(uint64_t timeout_ns)
 {
@@ -65,28 +55,10 @@ static bool poll_now(uint64_t timeout_ns)
     return poll_answers;
 }
 
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
-
 static void begin(struct gp_wire_oom *report, bool (*poll)(uint64_t))
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = report,
-                                                       .wake_poller = poller_woken,
-                                                       .poll_now = poll,
-                                                       .map_limit = 1 << 16}),
-                 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = report, .poll_now = poll, .map_limit = 1 << 16});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 

@@ -3,15 +3,13 @@
  * test_account_unseen.c: calls about what the accounts do not know, and one that another thread makes in the middle of the
  * same call. They are counted as lost or merged, and leave nothing behind.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
+#include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,24 +37,9 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
     return next(mutex);
 }
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
-static struct gp_ring ring;
-
-static void poller_woken(void)
-{
-}
-
 static void setup(void)
 {
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, 64 * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, 64, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(
-        gp_feed_start(&(struct gp_feed_setup){
-            .ring = &ring, .lost = lost, .failures = failures, .wake_poller = poller_woken, .map_limit = 1 << 16}),
-        0);
+    accounts_start(64, (struct gp_feed_setup){.map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
 }
 

@@ -4,10 +4,9 @@
  * device in all pools, the kinds, the contexts, the events in the ring, and what the sum of the visited blocks is.  Sizes
  * lie around every boundary, and every fourth call of the driver fails, which must leave everything as it was.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
@@ -22,39 +21,15 @@
 #define CONTEXTS 3
 #define STEPS    1500
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
 static struct gp_wire_sites *sites; /* NULL: no stacks are taken */
 static bool sites_late;             /* a row holds what was allocated before, of all kinds */
 
-static void poller_woken(void)
-{
-}
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20}),
-                 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 20});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -316,13 +291,6 @@ static void skip_events(void)
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
-
 static const int64_t sizes[] = {1,           511,     512,         513,      MIB - 1,      MIB,      MIB + 1,
                                 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 10 * MIB, 10 * MIB + 1, 20 * MIB, 3 * MIB + 7};
 static const struct {
@@ -335,7 +303,7 @@ static const struct {
 
 static struct thing *thing_with(struct model *model, bool live, bool handle)
 {
-    unsigned first = draw(ROWS);
+    unsigned first = draw_below(ROWS);
     for (unsigned i = 0; i < ROWS; i++) {
         struct thing *thing = &model->things[(first + i) % ROWS];
         if (live ? thing->space && (thing->space == GP_SPACE_VMM) == handle : !thing->space)
@@ -349,12 +317,12 @@ static void do_alloc(struct model *model)
     struct thing *thing = thing_with(model, false, false);
     if (!thing)
         return;
-    unsigned shape = draw(sizeof(shapes) / sizeof(shapes[0])), owner = draw(2 * CONTEXTS);
+    unsigned shape = draw_below(sizeof(shapes) / sizeof(shapes[0])), owner = draw_below(2 * CONTEXTS);
     bool host = shapes[shape].space == GP_SPACE_HOST || shapes[shape].space == GP_SPACE_REGISTERED;
     *thing = (struct thing){.space = shapes[shape].space,
                             .kind = shapes[shape].kind,
-                            .device = host ? (int)GP_WIRE_HOST : (int)draw(GPUS),
-                            .bytes = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))],
+                            .device = host ? (int)GP_WIRE_HOST : (int)draw_below(GPUS),
+                            .bytes = sizes[draw_below(sizeof(sizes) / sizeof(sizes[0]))],
                             .address = model->next += 32u << 20};
     /* Memory of a pool belongs to no context. */
     if (thing->kind != GP_KIND_POOL && owner < CONTEXTS && model->context[owner])
@@ -376,7 +344,7 @@ static void do_alloc(struct model *model)
 static void do_free(struct model *model)
 {
     struct thing *thing = thing_with(model, true, false);
-    bool ok = draw(4);
+    bool ok = draw_below(4);
     if (!thing)
         return;
     uint32_t token = gp_feed_free_begin(thing->space, thing->address);
@@ -401,7 +369,7 @@ static void do_missed(struct model *model)
     uint64_t missed = lost[GP_LOST_MISSED_FREE];
     model_block(model, thing, -1);
     thing->ctx = 0;
-    thing->bytes = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
+    thing->bytes = sizes[draw_below(sizeof(sizes) / sizeof(sizes[0]))];
     gp_feed_alloc(&(struct gp_allocation){.space = thing->space,
                                           .kind = thing->kind,
                                           .device = thing->device,
@@ -445,9 +413,9 @@ static void do_create(struct model *model)
         return;
     *thing = (struct thing){.space = GP_SPACE_VMM,
                             .kind = GP_KIND_VMM,
-                            .device = (int)draw(GPUS),
+                            .device = (int)draw_below(GPUS),
                             .address = model->next += 32u << 20,
-                            .bytes = draw(3) ? 4 * MIB : MIB,
+                            .bytes = draw_below(3) ? 4 * MIB : MIB,
                             .refs = 1};
     gp_feed_vmm_create(thing->address, (uint64_t)thing->bytes, thing->device);
     model_reserved(model, thing->device, thing->bytes, 1);
@@ -470,7 +438,7 @@ static void do_map(struct model *model)
 static void do_unmap(struct model *model)
 {
     struct thing *thing = thing_with(model, true, true);
-    bool ok = draw(4);
+    bool ok = draw_below(4);
     if (!thing || !thing->maps)
         return;
     uint32_t token = gp_feed_vmm_unmap_begin(map_at(thing, thing->maps), (uint64_t)thing->bytes / 2);
@@ -488,7 +456,7 @@ static void do_unmap(struct model *model)
 static void do_release(struct model *model)
 {
     struct thing *thing = thing_with(model, true, true);
-    bool ok = draw(4), retain = draw(3) == 0;
+    bool ok = draw_below(4), retain = draw_below(3) == 0;
     if (!thing || !thing->refs)
         return;
     if (retain) {
@@ -514,18 +482,18 @@ static void do_release(struct model *model)
 
 static void do_context(struct model *model)
 {
-    unsigned i = draw(CONTEXTS);
+    unsigned i = draw_below(CONTEXTS);
     if (!model->context[i]) {
         model->context[i] = ++model->contexts;
-        model->context_device[i] = (int)draw(GPUS);
+        model->context_device[i] = (int)draw_below(GPUS);
         gp_feed_context_created(model->context[i], model->context_device[i]);
         model->device[model->context_device[i]].kinds[GP_KIND_CONTEXT].live++;
         cr_assert_eq(gp_feed_context_device(model->context[i]), model->context_device[i]);
         return;
     }
     uint32_t gone = model->context[i];
-    gp_feed_context_destroyed(gone, model->context_device[i], draw(2));
-    for (unsigned k = draw(3); k > 0; k--) /* inferred once more, as after cuDevicePrimaryCtxReset */
+    gp_feed_context_destroyed(gone, model->context_device[i], draw_below(2));
+    for (unsigned k = draw_below(3); k > 0; k--) /* inferred once more, as after cuDevicePrimaryCtxReset */
         gp_feed_context_destroyed(gone, model->context_device[i], false);
     model->device[model->context_device[i]].kinds[GP_KIND_CONTEXT].live--;
     for (unsigned k = 0; k < ROWS; k++)
@@ -571,7 +539,7 @@ static void model_reset(struct gp_wire_device *device, unsigned what)
 static void do_reset(struct model *model)
 {
     static const unsigned whats[] = {GP_RESET_ALLOCATED, GP_RESET_RESERVED, GP_RESET_PEAKS, GP_RESET_ACCUMULATED};
-    unsigned what = whats[draw(4)], index = draw(3) ? draw(GPUS) : GP_WIRE_HOST;
+    unsigned what = whats[draw_below(4)], index = draw_below(3) ? draw_below(GPUS) : GP_WIRE_HOST;
     struct gp_wire_before_after said;
     struct gp_wire_device *device = &model->device[index], before = *device;
     if (!gp_tap_reset(index, what, &said))
@@ -624,7 +592,7 @@ static void walk(unsigned steps)
         for (int kind = 1; kind < GP_KINDS; kind++)
             model.device[i].kinds[kind].reserved_bytes = -1;
     for (unsigned step = 0; step < steps; step++) {
-        unsigned at = draw(93), i = 0;
+        unsigned at = draw_below(93), i = 0;
         for (; at >= operations[i].weight; i++)
             at -= operations[i].weight;
         operations[i].run(&model);

@@ -4,10 +4,9 @@
  * each number of the accounts after every one of thousands of random operations.  Some of the
  * framework's blocks are from before its first report, and some of its totals are wrong.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,51 +18,17 @@
 #define GPUS   2
 #define ROWS   48
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
 static uint32_t listened;
-static unsigned woken;
-
-static void poller_woken(void)
-{
-    woken++;
-}
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
 
 static void begin(bool late, bool heard)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
     listened = heard;
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .listened = &listened,
-                                                       .map_limit = 1 << 20,
-                                                       .late = late}),
-                 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS,
+                   (struct gp_feed_setup){.oom = &oom, .listened = &listened, .map_limit = 1 << 20, .late = late});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
-}
-
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
 }
 
 static void value_move(struct gp_wire_value *value, int64_t by)
@@ -245,7 +210,7 @@ static void model_compare(struct framework *framework, const struct gp_framework
 static void block_event(int index, struct block *block, int64_t bytes)
 {
     struct framework *framework = &frameworks[index];
-    bool told = draw(8), wrong = draw(16) == 0, known = block->known;
+    bool told = draw_below(8), wrong = draw_below(16) == 0, known = block->known;
     framework->theirs += bytes;
     struct gp_framework_event event = {.device = index,
                                        .address = block->address,
@@ -283,24 +248,24 @@ static void do_block(int index)
 {
     static const int64_t sizes[] = {1, 511, 512, 513, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 7};
     struct framework *framework = &frameworks[index];
-    struct block *block = &framework->blocks[draw(ROWS)];
+    struct block *block = &framework->blocks[draw_below(ROWS)];
     if (block->bytes) {
         block_event(index, block, -block->bytes);
         block->bytes = 0;
         return;
     }
-    block->bytes = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
+    block->bytes = sizes[draw_below(sizeof(sizes) / sizeof(sizes[0]))];
     block->known = true;
-    block->owner = framework->seen && draw(4) == 0 ? 4 : 3;
+    block->owner = framework->seen && draw_below(4) == 0 ? 4 : 3;
     block_event(index, block, block->bytes);
 }
 
 static void do_segment(int index)
 {
     struct framework *framework = &frameworks[index];
-    int64_t bytes = (1 + (int64_t)draw(4)) * 2 * MIB;
+    int64_t bytes = (1 + (int64_t)draw_below(4)) * 2 * MIB;
     struct gp_record segment = {.device = (uint8_t)index, .segment = GP_SEGMENT_FRAMEWORK, .bytes = (uint64_t)bytes};
-    bool take = framework->is.segments > 0 && draw(2);
+    bool take = framework->is.segments > 0 && draw_below(2);
     gp_segment_framework(&segment, take ? GP_SUB : GP_ADD);
     framework->is.segments += take ? -1 : 1;
     framework->is.reserved_bytes += take ? -bytes : bytes;
@@ -350,10 +315,10 @@ static void frameworks_walk(unsigned steps)
     }
     gp_feed_framework_start("pytorch");
     for (unsigned step = 0; step < steps; step++) {
-        int index = (int)draw(GPUS);
-        if (draw(8) == 0)
+        int index = (int)draw_below(GPUS);
+        if (draw_below(8) == 0)
             do_segment(index);
-        else if (draw(24) == 0 && frameworks[index].seen)
+        else if (draw_below(24) == 0 && frameworks[index].seen)
             do_oom(index);
         else
             do_block(index);
@@ -480,7 +445,7 @@ static void import_gone(struct import *import)
 
 static void do_close(struct import *import)
 {
-    bool ok = draw(3);
+    bool ok = draw_below(3);
     uint32_t token;
     if (!import->opens)
         return;
@@ -529,10 +494,10 @@ Test(imports, count_once_and_are_no_allocation)
         imports[i] =
             (struct import){.pool = i % 3 == 0, .device = (int)(i % GPUS), .address = 0x5000000000ull + (i << 20)};
     for (unsigned step = 0; step < 4000; step++) {
-        struct import *import = &imports[draw(ROWS)];
-        if (draw(10) == 0)
+        struct import *import = &imports[draw_below(ROWS)];
+        if (draw_below(10) == 0)
             do_answers();
-        else if (draw(2))
+        else if (draw_below(2))
             do_open(import);
         else
             do_close(import);

@@ -3,19 +3,15 @@
  * test_framework_oom.c: what an out-of-memory report says of a framework's segments: idle pieces between its blocks, who
  * refused, what is known of private pools, and the history that is handed to the replays.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
+#include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define MIB    ((int64_t)1 << 20)
 #define CHUNKS 64u
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom wire;
 static struct gp_wire_oom_framework part;
 static uint64_t pools;
@@ -33,25 +29,9 @@ static void replay(struct gp_feed_replay *replay)
     replay->helps = 1;
 }
 
-static void nothing(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    void *chunks =
-        mmap(NULL, CHUNKS * sizeof(struct gp_wire_chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &wire,
-                                                       .oom_framework = &part,
-                                                       .wake_poller = nothing,
-                                                       .map_limit = 1 << 16}),
-                 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &wire, .oom_framework = &part, .map_limit = 1 << 16});
     cr_assert(gp_thread_enter());
     cr_assert_eq(gp_owner_start(), 0);
     gp_owner_segments_of(""); /* whoever is on the stack */

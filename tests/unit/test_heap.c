@@ -4,15 +4,12 @@
  * and blocks is compared with the accounts after each of thousands of random calls, a third of which contradict what is
  * known and must change nothing but the count of lost annotations.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "heap_events.h"
 
@@ -22,31 +19,13 @@
 #define UNITS  24u /* of an allocation */
 #define BASE   0x7000000000ull
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static uint32_t not_read; /* the number of readers: none, so a thread counts blocks without a lock */
 
-static void poller_woken(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .listened = &not_read,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20}),
-                 0);
-    heard_start(chunks, CHUNKS);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .listened = &not_read, .map_limit = 1 << 20});
+    heard_reader = accounts_reader(CHUNKS);
     cr_assert_eq(gp_owner_start(), 0);
     cr_assert(gp_thread_enter());
 }

@@ -3,16 +3,15 @@
  * test_heap_mapped.c: heaps of sub-allocators over mapped memory. A model of pages that are mapped and unmapped below
  * heaps and blocks is compared with the accounts after each of thousands of random calls.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
 #include <criterion/criterion.h>
 #include <gpuprof/wire.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "heap_events.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 
 #define CHUNKS 64u
 #define UNIT   4096ull
@@ -21,31 +20,13 @@
 #define PAGES  (UNITS / PAGE)
 #define BASE   0x7000000000ull
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static uint32_t not_read;
 
-static void poller_woken(void)
-{
-}
-
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .listened = &not_read,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20}),
-                 0);
-    heard_start(chunks, CHUNKS);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .listened = &not_read, .map_limit = 1 << 20});
+    heard_reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -568,21 +549,15 @@ static uint64_t slot_of(unsigned area, unsigned slot)
     return BASE + ((uint64_t)area << 32) + slot * 4 * UNIT;
 }
 
-static unsigned draw(uint64_t *state, unsigned below)
-{
-    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
-    return (unsigned)(*state >> 33) % below;
-}
-
 /* Takes memory of its area from the driver and gives it back, which the driver refuses at times. */
 static void *memory_thread(void *arg)
 {
     unsigned area = *(unsigned *)arg;
-    uint64_t state = 88172645463325252ull + area, handles[SLOTS] = {0};
+    uint64_t state = RANDOM_SEED + area, handles[SLOTS] = {0};
     cr_assert(gp_thread_enter());
     for (unsigned step = 0; step < 20000 + SLOTS; step++) {
-        unsigned slot = step < 20000 ? draw(&state, SLOTS) : step - 20000;
-        bool mapped = slot >= SLOTS / 2, ok = step >= 20000 || draw(&state, 8);
+        unsigned slot = step < 20000 ? random_below(&state, SLOTS) : step - 20000;
+        bool mapped = slot >= SLOTS / 2, ok = step >= 20000 || random_below(&state, 8);
         uint64_t address = slot_of(area, slot);
         if (handles[slot] && mapped) {
             gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(address, 4 * UNIT), ok);
@@ -614,11 +589,11 @@ static void *heap_thread(void *arg)
     uint64_t state = 99172645463325252ull + area;
     cr_assert(gp_thread_enter());
     while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
-        uint64_t heap = slot_of(area, draw(&state, SLOTS)) + draw(&state, 2) * UNIT,
-                 block = heap + draw(&state, 3) * UNIT;
-        unsigned what = draw(&state, 5);
+        uint64_t heap = slot_of(area, random_below(&state, SLOTS)) + random_below(&state, 2) * UNIT,
+                 block = heap + random_below(&state, 3) * UNIT;
+        unsigned what = random_below(&state, 5);
         if (what < 2)
-            gp_feed_heap_begin(heap, (1 + draw(&state, 6)) * UNIT);
+            gp_feed_heap_begin(heap, (1 + random_below(&state, 6)) * UNIT);
         else if (what == 2)
             gp_feed_heap_end(heap);
         else if (what == 3)

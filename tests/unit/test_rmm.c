@@ -4,16 +4,13 @@
  * stand-ins that return what RMM's do, in memory or in registers; so is the loader, which names them. A model of the pools is
  * compared with the accounts after each of thousands of random calls; a call that contradicts it has to end the door.
  */
-#include "account/account.h"
 #include "account/framework/internal.h"
 #include "account/tap.h"
-#include "base/thread.h"
+#include "lib/accounts.h"
 #include "lib/standin.h"
-#include "record/ringread.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #if defined(__x86_64__)
 
@@ -22,14 +19,8 @@
 #define UNITS  4096u /* of an allocation */
 #define BASE   0x7000000000ull
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
 static uint32_t not_read;
-
-static void poller_woken(void)
-{
-}
 
 /* ---- the loader --------------------------------------------------------------------------------------------------- */
 
@@ -105,19 +96,7 @@ STANDIN(bool, gp_slots_restore, struct gp_slot_import *imports, unsigned count)
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    struct gp_wire_chunk *chunks =
-        mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .listened = &not_read,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20}),
-                 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .listened = &not_read, .map_limit = 1 << 20});
     cr_assert_eq(gp_owner_start(), 0);
 }
 

@@ -4,14 +4,12 @@
  * events, the visited blocks, and to which handle each address belongs.  Handles are created, imported and multicast
  * objects; an unmap covers many mappings, and every third call of the driver fails, which must leave everything as it was.
  */
-#include "account/account.h"
 #include "account/tap.h"
-#include "base/thread.h"
-#include "record/ringread.h"
+#include "lib/accounts.h"
+#include "lib/random.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define MIB      ((uint64_t)1 << 20)
 #define PAGE     (2 * MIB)
@@ -22,37 +20,13 @@
 #define BINDINGS 12
 #define BASE     (16 * MIB) /* low: a search for an address that is nowhere ends there */
 
-static uint64_t lost[GP_LOSTS];
-static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 static struct gp_wire_oom oom;
-static struct gp_wire_chunk *chunks;
 static struct gp_ringread *reader;
-
-static void poller_woken(void)
-{
-}
-
-static int ring_copy(void *arg, void *into, size_t bytes, uint64_t offset)
-{
-    (void)arg;
-    memcpy(into, (const char *)chunks + offset, bytes);
-    return 0;
-}
 
 static void setup(void)
 {
-    static struct gp_ring ring;
-    chunks = mmap(NULL, CHUNKS * sizeof(*chunks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_eq(gp_ring_init(&ring, chunks, CHUNKS, &lost[GP_LOST_RING]), 0);
-    cr_assert_eq(gp_thread_life_start(), 0);
-    cr_assert_eq(gp_feed_start(&(struct gp_feed_setup){.ring = &ring,
-                                                       .lost = lost,
-                                                       .failures = failures,
-                                                       .oom = &oom,
-                                                       .wake_poller = poller_woken,
-                                                       .map_limit = 1 << 20}),
-                 0);
-    cr_assert_eq(gp_ringread_new(&reader, ring_copy, NULL, CHUNKS, GP_RINGREAD_OLDEST), 0);
+    accounts_start(CHUNKS, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 20});
+    reader = accounts_reader(CHUNKS);
     cr_assert(gp_thread_enter());
 }
 
@@ -83,13 +57,6 @@ static struct place {
 static struct binding bindings[BINDINGS];
 static struct gp_wire_value reserved[GPUS][GP_POOLS], allocated[GPUS][GP_POOLS], mapped_count[GPUS][GP_POOLS];
 static uint64_t missed, unknown;
-
-static unsigned draw(unsigned below)
-{
-    static uint64_t state = 88172645463325252ull;
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (unsigned)(state >> 33) % below;
-}
 
 static uint64_t place_address(unsigned place)
 {
@@ -291,7 +258,7 @@ static void all_check(const char *what)
 /* A handle, or 0; an unused number, a live one, or one that the program can still name. */
 static unsigned handle_with(bool live, bool named)
 {
-    unsigned first = draw(HANDLES);
+    unsigned first = draw_below(HANDLES);
     for (unsigned i = 0; i < HANDLES; i++) {
         unsigned number = (first + i) % HANDLES;
         const struct handle *handle = &handles[number];
@@ -304,12 +271,12 @@ static unsigned handle_with(bool live, bool named)
 static void do_create(void)
 {
     static const uint64_t sizes[] = {MIB - 1, MIB, MIB + 1, PAGE, 2 * PAGE, 3 * PAGE};
-    unsigned number = handle_with(false, false), what = draw(8);
+    unsigned number = handle_with(false, false), what = draw_below(8);
     if (!number)
         return;
     struct handle *handle = &handles[number];
-    *handle = (struct handle){.live = true, .kind = GP_KIND_VMM, .device = (int)draw(GPUS), .refs = 1};
-    if (draw(12) == 0) {
+    *handle = (struct handle){.live = true, .kind = GP_KIND_VMM, .device = (int)draw_below(GPUS), .refs = 1};
+    if (draw_below(12) == 0) {
         handle->device = GP_DEVICE_UNKNOWN;
         unknown++;
     }
@@ -320,7 +287,7 @@ static void do_create(void)
         handle->kind = GP_KIND_IMPORTED;
         gp_feed_vmm_import(number, handle->device);
     } else {
-        handle->bytes = sizes[draw(GP_COUNT(sizes))];
+        handle->bytes = sizes[draw_below(GP_COUNT(sizes))];
         gp_feed_vmm_create(number, handle->bytes, handle->device);
         values_move(reserved, handle, (int64_t)handle->bytes);
     }
@@ -349,7 +316,7 @@ static void do_reference(void)
         missed++;
         return;
     }
-    if (draw(2))
+    if (draw_below(2))
         gp_feed_vmm_retain(number);
     else
         gp_feed_vmm_import(number, 1);
@@ -359,7 +326,7 @@ static void do_reference(void)
 static void do_release(void)
 {
     unsigned number = handle_with(true, false);
-    bool ok = number && handles[number].refs && draw(3);
+    bool ok = number && handles[number].refs && draw_below(3);
     if (!number) {
         cr_assert_eq(gp_feed_vmm_release_begin(HANDLES + 5), 0);
         return;
@@ -381,8 +348,8 @@ static bool place_is_free(unsigned first, unsigned pages)
 
 static void do_map(void)
 {
-    unsigned number = handle_with(true, true), place = draw(PLACES), pages = 1 + draw(3);
-    bool again = draw(10) == 0 && places[place].handle;
+    unsigned number = handle_with(true, true), place = draw_below(PLACES), pages = 1 + draw_below(3);
+    bool again = draw_below(10) == 0 && places[place].handle;
     struct handle *handle = &handles[number];
     if (!number) {
         gp_feed_vmm_map(place_address(PLACES + 1), PAGE, 0, HANDLES + 5);
@@ -392,7 +359,7 @@ static void do_map(void)
     pages = again ? places[place].pages : pages;
     if (!again && !place_is_free(place, pages))
         return;
-    uint64_t bytes = pages * PAGE, offset = draw(3) * PAGE;
+    uint64_t bytes = pages * PAGE, offset = draw_below(3) * PAGE;
     gp_feed_vmm_map(place_address(place), bytes, offset, number);
     handle_uses(number, 1, (int64_t)bytes);
     if (offset + bytes > handle->extent)
@@ -407,8 +374,8 @@ static void do_map(void)
 /* All mappings that lie one after the other, up to an end that is drawn. */
 static void do_unmap(void)
 {
-    unsigned place = draw(PLACES), pages = 1 + draw(12), at = place;
-    bool ok = draw(3);
+    unsigned place = draw_below(PLACES), pages = 1 + draw_below(12), at = place;
+    bool ok = draw_below(3);
     uint32_t token = gp_feed_vmm_unmap_begin(place_address(place), pages * PAGE);
     gp_feed_vmm_unmap_end(token, ok);
     while (at < PLACES && at < place + pages && places[at].handle) {
@@ -421,7 +388,7 @@ static void do_unmap(void)
 
 static void do_bind(void)
 {
-    unsigned number = handle_with(true, true), at = draw(BINDINGS), object = draw(HANDLES);
+    unsigned number = handle_with(true, true), at = draw_below(BINDINGS), object = draw_below(HANDLES);
     struct handle *handle = &handles[number];
     if (!number) {
         gp_feed_vmm_bind(1, 0, 0, PAGE, HANDLES + 5);
@@ -438,7 +405,7 @@ static void do_bind(void)
         *binding = old;
         return;
     }
-    gp_feed_vmm_bind(object, draw(2) ? binding->device : GP_DEVICE_UNKNOWN, binding->offset, PAGE, number);
+    gp_feed_vmm_bind(object, draw_below(2) ? binding->device : GP_DEVICE_UNKNOWN, binding->offset, PAGE, number);
     handle_uses(number, 1, 0);
     missed += again;
     if (again)
@@ -447,7 +414,7 @@ static void do_bind(void)
 
 static void do_unbind(void)
 {
-    unsigned first = draw(BINDINGS), count = 1 + draw(4);
+    unsigned first = draw_below(BINDINGS), count = 1 + draw_below(4);
     struct binding from = bindings[first];
     if (!from.handle)
         return;
@@ -474,7 +441,7 @@ Test(vmm, every_call_moves_what_the_model_moves)
                  {do_bind, "bind", 6},
                  {do_unbind, "unbind", 3}};
     for (unsigned step = 0; step < 12000; step++) {
-        unsigned at = draw(50), i = 0;
+        unsigned at = draw_below(50), i = 0;
         for (; at >= calls[i].weight; i++)
             at -= calls[i].weight;
         calls[i].run();
