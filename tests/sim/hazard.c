@@ -15,6 +15,7 @@ static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
 static CUcontext context;
 static CUstream a, b, c, blocking;
 static CUdeviceptr memory, second;
+static CUdeviceptr block; /* of the last pooled() or linear() */
 static CUevent event;
 static CUfunction touch;
 
@@ -62,145 +63,77 @@ static void launch(CUdeviceptr p, CUstream stream)
     CHECK_OK(cuLaunchKernel(touch, 1, 1, 1, 32, 1, 1, 0, stream, params, NULL));
 }
 
-/* ---- two streams ------------------------------------------------------------------------------------------------- */
-static void two_writes(void)
+static void fill(CUdeviceptr p, size_t bytes, CUstream stream)
 {
-    set(memory, a);
-    set(memory, b);
+    CHECK_OK(cuMemsetD8Async(p, 1, bytes, stream));
 }
 
-static void three_writes(void) /* each use that is not protected counts */
+static void rows(CUdeviceptr p, CUstream stream) /* one of two images side by side in one pitched block */
 {
-    set(memory, a);
-    set(memory, b);
-    set(memory, c);
+    CHECK_OK(cuMemsetD2D8Async(p, 1024, 1, 512, 16, stream));
 }
 
-static void write_then_read(void)
+static void wait_for(CUstream stream)
 {
-    set(memory, a);
-    copy(second, memory, b);
+    CHECK_OK(cuStreamSynchronize(stream));
 }
 
-static void read_then_write(void)
+static void event_after(CUstream stream)
 {
-    copy(second, memory, a);
-    set(memory, b);
+    CHECK_OK(cuEventRecord(event, stream));
 }
 
-static void two_reads(void)
+static void event_wait(void)
 {
-    copy(second, memory, a);
-    copy(second + SIZE / 2, memory, b);
-}
-
-static void many_readers_one_writer(void) /* the last of the readers is not waited for */
-{
-    copy(second, memory, a);
-    CHECK_OK(cuMemcpyDtoDAsync(second + SIZE / 2, memory, 4096, b));
-    order(a, c);
-    set(memory, c);
-}
-
-static void disjoint(void)
-{
-    CHECK_OK(cuMemsetD8Async(memory, 1, SIZE / 2, a));
-    CHECK_OK(cuMemsetD8Async(memory + SIZE / 2, 1, SIZE / 2, b));
-}
-
-static void overlapping(void)
-{
-    CHECK_OK(cuMemsetD8Async(memory, 1, SIZE / 2, a));
-    CHECK_OK(cuMemsetD8Async(memory + SIZE / 2 - 1, 1, SIZE / 2, b));
-}
-
-static void rows_apart(void) /* two images side by side in one pitched block */
-{
-    CHECK_OK(cuMemsetD2D8Async(memory, 1024, 1, 512, 16, a));
-    CHECK_OK(cuMemsetD2D8Async(memory + 512, 1024, 1, 512, 16, b));
-}
-
-static void kernels(void)
-{
-    launch(memory + 100, a);
-    launch(memory, b);
-}
-
-static void kernels_apart(void)
-{
-    launch(memory, a);
-    launch(second, b);
-}
-
-static void same_stream(void)
-{
-    set(memory, a);
-    launch(memory, a);
-    copy(second, memory, a);
-    set(memory, a);
-}
-
-/* ---- what orders ------------------------------------------------------------------------------------------------- */
-static void by_event(void)
-{
-    set(memory, a);
-    order(a, b);
-    set(memory, b);
-}
-
-static void by_chain(void)
-{
-    set(memory, a);
-    order(a, c);
-    order(c, b);
-    set(memory, b);
-}
-
-static void event_too_early(void)
-{
-    order(a, b);
-    set(memory, a);
-    set(memory, b);
-}
-
-static void wrong_event(void)
-{
-    set(memory, a);
-    order(c, b);
-    set(memory, b);
-}
-
-static void by_stream_wait(void)
-{
-    set(memory, a);
-    CHECK_OK(cuStreamSynchronize(a));
-    set(memory, b);
-}
-
-static void by_event_wait(void)
-{
-    set(memory, a);
-    CHECK_OK(cuEventRecord(event, a));
     CHECK_OK(cuEventSynchronize(event));
-    set(memory, b);
 }
 
-static void by_query(void)
+static void query(CUstream stream)
 {
-    set(memory, a);
-    CHECK_OK(cuStreamQuery(a));
-    set(memory, b);
-    CHECK_OK(cuEventRecord(event, b));
-    CHECK_OK(cuEventQuery(event));
-    set(memory, c);
+    CHECK_OK(cuStreamQuery(stream));
 }
 
+static void event_query(void)
+{
+    CHECK_OK(cuEventQuery(event));
+}
+
+static void synchronous_copy(void)
+{
+    int word = 1;
+
+    CHECK_OK(cuMemcpyHtoD(memory, &word, sizeof word));
+}
+
+static CUdeviceptr pooled(CUstream stream)
+{
+    CHECK_OK(cuMemAllocAsync(&block, SIZE, stream));
+    return block;
+}
+
+static CUdeviceptr linear(void)
+{
+    CHECK_OK(cuMemAlloc(&block, SIZE));
+    return block;
+}
+
+static void given(CUstream stream)
+{
+    CHECK_OK(cuMemFreeAsync(block, stream));
+}
+
+static void freed(void)
+{
+    CHECK_OK(cuMemFree(block));
+}
+
+/* ---- programs with more than steps ------------------------------------------------------------------------------- */
 static void post(void *semaphore)
 {
     sem_post(semaphore);
 }
 
-static void wait_for(void *semaphore)
+static void semaphore_wait(void *semaphore)
 {
     sem_wait(semaphore);
 }
@@ -233,49 +166,12 @@ static void host_function_held(void) /* it cannot run yet: an earlier one waits 
 
     sem_init(&go, 0, 0);
     sem_init(&done, 0, 0);
-    CHECK_OK(cuLaunchHostFunc(c, wait_for, &go));
+    CHECK_OK(cuLaunchHostFunc(c, semaphore_wait, &go));
     set(memory, a);
     CHECK_OK(cuLaunchHostFunc(a, post, &done));
     set(memory, b);
     sem_post(&go);
     sem_wait(&done);
-}
-
-static void by_wrong_wait(void)
-{
-    set(memory, a);
-    CHECK_OK(cuStreamSynchronize(c));
-    set(memory, b);
-}
-
-static void by_default_stream(void)
-{
-    set(memory, blocking);
-    set(memory, NULL);
-    set(memory, blocking);
-    set(memory, NULL);
-    set(memory, CU_STREAM_PER_THREAD);
-    set(memory, NULL);
-}
-
-static void blocking_streams(void) /* wait for the default stream, not for one another */
-{
-    set(memory, blocking);
-    set(memory, CU_STREAM_PER_THREAD);
-}
-
-static void default_and_free(void) /* a non-blocking stream does not wait for the default one */
-{
-    set(memory, a);
-    set(memory, NULL);
-}
-
-static void synchronous_copy(void) /* waits for itself alone */
-{
-    int word = 1;
-
-    set(memory, a);
-    CHECK_OK(cuMemcpyHtoD(memory, &word, sizeof word));
 }
 
 static void destroyed_stream(void)
@@ -317,145 +213,6 @@ static void two_threads(void) /* joining a thread does not wait for its stream *
     set(memory, CU_STREAM_PER_THREAD);
 }
 
-/* ---- frees and reuse --------------------------------------------------------------------------------------------- */
-static CUdeviceptr pooled(CUstream stream)
-{
-    CUdeviceptr p = 0;
-
-    CHECK_OK(cuMemAllocAsync(&p, SIZE, stream));
-    return p;
-}
-
-static void free_waits(void) /* cuMemFree waits for the device; the address comes back clean */
-{
-    CUdeviceptr p, q;
-
-    CHECK_OK(cuMemAlloc(&p, SIZE));
-    set(p, a);
-    CHECK_OK(cuMemFree(p));
-    CHECK_OK(cuMemAlloc(&q, SIZE));
-    CHECK_EQ(p, q);
-    set(q, b);
-    CHECK_OK(cuMemFree(q));
-}
-
-static void block_cache_early(void) /* a caching allocator gives b a part of a block that a still uses */
-{
-    set(memory, a);
-    CHECK_OK(cuMemsetD8Async(memory + 4096, 2, 512, b));
-}
-
-static void block_cache_event(void)
-{
-    set(memory, a);
-    order(a, b);
-    CHECK_OK(cuMemsetD8Async(memory + 4096, 2, 512, b));
-}
-
-static void pool_plain(void)
-{
-    CUdeviceptr p = pooled(a), q;
-
-    set(p, a);
-    CHECK_OK(cuMemFreeAsync(p, a));
-    q = pooled(a);
-    CHECK_EQ(p, q);
-    set(q, a);
-    CHECK_OK(cuMemFreeAsync(q, a));
-    q = pooled(b); /* whatever b gets, the pool has ordered it */
-    set(q, b);
-    CHECK_OK(cuMemFreeAsync(q, b));
-}
-
-static void pool_other_stream(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    set(p, b); /* 1: may run before the allocation */
-    order(b, a);
-    CHECK_OK(cuMemFreeAsync(p, a));
-}
-
-static void pool_handed_over(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    order(a, b);
-    set(p, b);
-    CHECK_OK(cuMemFreeAsync(p, b));
-}
-
-static void pool_freed_in_use(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    order(a, b);
-    set(p, b);
-    CHECK_OK(cuMemFreeAsync(p, a)); /* 1: b may still be at it */
-}
-
-static void pool_read_freed_in_use(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    order(a, b);
-    copy(second, p, b);
-    CHECK_OK(cuMemFreeAsync(p, a)); /* 1 */
-}
-
-static void pool_used_after_free(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    CHECK_OK(cuMemFreeAsync(p, a));
-    set(p, a);          /* 1 */
-    launch(p + 8, a);   /* 1 */
-    copy(second, p, a); /* 1 */
-}
-
-static void pool_stale_pointer(void) /* the address belongs to another block now */
-{
-    CUdeviceptr p = pooled(a), q;
-
-    order(a, b);
-    CHECK_OK(cuMemFreeAsync(p, a));
-    q = pooled(a);
-    CHECK_EQ(p, q);
-    set(p, b); /* 1 */
-    order(b, a);
-    CHECK_OK(cuMemFreeAsync(q, a));
-}
-
-static void pool_sync_free_in_use(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    set(p, a);
-    CHECK_OK(cuMemFree(p)); /* 1: does not wait where pools are concerned */
-}
-
-static void pool_sync_free(void)
-{
-    CUdeviceptr p = pooled(a);
-
-    set(p, a);
-    CHECK_OK(cuStreamSynchronize(a));
-    CHECK_OK(cuMemFree(p));
-}
-
-static void linear_free_async(void)
-{
-    CUdeviceptr p;
-
-    CHECK_OK(cuMemAlloc(&p, SIZE));
-    set(p, a);
-    CHECK_OK(cuMemFreeAsync(p, a));
-    CHECK_OK(cuMemAlloc(&p, SIZE));
-    set(p, b);
-    CHECK_OK(cuMemFreeAsync(p, a)); /* 1 */
-}
-
-/* ---- mappings ---------------------------------------------------------------------------------------------------- */
 static void mapped(void (*between)(void))
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -478,20 +235,88 @@ static void mapped(void (*between)(void))
     CHECK_OK(cuMemAddressFree(p, 2 * CHECK_MIB));
 }
 
-static void unmap_in_use(void)
-{
-    mapped(NULL);
-}
-
 static void wait_for_all(void)
 {
     CHECK_OK(cuCtxSynchronize());
 }
 
-static void unmap_idle(void)
-{
-    mapped(wait_for_all);
-}
+/* ---- the cases --------------------------------------------------------------------------------------------------- */
+/* How many uses are not protected, what the program is called, and its steps. */
+/* clang-format off */
+#define CASES(_case) \
+    /* two streams */ \
+    _case(1, two_writes, set(memory, a); set(memory, b)) \
+    _case(2, three_writes, set(memory, a); set(memory, b); set(memory, c)) \
+    _case(1, write_then_read, set(memory, a); copy(second, memory, b)) \
+    _case(1, read_then_write, copy(second, memory, a); set(memory, b)) \
+    _case(0, two_reads, copy(second, memory, a); copy(second + SIZE / 2, memory, b)) \
+    _case(1, the_last_of_two_readers_is_not_waited_for, \
+          copy(second, memory, a); copy(second + SIZE / 2, memory, b); order(a, c); set(memory, c)) \
+    _case(0, disjoint, fill(memory, SIZE / 2, a); fill(memory + SIZE / 2, SIZE / 2, b)) \
+    _case(1, overlapping, fill(memory, SIZE / 2, a); fill(memory + SIZE / 2 - 1, SIZE / 2, b)) \
+    _case(0, rows_apart, rows(memory, a); rows(memory + 512, b)) \
+    _case(1, kernels, launch(memory + 100, a); launch(memory, b)) \
+    _case(0, kernels_apart, launch(memory, a); launch(second, b)) \
+    _case(0, same_stream, set(memory, a); launch(memory, a); copy(second, memory, a); set(memory, a)) \
+    /* what orders */ \
+    _case(0, by_event, set(memory, a); order(a, b); set(memory, b)) \
+    _case(0, by_chain, set(memory, a); order(a, c); order(c, b); set(memory, b)) \
+    _case(1, event_too_early, order(a, b); set(memory, a); set(memory, b)) \
+    _case(1, wrong_event, set(memory, a); order(c, b); set(memory, b)) \
+    _case(0, by_stream_wait, set(memory, a); wait_for(a); set(memory, b)) \
+    _case(1, by_wrong_wait, set(memory, a); wait_for(c); set(memory, b)) \
+    _case(0, by_event_wait, set(memory, a); event_after(a); event_wait(); set(memory, b)) \
+    _case(0, by_query, set(memory, a); query(a); set(memory, b); event_after(b); event_query(); set(memory, c)) \
+    _case(0, host_function, by_host_function()) \
+    _case(1, host_function_early, host_function_too_early()) \
+    _case(1, host_function_late, host_function_held()) \
+    _case(0, default_stream, \
+          set(memory, blocking); set(memory, NULL); set(memory, blocking); set(memory, NULL); \
+          set(memory, CU_STREAM_PER_THREAD); set(memory, NULL)) \
+    /* they wait for the default stream, not for one another */ \
+    _case(1, blocking_streams, set(memory, blocking); set(memory, CU_STREAM_PER_THREAD)) \
+    /* a non-blocking stream does not wait for the default one */ \
+    _case(1, default_and_free, set(memory, a); set(memory, NULL)) \
+    _case(1, a_copy_waits_for_itself_alone, set(memory, a); synchronous_copy()) \
+    _case(1, stream_gone, destroyed_stream()) \
+    _case(0, streams_gone, many_streams()) \
+    _case(1, threads, two_threads()) \
+    /* frees and reuse; a caching allocator gives b a part of a block that a still uses */ \
+    _case(1, block_cache_early, set(memory, a); fill(memory + 4096, 512, b)) \
+    _case(0, block_cache_event, set(memory, a); order(a, b); fill(memory + 4096, 512, b)) \
+    /* cuMemFree waits for the device; the address comes back clean */ \
+    _case(0, free_waits, \
+          CUdeviceptr p = linear(); set(p, a); freed(); CHECK_EQ(linear(), p); set(p, b); freed()) \
+    /* whatever b gets, the pool has ordered it */ \
+    _case(0, pool_plain, \
+          CUdeviceptr p = pooled(a); set(p, a); given(a); CHECK_EQ(pooled(a), p); set(p, a); given(a); \
+          set(pooled(b), b); given(b)) \
+    /* it may run before the allocation */ \
+    _case(1, pool_other_stream, set(pooled(a), b); order(b, a); given(a)) \
+    _case(0, pool_handed_over, pooled(a); order(a, b); set(block, b); given(b)) \
+    /* b may still be at it */ \
+    _case(1, pool_freed_in_use, pooled(a); order(a, b); set(block, b); given(a)) \
+    _case(1, pool_read_freed_in_use, pooled(a); order(a, b); copy(second, block, b); given(a)) \
+    _case(3, pool_used_after_free, \
+          pooled(a); given(a); set(block, a); launch(block + 8, a); copy(second, block, a)) \
+    /* the address belongs to another block now */ \
+    _case(1, pool_stale_pointer, \
+          CUdeviceptr p = pooled(a); order(a, b); given(a); CHECK_EQ(pooled(a), p); set(p, b); order(b, a); given(a)) \
+    /* cuMemFree does not wait where pools are concerned */ \
+    _case(1, pool_sync_free_in_use, set(pooled(a), a); freed()) \
+    _case(0, pool_sync_free, set(pooled(a), a); wait_for(a); freed()) \
+    _case(1, linear_free_async, set(linear(), a); given(a); set(linear(), b); given(a)) \
+    _case(2, unmap_in_use, mapped(NULL)) \
+    _case(0, unmap_idle, mapped(wait_for_all))
+/* clang-format on */
+
+#define PROGRAM(_wanted, _name, ...)                                                                                   \
+    static void case_##_name(void)                                                                                     \
+    {                                                                                                                  \
+        __VA_ARGS__;                                                                                                   \
+    }
+CASES(PROGRAM)
+#define EXPECT(_wanted, _name, ...) expect(#_name, case_##_name, _wanted);
 
 /* ---- whole programs ---------------------------------------------------------------------------------------------- */
 static void program(const char *name)
@@ -516,61 +341,6 @@ static void program(const char *name)
     CHECK_EQ(devices, 1);
 }
 
-#define EXPECT(wanted, program) expect(#program, program, wanted)
-
-static void streams(void)
-{
-    EXPECT(1, two_writes);
-    EXPECT(2, three_writes);
-    EXPECT(1, write_then_read);
-    EXPECT(1, read_then_write);
-    EXPECT(0, two_reads);
-    EXPECT(1, many_readers_one_writer);
-    EXPECT(0, disjoint);
-    EXPECT(1, overlapping);
-    EXPECT(0, rows_apart);
-    EXPECT(1, kernels);
-    EXPECT(0, kernels_apart);
-    EXPECT(0, same_stream);
-    EXPECT(0, by_event);
-    EXPECT(0, by_chain);
-    EXPECT(1, event_too_early);
-    EXPECT(1, wrong_event);
-    EXPECT(0, by_stream_wait);
-    EXPECT(0, by_event_wait);
-    EXPECT(0, by_query);
-    EXPECT(0, by_host_function);
-    EXPECT(1, host_function_too_early);
-    EXPECT(1, host_function_held);
-    EXPECT(1, by_wrong_wait);
-    EXPECT(0, by_default_stream);
-    EXPECT(1, blocking_streams);
-    EXPECT(1, default_and_free);
-    EXPECT(1, synchronous_copy);
-    EXPECT(1, destroyed_stream);
-    EXPECT(0, many_streams);
-    EXPECT(1, two_threads);
-}
-
-static void frees(void)
-{
-    EXPECT(0, free_waits);
-    EXPECT(1, block_cache_early);
-    EXPECT(0, block_cache_event);
-    EXPECT(0, pool_plain);
-    EXPECT(1, pool_other_stream);
-    EXPECT(0, pool_handed_over);
-    EXPECT(1, pool_freed_in_use);
-    EXPECT(1, pool_read_freed_in_use);
-    EXPECT(3, pool_used_after_free);
-    EXPECT(1, pool_stale_pointer);
-    EXPECT(1, pool_sync_free_in_use);
-    EXPECT(0, pool_sync_free);
-    EXPECT(1, linear_free_async);
-    EXPECT(2, unmap_in_use);
-    EXPECT(0, unmap_idle);
-}
-
 int main(void)
 {
     CUmodule module;
@@ -585,8 +355,7 @@ int main(void)
     CHECK_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     CHECK_OK(cuMemAlloc(&memory, SIZE));
     CHECK_OK(cuMemAlloc(&second, SIZE));
-    streams();
-    frees();
+    CASES(EXPECT)
     program("serve");
     program("train_rt");
     return check_done();
