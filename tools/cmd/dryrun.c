@@ -631,7 +631,7 @@ const struct gp_command_spec gp_command_dryrun = {
         {"gpuprof dryrun --gpu=rtx-4090,a100-40g -- python3 train.py", "Ask whether a job fits on two GPUs."},
         {"gpuprof dryrun --gpu=h100-80g --budget=22GiB -- python3 train.py", "Fail if it needs more than 22 GiB."},
         {"gpuprof dryrun --steps=3 -- python3 train.py", "Do not wait for more than three steps."},
-        {"gpuprof dryrun --gpu=rtx-4090 --batch=8 -- python3 train.py --batch-size '{batch}'",
+        {"gpuprof dryrun --gpu=rtx-4090 --batch=8 -- python3 train.py --batch '{batch}'",
          "Find the largest multiple of 8 that fits."},
         {"gpuprof dryrun --gpu=all -- python3 train.py", "Find the smallest GPU that is enough."},
         {"gpuprof dryrun --list", "Show the GPUs."}),
