@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_poll.c: the poller against a made-up driver that lacks one of its functions, or in which one of them fails.  What
- * depends on that function stays unknown, and everything else is as with the whole driver.
+ * depends on that function stays unknown, and everything else is as with the whole driver.  When it looks is judged by a
+ * clock that only its waits move.
  */
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/futex.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "base/worker.h"
 #include "lib/accounts.h"
 #include "lib/build.h"
+#include "lib/standin.h"
 #include "source/internal.h"
 #include "source/source.h"
 #include <criterion/criterion.h>
@@ -17,6 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB      ((int64_t)1 << 20)
@@ -43,7 +50,8 @@ enum {
 #define FUNCTIONS (INFO + 1)
 
 static struct gp_wire_oom oom;
-static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh;
+static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh, *inside_at, *asked;
+static void (**inside)(void);
 static int *attribute, *current;
 static uint64_t *held, *height;
 
@@ -70,6 +78,9 @@ static void open_driver(unsigned lacks)
     slow = dlsym(library, "fake_slow");
     queries = dlsym(library, "fake_asked");
     fresh = dlsym(library, "fake_default");
+    inside = dlsym(library, "fake_inside");
+    inside_at = dlsym(library, "fake_inside_at");
+    asked = dlsym(library, "fake_count");
     held = dlsym(library, "fake_held");
     height = dlsym(library, "fake_height");
     *held = 64 * (uint64_t)MIB;
@@ -419,4 +430,299 @@ Test(poll, a_capture_that_fails_beside_a_question_ends_the_questions, .timeout =
     cr_expect_eq(calls[POOL_GET] + calls[GRAPH_GET] + calls[COUNT], before);
     gp_thread_leave();
     gp_poll_end();
+}
+
+/* ---- when ---------------------------------------------------------------------------------------------------------- */
+
+#define MS ((uint64_t)1000000)
+
+static bool is_virtual;
+static uint64_t start_ns = 77 * 1000 * MS, now_ns;
+static uint64_t rounds_ms[32];
+static unsigned rounds;
+
+static struct {
+    uint64_t at_ms;
+    void (*happens)(void);
+} plan[16];
+static unsigned planned, happened;
+
+STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
+{
+    if (!is_virtual || clock != CLOCK_MONOTONIC)
+        return __real_clock_gettime(clock, out);
+    *out = (struct timespec){(time_t)(now_ns / 1000000000), (long)(now_ns % 1000000000)};
+    return 0;
+}
+
+static void wait_until(uint64_t deadline)
+{
+    bool comes = happened < planned && start_ns + plan[happened].at_ms * MS <= deadline;
+    now_ns = comes ? start_ns + plan[happened].at_ms * MS : deadline;
+    cr_assert_neq(now_ns, UINT64_MAX, "it waits for ever, and nothing is planned");
+    if (comes)
+        plan[happened++].happens();
+}
+
+STANDIN(long, syscall, long number, ...)
+{
+    va_list arguments;
+    long a[6];
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (!is_virtual || number != SYS_futex)
+        return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+    const struct timespec *limit = (const struct timespec *)a[3];
+    if ((int)a[1] == FUTEX_WAIT && __atomic_load_n((uint32_t *)a[0], __ATOMIC_RELAXED) == (uint32_t)a[2])
+        wait_until(limit ? now_ns + (uint64_t)limit->tv_sec * 1000 * MS + (uint64_t)limit->tv_nsec : UINT64_MAX);
+    return 0;
+}
+
+STANDIN(unsigned, gp_feed_poll_wanted, void)
+{
+    if (is_virtual && rounds < GP_COUNT(rounds_ms))
+        rounds_ms[rounds++] = (now_ns - start_ns) / MS;
+    return __real_gp_feed_poll_wanted();
+}
+
+static void *(*poll_main)(void *);
+static int worker_error;
+
+/* The poller runs in the test's own thread. */
+STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
+{
+    poll_main = main;
+    return is_virtual ? worker_error : __real_gp_worker_start(main, name);
+}
+
+static char logged[4096];
+
+STANDIN(void, gp_log, enum gp_log_level level, const char *format, ...)
+{
+    size_t used = strlen(logged);
+    va_list arguments;
+    (void)level;
+    va_start(arguments, format);
+    vsnprintf(logged + used, sizeof(logged) - used, format, arguments);
+    va_end(arguments);
+}
+
+static void at(uint64_t ms, void (*happens)(void))
+{
+    plan[planned].at_ms = ms;
+    plan[planned++].happens = happens;
+}
+
+/* The account of a program with one device, which wants nothing yet. */
+static void begin(void)
+{
+    static uint32_t listened;
+    listened = 1;
+    accounts_start(8, (struct gp_feed_setup){
+                          .oom = &oom, .wake_poller = gp_poll_wake, .listened = &listened, .map_limit = 1 << 16});
+    cr_assert(gp_thread_enter());
+    gp_feed_context_created(8, 0);
+    is_virtual = true;
+    now_ns = start_ns;
+    gp_feed_poll_wanted();
+    rounds = 0;
+    cr_assert_eq(gp_poll_start(), 0);
+}
+
+static void run_times(const char *want)
+{
+    char times[256] = "";
+    cr_assert_null(poll_main(NULL));
+    for (unsigned i = 0; i < rounds; i++)
+        snprintf(times + strlen(times), sizeof(times) - strlen(times), "%lu ", (unsigned long)rounds_ms[i]);
+    cr_expect_str_eq(times, want, "%s, not %s", times, want);
+}
+
+static void want_nothing(void)
+{
+    gp_poll_wake();
+}
+
+static void want_graphs(void)
+{
+    gp_feed_poll_want(GP_POLL_GRAPHS);
+}
+
+static void want_pools(void)
+{
+    gp_feed_poll_want(GP_POLL_POOLS);
+}
+
+static void events_come(void)
+{
+    gp_feed_poll_want(GP_POLL_DEVICES);
+}
+
+static void ask_at_once(void)
+{
+    cr_expect_not(gp_poll_now(0), "there was no time");
+}
+
+static void library_ends(void)
+{
+    gp_thread_life_end();
+    gp_poll_wake();
+}
+
+/* At once, and not again within a period of the last round; a viewer's request is not kept waiting; after the last event
+ * of pools or graphs three rounds more, then one every 10 s, as there is a reader. */
+static const struct {
+    struct {
+        uint64_t at_ms;
+        void (*happens)(void);
+    } events[8];
+    const char *times;
+} schedules[] = {
+    {{{50, want_nothing},
+      {60, want_nothing},
+      {99, want_nothing},
+      {101, want_nothing},
+      {350, want_nothing},
+      {1000, want_nothing},
+      {1001, want_nothing},
+      {5000, gp_poll_end}},
+     "0 100 200 350 1000 1100 "},
+    {{{300, want_pools}, {1000, want_graphs}, {1150, want_graphs}, {25000, gp_poll_end}},
+     "0 300 400 500 600 700 1000 1100 1200 1300 1400 1500 11500 21500 "},
+    {{{20, ask_at_once}, {150, want_nothing}, {170, ask_at_once}, {171, ask_at_once}, {1000, gp_poll_end}},
+     "0 20 150 170 171 "},
+    {{{250, library_ends}}, "0 "},
+};
+
+ParameterizedTestParameters(poll, rounds_have_a_period)
+{
+    static unsigned numbers[GP_COUNT(schedules)];
+    for (unsigned i = 0; i < GP_COUNT(schedules); i++)
+        numbers[i] = i;
+    return cr_make_param_array(unsigned, numbers, GP_COUNT(schedules));
+}
+
+ParameterizedTest(unsigned *number, poll, rounds_have_a_period, .timeout = 60)
+{
+    open_driver(0);
+    for (unsigned i = 0; i < 8 && schedules[*number].events[i].happens; i++)
+        at(schedules[*number].events[i].at_ms, schedules[*number].events[i].happens);
+    begin();
+    run_times(schedules[*number].times);
+}
+
+/* An event during a round is looked at after it, when the period is over. */
+Test(poll, events_during_a_round, .timeout = 60)
+{
+    open_driver(0);
+    *inside = events_come;
+    *inside_at = 3;
+    at(1000, gp_poll_end);
+    begin();
+    run_times("0 100 ");
+}
+
+static void driver_comes(void)
+{
+    open_driver(0);
+    *fails = 1u << MODE;
+    gp_poll_wake();
+}
+
+static void mode_comes(void)
+{
+    cr_expect_eq(*asked, 2, "the version, and the mode");
+    *fails = 0;
+    gp_poll_wake();
+}
+
+/* Until the program has a driver and the thread its mode, nothing is asked; of pools and graphs only what had an event. */
+Test(poll, nothing_is_asked_too_early, .timeout = 60)
+{
+    at(400, driver_comes);
+    at(600, mode_comes);
+    at(601, gp_poll_end);
+    begin();
+    run_times("0 400 600 ");
+    cr_expect(calls[MODE] == 2 && calls[VERSION] == 1 && calls[NAME] == 1);
+    cr_expect_eq(calls[DEFAULT_POOL] + calls[POOL_GET] + calls[GRAPH_GET], 0);
+}
+
+static uint64_t waited_ms(void)
+{
+    uint64_t ms = (now_ns - start_ns) / MS;
+    start_ns = now_ns;
+    return ms;
+}
+
+Test(poll, each_wait_has_a_deadline, .timeout = 60)
+{
+    is_virtual = true;
+    now_ns = start_ns;
+    for (worker_error = -11; worker_error <= 0; worker_error += 11) {
+        cr_expect_not(gp_poll_now(50 * MS), "there is no poller");
+        gp_poll_scan(50 * MS);
+        cr_expect_eq(waited_ms(), 0);
+        cr_expect_eq(gp_poll_start(), worker_error);
+    }
+    cr_expect_not(gp_poll_now(50 * MS));
+    cr_expect_eq(waited_ms(), 50);
+    gp_poll_scan(70 * MS);
+    cr_expect_eq(waited_ms(), 70);
+    gp_poll_stop();
+    cr_expect_eq(waited_ms(), 0, "no call is under way");
+    cr_expect_not(gp_poll_now(50 * MS), "it is stopped");
+    cr_expect_eq(waited_ms(), 0);
+}
+
+static unsigned asked_at_stop;
+static struct gp_wire_device at_stop;
+
+static void stop(void)
+{
+    uint64_t before = now_ns;
+    gp_poll_stop();
+    cr_expect_eq(now_ns - before, 20 * MS, "a call is under way");
+    asked_at_stop = *asked;
+    cr_assert(gp_tap_device(0, &at_stop));
+}
+
+/* Stopped during any call, the poller makes no other one, passes on no half of an answer, and its thread ends. */
+Test(poll, nothing_is_asked_after_a_stop, .timeout = 120)
+{
+    static uint64_t address;
+    open_driver(0);
+    for (unsigned i = 1; i <= 20; i++) {
+        int status = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct gp_wire_device is;
+            begin();
+            call("cuMemAlloc_v2", &(struct gp_params_cuMemAlloc_v2){&address, (size_t)MIB}, 8, 2);
+            gp_feed_poll_want(GP_POLL_POOLS | GP_POLL_GRAPHS);
+            *inside = stop;
+            *inside_at = i;
+            poll_main(NULL);
+            cr_assert(gp_tap_device(0, &is));
+            _exit(*asked == asked_at_stop && memcmp(&is, &at_stop, sizeof(is)) == 0 ? 0 : (int)*asked);
+        }
+        cr_assert_eq(waitpid(pid, &status, 0), pid);
+        cr_expect_eq(status, 0, "call %u: %x", i, status);
+    }
+}
+
+/* A failure in a context of the second device: the log has its page, with the size of the device. */
+Test(poll, a_failure_is_logged_with_the_devices_size, .timeout = 60)
+{
+    open_driver(0);
+    at(100, gp_poll_end);
+    start();
+    is_virtual = true;
+    now_ns = start_ns;
+    cr_assert_eq(gp_poll_start(), 0);
+    cr_assert_null(poll_main(NULL));
+    cr_expect_not_null(strstr(logged, "cuMemAlloc"), "%s", logged);
+    cr_expect_not_null(strstr(logged, "40.04 GiB"), "%s", logged);
 }

@@ -25,10 +25,14 @@ uint64_t fake_held, fake_height; /* what pools and graphs hold */
 unsigned fake_slow;              /* ms that a query of a pool takes */
 unsigned fake_asked[64];         /* queries of each pool from 0x7000 on */
 unsigned fake_default;           /* the first device's default pool */
+void (*fake_inside)(void);       /* happens in the call of this number, from 1 on */
+unsigned fake_inside_at, fake_count;
 
 static int answer(unsigned bit)
 {
     fake_calls[bit]++;
+    if (++fake_count == fake_inside_at)
+        fake_inside();
     fake_wrong += bit != 0 && bit != 11 && fake_mode != 2;
     return fake_fails >> bit & 1 ? 2 : 0;
 }
