@@ -17,4 +17,15 @@
     extern __typeof__(_name) __wrap_##_name, __real_##_name;                                                           \
     _result __wrap_##_name(__VA_ARGS__)
 
+/* One that does nothing, and one that only gives an answer. */
+#define STANDIN_IDLE(_name, ...)                  STANDIN_PLAIN(void, _name, , __VA_ARGS__)
+#define STANDIN_SAYS(_result, _name, _value, ...) STANDIN_PLAIN(_result, _name, return _value, __VA_ARGS__)
+#define STANDIN_PLAIN(_result, _name, _does, ...)                                                                      \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")                            \
+        STANDIN(_result, _name, __VA_ARGS__)                                                                           \
+    {                                                                                                                  \
+        _does;                                                                                                         \
+    }                                                                                                                  \
+    _Pragma("GCC diagnostic pop") extern __typeof__(_name) __wrap_##_name
+
 #endif

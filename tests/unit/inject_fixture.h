@@ -60,6 +60,8 @@ static inline int stage(const char *name)
     return failing && strcmp(failing, name) == 0 ? -ENOMEM : 0;
 }
 
+#define NOTED(_function, _name) STANDIN_PLAIN(void, _function, stage(_name), void)
+
 static struct gp_wire_header header;
 static struct gp_wire_before before;
 static struct gp_wire_mailbox mailbox;
@@ -72,15 +74,8 @@ static enum gp_cupti_form cupti_form;
 static bool is_certain, is_stuck, is_used, hooks_are_there, kept_is_saved, sites_are_there = true, is_sourced = true;
 static char site_room[16];
 
-STANDIN(bool, gp_nogpu_is_certain, void)
-{
-    return is_certain;
-}
-
-STANDIN(uint64_t, gp_site_bytes, void)
-{
-    return 4096;
-}
+STANDIN_SAYS(bool, gp_nogpu_is_certain, is_certain, void);
+STANDIN_SAYS(uint64_t, gp_site_bytes, 4096, void);
 
 STANDIN(int, gp_session_open, struct gp_session *session, const struct gp_session_size *size)
 {
@@ -100,10 +95,7 @@ STANDIN(int, gp_session_open, struct gp_session *session, const struct gp_sessio
 
 static bool is_in_loader;
 
-STANDIN(bool, gp_native_is_in_loader, void)
-{
-    return is_in_loader;
-}
+STANDIN_SAYS(bool, gp_native_is_in_loader, is_in_loader, void);
 
 STANDIN(bool, gp_opener_start, bool inside)
 {
@@ -112,15 +104,8 @@ STANDIN(bool, gp_opener_start, bool inside)
     return stage("opener") == 0;
 }
 
-STANDIN(void, gp_opener_stop, void)
-{
-    stage("opener_stop");
-}
-
-STANDIN(bool, gp_opener_is_stuck, void)
-{
-    return is_stuck;
-}
+NOTED(gp_opener_stop, "opener_stop");
+STANDIN_SAYS(bool, gp_opener_is_stuck, is_stuck, void);
 
 STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
 {
@@ -153,15 +138,8 @@ STANDIN(uint32_t, gp_worker_count, void)
     return (uint32_t)workers;
 }
 
-STANDIN(void, gp_worker_forget, void)
-{
-    stage("forget_workers");
-}
-
-STANDIN(void, gp_session_listen_always, void)
-{
-    stage("listen_always");
-}
+NOTED(gp_worker_forget, "forget_workers");
+NOTED(gp_session_listen_always, "listen_always");
 
 STANDIN(int, gp_ring_init, struct gp_ring *ring, struct gp_wire_chunk *chunks, uint32_t chunk_count, uint64_t *lost)
 {
@@ -176,50 +154,20 @@ STANDIN(int, gp_feed_start, const struct gp_feed_setup *setup)
     return stage("feed");
 }
 
-STANDIN(void, gp_feed_end, void)
-{
-    stage("feed_end");
-}
-
-STANDIN(void, gp_feed_before_start, void)
-{
-    stage("before");
-}
-
-STANDIN(void, gp_feed_before_stop, void)
-{
-    stage("before_stop");
-}
-
-STANDIN(void, gp_feed_survey_stop, void)
-{
-    stage("survey_stop");
-}
+NOTED(gp_feed_end, "feed_end");
+NOTED(gp_feed_before_start, "before");
+NOTED(gp_feed_before_stop, "before_stop");
+NOTED(gp_feed_survey_stop, "survey_stop");
 
 STANDIN(void, gp_feed_event, enum gp_wire_event_type type, const char *name)
 {
     note("%sevent%d%s ", gp_thread.inside ? "*" : "", type, name);
 }
 
-STANDIN(int, gp_owner_start, void)
-{
-    return stage("owners");
-}
-
-STANDIN(void, gp_framework_start, void)
-{
-    stage("framework");
-}
-
-STANDIN(void, gp_framework_stop, void)
-{
-    stage("framework_stop");
-}
-
-STANDIN(int, gp_framework_survey, void)
-{
-    return 0;
-}
+STANDIN_SAYS(int, gp_owner_start, stage("owners"), void);
+NOTED(gp_framework_start, "framework");
+NOTED(gp_framework_stop, "framework_stop");
+STANDIN_SAYS(int, gp_framework_survey, 0, void);
 
 STANDIN(void, gp_site_explain_to, char *text, uint64_t bytes)
 {
@@ -240,15 +188,8 @@ STANDIN(int, gp_site_switch, void *memory, uint64_t bytes, uint32_t modes)
     return stage("switch");
 }
 
-STANDIN(void, gp_site_settle, unsigned device, int64_t bytes, int64_t count)
-{
-    (void)device, (void)bytes, (void)count;
-}
-
-STANDIN(void *, gp_session_sites, struct gp_session *session)
-{
-    return sites_are_there ? session->sites : NULL;
-}
+STANDIN_IDLE(gp_site_settle, unsigned device, int64_t bytes, int64_t count);
+STANDIN_SAYS(void *, gp_session_sites, sites_are_there ? session->sites : NULL, struct gp_session *session);
 
 STANDIN(void, gp_session_show_sites, struct gp_session *session)
 {
@@ -256,10 +197,7 @@ STANDIN(void, gp_session_show_sites, struct gp_session *session)
     stage("show");
 }
 
-STANDIN(bool, gp_session_sourced, void)
-{
-    return is_sourced;
-}
+STANDIN_SAYS(bool, gp_session_sourced, is_sourced, void);
 
 STANDIN(void, gp_session_mute, struct gp_session *session)
 {
@@ -267,10 +205,7 @@ STANDIN(void, gp_session_mute, struct gp_session *session)
     stage("mute");
 }
 
-STANDIN(void, gp_session_publish, void)
-{
-    stage("publish");
-}
+NOTED(gp_session_publish, "publish");
 
 STANDIN(void, gp_session_close, struct gp_session *session)
 {
@@ -306,23 +241,10 @@ STANDIN(void, gp_nvtx_start, void)
         in_nvtx();
 }
 
-STANDIN(int, gp_poll_start, void)
-{
-    return stage("poll");
-}
-
-STANDIN(void, gp_poll_wake, void)
-{
-}
-
-STANDIN(void, gp_poll_expect, void)
-{
-}
-
-STANDIN(bool, gp_poll_now, uint64_t timeout_ns)
-{
-    return timeout_ns > 0;
-}
+STANDIN_SAYS(int, gp_poll_start, stage("poll"), void);
+STANDIN_IDLE(gp_poll_wake, void);
+STANDIN_IDLE(gp_poll_expect, void);
+STANDIN_SAYS(bool, gp_poll_now, timeout_ns > 0, uint64_t timeout_ns);
 
 STANDIN(void, gp_poll_scan, uint64_t timeout_ns)
 {
@@ -330,20 +252,9 @@ STANDIN(void, gp_poll_scan, uint64_t timeout_ns)
     stage("scan");
 }
 
-STANDIN(void, gp_poll_stop, void)
-{
-    stage("poll_stop");
-}
-
-STANDIN(void, gp_poll_end, void)
-{
-    stage("poll_end");
-}
-
-STANDIN(uint32_t, gp_poll_driver_version, void)
-{
-    return 0;
-}
+NOTED(gp_poll_stop, "poll_stop");
+NOTED(gp_poll_end, "poll_end");
+STANDIN_SAYS(uint32_t, gp_poll_driver_version, 0, void);
 
 STANDIN(void, gp_cupti_start, enum gp_cupti_form form, struct gp_source_status *out, struct gp_wire_cupti *tried)
 {
@@ -373,17 +284,8 @@ STANDIN(bool, gp_handover_give, void)
     return true;
 }
 
-STANDIN(bool, gp_cupti_gone, void)
-{
-    return false;
-}
-
-STANDIN(bool, gp_hooks_past, char *text, size_t bytes)
-{
-    (void)text;
-    (void)bytes;
-    return false;
-}
+STANDIN_SAYS(bool, gp_cupti_gone, false, void);
+STANDIN_SAYS(bool, gp_hooks_past, false, char *text, size_t bytes);
 
 STANDIN(bool, gp_cupti_gaps, char *text, size_t bytes)
 {
@@ -391,15 +293,8 @@ STANDIN(bool, gp_cupti_gaps, char *text, size_t bytes)
     return true;
 }
 
-STANDIN(bool, gp_feed_poll_silent, void)
-{
-    return false;
-}
-
-STANDIN(bool, gp_hooks_present, void)
-{
-    return hooks_are_there;
-}
+STANDIN_SAYS(bool, gp_feed_poll_silent, false, void);
+STANDIN_SAYS(bool, gp_hooks_present, hooks_are_there, void);
 
 STANDIN(bool, gp_hooks_start, struct gp_source_status *out)
 {
@@ -417,20 +312,9 @@ STANDIN(bool, gp_allocator_start, const struct gp_allocator_setup *setup, char *
     return stage("allocator") == 0;
 }
 
-STANDIN(const char *, gp_allocator_in_use, void)
-{
-    return "some";
-}
-
-STANDIN(bool, gp_allocator_is_used, void)
-{
-    return is_used;
-}
-
-STANDIN(void, gp_allocator_stop, void)
-{
-    stage("allocator_stop");
-}
+STANDIN_SAYS(const char *, gp_allocator_in_use, "some", void);
+STANDIN_SAYS(bool, gp_allocator_is_used, is_used, void);
+NOTED(gp_allocator_stop, "allocator_stop");
 
 STANDIN(int, gp_record_start, const struct gp_record_setup *setup, char *why, size_t why_bytes)
 {
@@ -445,39 +329,13 @@ STANDIN(void, gp_record_stop, bool detached)
     stage("record_stop");
 }
 
-STANDIN(void, gp_batch_coming, uint64_t time_ns)
-{
-    (void)time_ns;
-}
-
-STANDIN(void, gp_batch_heard, void)
-{
-}
-
-STANDIN(void, gp_batch_last, void)
-{
-    stage("batch");
-}
-
-STANDIN(void, gp_extents_fork_begin, void)
-{
-    stage("extents_begin");
-}
-
-STANDIN(void, gp_extents_fork_end, void)
-{
-    stage("extents_end");
-}
-
-STANDIN(void, gp_loader_fork_begin, void)
-{
-    stage("loader_begin");
-}
-
-STANDIN(void, gp_loader_fork_end, void)
-{
-    stage("loader_end");
-}
+STANDIN_IDLE(gp_batch_coming, uint64_t time_ns);
+STANDIN_IDLE(gp_batch_heard, void);
+NOTED(gp_batch_last, "batch");
+NOTED(gp_extents_fork_begin, "extents_begin");
+NOTED(gp_extents_fork_end, "extents_end");
+NOTED(gp_loader_fork_begin, "loader_begin");
+NOTED(gp_loader_fork_end, "loader_end");
 
 STANDIN(bool, gp_kept_save, void)
 {
@@ -485,21 +343,14 @@ STANDIN(bool, gp_kept_save, void)
     return kept_is_saved;
 }
 
-STANDIN(bool, gp_kept_saved, void)
-{
-    return kept_is_saved;
-}
+STANDIN_SAYS(bool, gp_kept_saved, kept_is_saved, void);
 
 STANDIN(bool, gp_kept_restore, void)
 {
     return stage("restore") == 0;
 }
 
-STANDIN(void, gp_kept_unmap_all, void)
-{
-    stage("unmap");
-}
-
+NOTED(gp_kept_unmap_all, "unmap");
 /* Nothing here maps memory or looks at the loader's list. */
 STANDIN(void *, gp_kept_map, size_t bytes, int flags)
 {

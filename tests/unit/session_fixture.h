@@ -87,10 +87,8 @@ STANDIN(bool, gp_tap_device, unsigned index, struct gp_wire_device *out)
     return test_present[index];
 }
 
-STANDIN(int64_t, gp_tap_site_bytes, unsigned index, const struct gp_wire_device *device)
-{
-    return 500 + index + device->total_bytes;
-}
+STANDIN_SAYS(int64_t, gp_tap_site_bytes, 500 + index + device->total_bytes, unsigned index,
+             const struct gp_wire_device *device);
 
 STANDIN(bool, gp_tap_reset, unsigned index, unsigned what, struct gp_wire_before_after *out)
 {
@@ -101,11 +99,7 @@ STANDIN(bool, gp_tap_reset, unsigned index, unsigned what, struct gp_wire_before
     return test_present[index];
 }
 
-STANDIN(int, gp_tap_scope_begin, unsigned slot)
-{
-    (void)slot;
-    return test_scope_error;
-}
+STANDIN_SAYS(int, gp_tap_scope_begin, test_scope_error, unsigned slot);
 
 STANDIN(int, gp_tap_scope_end, unsigned slot, struct gp_wire_scope_value out[GP_WIRE_DEVICES])
 {
@@ -195,10 +189,7 @@ STANDIN(void, gp_tap_batch_end, void)
     test_watched = 0;
 }
 
-STANDIN(uint64_t, gp_tap_events, void)
-{
-    return test_events;
-}
+STANDIN_SAYS(uint64_t, gp_tap_events, test_events, void);
 
 STANDIN(unsigned, gp_owner_rows, struct gp_wire_owner rows[GP_WIRE_OWNERS])
 {

@@ -145,14 +145,8 @@ STANDIN(void, gp_poll_wake, void)
 {
     feed_note("woken");
 }
-STANDIN(void, gp_poll_expect, void)
-{
-}
-
-STANDIN(const char *, gp_opener_error, void)
-{
-    return now->refused;
-}
+STANDIN_IDLE(gp_poll_expect, void);
+STANDIN_SAYS(const char *, gp_opener_error, now->refused, void);
 
 STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
 {
@@ -180,10 +174,7 @@ STANDIN(void *, gp_opener_symbol, void *handle, const char *name)
     return NULL;
 }
 
-STANDIN(bool, gp_opener_is_free, void)
-{
-    return !is_stuck;
-}
+STANDIN_SAYS(bool, gp_opener_is_free, !is_stuck, void);
 
 STANDIN(bool, gp_cupti_hide_soname, void *handle)
 {
@@ -199,11 +190,8 @@ STANDIN(void, gp_cupti_find_begin, struct gp_cupti_list *list, uint32_t version)
     copy_given = 0;
 }
 
-STANDIN(const char *, gp_cupti_find_next, struct gp_cupti_list *list)
-{
-    (void)list;
-    return copy_given < copy_count ? copies[copy_given++].path : NULL;
-}
+STANDIN_SAYS(const char *, gp_cupti_find_next, copy_given < copy_count ? copies[copy_given++].path : NULL,
+             struct gp_cupti_list *list);
 
 static bool has_v2_user;
 

@@ -41,11 +41,7 @@ STANDIN(unsigned, gp_stack_native, uint64_t *pcs, unsigned room, bool *more)
     return n;
 }
 
-STANDIN(bool, gp_stack_has_python, bool *more)
-{
-    (void)more;
-    return now.pythons || now.python_more;
-}
+STANDIN_SAYS(bool, gp_stack_has_python, now.pythons || now.python_more, bool *more);
 
 STANDIN(unsigned, gp_stack_python, struct gp_python_frame *frames, unsigned room, bool *more)
 {
@@ -56,10 +52,7 @@ STANDIN(unsigned, gp_stack_python, struct gp_python_frame *frames, unsigned room
     return n;
 }
 
-STANDIN(const char *, gp_python_note, void)
-{
-    return python_text;
-}
+STANDIN_SAYS(const char *, gp_python_note, python_text, void);
 
 STANDIN(int, gp_native_start, void)
 {

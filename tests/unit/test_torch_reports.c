@@ -53,22 +53,9 @@ STANDIN(bool, gp_slots_replace, struct gp_slot_import *given, unsigned count, co
     return true;
 }
 
-STANDIN(bool, gp_doors_find, const uint64_t *pcs, unsigned count)
-{
-    (void)pcs, (void)count;
-    return true;
-}
-
-STANDIN(void, gp_doors_restore, void)
-{
-}
-
-STANDIN(bool, gp_loader_look, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg)
-{
-    (void)visit;
-    (void)arg;
-    return false;
-}
+STANDIN_SAYS(bool, gp_doors_find, true, const uint64_t *pcs, unsigned count);
+STANDIN_IDLE(gp_doors_restore, void);
+STANDIN_SAYS(bool, gp_loader_look, false, int (*visit)(struct dl_phdr_info *info, size_t size, void *arg), void *arg);
 
 STANDIN(bool, gp_loader_with, void (*work)(void *), void *arg)
 {
@@ -100,10 +87,7 @@ STANDIN(void, gp_owner_segments_of, const char *library)
     note("segments %s\n", library ? library : "-");
 }
 
-STANDIN(void, gp_feed_framework_conf, const struct gp_framework_conf *conf)
-{
-    (void)conf;
-}
+STANDIN_IDLE(gp_feed_framework_conf, const struct gp_framework_conf *conf);
 
 STANDIN(void, gp_feed_framework_start, const char *name)
 {

@@ -38,20 +38,9 @@ static void note(const char *format, ...)
     va_end(args);
 }
 
-STANDIN(bool, gp_feed_survey_late, void)
-{
-    return is_late;
-}
-
-STANDIN(bool, gp_feed_survey_reported, void)
-{
-    return is_reported;
-}
-
-STANDIN(uint32_t, gp_feed_survey_state, void)
-{
-    return state;
-}
+STANDIN_SAYS(bool, gp_feed_survey_late, is_late, void);
+STANDIN_SAYS(bool, gp_feed_survey_reported, is_reported, void);
+STANDIN_SAYS(uint32_t, gp_feed_survey_state, state, void);
 
 STANDIN(bool, gp_feed_survey_say, uint32_t from, uint32_t to, const char *text)
 {
