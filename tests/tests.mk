@@ -52,7 +52,7 @@ $(B)/tests/tiny/%.so: $(B)/tests/bench/%.so
 # Torture programs compile the data structure themselves, with its test points open; those of the cache the cache too.
 TORTURE_SRC := $(foreach f,counter map ring span kept loader,src/base/$f.c)
 TORTURE_CACHE := $(B)/tests/torture/cache $(B)/tests/torture/cache_mutant
-TORTURE_CACHE_SRC := $(wildcard src/allocator/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c
+TORTURE_CACHE_SRC := $(wildcard src/allocator/cache/*.c) src/base/lock.c src/account/gauge.c tests/lib/fakedev.c tests/lib/cachecheck.c
 $(TORTURE_CACHE): TORTURE_MORE = $(TORTURE_CACHE_SRC)
 $(TORTURE_CACHE): $(TORTURE_CACHE_SRC)
 # Those of the call sites make up their stacks themselves; the mutant has its own live.c.
@@ -133,7 +133,7 @@ $(B)/tests/fuzz/%: tests/fuzz/%.c $(TESTLIB_OBJ) $(B)/libtools.a $(B)/libtarget.
 # The writers of statistics and events; what they call beyond these comes from the archive, without the sanitizers.
 $(B)/fuzzers/session: tests/lib/session.c $(SHARED_SRC) $(wildcard tools/read/collect/*.c) $(foreach f,eventtext forecast oomreport ownerbill statjson values stattable,tools/show/text/$f.c) $(B)/libtools.a
 $(B)/fuzzers/cfi: src/stack/cfi.c
-$(B)/fuzzers/cache: $(wildcard src/allocator/cache/*.c) $(foreach f,counter map ring span lock kept loader,src/base/$f.c) src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge,tests/lib/$f.c)
+$(B)/fuzzers/cache: $(wildcard src/allocator/cache/*.c) $(foreach f,counter map ring span lock kept loader,src/base/$f.c) src/account/gauge.c $(foreach f,fakedev fakeuse cachemodel cachejudge cachecheck,tests/lib/$f.c)
 $(B)/fuzzers/recording: $(SHARED_SRC) $(wildcard tools/read/recording/*.c) tools/read/common/hash.c
 $(B)/fuzzers/library: tools/agent/find/candidate.c tools/agent/kernel/probe.c $(B)/libtools.a
 $(B)/fuzzers/library: TEST_CFLAGS += -Ibpf

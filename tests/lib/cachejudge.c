@@ -4,6 +4,7 @@
  * cachemodel.c calls it after each step. It changes nothing in the cache.
  */
 #include "lib/cachejudge.h"
+#include "lib/cachecheck.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -379,7 +380,7 @@ bool cachemodel_check(struct cachemodel *model)
         return false;
     if (__atomic_load_n(&model->dev.faults, __ATOMIC_ACQUIRE))
         return cachejudge_wrong(model, "device: %s", model->dev.fault);
-    if (gp_cache_check(model->cache, why, sizeof why) != 0)
+    if (cache_check(model->cache, why, sizeof why) != 0)
         return cachejudge_wrong(model, "its own check: %s", why);
     return judge_walk(model) && judge_gauges(model) && judge_numbers(model);
 }

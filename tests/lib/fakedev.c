@@ -402,6 +402,7 @@ static uint32_t fake_record(void *self, const uint64_t *streams, unsigned count,
     uint32_t rc = call_begin(dev, FAKEDEV_RECORD);
     if (rc)
         return rc;
+    dev->recorded_streams = count;
     for (unsigned i = 0; i < count; i++) {
         unsigned index = stream_index(dev, streams[i]);
         if (index == FAKEDEV_STREAMS)

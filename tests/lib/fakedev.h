@@ -82,8 +82,9 @@ struct fakedev {
     uint32_t next_group;
     uint64_t held, held_peak;
     uint64_t calls[FAKEDEV_CALLS], call_count;
-    bool capturing; /* atomic: every call answers GP_BACKEND_FORBIDDEN */
-    bool lies;      /* every fence counts as reached at once: the negative control of tests for early reuse */
+    unsigned recorded_streams; /* in the last fence; 0: all */
+    bool capturing;            /* atomic: every call answers GP_BACKEND_FORBIDDEN */
+    bool lies; /* every fence counts as reached at once: the negative control of tests for early reuse */
 
     /* Script: the call with this number (1: the first) fails with code. Counts calls of all kinds, or of one. */
     uint64_t fail_at, fail_kind_at[FAKEDEV_CALLS];

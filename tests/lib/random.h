@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * random.h: the one source of random numbers of the unit tests (Marsaglia's xorshift64).  The same numbers in every run.
+ * random.h: the one source of random numbers of the tests (Marsaglia's xorshift64, and splitmix64).  The same numbers in every
+ * run.
  */
 #ifndef GP_TEST_LIB_RANDOM_H
 #define GP_TEST_LIB_RANDOM_H
@@ -8,6 +9,15 @@
 #include <stdint.h>
 
 #define RANDOM_SEED 88172645463325252ull
+
+/* Splitmix64: of any state, 0 too. */
+static inline uint64_t random_mix(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
 
 /* A state must not be 0. */
 static inline uint64_t random_next(uint64_t *state)

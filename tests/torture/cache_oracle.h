@@ -17,7 +17,9 @@
 #include "allocator/cache/policy.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "lib/cachecheck.h"
 #include "lib/fakedev.h"
+#include "lib/random.h"
 #include "torture/yield.h"
 
 #include <stdio.h>
@@ -90,18 +92,9 @@ struct worker {
 static struct shadow *shadow_map;
 static __thread uint64_t oracle_random;
 
-static inline uint64_t oracle_next(uint64_t *state)
-{
-    uint64_t x = *state;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return *state = x;
-}
-
 static inline uint64_t oracle_draw(uint64_t below)
 {
-    return oracle_next(&oracle_random) % below;
+    return random_next(&oracle_random) % below;
 }
 
 void gp_testpoint(const char *name);
@@ -428,7 +421,7 @@ static void rest_judge(struct batch *batch, struct worker *workers)
             live += (int64_t)batch->mailbox[i]->grant.bytes, count++;
     gp_counter_snapshot(gp_cache_gauges(batch->cache), values);
     gp_cache_numbers(batch->cache, &numbers);
-    if (gp_cache_check(batch->cache, why, sizeof why) != 0 || batch->dev.faults) {
+    if (cache_check(batch->cache, why, sizeof why) != 0 || batch->dev.faults) {
         tally_wrong(batch, "at rest", 0, 0);
         snprintf(batch->tally.why, sizeof batch->tally.why, "%s", batch->dev.faults ? batch->dev.fault : why);
     }

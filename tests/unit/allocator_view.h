@@ -11,6 +11,7 @@
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/thread.h"
+#include "lib/cachecheck.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"
 #include "record/ringread.h"
@@ -184,7 +185,7 @@ static void check_numbers(const char *what, int device)
         struct gp_cache *cache = gp_served_cache(&gp_served_contexts[i]);
         if (!cache || gp_served_contexts[i].device != device)
             continue;
-        if (gp_cache_check(cache, why, sizeof(why)) != 0)
+        if (cache_check(cache, why, sizeof(why)) != 0)
             die("%s: %s", what, why);
         gp_cache_numbers(cache, &numbers);
         reserved += numbers.reserved_bytes;

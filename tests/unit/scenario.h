@@ -7,9 +7,9 @@
 #ifndef GP_TEST_UNIT_SCENARIO_H
 #define GP_TEST_UNIT_SCENARIO_H
 
-#include "allocator/cache/cache.h"
 #include "allocator/cache/policy.h"
-#include "scenario_device.h"
+#include "lib/cachecheck.h"
+#include "lib/fakedev.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,8 @@ struct scene_change {
     int64_t segments, reserved;   /* segments: only driver allocations, not pages */
     int64_t splits, split_bytes;  /* idle parts of segments that are partly in use */
 };
-#define SCENE_FIELDS 9
+#define SCENE_FIELDS  9
+#define SCENE_STREAMS 16
 _Static_assert(sizeof(struct scene_change) == SCENE_FIELDS * sizeof(int64_t), "seen as an array");
 static const char *const scene_fields[SCENE_FIELDS] = {"allocation",     "allocated_bytes", "active",
                                                        "active_bytes",   "requested_bytes", "segment",
@@ -73,7 +74,8 @@ struct scene_step {
 };
 
 struct scene {
-    struct scene_device device;
+    struct fakedev device;
+    bool pending; /* work is submitted before each step */
     struct gp_policy policy;
     struct gp_cache *cache;
     const char *title;
@@ -102,9 +104,11 @@ static inline void scene_open(struct scene *scene, const char *title, const char
     scene->title = title;
     scene->policy = *gp_policy_find(policy);
     cr_assert_eq(gp_policy_configure(&scene->policy, conf, why, sizeof why), 0, "%s", why);
-    scene_device_open(&scene->device, device_bytes);
+    cr_assert_eq(fakedev_init(&scene->device, device_bytes, 2 << 20), 0);
+    for (unsigned stream = 0; stream < SCENE_STREAMS; stream++)
+        fakedev_stream_open(&scene->device, stream);
     struct gp_cache_setup setup = {.policy = &scene->policy,
-                                   .backend = scene_device_backend(&scene->device),
+                                   .backend = fakedev_backend(&scene->device),
                                    .limit_bytes = limit_bytes,
                                    .listener = scene,
                                    .listen = scene_listen};
@@ -114,7 +118,9 @@ static inline void scene_open(struct scene *scene, const char *title, const char
 static inline void scene_close(struct scene *scene)
 {
     gp_cache_free(scene->cache);
-    cr_assert_eq(scene->device.used, 0, "%s: %lu bytes were not given back", scene->title, scene->device.used);
+    cr_assert_eq(scene->device.held, 0, "%s: %lu bytes were not given back", scene->title, scene->device.held);
+    cr_assert_eq(scene->device.faults, 0, "%s: %s", scene->title, scene->device.fault);
+    fakedev_fini(&scene->device);
 }
 
 static inline void scene_expect(struct scene *scene, char name, const char *what, int64_t seen, int64_t expected)
@@ -163,7 +169,7 @@ static inline void scene_expect_numbers(struct scene *scene, char name)
     scene_expect(scene, name, "numbers.waiting", (int64_t)numbers.waiting_bytes, active - bytes);
     scene_expect(scene, name, "numbers.idle", (int64_t)numbers.idle_bytes, reserved - active);
     scene_expect(scene, name, "num_alloc_retries", (int64_t)numbers.retries, scene->retries);
-    scene_expect(scene, name, "the device's used bytes", (int64_t)scene->device.used, reserved);
+    scene_expect(scene, name, "the device's used bytes", (int64_t)scene->device.held, reserved);
     if (!scene->policy.growable) {
         scene_expect(scene, name, "num_device_alloc", (int64_t)numbers.device_allocs, scene->allocs);
         scene_expect(scene, name, "num_device_free", (int64_t)numbers.device_frees, scene->frees);
@@ -171,7 +177,7 @@ static inline void scene_expect_numbers(struct scene *scene, char name)
     scene_expect(scene, name, "RETRY events", scene->seen_retries, scene->retries);
     scene_expect(scene, name, "OOM events", scene->seen_ooms, scene->ooms);
     char why[256] = "";
-    cr_assert_eq(gp_cache_check(scene->cache, why, sizeof why), 0, "%s, step %u: %s", scene->title, scene->number, why);
+    cr_assert_eq(cache_check(scene->cache, why, sizeof why), 0, "%s, step %u: %s", scene->title, scene->number, why);
 }
 
 static inline void scene_alloc(struct scene *scene, const struct scene_step *step)
@@ -207,10 +213,10 @@ static inline void scene_act(struct scene *scene, const struct scene_step *step)
         cr_assert(gp_cache_record_stream(scene->cache, address, step->stream));
         break;
     case REACH:
-        scene->device.reached = scene->device.fences;
+        fakedev_complete_all(&scene->device);
         break;
     case PENDING:
-        scene->device.pending = true;
+        scene->pending = true;
         break;
     case EMPTY:
         gp_cache_trim(scene->cache, 0);
@@ -225,7 +231,7 @@ static inline void scene_act(struct scene *scene, const struct scene_step *step)
         cr_assert_eq(gp_cache_pool_release(scene->cache, step->pool), 0);
         break;
     case FORBID:
-        scene->device.forbidden = step->bytes != 0;
+        scene->device.capturing = step->bytes != 0;
         break;
     }
 }
@@ -233,7 +239,7 @@ static inline void scene_act(struct scene *scene, const struct scene_step *step)
 static inline void scene_step(struct scene *scene, const struct scene_step *step)
 {
     int64_t segments = step->small.segments + step->large.segments;
-    uint64_t waits = scene->device.waits;
+    uint64_t waits = scene->device.calls[FAKEDEV_WAIT];
     scene->number++;
     scene_add(&scene->small, &step->small);
     scene_add(&scene->large, &step->large);
@@ -246,8 +252,10 @@ static inline void scene_step(struct scene *scene, const struct scene_step *step
     int64_t bytes = scene->small.bytes + scene->large.bytes;
     if (bytes > scene->peak_bytes)
         scene->peak_bytes = bytes;
+    for (unsigned stream = 0; stream < SCENE_STREAMS && scene->pending && step->op != REACH; stream++)
+        fakedev_submit(&scene->device, stream);
     scene_act(scene, step);
-    waits = scene->device.waits - waits;
+    waits = scene->pending ? scene->device.calls[FAKEDEV_WAIT] - waits : 0;
     cr_assert(step->waits ? (int64_t)waits >= step->waits : waits == 0, "%s, step %u: %lu waits", scene->title,
               scene->number, waits);
     scene_expect_gauges(scene, step->name);

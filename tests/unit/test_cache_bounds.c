@@ -1,54 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_cache_bounds.c: bounds of the caching allocator that random operations reach too seldom: how much a garbage
- * collection gives back, and in which order, and what a device reset leaves behind.
+ * collection gives back, and in which order, what a device reset leaves behind, and queries at every border of a block.
  */
-#include "allocator/cache/policy.h"
-#include "lib/fakedev.h"
+#include "base/compiler.h"
+#include "lib/testcache.h"
 
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#define MIB (1ull << 20)
-
-static struct gp_cache *bounds_open(struct fakedev *dev, const char *name, const char *conf, uint64_t limit)
+static struct gp_cache *bounds_open(const char *name, const char *conf, uint64_t limit)
 {
-    struct gp_policy policy = *gp_policy_find(name);
-    struct gp_cache *cache = NULL;
-    char why[192];
-    if (conf)
-        cr_assert_eq(gp_policy_configure(&policy, conf, why, sizeof why), 0, "%s", why);
-    cr_assert_eq(fakedev_init(dev, 1024 * MIB, 2 * MIB), 0);
-    fakedev_stream_open(dev, 2);
-    fakedev_stream_open(dev, 7);
-    struct gp_cache_setup setup = {.policy = &policy, .backend = fakedev_backend(dev)};
-    cr_assert_eq(gp_cache_new(&cache, &setup), 0);
+    const struct gp_policy policy = cache_policy(name, conf);
+    struct gp_cache *cache = cache_open(&policy, 1024 * MIB);
     gp_cache_set_limit(cache, limit);
     return cache;
-}
-
-static uint64_t bounds_alloc_on(struct gp_cache *cache, uint64_t bytes, uint64_t stream)
-{
-    struct gp_request request = {.bytes = bytes, .stream = stream, .shard = 1};
-    struct gp_grant grant = {0};
-    cr_assert_eq(gp_cache_alloc(cache, &request, &grant), 0);
-    return grant.address;
-}
-
-static uint64_t bounds_alloc(struct gp_cache *cache, uint64_t bytes)
-{
-    return bounds_alloc_on(cache, bytes, 2);
-}
-
-static void bounds_close(struct gp_cache *cache, struct fakedev *dev)
-{
-    char why[192];
-    cr_expect_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
-    gp_cache_free(cache);
-    cr_expect_eq(dev->faults, 0, "%s", dev->fault);
-    fakedev_fini(dev);
 }
 
 /* Idle segments of 20, 40 and 30 MiB, the oldest first, a live one of 200 MiB, and two for small blocks, one of them
@@ -73,23 +39,22 @@ Test(cache_bounds, a_collection_gives_back_the_oldest_until_it_is_enough)
     static const uint64_t sizes[] = {20 * MIB, 40 * MIB, 30 * MIB, 200 * MIB};
     const uint64_t reserved = 294 * MIB;
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct fakedev dev = {0};
         uint64_t limit = 2 * (uint64_t)((int64_t)reserved - cases[i].excess), blocks[4];
-        struct gp_cache *cache = bounds_open(&dev, "pytorch", "garbage_collection_threshold:0.5", limit);
-        cr_assert(gp_cache_release(cache, bounds_alloc_on(cache, 512, 7), GP_FREE_ORDERED, 1, NULL));
+        struct gp_cache *cache = bounds_open("pytorch", "garbage_collection_threshold:0.5", limit);
+        cache_give(cache, cache_grant(cache, 512, 7, 1).address);
         for (unsigned b = 0; b < 50; b++)
-            bounds_alloc(cache, 512);
+            cache_take(cache, 512);
         for (unsigned b = 0; b < 4; b++)
-            blocks[b] = bounds_alloc(cache, sizes[b]);
+            blocks[b] = cache_take(cache, sizes[b]);
         for (unsigned b = 0; b < 3; b++) {
-            cr_assert(gp_cache_release(cache, blocks[b], GP_FREE_ORDERED, 1, NULL));
-            bounds_alloc(cache, 512); /* a block's age is the number of allocations since it was freed */
+            cache_give(cache, blocks[b]);
+            cache_take(cache, 512); /* a block's age is the number of allocations since it was freed */
         }
         cr_assert_eq(dev.held, reserved);
-        bounds_alloc(cache, 100 * MIB);
+        cache_take(cache, 100 * MIB);
         cr_expect_eq(dev.held, reserved - cases[i].freed + 100 * MIB, "excess %lld: %lld MiB were given back",
                      (long long)cases[i].excess, (long long)((reserved + 100 * MIB - dev.held) / MIB));
-        bounds_close(cache, &dev);
+        cache_close(cache);
     }
 }
 
@@ -99,42 +64,38 @@ Test(cache_bounds, a_segment_is_as_old_as_its_last_free)
 {
     static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (unsigned order = 0; order < 6; order++) {
-        struct fakedev dev = {0};
         uint64_t blocks[6];
-        struct gp_cache *cache = bounds_open(&dev, "pytorch", "garbage_collection_threshold:0.5", 84 * MIB - 2);
-        bounds_alloc(cache, 512);
+        struct gp_cache *cache = bounds_open("pytorch", "garbage_collection_threshold:0.5", 84 * MIB - 2);
+        cache_take(cache, 512);
         for (unsigned b = 0; b < 6; b++) /* two segments of 20 MiB, each with three blocks and a rest */
-            blocks[b] = bounds_alloc(cache, 6 * MIB);
+            blocks[b] = cache_take(cache, 6 * MIB);
         cr_assert_eq(dev.held, 42 * MIB);
         for (unsigned b = 0; b < 6; b++) {
             const unsigned turn[6] = {orders[order][0], orders[order][1], 3, 5, 4, orders[order][2]};
-            cr_assert(gp_cache_release(cache, blocks[turn[b]], GP_FREE_ORDERED, 1, NULL));
+            cache_give(cache, blocks[turn[b]]);
             for (unsigned i = 0; i < 10; i++)
-                bounds_alloc(cache, 512);
+                cache_take(cache, 512);
         }
-        bounds_alloc(cache, 30 * MIB);
+        cache_take(cache, 30 * MIB);
         cr_expect_eq(dev.held, 52 * MIB, "order %u: %llu MiB are held", order, dev.held / MIB);
         cr_expect(fakedev_holds(&dev, blocks[0], 6 * MIB), "order %u: the younger segment is gone", order);
-        bounds_close(cache, &dev);
+        cache_close(cache);
     }
 }
 
 /* The first chunk is a share of the device's free memory, again after a reset of the device. */
 Test(cache_bounds, the_first_chunk_after_a_reset_is_the_first_again)
 {
-    struct fakedev dev = {0};
-    struct gp_cache *cache = bounds_open(&dev, "prealloc", NULL, 0);
-    bounds_alloc(cache, MIB);
+    struct gp_cache *cache = bounds_open("prealloc", NULL, 0);
+    cache_take(cache, MIB);
     uint64_t first = dev.held;
     cr_assert_gt(first, 900 * MIB);
     gp_cache_forget(cache);
     fakedev_fini(&dev); /* the reset */
-    cr_assert_eq(fakedev_init(&dev, 1024 * MIB, 2 * MIB), 0);
-    fakedev_stream_open(&dev, 2);
-    fakedev_stream_open(&dev, 7);
-    bounds_alloc(cache, MIB);
+    cache_device(1024 * MIB);
+    cache_take(cache, MIB);
     cr_expect_eq(dev.held, first);
-    bounds_close(cache, &dev);
+    cache_close(cache);
 }
 
 /* ---- a visit without memory for the addresses -------------------------------------------------------------------- */
@@ -167,14 +128,13 @@ static void bounds_rest(void *arg)
 
 Test(cache_bounds, without_memory_the_visit_is_the_same)
 {
-    struct fakedev dev = {0};
     struct bounds_seen walked = {{0}, 0, 0, 0}, seen = walked, poor = walked;
     struct rlimit before, none;
-    struct gp_cache *cache = bounds_open(&dev, "pytorch", NULL, 0);
+    struct gp_cache *cache = bounds_open("pytorch", NULL, 0);
     for (unsigned i = 0; i < 60; i++) {
-        uint64_t block = bounds_alloc(cache, 512 + i * MIB / 3);
+        uint64_t block = cache_take(cache, 512 + i * MIB / 3);
         if (i % 3 == 0)
-            cr_assert(gp_cache_release(cache, block, GP_FREE_ORDERED, 1, NULL));
+            cache_give(cache, block);
     }
     gp_cache_walk(cache, &walked, bounds_segment, bounds_block);
     gp_cache_iterate(cache, &seen, bounds_segment, bounds_block, bounds_rest);
@@ -188,7 +148,7 @@ Test(cache_bounds, without_memory_the_visit_is_the_same)
     seen.rests = poor.rests = 0;
     cr_expect_eq(memcmp(&seen, &walked, sizeof(seen)), 0);
     cr_expect_eq(memcmp(&poor, &walked, sizeof(poor)), 0);
-    bounds_close(cache, &dev);
+    cache_close(cache);
 }
 
 /* ---- the table of addresses ---------------------------------------------------------------------------------- */
@@ -203,22 +163,116 @@ Test(cache_bounds, every_granule_of_a_page_can_begin_a_block)
     } cases[] = {{"caching", 512}, {"pytorch", 512}, {"prealloc", 256}};
     static uint64_t addresses[16384];
     for (unsigned c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        struct fakedev dev;
-        struct gp_cache *cache = bounds_open(&dev, cases[c].policy, NULL, 0);
+        struct gp_cache *cache = bounds_open(cases[c].policy, NULL, 0);
         unsigned count = (unsigned)(4 * MIB / cases[c].granule);
         for (unsigned round = 1; round < 4; round++) {
-            char why[192];
             for (unsigned i = 0; i < count / round; i++) {
-                addresses[i] = bounds_alloc(cache, cases[c].granule * round);
+                addresses[i] = cache_take(cache, cases[c].granule * round);
                 cr_assert(gp_cache_begins(cache, addresses[i]));
                 cr_assert(!gp_cache_begins(cache, addresses[i] + cases[c].granule / 2));
             }
-            cr_expect_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
+            cache_sound(cache);
             for (unsigned i = 0; i < count / round; i++) /* 11 and the counts have no common factor */
-                cr_assert(gp_cache_release(cache, addresses[i * 11ull % (count / round)], GP_FREE_ORDERED, 1, NULL));
+                cache_give(cache, addresses[i * 11ull % (count / round)]);
             for (unsigned i = 0; i < count / round; i++)
                 cr_assert(!gp_cache_find(cache, addresses[i], NULL));
         }
-        bounds_close(cache, &dev);
+        cache_close(cache);
     }
+}
+
+/* ---- queries ------------------------------------------------------------------------------------------------------ */
+
+Test(cache_bounds, an_address_belongs_to_the_block_around_it)
+{
+    struct gp_cache *cache = bounds_open("pytorch", NULL, 0);
+    struct gp_grant grant;
+    uint64_t base = 0, bytes = 0;
+    bool dedicated = true;
+    cr_expect_not(gp_cache_owns(cache, 0) || gp_cache_find(cache, 0, &grant));
+    struct gp_grant one = cache_grant(cache, 3 * MIB - 100, STREAM, 1);
+    uint64_t first = one.address, end = first + 20 * MIB, two = cache_take(cache, 3 * MIB),
+             three = cache_take(cache, 30 * MIB);
+    cache_give(cache, two);
+    const struct {
+        uint64_t address;
+        bool owns, finds, begins;
+    } rows[] = {
+        {first, true, true, true},
+        {first + one.bytes - 1, true, true, false},
+        {first + one.bytes, true, false, true}, /* the idle block */
+        {end - 1, true, false, false},
+        {three + 30 * MIB - 1, true, true, false},
+        {first - 1, false, false, false},
+        {three + 30 * MIB, false, false, false},
+        {1ull << 49, false, false, false},
+        {UINT64_MAX, false, false, false},
+    };
+    for (unsigned i = 0; i < GP_COUNT(rows); i++) {
+        cr_expect_eq(gp_cache_owns(cache, rows[i].address), rows[i].owns, "row %u", i);
+        cr_expect_eq(gp_cache_find(cache, rows[i].address, &grant), rows[i].finds, "row %u", i);
+        cr_expect_eq(gp_cache_begins(cache, rows[i].address), rows[i].begins, "row %u", i);
+        cr_expect_eq(gp_cache_segment_of(cache, rows[i].address, &base, &bytes, &dedicated), rows[i].finds);
+        if (i < 2) {
+            cr_expect(grant.address == first && grant.bytes == one.bytes && grant.requested_bytes == 3 * MIB - 100 &&
+                      grant.stream == STREAM && grant.tag == 0 && grant.time_ns == 0);
+            cr_expect(base == first && bytes == 20 * MIB && !dedicated);
+        }
+    }
+    cache_close(cache);
+}
+
+/* Of two segments, one with idle memory beside live blocks, the other one idle as a whole. */
+Test(cache_bounds, numbers_are_sums_over_the_blocks)
+{
+    struct gp_cache *cache = bounds_open("pytorch", NULL, 0);
+    struct gp_cache_numbers n;
+    uint64_t one = cache_take(cache, 3 * MIB), two = cache_take(cache, 3 * MIB), large = cache_take(cache, 40 * MIB),
+             waits = cache_take(cache, 50 * MIB);
+    cache_take(cache, 60 * MIB);
+    fakedev_submit(&dev, 0);
+    cache_give(cache, one);
+    cache_give(cache, large);
+    cr_assert(gp_cache_release(cache, waits, GP_FREE_UNORDERED, 1, NULL));
+    gp_cache_numbers(cache, &n);
+    cr_expect(n.reserved_bytes == 170 * MIB && n.waiting_bytes == 50 * MIB && n.allocated_bytes == 63 * MIB);
+    cr_expect(n.idle_bytes == 57 * MIB && n.releasable_bytes == 40 * MIB && n.largest_idle_bytes == 40 * MIB);
+    cr_expect(n.idle_pieces == 3 && n.pinning_blocks == 1);
+    cr_expect(n.retries == 0 && n.syncs == 0 && n.device_allocs == 4 && n.device_frees == 0);
+    cr_expect_eq(n.backend_calls, dev.call_count);
+    cache_take(cache, 4 * MIB);
+    gp_cache_numbers(cache, &n);
+    cr_expect(n.pinning_blocks == 2 && n.idle_pieces == 3);
+    cache_give(cache, two);
+    gp_cache_trim(cache, 0);
+    gp_cache_numbers(cache, &n);
+    cr_expect(n.device_frees == 2 && n.syncs == 1 && n.reserved_bytes == 80 * MIB);
+    cr_expect_eq(n.backend_calls, dev.call_count);
+    cache_close(cache);
+}
+
+/* Blocks in a thread's cache die with the context like all others. */
+Test(cache_bounds, a_threads_blocks_are_forgotten_too)
+{
+    struct gp_cache *cache = bounds_open("caching", NULL, 0);
+    static uint64_t addresses[4000];
+    struct gp_grant grant;
+    unsigned kept = 0;
+    for (unsigned i = 0; i < GP_COUNT(addresses); i++)
+        addresses[i] = cache_take(cache, 512);
+    for (unsigned i = 0; i < GP_COUNT(addresses); i++) {
+        bool is_short = gp_cache_take(cache, addresses[i], GP_FREE_ORDERED, 1, &grant);
+        if (!is_short)
+            cache_give(cache, addresses[i]);
+        kept += is_short;
+    }
+    cr_assert_gt(kept, 0, "no free went into the thread's cache");
+    gp_cache_forget(cache);
+    fakedev_die(&dev);
+    cache_sound(cache);
+    for (unsigned i = 0; i < 50; i++) {
+        grant = cache_grant(cache, 512, STREAM, 1);
+        cr_assert(fakedev_holds(&dev, grant.address, grant.bytes));
+    }
+    cache_close(cache);
 }

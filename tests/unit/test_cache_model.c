@@ -5,8 +5,10 @@
  * and a second thread that must make progress while a backend call takes its time.
  * Run: first
  */
+#include "lib/cachecheck.h"
 #include "lib/cachemodel.h"
 #include "lib/full.h"
+#include "lib/random.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,14 +19,6 @@
 
 #define MIB (1ull << 20)
 
-static uint64_t model_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
-
 /* Runs one seed; the tallies show that the run reached its purpose. */
 static void run(const struct cachemodel_setup *setup, uint64_t seed, unsigned steps, struct cachemodel *model)
 {
@@ -32,7 +26,7 @@ static void run(const struct cachemodel_setup *setup, uint64_t seed, unsigned st
     bool right = true;
     cr_assert_eq(cachemodel_init(model, setup), 0, "%s %s: no such policy", setup->policy, setup->conf);
     for (unsigned i = 0; i < steps && right; i++) {
-        uint64_t bytes = model_random(&state);
+        uint64_t bytes = random_mix(&state);
         right = cachemodel_step(model, (const uint8_t *)&bytes);
     }
     right = cachemodel_fini(model, seed % 4 != 3) && right;
@@ -129,7 +123,7 @@ static unsigned fail_each(const struct cachemodel_setup *setup, enum fakedev_cal
         model.dev.fail_code = code;
         model.troubled = true;
         for (unsigned i = 0; i < 150 && right; i++) {
-            uint64_t bytes = model_random(&state);
+            uint64_t bytes = random_mix(&state);
             right = cachemodel_step(&model, (const uint8_t *)&bytes);
         }
         bool failed = model.dev.failed;
@@ -174,13 +168,13 @@ Test(cache_model, giving_back_fails, .timeout = 300)
             cr_assert_eq(cachemodel_init(&model, &setup), 0);
             model.dev.fail_kind_at[kinds[run_number % 3]] = 1 + run_number / 3;
             for (unsigned i = 0; i < 150 && !model.dev.failed; i++) {
-                uint64_t bytes = model_random(&state);
+                uint64_t bytes = random_mix(&state);
                 if (!cachemodel_step(&model, (const uint8_t *)&bytes) && !model.dev.failed)
                     cr_assert_fail("%s %s: %s", setup.policy, setup.conf ? setup.conf : "", model.why);
             }
             failed += model.dev.failed != 0;
             cr_assert_eq(model.dev.faults, 0, "%s: %s", setup.policy, model.dev.fault);
-            cr_assert_eq(gp_cache_check(model.cache, why, sizeof why), 0, "%s %s: %s", setup.policy,
+            cr_assert_eq(cache_check(model.cache, why, sizeof why), 0, "%s %s: %s", setup.policy,
                          setup.conf ? setup.conf : "", why);
             model.why[0] = 'x'; /* the remaining memory is not judged */
             cachemodel_fini(&model, false);
@@ -310,7 +304,7 @@ static void freed_close(struct freed *freed)
 {
     char why[192];
     cr_assert_eq(freed->address, 0, "the window was never reached");
-    cr_assert_eq(gp_cache_check(freed->cache, why, sizeof why), 0, "%s", why);
+    cr_assert_eq(cache_check(freed->cache, why, sizeof why), 0, "%s", why);
     gp_cache_free(freed->cache);
     cr_assert_eq(freed->dev.faults, 0, "%s", freed->dev.fault);
     fakedev_fini(&freed->dev);

@@ -5,38 +5,32 @@
  * that was not mapped before.
  */
 #include "allocator/cache/internal.h"
-#include "lib/fakedev.h"
 #include "lib/lockfree.h"
-
 #include "lib/mappings.h"
-#include <criterion/criterion.h>
+#include "lib/testcache.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define MIB (1ull << 20)
-
 static unsigned failing; /* the mapping with this number fails; 0: none */
 
-static struct fakedev dev;
 static struct gp_grant live[20000];
 static unsigned live_count;
 
 static void sound(struct gp_cache *cache, const char *what)
 {
-    char why[192];
     const typeof(mappings) counted = mappings;
     mappings.fail = 0;
-    cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s, mapping %u fails: %s", what, failing, why);
+    cache_sound(cache);
     cr_assert(lock_is_as_new(&cache->lock) && lock_is_as_new(&cache->grow), "%s: a lock is held", what);
     for (unsigned i = 0; i < live_count; i += 397) {
         struct gp_grant now;
         cr_assert(gp_cache_find(cache, live[i].address, &now) && now.address == live[i].address);
         cr_assert(fakedev_holds(&dev, now.address, now.bytes));
     }
-    cr_assert_eq(dev.faults, 0, "%s: %s", what, dev.fault);
     mappings = counted;
 }
 
@@ -72,7 +66,7 @@ static unsigned program(struct gp_cache *cache, const struct gp_policy *policy)
     for (unsigned i = 0; i < (policy->own_segment_bytes ? 4500 : 300); i++)
         refused += !taken(cache, 512, 2, 0);
     sound(cache, "many");
-    refused += !taken(cache, 3 * MIB, 99, 0);
+    refused += !taken(cache, 3 * MIB, 9, 0);
     for (unsigned i = 0; i < 40; i++) {
         if (live_count)
             given(cache, i * 7 % live_count, GP_FREE_ORDERED);
@@ -91,15 +85,10 @@ static unsigned program(struct gp_cache *cache, const struct gp_policy *policy)
 
 static unsigned run(const char *name, const char *conf)
 {
-    struct gp_policy policy = *gp_policy_find(name);
+    struct gp_policy policy = cache_policy(name, conf);
     struct gp_cache *cache = NULL;
-    char why[192];
     unsigned refused = 0;
-    if (conf)
-        cr_assert_eq(gp_policy_configure(&policy, conf, why, sizeof why), 0);
-    cr_assert_eq(fakedev_init(&dev, 4096 * MIB, 2 * MIB), 0);
-    for (unsigned i = 0; i < 3; i++)
-        fakedev_stream_open(&dev, (const uint64_t[]){2, 7, 99}[i]);
+    cache_device(4096 * MIB);
     struct gp_cache_setup setup = {.policy = &policy, .backend = fakedev_backend(&dev)};
     memset(&mappings, 0, sizeof(mappings));
     mappings.fail = failing;

@@ -4,139 +4,19 @@
  * blocks, that every statistic is exact while they hold blocks, and that calls about the whole
  * cache include these blocks. Races: tests/torture/cache.c.
  */
-#include "allocator/cache/cache.h"
-#include "allocator/cache/policy.h"
 #include "base/counter.h"
-
-#include <criterion/criterion.h>
-#include <string.h>
+#include "lib/testcache.h"
 
 #define KIB(_n) ((uint64_t)(_n) << 10)
-#define MIB(_n) ((uint64_t)(_n) << 20)
 
-/* A simulated device: addresses only rise, memory is limited, fences are reached at once. */
-struct device {
-    uint64_t next, held, capacity, created, records;
-    uint64_t bytes[256];
-};
-
-static uint32_t device_get(struct device *device, uint64_t bytes)
+static struct gp_cache *made(const struct gp_policy *policy)
 {
-    if (device->held + bytes > device->capacity)
-        return GP_BACKEND_OOM;
-    device->held += bytes;
-    return 0;
-}
-
-static uint32_t device_allocate(void *self, uint64_t bytes, uint64_t *address)
-{
-    struct device *device = self;
-    *address = device->next;
-    device->next += bytes;
-    return device_get(device, bytes);
-}
-
-static uint32_t device_free(void *self, uint64_t address)
-{
-    (void)self, (void)address;
-    return 0;
-}
-
-static uint32_t device_reserve(void *self, uint64_t bytes, uint64_t *address)
-{
-    struct device *device = self;
-    *address = device->next;
-    device->next += bytes;
-    return 0;
-}
-
-static uint32_t device_unreserve(void *self, uint64_t address, uint64_t bytes)
-{
-    (void)self, (void)address, (void)bytes;
-    return 0;
-}
-
-static uint32_t device_create(void *self, uint64_t bytes, uint64_t *handle)
-{
-    struct device *device = self;
-    cr_assert_lt(device->created, sizeof device->bytes / sizeof device->bytes[0]);
-    *handle = device->created++;
-    device->bytes[*handle] = bytes;
-    return device_get(device, bytes);
-}
-
-static uint32_t device_destroy(void *self, uint64_t handle)
-{
-    struct device *device = self;
-    device->held -= device->bytes[handle];
-    return 0;
-}
-
-static uint32_t device_map(void *self, uint64_t address, uint64_t bytes, const uint64_t *handles,
-                           const uint64_t *handle_bytes, unsigned count)
-{
-    (void)self, (void)address, (void)bytes, (void)handles, (void)handle_bytes, (void)count;
-    return 0;
-}
-
-static uint32_t device_record(void *self, const uint64_t *streams, unsigned count, uint64_t *fence)
-{
-    struct device *device = self;
-    (void)streams, (void)count;
-    *fence = ++device->records;
-    return 0;
-}
-
-static uint32_t device_reached(void *self, uint64_t fence)
-{
-    (void)self, (void)fence;
-    return 0;
-}
-
-static uint32_t device_memory(void *self, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    struct device *device = self;
-    *total_bytes = device->capacity;
-    *free_bytes = device->capacity - device->held;
-    return 0;
-}
-
-static struct device device;
-
-static struct gp_cache *made(uint64_t capacity, const struct gp_policy *policy)
-{
-    struct gp_cache *cache = NULL;
-    device = (struct device){.next = 1ull << 40, .capacity = capacity};
-    struct gp_cache_setup setup = {
-        .policy = policy,
-        .backend = {.self = &device,
-                    .page_bytes = MIB(2),
-                    .allocate = device_allocate,
-                    .free = device_free,
-                    .reserve = device_reserve,
-                    .unreserve = device_unreserve,
-                    .create = device_create,
-                    .destroy = device_destroy,
-                    .map = device_map,
-                    .unmap = device_unreserve,
-                    .record = device_record,
-                    .query = device_reached,
-                    .wait = device_reached,
-                    .memory = device_memory},
-    };
-    cr_assert_eq(gp_cache_new(&cache, &setup), 0);
-    return cache;
+    return cache_open(policy ? policy : gp_policy_find("caching"), 512 * MIB);
 }
 
 static uint64_t took(struct gp_cache *cache, uint64_t bytes, uint64_t stream, unsigned shard)
 {
-    struct gp_request request = {.bytes = bytes, .stream = stream, .shard = shard};
-    struct gp_grant grant;
-    cr_assert_eq(gp_cache_alloc(cache, &request, &grant), 0);
-    cr_assert_eq(grant.requested_bytes, bytes);
-    cr_assert_geq(grant.bytes, bytes);
-    cr_assert_eq(grant.stream, stream);
-    return grant.address;
+    return cache_grant(cache, bytes, stream, shard).address;
 }
 
 static void gave(struct gp_cache *cache, uint64_t address, unsigned shard)
@@ -163,17 +43,11 @@ static struct gp_gauge_value gauge(struct gp_cache *cache, unsigned which)
     return values[which];
 }
 
-static void right(struct gp_cache *cache)
-{
-    char why[160] = "";
-    cr_assert_eq(gp_cache_check(cache, why, sizeof why), 0, "%s", why);
-}
-
 /* A block in a thread's cache is not joined with its neighbours: the next request of its size gets
  * the last one that was freed, although one at a lower address is idle. */
 Test(cache_thread, last_freed_first)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     uint64_t a = took(cache, KIB(64), 7, 1), b = took(cache, KIB(64), 7, 1), c = took(cache, KIB(64), 7, 1);
     gave(cache, a, 1);
@@ -182,37 +56,21 @@ Test(cache_thread, last_freed_first)
     cr_expect_eq(took(cache, KIB(64), 7, 1), b);
     cr_expect_eq(took(cache, KIB(64), 7, 1), c);
     cr_expect_eq(took(cache, KIB(64), 7, 1), a);
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* The thread cache of another stream never serves a request, because nothing orders the two
  * streams. */
 Test(cache_thread, streams_stay_apart)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     warm(cache, 8, 1);
     uint64_t a = took(cache, KIB(64), 7, 1);
     gave(cache, a, 1);
     cr_expect_neq(took(cache, KIB(64), 8, 1), a);
     cr_expect_eq(took(cache, KIB(64), 7, 1), a);
-    right(cache);
-    gp_cache_free(cache);
-}
-
-/* A block may be an eighth too large. */
-Test(cache_thread, slack)
-{
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
-    warm(cache, 7, 1);
-    uint64_t a = took(cache, KIB(144), 7, 1);
-    gave(cache, a, 1);
-    cr_expect_eq(took(cache, KIB(128), 7, 1), a); /* 144 = 128 + 128 / 8 */
-    gave(cache, a, 1);
-    cr_expect_neq(took(cache, KIB(127), 7, 1), a); /* 144 > 127 + 127 / 8 */
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* Of three freed neighbours, the middle one last: true if the thread kept it, so that its next request gets it back.
@@ -231,20 +89,19 @@ static bool thread_keeps(struct gp_cache *cache, uint64_t bytes)
 /* Every size around the policy's largest, around a change of the map's word, and the smallest. */
 Test(cache_thread, largest_kept)
 {
-    static const uint64_t most[] = {512, 1024, 1536, KIB(32), KIB(32) + 512, KIB(256), MIB(1) - 512, MIB(1)};
+    static const uint64_t most[] = {512, 1024, 1536, KIB(32), KIB(32) + 512, KIB(256), MIB - 512, MIB};
     for (unsigned i = 0; i < sizeof most / sizeof most[0]; i++) {
         struct gp_policy policy = *gp_policy_find("caching");
         policy.thread_block_bytes = most[i];
         for (int64_t off = -512; off <= 512; off++) {
             uint64_t bytes = most[i] + (uint64_t)off;
-            if (bytes == 0 || bytes > MIB(1) || (off % 511 && off % 512 && off != 1))
+            if (bytes == 0 || bytes > MIB || (off % 511 && off % 512 && off != 1))
                 continue;
-            struct gp_cache *cache = made(MIB(512), &policy);
+            struct gp_cache *cache = made(&policy);
             warm(cache, 7, 1);
             cr_expect_eq(thread_keeps(cache, bytes), bytes <= most[i], "%llu of at most %llu",
                          (unsigned long long)bytes, (unsigned long long)most[i]);
-            right(cache);
-            gp_cache_free(cache);
+            cache_close(cache);
         }
     }
 }
@@ -254,7 +111,7 @@ Test(cache_thread, largest_kept)
 Test(cache_thread, slack_of_every_size)
 {
     for (uint64_t have = 1; have <= 160; have += have < 80 ? 1 : 5) {
-        struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+        struct gp_cache *cache = made(NULL);
         warm(cache, 7, 1);
         gp_cache_trim(cache, 0);
         for (uint64_t want = have > 24 ? have - 24 : 1; want <= have; want++) {
@@ -270,15 +127,14 @@ Test(cache_thread, slack_of_every_size)
             if (grant.address)
                 gave(cache, a, 1);
         }
-        right(cache);
-        gp_cache_free(cache);
+        cache_close(cache);
     }
 }
 
 /* The totals are the same on the fast path and on the slow path. */
 Test(cache_thread, statistics)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     struct gp_gauge_value before = gauge(cache, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_SMALL);
     cr_assert_eq(before.current, 0);
@@ -295,13 +151,12 @@ Test(cache_thread, statistics)
     cr_expect_eq(after.freed - before.freed, after.allocated - before.allocated);
     cr_expect_eq(after.peak, before.peak);
     cr_expect_eq(gauge(cache, GP_GAUGE_ACTIVE + GP_POOL_ALL).current, 0);
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 Test(cache_thread, freed_twice)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     uint64_t a = took(cache, KIB(64), 7, 1);
     gave(cache, a, 1);
@@ -311,62 +166,58 @@ Test(cache_thread, freed_twice)
     cr_expect_not(gp_cache_record_stream(cache, a, 9));
     cr_expect_not(gp_cache_find(cache, a, NULL));
     cr_expect(gp_cache_owns(cache, a));
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* A thread keeps the blocks that it frees, whichever thread allocated them. */
 Test(cache_thread, freed_by_another)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     warm(cache, 7, 2);
     uint64_t a = took(cache, KIB(64), 7, 1);
     gave(cache, a, 2);
     cr_expect_eq(took(cache, KIB(64), 7, 2), a);
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* Blocks that other streams used, and blocks freed without an order, need a fence: they take the
  * slow path. */
 Test(cache_thread, used_elsewhere)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
-    uint64_t used[4], records = device.records;
+    uint64_t used[4], records = dev.calls[FAKEDEV_RECORD];
     for (unsigned i = 0; i < 4; i++)
         cr_assert(gp_cache_record_stream(cache, used[i] = took(cache, KIB(64), 7, 1), 9));
     for (unsigned i = 0; i < 4; i++)
         gave(cache, used[i], 1);
-    cr_expect_eq(device.records, records + 1); /* four share a fence */
+    cr_expect_eq(dev.calls[FAKEDEV_RECORD], records + 1); /* four share a fence */
     uint64_t b = took(cache, KIB(64), 7, 1);
     cr_assert(gp_cache_release(cache, b, GP_FREE_UNORDERED, 1, NULL));
     struct gp_cache_numbers numbers;
     gp_cache_numbers(cache, &numbers);
     cr_expect_geq(numbers.waiting_bytes, KIB(64));
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* Before a request fails, it gets the idle memory of the whole cache; trimming to zero also
  * releases the thread caches. */
 Test(cache_thread, nothing_is_hidden)
 {
-    struct gp_cache *cache = made(MIB(64), gp_policy_find("caching"));
+    struct gp_cache *cache = cache_open(gp_policy_find("caching"), 64 * MIB);
     struct gp_cache_numbers numbers;
     warm(cache, 7, 1);
     gp_cache_numbers(cache, &numbers);
     cr_expect_eq(numbers.allocated_bytes, 0);
     cr_expect_eq(numbers.idle_bytes, numbers.reserved_bytes);
     warm(cache, 7, 1);
-    gave(cache, took(cache, MIB(64), 7, 1), 1);
+    gave(cache, took(cache, 64 * MIB, 7, 1), 1);
     warm(cache, 7, 1);
-    gave(cache, took(cache, MIB(64), 9, 2), 2);
+    gave(cache, took(cache, 64 * MIB, 9, 2), 2);
     gp_cache_trim(cache, 0);
-    cr_expect_eq(device.held, 0);
-    right(cache);
-    gp_cache_free(cache);
+    cr_expect_eq(dev.held, 0);
+    cache_close(cache);
 }
 
 /* The excess over the policy's limits goes to the heap, all sizes in turn. */
@@ -374,7 +225,7 @@ Test(cache_thread, bounded)
 {
     struct gp_policy policy = *gp_policy_find("caching");
     policy.thread_blocks = 16;
-    struct gp_cache *cache = made(MIB(512), &policy);
+    struct gp_cache *cache = made(&policy);
     warm(cache, 7, 1);
     uint64_t held[64];
     for (unsigned i = 0; i < 64; i++)
@@ -383,11 +234,10 @@ Test(cache_thread, bounded)
         gave(cache, held[i], 1);
     /* At least 48 of 64 neighbours have joined: a block of 16 of them is available without new
      * memory. */
-    uint64_t reserved = device.held;
-    took(cache, MIB(1), 7, 2);
-    cr_expect_eq(device.held, reserved);
-    right(cache);
-    gp_cache_free(cache);
+    uint64_t reserved = dev.held;
+    took(cache, MIB, 7, 2);
+    cr_expect_eq(dev.held, reserved);
+    cache_close(cache);
 }
 
 /* Fills the thread's cache: `count` blocks of 512 KiB are freed into it. Returns the last of them. */
@@ -405,7 +255,7 @@ static uint64_t stocked(struct gp_cache *cache, unsigned count, unsigned shard)
  * thread's, 32 MiB, and when one holds more, the blocks of all threads go back to the heap. */
 Test(cache_thread, each_thread_keeps_some)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     stocked(cache, 200, 1); /* the peaks are far above what follows */
     gp_cache_trim(cache, 0);
     warm(cache, 7, 1);
@@ -420,22 +270,20 @@ Test(cache_thread, each_thread_keeps_some)
     gave(cache, took(cache, KIB(1000), 7, 1), 1); /* 33 MiB */
     warm(cache, 10, 3);
     cr_expect_neq(took(cache, KIB(512), 7, 2), two);
-    right(cache);
-    gp_cache_free(cache);
+    cache_close(cache);
 }
 
 /* The stream's number is reused: memory of the old stream is not ordered with the new one. */
 Test(cache_thread, stream_gone)
 {
-    struct gp_cache *cache = made(MIB(512), gp_policy_find("caching"));
+    struct gp_cache *cache = made(NULL);
     warm(cache, 7, 1);
     uint64_t a = took(cache, KIB(64), 7, 1), b = took(cache, KIB(64), 7, 1);
     gave(cache, a, 1);
     gp_cache_stream_gone(cache, 7);
-    uint64_t records = device.records;
+    uint64_t records = dev.calls[FAKEDEV_RECORD];
     gave(cache, b, 1); /* slow path: after a fence */
     uint64_t c = took(cache, KIB(64), 7, 1);
-    cr_expect(c != a || device.records > records);
-    right(cache);
-    gp_cache_free(cache);
+    cr_expect(c != a || dev.calls[FAKEDEV_RECORD] > records);
+    cache_close(cache);
 }

@@ -121,8 +121,8 @@ Test(scenario, a_recorded_stream_keeps_a_block_active)
 {
     scene_open(&scene, "record_stream", "pytorch", "", GIB(1), 0);
     SCENE_RUN(&scene, recorded);
-    cr_assert_eq(scene.device.records, 1);
-    cr_assert_eq(scene.device.fence_streams, 1, "the one stream that was recorded");
+    cr_assert_eq(scene.device.calls[FAKEDEV_RECORD], 1);
+    cr_assert_eq(scene.device.recorded_streams, 1, "the one stream that was recorded");
     scene_close(&scene);
 }
 
@@ -160,7 +160,7 @@ Test(scenario, an_unordered_free_waits_for_every_stream)
 {
     scene_open(&scene, "unordered", "pytorch", "", GIB(1), 0);
     SCENE_RUN(&scene, unordered);
-    cr_assert_eq(scene.device.fence_streams, 0, "0 streams: all");
+    cr_assert_eq(scene.device.recorded_streams, 0, "0 streams: all");
     scene_close(&scene);
 }
 
@@ -235,7 +235,7 @@ Test(scenario, the_limit_holds_before_the_driver_is_asked)
 {
     scene_open(&scene, "limit", "pytorch", "", GIB(1), MIB(50));
     SCENE_RUN(&scene, limited);
-    cr_assert_eq(scene.device.allocates, 3, "requests stay within the limit");
+    cr_assert_eq(scene.device.calls[FAKEDEV_ALLOCATE], 3, "requests stay within the limit");
     scene_close(&scene);
 }
 
@@ -349,6 +349,6 @@ Test(scenario, expandable_segments_grow_and_shrink_by_pages)
 {
     scene_open(&scene, "expandable", "pytorch", "expandable_segments:True", GIB(1), 0);
     SCENE_RUN(&scene, expandable);
-    cr_assert_eq(scene.device.allocates, 0);
+    cr_assert_eq(scene.device.calls[FAKEDEV_ALLOCATE], 0);
     scene_close(&scene);
 }

@@ -264,8 +264,4 @@ void gp_cache_iterate(struct gp_cache *cache, void *arg,
                       bool (*segment)(void *arg, const struct gp_cache_segment *segment),
                       bool (*block)(void *arg, const struct gp_cache_block *block), void (*rest)(void *arg));
 
-/* Checks every invariant while no other call is running. Returns 0, or -1 with the first broken
- * invariant in why. */
-int gp_cache_check(struct gp_cache *cache, char *why, size_t why_bytes);
-
 #endif
