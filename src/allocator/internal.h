@@ -146,8 +146,6 @@ extern enum gp_serve_kind gp_serve_memory_kind;
 struct gp_serve {
     int saved_errno;
 };
-/* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. */
-uint32_t gp_serve_current(void);
 
 /* An address in no allocation.  The driver gives the same answer for it as for memory that was freed. */
 #define GP_NOWHERE 16u
@@ -218,21 +216,6 @@ bool gp_stream_capture_under_way(void);
 /* Around recording a fence.  False: a capture is under way or a stream is being destroyed, so record nothing. */
 bool gp_stream_fencing_begin(void);
 void gp_stream_fencing_end(void);
-
-/* ==== events ====================================================================================================== */
-/* The events of a served context, and its gather stream: a stream of ours that waits for the work of
- * other streams, so that one event at its end stands for all of them.  Called for fences, and for
- * a stream that is destroyed with work in it.
- *
- * Any thread, inside the library's code and with the context current.  Results are CUresult numbers
- * or GP_BACKEND_*. */
-
-/* Records an event in `stream`. */
-uint32_t gp_stream_gather_record(struct gp_served_context *served, void *stream, void **event);
-/* The event is not needed any more. */
-void gp_stream_gather_recycle(struct gp_served_context *served, void *event);
-/* Adds the work of `stream`, which is about to be destroyed, to the context's own gather stream. */
-uint32_t gp_stream_gather_keep(struct gp_served_context *served, void *stream);
 
 /* ==== fences ====================================================================================================== */
 /* A fence tells when earlier work is done.  Called by backend.c for the cache, and at a context's

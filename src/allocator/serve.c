@@ -104,7 +104,8 @@ static bool serve_enter_any(struct gp_serve *serve)
     return !gp_thread.inside && gp_thread_enter_late();
 }
 
-uint32_t gp_serve_current(void)
+/* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. */
+static uint32_t serve_current(void)
 {
     void *ctx = NULL;
     if (gp_driver_stopped()) /* the process is ending: make no driver call */
@@ -285,7 +286,7 @@ static bool serve_release(const char *api, uint64_t address, uint32_t *result)
     unsigned count = gp_served_count();
     struct gp_grant grant;
     struct gp_served_context *owner;
-    *result = gp_serve_current();
+    *result = serve_current();
     if (!*result && GP_UNLIKELY(gp_stream_capture_under_way()) && !gp_driver_stopped() &&
         gp_served_find(address, &grant))
         *result = serve_probe();
@@ -471,7 +472,7 @@ static uint32_t gp_serve_cuMemGetAddressRange_v2(uint64_t *base, size_t *bytes, 
     if (!serve_enter_any(&serve))
         return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);
     bool live = serve_block(address, &block) != NULL, ours = live || gp_served_owning(address);
-    uint32_t result = ours ? gp_serve_current() : 0;
+    uint32_t result = ours ? serve_current() : 0;
     serve_leave(&serve);
     if (!ours)
         return gp_pass_cuMemGetAddressRange_v2(base, bytes, address);

@@ -166,6 +166,8 @@ bool gp_stream_nameable(const struct gp_served_context *served, uint64_t stream)
     return known && known->served == gp_served_index(served);
 }
 
+static uint32_t gather_keep(struct gp_served_context *served, void *stream);
+
 /* The legacy stream waits for blocking streams.  CUDA does not say whether it waits for destroyed ones too, so their
  * work goes into the gather stream. */
 static void stream_keep_work(struct gp_served_context *served, void *stream)
@@ -175,7 +177,7 @@ static void stream_keep_work(struct gp_served_context *served, void *stream)
     if (!gp_served_is_live(served) || !gp_served_cache(served) || !gp_driver_enter(&guard, served->x_ctx))
         return; /* no cached memory, so no fence will wait for this work */
     if (gp_driver_capturing(stream, &status) == 0 && status == 0 &&
-        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gp_stream_gather_keep(served, stream) != 0)
+        gp_driver_real.cuStreamQuery(stream) == GP_BACKEND_BUSY && gather_keep(served, stream) != 0)
         __atomic_fetch_add(&served->x_untracked, 1, __ATOMIC_RELAXED);
     gp_driver_leave(&guard);
 }
@@ -292,7 +294,8 @@ static uint32_t gather_event(struct gp_served_context *served, void **event)
     return *event ? 0 : gp_driver_real.cuEventCreate(event, GP_CU_EVENT_NO_TIMING);
 }
 
-void gp_stream_gather_recycle(struct gp_served_context *served, void *event)
+/* The event is not needed any more. */
+static void gather_recycle(struct gp_served_context *served, void *event)
 {
     gp_lock_take(&gp_served_lock);
     bool kept = served->event_count < GP_COUNT(served->events);
@@ -303,14 +306,15 @@ void gp_stream_gather_recycle(struct gp_served_context *served, void *event)
         gp_driver_real.cuEventDestroy_v2(event);
 }
 
-uint32_t gp_stream_gather_record(struct gp_served_context *served, void *stream, void **event)
+/* Records an event in `stream`. */
+static uint32_t gather_record(struct gp_served_context *served, void *stream, void **event)
 {
     uint32_t result = gather_event(served, event);
     if (result)
         return result;
     result = gp_driver_real.cuEventRecord(*event, stream);
     if (result)
-        gp_stream_gather_recycle(served, *event);
+        gather_recycle(served, *event);
     return result;
 }
 
@@ -343,17 +347,18 @@ static uint32_t gather_add(struct gp_served_context *served, void *stream, void 
     void *event;
     if (!gp_driver_enter(&guard, served->x_ctx))
         return GP_BACKEND_FORBIDDEN;
-    uint32_t result = gp_stream_gather_record(served, stream, &event);
+    uint32_t result = gather_record(served, stream, &event);
     if (!result) {
         /* The wait keeps the event's present record (cuda.h: cuStreamWaitEvent), so the event can be used again. */
         result = gp_driver_real.cuStreamWaitEvent(into, event, 0);
-        gp_stream_gather_recycle(served, event);
+        gather_recycle(served, event);
     }
     gp_driver_leave(&guard);
     return result;
 }
 
-uint32_t gp_stream_gather_keep(struct gp_served_context *served, void *stream)
+/* Adds the work of `stream`, which is about to be destroyed, to the context's own gather stream. */
+static uint32_t gather_keep(struct gp_served_context *served, void *stream)
 {
     void *into;
     uint32_t result = gather_stream(served, &into);
@@ -446,7 +451,7 @@ static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fen
                 result = fence_gather(&gp_served_contexts[i], into);
     }
     if (!result)
-        result = gp_stream_gather_record(served, into, &event);
+        result = gather_record(served, into, &event);
     if (!result)
         *fence = (uint64_t)(uintptr_t)event;
     return result;
@@ -465,13 +470,13 @@ static uint32_t fence_streams(struct gp_served_context *served, const uint64_t *
             result = GP_BACKEND_FORBIDDEN;
     }
     if (!result && count == 1) {
-        result = gp_stream_gather_record(served, (void *)(uintptr_t)streams[0], &event);
+        result = gather_record(served, (void *)(uintptr_t)streams[0], &event);
     } else if (!result) {
         result = gather_stream(served, &into);
         for (unsigned i = 0; !result && i < count; i++)
             result = gather_add(served, (void *)(uintptr_t)streams[i], into);
         if (!result)
-            result = gp_stream_gather_record(served, into, &event);
+            result = gather_record(served, into, &event);
     }
     if (!result)
         *fence = (uint64_t)(uintptr_t)event;
@@ -525,7 +530,7 @@ static uint32_t fence_ask(struct gp_served_context *served, uint64_t fence, uint
         return never;
     uint32_t result = ask(event);
     if (result == 0)
-        gp_stream_gather_recycle(served, event);
+        gather_recycle(served, event);
     gp_driver_leave(&guard);
     return result;
 }

@@ -149,70 +149,50 @@ static void call_begin(const char *name)
     }
 
 /* Those that only programs call. */
-#define CALLS_OF_PROGRAMS(_call)                                                                                       \
-    _call(cuCtxCreate, (void **, ctx), (unsigned, flags), (int, device))                                               \
-        _call(cuCtxCreate_v2, (void **, ctx), (unsigned, flags), (int, device)) _call(                                 \
-            cuCtxCreate_v3, (void **, ctx), (const void *, affinity), (int, count), (unsigned, flags), (int, device))  \
-            _call(cuCtxCreate_v4, (void **, ctx), (const void *, params), (unsigned, flags), (int, device)) _call(     \
-                cuCtxDestroy, (void *, ctx)) _call(cuCtxDestroy_v2, (void *, ctx)) _call(cuCtxDetach, (void *, ctx))   \
-                _call(cuDevicePrimaryCtxReset, (int, device)) _call(cuDevicePrimaryCtxReset_v2, (int, device)) _call(  \
-                    cuDevicePrimaryCtxRelease, (int, device)) _call(cuCtxEnablePeerAccess, (void *, peer),             \
-                                                                    (unsigned, flags))                                 \
-                    _call(cuStreamCreateWithPriority, (void **, stream), (unsigned, flags), (int, priority)) _call(    \
-                        cuGreenCtxStreamCreate, (void **, stream), (void *, green), (unsigned, flags),                 \
-                        (int, priority)) _call(cuStreamDestroy,                                                        \
-                                               (void *, stream)) _call(cuStreamBeginCapture, (void *, stream))         \
-                        _call(cuStreamBeginCapture_ptsz, (void *, stream)) _call(                                      \
-                            cuStreamBeginCapture_v2, (void *, stream),                                                 \
-                            (int, mode)) _call(cuStreamBeginCapture_v2_ptsz, (void *, stream), (int, mode))            \
-                            _call(cuStreamBeginCaptureToGraph, (void *, stream),                                       \
-                                  (void *, graph), (const void **, dependencies), (const void *, data),                \
-                                  (size_t, count),                                                                     \
-                                  (int, mode)) _call(cuStreamBeginCaptureToGraph_ptsz, (void *, stream),               \
-                                                     (void *, graph),                                                  \
-                                                     (const void **, dependencies),                                    \
-                                                     (const void *, data), (size_t, count), (int, mode))               \
-                                _call(cuStreamBeginRecaptureToGraph, (void *, stream), (int, mode), (void *, graph),   \
-                                      (void *, callback),                                                              \
-                                      (void *, user)) _call(cuStreamEndCapture, (void *, stream), (void **, graph))    \
-                                    _call(cuStreamEndCapture_ptsz, (void *, stream), (void **, graph)) _call(          \
-                                        cuMemAllocAsync, (uint64_t *, address),                                        \
-                                        (size_t, bytes), (void *, stream))                                             \
-                                        _call(cuMemAllocAsync_ptsz, (uint64_t *, address), (size_t, bytes),            \
-                                              (void *, stream))                                                        \
-                                            _call(cuMemAllocFromPoolAsync, (uint64_t *, address),                      \
-                                                  (size_t, bytes), (void *, pool), (void *, stream))                   \
-                                                _call(cuMemAllocFromPoolAsync_ptsz, (uint64_t *, address),             \
-                                                      (size_t, bytes), (void *, pool), (void *, stream))               \
-                                                    _call(cuArrayCreate_v2, (void **, array), (const void *, desc))    \
-                                                        _call(cuArray3DCreate_v2, (void **, array),                    \
-                                                              (const void *, desc))                                    \
-                                                            _call(cuMipmappedArrayCreate, (void **, array),            \
-                                                                  (const void *, desc),                                \
-                                                                  (unsigned, levels))                                  \
-                                                                _call(cuMemAllocPitch_v2, (uint64_t *, address),       \
-                                                                      (size_t *, pitch), (size_t, width),              \
-                                                                      (size_t, height), (unsigned, element))           \
-                                                                    _call(cuMemFreeAsync, (uint64_t, address),         \
-                                                                          (void *, stream))                            \
-                                                                        _call(cuMemFreeAsync_ptsz,                     \
-                                                                              (uint64_t, address), (void *, stream))   \
-                                                                            _call(cuMemGetAddressRange_v2,             \
-                                                                                  (uint64_t *, base),                  \
-                                                                                  (size_t *, bytes),                   \
-                                                                                  (uint64_t, address))                 \
-                                                                                _call(cuPointerGetAttribute,           \
-                                                                                      (void *, data),                  \
-                                                                                      (int, attribute),                \
-                                                                                      (uint64_t, address))             \
-                                                                                    _call(cuPointerGetAttributes,      \
-                                                                                          (unsigned, count),           \
-                                                                                          (int *, attributes),         \
-                                                                                          (void **, data),             \
-                                                                                          (uint64_t, address))         \
-                                                                                        _call(cuIpcGetMemHandle,       \
-                                                                                              (const void *, handle),  \
-                                                                                              (uint64_t, address))
+/* clang-format off */
+#define CALLS_OF_PROGRAMS(_call) \
+    _call(cuCtxCreate, (void **, ctx), (unsigned, flags), (int, device)) \
+    _call(cuCtxCreate_v2, (void **, ctx), (unsigned, flags), (int, device)) \
+    _call(cuCtxCreate_v3, (void **, ctx), (const void *, affinity), (int, count), (unsigned, flags), (int, device)) \
+    _call(cuCtxCreate_v4, (void **, ctx), (const void *, params), (unsigned, flags), (int, device)) \
+    _call(cuCtxDestroy, (void *, ctx)) \
+    _call(cuCtxDestroy_v2, (void *, ctx)) \
+    _call(cuCtxDetach, (void *, ctx)) \
+    _call(cuDevicePrimaryCtxReset, (int, device)) \
+    _call(cuDevicePrimaryCtxReset_v2, (int, device)) \
+    _call(cuDevicePrimaryCtxRelease, (int, device)) \
+    _call(cuCtxEnablePeerAccess, (void *, peer), (unsigned, flags)) \
+    _call(cuStreamCreateWithPriority, (void **, stream), (unsigned, flags), (int, priority)) \
+    _call(cuGreenCtxStreamCreate, (void **, stream), (void *, green), (unsigned, flags), (int, priority)) \
+    _call(cuStreamDestroy, (void *, stream)) \
+    _call(cuStreamBeginCapture, (void *, stream)) \
+    _call(cuStreamBeginCapture_ptsz, (void *, stream)) \
+    _call(cuStreamBeginCapture_v2, (void *, stream), (int, mode)) \
+    _call(cuStreamBeginCapture_v2_ptsz, (void *, stream), (int, mode)) \
+    _call(cuStreamBeginCaptureToGraph, (void *, stream), (void *, graph), (const void **, dependencies), \
+         (const void *, data), (size_t, count), (int, mode)) \
+    _call(cuStreamBeginCaptureToGraph_ptsz, (void *, stream), (void *, graph), (const void **, dependencies), \
+         (const void *, data), (size_t, count), (int, mode)) \
+    _call(cuStreamBeginRecaptureToGraph, (void *, stream), (int, mode), (void *, graph), (void *, callback), \
+         (void *, user)) \
+    _call(cuStreamEndCapture, (void *, stream), (void **, graph)) \
+    _call(cuStreamEndCapture_ptsz, (void *, stream), (void **, graph)) \
+    _call(cuMemAllocAsync, (uint64_t *, address), (size_t, bytes), (void *, stream)) \
+    _call(cuMemAllocAsync_ptsz, (uint64_t *, address), (size_t, bytes), (void *, stream)) \
+    _call(cuMemAllocFromPoolAsync, (uint64_t *, address), (size_t, bytes), (void *, pool), (void *, stream)) \
+    _call(cuMemAllocFromPoolAsync_ptsz, (uint64_t *, address), (size_t, bytes), (void *, pool), (void *, stream)) \
+    _call(cuArrayCreate_v2, (void **, array), (const void *, desc)) \
+    _call(cuArray3DCreate_v2, (void **, array), (const void *, desc)) \
+    _call(cuMipmappedArrayCreate, (void **, array), (const void *, desc), (unsigned, levels)) \
+    _call(cuMemAllocPitch_v2, (uint64_t *, address), (size_t *, pitch), (size_t, width), (size_t, height), \
+         (unsigned, element)) \
+    _call(cuMemFreeAsync, (uint64_t, address), (void *, stream)) \
+    _call(cuMemFreeAsync_ptsz, (uint64_t, address), (void *, stream)) \
+    _call(cuMemGetAddressRange_v2, (uint64_t *, base), (size_t *, bytes), (uint64_t, address)) \
+    _call(cuPointerGetAttribute, (void *, data), (int, attribute), (uint64_t, address)) \
+    _call(cuPointerGetAttributes, (unsigned, count), (int *, attributes), (void **, data), (uint64_t, address)) \
+    _call(cuIpcGetMemHandle, (const void *, handle), (uint64_t, address))
+/* clang-format on */
 
 #define GP_DRIVER(_name, ...) CALL(_name, __VA_ARGS__)
 #include "allocator/driver.def"

@@ -6,17 +6,22 @@
 #ifndef GP_TEST_ALLOCATOR_FIXTURE_H
 #define GP_TEST_ALLOCATOR_FIXTURE_H
 
+#include "account/account.h"
 #include "allocator/cache/policy.h"
+#include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "base/thread.h"
+#include "lib/accounts.h"
 #include "lib/calllog.h"
 #include "lib/fakedriver.h"
 #include "lib/lockfree.h"
+#include "source/hooks.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #define ERRNO 77
+#define MIB   ((size_t)1 << 20)
 
 void *gpuprof_preload_next(const char *name);
 void *gpuprof_preload_next(const char *name)
@@ -54,6 +59,60 @@ static inline void expect_outside(void)
     cr_expect_eq(errno, ERRNO);
     cr_expect(gp_stream_fencing_begin(), "no fence is under way");
     gp_stream_fencing_end();
+}
+
+/* ---- a program under the allocator -------------------------------------------------------------------------------- */
+
+static inline void start_accounts(void)
+{
+    static struct gp_wire_oom oom;
+    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
+}
+
+static inline void start(enum gp_serve_kind kind, const char *name, uint64_t limit)
+{
+    struct gp_policy policy = policy_of(name);
+    start_accounts();
+    gp_served_setup(&policy, limit);
+    cr_assert(gp_driver_bind());
+    gp_stream_watch();
+    cr_assert(gp_serve_install(kind));
+    calllog.skips = "cuThreadExchangeStreamCaptureMode";
+    calllog_clear();
+    errno = ERRNO;
+}
+
+/* The device's primary context, current. */
+static inline struct gp_served_context *enter(int device)
+{
+    void *ctx = NULL;
+    cr_assert_eq(gp_wrap_cuDevicePrimaryCtxRetain(&ctx, device), 0);
+    cr_assert_eq(gp_driver_real.cuCtxPushCurrent_v2(ctx), 0);
+    calllog_clear();
+    return gp_served_of(ctx);
+}
+
+static inline void leave(void)
+{
+    void *ctx = NULL;
+    cr_assert_eq(gp_driver_real.cuCtxPopCurrent_v2(&ctx), 0);
+    calllog_clear();
+}
+
+static inline uint64_t taken(size_t bytes)
+{
+    uint64_t address = 0;
+    cr_assert_eq(gp_wrap_cuMemAlloc_v2(&address, bytes), 0);
+    expect_outside();
+    calllog_clear();
+    return address;
+}
+
+static inline void given(uint64_t address)
+{
+    cr_assert_eq(gp_wrap_cuMemFree_v2(address), 0);
+    expect_outside();
+    calllog_clear();
 }
 
 #endif

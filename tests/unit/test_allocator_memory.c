@@ -3,13 +3,11 @@
  * test_allocator_memory.c: the memory that programs get from the cache: which kind, what queries say about it, how it is
  * freed in odd moments, and what the limit does.
  */
-#include "account/account.h"
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator_fixture.h"
-#include "lib/accounts.h"
 #include "source/hooks.h"
 #include <gpuprof/gpuprof.h>
 #include <stdlib.h>
@@ -17,55 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB ((size_t)1 << 20)
-
 TestSuite(allocator_memory, .fini = expect_lock_given);
-
-static void start(enum gp_serve_kind kind, const char *name, uint64_t limit)
-{
-    static struct gp_wire_oom oom;
-    struct gp_policy policy = policy_of(name);
-    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
-    gp_served_setup(&policy, limit);
-    cr_assert(gp_driver_bind());
-    gp_stream_watch();
-    cr_assert(gp_serve_install(kind));
-    calllog.skips = "cuThreadExchangeStreamCaptureMode";
-    calllog_clear();
-    errno = ERRNO;
-}
-
-static struct gp_served_context *enter(int device)
-{
-    void *ctx = NULL;
-    cr_assert_eq(gp_wrap_cuDevicePrimaryCtxRetain(&ctx, device), 0);
-    cr_assert_eq(gp_driver_real.cuCtxPushCurrent_v2(ctx), 0);
-    calllog_clear();
-    return gp_served_of(ctx);
-}
-
-static void leave(void)
-{
-    void *ctx = NULL;
-    cr_assert_eq(gp_driver_real.cuCtxPopCurrent_v2(&ctx), 0);
-    calllog_clear();
-}
-
-static uint64_t taken(size_t bytes)
-{
-    uint64_t address = 0;
-    cr_assert_eq(gp_wrap_cuMemAlloc_v2(&address, bytes), 0);
-    expect_outside();
-    calllog_clear();
-    return address;
-}
-
-static void given(uint64_t address)
-{
-    cr_assert_eq(gp_wrap_cuMemFree_v2(address), 0);
-    expect_outside();
-    calllog_clear();
-}
 
 static struct gp_cache_numbers numbers_of(const struct gp_served_context *served)
 {

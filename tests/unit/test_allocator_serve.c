@@ -3,13 +3,11 @@
  * test_allocator_serve.c: what becomes of a program's calls: which go on to the driver, with which arguments, and what
  * is known of its contexts, streams, captures and peers afterwards.
  */
-#include "account/account.h"
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator_fixture.h"
-#include "lib/accounts.h"
 #include "source/hooks.h"
 #include <gpuprof/gpuprof.h>
 #include <stdio.h>
@@ -18,49 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MIB ((size_t)1 << 20)
-
 TestSuite(allocator_serve, .fini = expect_lock_given);
-
-static void start(enum gp_serve_kind kind)
-{
-    static struct gp_wire_oom oom;
-    struct gp_policy found = policy_of("caching");
-    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
-    gp_served_setup(&found, 0);
-    cr_assert(gp_driver_bind());
-    gp_stream_watch();
-    cr_assert(gp_serve_install(kind));
-    calllog.skips = "cuThreadExchangeStreamCaptureMode";
-    calllog_clear();
-    errno = ERRNO;
-}
-
-/* The primary context of the device, current. */
-static struct gp_served_context *enter(int device)
-{
-    void *ctx = NULL;
-    cr_assert_eq(gp_wrap_cuDevicePrimaryCtxRetain(&ctx, device), 0);
-    cr_assert_eq(gp_driver_real.cuCtxPushCurrent_v2(ctx), 0);
-    calllog_clear();
-    return gp_served_of(ctx);
-}
-
-static void leave(void)
-{
-    void *ctx = NULL;
-    cr_assert_eq(gp_driver_real.cuCtxPopCurrent_v2(&ctx), 0);
-    calllog_clear();
-}
-
-static uint64_t taken(size_t bytes)
-{
-    uint64_t address = 0;
-    cr_assert_eq(gp_wrap_cuMemAlloc_v2(&address, bytes), 0);
-    expect_outside();
-    calllog_clear();
-    return address;
-}
 
 static uint64_t reserved(const struct gp_served_context *served)
 {
@@ -85,7 +41,7 @@ static uint64_t reserved(const struct gp_served_context *served)
 
 Test(allocator_serve, calls_go_on_to_the_driver_with_their_arguments)
 {
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     EXPECT_PASSED_ON(cuCtxCreate, "pass cuCtxCreate(11, 22, 33)", P(11), 22, 33);
     EXPECT_PASSED_ON(cuCtxCreate_v2, "pass cuCtxCreate_v2(11, 22, 33)", P(11), 22, 33);
     EXPECT_PASSED_ON(cuCtxCreate_v3, "pass cuCtxCreate_v3(11, 22, 33, 44, 55)", P(11), P(22), 33, 44, 55);
@@ -175,7 +131,7 @@ static unsigned passed_on(const char *calls, const char *name)
 Test(allocator_serve, a_call_without_memory_is_made_again_once_idle_memory_went_back)
 {
     struct gp_cu_mem_prop prop = {.type = 1, .location = {.type = 1, .id = 1}};
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *served = enter(0);
     uint64_t made = 0;
     size_t pitch = 0;
@@ -201,7 +157,7 @@ Test(allocator_serve, a_call_without_memory_is_made_again_once_idle_memory_went_
 
 Test(allocator_serve, only_idle_memory_of_the_device_goes_back)
 {
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *first = enter(0);
     gp_wrap_cuMemFree_v2(taken(30 * MIB));
     struct gp_served_context *second = enter(1);
@@ -261,7 +217,7 @@ Test(allocator_serve, a_context_is_served_from_its_making_to_its_end)
     static const char *const ends[] = {"cuCtxDestroy", "cuCtxDestroy_v2", "cuCtxDetach", "cuDevicePrimaryCtxRelease",
                                        "cuDevicePrimaryCtxRelease_v2"};
     static char handles[16];
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     for (unsigned how = 0; how < 5; how++)
         for (unsigned end = 0; end < 5; end++) {
             void *ctx = &handles[how];
@@ -303,7 +259,7 @@ Test(allocator_serve, a_context_is_served_from_its_making_to_its_end)
 
 Test(allocator_serve, a_primary_context_that_is_reset_goes_on)
 {
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *served = enter(1);
     void *ctx = served->x_ctx;
     for (unsigned how = 0; how < 2; how++) {
@@ -328,7 +284,7 @@ Test(allocator_serve, a_primary_context_that_is_reset_goes_on)
 /* Only the driver knows which release is the last. */
 Test(allocator_serve, a_release_ends_the_context_if_the_driver_says_so)
 {
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *served = enter(1);
     cr_assert_eq(gp_driver_real.cuDevicePrimaryCtxRetain(&(void *){0}, 1), 0);
     cr_assert_eq(gp_driver_real.cuDevicePrimaryCtxRetain(&(void *){0}, 1), 0);
@@ -354,7 +310,7 @@ Test(allocator_serve, a_release_ends_the_context_if_the_driver_says_so)
 Test(allocator_serve, a_handle_that_comes_again_is_another_context)
 {
     static char handle;
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *served = gp_served_add(&handle, 0, true);
     cr_assert_not_null(gp_served_make_cache(served));
     served->x_access = 5;
@@ -376,7 +332,7 @@ Test(allocator_serve, a_handle_that_comes_again_is_another_context)
 Test(allocator_serve, memory_is_shared_with_peers)
 {
     void *ctx = NULL;
-    start(GP_SERVE_GROWABLE);
+    start(GP_SERVE_GROWABLE, "caching", 0);
     struct gp_served_context *owner = enter(1);
     taken(5 * MIB);
     leave();
@@ -408,7 +364,7 @@ Test(allocator_serve, streams_are_known_from_their_making_to_their_end)
 {
     static char handle;
     void *stream = &handle, *ctx;
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     struct gp_served_context *served = enter(0);
     for (unsigned flags = 0; flags < 2; flags++) {
         unsigned at = 0;
@@ -485,7 +441,7 @@ Test(allocator_serve, a_capture_lasts_from_its_beginning_to_its_end_or_break)
         bool over;
     } ends[] = {{1, false},  {900, false}, {901, true},  {902, false}, {903, false},
                 {904, true}, {905, false}, {917, false}, {918, true},  {0, true}};
-    start(GP_SERVE_DEDICATED);
+    start(GP_SERVE_DEDICATED, "caching", 0);
     enter(0);
     calllog.stubs = "cuStream";
     calllog.skips = "cuCtxGetCurrent";
@@ -512,4 +468,50 @@ Test(allocator_serve, a_capture_lasts_from_its_beginning_to_its_end_or_break)
                 gp_stream_capture_ended(P(11));
                 expect_outside();
             }
+}
+
+Test(allocator_serve, events_of_fences_are_kept_and_used_again)
+{
+    uint64_t fences[300], one = 1;
+    start(GP_SERVE_DEDICATED, "caching", 0);
+    struct gp_served_context *served = enter(0);
+    for (unsigned i = 0; i < 300; i++)
+        cr_assert_eq(gp_stream_fence_record(served, &one, 1, &fences[i]), 0);
+    cr_expect_eq(fakedriver_events(), 300);
+    for (unsigned i = 0; i < 300; i++)
+        cr_assert_eq(gp_stream_fence_wait(served, fences[i]), 0);
+    cr_expect(served->event_count == 256 && fakedriver_events() == 256, "as many as there is room for");
+    calllog.fails = "cuEventRecord";
+    calllog.code = 719;
+    cr_expect_eq(gp_stream_fence_record(served, &one, 1, fences), 719);
+    cr_expect_eq(served->event_count, 256, "the event of a record that failed is kept too");
+    expect_outside();
+}
+
+/* Another thread may capture in the global mode, in which a call that allocates breaks the capture. */
+Test(allocator_serve, calls_of_our_own_are_made_in_the_relaxed_mode)
+{
+    start(GP_SERVE_DEDICATED, "caching", 0);
+    enter(0);
+    calllog.skips = NULL;
+    uint64_t address = 0;
+    cr_assert_eq(gp_wrap_cuMemAlloc_v2(&address, 3 * MIB), 0);
+    const char *calls = calllog_take(), *call = strstr(calls, "cuMemAlloc_v2(&");
+    const char *relaxed = strstr(calls, "cuThreadExchangeStreamCaptureMode(& 2)");
+    cr_expect(relaxed && call > relaxed, "%s", calls);
+    cr_expect(call && strstr(call, "cuThreadExchangeStreamCaptureMode(& 0)"), "%s", calls);
+    expect_outside();
+}
+
+Test(allocator_serve, a_full_table_of_mappings_refuses_memory_and_leaves_none)
+{
+    uint64_t address = 0, row = 1;
+    start(GP_SERVE_GROWABLE, "caching", 0);
+    struct gp_served_context *served = enter(0);
+    while (gp_mapping_add(GP_MAPPING_NONE, 63, 1ull << 50 | row << 12, 1))
+        row++;
+    cr_expect_eq(gp_wrap_cuMemAlloc_v2(&address, 3 * MIB), GP_CU_OUT_OF_MEMORY);
+    cr_expect_eq(fakedriver_growable(), 0);
+    cr_expect_eq(gp_mapping_mark_buffer(served, 8192), 0);
+    expect_outside();
 }

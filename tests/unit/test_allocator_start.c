@@ -3,26 +3,21 @@
  * test_allocator_start.c: what the allocator's settings do, and the functions that callers use without the hooks: those
  * of gpuprof.h and of PyTorch's pluggable allocator, at their limits.
  */
-#include "account/account.h"
 #include "allocator/allocator.h"
 #include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator/torch.h"
 #include "allocator_fixture.h"
-#include "lib/accounts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MIB ((size_t)1 << 20)
 
 TestSuite(allocator_start, .fini = expect_lock_given);
 
 static void accounts(void)
 {
-    static struct gp_wire_oom oom;
-    accounts_start(2, (struct gp_feed_setup){.oom = &oom, .map_limit = 1 << 12});
+    start_accounts();
     calllog.skips = "cuThreadExchangeStreamCaptureMode";
     errno = ERRNO;
 }
@@ -102,7 +97,7 @@ static void begin(void)
     errno = ERRNO;
 }
 
-static void *taken(size_t bytes, int device, void *stream)
+static void *allocated(size_t bytes, int device, void *stream)
 {
     void *pointer = NULL;
     cr_assert_eq(gpuprof_alloc(&pointer, bytes, device, stream), 0);
@@ -137,7 +132,7 @@ Test(allocator_start, requests_at_their_limits)
     cr_expect_eq(gpuprof_record_stream(&pointer, NULL), 1);
     /* The per-thread stream stands for many, and the legacy stream is the default one. */
     for (uintptr_t stream = 0; stream < 4; stream++) {
-        void *block = taken(3 * MIB, 0, (void *)stream);
+        void *block = allocated(3 * MIB, 0, (void *)stream);
         cr_assert(gp_served_find((uintptr_t)block, &grant));
         cr_expect_eq(grant.stream, stream == 1 ? 0 : stream == 2 ? GP_STREAM_ANY : stream);
         cr_expect_eq(grant.requested_bytes, 3 * MIB);
@@ -146,7 +141,7 @@ Test(allocator_start, requests_at_their_limits)
         cr_expect_eq(gpuprof_free(block), 1);
         expect_restored();
     }
-    void *block = taken(100, 1, NULL);
+    void *block = allocated(100, 1, NULL);
     cr_expect_eq(gp_served_find((uintptr_t)block, &grant), gp_served_primary(1));
     cr_expect_eq(gpuprof_free(block), 0);
     gp_driver_stop();
@@ -230,7 +225,7 @@ Test(allocator_start, caches_are_emptied_by_device)
     struct gp_cache_numbers numbers;
     begin();
     for (int device = 0; device < 2; device++)
-        cr_expect_eq(gpuprof_free(taken(30 * MIB, device, NULL)), 0);
+        cr_expect_eq(gpuprof_free(allocated(30 * MIB, device, NULL)), 0);
     cr_expect_eq(gpuprof_empty_cache(-1), 1);
     cr_expect_eq(gpuprof_empty_cache(7), 101);
     cr_expect(fakedriver_held(0) >= 30 * MIB && fakedriver_held(1) >= 30 * MIB);
@@ -241,7 +236,7 @@ Test(allocator_start, caches_are_emptied_by_device)
     cr_expect_eq(gpuprof_empty_cache(1), 0);
     cr_expect(fakedriver_held(0) >= 30 * MIB && fakedriver_held(1) == 0);
     expect_restored();
-    cr_expect_eq(gpuprof_free(taken(30 * MIB, 1, NULL)), 0);
+    cr_expect_eq(gpuprof_free(allocated(30 * MIB, 1, NULL)), 0);
     gpuprof_torch_reset();
     cr_expect(fakedriver_held(0) == 0 && fakedriver_held(1) == 0);
     expect_restored();
