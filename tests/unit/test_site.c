@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_site.c: call sites through site.h: which stacks share a site, what each site holds, and full
- * tables. tests/torture/site.c tests the names of Python frames, with made-up frames.
+ * test_site.c: call sites through stack.h, on real stacks: which share a site, what each site holds, and sites that are
+ * switched on late.  test_sitemodel.c has made-up stacks and full tables.
  */
 #include "base/compiler.h"
 #include "stack/python.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,11 +35,9 @@ static int64_t at_peak(uint32_t id)
     return row->peak_seq == head->devices[row->device].peak_seq ? row->at_peak_bytes : row->live_bytes;
 }
 
-static bool summed = true;
-
 APART static uint32_t ask(int device, enum gp_wire_kind kind)
 {
-    uint32_t id = gp_site_here(device, kind, summed);
+    uint32_t id = gp_site_here(device, kind, true);
     sink++;
     return id;
 }
@@ -227,25 +224,6 @@ Test(site, who_held_it_at_the_peak)
     cr_assert(rows[a].live_bytes == 0 && rows[a].live_count == 0 && device->live_bytes == 50);
 }
 
-/* Memory that does not count among the device's bytes: its row has numbers, the sum does not
- * change. */
-Test(site, what_is_not_summed)
-{
-    uint32_t id[2];
-    start();
-    for (int turn = 0; turn < 2; turn++) {
-        summed = turn;
-        id[turn] = ask(0, GP_KIND_MANAGED);
-        gp_site_alloc(id[turn], 100);
-    }
-    cr_assert(id[0] != id[1] && rows[id[0]].summed == 0 && rows[id[1]].summed == 1);
-    cr_assert(rows[id[0]].live_bytes == 100 && rows[id[0]].peak_bytes == 100 && at_peak(id[0]) == 100);
-    cr_assert(head->devices[0].live_bytes == 100 && head->devices[0].peak_bytes == 100);
-    gp_site_free(id[0], 100);
-    cr_assert(rows[id[0]].live_bytes == 0 && at_peak(id[0]) == 100 && head->devices[0].live_bytes == 100);
-    cr_assert_eq(head->devices[0].peak_seq, 1);
-}
-
 /* Viewers map the session: whatever one of them writes there, the program goes on. */
 static void damage(uint32_t seed)
 {
@@ -272,45 +250,6 @@ Test(site, a_viewer_that_writes_into_the_session, .timeout = 60)
         }
         gp_site_reset(-1);
     }
-}
-
-/* 4^8 stacks of some 20 frames: more than the tables hold. One line allocates for all of them, so
- * that only `way` and the device differ. */
-static uint32_t many[65536]; /* site + 1; 0: not requested yet */
-
-APART static uint32_t which_of(uint32_t i)
-{
-    return i < 65536 ? i : (i - 65536) * 601;
-}
-
-static uint64_t ask_many(unsigned depth, uint32_t ways_each, int devices)
-{
-    uint64_t none = 0;
-    for (uint32_t i = 0; i < 65536 + 100; i++) {
-        uint32_t which = which_of(i);
-        uint32_t got = ways(depth, which % ways_each, (int)(which / ways_each) % devices);
-        cr_assert(many[which] == 0 || got + 1 == many[which], "stack %u", which);
-        many[which] = got + 1;
-        cr_assert_neq(got, 0);
-        none += rows[got].frame_count == 0;
-    }
-    cr_assert(none > 0, "no table was filled");
-    cr_assert_eq(none, head->lost_rows + head->lost_frames);
-    cr_assert_eq(head->captures, 65536 + 100);
-    cr_assert_leq(head->rows, head->row_limit);
-    cr_assert_leq(head->frames, head->frame_limit);
-    for (uint32_t id = 1; id < head->rows; id++)
-        cr_assert_leq(rows[id].first_frame + rows[id].frame_count, head->frames);
-    gp_site_alloc(head->rows - 1, 5);
-    cr_assert_eq(rows[head->rows - 1].live_bytes, 5);
-    return none;
-}
-
-Test(site, full_frames, .timeout = 120)
-{
-    start();
-    ask_many(8, 65536, 1);
-    cr_assert(head->lost_frames > 0 && head->lost_rows == 0);
 }
 
 /* What the sites of a device hold, summed over the rows. */
@@ -406,20 +345,4 @@ Test(site, off_and_on_again)
         cr_assert_eq(sum_of(1), 100 + 7 * turn);
     }
     cr_assert_eq(head->rows, 4, "%u rows: none, two lines of this function, before stacks", head->rows);
-}
-
-static void *rows_main(void *argument)
-{
-    (void)argument;
-    ask_many(5, 1024, 65); /* 1024 ways and 64 devices: 65 536 short stacks, and one row for "unknown". */
-    return NULL;
-}
-
-Test(site, full_rows, .timeout = 120)
-{
-    pthread_t thread;
-    start();
-    cr_assert_eq(pthread_create(&thread, NULL, rows_main, NULL), 0);
-    pthread_join(thread, NULL);
-    cr_assert(head->lost_rows > 0 && head->lost_frames == 0);
 }
