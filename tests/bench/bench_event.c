@@ -12,6 +12,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "bench/count.h"
+#include "lib/random.h"
 #include "source/internal.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -37,14 +38,6 @@ static struct gp_wire_failure failures[GP_WIRE_FAILURES];
 
 static void wake_nobody(void)
 {
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
 }
 
 /* A callback pair exactly as the CUPTI source makes it. */
@@ -74,13 +67,13 @@ struct worker {
 static void one_batch(struct worker *worker)
 {
     for (uint32_t i = 0; i < BATCH / 2; i++) {
-        uint64_t *victim = &worker->addresses[next_random(&worker->seed) % worker->reach];
+        uint64_t *victim = &worker->addresses[random_next(&worker->seed) % worker->reach];
         struct gp_params_cuMemFree_v2 free_params = {.dptr = *victim};
         call_driver(worker->free, &free_params);
         uint64_t fresh = worker->next;
         worker->next += 512;
         struct gp_params_cuMemAlloc_v2 alloc_params = {.dptr = &fresh,
-                                                       .bytesize = 512 + next_random(&worker->seed) % 4096};
+                                                       .bytesize = 512 + random_next(&worker->seed) % 4096};
         call_driver(worker->alloc, &alloc_params);
         *victim = fresh;
     }

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/counter.h"
+#include "lib/random.h"
 #include "torture/yield.h"
 
 /* Gauge 0 counts 7 per unit, gauge 1 one per unit: no snapshot may ever show another ratio.  Gauges 2 and 3 take one of
@@ -74,15 +75,6 @@ static __thread struct entry *oracle_entry;
 static __thread struct batch *oracle_batch;
 static __thread uint64_t oracle_random;
 
-static inline uint64_t oracle_next(uint64_t *state)
-{
-    uint64_t x = *state;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    return *state = x;
-}
-
 void gp_testpoint(const char *name);
 /* Takes the ticket where the operation's effect becomes final, and yields the processor in one
  * window of 32. */
@@ -94,7 +86,7 @@ void gp_testpoint(const char *name)
         oracle_entry->fast = fast;
         oracle_entry = NULL;
     }
-    if (oracle_random && oracle_next(&oracle_random) % 32 == 0)
+    if (oracle_random && random_next(&oracle_random) % 32 == 0)
         torture_yield();
 }
 
@@ -123,7 +115,7 @@ static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned uni
     struct gp_counter *set = self->batch->set;
     struct gp_gate *gate = gp_counter_gate(set, self->index + self->life);
     const int64_t amounts[GP_BUNDLES] = {(int64_t)units * BYTES_PER_UNIT, units, 0};
-    unsigned way = (unsigned)(oracle_next(&oracle_random) % 3);
+    unsigned way = (unsigned)(random_next(&oracle_random) % 3);
     if (way < 2)
         return gp_gate_pair(set, gate, op, way, amounts);
     bool done = gp_gate_hold(gate);
@@ -142,7 +134,7 @@ static bool worker_gate(struct worker *self, enum gp_counter_op op, unsigned uni
 static uint64_t worker_event(struct worker *self, enum gp_counter_op op, unsigned units, unsigned which)
 {
     struct gp_delta rest = {2 + which, 0, units};
-    bool whole = which == 0 && oracle_next(&oracle_random) % 2; /* pair 3 has gauge 2 too */
+    bool whole = which == 0 && random_next(&oracle_random) % 2; /* pair 3 has gauge 2 too */
     struct gp_counter_event event = {whole ? 3 : 2, {(int64_t)units * BYTES_PER_UNIT, units}, !whole, &rest};
     uint64_t time_ns;
     gp_counter_move(self->batch->set, self->index + self->life, op, &event, &time_ns);
@@ -160,11 +152,11 @@ static uint64_t worker_apply(struct worker *self, unsigned *made, enum gp_counte
     entry->units = (uint8_t)units;
     entry->which = (uint8_t)which;
     oracle_entry = entry;
-    if (oracle_next(&oracle_random) % 3 == 0)
+    if (random_next(&oracle_random) % 3 == 0)
         return worker_event(self, op, units, which);
     if (timed)
         return gp_counter_apply_timed(self->batch->set, self->index + self->life, op, deltas, n);
-    bool gate = which == 0 && oracle_next(&oracle_random) % 2;
+    bool gate = which == 0 && random_next(&oracle_random) % 2;
     if (!gate || !worker_gate(self, op, units))
         gp_counter_apply(self->batch->set, self->index + self->life, op, deltas, n);
     return 0;
@@ -185,7 +177,7 @@ static void worker_putback(struct worker *self, unsigned *made, unsigned units, 
 
 static void worker_allocate(struct worker *self, unsigned *made)
 {
-    unsigned units = 1 + oracle_next(&oracle_random) % UNITS_MAX, which = oracle_next(&oracle_random) % KINDS;
+    unsigned units = 1 + random_next(&oracle_random) % UNITS_MAX, which = random_next(&oracle_random) % KINDS;
     worker_apply(self, made, GP_ADD, units, which, false);
     __atomic_add_fetch(&self->batch->held[which][units], 1, __ATOMIC_ACQ_REL);
 }
@@ -193,14 +185,14 @@ static void worker_allocate(struct worker *self, unsigned *made)
 /* Frees one live allocation of some shape; one free in sixteen is refused. */
 static void worker_release(struct worker *self, unsigned *made)
 {
-    unsigned units = 1 + oracle_next(&oracle_random) % UNITS_MAX, which = oracle_next(&oracle_random) % KINDS;
+    unsigned units = 1 + random_next(&oracle_random) % UNITS_MAX, which = random_next(&oracle_random) % KINDS;
     int32_t *held = &self->batch->held[which][units];
     int32_t live = __atomic_load_n(held, __ATOMIC_ACQUIRE);
     do
         if (live <= 0)
             return;
     while (!__atomic_compare_exchange_n(held, &live, live - 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-    bool refused = oracle_next(&oracle_random) % 16 == 0;
+    bool refused = random_next(&oracle_random) % 16 == 0;
     uint64_t since = worker_apply(self, made, GP_SUB, units, which, refused);
     if (!refused)
         return;
@@ -211,14 +203,14 @@ static void worker_release(struct worker *self, unsigned *made)
 static void worker_observe(struct worker *self, unsigned *made)
 {
     struct gp_counter *set = self->batch->set;
-    bool change = oracle_next(&oracle_random) % self->batch->profile->reset == 0;
-    enum kind kind = !change ? (oracle_next(&oracle_random) % 2 ? SNAPSHOT : WATCH_READ)
-                             : (enum kind)(RESET_PEAKS + oracle_next(&oracle_random) % 7);
+    bool change = random_next(&oracle_random) % self->batch->profile->reset == 0;
+    enum kind kind = !change ? (random_next(&oracle_random) % 2 ? SNAPSHOT : WATCH_READ)
+                             : (enum kind)(RESET_PEAKS + random_next(&oracle_random) % 7);
     struct entry *entry = worker_entry(self, made, kind);
     int64_t peaks[GAUGES] = {0};
-    entry->watch = oracle_next(&oracle_random) % WATCHES;
-    entry->mask = oracle_next(&oracle_random) % (1u << GAUGES);
-    entry->value = (int32_t)(oracle_next(&oracle_random) % 1000) - 100;
+    entry->watch = random_next(&oracle_random) % WATCHES;
+    entry->mask = random_next(&oracle_random) % (1u << GAUGES);
+    entry->value = (int32_t)(random_next(&oracle_random) % 1000) - 100;
     oracle_entry = entry;
     switch (kind) {
     case SNAPSHOT:
@@ -260,11 +252,11 @@ static void worker_live(struct worker *self, unsigned until)
     bool grow = true;
     while (self->made + 2 <= until && idle < until * 4) {
         unsigned before = self->made;
-        if (oracle_next(&oracle_random) % 48 == 0)
+        if (random_next(&oracle_random) % 48 == 0)
             grow = !grow;
         if (profile->split)
             grow = self->index % 2 == 0;
-        if (oracle_next(&oracle_random) % profile->observe == 0)
+        if (random_next(&oracle_random) % profile->observe == 0)
             worker_observe(self, &self->made);
         else if (grow)
             worker_allocate(self, &self->made);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "framework/c10.h"
+#include "lib/random.h"
 #include "stack/internal.h"
 #include "stack/stack.h"
 #include "torture/yield.h"
@@ -55,9 +56,7 @@ static uint64_t oracle_random(void)
         __asm__("" : "+r"(own));
         oracle_state = own;
     }
-    uint64_t x = oracle_state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    return x ^ x >> 31;
+    return random_mix(&oracle_state);
 }
 
 void gp_testpoint(const char *name)

@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "base/map.h"
 #include "base/compiler.h"
+#include "lib/random.h"
 #include "torture/yield.h"
 #include <errno.h>
 #include <pthread.h>
@@ -95,14 +96,6 @@ struct torture {
 
 static uint64_t torture_seed;
 
-static uint64_t torture_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
-
 /* Yields the CPU in one window of many, so that the scheduler visits all of them. */
 void gp_testpoint(const char *name)
 {
@@ -110,7 +103,7 @@ void gp_testpoint(const char *name)
     (void)name;
     if (!state)
         state = torture_seed ^ (uint64_t)(uintptr_t)&state;
-    if (torture_random(&state) % 256 == 0)
+    if (random_mix(&state) % 256 == 0)
         torture_yield();
 }
 
@@ -184,7 +177,7 @@ static void *torture_worker(void *arg)
          * while, then shrink it. */
         unsigned percent = __atomic_fetch_add(&t->x_ops, 64, __ATOMIC_RELAXED) / 400000 % 2 ? 8 : 85;
         for (unsigned i = 0; i < 64; i++, ops++) {
-            uint64_t r = torture_random(&random);
+            uint64_t r = random_mix(&random);
             torture_shared(t, r, percent);
             if (i % 8 == 0) {
                 int rc = t->api->update(t->map, SPACE_PINNED, r % TORTURE_PINNED * 4096, torture_touch, NULL);
@@ -304,7 +297,7 @@ static void *torture_limit_worker(void *arg)
     struct torture_limit *t = arg;
     uint64_t id = __atomic_add_fetch(&t->x_id, 1, __ATOMIC_RELAXED), random = t->seed + id, head = 0, tail = 0;
     for (unsigned i = 0; i < 60000; i++) {
-        if (torture_random(&random) % 100 < (i / 5000 % 2 ? 30 : 70)) {
+        if (random_mix(&random) % 100 < (i / 5000 % 2 ? 30 : 70)) {
             struct gp_record record = torture_record(1, id << 40 | head, head);
             gp_map_prefetch(t->map, record.space, record.key);
             if (gp_map_insert(t->map, &record, NULL) == 0)

@@ -11,6 +11,7 @@
 #include "../../src/account/event.c"
 
 #include "base/compiler.h"
+#include "lib/random.h"
 #include "record/ringread.h"
 #include "torture/yield.h"
 
@@ -41,9 +42,7 @@ static uint64_t reader_random(void)
         __asm__("" : "+r"(own)); /* framework_oracle.h: else GCC 14 does not link */
         reader_state = own;
     }
-    uint64_t x = reader_state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    return x ^ x >> 31;
+    return random_mix(&reader_state);
 }
 
 void gp_testpoint(const char *name)

@@ -12,6 +12,7 @@
 #include "base/ring.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "lib/random.h"
 #include "record/ringread.h"
 #include "torture/yield.h"
 #include <pthread.h>
@@ -62,18 +63,10 @@ struct torture_reader {
 
 static uint64_t torture_seed;
 
-static uint64_t torture_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
-
 static uint64_t torture_mix(uint64_t writer, uint64_t number, uint64_t salt)
 {
     uint64_t state = writer << 56 ^ number ^ salt << 48;
-    return torture_random(&state);
+    return random_mix(&state);
 }
 
 /* Yields the CPU in one window of many; an event has a dozen windows. */
@@ -83,7 +76,7 @@ void gp_testpoint(const char *name)
     (void)name;
     if (!state)
         state = torture_seed ^ (uint64_t)(uintptr_t)&state;
-    if (torture_random(&state) % 1024 == 0)
+    if (random_mix(&state) % 1024 == 0)
         torture_yield();
 }
 
@@ -105,7 +98,7 @@ static void *torture_writer(void *arg)
         event.time_ns = gp_clock_ns();
         written += gp_ring_write(&t->ring, &cursor, &event, (uint32_t)torture_mix(id, tried, 4)) == 0;
         tried++;
-        uint64_t r = torture_random(&random);
+        uint64_t r = random_mix(&random);
         if (r % 1000 == 0)
             cursor = (struct gp_ring_cursor){0}; /* the thread ends and another one continues */
         if (r % 3000 == 1)
@@ -136,7 +129,7 @@ static int torture_copy(void *arg, void *into, size_t bytes, uint64_t offset)
         reader->look = words[0];
         reader->look_offset = offset;
     }
-    if (torture_random(&reader->random) % 4 == 0)
+    if (random_mix(&reader->random) % 4 == 0)
         torture_yield();
     return 0;
 }
@@ -212,8 +205,8 @@ static void *torture_reader(void *arg)
         exit(2);
     while (!__atomic_load_n(&t->x_stop_readers, __ATOMIC_ACQUIRE)) {
         torture_poll(reader, reader->kind == READER_PREAD ? gp_clock_ns() : UINT64_MAX);
-        if (reader->kind != READER_CONTROL && torture_random(&reader->random) % 4 == 0)
-            usleep((useconds_t)(torture_random(&reader->random) % 2000));
+        if (reader->kind != READER_CONTROL && random_mix(&reader->random) % 4 == 0)
+            usleep((useconds_t)(random_mix(&reader->random) % 2000));
     }
     torture_poll(reader, UINT64_MAX);
     torture_balance(reader);

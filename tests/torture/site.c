@@ -43,7 +43,7 @@ static void *table_main(void *argument)
     uint64_t random = (uint64_t)(uintptr_t)argument;
     for (unsigned i = 0; i < 4 * STACKS; i++) {
         /* First the new stacks, in a different order in every thread; then any stacks. */
-        unsigned seed = (unsigned)(oracle_random(&random) % STACKS);
+        unsigned seed = (unsigned)(random_mix(&random) % STACKS);
         uint32_t none = 0;
         oracle_stack_seed = seed;
         oracle_python_seed = seed + 1;

@@ -13,6 +13,7 @@
 #define GP_TEST_TORTURE_SITE_ORACLE_H
 
 #include "base/compiler.h"
+#include "lib/random.h"
 #include "stack/internal.h"
 #include "stack/python.h"
 #include "stack/stack.h"
@@ -72,14 +73,6 @@ static __thread struct worker *oracle_me;
 static __thread int oracle_device = -1;
 static __thread uint64_t oracle_random_state;
 static __thread unsigned oracle_stack_seed, oracle_python_seed;
-
-static uint64_t oracle_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
 
 /* ---- stacks that the oracle makes up ----------------------------------------------------------------------------- */
 
@@ -169,10 +162,10 @@ void gp_testpoint(const char *name)
     if (oracle_me && oracle_device >= 0 && strcmp(name, "live.done") == 0) {
         struct worker *me = oracle_me;
         me->calls[oracle_device][me->made[oracle_device]].ticket = ++oracle_tickets[oracle_device];
-        if (oracle_random(&oracle_random_state) % 8 == 0)
+        if (random_mix(&oracle_random_state) % 8 == 0)
             oracle_sum(oracle_device);
     }
-    if (oracle_random(&oracle_random_state) % 256 == 0)
+    if (random_mix(&oracle_random_state) % 256 == 0)
         torture_yield();
 }
 
@@ -195,7 +188,7 @@ static void *worker_main(void *argument)
     struct worker *self = argument;
     oracle_me = self;
     for (unsigned op = 0; op < OPS; op++) {
-        uint64_t r = oracle_random(&self->random);
+        uint64_t r = random_mix(&self->random);
         int d = (int)(r >> 8 & 1);
         bool rising = op / 512 % 2 == 0;
         if (r % 509 == 0) {
@@ -220,9 +213,9 @@ static void *viewer_main(void *argument)
     uint64_t random = 1;
     (void)argument;
     while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
-        int d = (int)(oracle_random(&random) & 1);
+        int d = (int)(random_mix(&random) & 1);
         const struct gp_wire_site_device *device = &oracle_head->devices[d];
-        const struct gp_wire_site *row = &oracle_rows[oracle_ids[d][oracle_random(&random) % SITES]];
+        const struct gp_wire_site *row = &oracle_rows[oracle_ids[d][random_mix(&random) % SITES]];
         uint64_t seq = __atomic_load_n(&device->peak_seq, __ATOMIC_ACQUIRE);
         int64_t bytes = __atomic_load_n(&row->live_bytes, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&row->peak_seq, __ATOMIC_ACQUIRE) == seq)
@@ -230,7 +223,7 @@ static void *viewer_main(void *argument)
         if (__atomic_load_n(&device->peak_seq, __ATOMIC_ACQUIRE) != seq || look_count[d] == LOOKS)
             continue;
         looks[d][look_count[d]++] = (struct look){seq, (uint32_t)(row - oracle_rows), bytes};
-        if (oracle_random(&random) % 64 == 0)
+        if (random_mix(&random) % 64 == 0)
             torture_yield();
     }
     return NULL;

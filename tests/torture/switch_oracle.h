@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "lib/random.h"
 #include "stack/internal.h"
 #include "stack/python.h"
 #include "stack/stack.h"
@@ -45,9 +46,7 @@ static __thread unsigned switch_seed;
 
 static uint64_t switch_random(void)
 {
-    uint64_t x = switch_state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    return x ^ x >> 31;
+    return random_mix(&switch_state);
 }
 
 /* ---- what site.c needs ------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "base/compiler.h"
 #include "base/map.h"
 #include "lib/full.h"
+#include "lib/random.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <linux/seccomp.h>
@@ -16,18 +17,6 @@
 #include <unistd.h>
 
 #define TEST_SEEDS 4
-
-struct test_random {
-    uint64_t state;
-};
-
-static uint64_t gp_test_random(struct test_random *random)
-{
-    uint64_t x = random->state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
 
 static struct gp_record gp_test_record(uint8_t space, uint64_t key, uint64_t bytes)
 {
@@ -112,10 +101,9 @@ static bool gp_test_touch(struct gp_record *record, void *arg)
     return *(bool *)arg;
 }
 
-static void gp_test_step(struct gp_map *map, struct test_model *model, struct test_random *random,
-                         unsigned insert_percent)
+static void gp_test_step(struct gp_map *map, struct test_model *model, uint64_t *random, unsigned insert_percent)
 {
-    uint64_t r = gp_test_random(random);
+    uint64_t r = random_mix(random);
     uint32_t index = (uint32_t)(r % MODEL_KEYS);
     uint8_t space = (uint8_t)(1 + (r >> 20) % MODEL_SPACES);
     struct gp_record *have = &model->records[space - 1][index];
@@ -156,7 +144,7 @@ Test(map, random_against_model, .timeout = 120)
 {
     struct test_model *model = malloc(sizeof *model);
     for (uint64_t seed = 1; seed <= (test_is_full() ? TEST_SEEDS : 1); seed++) {
-        struct test_random random = {seed};
+        uint64_t random = seed;
         struct gp_map *map;
         memset(model, 0, sizeof *model);
         cr_assert_eq(gp_map_new(&map, 1000000), 0);
@@ -165,7 +153,7 @@ Test(map, random_against_model, .timeout = 120)
             for (unsigned i = 0; i < 120000; i++) {
                 gp_test_step(map, model, &random, percents[phase]);
                 if (i % 8191 == 0)
-                    gp_test_walk(map, model, gp_test_random(&random) % 4 ? 0 : 7);
+                    gp_test_walk(map, model, random_mix(&random) % 4 ? 0 : 7);
             }
         }
         gp_test_walk(map, model, 1);

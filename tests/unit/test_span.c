@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_span.c: the set of address ranges against a plain array. */
 #include "base/span.h"
+#include "lib/random.h"
 #include <criterion/criterion.h>
 #include <stdint.h>
 
@@ -8,13 +9,6 @@ TestSuite(span, .timeout = 60);
 
 #define SLOTS 512u
 #define UNIT  256u
-
-static uint64_t random_next(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    return x ^ x >> 31;
-}
 
 /* owner[i]: 1 + the slot at which the span over slot i starts; 0 none. */
 static uint32_t owner[SLOTS];
@@ -39,8 +33,8 @@ Test(span, random_steps_agree_with_an_array)
     struct gp_span_set set = {0};
     uint64_t seed = 1, count = 0;
     for (unsigned step = 0; step < 200000; step++) {
-        uint32_t first = (uint32_t)(random_next(&seed) % SLOTS), many = 1 + (uint32_t)(random_next(&seed) % 7);
-        uint64_t address = base + (uint64_t)first * UNIT, inside = random_next(&seed) % UNIT;
+        uint32_t first = (uint32_t)(random_mix(&seed) % SLOTS), many = 1 + (uint32_t)(random_mix(&seed) % 7);
+        uint64_t address = base + (uint64_t)first * UNIT, inside = random_mix(&seed) % UNIT;
         uint32_t want = lowest(first, many);
         struct gp_span *found = gp_span_in(&set, address + inside, (uint64_t)many * UNIT - inside);
         cr_assert_eq(found != NULL, want != 0, "step %u", step);
