@@ -5,6 +5,7 @@
  */
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <lib/recmake.h>
 #include <read/recording/recording.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static struct gp_recording *attached(void)
 
 static int64_t peak_of(const struct gp_recording *recording)
 {
-    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    struct gp_peak *peak = analysis_peak(recording, 0, 0);
     int64_t bytes = peak->bytes;
     free(peak);
     return bytes;
@@ -74,7 +75,7 @@ static int64_t row_of(const struct gp_bill *bill, const char *what)
 
 static int64_t untracked(const struct gp_recording *recording, int64_t before)
 {
-    struct gp_bill *bill = gp_bill_find(recording, 0);
+    struct gp_bill *bill = analysis_bill(recording, 0);
     int64_t bytes = row_of(bill, "untracked") + row_of(bill, "rounding by the driver");
     cr_expect_eq(bill->time_ns, 1002 * MS);
     cr_expect_eq(row_of(bill, "before attach"), before, "%lld", (long long)row_of(bill, "before attach"));
@@ -99,7 +100,7 @@ Test(attached, what_was_there_before_is_no_room)
     struct gp_recording *recording = attached();
     for (int round = 0; round < 2; round++) {
         struct gp_steps *steps = gp_steps_find(recording);
-        struct gp_forecast_run *run = gp_forecast_run_find(recording, steps, 0);
+        struct gp_forecast_run *run = analysis_forecast(recording, steps, 0);
         cr_assert(run);
         cr_expect_eq(run->now.headroom_bytes, round ? GIB - 3 * MIB : GIB - 83 * MIB, "%lld",
                      (long long)run->now.headroom_bytes);

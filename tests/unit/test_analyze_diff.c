@@ -2,6 +2,7 @@
  * test_analyze_diff.c: what comes and goes within a step, and what differs between two recordings. */
 #include <analyze/flow.h>
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ Test(churn, counts_pairs_within_a_step)
     cr_assert_eq(steps->source, GP_STEPS_MARKS);
     cr_assert_eq(steps->count, 5);
     cr_assert_str_eq(steps->name, "step");
-    struct gp_churn *churn = gp_churn_find(recording, steps);
+    struct gp_churn *churn = analysis_churn(recording, steps);
     cr_assert_eq(churn->pairs, 5);
     cr_assert_eq(churn->allocations, 10);
     cr_assert_eq(churn->frees, 9);

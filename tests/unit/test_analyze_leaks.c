@@ -4,6 +4,7 @@
 #include <analyze/analyze.h>
 #include <analyze/forecast.h>
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <lib/recmake.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,7 +263,7 @@ static void expect_passes(struct gp_recording *recording, uint32_t steps_least, 
               steps->name);
     cr_expect_eq(leaks->count > 0, suspects, "%u suspects in %u steps: %s", leaks->count, steps->count, leaks->why);
     cr_expect(suspects || strstr(leaks->why, "cannot be known"), "%s", leaks->why);
-    struct gp_forecast_run *run = gp_forecast_run_find(recording, steps, 0);
+    struct gp_forecast_run *run = analysis_forecast(recording, steps, 0);
     cr_expect(suspects || run->now.verdict == GP_FORECAST_APERIODIC, "verdict %d", (int)run->now.verdict);
     free(run);
     free(leaks);

@@ -14,7 +14,8 @@
 
 /* ---- leaks --------------------------------------------------------------------------------------------------------- */
 
-/* Each of `sites` sites keeps a block in each step; the i-th one has (i + 1) * 512 bytes, or all have as many. */
+/* Each of `sites` sites keeps a block in each step; the first one the largest, or all have 512 bytes;
+ * and one takes a large block in the middle, which is no leak. */
 static struct gp_recording *many_leaks_of(unsigned sites, unsigned steps, int64_t total, bool alike)
 {
     struct recmake *make = recmake_new(total);
@@ -22,11 +23,14 @@ static struct gp_recording *many_leaks_of(unsigned sites, unsigned steps, int64_
     uint64_t at = 1000 * MS, address = 0x7f0000000000ull;
     for (unsigned i = 0; i < sites; i++)
         numbers[i] = site(make, "keeps", i);
+    uint32_t once = sites > 1 ? site(make, "once", 0) : 0;
     for (unsigned step = 0; step <= steps; step++) {
         recmake_at(make, at += 1000 * MS);
         recmake_mark(make, "step");
+        if (once && step == steps / 2)
+            recmake_alloc(make, 0, GP_KIND_LINEAR, MIB, GIB, once);
         for (unsigned i = 0; i < sites && step < steps; i++)
-            recmake_alloc(make, 0, GP_KIND_LINEAR, address += MIB, (alike ? 1 : i + 1) * 512ull, numbers[i]);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, address += MIB, (alike ? 1 : sites - i) * 512ull, numbers[i]);
     }
     free(numbers);
     return recmake_done(make);
@@ -39,17 +43,18 @@ static struct gp_recording *many_leaks(unsigned sites, unsigned steps, int64_t t
 
 Test(many, sites_that_leak)
 {
-    static const unsigned counts[] = {1, 63, 64, 65, 511, 512, 513, 600};
+    static const unsigned counts[] = {1, 63, 64, 65, 510, 511, 512, 600};
     for (unsigned c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
         struct gp_recording *recording = many_leaks(counts[c], 6, 16 * GIB);
         struct gp_steps *steps = gp_steps_find(recording);
         struct gp_leaks *leaks = gp_leaks_find(recording, steps, 0);
-        cr_assert_eq(leaks->count, counts[c] < 512 ? counts[c] : 512, "%u of %u", leaks->count, counts[c]);
+        /* Of 512 sites that hold more at the end the curves are looked at. */
+        cr_assert_eq(leaks->count, counts[c] < 511 ? counts[c] : 511, "%u of %u", leaks->count, counts[c]);
         cr_assert(leaks->points == 6 && leaks->steps == 6 && leaks->source == GP_STEPS_MARKS && !leaks->why[0]);
-        for (uint32_t i = 0; i < leaks->count; i++) { /* the largest first: the last site leaks most */
+        for (uint32_t i = 0; i < leaks->count; i++) { /* the largest first */
             const struct gp_leak *leak = &leaks->suspects[i];
             int64_t bytes = (int64_t)(counts[c] - i) * 512;
-            cr_assert_eq(leak->site, counts[c] - i);
+            cr_assert_eq(leak->site, i + 1);
             cr_assert(leak->bytes_per_step == (double)bytes && leak->live_bytes == 6 * bytes && leak->live_count == 6);
             cr_assert(leak->taken_bytes == 6 * bytes && leak->freed_bytes == 0 && leak->grows_ns == 5000 * MS);
             for (unsigned k = 0; k <= 6; k++) /* the marks come before the blocks of their step */

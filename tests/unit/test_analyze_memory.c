@@ -5,6 +5,7 @@
  */
 #include <analyze/flow.h>
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ Test(pieces, only_pages_that_touch_on_one_device_are_one_piece)
         struct gp_segments *map = gp_segments_at(recording, 0, 0);
         cr_expect_eq(map->segment_count, joined || apart ? 1 : 2, "%u: %u segments", which, map->segment_count);
         cr_expect_eq(map->segments[0].bytes, joined ? 1500 : 1000, "%u", which);
-        struct gp_fragmentation *found = gp_fragmentation_find(recording, 0, 10);
+        struct gp_fragmentation *found = analysis_fragmentation(recording, 0, 10);
         cr_expect_eq(found->points[found->count - 1].largest_free_bytes, joined ? 1400 : 900, "%u: %lld", which,
                      (long long)found->points[found->count - 1].largest_free_bytes);
         cr_expect_eq(found->points[found->count - 1].reserved_bytes, apart ? 1000 : 1500, "%u", which);
@@ -85,7 +86,7 @@ Test(rounding, is_that_of_each_live_block)
         recmake_at(make, 1004 * MS);
         recmake_alloc(make, 0, GP_KIND_LINEAR, 0x50000000, 100, a); /* after it */
         struct gp_recording *recording = recmake_done(make);
-        struct gp_bill *bill = gp_bill_find(recording, 0);
+        struct gp_bill *bill = analysis_bill(recording, 0);
         cr_expect_eq(row_of(bill, "rounding by the driver"), sizes[i].over, "%llu bytes: %lld",
                      (unsigned long long)sizes[i].bytes, (long long)row_of(bill, "rounding by the driver"));
         cr_expect_eq(row_of(bill, "linear"), (int64_t)sizes[i].bytes);

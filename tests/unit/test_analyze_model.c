@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_analyze_model.c: the ranges of caches and the points of a forecast against models that are too simple to be wrong:
- * one flag for each page, and all samples of a point.
+ * test_analyze_model.c: the ranges of caches against a model that is too simple to be wrong: one flag for each page.
  */
 #include <analyze/analyze.h>
 #include <analyze/flow.h>
-#include <analyze/forecast.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,88 +94,6 @@ Test(model, ranges_are_the_pages)
         }
         gp_ranges_fini(&ranges);
         gp_recording_free(recording);
-    }
-}
-
-/* ---- points of a forecast ---------------------------------------------------------------------------------------- */
-
-#define SAMPLES 700u
-
-static struct gp_forecast_sample samples[SAMPLES];
-
-static int64_t rise(int64_t before, int64_t now)
-{
-    return before >= 0 && now > before ? now - before : 0;
-}
-
-/* The point of the samples (from, to]. */
-static struct gp_forecast_point point_of(unsigned from, unsigned to)
-{
-    struct gp_forecast_point point = {samples[to].time_ns, INT64_MAX, 0, samples[to].last, 0, 0, 0, 0};
-    for (unsigned i = from + 1; i <= to; i++) {
-        point.low = samples[i].low < point.low ? samples[i].low : point.low;
-        point.high = samples[i].high > point.high ? samples[i].high : point.high;
-        point.allocs += rise(samples[i - 1].allocs, samples[i].allocs);
-        point.frees += rise(samples[i - 1].frees, samples[i].frees);
-        point.taken_bytes += rise(samples[i - 1].taken_bytes, samples[i].taken_bytes);
-        point.fresh_bytes += rise(samples[i - 1].fresh_bytes, samples[i].fresh_bytes);
-    }
-    return point;
-}
-
-static void sample_drawn(unsigned number)
-{
-    const struct gp_forecast_sample *before = number ? &samples[number - 1] : NULL;
-    struct gp_forecast_sample *now = &samples[number];
-    now->time_ns = (before ? before->time_ns : 5) + 1 + draw_below(1000);
-    now->low = draw_below(1000);
-    now->last = now->low + draw_below(50);
-    now->high = now->last + draw_below(50);
-    now->allocs = (before ? before->allocs : 0) + draw_below(9);
-    now->frees = (before ? before->frees : 0) + draw_below(9);
-    now->taken_bytes = (before ? before->taken_bytes : 0) + draw_below(5000);
-    now->fresh_bytes = draw_below(20) ? (before ? before->fresh_bytes : 0) + draw_below(90) : -1;
-}
-
-Test(model, points_are_their_samples)
-{
-    struct gp_forecast forecast;
-    gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
-    cr_assert(forecast.kind == GP_FORECAST_STEPS && !forecast.begun);
-    int64_t high = 0;
-    for (unsigned number = 0; number < SAMPLES; number++) {
-        sample_drawn(number);
-        gp_forecast_feed(&forecast, &samples[number]);
-        struct gp_forecast_sample late = samples[number];
-        late.high = INT64_MAX;
-        gp_forecast_feed(&forecast, &late); /* not later: ignored */
-        high = samples[number].high > high ? samples[number].high : high;
-        unsigned each = 1;
-        while (number >= each * GP_FORECAST_POINTS)
-            each *= 2;
-        cr_assert_eq(forecast.samples, each, "sample %u", number);
-        cr_assert_eq(forecast.count, number / each, "sample %u", number);
-        cr_assert_eq(forecast.open, number % each, "sample %u", number);
-        cr_assert_eq(forecast.high, high);
-        cr_assert(forecast.begin_ns == samples[0].time_ns && forecast.begin == samples[0].last);
-        cr_assert_eq(memcmp(&forecast.before, &samples[number], sizeof(samples[0])), 0);
-        for (unsigned i = 0; i < forecast.count + (forecast.open > 0); i++) {
-            unsigned to = (i + 1) * each < number ? (i + 1) * each : number;
-            struct gp_forecast_point point = point_of(i * each, to);
-            cr_assert_eq(memcmp(&forecast.points[i], &point, sizeof(point)), 0, "sample %u, point %u", number, i);
-        }
-    }
-    /* Each counter that falls begins it again; bytes that cannot be are cut. */
-    for (unsigned i = 0; i < 3; i++) {
-        struct gp_forecast again = forecast;
-        struct gp_forecast_sample next = samples[SAMPLES - 1];
-        next.time_ns++;
-        *(i == 0 ? &next.allocs : i == 1 ? &next.frees : &next.taken_bytes) -= 1;
-        next.low = -1, next.last = 1ll << 60, next.high = INT64_MAX;
-        gp_forecast_feed(&again, &next);
-        cr_assert(again.count == 0 && again.open == 0 && again.samples == 1 && again.begin_ns == next.time_ns);
-        cr_assert(again.before.low == 0 && again.begin == 1ll << 60 && again.high == 1ll << 60);
-        cr_assert_eq(again.kind, GP_FORECAST_STEPS);
     }
 }
 

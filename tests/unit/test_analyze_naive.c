@@ -3,8 +3,11 @@
  * test_analyze_naive.c: the analyses of hundreds of small recordings against sums over all blocks that are live at a moment,
  * taken from the events and their pairs without a walk, and against each other.
  */
+#include <analyze/fit.h>
 #include <analyze/flow.h>
 #include <analyze/report.h>
+#include <errno.h>
+#include <lib/analyses.h>
 #include <math.h>
 
 #include "checked_memory.h"
@@ -86,7 +89,7 @@ static void peak_compared(const struct gp_recording *recording, const struct spa
                           uint32_t device, uint64_t time_ns)
 {
     int64_t blocks, bytes = live_at(spans, count, time_ns, GP_REC_NONE, &blocks), sum = 0, parts = 0;
-    struct gp_peak *peak = gp_peak_find(recording, device, time_ns);
+    struct gp_peak *peak = analysis_peak(recording, device, time_ns);
     cr_assert_eq(peak->bytes, bytes, "%lld, not %lld", (long long)peak->bytes, (long long)bytes);
     cr_assert_eq(peak->time_ns, time_ns);
     for (uint32_t i = 0; i < peak->count; i++) {
@@ -137,7 +140,7 @@ static void series_compared(const struct gp_recording *recording, const struct s
         coarse = series->points[i].high > coarse ? series->points[i].high : coarse;
     cr_assert_eq(coarse, high, "a coarse series hides the peak: %lld of %lld", (long long)coarse, (long long)high);
     free(series);
-    struct gp_peak *peak = gp_peak_find(recording, device, 0);
+    struct gp_peak *peak = analysis_peak(recording, device, 0);
     cr_assert_geq(peak->bytes, most);
     cr_assert_leq(peak->bytes, high > 0 ? high : 0);
     free(peak);
@@ -146,7 +149,7 @@ static void series_compared(const struct gp_recording *recording, const struct s
 static void sizes_compared(const struct gp_recording *recording, uint32_t device, const struct span *spans,
                            unsigned count)
 {
-    struct gp_sizes *sizes = gp_sizes_find(recording, device);
+    struct gp_sizes *sizes = analysis_sizes(recording, device);
     for (unsigned i = 0; i < count; i++) {
         const struct gp_rec_event *item = spans[i].item;
         if (!item->bytes || item->kind == GP_KIND_VMM)
@@ -208,8 +211,8 @@ static void part_compared(const struct gp_recording *whole, unsigned number, uin
         cr_assert(part->events[i].time_ns >= from && part->events[i].time_ns <= to);
     for (uint32_t device = 0; device < 3; device++)
         for (size_t i = 0; i < part->event_count; i++) {
-            struct gp_peak *one = gp_peak_find(whole, device, part->events[i].time_ns),
-                           *other = gp_peak_find(part, device, part->events[i].time_ns);
+            struct gp_peak *one = analysis_peak(whole, device, part->events[i].time_ns),
+                           *other = analysis_peak(part, device, part->events[i].time_ns);
             cr_assert(one->bytes == other->bytes && one->count == other->count,
                       "recording %u from %llu: %lld bytes, not %lld", number,
                       (unsigned long long)(from - whole->begin_ns), (long long)other->bytes, (long long)one->bytes);
@@ -279,7 +282,7 @@ Test(naive, churn_is_what_comes_and_goes_in_a_step)
     for (unsigned number = 0; number < RECORDINGS; number++) {
         struct gp_recording *recording = tiny_make(number);
         struct gp_steps *steps = gp_steps_find(recording);
-        struct gp_churn *churn = gp_churn_find(recording, steps);
+        struct gp_churn *churn = analysis_churn(recording, steps);
         uint64_t pairs[8] = {0}, bytes[8] = {0}, lives[8] = {0};
         for (uint32_t device = 0; device < 3; device++) {
             unsigned count = spans_of(recording, device, spans);
@@ -349,9 +352,87 @@ Test(naive, histories_and_maps)
                 }
                 cr_assert_eq(at, segment->address + segment->bytes);
             }
+            struct gp_holders *holders = gp_holders_find(map);
+            for (uint32_t i = 1; i < holders->count; i++)
+                cr_assert_geq(holders->rows[i - 1].free_bytes, holders->rows[i].free_bytes);
+            free(holders);
             free(map);
         }
         gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}
+
+/* The cells of each moment add up to its bytes, of the peak too, and the last moment is the end. */
+static void moments_compared(const struct gp_past *past, const struct gp_peak *peak, int64_t end)
+{
+    struct gp_history_cell *values = calloc(past->part_count + 1, sizeof(*values));
+    bool found = peak->bytes == 0;
+    int64_t bytes = end;
+    for (uint32_t i = 0; i < past->moment_count; i++) {
+        const struct gp_moment *moment = &past->moments[i];
+        size_t cells = i + 1 < past->moment_count ? moment[1].first_cell : past->cell_count;
+        for (size_t k = moment->first_cell; k < cells; k++)
+            values[past->cells[k].part] = past->cells[k];
+        int64_t count = moment->other_count;
+        bytes = moment->other_bytes;
+        for (uint32_t part = 0; part < past->part_count; part++) {
+            bytes += values[part].bytes;
+            count += values[part].count;
+        }
+        cr_assert(bytes == moment->bytes && count == moment->count && bytes <= peak->bytes);
+        cr_assert(i == 0 || moment->time_ns >= moment[-1].time_ns);
+        found |= bytes == peak->bytes;
+    }
+    cr_assert(found, "the peak is at none of the moments");
+    cr_assert_eq(bytes, end);
+    free(values);
+}
+
+Test(naive, few_moments_have_the_peak)
+{
+    static const struct gp_history_limits limits[] = {{0, 7, 1, 2}, {0, 0, 9, 64}};
+    static struct span spans[400];
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        struct gp_flow *flow = gp_flow_new(recording);
+        for (uint32_t device = 0; device < 3; device++) {
+            unsigned count = spans_of(recording, device, spans);
+            int64_t blocks, end = live_at(spans, count, UINT64_MAX - 1, GP_REC_NONE, &blocks);
+            struct gp_peak *peak = gp_flow_peak(flow, device, 0);
+            for (unsigned k = 0; k < 2; k++) {
+                struct gp_past *past = gp_flow_history(flow, device, &limits[k]);
+                cr_assert_leq(past->moment_count, 2 * limits[k].stretches);
+                if (!past->complete)
+                    moments_compared(past, peak, end);
+                gp_history_free(past);
+            }
+            free(peak);
+        }
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+}
+
+/* What no program makes: the numbers mean nothing, but every analysis ends, with a result or an error. */
+Test(naive, analyses_of_damaged_recordings_end)
+{
+    static const struct gp_fit_question question = {
+        .gpu_bytes = 30 * MIB, .tenants = 2, .context_bytes = 3 * MIB, .allocator = "off"};
+    for (unsigned number = TINY_DAMAGED; number < TINY_DAMAGED + RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        struct gp_report report;
+        struct gp_fit_result fit;
+        cr_assert_eq(gp_report_init(&report, recording, NULL, "x"), 0);
+        cr_assert_eq(gp_report_run(&report, GP_REPORT_DOCUMENT | GP_REPORT_HOLDERS | GP_REPORT_HELD, GP_DETAIL_PLOT),
+                     0);
+        gp_report_fini(&report);
+        struct gp_flow *flow = gp_flow_new(recording);
+        int rc = gp_fit_judge(flow, number % 2, &question, &fit);
+        cr_assert(rc == 0 || rc == -ERANGE);
+        gp_fit_result_fini(&fit);
+        gp_flow_free(flow);
+        cr_assert_eq(gp_recording_cut(recording, (recording->begin_ns + recording->end_ns) / 2, recording->end_ns), 0);
         gp_recording_free(recording);
     }
 }

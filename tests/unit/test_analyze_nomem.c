@@ -9,6 +9,7 @@
 #include <analyze/flow.h>
 #include <analyze/report.h>
 #include <errno.h>
+#include <lib/analyses.h>
 
 #include "checked_memory.h"
 #include "tiny_fixture.h"
@@ -71,21 +72,21 @@ static bool find_leaks(const struct nomem_case *is)
 
 static bool find_churn(const struct nomem_case *is)
 {
-    struct gp_churn *churn = gp_churn_find(is->recording, is->steps);
+    struct gp_churn *churn = analysis_churn(is->recording, is->steps);
     free(churn);
     return churn;
 }
 
 static bool find_forecast(const struct nomem_case *is)
 {
-    struct gp_forecast_run *run = gp_forecast_run_find(is->recording, is->steps, 0);
+    struct gp_forecast_run *run = analysis_forecast(is->recording, is->steps, 0);
     free(run);
     return run;
 }
 
 static bool find_peak(const struct nomem_case *is)
 {
-    struct gp_peak *peak = gp_peak_find(is->recording, 0, 0);
+    struct gp_peak *peak = analysis_peak(is->recording, 0, 0);
     struct gp_bill_peak_owners *owners = peak ? gp_bill_peak_owners(is->recording, peak) : NULL;
     free(owners);
     free(peak);
@@ -103,8 +104,8 @@ static bool find_segments(const struct nomem_case *is)
 
 static bool find_sizes(const struct nomem_case *is)
 {
-    struct gp_sizes *sizes = gp_sizes_find(is->recording, 0);
-    struct gp_bill *bill = sizes ? gp_bill_find(is->recording, 0) : NULL;
+    struct gp_sizes *sizes = analysis_sizes(is->recording, 0);
+    struct gp_bill *bill = sizes ? analysis_bill(is->recording, 0) : NULL;
     free(sizes);
     free(bill);
     return bill;
@@ -123,7 +124,7 @@ static bool find_series(const struct nomem_case *is)
 
 static bool find_fragmentation(const struct nomem_case *is)
 {
-    struct gp_fragmentation *found = gp_fragmentation_find(is->recording, 0, 9);
+    struct gp_fragmentation *found = analysis_fragmentation(is->recording, 0, 9);
     free(found);
     return found;
 }

@@ -4,6 +4,7 @@
 #include <analyze/analyze.h>
 #include <convert/replay/replay.h>
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <math.h>
 #include <read/common/hash.h>
 #include <show/text/text.h>
@@ -230,7 +231,7 @@ static struct gp_forecast_run run_of(const struct run *run)
 {
     struct gp_recording *recording = record(run);
     struct gp_steps *steps = gp_steps_find(recording);
-    struct gp_forecast_run *found = gp_forecast_run_find(recording, steps, 0), copy = *found;
+    struct gp_forecast_run *found = analysis_forecast(recording, steps, 0), copy = *found;
     cr_assert_eq(steps->source, GP_STEPS_MARKS);
     free(found);
     free(steps);
@@ -395,7 +396,7 @@ Test(forecast_run, headroom_is_that_of_the_last_step)
     recmake_free(make, 0, GP_KIND_LINEAR, GIB);
     struct gp_recording *recording = recmake_done(make);
     struct gp_steps *steps = gp_steps_find(recording);
-    struct gp_forecast_run *run = gp_forecast_run_find(recording, steps, 0);
+    struct gp_forecast_run *run = analysis_forecast(recording, steps, 0);
     cr_assert_eq(run->now.headroom_bytes, 2 * GIB - 500 * MIB, "%lld", (long long)run->now.headroom_bytes);
     free(run);
     free(steps);

@@ -5,6 +5,7 @@
  */
 #include "view_fixture.h"
 #include <analyze/analyze.h>
+#include <lib/analyses.h>
 #include <lib/recmake.h>
 #include <show/text/write.h>
 
@@ -116,7 +117,7 @@ Test(owners, of_a_site_is_the_first_module_that_does_more_than_pass_requests_on)
     }
     gp_bill_site_owner(recording, recording->site_count, owner);
     cr_expect_str_eq(owner, "unknown");
-    struct gp_peak *peak = gp_peak_find(recording, 0, 0);
+    struct gp_peak *peak = analysis_peak(recording, 0, 0);
     struct gp_bill_peak_owners *owners = gp_bill_peak_owners(recording, peak);
     int64_t bytes = 0, count = 0;
     for (uint32_t i = 0; i < owners->count; i++) {

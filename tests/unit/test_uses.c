@@ -3,6 +3,7 @@
 #include <analyze/report.h>
 
 #include <criterion/criterion.h>
+#include <lib/analyses.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ static uint64_t weight_bytes(unsigned i)
     return (uint64_t)(2 + i % 5) * MIB + i / 5 * 65536;
 }
 
-/* A training program on one thread. kept: gradients stay; else each step frees them at its start. */
-static struct gp_recording *adam(bool kept, uint32_t optimizer)
+/* A training program on one thread. kept: gradients stay; else each step frees them at its start.  The first weights are
+ * frozen: they have no gradients and no states, and outputs of their size. */
+static struct gp_recording *adam(bool kept, uint32_t optimizer, unsigned frozen)
 {
     struct recmake *make = recmake_new(16 * GIB);
     uint64_t address = 0x7f0000000000ull, gradients[WEIGHTS] = {0}, at = 1001;
@@ -58,19 +60,20 @@ static struct gp_recording *adam(bool kept, uint32_t optimizer)
         uint64_t outputs[WEIGHTS];
         recmake_at(make, at++ * MS);
         recmake_mark(make, "step");
-        for (unsigned i = 0; i < WEIGHTS && step && !kept; i++)
+        for (unsigned i = frozen; i < WEIGHTS && step && !kept; i++)
             recmake_free(make, 0, GP_KIND_LINEAR, gradients[i]);
         for (unsigned i = 0; i < WEIGHTS; i++) {
             recmake_at(make, at++ * MS);
-            recmake_alloc(make, 0, GP_KIND_LINEAR, outputs[i] = address += GIB, 7 * MIB + i, places[1]);
+            uint64_t bytes = i < frozen ? weight_bytes(i) : 7ull * MIB + i;
+            recmake_alloc(make, 0, GP_KIND_LINEAR, outputs[i] = address += GIB, bytes, places[1]);
         }
         for (unsigned i = WEIGHTS; i-- > 0;) {
             recmake_at(make, at++ * MS);
-            if (!kept || !step)
+            if (i >= frozen && (!kept || !step))
                 recmake_alloc(make, 0, GP_KIND_LINEAR, gradients[i] = address += GIB, weight_bytes(i), places[2]);
             recmake_free(make, 0, GP_KIND_LINEAR, outputs[i]);
         }
-        for (unsigned i = 0; i < 2 * WEIGHTS && !step; i++)
+        for (unsigned i = 2 * frozen; i < 2 * WEIGHTS && !step; i++)
             recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, weight_bytes(i / 2), places[3]);
     }
     recmake_at(make, at * MS);
@@ -88,7 +91,7 @@ static int64_t weights(void)
 
 Test(uses, of_a_training_are_exact)
 {
-    struct gp_recording *r = adam(false, 3);
+    struct gp_recording *r = adam(false, 3, 0);
     struct gp_use_table *uses = find(r, NULL);
     cr_expect(uses->trains);
     cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights());
@@ -100,10 +103,24 @@ Test(uses, of_a_training_are_exact)
     gp_recording_free(r);
 }
 
+/* Of weights that are not trained there are as many as without a training. */
+Test(uses, of_frozen_weights_are_weights)
+{
+    struct gp_recording *r = adam(false, 3, 2);
+    struct gp_use_table *uses = find(r, NULL);
+    int64_t trained = weights() - (int64_t)(weight_bytes(0) + weight_bytes(1));
+    cr_expect(uses->trains);
+    cr_expect_eq(most(uses, GP_USE_WEIGHTS), weights());
+    cr_expect_eq(most(uses, GP_USE_GRADIENTS), trained);
+    cr_expect_eq(most(uses, GP_USE_OPTIMIZER), 2 * trained);
+    gp_uses_free(uses);
+    gp_recording_free(r);
+}
+
 /* Kept gradients and states have the same life and the same sizes: names alone tell them apart. */
 Test(uses, that_look_alike_are_unknown_without_a_name)
 {
-    struct gp_recording *r = adam(true, 3);
+    struct gp_recording *r = adam(true, 3, 0);
     struct gp_use_table *uses = find(r, NULL);
     cr_expect_not(uses->trains);
     cr_expect_eq(most(uses, GP_USE_GRADIENTS), 0);
@@ -203,7 +220,7 @@ Test(uses, add_up_to_the_peak)
                                                           .seed = seed},
                                        &leaker);
         struct gp_use_table *uses = find(r, NULL);
-        struct gp_peak *peak = gp_peak_find(r, 0, 0);
+        struct gp_peak *peak = analysis_peak(r, 0, 0);
         int64_t sum = 0;
         for (unsigned i = 0; i < GP_USE_RULES; i++)
             sum += uses->rows[i].at_peak_bytes;
@@ -247,7 +264,7 @@ Test(uses, add_up_for_any_events)
         for (uint32_t i = 0; hints && seed % 2 && i < r->site_count; i++)
             hints[i] = (uint8_t)((i + seed) % (GP_HINT_BACKWARD + 1));
         struct gp_use_table *uses = find(r, hints);
-        struct gp_peak *peak = gp_peak_find(r, 0, 0);
+        struct gp_peak *peak = analysis_peak(r, 0, 0);
         int64_t sum = 0;
         for (unsigned i = 0; i < GP_USE_RULES; i++)
             sum += uses->rows[i].at_peak_bytes;

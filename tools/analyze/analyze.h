@@ -109,9 +109,6 @@ struct gp_forecast_run {
     struct gp_forecast_result now;   /* at the end of the recording */
     int64_t peak_bytes;              /* what the run really needed */
 };
-/* The forecast of one device, from the steps of the recording.  NULL: out of memory. */
-struct gp_forecast_run *gp_forecast_run_find(const struct gp_recording *recording, const struct gp_steps *steps,
-                                             uint32_t device);
 
 /* ---- peak ------------------------------------------------------------------------------------------------------- */
 
@@ -128,9 +125,6 @@ struct gp_peak {
     uint32_t count;
     struct gp_peak_part parts[]; /* the largest first */
 };
-/* The parts of the device's allocated bytes at their peak, or at the moment at_ns if that is not
- * 0. */
-struct gp_peak *gp_peak_find(const struct gp_recording *recording, uint32_t device, uint64_t at_ns);
 
 /* The owner of a call site's memory: the library that asked for it (docs/frameworks.md), from the
  * modules of the recorded stack; "unknown" without a stack. */
@@ -182,7 +176,6 @@ struct gp_churn {
     uint32_t steps, count;
     struct gp_churn_site sites[]; /* the one with the most pairs first */
 };
-struct gp_churn *gp_churn_find(const struct gp_recording *recording, const struct gp_steps *steps);
 
 /* ---- fragmentation ---------------------------------------------------------------------------------------------- */
 
@@ -200,7 +193,6 @@ struct gp_fragmentation {
     uint32_t count;
     struct gp_fragment_point points[]; /* `points` even moments, and the peaks of allocated and of reserved */
 };
-struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *recording, uint32_t device, uint32_t points);
 
 /* The segment map at at_ns, or at the end if that is 0: segments by address, each with its
  * blocks. */
@@ -243,7 +235,6 @@ struct gp_holders *gp_holders_find(const struct gp_segments *map);
 struct gp_sizes { /* by powers of two: [i] is for 2^i <= bytes < 2^(i+1) */
     uint64_t count[64], bytes[64], live_count[64], live_bytes[64];
 };
-struct gp_sizes *gp_sizes_find(const struct gp_recording *recording, uint32_t device);
 
 struct gp_bill_row {
     char what[64]; /* "linear", "context", "pool: reserved, not in use", "untracked" ... */
@@ -257,7 +248,6 @@ struct gp_bill { /* the parts of a process's memory, compared with the total tha
     uint32_t count;
     struct gp_bill_row rows[];
 };
-struct gp_bill *gp_bill_find(const struct gp_recording *recording, uint32_t device);
 
 /* A call site as gp_diff_match sees it. */
 struct gp_diff_site {

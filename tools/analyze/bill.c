@@ -230,11 +230,3 @@ struct gp_bill *gp_flow_bill(const struct gp_flow *flow, uint32_t device)
               flow->recording->attached == GP_REC_ATTACHED_YES && !host ? &before : NULL, host);
     return bill;
 }
-
-struct gp_bill *gp_bill_find(const struct gp_recording *recording, uint32_t device)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_bill *bill = flow ? gp_flow_bill(flow, device) : NULL;
-    gp_flow_free(flow);
-    return bill;
-}

@@ -99,11 +99,3 @@ struct gp_churn *gp_flow_churn(const struct gp_flow *flow, const struct gp_steps
     gp_tally_fini(&tally);
     return churn;
 }
-
-struct gp_churn *gp_churn_find(const struct gp_recording *recording, const struct gp_steps *steps)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_churn *churn = flow ? gp_flow_churn(flow, steps) : NULL;
-    gp_flow_free(flow);
-    return churn;
-}

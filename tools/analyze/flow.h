@@ -46,9 +46,8 @@ static inline bool gp_bits_has(const struct gp_bits *bits, uint32_t number)
 
 void gp_ranges_bits_add(struct gp_bits *bits, uint32_t number);
 void gp_ranges_bits_remove(struct gp_bits *bits, uint32_t number);
-/* The smallest member >= from, and the largest member <= from; GP_BITS_NONE if there is none. */
+/* The smallest member >= from; GP_BITS_NONE if there is none. */
 uint32_t gp_ranges_bits_next(const struct gp_bits *bits, uint32_t from);
-uint32_t gp_ranges_bits_before(const struct gp_bits *bits, uint32_t from);
 
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 

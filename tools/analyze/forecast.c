@@ -426,12 +426,3 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     }
     return run;
 }
-
-struct gp_forecast_run *gp_forecast_run_find(const struct gp_recording *recording, const struct gp_steps *steps,
-                                             uint32_t device)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_forecast_run *run = flow ? gp_flow_forecast(flow, steps, device) : NULL;
-    gp_flow_free(flow);
-    return run;
-}

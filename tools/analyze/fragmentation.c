@@ -248,11 +248,3 @@ struct gp_fragmentation *gp_flow_fragmentation(const struct gp_flow *flow, uint3
     fragment_fini(&blocks);
     return result;
 }
-
-struct gp_fragmentation *gp_fragmentation_find(const struct gp_recording *recording, uint32_t device, uint32_t points)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_fragmentation *result = flow ? gp_flow_fragmentation(flow, device, points) : NULL;
-    gp_flow_free(flow);
-    return result;
-}

@@ -88,14 +88,6 @@ struct gp_peak *gp_flow_peak(const struct gp_flow *flow, uint32_t device, uint64
     return peak;
 }
 
-struct gp_peak *gp_peak_find(const struct gp_recording *recording, uint32_t device, uint64_t at_ns)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_peak *peak = flow ? gp_flow_peak(flow, device, at_ns) : NULL;
-    gp_flow_free(flow);
-    return peak;
-}
-
 /* ---- sizes ------------------------------------------------------------------------------------------------------ */
 
 struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device)
@@ -113,14 +105,6 @@ struct gp_sizes *gp_flow_sizes(const struct gp_flow *flow, uint32_t device)
         sizes->live_count[class] += sign;
         sizes->live_bytes[class] += bytes * sign;
     }
-    return sizes;
-}
-
-struct gp_sizes *gp_sizes_find(const struct gp_recording *recording, uint32_t device)
-{
-    struct gp_flow *flow = gp_flow_new(recording);
-    struct gp_sizes *sizes = flow ? gp_flow_sizes(flow, device) : NULL;
-    gp_flow_free(flow);
     return sizes;
 }
 

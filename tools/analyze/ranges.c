@@ -70,7 +70,8 @@ uint32_t gp_ranges_bits_next(const struct gp_bits *bits, uint32_t from)
     return GP_BITS_NONE;
 }
 
-uint32_t gp_ranges_bits_before(const struct gp_bits *bits, uint32_t from)
+/* The largest member <= from; GP_BITS_NONE if there is none. */
+static uint32_t ranges_bits_before(const struct gp_bits *bits, uint32_t from)
 {
     uint64_t at = from < bits->count ? from : bits->count - 1;
     if (!bits->count)
@@ -178,7 +179,7 @@ const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t de
 {
     uint32_t at = ranges->count ? ranges_at(ranges, device, address) : GP_BITS_NONE;
     if (at != GP_BITS_NONE)
-        at = gp_ranges_bits_before(&ranges->live, at);
+        at = ranges_bits_before(&ranges->live, at);
     if (at == GP_BITS_NONE)
         return NULL;
     const struct gp_range *range = &ranges->ranges[at];
