@@ -143,51 +143,6 @@ Test(collect, unpublished_and_damaged)
 
 /* Viewers hold the descriptors of others, and forked children inherit them. Neither is a profiled
  * process. */
-/* What a process says about its copies of CUPTI: texts are cleaned, counts are bounded, and a part that overlaps another is
- * damage. */
-Test(collect, copies_of_cupti)
-{
-    struct gp_test_session made;
-    struct gp_peer peer;
-    char problem[GP_PROBLEM_BYTES];
-    static struct gp_process process;
-    cr_assert_eq(gp_test_session_make(&made, 64, true), 0);
-    gp_test_session_publish(&made);
-    memset(made.cupti->copy, 'x', sizeof(made.cupti->copy));
-    memset(made.cupti->strange_names, 'y', sizeof(made.cupti->strange_names));
-    snprintf(made.cupti->copy[0].path, 20, "/a\033[31m\n/b");
-    made.cupti->copies = 20;
-    made.cupti->strange = 100;
-    made.cupti->shared = 1;
-    made.header->flags |= GP_SESSION_GONE;
-    cr_assert_eq(gp_peer_load(&peer, dup(made.fd), problem), 0, "%s", problem);
-    cr_assert_eq(gp_peer_read(&peer, &process), 0);
-    cr_assert_eq(process.state, GP_PROCESS_STALE, "%s", process.problem);
-    cr_assert(process.gone && process.cupti.shared);
-    cr_assert(process.cupti.tried == 20 && process.cupti.copy_count == GP_WIRE_COPIES);
-    cr_assert(process.cupti.strange == 100 && process.cupti.name_count == GP_WIRE_STRANGE);
-    cr_assert_null(strpbrk(process.cupti.copies[0].path, "\033\n"));
-    for (unsigned i = 0; i < GP_WIRE_COPIES; i++)
-        cr_assert(memchr(process.cupti.copies[i].path, 0, 256) && memchr(process.cupti.copies[i].answer, 0, 48));
-    for (unsigned i = 0; i < GP_WIRE_STRANGE; i++)
-        cr_assert(memchr(process.cupti.names[i], 0, 48));
-    gp_peer_drop(&process);
-    made.cupti->copies = made.cupti->strange = UINT32_MAX;
-    cr_assert_eq(gp_peer_read(&peer, &process), 0);
-    cr_assert(process.cupti.copy_count == 0 && process.cupti.name_count == 0);
-    gp_peer_drop(&process);
-    gp_peer_close(&peer);
-    made.header->cupti_offset = made.header->oom_offset;
-    cr_assert_eq(gp_peer_load(&peer, dup(made.fd), problem), -EPROTO);
-    made.header->cupti_bytes = 8;
-    cr_assert_eq(gp_peer_load(&peer, dup(made.fd), problem), -EPROTO);
-    made.header->cupti_bytes = 0;
-    made.header->cupti_offset = 0; /* an older library */
-    cr_assert_eq(gp_peer_load(&peer, dup(made.fd), problem), 0, "%s", problem);
-    gp_peer_close(&peer);
-    gp_test_session_free(&made);
-}
-
 Test(collect, holders_of_a_session_are_not_profiled)
 {
     pid_t pid = start((struct gp_test_process_options){0});

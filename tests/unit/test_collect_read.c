@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_collect_read.c: a session with every part that a library can have (tools/read/collect/peer.c, peerread.c): where its parts may
- * lie, to the byte, each number at its limits, and that nothing of a damaged session is kept; and the mapping of its mailbox
- * (mailbox.c).
+ * lie, to the byte, each number at its limits, and that nothing of a damaged session is kept.
  */
 #include <base/clock.h>
 #include <base/compiler.h>
@@ -10,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
-#include <lib/standin.h>
 #include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,24 +191,6 @@ Test(collect_read, parts_that_older_libraries_lack)
         expect_load(-EPROTO, "header: sizes of parts are not those of this ABI", p->name);
         *p->offset = was, *p->item_bytes = bytes;
     }
-}
-
-Test(collect_read, the_layout_is_that_of_the_header)
-{
-    const struct gp_wire_header *h = s.header;
-    cr_assert_eq(load(), 0);
-    cr_expect(peer.pid == h->pid && peer.start_ns == h->start_ns && peer.total_bytes == h->total_bytes);
-    cr_expect(peer.devices_offset == h->devices_offset && peer.scopes_offset == h->scopes_offset &&
-              peer.failures_offset == h->failures_offset);
-    cr_expect(peer.mailbox_offset == h->mailbox_offset && peer.ring_offset == h->ring_offset &&
-              peer.oom_offset == h->oom_offset);
-    cr_expect(peer.owners_offset == h->owners_offset && peer.before_offset == h->before_offset &&
-              peer.blocks_offset == h->blocks_offset);
-    cr_expect(peer.cupti_offset == h->cupti_offset && peer.device_count == h->device_count &&
-              peer.scope_count == h->scope_count);
-    cr_expect(peer.failure_count == h->failure_count && peer.slot_count == h->slot_count && peer.chunk_count == 64);
-    cr_expect_arr_eq(peer.id, h->session_id, sizeof(peer.id));
-    gp_peer_close(&peer);
 }
 
 Test(collect_read, headers_of_others)
@@ -490,73 +470,6 @@ Test(collect_read, each_number_of_a_device_at_its_limit)
     gp_peer_close(&peer);
 }
 
-/* ---- numbers that are being written ------------------------------------------------------------------------------ */
-
-static unsigned odd_for, fetches, pauses; /* the first fetches meet a number that is odd, at the place below */
-static uint64_t odd_at;
-static bool is_counted;
-
-STANDIN(ssize_t, pread, int fd, void *into, size_t bytes, off_t offset)
-{
-    ssize_t got = __real_pread(fd, into, bytes, offset);
-    uint64_t number;
-    if (!is_counted || (uint64_t)offset > odd_at || (uint64_t)offset + bytes < odd_at + sizeof(number))
-        return got;
-    memcpy(&number, (char *)into + (odd_at - (uint64_t)offset), sizeof(number));
-    number += fetches++ < odd_for;
-    memcpy((char *)into + (odd_at - (uint64_t)offset), &number, sizeof(number));
-    return got;
-}
-
-int nanosleep(const struct timespec *time, struct timespec *left)
-{
-    (void)left;
-    cr_expect(time->tv_sec == 0 && time->tv_nsec == 100000);
-    pauses++;
-    return 0;
-}
-
-/* 50 attempts, with a pause before each but the first. */
-Test(collect_read, numbers_that_are_being_written)
-{
-    static const unsigned odds[] = {0, 1, 2, 48, 49, 50, 51};
-    for (size_t i = 0; i < GP_COUNT(odds); i++) {
-        is_counted = true, odd_at = offsetof(struct gp_wire_header, publish_seq);
-        odd_for = odds[i], pauses = 0;
-        memset(&process, 0, sizeof(process));
-        cr_assert_eq(load(), 0); /* which fetches the header too */
-        fetches = 0;
-        cr_assert_eq(gp_peer_read(&peer, &process), 0);
-        bool good = odds[i] < 50;
-        cr_expect_eq(process.state, good ? GP_PROCESS_STALE : GP_PROCESS_UNKNOWN, "%u", odds[i]);
-        cr_expect_eq(pauses, good ? odds[i] : 49, "%u", odds[i]);
-        cr_expect_eq(fetches, good ? odds[i] + 2 : 50, "%u: %u", odds[i], fetches);
-        gp_peer_drop(&process);
-        gp_peer_close(&peer);
-    }
-}
-
-/* The report is fetched twice in an attempt: an odd number in one of the two is enough. */
-Test(collect_read, a_report_that_is_being_written)
-{
-    static const unsigned odds[] = {0, 1, 2, 3, 4, 97, 98, 99, 100, 101};
-    for (size_t i = 0; i < GP_COUNT(odds); i++) {
-        is_counted = true, odd_at = s.header->oom_offset + offsetof(struct gp_wire_oom, seq);
-        odd_for = odds[i], pauses = fetches = 0;
-        memset(&process, 0, sizeof(process));
-        cr_assert_eq(load(), 0);
-        cr_assert_eq(gp_peer_read(&peer, &process), 0);
-        unsigned lost = (odds[i] + 1) / 2; /* attempts */
-        bool good = lost < 50;
-        cr_expect_eq(process.state, GP_PROCESS_STALE);
-        cr_expect_eq(process.oom.count, good, "%u", odds[i]);
-        cr_expect_eq(pauses, good ? lost : 49, "%u: %u", odds[i], pauses);
-        cr_expect_eq(fetches, good ? 2 * lost + 2 : 100, "%u: %u", odds[i], fetches);
-        gp_peer_drop(&process);
-        gp_peer_close(&peer);
-    }
-}
-
 /* Numbers that were never published, or in the future, have no age. */
 Test(collect_read, ages)
 {
@@ -568,46 +481,4 @@ Test(collect_read, ages)
     take();
     cr_expect(process.age_ns == 0 && process.state == GP_PROCESS_STALE);
     gp_peer_drop(&process);
-}
-
-/* ---- the mailbox ------------------------------------------------------------------------------------------------- */
-
-static unsigned mappings(void)
-{
-    char line[512];
-    unsigned count = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    while (maps && fgets(line, sizeof(line), maps))
-        count += strstr(line, "/memfd:") != NULL;
-    fclose(maps);
-    return count;
-}
-
-/* Wherever it begins in a page, up to the file's last byte; and it is unmapped whatever the outcome. */
-Test(collect_read, mailboxes_at_any_place)
-{
-    for (uint64_t place = 0; place < 2 * 4096; place += place % 4096 < 64 || place % 4096 >= 4032 ? 8 : 496) {
-        struct gp_mailbox box;
-        const uint64_t offset = 8192 + place, end = offset + sizeof(struct gp_wire_mailbox);
-        struct gp_peer other = {.fd = memfd_create("box", MFD_CLOEXEC), .mailbox_offset = offset};
-        struct gp_wire_mailbox wire = {.drain_tid = 0};
-        unsigned start = mappings();
-        cr_assert_eq(ftruncate(other.fd, (off_t)end), 0);
-        cr_assert_eq(gp_mailbox_open(&box, &other), -ETIMEDOUT, "no thread answers");
-        cr_expect(!box.map && box.slot == -1);
-        cr_expect_eq(mappings(), start);
-        wire.drain_tid = 7, wire.doorbell = 5, wire.slots[GP_WIRE_SLOTS - 1].request_id = place;
-        cr_assert_eq(pwrite(other.fd, &wire, sizeof(wire), (off_t)offset), (ssize_t)sizeof(wire));
-        cr_assert_eq(gp_mailbox_open(&box, &other), 0);
-        cr_expect(box.shared->drain_tid == 7 && box.shared->doorbell == 5 &&
-                  box.shared->slots[GP_WIRE_SLOTS - 1].request_id == place);
-        cr_expect(box.slot == -1 && !box.keeps && mappings() == start + 1);
-        gp_mailbox_close(&box);
-        cr_expect(!box.map && box.slot == -1);
-        cr_expect_eq(mappings(), start);
-        gp_mailbox_close(&box); /* nothing more */
-        cr_expect_eq(gp_mailbox_open(&box, &(struct gp_peer){.fd = -1}), -EPROTO);
-        gp_mailbox_close(&box);
-        close(other.fd);
-    }
 }

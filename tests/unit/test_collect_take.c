@@ -608,23 +608,6 @@ Test(collect_take, gpus_that_nvml_does_not_know)
     gp_system_free(s);
 }
 
-Test(collect_take, a_system_of_many_processes)
-{
-    struct gp_system *s = calloc(1, sizeof(*s));
-    for (int i = 0; i < 70; i++) {
-        struct gp_process *p = gp_system_add(s);
-        cr_assert(p && s->process_count == i + 1 && p == &s->processes[i]);
-        for (size_t k = 0; k < sizeof(*p); k++)
-            cr_assert_eq(((const char *)p)[k], 0);
-        p->pid = i;
-        p->devices = malloc(1);
-    }
-    for (int i = 0; i < 70; i++)
-        cr_assert_eq(s->processes[i].pid, i);
-    gp_system_free(s);
-    gp_system_free(NULL);
-}
-
 static int machine_once(void *arg)
 {
     struct gp_system *s = arg;

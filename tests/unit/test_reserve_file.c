@@ -388,6 +388,64 @@ Test(reserve_file, a_reservation_from_its_begin_to_its_end)
     gp_proc_close(&proc);
 }
 
+/* ---- the lock ---------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stops;
+
+static void on_stop(int number)
+{
+    (void)number;
+    stops++;
+}
+
+/* ^Z stops a command before or after a decision, and not with the lock, for which all others wait. */
+Test(reserve_file, a_terminal_does_not_stop_a_command_with_the_lock)
+{
+    static const int signals[] = {SIGTSTP, SIGTTIN, SIGTTOU};
+    struct gp_reserve other;
+    cr_assert_eq(gp_reserve_open(&other, folder), 0);
+    for (int i = 0; i < 3; i++) {
+        signal(signals[i], on_stop);
+        stops = 0;
+        cr_assert_eq(gp_reserve_open(&reserve, folder), 0);
+        cr_assert(gp_reserve_lock(&reserve));
+        raise(signals[i]);
+        cr_expect_eq(stops, 0, "%d", i);
+        gp_reserve_unlock(&reserve);
+        cr_expect_eq(stops, 1, "%d", i);
+        raise(signals[i]);
+        cr_expect_eq(stops, 2, "the mask is as before");
+        cr_assert(gp_reserve_lock(&reserve));
+        cr_assert_not(gp_reserve_lock(&other));
+        raise(signals[i]);
+        cr_expect_eq(stops, 2, "%d", i);
+        gp_reserve_close(&reserve);
+        cr_expect_eq(stops, 3, "%d", i);
+    }
+    gp_reserve_close(&other);
+}
+
+/* A place in the file is used again once its record has ended. */
+Test(reserve_file, places_are_used_again)
+{
+    struct gp_reserve handles[5];
+    struct stat status;
+    for (unsigned i = 0; i < 50; i++) {
+        for (unsigned h = 0; h < 5; h++) {
+            cr_assert_eq(gp_reserve_open(&handles[h], folder), 0);
+            cr_assert_eq(gp_reserve_take(&handles[h], "GPU-0", 10, 1ull << 50), 0);
+        }
+        for (unsigned h = 0; h < 5; h++) {
+            if (i % 2)
+                gp_reserve_end(&handles[h]);
+            gp_reserve_close(&handles[h]);
+        }
+    }
+    cr_assert_eq(gp_reserve_open(&reserve, folder), 0);
+    cr_assert_eq(fstat(reserve.fd, &status), 0);
+    cr_expect_eq(status.st_size, (5 + 1) * 256);
+}
+
 /* ---- files that are removed -------------------------------------------------------------------------------------- */
 
 static void put_away(void)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_sites_limits.c: the reader of call sites (tools/read/collect/sites.c) with tables of every size: what it fetches in pieces,
- * the last place where a table may lie, what changes while it reads, and why it refuses.
+ * the last place where a table may lie, and why it refuses.
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/session.h>
-#include <lib/standin.h>
 #include <read/collect/sites.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,37 +70,6 @@ static void expect(int rc, int wanted, const char *text, const char *what)
     cr_expect_str_eq(problem, text, "%s: %s", what, problem);
 }
 
-/* ---- reads that change what they read ---------------------------------------------------------------------------- */
-
-static int changes; /* of row 1, or of the peak of device 0: before each of so many fetches */
-static uint64_t changed_at, changed_bytes;
-static void (*change)(void);
-static unsigned fetched;
-
-STANDIN(ssize_t, pread, int fd, void *into, size_t bytes, off_t offset)
-{
-    if (change && (uint64_t)offset <= changed_at && (uint64_t)offset + bytes >= changed_at + changed_bytes) {
-        fetched++;
-        if (changes > 0 && fetched > 1) {
-            changes--;
-            change();
-        }
-    }
-    return __real_pread(fd, into, bytes, offset);
-}
-
-static void change_row(void)
-{
-    rows[1].live_bytes++;
-}
-
-static void change_peak(void)
-{
-    head->devices[0].peak_seq++;
-    rows[1].peak_seq = head->devices[0].peak_seq;
-    rows[1].at_peak_bytes += 10;
-}
-
 static void one_row(void)
 {
     tables(8, 8, 64);
@@ -109,43 +77,6 @@ static void one_row(void)
     rows[1] = (struct gp_wire_site){
         .frame_count = 1, .kind = GP_KIND_LINEAR, .live_bytes = 100, .at_peak_bytes = 500, .peak_seq = 1, .calls = 1};
     head->rows = 2, head->frames = 1;
-}
-
-/* A row is read until two copies are equal, eight times at most. */
-Test(sites_limits, rows_that_change_while_they_are_read)
-{
-    one_row();
-    cr_assert_eq(load(), 0, "%s", problem);
-    changed_at = area + head->rows_offset + sizeof(*rows), changed_bytes = sizeof(*rows), change = change_row;
-    for (int times = 0; times < 12; times++) {
-        rows[1].live_bytes = 100;
-        changes = times, fetched = 0;
-        cr_assert_eq(gp_sites_update(sites, problem), 0);
-        cr_expect_eq(sites->unsteady, times >= 8, "%d changes: %llu", times, (unsigned long long)sites->unsteady);
-        cr_expect_eq(fetched, times < 8 ? (unsigned)times + 2 : 10, "%d changes: %u", times, fetched);
-        cr_expect_eq(sites->sites[1].live_bytes, 100 + (times < 8 ? times : 8), "%d changes", times);
-    }
-    change = NULL;
-}
-
-/* The bytes at the peak belong to the peak that the head has: with another one the rows are read again, three times at most. */
-Test(sites_limits, peaks_that_rise_while_rows_are_read)
-{
-    one_row();
-    cr_assert_eq(load(), 0, "%s", problem);
-    for (int times = 0; times < 6; times++) {
-        head->devices[0].peak_seq = rows[1].peak_seq = 1;
-        rows[1].at_peak_bytes = 500;
-        changed_at = area + offsetof(struct gp_wire_sites, devices), changed_bytes = sizeof(head->devices[0]),
-        change = change_peak;
-        changes = times, fetched = 0;
-        cr_assert_eq(gp_sites_update(sites, problem), 0);
-        cr_expect_eq(fetched, times < 3 ? (unsigned)times + 2 : 4, "%d changes: %u", times, fetched);
-        /* With the third head the rows are newer than the device if it rises once more. */
-        cr_expect_eq(sites->sites[1].at_peak_bytes, times < 3 ? 500 + 10 * times : 520, "%d changes: %lld", times,
-                     (long long)sites->sites[1].at_peak_bytes);
-        change = NULL;
-    }
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
