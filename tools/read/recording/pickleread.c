@@ -310,7 +310,7 @@ static int machine_make(struct gp_machine *m, enum gp_pickle_type type, uint32_t
     if (m->depth < count + marks || !machine_plain(m, count) || (type == GP_PICKLE_DICT && count % 2))
         return machine_refuse(m, "too few values for a container");
     int rc = gp_pickle_container(m->file, type, &value);
-    if (!rc)
+    if (!rc && count) /* an empty stack may have no memory */
         rc = gp_pickle_append(m->file, &value, &m->stack[m->depth - count], count);
     if (rc)
         return rc;
