@@ -45,6 +45,7 @@
 #define FIND_ALL_NS    1000000000ull  /* for all of them */
 #define FIND_AGAIN_NS  60000000000ull /* how long "no session" is believed of far descriptors */
 #define FIND_REMEMBERS 4096u
+#define FIND_WAYS      8u /* entries that a process may have */
 
 /* ---- what was found before --------------------------------------------------------------------------------------- */
 
@@ -64,9 +65,20 @@ static uint64_t find_clock(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+/* Its entry, or the one to replace: the oldest of some, because two processes that take each other's entry at every look
+ * are searched from the beginning each time, and perhaps never to the end. */
 static struct find_known *find_slot(const struct gp_proc *proc)
 {
-    return &find_table[((uint32_t)proc->pid * 2654435769u) >> 20];
+    uint32_t first = ((uint32_t)proc->pid * 2654435769u) >> 20;
+    struct find_known *oldest = &find_table[first];
+    for (uint32_t i = 0; i < FIND_WAYS; i++) {
+        struct find_known *slot = &find_table[(first + i) % FIND_REMEMBERS];
+        if (slot->pid == proc->pid && slot->start_time == proc->start_time)
+            return slot;
+        if (slot->at_ns < oldest->at_ns)
+            oldest = slot;
+    }
+    return oldest;
 }
 _Static_assert(FIND_REMEMBERS == 1u << 12, "the hash has 12 bits");
 
