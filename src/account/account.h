@@ -184,15 +184,6 @@ bool gp_framework_failed_in(int device, uint32_t ctx, uint64_t context);
 uint32_t gp_framework_context(const struct gp_framework *framework, uint64_t *context);
 /* That context is about to be destroyed, and the framework's memory with it. */
 void gp_framework_context_gone(uint32_t ctx, int device);
-/* frameworkoom.c: the segments of a framework on a device, and what its blocks leave of them. */
-struct gp_framework_idle {
-    uint64_t segment_bytes, blocks, idle_bytes, pieces, largest_bytes, pinning_blocks;
-    uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); of these, of pools */
-    uint64_t strange_blocks;             /* in no segment */
-};
-/* Calls whole for each linear segment without a block. False: not known now, or the last walk was too costly to
- * repeat so soon. Under the framework's lock of the device, or its blocks may change meanwhile. */
-bool gp_framework_idle(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes));
 /* frameworkoom.c. Under the framework's lock of the device: */
 void gp_framework_history_begin(struct gp_framework *framework);
 uint32_t gp_framework_history_alloc(struct gp_framework *framework, uint64_t bytes); /* returns its number; 0: none */
@@ -256,8 +247,6 @@ bool gp_before_free(enum gp_space space, uint64_t address);
 void gp_before_alloc(uint64_t address);
 void gp_before_context(uint32_t ctx);
 void gp_before_renumber(uint32_t from, uint32_t to);
-/* A framework has such memory as a segment. Returns the size of what is at the address; 0: nothing. */
-uint64_t gp_before_mark(uint64_t address, bool mapped);
 /* The memory, by address; NULL: gpuprof was not attached late. */
 struct gp_map *gp_before_map(void);
 /* before.c. Before a block that a framework takes back leaves the map of blocks; and when one has been

@@ -174,12 +174,29 @@ void gp_feed_survey_block(const struct gp_survey_piece *block)
         survey_take(x_noted, record.key);
 }
 
+static bool before_segment(struct gp_record *record, void *arg)
+{
+    struct gp_record *mark = arg;
+    record->segment = GP_SEGMENT_FRAMEWORK;
+    record->before = mark->before;
+    mark->bytes = record->bytes;
+    return false;
+}
+
+/* A framework has such memory as a segment. Returns the size of what is at the address; 0: nothing. */
+static uint64_t before_mark(uint64_t address, bool mapped)
+{
+    struct gp_record mark = {.before.mapped = mapped};
+    struct gp_map *map = gp_before_map();
+    return map && gp_map_update(map, GP_SPACE_DEVICE, address, before_segment, &mark) == 0 ? mark.bytes : 0;
+}
+
 /* The driver's memory below it, which before.c knows: it shows with its blocks. */
 void gp_feed_survey_segment(const struct gp_survey_piece *segment)
 {
     uint64_t at = segment->address, end = at + segment->bytes, size;
     for (; at < end; at += size) {
-        size = gp_before_mark(at, segment->growable);
+        size = before_mark(at, segment->growable);
         size = size ? size : SURVEY_STEP;
     }
 }
@@ -263,22 +280,6 @@ void gp_feed_before_stop(void)
 struct gp_map *gp_before_map(void)
 {
     return __atomic_load_n(&x_before, __ATOMIC_ACQUIRE); /* [before.A] */
-}
-
-static bool before_segment(struct gp_record *record, void *arg)
-{
-    struct gp_record *mark = arg;
-    record->segment = GP_SEGMENT_FRAMEWORK;
-    record->before = mark->before;
-    mark->bytes = record->bytes;
-    return false;
-}
-
-uint64_t gp_before_mark(uint64_t address, bool mapped)
-{
-    struct gp_record mark = {.before.mapped = mapped};
-    struct gp_map *map = gp_before_map();
-    return map && gp_map_update(map, GP_SPACE_DEVICE, address, before_segment, &mark) == 0 ? mark.bytes : 0;
 }
 
 static void before_move(const struct gp_record *record, int sign)

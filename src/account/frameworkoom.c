@@ -102,9 +102,16 @@ static void idle_sort(struct idle_item *items, uint64_t count) /* a heap sort: n
 
 /* ---- the walk in order -------------------------------------------------------------------------------------------- */
 
+/* The segments of a framework on a device, and what its blocks leave of them. */
+struct idle {
+    uint64_t segment_bytes, blocks, idle_bytes, pieces, largest_bytes, pinning_blocks;
+    uint64_t whole_bytes, private_bytes; /* of segments without a block (pages, where growable); of these, of pools */
+    uint64_t strange_blocks;             /* in no segment */
+};
+
 /* A region is a segment, or the pages of a growable one that follow each other. */
 struct idle_walk {
-    struct gp_framework_idle *out;
+    struct idle *out;
     void (*whole)(uint64_t address, uint64_t bytes);
     uint64_t end;                  /* of the region */
     uint64_t free_from;            /* end of the last block, or begin of the region */
@@ -127,7 +134,7 @@ static void walk_idle(struct idle_walk *walk, uint64_t at)
         walk->whole(walk->page_at, walk->page_end - walk->page_at);
     walk->page_end = 0;
     if (bytes) {
-        struct gp_framework_idle *out = walk->out;
+        struct idle *out = walk->out;
         out->idle_bytes += bytes;
         out->pieces++;
         out->largest_bytes = bytes > out->largest_bytes ? bytes : out->largest_bytes;
@@ -179,7 +186,7 @@ static void walk_block(struct idle_walk *walk, const struct idle_item *item)
     walk->blocks++;
 }
 
-static bool idle_list(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes))
+static bool idle_list(int device, struct idle *out, void (*whole)(uint64_t address, uint64_t bytes))
 {
     struct idle_walk walk = {.out = out, .whole = whole};
     struct idle_list list = {.device = device};
@@ -200,7 +207,9 @@ static bool idle_list(int device, struct gp_framework_idle *out, void (*whole)(u
     return !list.full;
 }
 
-bool gp_framework_idle(int device, struct gp_framework_idle *out, void (*whole)(uint64_t address, uint64_t bytes))
+/* Calls whole for each linear segment without a block. False: not known now, or the last walk was too costly to repeat so
+ * soon. Under the framework's lock of the device, or its blocks may change meanwhile. */
+static bool idle_find(int device, struct idle *out, void (*whole)(uint64_t address, uint64_t bytes))
 {
     static uint64_t x_quiet_until_ns;
     uint64_t begin = gp_clock_ns();
@@ -307,10 +316,10 @@ static bool framework_gives_all(void)
 
 GP_COLD void gp_framework_look_at_survivors(struct gp_framework *framework, int device)
 {
-    struct gp_framework_idle idle;
+    struct idle idle;
     __atomic_store_n(&framework->x_gave_back, 0, __ATOMIC_RELAXED);
     if (!framework_has_no_pools() && framework_gives_all())
-        gp_framework_idle(device, &idle, segment_survived);
+        idle_find(device, &idle, segment_survived);
 }
 
 /* ---- the report --------------------------------------------------------------------------------------------------- */
@@ -325,7 +334,7 @@ void gp_framework_oom_facts(struct gp_wire_oom *report, struct gp_wire_oom_frame
 {
     struct gp_account *account =
         report->device < 0 || report->device >= (int)GP_WIRE_GPUS ? NULL : gp_account_of(report->device);
-    struct gp_framework_idle idle;
+    struct idle idle;
     if (!account || gp_accounts.setup.late || !__atomic_load_n(&account->framework.x_events, __ATOMIC_RELAXED))
         return;
     if (failures < 0)
@@ -336,7 +345,7 @@ void gp_framework_oom_facts(struct gp_wire_oom *report, struct gp_wire_oom_frame
         out->flags = (out->flags | GP_OOM_NO_POOLS) & ~GP_OOM_KEPT;
     strncpy(report->policy, gp_framework_name() ? gp_framework_name() : "", sizeof(report->policy) - 1);
     memcpy(report->conf, x_conf.text, sizeof(report->conf)); /* of the same size, terminated */
-    if (!gp_framework_idle(report->device, &idle, NULL) || idle.strange_blocks)
+    if (!idle_find(report->device, &idle, NULL) || idle.strange_blocks)
         return;
     out->flags |= GP_OOM_FRAMEWORK;
     out->segment_bytes = number(idle.segment_bytes);

@@ -50,11 +50,6 @@ const struct gp_hook *gp_dispatch_find(uint32_t id)
     return id < GP_HOOK_IDS && rows[id] ? &gp_hooks[rows[id] - 1] : NULL;
 }
 
-uint8_t gp_dispatch_row(const struct gp_hook *hook)
-{
-    return (uint8_t)(hook - gp_hooks + 1);
-}
-
 /* Replaces the ids of all rows: row numbers + 1 by id.  Call it while no callback is enabled. */
 static void dispatch_bind(const uint8_t bound[GP_HOOK_IDS])
 {
@@ -168,7 +163,7 @@ static void name_first(struct gp_name_pass *pass, gp_cupti_name_fn get_name)
         pass->last = id;
         const struct gp_hook *hook = gp_dispatch_find(id);
         if (hook && strcmp(hook->name, name) == 0)
-            name_bind(pass, id, gp_dispatch_row(hook));
+            name_bind(pass, id, (uint8_t)(hook - gp_hooks + 1));
         else if (strcmp(name, "cuDeviceGetCount") == 0)
             pass->pulse = id;
     }

@@ -49,8 +49,6 @@ extern const unsigned gp_hook_count;
 
 /* The row of a driver callback id, or NULL. */
 const struct gp_hook *gp_dispatch_find(uint32_t id);
-/* The row's number + 1. */
-uint8_t gp_dispatch_row(const struct gp_hook *hook);
 
 /* Runs the row's handler.  Inside gp_thread_enter/leave; never touches the call's result or
  * parameters. */

@@ -161,7 +161,6 @@ Test(not_attached, nothing_is_from_before)
     cr_expect_not(gp_feed_survey_reported());
     gp_before_block_freed(BASE);
     gp_before_block_made(BASE);
-    cr_expect_eq(gp_before_mark(BASE, false), 0);
     cr_expect_null(gp_before_blocks());
     calls_left = 0;
     gp_feed_before_start();

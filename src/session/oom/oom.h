@@ -113,12 +113,6 @@ int64_t gp_oom_needed(const struct gp_wire_oom *oom, const struct gp_wire_oom_fr
 /* That of the facts, or one with flags 0. */
 const struct gp_wire_oom_framework *gp_oom_framework_of(const struct gp_oom_facts *facts);
 
-/* oomadvice.c: advice about a framework's own allocator. Where it does not apply, GP_OOM_NOT. */
-enum gp_oom_answer { GP_OOM_NOT, GP_OOM_HELPS, GP_OOM_FAILS, GP_OOM_UNKNOWN };
-enum gp_oom_answer gp_oom_fraction(const struct gp_oom_case *c);
-enum gp_oom_answer gp_oom_empty(const struct gp_oom_case *c);
-void gp_oom_say_fraction(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure);
-void gp_oom_say_empty(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure);
 /* The paragraphs of the page: its limit, and its idle memory. */
 void gp_oom_framework_limit(struct gp_oom_page *page, const struct gp_wire_oom *oom,
                             const struct gp_wire_oom_framework *of);

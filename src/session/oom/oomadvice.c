@@ -32,6 +32,9 @@ static int64_t free_bytes(const struct gp_oom_case *c)
     return c->oom->flags & GP_OOM_DRIVER ? positive(c->oom->free_bytes) : -1;
 }
 
+/* What a piece of advice does about a failure; GP_OOM_NOT: it does not apply. */
+enum gp_oom_answer { GP_OOM_NOT, GP_OOM_HELPS, GP_OOM_FAILS, GP_OOM_UNKNOWN };
+
 static enum gp_oom_answer replayed(const struct gp_oom_case *c, enum gp_wire_oom_try bit)
 {
     if (!has(c, GP_OOM_REPLAYED))
@@ -55,7 +58,7 @@ static bool cannot_fit(const struct gp_oom_case *c)
 
 /* ---- conditions --------------------------------------------------------------------------------------------------- */
 
-enum gp_oom_answer gp_oom_fraction(const struct gp_oom_case *c)
+static enum gp_oom_answer oom_torch_fraction(const struct gp_oom_case *c)
 {
     if (!has(c, GP_OOM_REFUSED))
         return GP_OOM_NOT;
@@ -69,7 +72,7 @@ static int64_t returns(const struct gp_oom_case *c)
 }
 
 /* The framework does so itself before it fails, but not for others, and not for a request of a private pool. */
-enum gp_oom_answer gp_oom_empty(const struct gp_oom_case *c)
+static enum gp_oom_answer oom_torch_empty(const struct gp_oom_case *c)
 {
     bool beside = has(c, GP_OOM_BESIDE);
     if (!has(c, GP_OOM_FRAMEWORK) || (!beside && !has(c, GP_OOM_KEPT)) || c->sums->missing_bytes == 0)
@@ -113,7 +116,7 @@ static enum gp_oom_answer oom_torch_split(const struct gp_oom_case *c)
 
 /* ---- words -------------------------------------------------------------------------------------------------------- */
 
-void gp_oom_say_fraction(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
+static void oom_say_torch_fraction(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
     char most[GP_OOM_SIZE];
     int64_t bytes = positive(c->framework->segment_bytes) + gp_oom_needed(c->oom, c->framework);
@@ -124,7 +127,7 @@ void gp_oom_say_fraction(struct gp_oom_page *page, const struct gp_oom_case *c, 
                sure ? "" : "; whether the device has enough for the whole program is not known");
 }
 
-void gp_oom_say_empty(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
+static void oom_say_torch_empty(struct gp_oom_page *page, const struct gp_oom_case *c, bool sure)
 {
     char bytes[GP_OOM_SIZE];
     gp_oom_say(page, NULL, "- torch.cuda.empty_cache() before it: PyTorch gives %s%s back%s", sure ? "" : "up to ",
@@ -555,8 +558,10 @@ static const struct {
     [GP_ADVICE_EXPANDABLE] = {.name = "expandable_segments", .applies = advice_expandable, .say = say_expandable},
     [GP_ADVICE_CACHING] = {.name = "allocator_caching", .applies = advice_caching, .say = say_caching},
     [GP_ADVICE_MAX_SPLIT] = {.name = "max_split_size", .applies = advice_max_split, .say = say_max_split},
-    [GP_ADVICE_FRACTION] = {.name = "raise_memory_fraction", .answer = gp_oom_fraction, .say = gp_oom_say_fraction},
-    [GP_ADVICE_EMPTY] = {.name = "empty_cache", .answer = gp_oom_empty, .say = gp_oom_say_empty},
+    [GP_ADVICE_FRACTION] = {.name = "raise_memory_fraction",
+                            .answer = oom_torch_fraction,
+                            .say = oom_say_torch_fraction},
+    [GP_ADVICE_EMPTY] = {.name = "empty_cache", .answer = oom_torch_empty, .say = oom_say_torch_empty},
     [GP_ADVICE_LESS_CACHE] = {.name = "lower_memory_fraction", .answer = oom_less_cache, .say = oom_say_less_cache},
     [GP_ADVICE_TORCH_EXPANDABLE] = {.name = "pytorch_expandable_segments",
                                     .answer = oom_torch_expandable,
