@@ -23,8 +23,7 @@
 
 static uint32_t result; /* of the next calls */
 static void *current = PTR(0xc8);
-static int device_now = 1, active[4], capture_status;
-static size_t depends = 1;
+static int device_now = 1;
 static const char *missing = "",
                   *ends_in = "";    /* a function that the driver lacks; one during which the library ends */
 static const char *changes_in = ""; /* a function during which `change` happens */
@@ -117,28 +116,16 @@ STANDIN(void *, gp_hooks_real, enum gp_hooks_row row)
     return NULL;
 }
 
-STANDIN(unsigned, gp_hooks_real_count, void)
-{
-    return 123;
-}
-
-STANDIN(void, gp_hooks_look, void)
-{
-}
-
-STANDIN(void, gp_poll_expect, void)
-{
-}
+STANDIN_SAYS(unsigned, gp_hooks_real_count, 123, void);
+STANDIN_IDLE(gp_hooks_look, void);
+STANDIN_IDLE(gp_poll_expect, void);
 
 STANDIN(void, gp_poll_check, void (*check)(void))
 {
     cr_expect_eq(check, gp_hooks_look);
 }
 
-STANDIN(bool, gp_hooks_present, void)
-{
-    return is_present;
-}
+STANDIN_SAYS(bool, gp_hooks_present, is_present, void);
 
 static uint32_t ask_current(void **context)
 {
@@ -153,56 +140,11 @@ static uint32_t ask_device(int *device)
     return 0;
 }
 
-static uint32_t ask_state(int device, unsigned *flags, int *is_active)
-{
-    *flags = 0;
-    *is_active = active[device];
-    return 0;
-}
-
-static uint32_t ask_green(void **context, void *green)
-{
-    *context = (char *)green + 1;
-    return green == PTR(0x9f) ? 3 : 0;
-}
-
-static uint32_t ask_capture(void *stream, int *status, uint64_t *id, void **graph, void *const **nodes,
-                            const void **edges, size_t *count)
-{
-    static void *node = PTR(0x63);
-    feed_note("capture of %lx?", (unsigned long)(uintptr_t)stream);
-    *status = capture_status;
-    *id = 1;
-    *graph = PTR(0x64);
-    *nodes = &node;
-    *edges = NULL;
-    if (depends) /* else it does not say how many */
-        *count = depends;
-    return 0;
-}
-
-static uint32_t ask_capture_old(void *stream, int *status, uint64_t *id, void **graph, void *const **nodes,
-                                size_t *count)
-{
-    const void *edges;
-    feed_note("old");
-    return ask_capture(stream, status, id, graph, nodes, &edges, count);
-}
-
 STANDIN(void *, gp_hooks_driver, const char *name)
 {
-    static const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cuCtxGetCurrent", (void *)ask_current},           {"cuCtxGetDevice", (void *)ask_device},
-        {"cuDevicePrimaryCtxGetState", (void *)ask_state},  {"cuCtxFromGreenCtx", (void *)ask_green},
-        {"cuStreamGetCaptureInfo_v3", (void *)ask_capture}, {"cuStreamGetCaptureInfo_v2_ptsz", (void *)ask_capture_old},
-    };
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
-        if (strcmp(functions[i].name, name) == 0)
-            return functions[i].function;
-    return NULL;
+    return strcmp(name, "cuCtxGetCurrent") == 0  ? (void *)ask_current
+           : strcmp(name, "cuCtxGetDevice") == 0 ? (void *)ask_device
+                                                 : NULL;
 }
 
 /* ---- which function gets a call ---------------------------------------------------------------------------------- */
@@ -358,37 +300,6 @@ Test(hookscall, calls_that_are_not_the_programs)
     did("cuMemFree_v2 heeded;");
 }
 
-/* A context gets its number before the current one is looked up, and one that dies does not become the current one. */
-Test(hookscall, contexts)
-{
-    void *made = PTR(0xd0);
-    start();
-    gp_wrap_cuCtxCreate_v2(&made, 0, 2);
-    did("cuCtxCreate_v2;ctx 1 device 2;current?;learned ctx 2 device 1;");
-    made = PTR(0xd1);
-    gp_wrap_cuCtxCreate(&made, 0, 3);
-    did("cuCtxCreate;ctx 3 device 3;current?;");
-    made = PTR(0xd2);
-    gp_wrap_cuCtxCreate_v3(&made, NULL, 0, 0, 1);
-    did("cuCtxCreate_v3;ctx 4 device 1;current?;");
-    made = PTR(0xd3);
-    gp_wrap_cuCtxCreate_v4(&made, NULL, 0, 0);
-    did("cuCtxCreate_v4;ctx 5 device 0;current?;");
-    gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
-    did("cuCtxDestroy_v2;ctx gone 1 device 2 1;");
-    gp_wrap_cuCtxDestroy(PTR(0xd1));
-    did("cuCtxDestroy;ctx gone 3 device 3 1;");
-    result = 201;
-    gp_wrap_cuCtxDetach(PTR(0xd2));
-    did("cuCtxDetach;failed cuCtxDetach 201 asked 0 device -1;");
-    result = 0;
-    gp_wrap_cuCtxDetach(PTR(0xd2));
-    did("cuCtxDetach;ctx gone 4 device 1 1;");
-    gp_wrap_cuCtxDestroy_v2(PTR(0xd9));
-    did("cuCtxDestroy_v2;current?;");
-    undisturbed();
-}
-
 /* ---- the source changes during a call ---------------------------------------------------------------------------- */
 
 static bool is_back;
@@ -452,142 +363,6 @@ Test(hookscall, the_handle_of_a_context_that_ends_in_a_change_is_used_again)
     did("cuCtxDestroy_v2 heeded;cuCtxCreate_v2;ctx gone 1 device 2 0;ctx 3 device 2;current?;ctx gone 1 device 2 0;");
     gp_wrap_cuCtxDestroy_v2(PTR(0xd0));
     did("cuCtxDestroy_v2;ctx gone 3 device 2 1;");
-}
-
-static uint32_t primary_number(void *context)
-{
-    return gp_hooks_number_of(&gp_hooks_contexts, (uint64_t)(uintptr_t)context);
-}
-
-/* A green context is another handle of the primary one, and keeps it. */
-Test(hookscall, green_contexts)
-{
-    void *primary = PTR(0xe0), *green = PTR(0x90), *stream = PTR(0x55), *other = PTR(0x9f);
-    start();
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 2, 0);
-    did("cuGreenCtxCreate;current?;learned ctx 1 device 1;");
-    cr_expect_eq(primary_number(PTR(0x91)), 0, "there is no primary context");
-    gp_wrap_cuDevicePrimaryCtxRetain(&primary, 2);
-    did("cuDevicePrimaryCtxRetain;current?;ctx 2 device 2;primary of device 2 is ctx 2;");
-    result = 1;
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 2, 0);
-    cr_expect_eq(primary_number(PTR(0x91)), 0);
-    result = 0;
-    gp_wrap_cuGreenCtxCreate(&other, NULL, 2, 0);
-    cr_expect_eq(primary_number(PTR(0xa0)), 0, "the driver does not say its context");
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 3, 0);
-    cr_expect_eq(primary_number(PTR(0x91)), 0, "of another device");
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 2, 0);
-    cr_expect_eq(primary_number(PTR(0x91)), 2);
-    feed_taken();
-    gp_wrap_cuGreenCtxStreamCreate(&stream, green, 0, 0);
-    did("cuGreenCtxStreamCreate;current?;stream 55 ctx 2;");
-    gp_wrap_cuGreenCtxStreamCreate(&stream, other, 0, 0);
-    did("cuGreenCtxStreamCreate;current?;");
-    result = 1;
-    gp_wrap_cuGreenCtxStreamCreate(&stream, green, 0, 0);
-    did("cuGreenCtxStreamCreate;current?;");
-    gp_wrap_cuGreenCtxDestroy(green);
-    did("cuGreenCtxDestroy;failed cuGreenCtxDestroy 1 asked 0 device -1;");
-    cr_expect_eq(primary_number(PTR(0x91)), 2, "the call failed");
-    result = 0;
-    gp_wrap_cuGreenCtxDestroy(other);
-    did("cuGreenCtxDestroy;current?;");
-    active[2] = 1;
-    gp_wrap_cuGreenCtxDestroy(green);
-    did("cuGreenCtxDestroy;");
-    cr_expect_eq(primary_number(PTR(0x91)), 0);
-    cr_expect_eq(primary_number(PTR(0xe0)), 2);
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 2, 0);
-    active[2] = 0;
-    gp_wrap_cuDevicePrimaryCtxRelease_v2(2); /* one of two references */
-    cr_expect_eq(primary_number(PTR(0xe0)), 0, "the driver says that it has ended");
-    feed_taken();
-    gp_wrap_cuGreenCtxDestroy(PTR(0x77));
-    did("cuGreenCtxDestroy;current?;");
-}
-
-/* The last reference ends the primary context, whichever of the two handles gives it up. */
-Test(hookscall, the_last_green_context)
-{
-    void *primary = PTR(0xe0), *green = PTR(0x90);
-    start();
-    active[2] = 1;
-    gp_wrap_cuDevicePrimaryCtxRetain(&primary, 2);
-    gp_wrap_cuGreenCtxCreate(&green, NULL, 2, 0);
-    gp_wrap_cuDevicePrimaryCtxRelease_v2(2);
-    cr_expect_eq(primary_number(primary), 2, "the green one keeps it");
-    feed_taken();
-    active[2] = 0;
-    gp_wrap_cuGreenCtxDestroy(green);
-    did("unsure of device 2;cuGreenCtxDestroy;ctx gone 2 device 2 1;");
-    cr_expect_eq(primary_number(primary), 0, "its number is not used again");
-    gp_wrap_cuDevicePrimaryCtxRetain(&primary, 2);
-    active[2] = 1;
-    feed_taken();
-    gp_wrap_cuDevicePrimaryCtxRelease(2);
-    cr_expect_eq(primary_number(primary), 3, "it is active: it has a holder that was not seen");
-    active[2] = 0;
-    feed_taken();
-    gp_wrap_cuDevicePrimaryCtxReset(2);
-    did("unsure of device 2;cuDevicePrimaryCtxReset;ctx gone 3 device 2 1;ctx gone 72 device 2 0;");
-}
-
-Test(hookscall, streams_and_nodes)
-{
-    void *stream = PTR(0x55);
-    start();
-    gp_wrap_cuStreamCreate(&stream, 0);
-    did("cuStreamCreate;current?;learned ctx 1 device 1;stream 55 ctx 1;");
-    gp_wrap_cuStreamCreateWithPriority(&stream, 0, 0);
-    did("cuStreamCreateWithPriority;current?;stream 55 ctx 1;");
-    gp_wrap_cuStreamDestroy_v2(stream);
-    did("stream gone 55;cuStreamDestroy_v2;current?;");
-    gp_wrap_cuStreamDestroy(stream);
-    did("stream gone 55;cuStreamDestroy;current?;");
-    gp_wrap_cuGraphDestroyNode(PTR(0x63));
-    did("cuGraphDestroyNode;current?;node gone 63;");
-    result = 1;
-    gp_wrap_cuStreamCreate(&stream, 0);
-    did("cuStreamCreate;current?;");
-    gp_wrap_cuGraphDestroyNode(PTR(0x63));
-    did("cuGraphDestroyNode;current?;");
-    undisturbed();
-}
-
-/* The driver is asked in the form that belongs to the entry point, and in the older one where it lacks the newer. */
-Test(hookscall, captures)
-{
-    uint64_t address = 0x2000;
-    void *stream = PTR(0x55);
-    start();
-    capture_status = 1;
-    gp_wrap_cuMemAllocAsync(&address, 100, stream);
-    did("cuMemAllocAsync;current?;learned ctx 1 device 1;capture of 55?;"
-        "node at 2000 of 100 device 1 node 63 graph 64;stream 55 captures 64;");
-    gp_wrap_cuMemAllocAsync_ptsz(&address, 100, stream);
-    did("cuMemAllocAsync_ptsz;current?;old;capture of 55?;"
-        "node at 2000 of 100 device 1 node 63 graph 64;stream 55 captures 64;");
-    gp_wrap_cuMemAllocFromPoolAsync(&address, 100, PTR(0xe01), stream);
-    did("cuMemAllocFromPoolAsync;current?;capture of 55?;"
-        "node at 2000 of 100 device 4 node 63 graph 64;stream 55 captures 64;");
-    depends = 2;
-    gp_wrap_cuMemAllocFromPoolAsync_ptsz(&address, 100, PTR(0xe01), stream);
-    did("cuMemAllocFromPoolAsync_ptsz;current?;old;capture of 55?;"
-        "node at 2000 of 100 device 4 node 0 graph 64;stream 55 captures 64;");
-    depends = 0;
-    gp_wrap_cuMemAllocAsync(&address, 100, stream);
-    did("cuMemAllocAsync;current?;capture of 55?;node at 2000 of 100 device 1 node 0 graph 64;stream 55 captures 64;");
-    gp_wrap_cuMemFreeAsync(0x1000, stream);
-    did("free device at 1000;cuMemFreeAsync;current?;capture of 55?;freed 70 0 stream 55;");
-    gp_wrap_cuMemFreeAsync_ptsz(0x1000, stream);
-    did("free device at 1000;cuMemFreeAsync_ptsz;current?;old;capture of 55?;freed 70 0 stream 55;");
-    capture_status = 2;
-    gp_wrap_cuMemFreeAsync(0x1000, stream);
-    did("free device at 1000;cuMemFreeAsync;current?;capture of 55?;freed 70 1 stream 55;");
-    result = 1;
-    gp_wrap_cuMemFreeAsync(0x1000, stream);
-    did("free device at 1000;cuMemFreeAsync;current?;freed 70 0 stream 55;failed cuMemFreeAsync 1 asked 0 device 1;");
 }
 
 /* ---- modules from files ------------------------------------------------------------------------------------------ */

@@ -5,13 +5,14 @@
  */
 #include "account/account.h"
 #include "account/tap.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <time.h>
 
 #define MIB     ((size_t)1 << 20)
 #define CONTEXT 7 /* number of the current context, on device 0 */
@@ -70,6 +71,11 @@ static void *handle;
 static struct gp_cu_mem_prop prop = {.location = {.type = GP_CU_LOCATION_DEVICE, .id = 1}};
 static struct gp_cu_alloc_node node = {
     .pool = {.location = {.type = GP_CU_LOCATION_DEVICE, .id = 1}}, .bytes = 3 * MIB, .address = 0x700000};
+
+static struct gp_cu_node_params alloc_node = {
+    .type = GP_CU_NODE_ALLOC,
+    .alloc = {.pool = {.location = {.type = GP_CU_LOCATION_DEVICE, .id = 1}}, .bytes = 100, .address = 0x30000000}};
+static size_t pitch = 512;
 
 /* Entry points that allocate 3 MiB, with the device on which they do. */
 static const struct {
@@ -131,6 +137,134 @@ Test(source, an_allocation_counts_on_its_own_device)
             cr_expect_eq(live(devices[d], allocators[i].kind) - before[d], devices[d] == allocators[i].device,
                          "%s: device %u", allocators[i].name, devices[d]);
     }
+}
+
+/* Entry points that end what others made, and whether an end of nothing is one that is not known. */
+#define AT ((void *)0x30000000)
+static const struct {
+    const char *begin, *end;
+    const void *begins, *ends;
+    unsigned device;
+    enum gp_wire_kind kind;
+    unsigned unknown;
+} lives[] = {
+    {"cuMemAllocPitch_v2", "cuMemFree_v2", &(struct gp_params_cuMemAllocPitch_v2){&address, &pitch, 100, 3, 4},
+     &(struct gp_params_cuMemFree_v2){0x30000000}, 0, GP_KIND_PITCHED, 1},
+    {"cuMemAllocAsync_ptsz", "cuMemFreeAsync_ptsz", &(struct gp_params_cuMemAllocAsync_ptsz){&address, 100, STREAM},
+     &(struct gp_params_cuMemFreeAsync_ptsz){0x30000000, STREAM}, 0, GP_KIND_POOL, 1},
+    {"cuMemAllocHost_v2", "cuMemFreeHost", &(struct gp_params_cuMemAllocHost_v2){&handle, 100},
+     &(struct gp_params_cuMemFreeHost){AT}, GP_WIRE_HOST, GP_KIND_PINNED, 1},
+    {"cuMemHostRegister_v2", "cuMemHostUnregister", &(struct gp_params_cuMemHostRegister_v2){AT, 100, 1},
+     &(struct gp_params_cuMemHostUnregister){AT}, GP_WIRE_HOST, GP_KIND_REGISTERED, 1},
+    {"cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", &(struct gp_params_cuMipmappedArrayCreate){&handle, NULL, 2},
+     &(struct gp_params_cuMipmappedArrayDestroy){AT}, 0, GP_KIND_ARRAY, 1},
+    {"cuMemCreate", "cuMemRelease", &(struct gp_params_cuMemCreate){&address, 100, &prop, 0},
+     &(struct gp_params_cuMemRelease){0x30000000}, 1, GP_KIND_VMM, 1},
+    {"cuMemAddressReserve", "cuMemAddressFree", &(struct gp_params_cuMemAddressReserve){&address, 100, 0, 0, 0},
+     &(struct gp_params_cuMemAddressFree){0x30000000, 100}, 0, GP_KIND_VIRTUAL, 0},
+    {"cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", &(struct gp_params_cuIpcOpenMemHandle_v2){.pdptr = &address},
+     &(struct gp_params_cuIpcCloseMemHandle){0x30000000}, 0, GP_KIND_IMPORTED, 0},
+    {"cuGraphAddMemAllocNode", "cuGraphDestroy",
+     &(struct gp_params_cuGraphAddMemAllocNode){&handle, (void *)0x33, NULL, 0, &node},
+     &(struct gp_params_cuGraphDestroy){(void *)0x33}, 1, GP_KIND_GRAPH, 0},
+    {"cuGraphAddNode", "cuGraphDestroyNode",
+     &(struct gp_params_cuGraphAddNode){&handle, (void *)0x33, NULL, 0, &alloc_node}, NULL, 1, GP_KIND_GRAPH, 0},
+};
+
+/* An end that fails leaves all as it was. */
+Test(source, what_a_call_made_ends_with_another)
+{
+    for (unsigned i = 0; i < GP_COUNT(lives); i++) {
+        const char *name = lives[i].begin;
+        address = 0x30000000;
+        handle = AT;
+        call(name, lives[i].begins, 1);
+        cr_expect_eq(live(lives[i].device, lives[i].kind), 0, "%s failed", name);
+        call(name, lives[i].begins, 0);
+        cr_expect_eq(live(lives[i].device, lives[i].kind), 1, "%s", name);
+        if (!lives[i].ends) /* CUPTI has a callback of a resource for it */
+            continue;
+        call(lives[i].end, lives[i].ends, 1);
+        cr_expect_eq(live(lives[i].device, lives[i].kind), 1, "%s failed", lives[i].end);
+        call(lives[i].end, lives[i].ends, 0);
+        cr_expect_eq(live(lives[i].device, lives[i].kind), 0, "%s", lives[i].end);
+        lost[GP_LOST_UNKNOWN_FREE] = 0;
+        call(lives[i].end, lives[i].ends, 1);
+        cr_expect_eq(lost[GP_LOST_UNKNOWN_FREE], 0, "%s failed", lives[i].end);
+        call(lives[i].end, lives[i].ends, 0);
+        cr_expect_eq(lost[GP_LOST_UNKNOWN_FREE], lives[i].unknown, "%s of nothing", lives[i].end);
+    }
+}
+
+static int answer;
+static unsigned asked;
+
+static int device_of(void *context, uint32_t ctx)
+{
+    cr_expect(context == (void *)0xc9 && ctx == 9);
+    asked++;
+    return answer;
+}
+
+/* The driver is asked for the device of a context that is not known, and once it has said it no more. */
+Test(source, a_context_that_is_not_known)
+{
+    struct gp_call made = {.ctx = 9};
+    gp_call_ask_device = device_of;
+    cr_expect_eq(gp_call_device(&made), -1, "without a context none is asked for");
+    made.context = (void *)0xc9;
+    made.ctx = OTHER;
+    cr_expect(gp_call_device(&made) == 1 && asked == 0);
+    made.ctx = 9;
+    for (answer = -1; answer < 2; answer++)
+        cr_expect_eq(gp_call_device(&made), answer < 0 ? -1 : 0);
+    cr_expect(asked == 2 && gp_feed_context_device(9) == 0);
+    made.ctx = 10;
+    gp_call_ask_device = NULL;
+    cr_expect_eq(gp_call_device(&made), -1);
+}
+
+static uint32_t number_of(void *context)
+{
+    return context == AT ? OTHER : 0;
+}
+
+/* Which context is a device's primary one, the source says. */
+Test(source, the_primary_context_of_a_device)
+{
+    const struct gp_params_cuDevicePrimaryCtxRetain retain = {&handle, 1};
+    handle = AT;
+    call("cuDevicePrimaryCtxRetain", &retain, 0);
+    cr_expect_eq(gp_feed_primary_of(1), 0, "it cannot say");
+    gp_call_ask_number = number_of;
+    call("cuDevicePrimaryCtxRetain", &retain, 1);
+    cr_expect_eq(gp_feed_primary_of(1), 0, "the call failed");
+    call("cuDevicePrimaryCtxRetain", &retain, 0);
+    cr_expect_eq(gp_feed_primary_of(1), OTHER);
+    gp_call_ask_number = NULL;
+}
+
+/* The event of a call says what the call took, and only where calls are timed. */
+Test(source, the_cost_of_a_call)
+{
+    const struct gp_wire_event *event;
+    struct gp_ringread *reader = accounts_reader(8);
+    for (uint32_t timed = 0; timed < 2; timed++) {
+        uint64_t slot, began = gp_clock_ns();
+        struct gp_call made = {.params = allocators[0].params, .ctx = CONTEXT, .slot = &slot};
+        for (unsigned i = 0; i < gp_hook_count && !made.hook; i++)
+            made.hook = strcmp(gp_hooks[i].name, allocators[0].name) == 0 ? &gp_hooks[i] : NULL;
+        address = 0x10000000 + timed * 0x1000000;
+        gp_call_timed = timed;
+        gp_dispatch_enter(&made);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        gp_dispatch_exit(&made);
+        uint8_t most = gp_wire_cost((uint32_t)(gp_clock_ns() - began));
+        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &event), 1);
+        cr_expect(timed ? event->cost >= gp_wire_cost(2000000) && event->cost <= most : event->cost == 0);
+        cr_expect_eq(gp_thread.cost, 0);
+    }
+    gp_call_timed = false;
 }
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------ */
@@ -256,6 +390,31 @@ Test(source, memory_of_the_current_pool_counts_where_the_pool_is)
     cr_expect_eq(live(1, GP_KIND_POOL), 1, "the free failed");
     call("cuMemFreeAsync", &(struct gp_params_cuMemFreeAsync){address, STREAM}, 0);
     cr_expect_eq(live(1, GP_KIND_POOL), 0);
+}
+
+/* Nothing says on which device it allocates. */
+Test(source, memory_of_a_pool_that_is_nowhere_counts_on_no_device)
+{
+    gp_feed_pool_create((uint64_t)(uintptr_t)POOL, GP_DEVICE_UNKNOWN, 0);
+    lost[GP_LOST_DEVICE] = 0;
+    call("cuMemAllocFromPoolAsync", &(struct gp_params_cuMemAllocFromPoolAsync){&address, MIB, POOL, STREAM}, 0);
+    cr_expect(live(0, GP_KIND_POOL) == 0 && live(1, GP_KIND_POOL) == 0 && lost[GP_LOST_DEVICE] == 1);
+}
+
+/* A free that a stream captures, or of which the source says that it made a node, frees nothing yet. */
+Test(source, a_free_that_is_captured_frees_nothing)
+{
+    const struct gp_params_cuMemFreeAsync free_it = {0x10000000, STREAM};
+    address = 0x10000000;
+    call("cuMemAllocAsync", &(struct gp_params_cuMemAllocAsync){&address, MIB, STREAM}, 0);
+    call_as("cuMemFreeAsync", &free_it, 0, GP_CU_NODE_FREE + 1);
+    cr_expect_eq(live(0, GP_KIND_POOL), 1);
+    gp_feed_capture_begin((uint64_t)(uintptr_t)STREAM, GP_CAPTURE_NEW);
+    call("cuMemFreeAsync", &free_it, 0);
+    gp_feed_capture_end((uint64_t)(uintptr_t)STREAM, true);
+    cr_expect_eq(live(0, GP_KIND_POOL), 1);
+    call_as("cuMemFreeAsync", &free_it, 0, GP_CU_NODE_ALLOC + 1);
+    cr_expect_eq(live(0, GP_KIND_POOL), 0);
 }
 
 /* ---- captures ---------------------------------------------------------------------------------------------------- */
