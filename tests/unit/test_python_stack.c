@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_python_stack.c: the functions below gp_stack_python on made-up objects: layouts, line
- * tables, strings, kept texts. tests/integration/test_python_stack.sh tests whole stacks of real
+ * tables, kept texts (strings: test_pythontext.c). tests/integration/test_python_stack.sh tests whole stacks of real
  * interpreters.
  */
 #include "python_debug.h"
@@ -207,22 +207,6 @@ Test(python_stack, lines_of_nonsense)
     table.object = NULL;
 }
 
-Test(python_stack, kept_lines)
-{
-    uint32_t line = 0;
-    cr_assert_not(gp_python_line_kept(0x7f0000001230, 5, 64, &line));
-    gp_python_line_keep(0x7f0000001230, 5, 64, 77);
-    cr_assert(gp_python_line_kept(0x7f0000001230, 5, 64, &line));
-    cr_assert_eq(line, 77);
-    cr_assert_not(gp_python_line_kept(0x7f0000001230, 6, 64, &line), "another code object at the same address");
-    cr_assert_not(gp_python_line_kept(0x7f0000001230, 5, 66, &line));
-    cr_assert_not(gp_python_line_kept(0x7f0000001240, 5, 64, &line));
-    gp_python_line_keep(0x7f0000001230, 6, 64, 78);
-    cr_assert(gp_python_line_kept(0x7f0000001230, 6, 64, &line) && line == 78);
-    gp_python_line_keep(0x7f0000001238, 6, 64, 78);
-    cr_assert_not(gp_python_line_kept(0x7f0000001238, 6, 64, &line), "no code object lies there");
-}
-
 Test(python_stack, lines_kept_with_their_table)
 {
     /* Two tables take turns at one address, and lines are requested in random order: the answer
@@ -257,72 +241,6 @@ Test(python_stack, lines_kept_with_their_table)
         cr_assert_eq(got, gp_python_line(&copied, lines.table, first, 2 * (int64_t)units), "round %d", round);
     }
     cr_assert_gt(hits, 29000, "%u: each line is kept when it is first requested", hits);
-}
-
-/* ---- strings ----------------------------------------------------------------------------------------------------- */
-
-static char *make_string(const void *units, unsigned kind, uint64_t length, bool is_ascii, unsigned compact)
-{
-    unsigned head = is_ascii ? python.at.text_ascii : python.at.text_wide;
-    char *object = calloc(1, head + length * kind);
-    uint32_t state = 1u | kind << 2 | compact << 5 | (is_ascii ? 1u << 6 : 0);
-    memcpy(object + python.at.text_length, &length, sizeof length);
-    memcpy(object + python.at.text_state, &state, sizeof state);
-    memcpy(object + head, units, length * kind);
-    return object;
-}
-
-static void string_is(unsigned kind, const void *units, uint64_t length, bool is_ascii, const char *want)
-{
-    for (int i = 0; i < 4; i++) {
-        struct gp_python_way way = way_of(i & 1 ? GP_PYTHON_310 : GP_PYTHON_312, i & 2);
-        char *object = make_string(units, kind, length, is_ascii, 1);
-        struct gp_python_text text;
-        cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
-        cr_assert(text.length == strlen(want) && memcmp(text.bytes, want, text.length) == 0, "'%.*s', not '%s'",
-                  (int)text.length, text.bytes, want);
-        free(object);
-    }
-}
-
-Test(python_stack, strings)
-{
-    string_is(1, "plain", 5, true, "plain");
-    string_is(1, "", 0, true, "");
-    string_is(1, "caf\xe9", 4, false, "caf\xc3\xa9");
-    static const uint16_t two[] = {0x65e5, 0x672c, 'x', 0x7ff, 0x800};
-    string_is(2, two, 5, false,
-              "\xe6\x97\xa5\xe6\x9c\xac"
-              "x\xdf\xbf\xe0\xa0\x80");
-    static const uint32_t four[] = {0x1f40d, 0x10ffff, 'y', 0xe9};
-    string_is(4, four, 4, false, "\xf0\x9f\x90\x8d\xf4\x8f\xbf\xbfy\xc3\xa9");
-    static const uint16_t half[] = {'/', 0xdcff, 0xd800, '.'};
-    string_is(2, half, 4, false, "/\\udcff\\ud800.");
-}
-
-Test(python_stack, long_strings_end_between_characters)
-{
-    static uint16_t units[4000];
-    for (int i = 0; i < 4000; i++)
-        units[i] = 0x65e5;
-    struct gp_python_way way = way_of(GP_PYTHON_311, false);
-    char *object = make_string(units, 2, 4000, false, 1);
-    struct gp_python_text text;
-    cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
-    cr_assert_eq(text.length, GP_STACK_TEXT / 3 * 3);
-    free(object);
-}
-
-Test(python_stack, strings_of_other_shapes)
-{
-    struct gp_python_way way = way_of(GP_PYTHON_311, false);
-    struct gp_python_text text;
-    char *object = make_string("x", 1, 1, true, 0);
-    cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
-    cr_assert(text.length == 1 && text.bytes[0] == '?', "not compact");
-    cr_assert_not(gp_python_string(&way, 8, &text));
-    cr_assert_not(gp_python_string(&way, 0xffff800000000000ull, &text));
-    free(object);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -405,6 +323,30 @@ Test(python_stack, kept_names)
     frame.file = (struct gp_python_text){"not kept", 8};
     gp_python_names_keep(code, 7, &frame);
     cr_assert_not(gp_python_names_kept(code, 7, &got), "only kept texts");
+}
+
+static char *make_string(const void *units, unsigned kind, uint64_t length, bool is_ascii, unsigned compact)
+{
+    unsigned head = is_ascii ? python.at.text_ascii : python.at.text_wide;
+    char *object = calloc(1, head + length * kind);
+    uint32_t state = 1u | kind << 2 | compact << 5 | (is_ascii ? 1u << 6 : 0);
+    memcpy(object + python.at.text_length, &length, sizeof length);
+    memcpy(object + python.at.text_state, &state, sizeof state);
+    memcpy(object + head, units, length * kind);
+    return object;
+}
+
+static void string_is(unsigned kind, const void *units, uint64_t length, bool is_ascii, const char *want)
+{
+    for (int i = 0; i < 4; i++) {
+        struct gp_python_way way = way_of(i & 1 ? GP_PYTHON_310 : GP_PYTHON_312, i & 2);
+        char *object = make_string(units, kind, length, is_ascii, 1);
+        struct gp_python_text text;
+        cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
+        cr_assert(text.length == strlen(want) && memcmp(text.bytes, want, text.length) == 0, "'%.*s', not '%s'",
+                  (int)text.length, text.bytes, want);
+        free(object);
+    }
 }
 
 Test(python_stack, kept_texts)

@@ -174,6 +174,11 @@ Test(pythontext, shapes)
         cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
         cr_expect_eq(text.length, i == 0 ? INT32_MAX : 1);
     }
+    uint32_t apart = 1u | 1u << 2; /* the characters lie elsewhere */
+    string_make(codes, 1, 1, true, 1);
+    memcpy((char *)object + python.at.text_state, &apart, 4);
+    cr_assert(gp_python_string(&way, (uint64_t)(uintptr_t)object, &text));
+    cr_expect(text.length == 1 && text.bytes[0] == '?');
     cr_expect_not(gp_python_string(&way, 65535, &text));
     cr_expect_not(gp_python_string(&way, 1ull << 48, &text));
 }
