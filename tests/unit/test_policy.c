@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
- * test_policy.c: the rules against PyTorch's and Paddle's documented sizes, and the grammar of GPUPROF_ALLOC_CONF. */
+ * test_policy.c: the rules against PyTorch's and Paddle's documented sizes, and that any text of GPUPROF_ALLOC_CONF gives
+ * a sound policy or an error. */
 #include "allocator/cache/policy.h"
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
-#define B(n)   ((uint64_t)(n))
 #define KIB(n) ((uint64_t)(n) << 10)
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)
@@ -187,136 +186,7 @@ Test(policy, oversize_begins_at_max_split_size)
     cr_assert_not(gp_policy_is_oversize(gp_policy_find("pytorch"), GIB(1000)));
 }
 
-/* ---- GPUPROF_ALLOC_CONF ------------------------------------------------------------------------------------------ */
-
-Test(conf, every_key_sets_what_it_names)
-{
-    struct gp_policy p = gp_test_policy("pytorch", " max_split_size_mb : 128 , max_non_split_rounding_mb:30,"
-                                                   "garbage_collection_threshold:0.6,expandable_segments:True,"
-                                                   "large_segment_size_mb:64,per_process_memory_fraction:.5,");
-    cr_assert_eq(p.max_split_bytes, MIB(128));
-    cr_assert_eq(p.max_round_bytes, MIB(30));
-    cr_assert_float_eq(p.gc_threshold, 0.6, 1e-12);
-    cr_assert(p.growable);
-    cr_assert_eq(p.large_segment_bytes, MIB(64));
-    cr_assert_eq(p.large_page_bytes, MIB(64));
-    cr_assert_float_eq(p.memory_fraction, 0.5, 1e-12);
-    p = gp_test_policy("pytorch", "per_process_memory_fraction:1,expandable_segments:True,expandable_segments:False");
-    cr_assert_eq(p.memory_fraction, 1);
-    cr_assert_not(p.growable);
-    p = gp_test_policy("caching", "expandable_segments:False");
-    cr_assert(!p.growable && !p.moves_pages);
-    p = gp_test_policy("pytorch", "max_split_size_mb:99999999999999999");
-    cr_assert_geq(p.max_split_bytes, GIB(1 << 30));
-}
-
-Test(conf, divisions_fill_intervals_as_pytorch)
-{
-    struct gp_policy p = gp_test_policy("pytorch", "roundup_power2_divisions:[4:8,16:4,64:2,>:1]");
-    static const uint8_t expected[GP_POLICY_DIVISIONS] = {8, 8, 8, 0, 4, 0, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    cr_assert_arr_eq(p.divisions, expected, sizeof expected);
-    p = gp_test_policy("pytorch", "roundup_power2_divisions:[1048576:16]");
-    for (unsigned i = 0; i < GP_POLICY_DIVISIONS; i++)
-        cr_assert_eq(p.divisions[i], 16);
-    p = gp_test_policy("pytorch", "roundup_power2_divisions:4,roundup_power2_divisions:[>:0]");
-    cr_assert(p.divisions[0] == 4 && p.divisions[1] == 0 && p.divisions[15] == 0);
-}
-
-/* A wrong setting, and a word that the error message must contain. */
-static const char *const test_wrong[][2] = {
-    {"max_split_size_mb:19", "at least 20"},
-    {"max_split_size_mb:20MB", "digits alone"},
-    {"max_split_size_mb:-1", "digits"},
-    {"max_split_size_mb:99999999999999999999999", "whole number"},
-    {"max_split_size_mb:", "needs a value"},
-    {"max_split_size_mb", "max_split_size_mb:VALUE"},
-    {"max_split_size_mb:[20]", "needs a value"},
-    {"max_split_size_mb:20;x", "digits"},
-    {"max_split_size_mb:20:30", "separated by ','"},
-    {"max_split_size_mb:32,large_segment_size_mb:64", "below large_segment_size_mb"},
-    {"large_segment_size_mb:8", "at least 10"},
-    {"large_segment_size_mb:21", "even"},
-    {"max_non_split_rounding_mb:10", "at least 20"},
-    {"garbage_collection_threshold:0", "between 0 and 1"},
-    {"garbage_collection_threshold:1", "both excluded"},
-    {"garbage_collection_threshold:0,8", "between"},
-    {"garbage_collection_threshold:.", "between"},
-    {"garbage_collection_threshold:0.5x", "between"},
-    {"garbage_collection_threshold:nan", "between"},
-    {"per_process_memory_fraction:1.01", "between 0 and 1"},
-    {"per_process_memory_fraction:-0.5", "between"},
-    {"roundup_power2_divisions:3", "power of two"},
-    {"roundup_power2_divisions:0", "power of two"},
-    {"roundup_power2_divisions:256", "up to 128"},
-    {"roundup_power2_divisions:", "needs a value"},
-    {"roundup_power2_divisions:[64:3]", "or 0"},
-    {"roundup_power2_divisions:[60:4]", "border '60'"},
-    {"roundup_power2_divisions:[0:4]", "border '0'"},
-    {"roundup_power2_divisions:[64:4", "does not end"},
-    {"roundup_power2_divisions:[64:4,]", "border ''"},
-    {"roundup_power2_divisions:[]", "border ''"},
-    {"roundup_power2_divisions:[64]", "':' is missing"},
-    {"roundup_power2_divisions:[64:4]]", "separated"},
-    {"expandable_segments:true", "exactly True or False"},
-    {"expandable_segments:1", "exactly True or False"},
-    {"release_lock_on_cudamalloc:yes", "exactly True or False"},
-    {"backend:jemalloc", "native or cudaMallocAsync"},
-    {"pinned_num_register_threads:0", "at least 1"},
-    {"expandable_segments_reserve_by_class:[a:1", "does not end"},
-    {"max_split_size:64", "unknown key 'max_split_size'"},
-    {"aVeryLongKeyThatNoVersionEverDefinedAndThatGoesOnAndOnForMoreThanSixtyFourLetters:1", "too long"},
-    {",max_split_size_mb:64", "a key is missing"},
-    {":", "a key is missing"},
-    {"max_split_size_mb:64,,expandable_segments:True", "a key is missing"},
-};
-
-Test(conf, invalid_settings_are_reported_and_change_nothing)
-{
-    for (unsigned i = 0; i < sizeof test_wrong / sizeof test_wrong[0]; i++) {
-        struct gp_policy policy = *gp_policy_find("pytorch"), before = policy;
-        char text[256], why[256];
-        /* The valid setting in front must not take effect either, and a note must not hide the
-         * error. */
-        snprintf(text, sizeof text, "garbage_collection_threshold:0.7,backend:native,%s", test_wrong[i][0]);
-        cr_expect_eq(gp_policy_configure(&policy, text, why, sizeof why), -EINVAL, "%s", text);
-        cr_expect(strstr(why, test_wrong[i][1]), "%s: '%s' lacks '%s'", text, why, test_wrong[i][1]);
-        cr_expect_null(strstr(why, "--allocator"), "%s: %s", text, why);
-        cr_expect_eq(memcmp(&policy, &before, sizeof policy), 0, "%s changed the policy", text);
-    }
-}
-
-Test(conf, settings_without_effect_are_reported)
-{
-    static const char *const notes[][3] = {
-        {"pytorch", "backend:native", "backend: no effect"},
-        {"pytorch", "release_lock_on_cudamalloc:True", "no effect"},
-        {"pytorch", "pinned_use_background_threads:True,pinned_num_register_threads:8",
-         "; pinned_num_register_threads:"},
-        {"pytorch", "expandable_segments_reserve_by_class:[small:2,large:0.5]", "9/8"},
-        {"pytorch", "expandable_segments_reserve:40G", "9/8"},
-        {"pytorch", "throw_on_cudamalloc_oom:False,graph_capture_record_stream_reuse:True", "fence"},
-        {"pytorch", "per_process_memory_fraction:0", "no limit"},
-        {"passthrough", "expandable_segments:True", "no segments that could grow"},
-        {"prealloc", "expandable_segments:True", "no segments that could grow"},
-        {"passthrough", "max_split_size_mb:64", "max_split_size_mb: no effect"},
-        {"pytorch", "max_split_size_mb:64,expandable_segments:True", "exempt"},
-        {"auto_growth", "large_segment_size_mb:64", "only page sizes"},
-    };
-    for (unsigned i = 0; i < sizeof notes / sizeof notes[0]; i++) {
-        struct gp_policy policy = *gp_policy_find(notes[i][0]);
-        char why[256];
-        cr_expect_eq(gp_policy_configure(&policy, notes[i][1], why, sizeof why), 0, "%s: %s", notes[i][1], why);
-        cr_expect(strstr(why, notes[i][2]), "%s: '%s' lacks '%s'", notes[i][1], why, notes[i][2]);
-    }
-    struct gp_policy policy = *gp_policy_find("pytorch");
-    char why[8] = "xxxxxxx";
-    cr_assert_eq(gp_policy_configure(&policy, "", why, sizeof why), 0);
-    cr_assert_str_eq(why, "");
-    /* A short buffer is filled and terminated; a buffer of length 0 is not written. */
-    cr_assert_eq(gp_policy_configure(&policy, "no_such_key:1", why, sizeof why), -EINVAL);
-    cr_assert_str_eq(why, "unknown");
-    cr_assert_eq(gp_policy_configure(&policy, "no_such_key:1", NULL, 0), -EINVAL);
-}
+/* ---- GPUPROF_ALLOC_CONF: what each text means is in test_policy_conf.c ---------------------------------------------- */
 
 /* Words of the grammar in any order: no text crashes the parser, a failure changes nothing and has
  * a message, and an accepted text gives a working policy. */
