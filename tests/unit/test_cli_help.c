@@ -80,9 +80,9 @@ static void check_choices(const struct gp_command_spec *spec, const struct gp_co
 static void check_option(const struct gp_command_spec *spec, const struct gp_command_option *option,
                          const char *help_text, const char *man, char *const scripts[SHELLS])
 {
-    char label[64], word[128], *at = word;
-    gp_help_label(label, sizeof(label), option);
-    has(help_text, label, "help", spec);
+    char word[128], *at = word;
+    snprintf(word, sizeof(word), "--%s", option->name);
+    has(help_text, word, "help", spec);
     at += sprintf(at, "\\fB\\-\\-");
     for (const char *c = option->name; *c; c++)
         at += sprintf(at, "%s%c", *c == '-' ? "\\" : "", *c);

@@ -178,14 +178,19 @@ Test(forecast, claims_of_a_process_do_no_harm)
 
 Test(forecast, headroom_is_the_least_limit_and_what_is_idle)
 {
-    struct gp_forecast_room room = {.device_free_bytes = 100, .limit_left_bytes = -1, .idle_bytes = 7};
-    cr_assert_eq(gp_forecast_headroom(&room), 107);
-    room.limit_left_bytes = 30;
-    cr_assert_eq(gp_forecast_headroom(&room), 37);
-    room.device_free_bytes = -1;
-    cr_assert_eq(gp_forecast_headroom(&room), 37);
-    room.limit_left_bytes = -1;
-    cr_assert_eq(gp_forecast_headroom(&room), -1);
+    static const struct {
+        struct gp_forecast_room room;
+        int64_t headroom;
+    } rows[] = {{{.device_free_bytes = 100, .limit_left_bytes = -1, .idle_bytes = 7}, 107},
+                {{.device_free_bytes = 100, .limit_left_bytes = 30, .idle_bytes = 7}, 37},
+                {{.device_free_bytes = -1, .limit_left_bytes = 30, .idle_bytes = 7}, 37},
+                {{.device_free_bytes = -1, .limit_left_bytes = -1, .idle_bytes = 7}, -1}};
+    static const struct gp_forecast nothing;
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct gp_forecast_result result;
+        gp_forecast_find(&nothing, &rows[i].room, &result);
+        cr_expect_eq(result.headroom_bytes, rows[i].headroom, "%u", i);
+    }
 }
 
 /* ---- recordings -------------------------------------------------------------------------------------------------- */

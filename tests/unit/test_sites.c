@@ -327,7 +327,7 @@ Test(site_model, frames_of_any_size)
 static void line_is(const struct gp_grid *grid, int y, const char *want)
 {
     char line[512];
-    gp_grid_line(grid, y, line, sizeof(line));
+    fix_line(grid, y, line, sizeof(line));
     cr_assert_str_eq(line, want, "line %d is |%s|", y, line);
 }
 
@@ -397,7 +397,7 @@ Test(site_model, s_shows_the_sites_of_the_selected_process_and_of_all)
     cr_assert_eq(gp_grid_init(&grid, 16, 110, true), 0);
     fix_draw(&view, &grid);
     line_is(&grid, 0, "gpuprof top  0 call sites of 77 serve  every 1s");
-    gp_grid_line(&grid, 6, line, sizeof(line));
+    fix_line(&grid, 6, line, sizeof(line));
     cr_assert(strstr(line, GP_SITE_HINT), "%s", line);
     fix_key(&view, 's');
     cr_assert(!view.ui.scoped && view.list.count == 3);

@@ -474,7 +474,7 @@ static void expect_label(const struct gp_symbols *symbols, const uint32_t *sites
                          uint32_t i, const char *wanted)
 {
     char label[128];
-    gp_caller_label(gp_symbols_name((struct gp_symbols *)symbols, sites[i]), callers[i], label, sizeof(label));
+    gp_caller_text(gp_symbols_name((struct gp_symbols *)symbols, sites[i]), callers[i], NULL, label, sizeof(label));
     cr_expect_str_eq(label, wanted, "%u: '%s', not '%s'", i, label, wanted);
 }
 

@@ -101,7 +101,7 @@ static char *frame_text(const struct gp_grid *grid)
     size_t bytes = (size_t)grid->rows * ((size_t)grid->cols * GP_CELL_BYTES + 1) + 1, used = 0;
     char *text = malloc(bytes);
     for (int y = 0; y < grid->rows; y++) {
-        used += gp_grid_line(grid, y, text + used, bytes - used);
+        used += fix_line(grid, y, text + used, bytes - used);
         text[used++] = '\n';
     }
     text[used] = '\0';
@@ -182,7 +182,7 @@ static bool screen_says(const struct gp_grid *grid, const char *what)
     char line[1024];
     bool is_there = false;
     for (int y = 0; y < grid->rows && !is_there; y++) {
-        gp_grid_line(grid, y, line, sizeof(line));
+        fix_line(grid, y, line, sizeof(line));
         is_there = strstr(line, what) != NULL;
     }
     return is_there;
@@ -193,7 +193,7 @@ static int line_of(const struct gp_grid *grid, const char *text)
 {
     char line[1024];
     for (int y = 0; y < grid->rows; y++) {
-        gp_grid_line(grid, y, line, sizeof(line));
+        fix_line(grid, y, line, sizeof(line));
         if (strstr(line, text))
             return y;
     }
@@ -209,7 +209,7 @@ static void expect_bar(struct gp_bar bar, const char *wanted)
     char text[64];
     cr_assert_eq(gp_grid_init(&grid, 1, 10, true), 0);
     gp_draw_bar(&draw, gp_grid_rect(&grid), 0, 0, 10, &bar);
-    gp_grid_line(&grid, 0, text, sizeof(text));
+    fix_line(&grid, 0, text, sizeof(text));
     cr_assert_str_eq(text, wanted);
     gp_grid_fini(&grid);
 }
@@ -225,34 +225,11 @@ Test(draw, bars_show_parts_within_parts)
     expect_bar((struct gp_bar){5, 5, 5, -1, 5}, "unknown");
 }
 
-static void expect_spark(const int64_t *samples, int count, bool ascii, const char *wanted)
-{
-    struct gp_grid grid;
-    struct gp_draw draw = {.grid = &grid};
-    struct gp_history history = {.count = count, .next = count};
-    char text[64];
-    memcpy(history.samples, samples, (size_t)count * sizeof(*samples));
-    cr_assert_eq(gp_grid_init(&grid, 1, 10, ascii), 0);
-    gp_draw_spark(&draw, gp_grid_rect(&grid), 0, 0, 10, &history);
-    gp_grid_line(&grid, 0, text, sizeof(text));
-    cr_assert_str_eq(text, wanted);
-    gp_grid_fini(&grid);
-}
-
-Test(draw, sparklines_begin_at_0)
-{
-    static const int64_t samples[] = {-1, 0, 1, 1000, 2000, 4000, 6000, 7000, 8000, 8000};
-    setlocale(LC_CTYPE, "C.UTF-8");
-    expect_spark(samples, 10, true, " _..:=*%##");
-    expect_spark(samples, 10, false, " _\u2581\u2581\u2582\u2584\u2586\u2587\u2588\u2588");
-    expect_spark((int64_t[]){0, 0, 0}, 3, true, "       ___");
-}
-
 /* The colour of the first cell after `label` on the screen; -1: it is not there. */
 static int style_after(const struct gp_grid *grid, const char *label, int y)
 {
     char line[1024];
-    gp_grid_line(grid, y, line, sizeof(line));
+    fix_line(grid, y, line, sizeof(line));
     const char *at = strstr(line, label);
     return at ? gp_grid_at(grid, y, (int)(at - line))->style : -1;
 }
@@ -342,17 +319,17 @@ Test(draw, an_attached_program_looks_as_large_as_it_is)
     fix_open(&view, fix_attached, 3);
     cr_assert_eq(gp_grid_init(&grid, 60, 140, true), 0);
     fix_draw(&view, &grid);
-    gp_grid_line(&grid, line_of(&grid, "GPU0"), line, sizeof(line));
+    fix_line(&grid, line_of(&grid, "GPU0"), line, sizeof(line));
     cr_assert(strstr(line, "2.0G/76.0G/140G") && strstr(line, "====="), "%s", line);
     cr_assert(!strchr(line, '|'), "the peak since the attach is no mark in what is held: %s", line);
     cr_assert(line_of(&grid, "- peak") < 0 && screen_says(&grid, "peak >=2.0G  reserved 6.0G") &&
                   screen_says(&grid, "before an attach 70.0G"),
               "%s", frame_text(&grid));
-    gp_grid_line(&grid, line_of(&grid, " late"), line, sizeof(line));
+    fix_line(&grid, line_of(&grid, " late"), line, sizeof(line));
     cr_assert(strstr(line, ">=1.0G") && strstr(line, ">=2.0G") && strstr(line, ">=3.0G") && strstr(line, ">=4.0G"),
               "%s", line);
     cr_assert(strstr(line, "66.0G") && strstr(line, "70.0G"), "headroom (64 free, 2 idle) and before: %s", line);
-    gp_grid_line(&grid, line_of(&grid, " early"), line, sizeof(line));
+    fix_line(&grid, line_of(&grid, " early"), line, sizeof(line));
     cr_assert(!strstr(line, ">=") && strstr(line, "66.0G"), "%s", line);
     cr_assert_eq(gp_model_plot(view.model.lists[GP_LIST_DEVICES].rows[0].plot, 0)->reserved, (int64_t)(76 * GIB));
     gp_grid_fini(&grid);
@@ -432,7 +409,7 @@ Test(draw, the_command_is_shown_without_the_folders_of_its_program)
 static int style_of(const struct gp_grid *grid, int y, const char *text)
 {
     char line[1024];
-    gp_grid_line(grid, y, line, sizeof(line));
+    fix_line(grid, y, line, sizeof(line));
     const char *at = strstr(line, text);
     cr_assert(at, "no %s in %s", text, line);
     return gp_grid_at(grid, y, (int)(at - line) + (int)strlen(text) - 1)->style;

@@ -223,7 +223,7 @@ Test(ui, the_help_fits_and_names_each_key_once)
                       (!help->key || help->key != gp_key_helps[k].key));
     }
     fix_draw(&view, &grid);
-    gp_grid_line(&grid, 23, line, sizeof(line));
+    fix_line(&grid, 23, line, sizeof(line));
     for (int i = 0; i < gp_key_help_count; i++) {
         if (!gp_key_helps[i].label)
             continue;
@@ -234,12 +234,12 @@ Test(ui, the_help_fits_and_names_each_key_once)
     }
     fix_key(&view, 'h');
     fix_draw(&view, &grid);
-    gp_grid_line(&grid, 21, line, sizeof(line));
+    fix_line(&grid, 21, line, sizeof(line));
     cr_assert(strstr(line, "more: "), "%s", line);
     for (int i = 0; i < 30; i++)
         fix_key(&view, GP_KEY_DOWN);
     fix_draw(&view, &grid);
-    gp_grid_line(&grid, 21, line, sizeof(line));
+    fix_line(&grid, 21, line, sizeof(line));
     cr_assert_not(strstr(line, "more: "));
     gp_grid_fini(&grid);
     fix_close(&view);

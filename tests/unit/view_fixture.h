@@ -262,6 +262,21 @@ static inline void fix_draw(struct fix_view *view, struct gp_grid *grid)
     gp_draw_frame(&draw);
 }
 
+/* Writes line y as text without trailing blanks.  Returns its bytes. */
+static inline size_t fix_line(const struct gp_grid *grid, int y, char *out, size_t out_bytes)
+{
+    size_t used = 0, kept = 0;
+    for (int x = 0; x < grid->cols; x++) {
+        for (const char *glyph = gp_grid_at(grid, y, x)->glyph; *glyph; glyph++) {
+            cr_assert_lt(used + 1, out_bytes);
+            out[used++] = *glyph;
+            kept = *glyph == ' ' ? kept : used;
+        }
+    }
+    out[kept] = '\0';
+    return kept;
+}
+
 static inline const struct gp_row *fix_row(const struct gp_row_list *list, int pid, int device)
 {
     for (int i = 0; i < list->count; i++) {

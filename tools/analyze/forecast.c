@@ -255,7 +255,8 @@ static double forecast_seconds(const struct gp_forecast *forecast, const struct 
     return result->headroom_bytes < 0 || seconds > GP_FORECAST_HORIZON ? -1 : seconds;
 }
 
-int64_t gp_forecast_headroom(const struct gp_forecast_room *room)
+/* What can be allocated from now on: the least of the device and the limits, and idle memory. */
+static int64_t forecast_headroom(const struct gp_forecast_room *room)
 {
     int64_t left = room->device_free_bytes, sum;
     if (room->limit_left_bytes >= 0 && (left < 0 || room->limit_left_bytes < left))
@@ -275,7 +276,7 @@ void gp_forecast_find(const struct gp_forecast *forecast, const struct gp_foreca
         .seen_ns = forecast->begun ? forecast->before.time_ns - forecast->begin_ns : 0,
         .peak_bytes = -1,
         .step_bytes = -1,
-        .headroom_bytes = room ? gp_forecast_headroom(room) : -1,
+        .headroom_bytes = room ? forecast_headroom(room) : -1,
         .seconds_to_oom = -1,
     };
     if (forecast->count < (steps ? 2 : GP_FORECAST_LEAST_POINTS) || (!steps && result->seen_ns < GP_FORECAST_LEAST_NS))

@@ -108,8 +108,6 @@ void gp_forecast_feed(struct gp_forecast *forecast, const struct gp_forecast_sam
 /* room: as of the newest sample; NULL: unknown. */
 void gp_forecast_find(const struct gp_forecast *forecast, const struct gp_forecast_room *room,
                       struct gp_forecast_result *result);
-/* What can be allocated from now on: the least of the device and the limits, and idle memory. */
-int64_t gp_forecast_headroom(const struct gp_forecast_room *room);
 /* "short", "idle", "not periodic", "steady", "grows": as JSON and documents have it. */
 const char *gp_forecast_word(enum gp_forecast_verdict verdict);
 

@@ -111,8 +111,6 @@ struct gp_seize_code { /* in the C library of the process */
 /* 0 or -errno. -ESRCH: it has ended; -ETIMEDOUT: it does not stop, and stops no more once this
  * process has ended; -EAGAIN: it is stopped by a signal. */
 int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_ns);
-/* Whether the thread was in a system call, which will be started again; its number, else -1. */
-long gp_seized_syscall(const struct gp_seized *seized);
 /* Whether its user code is at a place where it may be led away from. */
 bool gp_seized_may_leave(const struct gp_seized *seized);
 /* Saves everything, and writes a frame below the thread's stack with which it gets back by itself if

@@ -184,11 +184,6 @@ int gp_seize(struct gp_seized **out, pid_t pid, pid_t tid, uint64_t deadline_ns)
 
 /* ---- what it was doing ------------------------------------------------------------------------------------------- */
 
-long gp_seized_syscall(const struct gp_seized *seized)
-{
-    return (long)seized->at_stop.orig_rax;
-}
-
 bool gp_seized_may_leave(const struct gp_seized *seized)
 {
     struct __ptrace_rseq_configuration config = {0};
@@ -534,12 +529,6 @@ int gp_seize(struct gp_seized **seized, pid_t pid, pid_t tid, uint64_t deadline_
     (void)pid, (void)tid, (void)deadline_ns;
     *seized = NULL;
     return -ENOSYS;
-}
-
-long gp_seized_syscall(const struct gp_seized *seized)
-{
-    (void)seized;
-    return -1;
 }
 
 bool gp_seized_may_leave(const struct gp_seized *seized)

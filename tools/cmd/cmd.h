@@ -143,9 +143,6 @@ void gp_options_free(const struct gp_command_spec *spec, void *options);
 
 extern const char *const gp_group_titles[GP_GROUPS];
 
-/* "-p, --pid=PID" without the spaces that align it; for an operand its name. */
-void gp_help_label(char *label, size_t label_bytes, const struct gp_command_option *option);
-
 /* `gpuprof help`, `gpuprof COMMAND --help`: wrapped to the width of the terminal, at most 100
  * columns. */
 void gp_help_overview(FILE *out, const struct gp_command_spec *const *commands);

@@ -23,7 +23,8 @@ const char *const gp_group_titles[GP_GROUPS] = {
     [GP_GROUP_EXPORT] = "Formats and traces", [GP_GROUP_MACHINE] = "The machine and this command",
 };
 
-void gp_help_label(char *label, size_t label_bytes, const struct gp_command_option *option)
+/* "-p, --pid=PID" without the spaces that align it; for an operand its name. */
+static void help_label(char *label, size_t label_bytes, const struct gp_command_option *option)
 {
     bool operand = gp_option_is_operand(option);
     char letter[8] = "";
@@ -81,7 +82,7 @@ static void help_option(FILE *out, const struct gp_command_option *option, int c
     if (!option->help)
         return;
     bool operand = gp_option_is_operand(option);
-    gp_help_label(label, sizeof(label), option);
+    help_label(label, sizeof(label), option);
     option_help(text, sizeof(text), option);
     int used = fprintf(out, "  %s%s", operand || option->letter ? "" : "    ", label);
     if (used > column - 2)
@@ -96,7 +97,7 @@ static int help_column(const struct gp_command_option *options, int column)
 {
     char label[GP_HELP_LABEL];
     for (; options && options->name; options++) {
-        gp_help_label(label, sizeof(label), options);
+        help_label(label, sizeof(label), options);
         int end = (int)strlen(label) + (options->letter ? 2 : 6) + 2;
         if (options->help && end > column && end <= GP_HELP_COLUMN)
             column = end;
@@ -328,7 +329,7 @@ static void man_options(FILE *out, const struct gp_command_option *option)
         char label[64], text[1024];
         if (!option->help)
             continue;
-        gp_help_label(label, sizeof(label), option);
+        help_label(label, sizeof(label), option);
         option_help(text, sizeof(text) - 1, option);
         text[0] = (char)toupper((unsigned char)text[0]);
         strcat(text, ".");

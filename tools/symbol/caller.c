@@ -300,11 +300,6 @@ size_t gp_caller_text(const struct gp_frame_text *name, const struct gp_frame_te
     return length;
 }
 
-size_t gp_caller_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes)
-{
-    return gp_caller_text(name, caller, NULL, out, bytes);
-}
-
 /* Most room that a place takes from the name of an operation. */
 #define GP_LINE_PLACE 27u
 

@@ -161,7 +161,5 @@ size_t gp_caller_line(const struct gp_frame_text *name, const struct gp_operatio
 /* The line of a site. */
 size_t gp_symbols_line(struct gp_symbols *symbols, uint32_t site, const struct gp_frame_text *caller,
                        const struct gp_frame_text *callee, char *out, size_t bytes);
-/* Without a callee. */
-size_t gp_caller_label(const struct gp_frame_text *name, const struct gp_frame_text *caller, char *out, size_t bytes);
 
 #endif

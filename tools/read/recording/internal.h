@@ -136,8 +136,6 @@ bool gp_pickle_is(const struct gp_pickle *value, const char *text);
 int64_t gp_pickle_number(const struct gp_pickle *value, int64_t otherwise);
 uint32_t gp_pickle_count(const struct gp_pickle *list); /* 0 if it is not a list */
 const struct gp_pickle *gp_pickle_at(const struct gp_pickle *list, uint32_t index);
-/* The value of a float or an integer. */
-double gp_pickle_real(const struct gp_pickle *value, double otherwise);
 
 /* ---- pickleread.c, for the readers ----------------------------------------------------------------------------------- */
 

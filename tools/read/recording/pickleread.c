@@ -118,13 +118,6 @@ const struct gp_pickle *gp_pickle_at(const struct gp_pickle *list, uint32_t inde
     return index < gp_pickle_count(list) ? &list->items->at[index] : NULL;
 }
 
-double gp_pickle_real(const struct gp_pickle *value, double otherwise)
-{
-    return value && value->type == GP_PICKLE_FLOAT ? value->real
-           : value && value->type == GP_PICKLE_INT ? (double)value->number
-                                                   : otherwise;
-}
-
 /* ==== the machine ================================================================================================= */
 
 /* A snapshot of 1 GB has about 60 M values; the deepest nesting is a frame in an entry in a list. */

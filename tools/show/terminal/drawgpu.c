@@ -99,7 +99,8 @@ struct gp_layout gp_draw_layout_of(const struct gp_layout_wish *wish)
     return layout;
 }
 
-struct gp_rect gp_draw_layout_gpu(const struct gp_layout *layout, int i)
+/* The place of GPU number i < gpu_shown. */
+static struct gp_rect draw_layout_gpu(const struct gp_layout *layout, int i)
 {
     int columns = layout->gpu_columns;
     int width = layout->gpus.w / columns;
@@ -110,7 +111,8 @@ struct gp_rect gp_draw_layout_gpu(const struct gp_layout *layout, int i)
     return rect;
 }
 
-struct gp_rect gp_draw_layout_plot(const struct gp_layout *layout, int i)
+/* The place of plot number i < plot_shown. */
+static struct gp_rect draw_layout_plot(const struct gp_layout *layout, int i)
 {
     int columns = layout->plot_columns, lines = divide_up(layout->plot_shown, columns);
     if (i < 0 || i >= layout->plot_shown)
@@ -190,8 +192,9 @@ static int64_t draw_spark_most(const struct gp_history *history, int width)
     return most;
 }
 
-void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
-                   const struct gp_history *history)
+/* Draws `width` cells with the newest sample at the right.  The scale begins at 0 and ends at draw_spark_most. */
+static void draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
+                       const struct gp_history *history)
 {
     static const char *const blocks[2][9] = {
         {"_", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"},
@@ -246,7 +249,7 @@ static void draw_gpu_spark(const struct gp_draw *draw, struct gp_rect rect, cons
     snprintf(scale, sizeof(scale), "0..%s", gp_grid_bytes(bytes, GP_TEXT_SHORT, most, sizeof(most)));
     int at = rect.w - width - 1;
     gp_grid_put(draw->grid, rect, 1, at - 1 - gp_grid_width(scale), GP_STYLE_DIM, scale);
-    gp_draw_spark(draw, rect, 1, at, width, row->history);
+    draw_spark(draw, rect, 1, at, width, row->history);
 }
 
 /* "allocated 12.3G  peak >=13.1G  reserved ...": as many items as fit without a cut. */
@@ -314,7 +317,7 @@ void gp_draw_gpus(const struct gp_draw *draw, const struct gp_layout *layout)
 {
     int hidden = draw->model->gpu_count - layout->gpu_shown;
     for (int i = 0; i < layout->gpu_shown; i++) {
-        struct gp_rect rect = gp_draw_layout_gpu(layout, i);
+        struct gp_rect rect = draw_layout_gpu(layout, i);
         if (hidden > 0 && i == layout->gpu_shown - 1)
             gp_grid_printf(draw->grid, rect, 0, 0, GP_STYLE_DIM, "and %d more GPUs: press d to list them", hidden + 1);
         else
@@ -507,6 +510,6 @@ void gp_draw_plots(const struct gp_draw *draw, const struct gp_layout *layout)
     for (int i = 0; i < gpus && place < layout->plot_shown; i++) {
         if (plot_idle(draw, i) && idle-- <= 0)
             continue;
-        draw_plot(draw, gp_draw_layout_plot(layout, place++), i);
+        draw_plot(draw, draw_layout_plot(layout, place++), i);
     }
 }

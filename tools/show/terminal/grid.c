@@ -263,20 +263,3 @@ void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect)
         }
     }
 }
-
-size_t gp_grid_line(const struct gp_grid *grid, int y, char *out, size_t out_bytes)
-{
-    size_t used = 0, kept = 0;
-    for (int x = 0; x < grid->cols; x++) {
-        const char *glyph = gp_grid_at(grid, y, x)->glyph;
-        for (; *glyph; glyph++, used++) {
-            if (used + 1 < out_bytes)
-                out[used] = *glyph;
-            if (*glyph != ' ')
-                kept = used + 1;
-        }
-    }
-    if (out_bytes)
-        out[kept < out_bytes ? kept : out_bytes - 1] = '\0';
-    return kept;
-}

@@ -71,8 +71,6 @@ void gp_grid_paint(struct gp_grid *grid, struct gp_rect rect, int y, enum gp_sty
 /* The same for `width` columns from x on. */
 void gp_grid_paint_part(struct gp_grid *grid, struct gp_rect rect, int y, int x, int width, enum gp_style style);
 void gp_grid_clear(struct gp_grid *grid, struct gp_rect rect);
-/* Writes line y as text without trailing blanks.  Returns the bytes needed, as snprintf does. */
-size_t gp_grid_line(const struct gp_grid *grid, int y, char *out, size_t out_bytes);
 
 /* ---- text in cells ----------------------------------------------------------------------------------------------- */
 /* Text in the cells of a table: UTF-8 decoding, widths in columns, and the format of sizes, rates,

@@ -248,10 +248,6 @@ struct gp_layout {
 };
 
 struct gp_layout gp_draw_layout_of(const struct gp_layout_wish *wish);
-/* The place of GPU number i < gpu_shown. */
-struct gp_rect gp_draw_layout_gpu(const struct gp_layout *layout, int i);
-/* The place of plot number i < plot_shown. */
-struct gp_rect gp_draw_layout_plot(const struct gp_layout *layout, int i);
 
 /* ---- draw -------------------------------------------------------------------------------------------------------- */
 
@@ -300,10 +296,6 @@ struct gp_bar { /* bytes; -1 unknown */
 /* Draws `width` cells for the total: allocated, the rest of reserved, memory of others, free; and a
  * mark at the peak. */
 void gp_draw_bar(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width, const struct gp_bar *bar);
-/* Draws `width` cells with the newest sample at the right.  The scale begins at 0 and ends at
- * draw_spark_most. */
-void gp_draw_spark(const struct gp_draw *draw, struct gp_rect rect, int y, int x, int width,
-                   const struct gp_history *history);
 
 /* ==== the screen ================================================================================================== */
 /* The interactive `gpuprof top`.  It waits for samples, keys and signals, and shows frames. */
