@@ -71,6 +71,31 @@ ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit
     spawn_result_free(&result);
 }
 
+/* A start that gave up whenever the machine is slow would leave programs without numbers. */
+Test(loader, a_thread_that_waits_its_turn_is_waited_for)
+{
+    const char *argv[] = {path_program("linear"), NULL},
+               *env[4] = {"GPUPROF_LOG=warning", "GPUPROF_TEST_PAUSE=gpuprof-load"};
+    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    struct spawn spawn;
+    char preload[1024];
+
+    snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so", (int)(strrchr(argv[0], '/') - argv[0]),
+             argv[0]);
+    env[2] = preload;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    json_t *process = ledger_stat(&diff, spawn.held[0]);
+    cr_expect_gt(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), 0, "%s", diff.text);
+    json_decref(process);
+    spawn_finish(&spawn, &result);
+    cr_expect_eq(result.status, 0, "%s\n%s%s", spawn_status_text(&result), result.out, result.err);
+    cr_expect_str_empty(result.err);
+    spawn_result_free(&result);
+}
+
 /* The constructor's own thread holds the loader's lock, which is recursive: it starts gpuprof itself, at once. */
 Test(loader, a_constructor_may_make_the_first_cuinit)
 {

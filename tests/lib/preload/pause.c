@@ -3,12 +3,14 @@
  * pause.c: stops the thread that starts gpuprof at a call of libc, so that another thread can load a
  * library meanwhile (loader_cross.c). GPUPROF_TEST_PAUSE is the call: memfd_create, before the
  * library looks at the loader, worker, between the session and its tables of call sites, or
- * pthread_sigmask, between that and CUPTI.
+ * pthread_sigmask, between that and CUPTI. Or it is the name of a thread of the library's, which then begins
+ * with half a second in which the kernel does not let it run.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -37,12 +39,14 @@ static void pause_at(const char *call, int wanted)
 
 static long (*pause_syscall)(long number, ...);
 static int (*pause_sigmask)(int how, const sigset_t *set, sigset_t *old);
+static int (*pause_setname)(pthread_t thread, const char *name);
 
 /* Not later: dlsym takes the loader's lock. */
 __attribute__((constructor)) static void pause_prepare(void)
 {
     *(void **)&pause_syscall = dlsym(RTLD_NEXT, "syscall");
     *(void **)&pause_sigmask = dlsym(RTLD_NEXT, "pthread_sigmask");
+    *(void **)&pause_setname = dlsym(RTLD_NEXT, "pthread_setname_np");
 }
 
 /* The library makes some system calls itself (base/glibc.h), with at most six arguments. */
@@ -66,4 +70,16 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
     pause_at("worker", 1);
     pause_at("pthread_sigmask", 3);
     return pause_sigmask(how, set, old);
+}
+
+/* In vfork a thread waits as one does for a disk. */
+int pthread_setname_np(pthread_t thread, const char *name)
+{
+    const char *wanted = getenv("GPUPROF_TEST_PAUSE");
+
+    if (wanted != NULL && strcmp(wanted, name) == 0 && vfork() == 0) {
+        usleep(500000);
+        _exit(0);
+    }
+    return pause_setname(thread, name);
 }
