@@ -13,7 +13,10 @@ GP_TEST_UNSANITIZED_ONLY(hookslookup)
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dlvsym */
 #endif
+#include "base/compiler.h"
 #include "lib/build.h"
+#include "lib/standin.h"
+#include "source/abi.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -256,6 +259,91 @@ Test(hookslookup, calls_arrive_where_the_shim_is_in_front)
     cr_expect(gp_hooks_present());
     cr_expect(gp_hooks_present());
     quiet("present");
+}
+
+/* ---- a profiler of the program ------------------------------------------------------------------------------------ */
+
+static bool gives;
+static unsigned given, wanted_back;
+
+STANDIN(bool, gp_handover_give, void)
+{
+    given++;
+    return gives;
+}
+
+STANDIN(void, gp_handover_want, void)
+{
+    wanted_back++;
+}
+
+static const int *answers; /* of CUPTI's next calls */
+static unsigned cupti_calls;
+
+static int cupti_function(void *subscriber, void *callback, void *user, void *params)
+{
+    cr_expect(subscriber == PTR(1) && callback == PTR(2) && user == PTR(3));
+    cr_expect(params == PTR(4) || params == PTR(5), "%p", params);
+    return answers[cupti_calls++];
+}
+
+static int subscribe_function(void *subscriber, void *callback, void *user)
+{
+    return cupti_function(subscriber, callback, user, PTR(5));
+}
+
+static int unsubscribe_function(void *subscriber)
+{
+    return cupti_function(subscriber, PTR(2), PTR(3), PTR(5));
+}
+
+/* CUPTI gets the arguments of the program. If it refuses because of our subscriber, ours is given up, and it is asked once
+ * more; what the program gives up is wanted back. */
+Test(hookslookup, a_profiler_subscribes)
+{
+    static const struct {
+        int answers[2];
+        bool gives;
+        int result;
+        unsigned given, calls, wanted_back;
+    } cases[] = {
+        {{0, 7}, true, 0, 0, 1, 1},
+        {{5, 7}, true, 5, 0, 1, 0},
+        {{GP_CUPTI_MULTIPLE_SUBSCRIBERS, 0}, true, 0, 1, 2, 0},
+        {{GP_CUPTI_MULTIPLE_SUBSCRIBERS, 6}, true, 6, 1, 2, 0},
+        {{GP_CUPTI_MAX_LIMIT_REACHED, 0}, true, 0, 1, 2, 0},
+        {{GP_CUPTI_MAX_LIMIT_REACHED, 0}, false, GP_CUPTI_MAX_LIMIT_REACHED, 1, 1, 0},
+    };
+    int (*subscribe)(void *, void *, void *) = (int (*)(void *, void *, void *))gp_foreign_wrap(
+        gp_foreign_call_of("cuptiSubscribe"), (void *)subscribe_function);
+    int (*subscribe_v2)(void *, void *, void *, void *) = (int (*)(void *, void *, void *, void *))gp_foreign_wrap(
+        gp_foreign_call_of("cuptiSubscribe_v2"), (void *)cupti_function);
+    int (*unsubscribe)(void *) =
+        (int (*)(void *))gp_foreign_wrap(gp_foreign_call_of("cuptiUnsubscribe"), (void *)unsubscribe_function);
+    cr_expect(gp_foreign_call_of("cuptiSubscribe_v3") < 0 && gp_foreign_call_of("cuMemAlloc") < 0);
+    for (unsigned i = 0; i < GP_COUNT(cases); i++)
+        for (unsigned call = 0; call < 3; call++) {
+            answers = cases[i].answers;
+            gives = cases[i].gives;
+            given = cupti_calls = wanted_back = 0;
+            int result = call == 0   ? subscribe(PTR(1), PTR(2), PTR(3))
+                         : call == 1 ? subscribe_v2(PTR(1), PTR(2), PTR(3), PTR(4))
+                                     : unsubscribe(PTR(1));
+            bool ends = call == 2; /* it is not asked twice, and takes nothing from us */
+            cr_expect_eq(result, ends ? cases[i].answers[0] : cases[i].result, "case %u, call %u: %d", i, call, result);
+            cr_expect_eq(given, ends ? 0 : cases[i].given, "case %u, call %u", i, call);
+            cr_expect_eq(cupti_calls, ends ? 1 : cases[i].calls, "case %u, call %u", i, call);
+            cr_expect_eq(wanted_back, ends && cases[i].wanted_back, "case %u, call %u", i, call);
+        }
+    /* One that is linked with CUPTI, which is behind the shim. */
+    cupti_calls = 0;
+    next_answer = (void *)subscribe_function;
+    cr_expect_eq(gp_foreign_subscribe(PTR(1), PTR(2), PTR(3), (void *)unsubscribe_function), cases[5].answers[0]);
+    next_answer = (void *)cupti_function;
+    cr_expect_eq(gp_foreign_subscribe_v2(PTR(1), PTR(2), PTR(3), PTR(4), (void *)unsubscribe_function), 0);
+    next_answer = NULL;
+    gp_foreign_wrap(GP_FOREIGN_SUBSCRIBE, NULL);
+    cr_expect_eq(subscribe(PTR(1), PTR(2), PTR(3)), GP_CUPTI_NOT_INITIALIZED);
 }
 
 #endif
