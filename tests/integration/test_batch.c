@@ -389,7 +389,7 @@ static void program_heard(const char *program, const struct spawn_options *how, 
               spawn_status_text(&result), result.out, result.err);
     spawn_result_free(&result);
     listen_for(&listen, 50);
-    struct count count = listen_count(&listen, spawn.pid);
+    struct count count = listen_count(&listen, (pid_t)heard->pid);
     cr_expect_eq(count.bad, 0, "%s", program);
     cr_expect_eq(count.dropped, 0, "%s", program);
     listen_close(&listen);
