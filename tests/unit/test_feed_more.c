@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_feed_more.c: a framework's blocks and segments, and memory of other processes, against models:
- * each number of the accounts after every one of thousands of random operations.  Some of the
- * framework's blocks are from before its first report, and some of its totals are wrong.
+ * test_feed_more.c: a framework's blocks, polled peaks, call sites without a reader, and memory of other processes, this
+ * against a model after every one of thousands of random operations.
  */
 #include "account/tap.h"
 #include "lib/accounts.h"
@@ -10,6 +9,7 @@
 #include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -59,308 +59,73 @@ static void event_none(const char *what)
 
 /* ---- a framework ------------------------------------------------------------------------------------------------- */
 
-#define OWNERS 2 /* of its blocks: rows 3 and 4, of which the first event's is the framework's own */
-
-struct block {
-    uint64_t address;
-    int64_t bytes; /* 0: the row is free */
-    uint8_t owner;
-    bool known; /* its allocation was reported */
-};
-
-struct framework {
-    struct gp_wire_framework is;
-    struct gp_wire_device device;
-    struct gp_wire_owner_value owner[OWNERS];
-    struct block blocks[ROWS];
-    int64_t theirs, theirs_reserved; /* its totals */
-    int64_t before, before_reserved; /* of a late attach */
-    bool failing, seen;
-};
-
-static struct framework frameworks[GPUS];
-static bool is_late;
-
-static void stats_move(struct framework *framework, int64_t bytes, bool large, int64_t count)
+static void framework_block(uint64_t address, int64_t bytes, int64_t theirs, uint8_t owner)
 {
-    static const enum gp_wire_stat counts[] = {GP_STAT_ALLOCATION, GP_STAT_ACTIVE};
-    static const enum gp_wire_stat sums[] = {GP_STAT_ALLOCATED_BYTES, GP_STAT_ACTIVE_BYTES};
-    for (int pool = 0; pool < 2; pool++) {
-        int at = pool == 0 ? GP_POOL_ALL : large ? GP_POOL_LARGE : GP_POOL_SMALL;
-        for (unsigned i = 0; i < 2 && count; i++)
-            value_move(&framework->device.stats[counts[i]][at], count);
-        for (unsigned i = 0; i < 2; i++)
-            value_move(&framework->device.stats[sums[i]][at], bytes);
+    gp_feed_framework_block(&(struct gp_framework_event){.device = 1,
+                                                         .address = address,
+                                                         .bytes = bytes,
+                                                         .allocated_bytes = theirs,
+                                                         .reserved_bytes = theirs < 0 ? -1 : 0},
+                            owner);
+    if (listened && bytes) {
+        const struct gp_wire_event *event = event_next(bytes > 0 ? GP_EVENT_ALLOC : GP_EVENT_FREE, "a block");
+        cr_expect(event->device == 1 && event->kind == GP_KIND_LINEAR && event->time_ns && event->address == address &&
+                  event->bytes == (uint64_t)llabs(bytes));
     }
+    event_none("a block");
 }
 
-static void owner_move(struct framework *framework, uint8_t owner, int64_t bytes, int64_t count)
+static void stat_is(enum gp_wire_stat stat, int64_t all, int64_t small, int64_t peak)
 {
-    struct gp_wire_owner_value *value = &framework->owner[owner - 3];
-    value->allocated_bytes += bytes;
-    value->live += count;
-    if (value->allocated_bytes > value->allocated_peak_bytes)
-        value->allocated_peak_bytes = value->allocated_bytes;
+    struct gp_wire_device is;
+    cr_assert(gp_tap_device(1, &is));
+    const struct gp_wire_value *pools = is.stats[stat];
+    cr_expect(pools[GP_POOL_ALL].current == all && pools[GP_POOL_SMALL].current == small &&
+                  pools[GP_POOL_LARGE].current == all - small && pools[GP_POOL_ALL].peak == peak,
+              "statistic %d: %lld (peak %lld), %lld small", stat, (long long)pools[GP_POOL_ALL].current,
+              (long long)pools[GP_POOL_ALL].peak, (long long)pools[GP_POOL_SMALL].current);
 }
 
-struct listed {
-    int64_t blocks, bytes;
-};
-
-static void list_block(void *arg, const struct gp_tap_block *block)
+/* Its blocks count whether or not a viewer hears of them; what was there before its first report counts as its own, and
+ * each total that is not ours is noted. */
+static void framework_counts(bool heard)
 {
-    struct listed *listed = arg;
-    listed->blocks += block->inside;
-    listed->bytes += block->inside ? (int64_t)block->bytes : 0;
-}
-
-static void no_rest(void *arg)
-{
-    (void)arg;
-}
-
-/* A walk finds each of its blocks, also those that were made below the peak while no one read the events, whose time
- * is not known. */
-static void list_check(int index, const char *what)
-{
-    const struct framework *want = &frameworks[index];
-    struct listed listed = {0}, live = {0};
-    gp_tap_blocks((unsigned)index, &listed, list_block, no_rest);
-    for (unsigned k = 0; k < ROWS; k++) {
-        live.blocks += want->blocks[k].bytes && want->blocks[k].known;
-        live.bytes += want->blocks[k].known ? want->blocks[k].bytes : 0;
-    }
-    cr_assert(listed.blocks == live.blocks && listed.bytes == live.bytes, "%s: device %d: %lld blocks, not %lld", what,
-              index, (long long)listed.blocks, (long long)live.blocks);
-}
-
-static void framework_check(int index, const char *what)
-{
-    const struct framework *want = &frameworks[index];
     struct gp_wire_framework is, heaps;
     struct gp_wire_device device;
     struct gp_wire_owner_value owners[GP_WIRE_OWNERS];
-    cr_assert_eq(gp_tap_framework((unsigned)index, &is, &heaps), want->seen, "%s", what);
-    if (want->seen) {
-        struct gp_wire_framework expected = want->is;
-        strcpy(expected.name, "pytorch");
-        cr_assert(memcmp(&is, &expected, sizeof(is)) == 0,
-                  "%s, device %d: %lld blocks of %lld (theirs %lld), %lld segments of %lld (theirs %lld), %llu events, "
-                  "%llu and %llu differ, %llu retries, %llu failures",
-                  what, index, (long long)is.blocks, (long long)is.allocated_bytes, (long long)is.their_allocated_bytes,
-                  (long long)is.segments, (long long)is.reserved_bytes, (long long)is.their_reserved_bytes,
-                  (unsigned long long)is.events, (unsigned long long)is.allocated_differs,
-                  (unsigned long long)is.reserved_differs, (unsigned long long)is.retries, (unsigned long long)is.ooms);
-    }
-    if (!gp_tap_device((unsigned)index, &device))
-        return;
-    for (int stat = 0; stat < GP_STATS; stat++)
-        for (int pool = 0; pool < GP_POOLS; pool++) {
-            const struct gp_wire_value *a = &device.stats[stat][pool], *b = &want->device.stats[stat][pool];
-            cr_assert(memcmp(a, b, sizeof(*a)) == 0,
-                      "%s: device %d, statistic %d, pool %d: %lld (peak %lld, allocated %lld), not %lld (%lld, %lld)",
-                      what, index, stat, pool, (long long)a->current, (long long)a->peak, (long long)a->allocated,
-                      (long long)b->current, (long long)b->peak, (long long)b->allocated);
-        }
-    cr_assert(gp_tap_owned((unsigned)index, &device, owners));
-    for (int i = 0; i < OWNERS; i++)
-        cr_assert(memcmp(&owners[3 + i], &want->owner[i], sizeof(owners[0])) == 0,
-                  "%s: owner %d has %lld (%lld live), not %lld (%lld)", what, i,
-                  (long long)owners[3 + i].allocated_bytes, (long long)owners[3 + i].live,
-                  (long long)want->owner[i].allocated_bytes, (long long)want->owner[i].live);
-}
-
-/* What was allocated before the first report, as its totals show it. */
-static void model_first(struct framework *framework, const struct gp_framework_event *event, uint8_t owner)
-{
-    int64_t before = event->allocated_bytes - event->bytes;
-    if (framework->seen)
-        return;
-    framework->seen = true;
-    if (is_late) {
-        framework->before = event->allocated_bytes < 0 ? 0 : before;
-        int64_t reserved = event->reserved_bytes - framework->is.reserved_bytes;
-        framework->before_reserved = reserved > 0 ? reserved : 0;
-    } else if (event->allocated_bytes >= 0 && before > 0) {
-        stats_move(framework, before, true, 0);
-        owner_move(framework, owner, before, 0);
-        framework->is.allocated_bytes += before;
-    }
-}
-
-static void model_compare(struct framework *framework, const struct gp_framework_event *event)
-{
-    struct gp_wire_framework *is = &framework->is;
-    int64_t allocated = is->allocated_bytes, reserved = is->reserved_bytes;
-    if (event->allocated_bytes < 0)
-        return;
-    is->their_allocated_bytes = event->allocated_bytes;
-    is->their_reserved_bytes = event->reserved_bytes;
-    if (is_late) {
-        int64_t rest = event->reserved_bytes - reserved;
-        if (rest >= 0 && rest < framework->before_reserved)
-            framework->before_reserved = rest; /* it gave back segments from before */
-        allocated += framework->before;
-        reserved += framework->before_reserved;
-    }
-    is->allocated_differs += allocated != event->allocated_bytes;
-    is->reserved_differs += reserved != event->reserved_bytes;
-}
-
-static void block_event(int index, struct block *block, int64_t bytes)
-{
-    struct framework *framework = &frameworks[index];
-    bool told = draw_below(8), wrong = draw_below(16) == 0, known = block->known;
-    framework->theirs += bytes;
-    struct gp_framework_event event = {.device = index,
-                                       .address = block->address,
-                                       .bytes = bytes,
-                                       .allocated_bytes = told ? framework->theirs + wrong : -1,
-                                       .reserved_bytes = told ? framework->theirs_reserved + wrong : -1};
-    model_first(framework, &event, block->owner);
-    gp_feed_framework_block(&event, block->owner);
-    framework->is.events++;
-    if (bytes > 0 || known) {
-        stats_move(framework, bytes, llabs(bytes) > MIB, bytes > 0 ? 1 : -1);
-        owner_move(framework, block->owner, bytes, bytes > 0 ? 1 : -1);
-        framework->is.blocks += bytes > 0 ? 1 : -1;
-        framework->is.allocated_bytes += bytes;
-    } else if (is_late) {
-        framework->before += bytes;
-    } else {
-        stats_move(framework, bytes, true, 0);
-        owner_move(framework, block->owner, bytes, 0);
-        framework->is.allocated_bytes += bytes;
-    }
-    framework->failing = false;
-    model_compare(framework, &event);
-    if (!listened) {
-        event_none("no viewer listens");
-        return;
-    }
-    const struct gp_wire_event *is = event_next(bytes > 0 ? GP_EVENT_ALLOC : GP_EVENT_FREE, "a block");
-    cr_assert(is->address == block->address && is->bytes == (uint64_t)llabs(bytes) && is->device == index &&
-              is->kind == GP_KIND_LINEAR && is->time_ns);
-    event_none("one block");
-}
-
-static void do_block(int index)
-{
-    static const int64_t sizes[] = {1, 511, 512, 513, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 7};
-    struct framework *framework = &frameworks[index];
-    struct block *block = &framework->blocks[draw_below(ROWS)];
-    if (block->bytes) {
-        block_event(index, block, -block->bytes);
-        block->bytes = 0;
-        return;
-    }
-    block->bytes = sizes[draw_below(sizeof(sizes) / sizeof(sizes[0]))];
-    block->known = true;
-    block->owner = framework->seen && draw_below(4) == 0 ? 4 : 3;
-    block_event(index, block, block->bytes);
-}
-
-static void do_segment(int index)
-{
-    struct framework *framework = &frameworks[index];
-    int64_t bytes = (1 + (int64_t)draw_below(4)) * 2 * MIB;
-    struct gp_record segment = {.device = (uint8_t)index, .segment = GP_SEGMENT_FRAMEWORK, .bytes = (uint64_t)bytes};
-    bool take = framework->is.segments > 0 && draw_below(2);
-    gp_segment_framework(&segment, take ? GP_SUB : GP_ADD);
-    framework->is.segments += take ? -1 : 1;
-    framework->is.reserved_bytes += take ? -bytes : bytes;
-    framework->theirs_reserved += take ? -bytes : bytes;
-}
-
-/* The framework gives up; the context is that of the last driver call that failed. */
-static void do_oom(int index)
-{
-    struct framework *framework = &frameworks[index];
-    bool after = framework->failing;
-    cr_assert_eq(gp_framework_failed_in(index, 7, 0x77), after);
-    gp_feed_framework_oom("torch", index, 5 * (uint64_t)MIB);
-    framework->is.ooms++;
-    framework->is.retries += !after; /* it retried where its own limit refuses */
-    framework->failing = false;
-    const struct gp_wire_event *event = event_next(GP_EVENT_OOM, "it gives up");
-    cr_assert(event->bytes == 5 * (uint64_t)MIB && event->device == index);
-    event_none("one failure");
-    cr_assert(!gp_framework_failed_in(index, 7, 0x77));
-}
-
-/* Segments are only counted here, so there is memory under the blocks that is in no total. */
-static void memory_under(int index)
-{
-    const struct gp_record memory = {.key = 0x7000000000ull + ((uint64_t)index << 36),
-                                     .space = GP_SPACE_DEVICE,
-                                     .kind = GP_KIND_LINEAR,
-                                     .device = (uint8_t)index,
-                                     .segment = GP_SEGMENT_FRAMEWORK,
-                                     .bytes = ROWS * (64ull << 20)};
-    cr_assert_eq(gp_map_insert(gp_accounts.blocks, &memory, NULL), 0);
-}
-
-static void frameworks_walk(unsigned steps)
-{
-    for (int i = 0; i < GPUS; i++) {
-        for (unsigned k = 0; k < ROWS; k++)
-            frameworks[i].blocks[k].address = 0x7000000000ull + k * (64ull << 20) + ((uint64_t)i << 36);
-        for (unsigned k = 0; k < 4; k++) { /* before the first report */
-            frameworks[i].blocks[k].bytes = (k + 1) * MIB;
-            frameworks[i].blocks[k].owner = 3;
-            frameworks[i].theirs += (k + 1) * MIB;
-        }
-        frameworks[i].theirs_reserved = is_late ? 40 * MIB : 0;
-        memory_under(i);
-    }
+    begin(false, heard);
+    cr_expect_not(gp_tap_framework(1, &is, &heaps));
     gp_feed_framework_start("pytorch");
-    for (unsigned step = 0; step < steps; step++) {
-        int index = (int)draw_below(GPUS);
-        if (draw_below(8) == 0)
-            do_segment(index);
-        else if (draw_below(24) == 0 && frameworks[index].seen)
-            do_oom(index);
-        else
-            do_block(index);
-        framework_check(index, "a step");
-    }
-    gp_feed_framework_block(&(struct gp_framework_event){.device = 0, .address = 8}, 3); /* of 0 bytes: nothing */
-    gp_feed_framework_block(&(struct gp_framework_event){.device = -1, .address = 8, .bytes = 8}, 3);
-    for (int i = 0; i < GPUS; i++) {
-        framework_check(i, "the end");
-        list_check(i, "the end");
-    }
-    for (int cause = 0; cause < GP_LOSTS; cause++)
-        cr_expect_eq(lost[cause], cause == GP_LOST_DEVICE, "lost %d", cause);
+    framework_block(0x1000, MIB, 4 * MIB, 3); /* 3 MiB were there before */
+    framework_block(0x200000, 2 * MIB, 6 * MIB, 4);
+    framework_block(0x600000, 5, 6 * MIB, 4); /* its total is wrong */
+    stat_is(GP_STAT_ALLOCATED_BYTES, 6 * MIB + 5, MIB + 5, 6 * MIB + 5);
+    stat_is(GP_STAT_ALLOCATION, 3, 2, 3);
+    framework_block(0x200000, -2 * MIB, -1, 4);
+    framework_block(0x700000, -MIB, 3 * MIB + 5, 3); /* from before */
+    framework_block(0x8000, 0, 0, 3);                /* nothing */
+    stat_is(GP_STAT_ALLOCATED_BYTES, 3 * MIB + 5, MIB + 5, 6 * MIB + 5);
+    stat_is(GP_STAT_ACTIVE, 2, 2, 3);
+    gp_feed_framework_oom("torch", 1, 5 * (uint64_t)MIB); /* its own limit refuses: it has retried */
+    cr_expect(event_next(GP_EVENT_OOM, "it gives up")->bytes == 5 * (uint64_t)MIB);
+    cr_assert(gp_tap_framework(1, &is, &heaps));
+    cr_expect_str_eq(is.name, "pytorch");
+    cr_expect(is.blocks == 2 && is.allocated_bytes == 3 * MIB + 5 && is.their_allocated_bytes == 3 * MIB + 5);
+    cr_expect(is.events == 5 && is.allocated_differs == 1 && is.reserved_differs == 0 && is.segments == 0);
+    cr_expect(is.retries == 1 && is.ooms == 1);
+    cr_assert(gp_tap_owned(1, &device, owners));
+    cr_expect(owners[3].allocated_bytes == 3 * MIB && owners[3].live == 1);
+    cr_expect(owners[4].allocated_bytes == 5 && owners[4].allocated_peak_bytes == 2 * MIB + 5 && owners[4].live == 1);
 }
 
-Test(framework, its_numbers_are_the_model_s)
+Test(framework, its_blocks_count)
 {
-    begin(false, true);
-    frameworks_walk(4000);
+    framework_counts(true);
 }
 
-Test(framework, and_so_if_no_one_listens)
+Test(framework, its_blocks_count_if_no_one_listens)
 {
-    begin(false, false);
-    for (int i = 0; i < GPUS; i++)
-        gp_feed_framework_oom("torch", i, 1); /* known, and of no event: nothing is shown */
-    struct gp_wire_framework is, heaps;
-    cr_assert(!gp_tap_framework(0, &is, &heaps));
-    cr_assert(!gp_tap_framework(GP_WIRE_GPUS, &is, &heaps));
-    const struct gp_wire_event *event;
-    while (gp_ringread_poll(reader, UINT64_MAX, &event) == 1)
-        continue;
-    for (int i = 0; i < GPUS; i++)
-        frameworks[i].is.retries = frameworks[i].is.ooms = 1;
-    frameworks_walk(4000);
-}
-
-Test(framework, what_was_there_before_a_late_attach_is_apart)
-{
-    begin(true, true);
-    is_late = true;
-    frameworks_walk(4000);
+    framework_counts(false);
 }
 
 /* ---- memory of other processes ----------------------------------------------------------------------------------- */
