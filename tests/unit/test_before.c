@@ -2,7 +2,7 @@
  *
  * test_before.c: the memory that a program had before gpuprof was attached: which addresses the driver is asked for, and what
  * becomes of the number while the program goes on.  The driver is a list of allocations in mappings of this process; the
- * program frees one of them while the driver answers.
+ * program frees one of them while the driver answers.  test_beforemaps.c has which mappings may be the driver's.
  */
 #include "account/account.h"
 #include "account/tap.h"
@@ -297,54 +297,13 @@ Test(before, an_unmap_ends_the_mappings_that_it_covers)
     cr_assert_eq(lost[GP_LOST_UNKNOWN_FREE], 1 + 2, "five mappings have ended");
 }
 
-/* ---- which addresses are asked for ------------------------------------------------------------------------------- */
+/* ---- the list of mappings ----------------------------------------------------------------------------------------- */
 
 static uint64_t look_count(uint64_t from, uint64_t to)
 {
     asked_from = from, asked_to = to;
     gp_feed_before_end(gp_before_look(ask, NULL));
     return asked_below;
-}
-
-Test(before, a_place_without_access_is_asked_for_by_units)
-{
-    uint64_t at = room(8 * UNIT);
-    place(8 * UNIT, PROT_NONE, MAP_PRIVATE, pointer(at));
-    cr_assert_eq(look_count(at - UNIT, at + 9 * UNIT), 8);
-}
-
-/* What is shared may be the driver's if it lies beside such a place. */
-Test(before, so_is_what_lies_beside_it)
-{
-    uint64_t at = room(8 * UNIT);
-    place(4 * UNIT, PROT_NONE, MAP_PRIVATE, pointer(at));
-    place(3 * UNIT, PROT_READ | PROT_WRITE, MAP_SHARED, pointer(at + 4 * UNIT));
-    cr_assert_eq(look_count(at - UNIT, at + 9 * UNIT), 7);
-}
-
-Test(before, and_what_lies_before_it)
-{
-    uint64_t at = room(8 * UNIT);
-    place(3 * UNIT, PROT_READ | PROT_WRITE, MAP_SHARED, pointer(at));
-    place(4 * UNIT, PROT_NONE, MAP_PRIVATE, pointer(at + 3 * UNIT));
-    cr_assert_eq(look_count(at - UNIT, at + 9 * UNIT), 7);
-}
-
-Test(before, no_other_memory_is_asked_for)
-{
-    uint64_t at = room(16 * UNIT);
-    place(3 * UNIT, PROT_READ | PROT_WRITE, MAP_SHARED, pointer(at));
-    place(UNIT - 4096, PROT_NONE, MAP_PRIVATE, pointer(at + 4 * UNIT));
-    place(UNIT, PROT_READ, MAP_PRIVATE, pointer(at + 6 * UNIT));
-    place(UNIT, PROT_READ | PROT_WRITE, MAP_PRIVATE, pointer(at + 8 * UNIT));
-    cr_assert_eq(look_count(at - UNIT, at + 16 * UNIT), 0);
-}
-
-Test(before, a_place_of_one_unit_is_asked_for)
-{
-    uint64_t at = room(8 * UNIT);
-    place(UNIT, PROT_NONE, MAP_PRIVATE, pointer(at + UNIT));
-    cr_assert_eq(look_count(at, at + 8 * UNIT), 1);
 }
 
 /* The list of mappings is longer than what one read of it gives. */
@@ -361,15 +320,6 @@ Test(before, every_one_of_many_mappings_is_seen)
     struct gp_wire_before_device is;
     gp_tap_before(0, &is);
     cr_assert_eq(is.source, GP_BEFORE_DRIVER);
-}
-
-Test(before, more_places_than_fit_are_a_part)
-{
-    uint64_t at = room(1100 * 2 * UNIT);
-    for (unsigned i = 0; i < 1100; i++)
-        place(UNIT, PROT_NONE, MAP_PRIVATE, pointer(at + i * 2 * UNIT));
-    cr_assert_eq(gp_before_look(ask, number), false);
-    cr_assert_geq(asked, 1024);
 }
 
 /* ---- when it cannot be asked ------------------------------------------------------------------------------------- */
@@ -399,19 +349,4 @@ Test(before, without_the_list_of_mappings_nothing_is_complete)
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
     cr_assert_eq(all, false);
     cr_assert_eq(asked, 0);
-}
-
-static bool ask_slowly(uint64_t address, struct gp_before_range *out)
-{
-    const struct timespec second = {.tv_sec = 1};
-    nanosleep(&second, NULL);
-    return ask(address, out);
-}
-
-Test(before, it_takes_a_second_at_most)
-{
-    uint64_t at = room(8 * UNIT);
-    place(8 * UNIT, PROT_NONE, MAP_PRIVATE, pointer(at));
-    cr_assert_eq(gp_before_look(ask_slowly, number), false);
-    cr_assert_eq(asked, 1);
 }
