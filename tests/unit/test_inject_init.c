@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "inject_fixture.h"
+#include <criterion/parameterized.h>
 
 TestSuite(inject_init, .timeout = 60);
 
@@ -63,50 +64,6 @@ Test(inject_init, all_settings, .init = enter)
     cr_expect_str_eq(header.source_detail, "the hooks");
 }
 
-static void start_with(const char *name, const char *value)
-{
-    setenv(name, value, 1);
-    InitializeInjection();
-}
-
-Test(inject_init, a_recording_without_stacks, .init = enter)
-{
-    setenv("GPUPROF_RECORD", "a.gpuprof", 1);
-    start_with("GPUPROF_STACKS", "off");
-    cr_expect_not_null(strstr(notes, "sites=0,wide=1"));
-    cr_expect_null(strstr(notes, "modes"));
-    cr_expect_not_null(strstr(notes, "timed1 "));
-}
-
-Test(inject_init, stacks_without_a_recording, .init = enter)
-{
-    start_with("GPUPROF_STACKS", "python");
-    cr_expect_not_null(strstr(notes, "sites=1,wide=0"));
-    cr_expect_not_null(strstr(notes, "modes2 sites show "));
-    cr_expect_null(strstr(notes, "listen_always"));
-}
-
-Test(inject_init, a_ring_that_is_always_written, .init = enter)
-{
-    start_with("GPUPROF_RING", "always");
-    cr_expect_not_null(strstr(notes, "listen_always ring"));
-}
-
-Test(inject_init, a_wrong_setting_is_told, .init = enter)
-{
-    start_with("GPUPROF_SOURCE", "magic");
-    cr_expect_str_eq(header.options, "GPUPROF_SOURCE=magic must be auto, cupti or hooks");
-}
-
-Test(inject_init, a_wrong_allocator_is_told, .init = enter)
-{
-    failing = "allocator";
-    InitializeInjection();
-    cr_expect_str_eq(header.options, "its policy is unknown");
-    cr_expect_str_eq(header.allocator, "some");
-    cr_expect(gp_inject_is_ready());
-}
-
 Test(inject_init, without_a_gpu, .init = enter)
 {
     is_certain = true;
@@ -115,119 +72,110 @@ Test(inject_init, without_a_gpu, .init = enter)
     cr_expect(!gp_inject_is_ready() && !gp_thread_life_on());
 }
 
-/* ---- stages that fail -------------------------------------------------------------------------------------------- */
+/* ---- settings, stages that fail, and the source ------------------------------------------------------------------- */
 
-/* What the session says then, and the last stages. */
-static void fails(const char *name, bool ready, const char *trouble, const char *end)
+#define TAKEN       "another tool has it" /* CUPTI's subscriber */
+#define FROM_SOURCE "*event12 nvtx poll timed0 cupti -,-,0 allocator drain *publish opener_stop "
+
+/* What the session says of each start, and the stages that it had, did not have, and ended with. */
+static const struct start {
+    const char *failing, *settings[2], *values[2];
+    bool is_taken, has_hooks, is_stuck;
+    bool is_off; /* the library is off then */
+    const char *trouble, *options, *source;
+    const char *has[3], *lacks, *end;
+} start_cases[] = {
+    {.settings = {"GPUPROF_RECORD", "GPUPROF_STACKS"},
+     .values = {"a.gpuprof", "off"},
+     .has = {"sites=0,wide=1", "timed1 "},
+     .lacks = "modes"},
+    {.settings = {"GPUPROF_STACKS"},
+     .values = {"python"},
+     .has = {"sites=1,wide=0", "modes2 sites show "},
+     .lacks = "listen_always"},
+    {.settings = {"GPUPROF_RING"}, .values = {"always"}, .has = {"listen_always ring"}},
+    {.settings = {"GPUPROF_SOURCE"},
+     .values = {"magic"},
+     .options = "GPUPROF_SOURCE=magic must be auto, cupti or hooks"},
+    {.failing = "allocator", .options = "its policy is unknown"},
+    {.failing = "session", .is_off = true, .end = "session opener_stop "},
+    {.failing = "opener",
+     .is_off = true,
+     .trouble =
+         "a thread that loads a library holds the loader's lock: does it call cuInit?: Resource deadlock avoided",
+     .end = "opener mute opener_stop "},
+    {.failing = "ring", .is_off = true, .trouble = "no accounts: " MEMORY, .end = "ring mute opener_stop "},
+    {.failing = "feed", .is_off = true, .trouble = "no accounts: " MEMORY, .end = "feed mute opener_stop "},
+    {.failing = "owners", .end = "owners " FROM_SOURCE},
+    {.failing = "poll", .end = "poll timed0 cupti -,-,0 allocator drain *publish opener_stop "},
+    {.failing = "drain",
+     .trouble = "no thread to answer viewers: " MEMORY,
+     .end = "drain listen_always mute *publish opener_stop "},
+    {.failing = "sites",
+     .settings = {"GPUPROF_STACKS"},
+     .values = {"all"},
+     .trouble = "no stacks: " MEMORY,
+     .end = "modes3 sites " FROM_SOURCE},
+    {.failing = "record",
+     .settings = {"GPUPROF_RECORD"},
+     .values = {"x.gpuprof"},
+     .trouble = "GPUPROF_RECORD: x.gpuprof: the reason",
+     .end = "record *publish opener_stop "},
+    {.is_taken = true, .has_hooks = true, .source = "driver hooks (" TAKEN ")"},
+    {.is_taken = true,
+     .has_hooks = true,
+     .settings = {"GPUPROF_SOURCE"},
+     .values = {"cupti"},
+     .source = TAKEN,
+     .lacks = "hooks"},
+    {.is_taken = true, .source = TAKEN},
+    {.has_hooks = true, .lacks = "hooks"},
+    {.is_taken = true,
+     .has_hooks = true,
+     .is_stuck = true,
+     .source = "a thread that loads a library did not let us load CUPTI: does it call cuInit?",
+     .lacks = "allocator"},
+};
+
+ParameterizedTestParameters(inject_init, a_start)
 {
-    failing = name;
+    static unsigned rows[GP_COUNT(start_cases)];
+    for (unsigned i = 0; i < GP_COUNT(start_cases); i++)
+        rows[i] = i;
+    return cr_make_param_array(unsigned, rows, GP_COUNT(start_cases));
+}
+
+ParameterizedTest(unsigned *row, inject_init, a_start, .init = enter)
+{
+    const struct start *start = &start_cases[*row];
+    const char *trouble = start->trouble ? start->trouble : "";
+    for (unsigned i = 0; i < 2 && start->settings[i]; i++)
+        setenv(start->settings[i], start->values[i], 1);
+    failing = start->failing;
+    hooks_are_there = start->has_hooks;
+    is_stuck = start->is_stuck;
+    if (start->is_taken)
+        cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, TAKEN};
     InitializeInjection();
-    cr_expect_eq(gp_inject_is_ready(), ready, "%s", name);
-    cr_expect_eq(gp_thread_life_on(), ready, "%s", name);
+    cr_expect(gp_inject_is_ready() == !start->is_off && gp_thread_life_on() == !start->is_off, "start %u", *row);
     cr_expect_str_eq(header.trouble, trouble);
-    cr_expect_eq(header.flags, ready || !trouble[0] ? 0 : GP_SESSION_DISABLED);
+    cr_expect_eq(header.flags, start->is_off && trouble[0] ? GP_SESSION_DISABLED : 0);
+    cr_expect_str_eq(header.options, start->options ? start->options : "");
+    if (!start->is_off) {
+        uint32_t source = !start->source || !start->is_taken         ? GP_SOURCE_CUPTI
+                          : strncmp(start->source, "driver", 6) == 0 ? GP_SOURCE_HOOKS
+                                                                     : GP_SOURCE_NONE;
+        cr_expect_str_eq(header.source_detail, start->source ? start->source : "the path of CUPTI");
+        cr_expect_eq(header.source, source, "start %u", *row);
+        cr_expect(source != GP_SOURCE_HOOKS || (header.cupti_version == 22 && header.enabled_callbacks == 44));
+        cr_expect_str_eq(header.allocator, start->is_stuck ? "" : "some");
+    }
+    for (unsigned i = 0; i < 3 && start->has[i]; i++)
+        cr_expect_not_null(strstr(notes, start->has[i]), "start %u: %s", *row, notes);
+    cr_expect(!start->lacks || !strstr(notes, start->lacks), "start %u: %s", *row, notes);
+    const char *end = start->end ? start->end : "opener_stop ";
     const char *tail = strlen(notes) > strlen(end) ? notes + strlen(notes) - strlen(end) : notes;
-    cr_expect_str_eq(tail, end, "%s: %s", name, notes);
-}
-
-Test(inject_init, no_session, .init = enter)
-{
-    fails("session", false, "", "session opener_stop ");
-}
-
-Test(inject_init, no_loader, .init = enter)
-{
-    char text[128];
-    snprintf(text, sizeof(text), "a thread that loads a library holds the loader's lock: does it call cuInit?: %s",
-             strerror(EDEADLK));
-    fails("opener", false, text, "opener mute opener_stop ");
-}
-
-Test(inject_init, no_ring, .init = enter)
-{
-    fails("ring", false, "no accounts: " MEMORY, "ring mute opener_stop ");
-}
-
-Test(inject_init, no_accounts, .init = enter)
-{
-    fails("feed", false, "no accounts: " MEMORY, "feed mute opener_stop ");
-}
-
-Test(inject_init, no_owners, .init = enter)
-{
-    fails("owners", true, "", "owners *event12 nvtx poll timed0 cupti -,-,0 allocator drain *publish opener_stop ");
-}
-
-Test(inject_init, no_poller, .init = enter)
-{
-    fails("poll", true, "", "poll timed0 cupti -,-,0 allocator drain *publish opener_stop ");
-}
-
-Test(inject_init, no_drain_thread, .init = enter)
-{
-    fails("drain", true, "no thread to answer viewers: " MEMORY, "drain listen_always mute *publish opener_stop ");
-}
-
-Test(inject_init, no_stacks, .init = enter)
-{
-    setenv("GPUPROF_STACKS", "all", 1);
-    fails("sites", true, "no stacks: " MEMORY,
-          "modes3 sites *event12 nvtx poll timed0 cupti -,-,0 allocator drain "
-          "*publish opener_stop ");
-}
-
-Test(inject_init, no_recording, .init = enter)
-{
-    setenv("GPUPROF_RECORD", "x.gpuprof", 1);
-    fails("record", true, "GPUPROF_RECORD: x.gpuprof: the reason", "record *publish opener_stop ");
-}
-
-/* ---- the source -------------------------------------------------------------------------------------------------- */
-
-static void source_is(uint32_t source, const char *detail)
-{
-    InitializeInjection();
-    cr_expect_eq(header.source, source);
-    cr_expect_str_eq(header.source_detail, detail);
-}
-
-Test(inject_init, hooks_stand_in_for_cupti, .init = enter)
-{
-    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
-    hooks_are_there = true;
-    source_is(GP_SOURCE_HOOKS, "driver hooks (another tool has it)");
-    cr_expect(header.cupti_version == 22 && header.enabled_callbacks == 44);
-}
-
-Test(inject_init, hooks_do_not_stand_in_if_cupti_was_wanted, .init = enter)
-{
-    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
-    hooks_are_there = true;
-    setenv("GPUPROF_SOURCE", "cupti", 1);
-    source_is(GP_SOURCE_NONE, "another tool has it");
-    cr_expect_null(strstr(notes, "hooks"));
-}
-
-Test(inject_init, without_hooks_there_is_no_source, .init = enter)
-{
-    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "another tool has it"};
-    source_is(GP_SOURCE_NONE, "another tool has it");
-    cr_expect(gp_inject_is_ready());
-}
-
-Test(inject_init, hooks_are_not_asked_beside_cupti, .init = enter)
-{
-    hooks_are_there = true;
-    source_is(GP_SOURCE_CUPTI, "the path of CUPTI");
-    cr_expect_null(strstr(notes, "hooks"));
-}
-
-Test(inject_init, a_loader_that_is_stuck, .init = enter)
-{
-    is_stuck = hooks_are_there = true;
-    cupti_status = (struct gp_source_status){GP_SOURCE_NONE, 22, 0, "whatever"};
-    source_is(GP_SOURCE_NONE, "a thread that loads a library did not let us load CUPTI: does it call cuInit?");
-    cr_expect(!strstr(notes, "allocator") && !strstr(notes, "hooks"));
+    cr_expect_str_eq(tail, end, "start %u: %s", *row, notes);
 }
 
 /* ---- stacks while the program runs ------------------------------------------------------------------------------- */
