@@ -53,4 +53,46 @@ static inline struct gp_ringread *accounts_reader(uint32_t chunks)
     return reader;
 }
 
+/* How many events came since the last call, and of each type. */
+static inline unsigned accounts_events(struct gp_ringread *reader, unsigned types[32])
+{
+    const struct gp_wire_event *event;
+    ssize_t got = gp_ringread_poll(reader, UINT64_MAX, &event);
+    memset(types, 0, 32 * sizeof(types[0]));
+    for (ssize_t i = 0; i < got; i++)
+        types[event[i].type]++;
+    return got < 0 ? 0 : (unsigned)got;
+}
+
+/* The program allocates what it asked for; and linear memory of the first device, which it frees. */
+static inline void accounts_block(enum gp_space space, enum gp_wire_kind kind, int device, uint64_t address,
+                                  int64_t bytes)
+{
+    gp_feed_alloc(&(struct gp_allocation){.space = space,
+                                          .kind = kind,
+                                          .device = device,
+                                          .address = address,
+                                          .bytes = (uint64_t)bytes,
+                                          .requested_bytes = (uint64_t)bytes});
+}
+
+static inline void accounts_linear(uint64_t address, int64_t bytes)
+{
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, address, bytes);
+}
+
+static inline void accounts_free(uint64_t address, bool ok)
+{
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), ok, 0);
+}
+
+/* A framework's block, with totals that it does not tell. */
+static inline void accounts_framework_block(uint64_t address, int64_t bytes)
+{
+    gp_feed_framework_block(
+        &(struct gp_framework_event){
+            .device = 0, .address = address, .bytes = bytes, .allocated_bytes = -1, .reserved_bytes = -1},
+        0);
+}
+
 #endif

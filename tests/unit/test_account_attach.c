@@ -69,12 +69,6 @@ static bool noted(uint64_t address, uint64_t bytes, int device, uint32_t ctx)
     return gp_feed_before(gp_feed_before_begin(), address, bytes, device, ctx);
 }
 
-static void block(enum gp_space space, uint64_t address, uint64_t bytes)
-{
-    gp_feed_alloc(&(struct gp_allocation){
-        .space = space, .kind = GP_KIND_LINEAR, .address = address, .bytes = bytes, .requested_bytes = bytes});
-}
-
 /* ---- the driver's memory ----------------------------------------------------------------------------------------- */
 
 Test(attached, an_answer_counts_once_on_its_device)
@@ -85,7 +79,7 @@ Test(attached, an_answer_counts_once_on_its_device)
     cr_expect(noted(BASE + 4096, 20, 1, 6));
     cr_expect(noted(BASE + 8192, 40, GP_WIRE_GPUS - 1, 6));
     cr_expect(noted(BASE + 12288, 80, -1, 5) && noted(BASE + 12288, 80, GP_WIRE_GPUS, 5), "of no GPU");
-    block(GP_SPACE_DEVICE, BASE + 16384, 7);
+    accounts_linear(BASE + 16384, 7);
     cr_expect(noted(BASE + 16384, 7, 0, 5), "a block from after the attach");
     cr_expect_eq(gp_map_count(gp_before_map()), 3);
     gp_feed_before_end(true);
@@ -98,7 +92,7 @@ Test(attached, an_answer_counts_once_on_its_device)
     BEFORE(1, 0, 20, 0, 0);
     BEFORE(GP_WIRE_GPUS - 1, 0, 40, 0, 0);
     cr_expect_eq(gp_map_count(gp_before_map()), 1);
-    block(GP_SPACE_DEVICE, BASE, 3); /* its address is another block's: its free was not seen */
+    accounts_linear(BASE, 3); /* its address is another block's: its free was not seen */
     BEFORE(0, 0, 10, 0, 0);
     cr_expect_eq(gp_map_count(gp_before_map()), 0);
 }
@@ -339,7 +333,7 @@ Test(attached, a_walk_visits_what_a_framework_had)
     survey_block(BASE + 18 * MIB, 0, 1);
     survey_block(BASE + 18 * MIB, 7, -1);
     survey_block(BASE + 18 * MIB, 7, GP_WIRE_GPUS);
-    block(GP_SPACE_DEVICE, BASE + 40 * MIB, 5);
+    accounts_linear(BASE + 40 * MIB, 5);
     gp_feed_vmm_create(7, 3 * MIB, 1);
     gp_feed_vmm_map(BASE + 50 * MIB, 1 * MIB, 0, 7);
     walk(GP_TAP_EVERY);

@@ -112,40 +112,10 @@ static bool holds_nothing(unsigned device)
     return memcmp(&held, &none, sizeof(none)) == 0;
 }
 
-static unsigned events_read(unsigned types[32])
-{
-    const struct gp_wire_event *event;
-    ssize_t got = gp_ringread_poll(reader, UINT64_MAX, &event);
-    memset(types, 0, 32 * sizeof(types[0]));
-    for (ssize_t i = 0; i < got; i++)
-        types[event[i].type]++;
-    return got < 0 ? 0 : (unsigned)got;
-}
-
 static unsigned event_count(void)
 {
     unsigned types[32];
-    return events_read(types);
-}
-
-static void block_in(enum gp_space space, enum gp_wire_kind kind, int device, uint64_t address, int64_t bytes)
-{
-    gp_feed_alloc(&(struct gp_allocation){.space = space,
-                                          .kind = kind,
-                                          .device = device,
-                                          .address = address,
-                                          .bytes = (uint64_t)bytes,
-                                          .requested_bytes = (uint64_t)bytes});
-}
-
-static void linear(uint64_t address, int64_t bytes)
-{
-    block_in(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, address, bytes);
-}
-
-static void linear_free(uint64_t address, bool ok)
-{
-    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), ok, 0);
+    return accounts_events(reader, types);
 }
 
 /* ---- no memory for a device -------------------------------------------------------------------------------------- */
@@ -180,8 +150,8 @@ Test(limits, calls_for_a_device_without_memory)
     struct gp_wire_before_after said;
     struct gp_batch_device *batch = NULL;
     gp_account_of(1);
-    linear(0x100000, 1);
-    linear_free(0x100000, true);
+    accounts_linear(0x100000, 1);
+    accounts_free(0x100000, true);
     for (int device = 2; device < 1000; device += device == 2 ? 64 : 1000) { /* no memory; out of range */
         uint8_t uuid[16] = {1};
         memset(lost, 0, sizeof(lost));
@@ -261,8 +231,8 @@ Test(limits, a_device_that_is_used_later_is_watched)
         bool begun = slot == 0 || slot >= GP_WIRE_SCOPES - 1;
         cr_expect_eq(gp_counter_watch_read(account->counter, slot, peaks), begun ? 0 : -ENOENT, "slot %u", slot);
     }
-    linear(0x1000, 7);
-    linear_free(0x1000, true);
+    accounts_linear(0x1000, 7);
+    accounts_free(0x1000, true);
     cr_assert_eq(gp_tap_scope_end(GP_WIRE_SCOPES - 1, said), 0);
     cr_expect(said[0].allocated_peak_bytes == 7 && said[0].reserved_peak_bytes == 7);
     for (unsigned i = 1; i < GP_WIRE_DEVICES; i++)
@@ -331,7 +301,7 @@ Test(limits, as_many_calls_at_once_as_there_are_frames)
     static uint32_t tokens[FRAMES];
     struct gp_frame *frame;
     struct held before;
-    linear(0x1000, 5);
+    accounts_linear(0x1000, 5);
     gp_feed_vmm_create(7, 9, 0);
     gp_feed_vmm_map(0x40000000, 9, 0, 7);
     gp_feed_ipc_open(0x2000, 0, 0);
@@ -399,9 +369,9 @@ Test(limits, no_call_keeps_a_frame)
         cr_assert_eq(gp_feed_pool_destroy_begin(0x90), 0);
         gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(0x40000000, 9), turn % 2);
         gp_feed_graph_destroy_end(gp_feed_graph_destroy_begin(1), turn % 2);
-        linear(0x1000, 5);
-        linear_free(0x1000, false);
-        linear_free(0x1000, true);
+        accounts_linear(0x1000, 5);
+        accounts_free(0x1000, false);
+        accounts_free(0x1000, true);
         gp_feed_vmm_create(7, 9, 0);
         gp_feed_vmm_release_end(gp_feed_vmm_release_begin(7), false);
         gp_feed_vmm_release_end(gp_feed_vmm_release_begin(7), true);
@@ -423,14 +393,14 @@ Test(limits, no_call_keeps_a_frame)
 Test(limits, blocks_for_which_the_map_has_no_room)
 {
     maps_of(2, 1);
-    linear(0x1000, 5);
-    block_in(GP_SPACE_HOST, GP_KIND_PINNED, (int)GP_WIRE_HOST, 0x1000, 6);
+    accounts_linear(0x1000, 5);
+    accounts_block(GP_SPACE_HOST, GP_KIND_PINNED, (int)GP_WIRE_HOST, 0x1000, 6);
     LOST("room", NONE);
     event_count();
     struct held before = held_on(0), host = held_on(GP_WIRE_HOST);
-    linear(0x2000, 7);
+    accounts_linear(0x2000, 7);
     LOST("no room", GP_LOST_MAP);
-    block_in(GP_SPACE_HOST, GP_KIND_PINNED, (int)GP_WIRE_HOST, 0x2000, 6);
+    accounts_block(GP_SPACE_HOST, GP_KIND_PINNED, (int)GP_WIRE_HOST, 0x2000, 6);
     LOST("no room", GP_LOST_MAP);
     struct held after = held_on(0), host_after = held_on(GP_WIRE_HOST);
     cr_expect_eq(memcmp(&before, &after, sizeof(after)), 0);
@@ -440,12 +410,12 @@ Test(limits, blocks_for_which_the_map_has_no_room)
 
     /* Another block takes the room while the driver refuses to free this one. */
     uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000);
-    linear(0x3000, 50);
+    accounts_linear(0x3000, 50);
     gp_feed_free_end(token, false, 0);
     LOST("its room is taken", GP_LOST_MAP);
     after = held_on(0);
     cr_expect(after.reserved == 50 && after.allocated == 50 && after.blocks == 1 && after.segments == 1);
-    linear_free(0x3000, true);
+    accounts_free(0x3000, true);
     cr_expect(holds_nothing(0));
     cr_expect_eq(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), 0);
 }
@@ -454,15 +424,15 @@ Test(limits, blocks_for_which_the_map_has_no_room)
 Test(limits, an_address_that_is_used_again_before_its_free_has_failed)
 {
     unsigned types[32];
-    linear(0x1000, 5);
+    accounts_linear(0x1000, 5);
     uint32_t token = gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000);
-    linear(0x1000, 70);
+    accounts_linear(0x1000, 70);
     event_count();
     gp_feed_free_end(token, false, 0);
     LOST("the other's free was not seen", GP_LOST_MISSED_FREE);
     cr_expect_eq(held_on(0).allocated, 5);
-    cr_expect(events_read(types) == 1 && types[GP_EVENT_FREE] == 1);
-    linear_free(0x1000, true);
+    cr_expect(accounts_events(reader, types) == 1 && types[GP_EVENT_FREE] == 1);
+    accounts_free(0x1000, true);
     cr_expect(holds_nothing(0));
 }
 
@@ -582,33 +552,25 @@ Test(limits, mappings_for_which_the_map_has_no_room)
 
 /* ---- blocks of frameworks and heaps ------------------------------------------------------------------------------ */
 
-static void framework_block(uint64_t address, int64_t bytes)
-{
-    gp_feed_framework_block(
-        &(struct gp_framework_event){
-            .device = 0, .address = address, .bytes = bytes, .allocated_bytes = -1, .reserved_bytes = -1},
-        0);
-}
-
 /* A free brings its size, so the totals are right all the same. */
 Test(limits, blocks_of_a_framework_for_which_the_map_has_no_room)
 {
     struct gp_wire_framework framework, heaps;
     gp_feed_framework_start("pytorch");
     maps_of(1, 1);
-    framework_block(0x1000, 10);
+    accounts_framework_block(0x1000, 10);
     LOST("room", NONE);
-    framework_block(0x2000, 20);
+    accounts_framework_block(0x2000, 20);
     LOST("no room", GP_LOST_MAP);
-    framework_block(0x1000, 40);
+    accounts_framework_block(0x1000, 40);
     LOST("twice", GP_LOST_MISSED_FREE);
     cr_expect_eq(event_count(), 3, "without a word that counts the readers there is always one");
     cr_expect_eq(held_on(0).allocated, 70);
     cr_assert(gp_tap_framework(0, &framework, &heaps));
     cr_expect(framework.blocks == 1 && framework.allocated_bytes == 70 && framework.events == 3);
-    framework_block(0x2000, -20);
+    accounts_framework_block(0x2000, -20);
     cr_expect_eq(held_on(0).allocated, 50);
-    framework_block(0x1000, -50);
+    accounts_framework_block(0x1000, -50);
     cr_expect_eq(held_on(0).allocated, 0);
     LOST("frees", NONE);
 }
@@ -617,7 +579,7 @@ Test(limits, heaps_without_memory_or_room)
 {
     struct gp_wire_framework framework, heaps;
     maps_of(2, 1);
-    linear(0x100000, 64);
+    accounts_linear(0x100000, 64);
     calls_left = 0;
     cr_expect_not(gp_feed_heap_begin(0x100000, 64));
     calls_left = -1;
@@ -647,7 +609,7 @@ Test(limits, heaps_without_memory_or_room)
     struct gp_wire_device is;
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 64);
-    linear_free(0x100000, true);
+    accounts_free(0x100000, true);
     cr_expect(holds_nothing(0));
     LOST("the end", NONE);
 }
@@ -657,7 +619,7 @@ Test(limits, heaps_over_mappings_without_memory)
 {
     gp_feed_vmm_create(7, 64, 0);
     gp_feed_vmm_map(0x40000000, 64, 0, 7);
-    linear(0x100000, 64);
+    accounts_linear(0x100000, 64);
     cr_assert(gp_feed_heap_begin(0x100000, 64)); /* so that there is room for heaps */
     calls_left = 0;
     cr_assert(gp_feed_heap_begin(0x40000000, 64));
@@ -671,7 +633,7 @@ Test(limits, heaps_over_mappings_without_memory)
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, 64);
     gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(0x40000000, 64), true);
     gp_feed_vmm_release_end(gp_feed_vmm_release_begin(7), true);
-    linear_free(0x100000, true);
+    accounts_free(0x100000, true);
     cr_expect(holds_nothing(0));
     LOST("the end", NONE);
 }
@@ -725,7 +687,7 @@ Test(limits, long_names)
     cr_expect(strlen(is.name) == sizeof(is.name) - 1 && is.total_bytes == 77 && is.uuid[0] == 3 && is.uuid[15] == 4);
     cr_expect(is.flags == (GP_DEVICE_PRESENT | GP_DEVICE_IDENTIFIED) && is.ordinal == 0);
     gp_feed_framework_start(name);
-    framework_block(0x1000, 10);
+    accounts_framework_block(0x1000, 10);
     struct gp_wire_framework framework, heaps;
     cr_assert(gp_tap_framework(0, &framework, &heaps));
     cr_expect_eq(strlen(framework.name), sizeof(framework.name) - 1);

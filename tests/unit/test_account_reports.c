@@ -69,35 +69,10 @@ static void setup(void)
 
 TestSuite(reports, .init = setup, .timeout = 60);
 
-static void block(enum gp_space space, enum gp_wire_kind kind, int device, uint64_t address, int64_t bytes)
-{
-    gp_feed_alloc(&(struct gp_allocation){.space = space,
-                                          .kind = kind,
-                                          .device = device,
-                                          .address = address,
-                                          .bytes = (uint64_t)bytes,
-                                          .requested_bytes = (uint64_t)bytes});
-}
-
-static void linear(uint64_t address, int64_t bytes)
-{
-    block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, address, bytes);
-}
-
-static unsigned events_read(unsigned types[32])
-{
-    const struct gp_wire_event *event;
-    ssize_t got = gp_ringread_poll(reader, UINT64_MAX, &event);
-    memset(types, 0, 32 * sizeof(types[0]));
-    for (ssize_t i = 0; i < got; i++)
-        types[event[i].type]++;
-    return got < 0 ? 0 : (unsigned)got;
-}
-
 static unsigned event_count(void)
 {
     unsigned types[32];
-    return events_read(types);
+    return accounts_events(reader, types);
 }
 
 static void fail(int device)
@@ -110,18 +85,18 @@ static void fail(int device)
 Test(reports, a_report_has_what_is_held_by_kind)
 {
     const struct gp_wire_event *event;
-    block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 2, 0x100000, 1);
-    block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 2, 0x200000, 20);
-    block(GP_SPACE_ARRAY, GP_KIND_ARRAY, 2, 0x300000, 300);
-    block(GP_SPACE_DEVICE, GP_KIND_MANAGED, 2, 0x400000, 4000);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 2, 0x100000, 1);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 2, 0x200000, 20);
+    accounts_block(GP_SPACE_ARRAY, GP_KIND_ARRAY, 2, 0x300000, 300);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_MANAGED, 2, 0x400000, 4000);
     gp_feed_pool_create(0x90, 2, 0);
-    block(GP_SPACE_DEVICE, GP_KIND_POOL, 2, 0x500000, 50000);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_POOL, 2, 0x500000, 50000);
     gp_feed_vmm_create(7, 600000, 2);
     gp_feed_vmm_map(0x40000000, 600000, 0, 7);
     gp_feed_graph_node(0x600000, 7000000, 2, 8, 9);
     gp_feed_poll_pool(0x90, 80000000, 0);
     gp_feed_poll_graph(2, 900000000, 0, 1000000000, 0);
-    block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x700000, 5);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x700000, 5);
     event_count();
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 77, 2, GP_KIND_LINEAR);
     struct gp_wire_oom want = {
@@ -168,7 +143,7 @@ Test(reports, a_report_of_an_unknown_device_has_no_numbers)
     char long_name[100];
     memset(long_name, 'x', sizeof(long_name));
     long_name[99] = '\0';
-    linear(0x100000, 5);
+    accounts_linear(0x100000, 5);
     gp_feed_failed(long_name, GP_ERROR_OUT_OF_MEMORY, 0, GP_DEVICE_UNKNOWN, GP_KIND_LINEAR);
     cr_expect_eq(wire.device, -1);
     cr_expect(wire.reserved_bytes == -1 && wire.allocated_bytes == -1 && wire.pool_reserved_bytes == -1 &&
@@ -206,9 +181,9 @@ Test(reports, numbers_below_zero_are_zero)
 Test(reports, holders_of_one_size_are_apart_by_kind_and_site)
 {
     for (uint64_t i = 0; i < 5; i++)
-        block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 0, 0x100000 + (i << 12), 100);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 0, 0x100000 + (i << 12), 100);
     for (uint64_t i = 0; i < 2; i++)
-        linear(0x200000 + (i << 12), 100);
+        accounts_linear(0x200000 + (i << 12), 100);
     struct gp_record record = {.space = GP_SPACE_DEVICE, .kind = GP_KIND_LINEAR, .bytes = 100, .time_ns = 1};
     for (record.key = 0x300000; record.key < 0x303000; record.key += 0x400) {
         record.site = record.key < 0x301000 ? 7 : 9; /* four and eight */
@@ -229,8 +204,8 @@ Test(reports, holders_of_one_size_are_apart_by_kind_and_site)
 Test(reports, the_smallest_groups_are_the_rest)
 {
     for (uint64_t groups = 11; groups < 40; groups++) {
-        linear(groups << 20, (int64_t)(1000 * groups));
-        linear(groups << 20 | 4096, (int64_t)(1000 * groups));
+        accounts_linear(groups << 20, (int64_t)(1000 * groups));
+        accounts_linear(groups << 20 | 4096, (int64_t)(1000 * groups));
         fail(0);
         fail(1); /* so that the next list is a new one */
         fail(0);
@@ -248,7 +223,7 @@ Test(reports, the_smallest_groups_are_the_rest)
 /* A list is made at most every tenth of the time; in between it is that of before, if it is of the same device. */
 Test(reports, lists_take_a_tenth_of_the_time)
 {
-    linear(0x100000, 5);
+    accounts_linear(0x100000, 5);
     clock_start(MS);
     fail(0); /* the report's time, the begin and the end of the walk, which so takes 1 ms */
     uint64_t listed = wire.holders_ns;
@@ -280,8 +255,8 @@ static void walk_and_fail(int device, void *arg, gp_feed_block_fn *visit)
 
 Test(reports, one_thread_walks_at_a_time)
 {
-    linear(0x100000, 5);
-    block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x200000, 6);
+    accounts_linear(0x100000, 5);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x200000, 6);
     gp_feed_oom_walker(walk_and_fail);
     fail(0);
     cr_expect(wire.count == 2 && wire.device == 0 && wire.holder_count == 2);
@@ -543,8 +518,8 @@ Test(reports, the_counts_of_a_cache_and_its_resets)
 {
     struct gp_wire_device is;
     struct gp_wire_before_after said;
-    linear(0x1000, 5);
-    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+    accounts_linear(0x1000, 5);
+    accounts_free(0x1000, true);
     gp_feed_cache_count(0, GP_FEED_RETRIES, 10);
     gp_feed_cache_count(0, GP_FEED_SYNCS, 20);
     gp_feed_cache_count(0, GP_FEED_DEVICE_ALLOCS, 30);
@@ -582,9 +557,9 @@ Test(reports, batches_count_from_the_start)
     gp_account_of(0);
     gp_tap_batch_begin();
     for (int64_t turn = 1; turn < 6; turn++) {
-        block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, (uint64_t)turn << 20, 10 * turn);
-        block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x1000, 1000);
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x1000), true, 0);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, (uint64_t)turn << 20, 10 * turn);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x1000, 1000);
+        accounts_free(0x1000, true);
         fail(1);
         fail(1);
         if (turn % 2)
@@ -652,7 +627,7 @@ Test(reports, polled_peaks_are_those_of_their_watches)
     struct gp_wire_before_after values;
     struct gp_batch_device batch;
     struct gp_wire_device is;
-    linear(0x1000, 3 * MIB);
+    accounts_linear(0x1000, 3 * MIB);
     cr_assert_eq(gp_tap_scope_begin(4), 0);
     gp_tap_batch_begin();
     for (int64_t turn = 1; turn < 4; turn++) {
@@ -680,21 +655,13 @@ Test(reports, polled_peaks_are_those_of_their_watches)
 Test(reports, events_that_were_lost_count_as_attempts)
 {
     for (uint64_t i = 0; i < 10; i++)
-        linear(i << 20 | 0x1000, 5);
+        accounts_linear(i << 20 | 0x1000, 5);
     cr_expect_eq(gp_tap_events(), 10);
     lost[GP_LOST_RING] += 7;
     cr_expect_eq(gp_tap_events(), 17);
 }
 
 /* ---- segments of a framework ------------------------------------------------------------------------------------- */
-
-static void framework_block(uint64_t address, int64_t bytes)
-{
-    gp_feed_framework_block(
-        &(struct gp_framework_event){
-            .device = 0, .address = address, .bytes = bytes, .allocated_bytes = -1, .reserved_bytes = -1},
-        0);
-}
 
 static int64_t allocated(void)
 {
@@ -711,15 +678,15 @@ Test(reports, segments_of_a_framework_are_small_up_to_two_mebibytes)
     cr_assert_eq(gp_owner_start(), 0);
     gp_owner_segments_of(""); /* whoever is on the stack */
     gp_feed_framework_start("pytorch");
-    framework_block(0x1000, 1);
+    accounts_framework_block(0x1000, 1);
     int64_t sum = 0, segments = 0;
     for (unsigned i = 0; i < GP_COUNT(sizes); i++)
         for (int vmm = 0; vmm < 2; vmm++) {
             struct gp_wire_device is, was;
             cr_assert(gp_tap_device(0, &was));
-            vmm ? gp_feed_vmm_create(i + 1, (uint64_t)sizes[i], 0) : linear(0x10000000ull * (i + 1), sizes[i]);
-            framework_block(0x10000000ull * (i + 1), 1); /* else it would be none */
-            framework_block(0x10000000ull * (i + 1), -1);
+            vmm ? gp_feed_vmm_create(i + 1, (uint64_t)sizes[i], 0) : accounts_linear(0x10000000ull * (i + 1), sizes[i]);
+            accounts_framework_block(0x10000000ull * (i + 1), 1); /* else it would be none */
+            accounts_framework_block(0x10000000ull * (i + 1), -1);
             cr_assert(gp_tap_device(0, &is));
             unsigned pool = sizes[i] <= 2 * MIB ? GP_POOL_SMALL : GP_POOL_LARGE, other = 3 - pool;
             cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][pool].current,
@@ -731,13 +698,13 @@ Test(reports, segments_of_a_framework_are_small_up_to_two_mebibytes)
             cr_assert(gp_tap_framework(0, &framework, &heaps));
             cr_expect(framework.reserved_bytes == sum && framework.segments == ++segments);
         }
-    block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 0, 0x500000, 6);
-    block(GP_SPACE_DEVICE, GP_KIND_MANAGED, 0, 0x600000, 6);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_PITCHED, 0, 0x500000, 6);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_MANAGED, 0, 0x600000, 6);
     cr_expect_eq(allocated(), 7, "pitched memory is not divided");
     cr_assert(gp_tap_framework(0, &framework, &heaps));
     cr_expect(framework.reserved_bytes == sum && framework.segments == segments);
     gp_owner_segments_of(NULL);
-    linear(0x700000, 3);
+    accounts_linear(0x700000, 3);
     cr_expect_eq(allocated(), 10);
 }
 
@@ -750,7 +717,7 @@ Test(reports, a_request_for_a_segment_that_fails_is_a_retry)
     gp_owner_segments_of("");
     gp_account_of(0);
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
-    cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "no framework reports");
+    cr_expect(accounts_events(reader, types) == 1 && types[GP_EVENT_OOM] == 1, "no framework reports");
     gp_feed_framework_start("pytorch");
     for (int turn = 1; turn < 4; turn++) {
         gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
@@ -758,14 +725,14 @@ Test(reports, a_request_for_a_segment_that_fails_is_a_retry)
         cr_expect_eq(event_count(), 0);
         cr_assert(gp_tap_device(0, &is));
         cr_expect(is.num_alloc_retries == turn && is.num_ooms == 1);
-        framework_block(0x1000u * (unsigned)turn, 10); /* it came at last */
+        accounts_framework_block(0x1000u * (unsigned)turn, 10); /* it came at last */
         event_count();
     }
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, -1, GP_KIND_LINEAR);
-    cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "of no device");
+    cr_expect(accounts_events(reader, types) == 1 && types[GP_EVENT_OOM] == 1, "of no device");
     gp_owner_segments_of(NULL);
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 5, 0, GP_KIND_LINEAR);
-    cr_expect(events_read(types) == 1 && types[GP_EVENT_OOM] == 1, "no segment");
+    cr_expect(accounts_events(reader, types) == 1 && types[GP_EVENT_OOM] == 1, "no segment");
     cr_assert(gp_tap_device(0, &is));
     cr_expect(is.num_alloc_retries == 3 && is.num_ooms == 2);
 }

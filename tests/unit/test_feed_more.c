@@ -281,11 +281,7 @@ Test(pools, a_reset_of_one_word_alone_leaves_the_polled_peaks_of_the_other)
     struct gp_wire_device is[3];
     begin(false, false);
     gp_feed_pool_create(0x9000, 0, 0);
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = 0x100000,
-                                          .bytes = (uint64_t)(3 * MIB),
-                                          .requested_bytes = (uint64_t)(3 * MIB)});
+    accounts_linear(0x100000, 3 * MIB);
     gp_feed_poll_begin(0);
     gp_feed_poll_pool(0x9000, 6 * MIB, 90 * MIB);
     gp_feed_poll_graph(0, 2 * MIB, 70 * MIB, 4 * MIB, 4 * MIB);
@@ -389,11 +385,6 @@ Test(imports, have_no_call_site)
     cr_expect_eq(event_next(GP_EVENT_ALLOC, "a pointer of another pool")->site, 0);
     gp_feed_vmm_import(77, 1);
     cr_expect_eq(event_next(GP_EVENT_SEGMENT_ALLOC, "a handle of another process")->site, 0);
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .device = 1,
-                                          .address = 64,
-                                          .bytes = 7,
-                                          .requested_bytes = 7});
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 64, 7);
     cr_expect_neq(event_next(GP_EVENT_ALLOC, "a block")->site, 0);
 }

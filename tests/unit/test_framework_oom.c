@@ -44,11 +44,7 @@ TestSuite(framework_oom, .init = setup, .timeout = 60);
 
 static void segment(uint64_t at, int64_t mib)
 {
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = at,
-                                          .bytes = (uint64_t)(mib * MIB),
-                                          .requested_bytes = (uint64_t)(mib * MIB)});
+    accounts_linear(at, mib * MIB);
 }
 
 static void segment_freed(uint64_t at)

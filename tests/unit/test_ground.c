@@ -352,11 +352,7 @@ static void block_ends(unsigned at)
 
 static void reserve(unsigned area)
 {
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_RANGE,
-                                          .kind = GP_KIND_VIRTUAL,
-                                          .address = place(area * UNITS),
-                                          .bytes = UNITS * UNIT,
-                                          .requested_bytes = UNITS * UNIT});
+    accounts_block(GP_SPACE_RANGE, GP_KIND_VIRTUAL, 0, place(area * UNITS), UNITS * UNIT);
 }
 
 static void unreserve(unsigned area)
@@ -424,11 +420,7 @@ Test(ground, a_segment_in_which_no_block_follows_is_ordinary)
     struct gp_wire_device is;
     by_framework(true);
     for (unsigned i = 0; i < 3; i++)
-        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                              .kind = GP_KIND_LINEAR,
-                                              .address = place(i),
-                                              .bytes = UNIT,
-                                              .requested_bytes = UNIT});
+        accounts_linear(place(i), UNIT);
     cr_assert(gp_tap_device(0, &is));
     cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][0].current, 3 * UNIT);
     cr_expect_eq(is.stats[GP_STAT_ALLOCATION][0].current, 3);
@@ -445,11 +437,7 @@ Test(ground, a_segment_is_never_allocated_before_its_block)
 {
     struct gp_wire_device is;
     by_framework(true);
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = place(0),
-                                          .bytes = 5 * UNIT,
-                                          .requested_bytes = 5 * UNIT});
+    accounts_linear(place(0), 5 * UNIT);
     gp_feed_framework_block(
         &(struct gp_framework_event){
             .device = 0, .address = place(0), .bytes = 512, .allocated_bytes = 512, .reserved_bytes = 5 * UNIT},
@@ -474,11 +462,7 @@ Test(ground, a_viewer_does_not_make_a_late_block_s_segment_ordinary)
     pthread_t thread;
     by_framework(true);
     for (unsigned i = 0; i < 2; i++) {
-        gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                              .kind = GP_KIND_LINEAR,
-                                              .address = place(16 * i),
-                                              .bytes = 5 * UNIT,
-                                              .requested_bytes = 5 * UNIT});
+        accounts_linear(place(16 * i), 5 * UNIT);
         for (unsigned looks = 0; i > 0 && looks < 2; looks++) {
             usleep(15000);
             cr_assert_eq(pthread_create(&thread, NULL, look, &is), 0);

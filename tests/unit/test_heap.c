@@ -40,15 +40,6 @@ static uint64_t next_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-static void linear_alloc(uint64_t address, uint64_t bytes)
-{
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = address,
-                                          .bytes = bytes,
-                                          .requested_bytes = bytes});
-}
-
 /* ---- the model: units of one allocation, and the heap and the block that each is in ------------------------------ */
 
 struct piece {
@@ -241,7 +232,7 @@ Test(heap, calls_that_contradict_what_is_known_change_nothing)
     uint64_t seed = 15;
     struct model models[2] = {{.at = BASE}, {.at = BASE + UNITS * UNIT}}; /* beside each other */
     for (unsigned m = 0; m < 2; m++)
-        linear_alloc(models[m].at, UNITS * UNIT);
+        accounts_linear(models[m].at, UNITS * UNIT);
     cr_assert(gp_feed_heap_begin(BASE, UNIT)); /* the first: before it, a resize is not counted */
     models[0].heaps[0] = (struct piece){0, 1};
     unsigned plains = 0;
@@ -277,7 +268,7 @@ Test(heap, memory_beside_the_heap_is_a_block_if_there_is_some)
         int64_t live;
     } cases[] = {{0, UNITS, 0},     {0, 1, 1}, {0, UNITS - 1, 1}, {1, UNITS - 1, 1},
                  {UNITS - 1, 1, 1}, {1, 1, 2}, {1, UNITS - 2, 2}};
-    linear_alloc(BASE, UNITS * UNIT);
+    accounts_linear(BASE, UNITS * UNIT);
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint64_t heap = BASE + cases[i].from * UNIT;
         cr_assert(gp_feed_heap_begin(heap, cases[i].count * UNIT));
@@ -304,11 +295,11 @@ Test(heap, a_range_that_wraps_is_none)
 Test(heap, a_free_that_fails_leaves_the_memory_without_heaps)
 {
     struct gp_wire_device is;
-    linear_alloc(BASE, UNITS * UNIT);
+    accounts_linear(BASE, UNITS * UNIT);
     cr_assert(gp_feed_heap_begin(BASE + UNIT, 4 * UNIT));
     gp_feed_heap_block(BASE + UNIT, BASE + 2 * UNIT, UNIT);
     for (int ok = 0; ok < 2; ok++) {
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, BASE), ok, 0);
+        accounts_free(BASE, ok);
         gp_heap_settle();
         cr_assert(gp_tap_device(0, &is));
         cr_expect_eq(is.stats[GP_STAT_ALLOCATED_BYTES][GP_POOL_ALL].current, ok ? 0 : (int64_t)(UNITS * UNIT));
@@ -351,17 +342,17 @@ Test(heap, heaps_end_with_their_memory_and_no_other)
         }
         expect_heaps(3, 3, 9, "three");
         if (turn == 0)
-            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
+            accounts_free(places[1], true);
         else if (turn == 1)
             gp_feed_context_destroyed(6, 0, true);
         else
-            linear_alloc(places[1], UNITS * UNIT);
+            accounts_linear(places[1], UNITS * UNIT);
         expect_heaps(2, 2, turn == 2 ? 6 + UNITS : 6, "without the one in the middle");
         gp_feed_heap_end(places[2]);
         expect_heaps(1, 1, turn == 2 ? 3 + 2 * UNITS : 3 + UNITS, "a heap has ended");
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[2]), true, 0);
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[1]), true, 0);
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, places[0]), true, 0);
+        accounts_free(places[2], true);
+        accounts_free(places[1], true);
+        accounts_free(places[0], true);
         expect_heaps(0, 0, 0, "all");
         cr_expect_eq(lost[GP_LOST_MISSED_FREE], turn == 2);
     }
@@ -383,8 +374,8 @@ Test(heap, heaps_end_with_their_memory_and_no_other)
 /* A thread frees memory, and before the driver has, another one begins a heap in it. */
 Test(heap, memory_that_is_being_freed_has_no_heaps)
 {
-    linear_alloc(BASE, UNITS * UNIT);
-    linear_alloc(BASE + UNITS * UNIT, UNITS * UNIT);
+    accounts_linear(BASE, UNITS * UNIT);
+    accounts_linear(BASE + UNITS * UNIT, UNITS * UNIT);
     cr_assert(gp_feed_heap_begin(BASE + UNITS * UNIT, UNITS * UNIT));
     gp_feed_heap_block(BASE + UNITS * UNIT, BASE + UNITS * UNIT, UNIT);
     for (int ok = 0; ok < 2; ok++) {
@@ -400,7 +391,7 @@ Test(heap, memory_that_is_being_freed_has_no_heaps)
 Test(heap, an_old_heap_is_not_the_new_memory_s)
 {
     for (int ended = 0; ended < 2; ended++) {
-        linear_alloc(BASE, UNITS * UNIT);
+        accounts_linear(BASE, UNITS * UNIT);
         cr_assert(gp_feed_heap_begin(BASE, UNITS * UNIT));
         gp_feed_heap_block(BASE, BASE + UNIT, 3 * UNIT);
         if (ended) /* and its segment waits to become plain */
@@ -420,11 +411,11 @@ Test(heap, an_old_heap_is_not_the_new_memory_s)
 Test(heap, heaps_of_memory_that_is_gone_make_room)
 {
     struct gp_record record;
-    linear_alloc(BASE, UNITS * UNIT);
+    accounts_linear(BASE, UNITS * UNIT);
     cr_assert(gp_feed_heap_begin(BASE + UNIT, UNIT));
     cr_assert(gp_feed_heap_begin(BASE + 4 * UNIT, UNIT));
     cr_assert_eq(gp_map_take(gp_accounts.blocks, GP_SPACE_DEVICE, BASE, &record), 0);
-    linear_alloc(BASE, UNITS * UNIT);
+    accounts_linear(BASE, UNITS * UNIT);
     cr_expect(gp_feed_heap_begin(BASE, UNITS * UNIT));
     cr_expect_eq(lost[GP_LOST_ANNOTATION], 0);
 }
@@ -439,7 +430,7 @@ Test(heap, a_heap_in_memory_that_a_framework_divides_is_ignored)
                                 .segment = GP_SEGMENT_FRAMEWORK};
     struct gp_record found;
     struct gp_wire_device is;
-    linear_alloc(BASE + UNITS * UNIT, UNIT);
+    accounts_linear(BASE + UNITS * UNIT, UNIT);
     cr_assert_eq(gp_map_insert(gp_accounts.blocks, &segment, NULL), 0);
     for (unsigned i = 0; i < 3; i++) {
         cr_expect_not(gp_feed_heap_begin(BASE + i * UNIT, 4 * UNIT));
@@ -481,7 +472,7 @@ Test(heap, blocks_below_the_peak_are_in_their_pools)
     static const int64_t sizes[] = {512, MIB - 512, MIB, MIB + 512, 3 * MIB};
     int64_t held[BLOCKS] = {0}, count[3][3] = {{0}}, bytes[3][3] = {{0}}; /* of a pool: now, allocated, freed */
     uint64_t seed = 60;
-    linear_alloc(BASE - (uint64_t)MIB, UNIT);
+    accounts_linear(BASE - (uint64_t)MIB, UNIT);
     gp_feed_framework_start("test");
     for (unsigned i = 0; i < BLOCKS; i++)
         framework_block(i, held[i] = 4 * MIB);
@@ -571,7 +562,7 @@ Test(heap, a_sum_of_polled_and_own_memory_that_was_shown_is_in_the_peak)
     struct gp_wire_device is;
     gp_feed_pool_create(0x9000, 0, 0);
     poll_pool(0x9000, 8 * MIB, 8 * MIB);
-    linear_alloc(BASE, (uint64_t)(3 * MIB));
+    accounts_linear(BASE, (uint64_t)(3 * MIB));
     for (int i = 0; i < 2; i++) {
         cr_assert(gp_tap_device(0, &is));
         cr_expect_eq(is.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, (i ? 2 + 3 : 8 + 3) * MIB);

@@ -295,15 +295,6 @@ static int64_t peak_of(enum gp_wire_stat stat)
     return peak;
 }
 
-static void linear(uint64_t address, uint64_t bytes)
-{
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = address,
-                                          .bytes = bytes,
-                                          .requested_bytes = bytes});
-}
-
 /* Memory that turns out to be a segment was never allocated: the peaks are the 12 units of before. Beside
  * it lie 10 units, so with it as a plain allocation of 24 units the peak is 34. */
 static void expect_segment(const char *what)
@@ -322,16 +313,16 @@ static void expect_plain(const char *what)
 static void others(void)
 {
     for (uint64_t part = 1; part <= 100; part++) { /* the peak is raised a hundred times */
-        linear(OTHER, 12 * UNIT * part / 100);
-        gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, OTHER), true, 0);
+        accounts_linear(OTHER, 12 * UNIT * part / 100);
+        accounts_free(OTHER, true);
     }
-    linear(OTHER, 10 * UNIT);
+    accounts_linear(OTHER, 10 * UNIT);
 }
 
 Test(heap_mapped, an_allocation_that_is_a_segment_leaves_the_peaks)
 {
     others();
-    linear(BASE, 24 * UNIT);
+    accounts_linear(BASE, 24 * UNIT);
     expect_plain("a new one");
     for (int turn = 0; turn < 3; turn++) {
         cr_assert(gp_feed_heap_begin(BASE, 24 * UNIT));
@@ -340,7 +331,7 @@ Test(heap_mapped, an_allocation_that_is_a_segment_leaves_the_peaks)
             gp_feed_heap_end(BASE);
             gp_heap_settle();
         } else
-            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, BASE), false, 0);
+            accounts_free(BASE, false);
         expect_plain("after its heap, or after a free that failed");
     }
     cr_assert(gp_feed_heap_begin(BASE, 23 * UNIT));
@@ -564,7 +555,7 @@ static void *memory_thread(void *arg)
             if (ok)
                 gp_feed_vmm_release_end(gp_feed_vmm_release_begin(handles[slot]), true);
         } else if (handles[slot]) {
-            gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), ok, 0);
+            accounts_free(address, ok);
         }
         if (handles[slot] || step >= 20000) {
             handles[slot] = handles[slot] && !ok ? handles[slot] : 0;
@@ -575,7 +566,7 @@ static void *memory_thread(void *arg)
             gp_feed_vmm_create(handles[slot], 4 * UNIT, 0);
             gp_feed_vmm_map(address, 4 * UNIT, 0, handles[slot]);
         } else {
-            linear(address, 4 * UNIT);
+            accounts_linear(address, 4 * UNIT);
         }
     }
     gp_thread_leave();

@@ -169,16 +169,6 @@ static void start_accounts(void)
     cr_assert(gp_thread_enter());
 }
 
-static void give(uint64_t address, uint64_t bytes, enum gp_wire_kind kind, int device)
-{
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = kind,
-                                          .device = device,
-                                          .address = address,
-                                          .bytes = bytes,
-                                          .requested_bytes = bytes});
-}
-
 static void cached_blocks(int device, void *arg, gp_feed_block_fn *visit)
 {
     for (int i = 0; i < 3 && device == 0; i++)
@@ -189,10 +179,10 @@ Test(oom, a_failure_is_written_down_at_once)
 {
     start_accounts();
     for (uint64_t i = 0; i < 20; i++)
-        give(0x1000000 + i * 0x100000, 1000 + 100 * (i / 2), GP_KIND_LINEAR, 0);
-    give(0x9000000, 1 << 20, GP_KIND_POOL, 0);
-    give(0xa000000, 1 << 30, GP_KIND_MANAGED, 0); /* not held from the device */
-    give(0xb000000, 1 << 30, GP_KIND_LINEAR, 1);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, 0x1000000 + i * 0x100000, 1000 + 100 * (i / 2));
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_POOL, 0, 0x9000000, 1 << 20);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_MANAGED, 0, 0xa000000, 1 << 30); /* not held from the device */
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0xb000000, 1 << 30);
     gp_feed_vmm_create(77, 2 << 20, 0);
     gp_feed_oom_walker(cached_blocks);
     gp_feed_failed("cuMemAlloc_v2", 1, 5, 0, GP_KIND_LINEAR);
@@ -233,11 +223,11 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
     for (uint64_t i = 0; i < 40000; i++) {
         uint64_t bytes = 512 + i * 8 % 160001;
         sum += bytes;
-        give(0x100000000 + i * 0x100000, bytes, GP_KIND_LINEAR, 0);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, 0x100000000 + i * 0x100000, bytes);
     }
     for (uint64_t i = 0; i < 12; i++) {
         sum += (100 + i) << 20;
-        give(0x10000000 + i * 0x100000, (100 + i) << 20, GP_KIND_LINEAR, 0);
+        accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, 0x10000000 + i * 0x100000, (100 + i) << 20);
     }
     gp_feed_failed("cuMemAlloc_v2", GP_ERROR_OUT_OF_MEMORY, 1 << 30, 0, GP_KIND_LINEAR);
     cr_assert(wire.flags & GP_OOM_PARTIAL);
@@ -257,7 +247,7 @@ Test(oom, many_sizes_keep_the_largest_and_the_sum)
     cr_assert_eq(memcmp(wire.holders, first.holders, sizeof(first.holders)), 0);
     cr_assert(wire.rest_bytes == first.rest_bytes && wire.rest_count == first.rest_count);
     cr_assert(wire.flags & GP_OOM_PARTIAL);
-    give(0x20000000, 4096, GP_KIND_LINEAR, 1);
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 1, 0x20000000, 4096);
     gp_feed_failed("cuMemCreate", GP_ERROR_OUT_OF_MEMORY, 5, 1, GP_KIND_LINEAR);
     cr_assert_eq(wire.holder_count, 1, "another device has a list of its own");
     cr_assert_eq(wire.rest_count, 0);

@@ -351,11 +351,7 @@ Test(pool, every_call_moves_what_the_model_moves)
 
 static void hold_for_a_moment(int64_t bytes)
 {
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = 0x4000,
-                                          .bytes = (uint64_t)bytes,
-                                          .requested_bytes = (uint64_t)bytes});
+    accounts_linear(0x4000, bytes);
     gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0x4000), true, 0);
 }
 
@@ -394,11 +390,7 @@ static void poll_first(int64_t reserved, int64_t high)
 
 static void linear_alloc(uint64_t address, int64_t bytes)
 {
-    gp_feed_alloc(&(struct gp_allocation){.space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR,
-                                          .address = address,
-                                          .bytes = (uint64_t)bytes,
-                                          .requested_bytes = (uint64_t)bytes});
+    accounts_linear(address, bytes);
 }
 
 /* The reserve of a pool is polled, and is in no gauge of the own allocations. */

@@ -89,15 +89,14 @@ static bool find(void)
 static void driver_gives(uint64_t address, uint64_t bytes, enum gp_space space, enum gp_wire_kind kind)
 {
     cr_assert(gp_thread_enter());
-    gp_feed_alloc(&(struct gp_allocation){
-        .address = address, .bytes = bytes, .requested_bytes = bytes, .space = space, .kind = kind});
+    accounts_block(space, kind, 0, address, (int64_t)bytes);
     gp_thread_leave();
 }
 
 static void driver_takes(uint64_t address)
 {
     cr_assert(gp_thread_enter());
-    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), true, 0);
+    accounts_free(address, true);
     gp_thread_leave();
 }
 

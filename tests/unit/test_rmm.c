@@ -105,18 +105,14 @@ TestSuite(rmm, .init = setup, .timeout = 60);
 static void driver_gives(uint64_t address, uint64_t bytes)
 {
     cr_assert(gp_thread_enter());
-    gp_feed_alloc(&(struct gp_allocation){.address = address,
-                                          .bytes = bytes,
-                                          .requested_bytes = bytes,
-                                          .space = GP_SPACE_DEVICE,
-                                          .kind = GP_KIND_LINEAR});
+    accounts_block(GP_SPACE_DEVICE, GP_KIND_LINEAR, 0, address, (int64_t)bytes);
     gp_thread_leave();
 }
 
 static void driver_takes(uint64_t address)
 {
     cr_assert(gp_thread_enter());
-    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, address), true, 0);
+    accounts_free(address, true);
     gp_thread_leave();
 }
 
