@@ -697,18 +697,6 @@ int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set m
     return 0;
 }
 
-void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value)
-{
-    bool was_open = set_enter(set);
-    int64_t change = value - gauge_current(set, gauge);
-    struct gp_delta delta = {gauge, 0, change < 0 ? -change : change};
-    set_moves_all(set, &delta, 1);
-    cells_apply(set->pool, change < 0 ? GP_SUB : GP_ADD, &delta, 1);
-    if (set->pool[gauge].credit < 0)
-        gauge_raise(set, gauge, 0);
-    set_leave(set, was_open);
-}
-
 uint64_t gp_counter_slow_count(struct gp_counter *set)
 {
     pthread_mutex_lock(&set->mutex);

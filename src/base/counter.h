@@ -118,10 +118,6 @@ int gp_counter_watch_end(struct gp_counter *set, unsigned watch, int64_t *peaks)
 int gp_counter_watch_turn(struct gp_counter *set, unsigned watch, gp_gauge_set mask, struct gp_gauge_value *out,
                           int64_t *peaks);
 
-/* Sets the gauge to an absolute value at one instant (polled quantities): current := value, the
- * difference is added to allocated or freed, and peaks follow. */
-void gp_counter_set(struct gp_counter *set, unsigned gauge, int64_t value);
-
 /* ---- gates: one lock word for the counters and the caller's data
  * ----------------------------------------- */
 

@@ -21,7 +21,6 @@
 #define gp_counter_watch_read   gp_mutant_watch_read
 #define gp_counter_watch_end    gp_mutant_watch_end
 #define gp_counter_watch_turn   gp_mutant_watch_turn
-#define gp_counter_set          gp_mutant_set
 #define gp_counter_slow_count   gp_mutant_slow_count
 #define gp_counter_check        gp_mutant_check
 #define gp_counter_bundle       gp_mutant_bundle

@@ -26,17 +26,16 @@
 #include "torture/yield.h"
 
 /* Gauge 0 counts 7 per unit, gauge 1 one per unit: no snapshot may ever show another ratio.  Gauges 2 and 3 take one of
- * two kinds each; gauge 4 is set to absolute values. */
-enum { GAUGES = 5, BYTES_PER_UNIT = 7, UNITS_MAX = 8, KINDS = 2, WATCHES = 3 };
+ * two kinds each. */
+enum { GAUGES = 4, BYTES_PER_UNIT = 7, UNITS_MAX = 8, KINDS = 2, WATCHES = 3 };
 enum { OPS_MAX = 4096, THREADS_MAX = 8, LIVES_MAX = 10 };
 
-enum kind { APPLY, PUTBACK, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, WATCH_TURN, SET };
+enum kind { APPLY, PUTBACK, SNAPSHOT, RESET_PEAKS, RESET_TOTALS, WATCH_BEGIN, WATCH_READ, WATCH_END, WATCH_TURN };
 
 struct entry {
     uint32_t ticket; /* 0: none taken */
     uint8_t kind, op, units, which, watch, mask;
     int16_t result;
-    int32_t value;       /* SET */
     uint32_t sub_ticket; /* PUTBACK: of the free */
     bool fast;
     struct gp_gauge_value before[GAUGES], after[GAUGES]; /* watches: before[g].peak, a turn: after[g].peak */
@@ -205,12 +204,11 @@ static void worker_observe(struct worker *self, unsigned *made)
     struct gp_counter *set = self->batch->set;
     bool change = random_next(&oracle_random) % self->batch->profile->reset == 0;
     enum kind kind = !change ? (random_next(&oracle_random) % 2 ? SNAPSHOT : WATCH_READ)
-                             : (enum kind)(RESET_PEAKS + random_next(&oracle_random) % 7);
+                             : (enum kind)(RESET_PEAKS + random_next(&oracle_random) % 6);
     struct entry *entry = worker_entry(self, made, kind);
     int64_t peaks[GAUGES] = {0};
     entry->watch = random_next(&oracle_random) % WATCHES;
     entry->mask = random_next(&oracle_random) % (1u << GAUGES);
-    entry->value = (int32_t)(random_next(&oracle_random) % 1000) - 100;
     oracle_entry = entry;
     switch (kind) {
     case SNAPSHOT:
@@ -231,11 +229,8 @@ static void worker_observe(struct worker *self, unsigned *made)
     case WATCH_END:
         entry->result = (int16_t)gp_counter_watch_end(set, entry->watch, peaks);
         break;
-    case WATCH_TURN:
-        entry->result = (int16_t)gp_counter_watch_turn(set, entry->watch, entry->mask, entry->before, peaks);
-        break;
     default:
-        gp_counter_set(set, GAUGES - 1, entry->value);
+        entry->result = (int16_t)gp_counter_watch_turn(set, entry->watch, entry->mask, entry->before, peaks);
     }
     for (unsigned g = 0; (kind == WATCH_READ || kind == WATCH_END) && g < GAUGES; g++)
         entry->before[g].peak = peaks[g];
@@ -330,15 +325,6 @@ static void replay_putback(struct replay *replay, const struct entry *entry)
     }
 }
 
-static void replay_set(struct replay *replay, int64_t value)
-{
-    struct gp_gauge_value *gauge = &replay->gauge[GAUGES - 1];
-    int64_t change = value - gauge->current;
-    *(change < 0 ? &gauge->freed : &gauge->allocated) += change < 0 ? -change : change;
-    gauge->current = value;
-    replay_raise(replay, GAUGES - 1);
-}
-
 static bool replay_values(const struct replay *replay, const struct gp_gauge_value *seen)
 {
     return !memcmp(replay->gauge, seen, sizeof replay->gauge) && seen[0].current == BYTES_PER_UNIT * seen[1].current &&
@@ -397,9 +383,6 @@ static bool replay_step(struct replay *replay, const struct entry *entry)
     case PUTBACK:
         replay_putback(replay, entry);
         return true;
-    case SET:
-        replay_set(replay, entry->value);
-        return true;
     case SNAPSHOT:
         return replay_values(replay, entry->before);
     case RESET_PEAKS:
@@ -429,7 +412,7 @@ static void batch_replay(struct batch *batch, const struct entry **order, struct
         replay.now = i;
         tally->ops++;
         tally->fast += order[i]->fast;
-        tally->rounds += order[i]->kind >= SNAPSHOT && order[i]->kind != SET;
+        tally->rounds += order[i]->kind >= SNAPSHOT;
         tally->wrong += !replay_step(&replay, order[i]);
     }
     gp_counter_snapshot(batch->set, rest);

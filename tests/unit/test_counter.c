@@ -285,17 +285,6 @@ Test(counter, a_watch_that_turns_sees_every_peak_once)
     gp_counter_free(set);
 }
 
-Test(counter, set_to_a_value)
-{
-    struct gp_counter *set = made(2, 2);
-    gp_counter_set(set, 1, 500);
-    gp_counter_set(set, 1, 200);
-    gp_counter_set(set, 1, 200);
-    expect(set, 1, 200, 500, 500, 300);
-    expect(set, 0, 0, 0, 0, 0);
-    gp_counter_free(set);
-}
-
 /* Below its peak the set must leave the slow path, and lose nothing when it returns to it. */
 Test(counter, updates_stay_on_shards_below_the_peak)
 {
