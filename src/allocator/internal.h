@@ -150,11 +150,6 @@ struct gp_serve {
 /* An address in no allocation.  The driver gives the same answer for it as for memory that was freed. */
 #define GP_NOWHERE 16u
 
-/* ---- */
-
-/* Gives the idle memory of the device's caches back to the driver, except that of one context.  Returns the bytes. */
-uint64_t gp_serve_yield(int device, const struct gp_served_context *except);
-
 /* The entry points that a file serves; each table ends with a NULL name. */
 struct gp_serve_row {
     const char *name;
@@ -191,9 +186,6 @@ void gp_stream_add(struct gp_served_context *served, void *stream, unsigned flag
 void gp_stream_untracked(int device);
 /* Called before the driver destroys the stream.  Keeps its work in mind; on return nothing here uses the handle. */
 void gp_stream_remove(void *stream);
-/* The context is gone, and its streams and captures with it. */
-void gp_stream_forget(struct gp_served_context *served);
-
 /* The next live non-blocking stream of the context from index *at on.  It stays alive between
  * gp_stream_fencing_begin and gp_stream_fencing_end. */
 bool gp_stream_next(const struct gp_served_context *served, unsigned *at, void **stream);

@@ -15,7 +15,8 @@
 /* Allocations that the cache does not serve, but that may fail because of its idle memory.  When the
  * driver is out of memory, idle memory is given back and the call is made a second time. */
 
-uint64_t gp_serve_yield(int device, const struct gp_served_context *except)
+/* Gives the idle memory of the device's caches back to the driver, except that of one context.  Returns the bytes. */
+static uint64_t serve_yield(int device, const struct gp_served_context *except)
 {
     uint64_t given = 0;
     for (unsigned i = 0; i < gp_served_count(); i++) {
@@ -35,7 +36,7 @@ static GP_COLD bool serve_retry(void)
     if (gp_driver_stopped() || !gp_thread_enter())
         return false;
     if (gp_driver_real.cuCtxGetDevice && gp_driver_real.cuCtxGetDevice(&device) == 0)
-        given = gp_serve_yield(device, NULL) > 0;
+        given = serve_yield(device, NULL) > 0;
     gp_thread_leave();
     errno = saved_errno;
     return given;
@@ -142,7 +143,7 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
     gp_served_tag(served, &request);
     uint32_t result = gp_cache_alloc(cache, &request, &grant);
     /* The cache has given its idle memory back; the cache of another context may hold some too. */
-    if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && gp_serve_yield(served->device, served))
+    if (GP_UNLIKELY(result == GP_CU_OUT_OF_MEMORY) && serve_yield(served->device, served))
         result = gp_cache_alloc(cache, &request, &grant);
     if (GP_UNLIKELY(result)) {
         gp_failed_report(served, api, result, bytes, GP_STREAM_ANY);

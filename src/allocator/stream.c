@@ -209,7 +209,8 @@ static void captures_forget(const struct gp_served_context *served)
         capture_count_down();
 }
 
-void gp_stream_forget(struct gp_served_context *served)
+/* The context is gone, and its streams and captures with it. */
+static void stream_forget(struct gp_served_context *served)
 {
     uint32_t high = __atomic_load_n(&x_stream_high, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < high; i++)
@@ -549,7 +550,7 @@ uint32_t gp_stream_fence_wait(struct gp_served_context *served, uint64_t fence)
 
 void gp_stream_fence_forget(struct gp_served_context *served)
 {
-    gp_stream_forget(served);
+    stream_forget(served);
     gp_lock_take(&gp_served_lock);
     served->event_count = 0;
     gp_lock_give(&gp_served_lock);

@@ -427,7 +427,7 @@ Test(shim, streams_are_found_by_their_context)
     cr_expect(one->x_untracked == 1 && two->x_untracked == 1);
     gp_stream_untracked(-1);
     cr_expect(one->x_untracked == 2 && two->x_untracked == 2);
-    gp_stream_forget(two);
+    gp_stream_fence_forget(two);
     cr_expect_not(gp_stream_nameable(two, (uintptr_t)&handles[4]));
     cr_expect(gp_stream_nameable(one, (uintptr_t)&handles[3]));
 }

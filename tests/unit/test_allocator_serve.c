@@ -167,10 +167,8 @@ Test(allocator_serve, only_idle_memory_of_the_device_goes_back)
     EXPECT_CALLS("pass cuArrayCreate_v2(5, 6); cuCtxGetDevice(&)");
     cr_expect_eq(reserved(first), 30 * MIB);
     gp_wrap_cuMemFree_v2(taken(20 * MIB));
-    cr_expect_eq(gp_serve_yield(1, second), 0);
-    cr_expect_eq(gp_serve_yield(0, second), 30 * MIB);
-    cr_expect_eq(reserved(first), 0);
-    cr_expect_eq(gp_serve_yield(1, NULL), 20 * MIB);
+    cr_expect_eq(gp_wrap_cuArrayCreate_v2(P(5), P(6)), GP_CU_OUT_OF_MEMORY);
+    cr_expect(reserved(first) == 30 * MIB && reserved(second) == 0);
     leave();
     leave();
     calllog_clear();
