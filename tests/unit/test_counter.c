@@ -306,6 +306,32 @@ Test(counter, updates_stay_on_shards_below_the_peak)
     gp_counter_free(set);
 }
 
+/* How many of some updates far below the peak, on a shard of so many, take the slow path when a new peak
+ * comes after each hundredth. */
+static uint64_t slow_between_peaks(unsigned shards)
+{
+    struct gp_counter *set = made(1, 64);
+    for (unsigned i = 0; i < 64; i++)
+        change(set, i % shards, GP_ADD, 0, 1000);
+    for (unsigned i = 0; i < 20000; i++) {
+        if (i % 100 == 0) { /* a new peak closes the set */
+            change(set, 0, GP_ADD, 0, 100000 + i);
+            change(set, 0, GP_SUB, 0, 100000 + i);
+        }
+        change(set, i % shards, i % 2 ? GP_SUB : GP_ADD, 0, 1);
+    }
+    uint64_t slow = gp_counter_slow_count(set);
+    gp_counter_free(set);
+    return slow;
+}
+
+/* To open a set costs a visit of each shard in use: where it does not stay open, one with many is opened more rarely. */
+Test(counter, many_shards_are_opened_more_rarely)
+{
+    uint64_t few = slow_between_peaks(1), many = slow_between_peaks(64);
+    cr_expect_gt(many, 2 * few, "%llu with one shard, %llu with 64", (unsigned long long)few, (unsigned long long)many);
+}
+
 /* A shard's credit is part of the room: a shard that needs more than its share gets the credit of
  * the others. */
 Test(counter, one_shard_takes_all_the_room)
