@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -330,43 +329,6 @@ Test(map, memory_is_bounded_and_given_back, .timeout = 60)
     }
     long empty = gp_test_resident() - before;
     cr_assert_leq(empty, full / 10, "%ld of %ld bytes stay", empty, full);
-    gp_map_free(map);
-}
-
-/* The address space is exhausted: the insert reports it, errno is unchanged, and every earlier
- * record is still there. */
-Test(map, without_memory_an_insert_fails_alone)
-{
-    struct gp_map *map;
-    cr_assert_eq(gp_map_new(&map, 100000000), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        setrlimit(RLIMIT_AS, &(struct rlimit){
-                                 1 << 20, 1 << 20}); /* below the size mapped already: every mmap fails from here on */
-        struct gp_record record = gp_test_record(1, 0, 0);
-        errno = 4711;
-        _exit(gp_map_insert(map, &record, NULL) != -ENOSPC || errno != 4711 || gp_map_count(map) != 0);
-    }
-    int status;
-    waitpid(child, &status, 0);
-    cr_assert_eq(status, 0, "an empty map without memory");
-    for (uint64_t i = 0; i < 30000; i++)
-        gp_map_insert(map, &(struct gp_record){.space = 1, .key = i * 256, .bytes = i}, NULL);
-    child = fork();
-    if (child == 0) {
-        setrlimit(RLIMIT_AS, &(struct rlimit){1 << 20, 1 << 20});
-        uint64_t refused = 0, key = 30000, bad = 0;
-        for (; refused < 1000 && key < 10000000; key++)
-            refused +=
-                gp_map_insert(map, &(struct gp_record){.space = 1, .key = key * 256, .bytes = key}, NULL) == -ENOSPC;
-        for (uint64_t i = 0; i < key; i++) {
-            struct gp_record out;
-            bad += gp_map_take(map, 1, i * 256, &out) == 0 ? out.bytes != i : (refused--, 0);
-        }
-        _exit(bad || refused || gp_map_count(map));
-    }
-    waitpid(child, &status, 0);
-    cr_assert_eq(status, 0, "a map that stops growing: status %x", status);
     gp_map_free(map);
 }
 

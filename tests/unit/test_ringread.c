@@ -472,37 +472,6 @@ Test(ringread, what_there_is_no_time_for_is_counted)
 
 /* ---- hostile ----------------------------------------------------------------------------------------------------- */
 
-Test(ringread, states_that_make_no_sense_are_left_alone)
-{
-    const struct {
-        uint64_t state, written_before;
-    } bad[] = {
-        {GP_CHUNK_STATE(0, 0, 1), 0},
-        {GP_CHUNK_STATE(0, 1, 0), 0},
-        {GP_CHUNK_STATE(2, 0, GP_RING_EVENTS + 1), 0},
-        {GP_CHUNK_STATE(2, 0, 255), 0},
-        {GP_CHUNK_STATE(3, 0, 1), 0},                  /* another chunk's turn */
-        {GP_CHUNK_STATE(2, 0, 1), 1},                  /* no events can precede the first turn */
-        {GP_CHUNK_STATE(6, 0, 1), GP_RING_EVENTS + 1}, /* one earlier turn has fewer events */
-        {GP_CHUNK_STATE((1ull << 55) - 2, 0, 1), 1ull << 62},
-        {UINT64_MAX, UINT64_MAX},
-    };
-    for (unsigned i = 0; i < GP_COUNT(bad); i++) {
-        struct test_session *t = gp_test_session(4);
-        struct gp_ringread *reader = gp_test_reader(t, GP_RINGREAD_OLDEST);
-        const struct gp_wire_event *events;
-        gp_test_write(t, 10);
-        t->chunks[1].state = bad[i].state;
-        t->chunks[1].written_before = bad[i].written_before;
-        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 10, "case %u", i);
-        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 1, "case %u", i);
-        cr_assert_eq(gp_ringread_poll(reader, UINT64_MAX, &events), 0);
-        cr_assert_eq(gp_test_stats(reader).damaged_chunks, 1, "counted once");
-        gp_ringread_free(reader);
-        gp_test_close(t);
-    }
-}
-
 Test(ringread, a_chunk_that_runs_backwards_is_left_alone)
 {
     const struct {
