@@ -14,6 +14,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <gpuprof/gpuprof.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,69 +70,6 @@ static const struct gp_pickle *item(const struct gp_pickle *dict, const char *li
     return value;
 }
 
-/* ---- the writer -------------------------------------------------------------------------------------------------- */
-
-Test(snapshot, integers_are_as_short_as_they_may_be)
-{
-    static const struct {
-        int64_t value;
-        const char *bytes;
-        size_t count;
-    } cases[] = {{0, "K\0", 2},
-                 {255, "K\xff", 2},
-                 {256, "M\x00\x01", 3},
-                 {65535, "M\xff\xff", 3},
-                 {65536, "J\x00\x00\x01\x00", 5},
-                 {-1, "J\xff\xff\xff\xff", 5},
-                 {INT32_MAX, "J\xff\xff\xff\x7f", 5},
-                 {1ll << 31, "\x8a\x05\x00\x00\x00\x80\x00", 7},
-                 {(1ll << 39) - 1, "\x8a\x05\xff\xff\xff\xff\x7f", 7},
-                 {1ll << 39, "\x8a\x06\x00\x00\x00\x00\x80\x00", 8},
-                 {0x7f1200000000, "\x8a\x06\x00\x00\x00\x00\x12\x7f", 8},
-                 {INT64_MAX, "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f", 10},
-                 {INT64_MIN, "\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80", 10},
-                 {INT32_MIN - 1ll, "\x8a\x05\xff\xff\xff\x7f\xff", 7}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        static struct gp_pickled out;
-        uint8_t bytes[32];
-        int fd = memfd_create("t", 0);
-        gp_snapshot_pickled_begin(&out, fd);
-        gp_snapshot_pickled_int(&out, cases[i].value);
-        cr_assert_eq(gp_snapshot_pickled_end(&out), 0);
-        ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
-        cr_expect_eq((size_t)n, cases[i].count + 3, "case %zu: %zd bytes", i, n);
-        cr_expect_eq(memcmp(bytes + 2, cases[i].bytes, cases[i].count), 0, "case %zu", i);
-        close(fd);
-    }
-}
-
-Test(snapshot, a_full_disk_is_told)
-{
-    static struct gp_pickled out;
-    FILE *full = fopen("/dev/full", "w");
-    cr_assert(full);
-    gp_snapshot_pickled_begin(&out, fileno(full));
-    for (int i = 0; i < 100000; i++)
-        gp_snapshot_pickled_int(&out, 1ll << 40);
-    cr_expect_eq(gp_snapshot_pickled_end(&out), -ENOSPC);
-    cr_expect_eq(out.written, 0);
-    fclose(full);
-}
-
-Test(snapshot, text_of_strangers_is_made_harmless)
-{
-    static struct gp_pickled out;
-    int fd = memfd_create("t", 0);
-    gp_snapshot_pickled_begin(&out, fd);
-    gp_snapshot_pickled_text(&out, "a\x1b[2J\xff"
-                                   "b");
-    gp_snapshot_pickled_end(&out);
-    struct loaded loaded = load(fd);
-    cr_expect_eq(loaded.file.root.type, GP_PICKLE_TEXT);
-    cr_expect(gp_pickle_is(&loaded.file.root, "a?[2J?b"), "%.*s", (int)loaded.file.root.length, loaded.file.root.text);
-    unload(&loaded);
-}
-
 /* ---- live -------------------------------------------------------------------------------------------------------- */
 
 static struct loaded live(const struct gp_wire_extent *pieces, uint64_t count, const struct gp_wire_event *events,
@@ -150,6 +88,42 @@ static struct loaded live(const struct gp_wire_extent *pieces, uint64_t count, c
     int fd = memfd_create("snapshot", 0);
     cr_assert_eq(gp_snapshot_live(fd, &in, names ? names : &none, counts), 0);
     return load(fd);
+}
+
+/* Around each limit of how an integer is written. */
+Test(snapshot, integers_of_any_size)
+{
+    static const uint64_t bytes[] = {
+        1, 255, 256, 65535, 65536, INT32_MAX, 1ull << 31, (1ull << 39) - 1, 1ull << 39, (1ull << 46) - 1};
+    struct gp_wire_extent pieces[sizeof(bytes) / sizeof(bytes[0])];
+    struct gp_snapshot_counts counts;
+    const uint32_t count = sizeof(bytes) / sizeof(bytes[0]);
+    for (uint32_t i = 0; i < count; i++)
+        pieces[i] = (struct gp_wire_extent){.what = GP_EXTENT_WHOLE,
+                                            .kind = GP_KIND_LINEAR,
+                                            .address = (uint64_t)(i + 1) << 47,
+                                            .bytes = bytes[i],
+                                            .requested_bytes = bytes[i]};
+    struct loaded loaded = live(pieces, count, NULL, 0, NULL, &counts);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gp_pickle *segment = item(&loaded.file.root, "segments", i);
+        cr_expect_eq(number(segment, "address"), (int64_t)pieces[i].address);
+        cr_expect_eq(number(segment, "total_size"), (int64_t)bytes[i]);
+        cr_expect_eq(number(segment, "requested_size"), (int64_t)bytes[i]);
+    }
+    unload(&loaded);
+}
+
+Test(snapshot, a_full_disk_is_told)
+{
+    static const struct gp_snapshot_names none;
+    const struct gp_extents all = {.begin_ns = 1, .end_ns = 2};
+    const struct gp_snapshot_live in = {.pieces = &all, .device_count = 1, .allocator = "off", .split_limit = -1};
+    struct gp_snapshot_counts counts;
+    int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    cr_assert_geq(full, 0);
+    cr_expect_eq(gp_snapshot_live(full, &in, &none, &counts), -ENOSPC);
+    close(full);
 }
 
 #define SEGMENT(_address, _bytes, _flags)                                                                              \

@@ -10,11 +10,13 @@
 #include <lib/lackmemory.h>
 #include <lib/recfile.h>
 #include <read/recording/recording.h>
+#include <record/format.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- a pickle from what Python prints ---------------------------------------------------------------------------- */
 
@@ -396,6 +398,24 @@ Test(torch_trace, blocks_that_the_trace_knows)
                  "7000 free gpu0 10800 1024-324 stream0 - >1\nfrom 5000 to 7000, before 0 in 0, unknown 0\n");
 }
 
+/* What the trace frees or maps was not there, or was there, before it. */
+Test(torch_trace, the_start_is_found_from_the_end)
+{
+    expect_shown("{device_traces: [[{action: 'free_completed', addr: 0x30000000, size: 512, time_us: 1000},"
+                 "{action: 'free_requested', addr: 0x20000000, size: 1048576, time_us: 1002},"
+                 "{action: 'free_completed', addr: 0x20000000, size: 1048576, time_us: 1003},"
+                 "{action: 'segment_free', addr: 0x20000000, size: 2097152, time_us: 1004},"
+                 "{action: 'segment_map', addr: 0x50200000, size: 2097152, time_us: 1005}]],"
+                 "segments: [{address: 0x50000000, total_size: 4194304, is_expandable: T}]}",
+                 "before 1000000 alloc gpu0 20000000 1048576-0 stream0 allocated before the/:0\n"
+                 "before 1000000 segment+ gpu0 20000000 2097152-0 stream0 -\n"
+                 "before 1000000 map+ gpu0 50000000 2097152-0 stream0 -\n"
+                 "1002000 free gpu0 20000000 1048576-0 stream0 allocated before the/:0 >3\n"
+                 "1004000 segment- gpu0 20000000 2097152-0 stream0 - >4\n"
+                 "1005000 map+ gpu0 50200000 2097152-0 stream0 -\n"
+                 "from 1000000 to 1005000, before 1048576 in 1, unknown 0\n");
+}
+
 Test(torch_trace, segments_that_cannot_be)
 {
     static const char size[] = "a pickle of PyTorch, but it has a segment with an impossible size or address",
@@ -486,6 +506,75 @@ Test(torch_trace, lists_that_are_named_again)
         cr_expect_eq(again(rows[i].parts, rows[i].part_bytes, rows[i].bytes - 1), -EPROTO, "%zu", i);
         cr_expect_str_eq(why, rows[i].why, "%zu: %s", i, why);
     }
+}
+
+static void refused(const void *data, size_t bytes, const char *word)
+{
+    struct gp_recording *r = NULL;
+    cr_assert_eq(gp_recording_parse(&r, data, bytes, why, sizeof(why)), -EPROTO);
+    cr_assert(strstr(why, word), "%s", why);
+}
+
+Test(torch_trace, pickles_of_others)
+{
+    refused("\x80\x02"
+            "cos\nsystem\n(X\x02\0\0\0idtR.",
+            25, "nothing was executed");
+    refused("\x80\x04}.", 4, "no 'device_traces'");
+    refused("\x80\x04}", 3, "ends without");
+    refused("\x80\x04}(", 4, "ends without");
+}
+
+/* A key is looked for among the first 256 of its dictionary. */
+Test(torch_trace, keys_are_among_the_first)
+{
+    for (unsigned before = 254; before < 259; before++) {
+        struct gp_recording *r = NULL;
+        char bytes[2048] = "\x80\x02}(";
+        size_t put = 4;
+        for (unsigned i = 0; i < before; i++, put += 4)
+            memcpy(bytes + put, "K\x01K\x01", 4);
+        memcpy(bytes + put, "X\x0d\0\0\0device_traces]u.", 21);
+        int rc = gp_recording_parse(&r, bytes, put + 21, why, sizeof(why));
+        cr_expect_eq(rc == 0, before < 256, "after %u keys: %s", before, why);
+        if (rc == 0)
+            gp_recording_free(r);
+    }
+}
+
+static void rises(void *arg, unsigned parts)
+{
+    unsigned *last = arg;
+    cr_expect(parts >= *last && parts <= 1000, "%u after %u", parts, *last);
+    *last = parts;
+}
+
+/* A file of more than two pieces of what is read at a time, by its path and from memory. */
+Test(torch_trace, a_long_file_is_read_in_pieces)
+{
+    enum { ENTRIES = 100000 };
+    struct gp_recording *whole = NULL, *pieces = NULL;
+    char path[64], *text = malloc(ENTRIES * 80), *at = text;
+    unsigned last = 0;
+    at += sprintf(at, "{device_traces: [[");
+    for (unsigned i = 0; i < ENTRIES; i++)
+        at += sprintf(at, "{action: '%s', addr: %u, size: 512, time_us: %u},", i % 2 ? "free_completed" : "alloc",
+                      0x10000000 + i / 2 % 1000 * 4096, 1000 + i);
+    strcpy(at, "]]}");
+    pickle(text);
+    free(text);
+    cr_assert_gt(file.size, 2 * GP_FORMAT_BLOCK_BYTES);
+    cr_assert_eq(gp_recording_parse(&whole, file.at, file.size, why, sizeof(why)), 0, "%s", why);
+    int fd = memfd_create("gpuprof-test", MFD_CLOEXEC);
+    cr_assert_eq(write(fd, file.at, file.size), (ssize_t)file.size);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    cr_assert_eq(gp_recording_open(&pieces, path, why, sizeof(why), rises, &last), 0, "%s", why);
+    cr_assert_eq(whole->event_count, ENTRIES);
+    cr_assert_eq(pieces->event_count, ENTRIES);
+    cr_expect_arr_eq(pieces->events, whole->events, ENTRIES * sizeof(whole->events[0]));
+    gp_recording_free(whole);
+    gp_recording_free(pieces);
+    close(fd);
 }
 
 /* A text of 4 GiB is too long for this version; none of its bytes is looked at. */
@@ -591,6 +680,21 @@ Test(torch_trace, deep_stacks_are_cut)
     }
 }
 
+/* A name of up to 4095 bytes is kept as it is; of a longer one, this many. */
+Test(torch_trace, long_names_are_cut)
+{
+    char name[4200];
+    memset(name, 'n', sizeof(name));
+    for (int length = 4090; length < 4100; length++) {
+        struct gp_recording *r = NULL;
+        cr_assert_eq(read_text(&r, "{device_traces: [[{action: 'alloc', addr: 1, size: 1, frames: [{name: '%.*s'}]}]]}",
+                               length, name),
+                     0, "%s", why);
+        cr_expect_eq(strlen(r->strings + r->frames[0].function), (size_t)(length < 4095 ? length : 4095));
+        gp_recording_free(r);
+    }
+}
+
 /* ---- granted sizes ----------------------------------------------------------------------------------------------- */
 
 /* A block of 1 MiB + 512 bytes in a segment of 2 MiB: what is left is too little to be cut off. */
@@ -630,6 +734,24 @@ Test(torch_trace, granted_sizes_follow_only_from_known_settings)
     };
     for (size_t i = 0; i < GP_COUNT(rows); i++)
         cr_expect_eq(granted(rows[i].settings, rows[i].segment), rows[i].known ? 2u << 20 : 1049088, "%zu", i);
+}
+
+/* A block that leaves too little of its free piece has all of it. */
+Test(torch_trace, granted_sizes_follow_from_the_addresses)
+{
+    expect_shown(
+        "{device_traces: [[{action: 'segment_alloc', addr: 0x10000000, size: 20971520, time_us: 1},"
+        "{action: 'alloc', addr: 0x10000000, size: 12582912, time_us: 2}," /* 8 MiB are left: split */
+        "{action: 'alloc', addr: 0x10c00000, size: 7954432, time_us: 3},"  /* 424 KiB are left: not split */
+        "{action: 'free_requested', addr: 0x10000000, size: 12582912, time_us: 4},"
+        "{action: 'alloc', addr: 0x10000000, size: 11534337, time_us: 6}," /* up to the next block */
+        "{action: 'free_requested', addr: 0x10000000, size: 11534337, time_us: 7}]],"
+        "segments: [{address: 0x10000000, total_size: 20971520, blocks: [{size: 12582912, state: 'inactive'},"
+        "{size: 8388608, requested_size: 7954432, state: 'active_allocated'}]}]}",
+        "1000 segment+ gpu0 10000000 20971520-0 stream0 -\n"
+        "2000 alloc gpu0 10000000 12582912-0 stream0 - >3\n3000 alloc gpu0 10c00000 8388608-434176 stream0 -\n"
+        "4000 free gpu0 10000000 12582912-0 stream0 - >1\n6000 alloc gpu0 10000000 12582912-1048575 stream0 - >5\n"
+        "7000 free gpu0 10000000 12582912-1048575 stream0 - >4\nfrom 1000 to 7000, before 0 in 0, unknown 0\n");
 }
 
 Test(torch_trace, the_allocator_is_named)

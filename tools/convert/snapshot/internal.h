@@ -30,30 +30,10 @@ struct gp_pickled {
     uint8_t buffer[GP_PICKLED_BUFFER];
 };
 
-void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd);
-/* 0 or -errno. */
-int gp_snapshot_pickled_end(struct gp_pickled *out);
-
-void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value);
-void gp_snapshot_pickled_bool(struct gp_pickled *out, bool value);
-/* Control characters and invalid UTF-8 become '?'; text is cut at 4 KiB. */
-void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text);
-
-/* The value just written gets a number, by which gp_snapshot_pickled_again writes it once more. */
-uint32_t gp_snapshot_pickled_remember(struct gp_pickled *out);
-void gp_snapshot_pickled_again(struct gp_pickled *out, uint32_t memo);
-
-/* Between the two: keys and values in turn, at least one pair. */
-void gp_snapshot_pickled_dict(struct gp_pickled *out);
-void gp_snapshot_pickled_dict_end(struct gp_pickled *out);
-
-/* Call gp_snapshot_pickled_item before each item.  Items are appended in batches of 1000, as Python does,
- * since the viewer appends a batch through its call stack. */
 struct gp_snapshot_pickled_list {
     uint64_t count;
 };
 void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
-void gp_snapshot_pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
 void gp_snapshot_pickled_list_end(struct gp_pickled *out, struct gp_snapshot_pickled_list *list);
 
 /* ==== parts of the file =========================================================================================== */

@@ -55,7 +55,7 @@ static void pickled_number(struct gp_pickled *out, char op, uint64_t value, unsi
     pickled_bytes(out, text, 1 + bytes);
 }
 
-void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd)
+static void pickled_begin(struct gp_pickled *out, int fd)
 {
     out->fd = fd;
     out->error = 0;
@@ -65,14 +65,15 @@ void gp_snapshot_pickled_begin(struct gp_pickled *out, int fd)
     pickled_bytes(out, "\x80\x02", 2); /* PROTO 2 */
 }
 
-int gp_snapshot_pickled_end(struct gp_pickled *out)
+/* 0 or -errno. */
+static int pickled_end(struct gp_pickled *out)
 {
     pickled_op(out, '.');
     pickled_flush(out);
     return out->error;
 }
 
-void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value)
+static void pickled_int(struct gp_pickled *out, int64_t value)
 {
     if (value >= 0 && value <= UINT8_MAX) {
         pickled_number(out, 'K', (uint64_t)value, 1); /* BININT1 */
@@ -89,7 +90,7 @@ void gp_snapshot_pickled_int(struct gp_pickled *out, int64_t value)
     }
 }
 
-void gp_snapshot_pickled_bool(struct gp_pickled *out, bool value)
+static void pickled_bool(struct gp_pickled *out, bool value)
 {
     pickled_op(out, value ? '\x88' : '\x89');
 }
@@ -101,7 +102,8 @@ static void pickled_float(struct gp_pickled *out, double value)
     pickled_number(out, 'G', __builtin_bswap64(bits), 8);
 }
 
-void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text)
+/* Control characters and invalid UTF-8 become '?'; text is cut at 4 KiB. */
+static void pickled_text(struct gp_pickled *out, const char *text)
 {
     char clean[GP_PICKLED_TEXT];
     gp_text_clean(clean, sizeof(clean), text, strnlen(text, sizeof(clean)));
@@ -112,29 +114,31 @@ void gp_snapshot_pickled_text(struct gp_pickled *out, const char *text)
 
 static void pickled_pair(struct gp_pickled *out, int64_t first, int64_t second)
 {
-    gp_snapshot_pickled_int(out, first);
-    gp_snapshot_pickled_int(out, second);
+    pickled_int(out, first);
+    pickled_int(out, second);
     pickled_op(out, '\x86');
 }
 
-uint32_t gp_snapshot_pickled_remember(struct gp_pickled *out)
+/* The value just written gets a number, by which pickled_again writes it once more. */
+static uint32_t pickled_remember(struct gp_pickled *out)
 {
     uint32_t memo = out->memo_count++;
     pickled_number(out, memo <= UINT8_MAX ? 'q' : 'r', memo, memo <= UINT8_MAX ? 1 : 4);
     return memo;
 }
 
-void gp_snapshot_pickled_again(struct gp_pickled *out, uint32_t memo)
+static void pickled_again(struct gp_pickled *out, uint32_t memo)
 {
     pickled_number(out, memo <= UINT8_MAX ? 'h' : 'j', memo, memo <= UINT8_MAX ? 1 : 4);
 }
 
-void gp_snapshot_pickled_dict(struct gp_pickled *out)
+/* Between the two: keys and values in turn, at least one pair. */
+static void pickled_dict(struct gp_pickled *out)
 {
     pickled_bytes(out, "}(", 2);
 }
 
-void gp_snapshot_pickled_dict_end(struct gp_pickled *out)
+static void pickled_dict_end(struct gp_pickled *out)
 {
     pickled_op(out, 'u');
 }
@@ -145,7 +149,9 @@ void gp_snapshot_pickled_list(struct gp_pickled *out, struct gp_snapshot_pickled
     pickled_op(out, ']');
 }
 
-void gp_snapshot_pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
+/* Before each item.  Items are appended in batches of 1000, as Python does, since the viewer appends a batch through its
+ * call stack. */
+static void pickled_item(struct gp_pickled *out, struct gp_snapshot_pickled_list *list)
 {
     if (list->count % GP_PICKLED_BATCH == 0) {
         if (list->count)
@@ -336,17 +342,17 @@ static const char *const key_words[GP_WORDS] = {
 void gp_snap_word(struct gp_snap *snap, enum gp_word word)
 {
     if (snap->words[word]) {
-        gp_snapshot_pickled_again(&snap->out, snap->words[word] - 1);
+        pickled_again(&snap->out, snap->words[word] - 1);
         return;
     }
-    gp_snapshot_pickled_text(&snap->out, key_words[word]);
-    snap->words[word] = gp_snapshot_pickled_remember(&snap->out) + 1;
+    pickled_text(&snap->out, key_words[word]);
+    snap->words[word] = pickled_remember(&snap->out) + 1;
 }
 
 static void snap_number(struct gp_snap *snap, enum gp_word key, uint64_t value)
 {
     gp_snap_word(snap, key);
-    gp_snapshot_pickled_int(&snap->out, (int64_t)value);
+    pickled_int(&snap->out, (int64_t)value);
 }
 
 static void snap_is(struct gp_snap *snap, enum gp_word key, enum gp_word value)
@@ -363,7 +369,7 @@ static bool memo_again(struct gp_snap *snap, const char *text)
     uint32_t number;
     if (!gp_hash_keys_find(&snap->memo->texts, text, strlen(text), &number))
         return false;
-    gp_snapshot_pickled_again(&snap->out, snap->memo->memos[number]);
+    pickled_again(&snap->out, snap->memo->memos[number]);
     return true;
 }
 
@@ -383,7 +389,7 @@ static void memo_keep(struct gp_snap *snap, const char *text)
         memo->room = room;
     }
     if (gp_hash_keys_number(&memo->texts, text, strlen(text), &number, &is_new) == 0 && is_new)
-        memo->memos[number] = gp_snapshot_pickled_remember(&snap->out);
+        memo->memos[number] = pickled_remember(&snap->out);
 }
 
 static void memo_free(struct gp_snap_memo *memo)
@@ -399,7 +405,7 @@ static void snap_text(struct gp_snap *snap, const char *text)
 {
     if (memo_again(snap, text))
         return;
-    gp_snapshot_pickled_text(&snap->out, text);
+    pickled_text(&snap->out, text);
     memo_keep(snap, text);
 }
 
@@ -413,13 +419,13 @@ static void snap_frame(struct gp_snap *snap, const struct gp_frame_text *frame)
     bool fits = length > 0 && (size_t)length < sizeof(key);
     if (fits && memo_again(snap, key))
         return;
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, frame->function);
     gp_snap_word(snap, GP_WORD_FILENAME);
     snap_text(snap, file);
     snap_number(snap, GP_WORD_LINE, frame->line);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
     if (fits)
         memo_keep(snap, key);
 }
@@ -431,18 +437,18 @@ static void snap_frames(struct gp_snap *snap, uint32_t site)
     gp_snap_word(snap, GP_WORD_FRAMES);
     bool known = site != 0 && snap->sites && site < snap->names->count;
     if (known && snap->sites[site]) {
-        gp_snapshot_pickled_again(&snap->out, snap->sites[site] - 1);
+        pickled_again(&snap->out, snap->sites[site] - 1);
         return;
     }
     uint32_t count = known ? snap->names->frames(snap->names->symbols, site, &frames) : 0;
     gp_snapshot_pickled_list(&snap->out, &list);
     for (uint32_t i = 0; i < count; i++) {
-        gp_snapshot_pickled_item(&snap->out, &list);
+        pickled_item(&snap->out, &list);
         snap_frame(snap, &frames[i]);
     }
     gp_snapshot_pickled_list_end(&snap->out, &list);
     if (known)
-        snap->sites[site] = gp_snapshot_pickled_remember(&snap->out) + 1;
+        snap->sites[site] = pickled_remember(&snap->out) + 1;
 }
 
 /* ---- segments ---------------------------------------------------------------------------------------------------- */
@@ -463,8 +469,8 @@ void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment
 {
     snap->counts.segments++;
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
-    gp_snapshot_pickled_item(&snap->out, &snap->segments);
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_item(&snap->out, &snap->segments);
+    pickled_dict(&snap->out);
     snap_number(snap, GP_WORD_DEVICE, segment->device);
     snap_number(snap, GP_WORD_ADDRESS, segment->address);
     snap_number(snap, GP_WORD_STREAM, segment->stream);
@@ -472,7 +478,7 @@ void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment
     gp_snap_word(snap, GP_WORD_SEGMENT_POOL_ID);
     snap_pool(snap, segment->pool);
     gp_snap_word(snap, GP_WORD_IS_EXPANDABLE);
-    gp_snapshot_pickled_bool(&snap->out, segment->expandable);
+    pickled_bool(&snap->out, segment->expandable);
     snap_frames(snap, segment->site);
     gp_snap_word(snap, GP_WORD_BLOCKS);
     gp_snapshot_pickled_list(&snap->out, &snap->blocks);
@@ -492,14 +498,14 @@ void gp_snap_block(struct gp_snap *snap, const struct gp_snap_block *block)
     snap->allocated_bytes += block->state == GPUPROF_LIVE ? block->bytes : 0;
     snap->active_bytes += active ? block->bytes : 0;
     snap->requested_bytes += requested;
-    gp_snapshot_pickled_item(&snap->out, &snap->blocks);
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_item(&snap->out, &snap->blocks);
+    pickled_dict(&snap->out);
     snap_number(snap, GP_WORD_ADDRESS, block->address);
     snap_number(snap, GP_WORD_SIZE, block->bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, requested);
     snap_is(snap, GP_WORD_STATE, states[block->state]);
     snap_frames(snap, block->site);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
 }
 
 void gp_snap_segment_end(struct gp_snap *snap)
@@ -509,7 +515,7 @@ void gp_snap_segment_end(struct gp_snap *snap)
     snap_number(snap, GP_WORD_ALLOCATED_SIZE, snap->allocated_bytes);
     snap_number(snap, GP_WORD_ACTIVE_SIZE, snap->active_bytes);
     snap_number(snap, GP_WORD_REQUESTED_SIZE, snap->requested_bytes);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
 }
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
@@ -523,15 +529,15 @@ void gp_snap_traces(struct gp_snap *snap)
 
 void gp_snap_trace(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_item(&snap->out, &snap->traces);
+    pickled_item(&snap->out, &snap->traces);
     gp_snapshot_pickled_list(&snap->out, &snap->entries);
 }
 
 static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *entry)
 {
     snap->counts.entries++;
-    gp_snapshot_pickled_item(&snap->out, &snap->entries);
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_item(&snap->out, &snap->entries);
+    pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_ACTION, entry->action);
     if (entry->action == GP_WORD_OOM)
         snap_number(snap, GP_WORD_DEVICE_FREE, (uint64_t)entry->device_free);
@@ -543,7 +549,7 @@ static void snap_entry_put(struct gp_snap *snap, const struct gp_snap_entry *ent
     if (entry->granted)
         snap_number(snap, GP_WORD_GRANTED, entry->granted);
     snap_frames(snap, entry->site);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
 }
 
 /* The entries before the limit's are not known to be among the last ones until the trace ends. */
@@ -590,38 +596,38 @@ void gp_snap_trace_end(struct gp_snap *snap)
 
 static void snap_flag(struct gp_snap *snap, const char *key, bool value)
 {
-    gp_snapshot_pickled_text(&snap->out, key);
-    gp_snapshot_pickled_bool(&snap->out, value);
+    pickled_text(&snap->out, key);
+    pickled_bool(&snap->out, value);
 }
 
 static void snap_setting(struct gp_snap *snap, const char *key, int64_t value)
 {
-    gp_snapshot_pickled_text(&snap->out, key);
-    gp_snapshot_pickled_int(&snap->out, value);
+    pickled_text(&snap->out, key);
+    pickled_int(&snap->out, value);
 }
 
 /* PyTorch's sixteen powers of two; no division is configured for any of them. */
 static void snap_divisions(struct gp_snap *snap)
 {
-    gp_snapshot_pickled_text(&snap->out, "roundup_power2_divisions");
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_text(&snap->out, "roundup_power2_divisions");
+    pickled_dict(&snap->out);
     for (unsigned i = 0; i < 16; i++) {
         char key[8];
         snprintf(key, sizeof(key), "%u", 1u << i);
         snap_setting(snap, key, 0);
     }
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
 }
 
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings)
 {
     gp_snapshot_pickled_list_end(&snap->out, &snap->traces);
     gp_snap_word(snap, GP_WORD_ALLOCATOR_SETTINGS);
-    gp_snapshot_pickled_dict(&snap->out);
-    gp_snapshot_pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
-    gp_snapshot_pickled_text(&snap->out, "");
+    pickled_dict(&snap->out);
+    pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
+    pickled_text(&snap->out, "");
     snap_setting(snap, "max_split_size", settings->split_limit);
-    gp_snapshot_pickled_text(&snap->out, "garbage_collection_threshold");
+    pickled_text(&snap->out, "garbage_collection_threshold");
     pickled_float(&snap->out, 0);
     snap_flag(snap, "expandable_segments", settings->expandable);
     snap_setting(snap, "pinned_num_register_threads", 1);
@@ -629,23 +635,23 @@ void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *setti
     snap_flag(snap, "pinned_use_cuda_host_register", false);
     snap_flag(snap, "graph_capture_record_stream_reuse", false);
     snap_divisions(snap);
-    gp_snapshot_pickled_text(&snap->out, "gpuprof_allocator");
-    gp_snapshot_pickled_text(&snap->out, settings->allocator);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_text(&snap->out, "gpuprof_allocator");
+    pickled_text(&snap->out, settings->allocator);
+    pickled_dict_end(&snap->out);
 }
 
 void gp_snap_note(struct gp_snap *snap, struct gp_snapshot_pickled_list *list, const char *name, bool ends,
                   uint32_t device, int64_t time_us)
 {
     snap->counts.annotations++;
-    gp_snapshot_pickled_item(&snap->out, list);
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_item(&snap->out, list);
+    pickled_dict(&snap->out);
     snap_is(snap, GP_WORD_STAGE, ends ? GP_WORD_END : GP_WORD_START);
     gp_snap_word(snap, GP_WORD_NAME);
     snap_text(snap, name);
     snap_number(snap, GP_WORD_DEVICE, device);
     snap_number(snap, GP_WORD_TIME_US, (uint64_t)time_us);
-    gp_snapshot_pickled_dict_end(&snap->out);
+    pickled_dict_end(&snap->out);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -665,8 +671,8 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
         free(snap);
         return NULL;
     }
-    gp_snapshot_pickled_begin(&snap->out, fd);
-    gp_snapshot_pickled_dict(&snap->out);
+    pickled_begin(&snap->out, fd);
+    pickled_dict(&snap->out);
     gp_snap_word(snap, GP_WORD_SEGMENTS);
     gp_snapshot_pickled_list(&snap->out, &snap->segments);
     return snap;
@@ -674,8 +680,8 @@ struct gp_snap *gp_snap_open(int fd, const struct gp_snapshot_names *names)
 
 int gp_snap_close(struct gp_snap *snap, struct gp_snapshot_counts *counts)
 {
-    gp_snapshot_pickled_dict_end(&snap->out);
-    int rc = gp_snapshot_pickled_end(&snap->out);
+    pickled_dict_end(&snap->out);
+    int rc = pickled_end(&snap->out);
     snap->counts.bytes = snap->out.written;
     if (counts)
         *counts = snap->counts;
