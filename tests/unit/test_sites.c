@@ -412,6 +412,34 @@ Test(site_model, s_shows_the_sites_of_the_selected_process_and_of_all)
     fix_close(&view);
 }
 
+/* As many processes as are shown: one of the others goes for the one that the user looks for, and for no other reason. */
+Test(site_model, a_full_set_makes_room_for_one_process)
+{
+    struct gp_site_set full = {.count = GP_SITE_PROCESSES};
+    fix_open(&view, fix_typical, 2);
+    full.generation = view.model.generation;
+    for (int i = 0; i < GP_SITE_PROCESSES; i++) {
+        full.models[i] = calloc(1, sizeof(*full.models[i]));
+        full.models[i]->pid = 0x3fff0000 + i;
+    }
+    cr_expect_eq(gp_site_set_step(&full, &view.model, NULL), 0);
+    cr_expect(full.count == GP_SITE_PROCESSES && full.beyond > 0 && full.refusal_count == 0);
+    const struct gp_row *row = fix_row(&view.list, 77, 0);
+    cr_assert(row);
+    for (int i = 1; i < GP_SITE_PROCESSES; i++) { /* the first one alone is not looked for */
+        full.models[i]->pid = 77;
+        full.models[i]->start_time = row->id.start_time;
+    }
+    cr_expect_eq(gp_site_set_step(&full, &view.model, &row->id), 0);
+    cr_expect_eq(full.count, GP_SITE_PROCESSES - 1);
+    cr_expect_eq(gp_site_set_step(&full, &view.model, &row->id), 0);
+    cr_expect_eq(full.count, GP_SITE_PROCESSES - 1, "there is room now");
+    for (int i = 0; i < full.count; i++)
+        cr_expect_eq(full.models[i]->pid, 77);
+    gp_site_set_close(&full);
+    fix_close(&view);
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 Test(site_command, prints_sites_of_a_process, .timeout = 60)
