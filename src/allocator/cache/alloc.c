@@ -65,7 +65,7 @@ static bool try_waiting(struct gp_attempt *attempt)
 
 static bool attempt_may_grow(const struct gp_attempt *attempt)
 {
-    return attempt->cache->policy.growable && !attempt->heap->linear;
+    return attempt->cache->policy.growable && !attempt->heap->kind.linear;
 }
 
 static uint32_t attempt_map(struct gp_attempt *attempt, bool make)
@@ -121,7 +121,7 @@ static struct gp_block *attempt_foreign(struct gp_attempt *attempt, bool destroy
 {
     struct gp_cache *cache = attempt->cache;
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next) {
-        if (heap == attempt->heap || !gp_block_heap_alike(heap, attempt->heap) ||
+        if (heap == attempt->heap || !gp_heap_kind_same(&heap->kind, &attempt->heap->kind) ||
             (destroyed_only && heap->stream != GP_STREAM_DESTROYED))
             continue;
         struct gp_block *fit = gp_block_heap_find(cache, heap, attempt->bytes);
@@ -216,7 +216,7 @@ static bool try_each_step(struct gp_attempt *attempt)
     if (try_idle(attempt) || try_waiting(attempt) || try_share(attempt, !cache->policy.only_first))
         return true;
     gp_page_drop_ranges(cache);
-    if (attempt->heap->dedicated)
+    if (attempt->heap->kind.dedicated)
         gp_segment_trim_dedicated(cache);
     gp_segment_collect(cache);
     return try_memory(attempt) || try_again(attempt);
@@ -228,13 +228,13 @@ static bool attempt_heap(struct gp_attempt *attempt)
     const struct gp_policy *policy = &attempt->cache->policy;
     const struct gp_request *request = attempt->request;
     bool dedicated = request->flags & GP_REQUEST_DEDICATED;
-    struct gp_heap like = {
+    const struct gp_heap_kind kind = {
         .pool = request->pool,
         .small = gp_policy_is_small(policy, attempt->bytes),
         .linear = dedicated || request->flags & GP_REQUEST_LINEAR || !policy->growable,
         .dedicated = dedicated,
     };
-    attempt->heap = gp_block_heap_of(attempt->cache, &like, request->stream);
+    attempt->heap = gp_block_heap_of(attempt->cache, &kind, request->stream);
     return attempt->heap != NULL;
 }
 

@@ -9,7 +9,7 @@
 
 static bool block_is_small(const struct gp_cache *cache, const struct gp_block *block)
 {
-    return cache->policy.small_bytes ? block->segment->heap->small : block->bytes <= 1u << 20;
+    return cache->policy.small_bytes ? block->segment->heap->kind.small : block->bytes <= 1u << 20;
 }
 
 struct gp_moves {
@@ -111,9 +111,9 @@ uint64_t gp_cache_gauges_reserve(struct gp_cache *cache, const struct gp_heap *h
     if (cache->uncounted)
         return 0;
     struct gp_moves moves = {.count = 0};
-    moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->small, bytes);
+    moves_pools(&moves, GP_GAUGE_RESERVED_BYTES, heap->kind.small, bytes);
     if (segment)
-        moves_pools(&moves, GP_GAUGE_SEGMENT, heap->small, 1);
+        moves_pools(&moves, GP_GAUGE_SEGMENT, heap->kind.small, 1);
     if (segment && oversize)
         moves_put(&moves, GP_GAUGE_OVERSIZE_SEGMENTS, 1);
     return moves_apply(cache, 0, up ? GP_ADD : GP_SUB, &moves);

@@ -137,10 +137,15 @@ struct gp_index {
 #define GP_BIN_SHIFT 9
 #define GP_BINS      2048
 
-struct gp_heap { /* idle memory of one stream, pool and class */
-    struct gp_heap *next;
-    uint64_t stream, pool;
+struct gp_heap_kind { /* what two heaps of different streams have in common */
+    uint64_t pool;
     bool small, linear, dedicated;
+};
+
+struct gp_heap { /* idle memory of one stream and kind */
+    struct gp_heap *next;
+    uint64_t stream;
+    struct gp_heap_kind kind;
     /* of a private pool in use: a captured graph may use its idle memory, so that memory is not
      * moved or released */
     bool pinned;
@@ -336,10 +341,13 @@ void gp_block_index_take(struct gp_index *index, struct gp_block *block);
 struct gp_block *gp_block_index_largest(const struct gp_index *index);
 
 /* block.c: under lock */
-/* Both heaps have the same pool and class; their streams may differ. */
-bool gp_block_heap_alike(const struct gp_heap *one, const struct gp_heap *other);
-/* The stream's heap of the same pool and class as `like`, or a new one. NULL: no memory. */
-struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap *like, uint64_t stream);
+static inline bool gp_heap_kind_same(const struct gp_heap_kind *one, const struct gp_heap_kind *other)
+{
+    return one->pool == other->pool && one->small == other->small && one->linear == other->linear &&
+           one->dedicated == other->dedicated;
+}
+/* The stream's heap of this kind, or a new one. NULL: no memory. */
+struct gp_heap *gp_block_heap_of(struct gp_cache *cache, const struct gp_heap_kind *kind, uint64_t stream);
 struct gp_block *gp_block_new(struct gp_cache *cache, struct gp_segment *segment, uint64_t address, uint64_t bytes);
 void gp_block_drop(struct gp_cache *cache, struct gp_block *block);
 void gp_block_idle(struct gp_cache *cache,
@@ -394,8 +402,8 @@ void gp_segment_trim_dedicated(struct gp_cache *cache);
 /* One segment that is idle as a whole, released in two steps: its records are dropped under `lock`,
  * then its memory is freed without it. */
 struct gp_unlinked_segment {
-    struct gp_heap heap; /* a copy, because the heap may be dropped meanwhile */
-    uint64_t address, bytes;
+    struct gp_heap_kind kind; /* of its heap, which may be dropped meanwhile */
+    uint64_t stream, address, bytes;
     uint64_t time_ns; /* when it left the gauges */
     bool first_chunk;
 };

@@ -30,8 +30,9 @@ struct gp_iteration {
 
 static struct gp_cache_segment segment_shown(const struct gp_segment *segment)
 {
-    return (struct gp_cache_segment){segment->address,  segment->bytes,     segment->heap->stream, segment->heap->pool,
-                                     segment->growable, segment->dedicated, segment->heap->small};
+    return (struct gp_cache_segment){segment->address,         segment->bytes,    segment->heap->stream,
+                                     segment->heap->kind.pool, segment->growable, segment->dedicated,
+                                     segment->heap->kind.small};
 }
 
 static struct gp_cache_block block_shown(const struct gp_block *block)

@@ -125,7 +125,7 @@ static uint64_t page_ahead(const struct gp_cache *cache, const struct gp_heap *h
     uint64_t peak = used > cache->peak_bytes ? used : cache->peak_bytes;
     uint64_t slack = (uint64_t)(cache->policy.slack_fraction * 0.75 * (double)peak);
     uint64_t allowed = peak + (slack > GP_PAGE_LEAST ? slack : GP_PAGE_LEAST);
-    uint64_t step = cache->reserved_bytes / (heap->small ? 128 : 32);
+    uint64_t step = cache->reserved_bytes / (heap->kind.small ? 128 : 32);
     step = step > GP_PAGE_LEAST ? step : GP_PAGE_LEAST;
     if (cache->reserved_bytes + need >= allowed)
         return 0;
@@ -204,7 +204,7 @@ static bool page_claim(struct gp_cache *cache, struct gp_block *hole, uint64_t b
     struct gp_block *before = page_is_idle(hole->before) ? hole->before : NULL;
     struct gp_block *after = NULL;
     uint64_t have = before ? before->bytes : 0;
-    uint64_t need = page_step(cache, heap->small, bytes - have);
+    uint64_t need = page_step(cache, heap->kind.small, bytes - have);
     if (need > hole->bytes) {
         need = hole->bytes; /* the idle memory after the hole supplies the rest */
         after = hole->after;
@@ -596,7 +596,7 @@ static uint32_t page_fill(struct gp_cache *cache, struct gp_heap *heap, uint64_t
     if (how == GP_GROW_MOVE)
         page_gather(cache, heap, place.bytes, &taken);
     if (taken.bytes < place.bytes) {
-        error = gp_segment_allowed(cache, place.bytes) ? page_make(cache, heap->small, place.bytes, &taken)
+        error = gp_segment_allowed(cache, place.bytes) ? page_make(cache, heap->kind.small, place.bytes, &taken)
                                                        : GP_BACKEND_OOM;
     }
     if (!error)

@@ -20,7 +20,7 @@ static struct gp_pool **cache_pool(struct gp_cache *cache, uint64_t id)
 static void cache_pin(struct gp_cache *cache, uint64_t id, bool pinned)
 {
     for (struct gp_heap *heap = cache->heaps; heap; heap = heap->next)
-        if (heap->pool == id)
+        if (heap->kind.pool == id)
             heap->pinned = pinned;
 }
 

@@ -87,7 +87,7 @@ static uint64_t segment_size(struct gp_cache *cache, const struct gp_heap *heap,
 {
     const struct gp_policy *policy = &cache->policy;
     *first_chunk = false;
-    if (heap->dedicated) {
+    if (heap->kind.dedicated) {
         uint64_t step = policy->segment_round_bytes > 1 ? policy->segment_round_bytes : 1;
         return (bytes + step - 1) / step * step;
     }
@@ -108,7 +108,7 @@ static struct gp_segment *segment_link(struct gp_cache *cache, struct gp_heap *h
     struct gp_segment *segment = gp_segment_new(cache, heap, address, bytes);
     if (!segment)
         return NULL;
-    segment->dedicated = heap->dedicated;
+    segment->dedicated = heap->kind.dedicated;
     segment->first_chunk = first_chunk;
     segment->oversize = gp_policy_is_oversize(&cache->policy, bytes);
     cache->reserved_bytes += bytes;
@@ -167,14 +167,15 @@ static bool segment_free(struct gp_cache *cache, const struct gp_unlinked_segmen
     if (cache->backend.free(cache->backend.self, unlinked->address) != 0)
         return false;
     __atomic_fetch_add(&cache->x_device_frees, 1, __ATOMIC_RELAXED); /* a count */
-    gp_cache_tell(cache, GP_CACHE_SEGMENT_FREE, unlinked->address, unlinked->bytes, unlinked->heap.stream,
+    gp_cache_tell(cache, GP_CACHE_SEGMENT_FREE, unlinked->address, unlinked->bytes, unlinked->stream,
                   unlinked->time_ns);
     return true;
 }
 
 void gp_segment_unlink_idle(struct gp_cache *cache, struct gp_segment *segment, struct gp_unlinked_segment *out)
 {
-    *out = (struct gp_unlinked_segment){*segment->heap, segment->address, segment->bytes, 0, segment->first_chunk};
+    *out = (struct gp_unlinked_segment){segment->heap->kind, segment->heap->stream, segment->address, segment->bytes, 0,
+                                        segment->first_chunk};
     gp_block_unidle(cache, segment->first);
     cache->reserved_bytes -= segment->bytes;
     out->time_ns = gp_cache_gauges_reserve(cache, segment->heap, segment->bytes, true, segment->oversize, false);
@@ -189,7 +190,7 @@ bool gp_segment_free_unlinked(struct gp_cache *cache, const struct gp_unlinked_s
      * memory is reused only after a fence. */
     uint64_t time_ns;
     gp_lock_take(&cache->lock);
-    struct gp_heap *after_fence = gp_block_heap_of(cache, &unlinked->heap, GP_STREAM_DESTROYED);
+    struct gp_heap *after_fence = gp_block_heap_of(cache, &unlinked->kind, GP_STREAM_DESTROYED);
     if (after_fence)
         segment_link(cache, after_fence, unlinked->address, unlinked->bytes, unlinked->first_chunk, &time_ns);
     gp_lock_give(&cache->lock);
@@ -215,12 +216,6 @@ static uint64_t segment_free_one(struct gp_cache *cache, bool (*wanted)(const st
     return gp_segment_free_unlinked(cache, &unlinked) ? unlinked.bytes : 0;
 }
 
-static bool segment_any(const struct gp_segment *segment, void *arg)
-{
-    (void)segment, (void)arg;
-    return true;
-}
-
 static bool segment_larger(const struct gp_segment *a, const struct gp_segment *b)
 {
     return a->bytes > b->bytes;
@@ -237,13 +232,49 @@ static bool segment_is_dedicated(const struct gp_segment *segment, void *arg)
     return segment->dedicated;
 }
 
+/* So many segments are released after one look at all of them. */
+#define SEGMENTS_AT_ONCE 16u
+
+/* Under lock: the largest idle segments, the largest first; among equal ones in the list's order. */
+static unsigned segment_largest(const struct gp_cache *cache, struct gp_segment **best)
+{
+    unsigned count = 0;
+    for (struct gp_segment *segment = cache->segments; segment; segment = segment->next) {
+        bool full = count == SEGMENTS_AT_ONCE;
+        if ((full && segment->bytes <= best[count - 1]->bytes) || !gp_segment_is_idle(segment))
+            continue;
+        unsigned at = full ? count - 1 : count++;
+        for (; at && best[at - 1]->bytes < segment->bytes; at--)
+            best[at] = best[at - 1];
+        best[at] = segment;
+    }
+    return count;
+}
+
+/* Releases the largest ones.  False: there is none, at most keep_bytes are idle, or the backend refused. */
+static bool segment_release_some(struct gp_cache *cache, uint64_t keep_bytes, uint64_t *given)
+{
+    struct gp_segment *best[SEGMENTS_AT_ONCE];
+    struct gp_unlinked_segment unlinked[SEGMENTS_AT_ONCE];
+    unsigned count = 0, freed = 0;
+    gp_lock_take(&cache->lock);
+    unsigned most = cache->idle_bytes > keep_bytes ? segment_largest(cache, best) : 0;
+    for (; count < most && cache->idle_bytes > keep_bytes; count++)
+        gp_segment_unlink_idle(cache, best[count], &unlinked[count]);
+    gp_lock_give(&cache->lock);
+    for (unsigned i = 0; i < count; i++) {
+        bool done = gp_segment_free_unlinked(cache, &unlinked[i]);
+        *given += done ? unlinked[i].bytes : 0;
+        freed += done;
+    }
+    return count > 0 && freed == count;
+}
+
 uint64_t gp_segment_release(struct gp_cache *cache, uint64_t keep_bytes)
 {
-    uint64_t given = 0, once = 1;
-    while (once && gp_cache_idle(cache) > keep_bytes) {
-        once = segment_free_one(cache, segment_any, segment_larger, NULL);
-        given += once;
-    }
+    uint64_t given = 0;
+    while (segment_release_some(cache, keep_bytes, &given))
+        ;
     return given;
 }
 
@@ -275,7 +306,7 @@ struct gp_collection {
 static bool segment_is_old(const struct gp_segment *segment, void *arg)
 {
     const struct gp_collection *collection = arg;
-    return !segment->heap->small && collection->clock - segment->first->born >= collection->threshold;
+    return !segment->heap->kind.small && collection->clock - segment->first->born >= collection->threshold;
 }
 
 void gp_segment_collect(struct gp_cache *cache)
@@ -296,7 +327,7 @@ void gp_segment_collect(struct gp_cache *cache)
         gp_lock_take(&cache->lock);
         struct gp_collection collection = {.clock = cache->clock};
         for (struct gp_segment *segment = cache->segments; segment; segment = segment->next)
-            if (gp_segment_is_idle(segment) && !segment->heap->small) {
+            if (gp_segment_is_idle(segment) && !segment->heap->kind.small) {
                 ages += collection.clock - segment->first->born;
                 count++;
             }
