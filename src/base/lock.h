@@ -60,13 +60,14 @@ enum gp_lock_rank {
 
 struct gp_lock {
     pthread_mutex_t mutex;
-    enum gp_lock_rank rank;
+    uint8_t rank;       /* enum gp_lock_rank */
+    bool alone;         /* one thread has all that it guards, so it stays free */
     uint32_t x_waiting; /* threads that found the lock held */
 };
 
 #define GP_LOCK_INIT(_rank)                                                                                            \
     {                                                                                                                  \
-        PTHREAD_MUTEX_INITIALIZER, (_rank), 0                                                                          \
+        PTHREAD_MUTEX_INITIALIZER, (_rank), false, 0                                                                   \
     }
 
 #ifdef GP_DEBUG
@@ -82,14 +83,14 @@ static inline void gp_lock_take(struct gp_lock *lock)
     GP_ASSERT((gp_lock_held >> lock->rank) == 0);
     gp_lock_held |= 1u << lock->rank;
 #endif
-    if (GP_UNLIKELY(pthread_mutex_trylock(&lock->mutex) != 0))
+    if (!lock->alone && GP_UNLIKELY(pthread_mutex_trylock(&lock->mutex) != 0))
         gp_lock_wait(lock);
 }
 
 /* False: another thread holds it, and may hold it for long. */
 static inline bool gp_lock_try(struct gp_lock *lock)
 {
-    if (pthread_mutex_trylock(&lock->mutex) != 0)
+    if (!lock->alone && pthread_mutex_trylock(&lock->mutex) != 0)
         return false;
 #ifdef GP_DEBUG
     GP_ASSERT((gp_lock_held >> lock->rank) == 0);
@@ -100,7 +101,8 @@ static inline bool gp_lock_try(struct gp_lock *lock)
 
 static inline void gp_lock_give(struct gp_lock *lock)
 {
-    pthread_mutex_unlock(&lock->mutex);
+    if (!lock->alone)
+        pthread_mutex_unlock(&lock->mutex);
 #ifdef GP_DEBUG
     gp_lock_held &= ~(1u << lock->rank);
 #endif

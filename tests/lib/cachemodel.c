@@ -227,9 +227,12 @@ static bool block_release(struct cachemodel *model, unsigned i, unsigned shard)
     model->troubled |= model->dev.capturing;
     bool is_short = model->setup.full && gp_cache_take(model->cache, block.grant.address, order, shard, &given);
     model->short_frees += is_short;
-    if (!is_short && !gp_cache_release(model->cache, block.grant.address, order, shard, &given))
+    if (model->setup.alone) {
+        gp_cache_release_block(model->cache, block.grant.block, order, shard);
+        given = block.grant;
+    } else if (!is_short && !gp_cache_release(model->cache, block.grant.address, order, shard, &given))
         return cachejudge_wrong(model, "release: does not know %#llx", (unsigned long long)block.grant.address);
-    if (!time_passes(model, given.time_ns, "release"))
+    if (!model->setup.alone && !time_passes(model, given.time_ns, "release"))
         return false;
     if (order == GP_FREE_RETURN && !block.pool && !model->dev.capturing && model->dev.failed == failed &&
         fakedev_holds_any(&model->dev, block.grant.address, block.grant.bytes))
@@ -483,6 +486,7 @@ int cachemodel_init(struct cachemodel *model, const struct cachemodel_setup *set
                                    .gauges = model->gauges,
                                    .limit_bytes = setup->limit_bytes,
                                    .times = setup->full,
+                                   .alone = setup->alone,
                                    .listener = model,
                                    .listen = listen};
     if (gp_cache_new(&model->cache, &cache) != 0)

@@ -31,6 +31,7 @@ struct cachemodel_setup {
     bool failures;   /* operations may script failures of calls that take memory or concern fences */
     bool captures;   /* ... or start a capture */
     bool gone_live;  /* streams are destroyed while blocks of theirs are live */
+    bool alone;      /* the cache takes no lock, and a free names its block's record */
     bool full;       /* grants have times and tags, and the short calls and all orders of frees are used too */
 };
 

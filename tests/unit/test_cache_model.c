@@ -49,6 +49,7 @@ static void run_places(unsigned steps, unsigned seeds, const struct cachemodel_s
             setup.check_every = how->check_every;
             setup.below_peak = how->below_peak;
             setup.full = how->full;
+            setup.alone = how->alone;
             run(&setup, seed, steps, &model);
             allocs += model.allocs;
             frees += model.frees;
@@ -91,6 +92,12 @@ Test(cache_model, with_times_tags_and_short_calls, .timeout = 300)
     run_places(1000, 3,
                &(struct cachemodel_setup){.full = true, .check_every = 61, .captures = true, .failures = true});
     run_places(3000, 3, &(struct cachemodel_setup){.full = true, .below_peak = true, .check_every = 499});
+}
+
+Test(cache_model, alone, .timeout = 300)
+{
+    run_places(1500, 4, &(struct cachemodel_setup){.alone = true, .check_every = 7});
+    run_places(1000, 2, &(struct cachemodel_setup){.alone = true, .captures = true, .failures = true});
 }
 
 /* Few checks, so that the counters stay open and blocks go from one thread's cache to another's

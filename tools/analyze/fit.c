@@ -15,13 +15,18 @@
 #define GP_FIT_DEDICATED (2ull << 20)
 #define GP_FIT_ALIGN     512u
 
+struct gp_fit_slot { /* of a live block.  The end of one in a damaged file may name another kind than its start */
+    struct gp_block *block; /* the cache's; NULL: none */
+    uint64_t place;         /* on the device, if it is a driver allocation */
+};
+
 struct gp_fit_play {
     const struct gp_fit_trace *trace;
     const struct gp_fit_setup *setup;
     struct gp_fit_device device;
     struct gp_fit_driver *driver;
     struct gp_cache *cache; /* NULL: none */
-    uint64_t *slots;        /* of each live block: its address in the cache, or its place on the device */
+    struct gp_fit_slot *slots;
     uint64_t pools, pool_pages, graphs, segments;
     unsigned any_flags; /* of a request that names no stream */
 };
@@ -51,7 +56,7 @@ static bool play_level(struct gp_fit_play *p, uint64_t *pages, uint64_t bytes)
 static bool play_alone(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
     if (op->pages == GP_FIT_PAGES_MODEL)
-        return play_driver_take(p, op->bytes, &p->slots[op->slot]);
+        return play_driver_take(p, op->bytes, &p->slots[op->slot].place);
     uint64_t place;
     return op->pages == GP_FIT_PAGES_NONE || play_driver_take(p, GP_FIT_PAGE, &place);
 }
@@ -59,7 +64,7 @@ static bool play_alone(struct gp_fit_play *p, const struct gp_fit_op *op)
 static void play_alone_end(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
     if (op->pages == GP_FIT_PAGES_MODEL)
-        gp_fit_device_give(&p->device, op->bytes, p->slots[op->slot]);
+        gp_fit_device_give(&p->device, op->bytes, p->slots[op->slot].place);
     else if (op->pages == GP_FIT_PAGES_ONE)
         gp_fit_device_give(&p->device, GP_FIT_PAGE, GP_FIT_WHOLE);
 }
@@ -75,17 +80,21 @@ static bool play_take(struct gp_fit_play *p, const struct gp_fit_op *op)
         request.flags = op->bytes < GP_FIT_DEDICATED ? p->any_flags & ~GP_REQUEST_DEDICATED : p->any_flags;
     if (op->bytes && gp_cache_alloc(p->cache, &request, &grant) != 0)
         return false;
-    p->slots[op->slot] = grant.address;
+    p->slots[op->slot].block = grant.block;
     return true;
 }
 
 static void play_give(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
-    if (!p->cache)
+    if (!p->cache) {
         play_alone_end(p, op);
-    else if (op->bytes)
-        gp_cache_release(p->cache, p->slots[op->slot],
-                         op->stream == GP_FIT_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED, op->shard, NULL);
+        return;
+    }
+    struct gp_block *block = p->slots[op->slot].block;
+    p->slots[op->slot].block = NULL;
+    if (block)
+        gp_cache_release_block(p->cache, block, op->stream == GP_FIT_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED,
+                               op->shard);
 }
 
 /* A segment that was recorded has no slot: its pages are only counted. */
@@ -142,7 +151,7 @@ static bool play_expands(const struct gp_policy *policy)
 static int play_cache(struct gp_fit_play *p)
 {
     struct gp_policy policy = *p->setup->policy;
-    struct gp_cache_setup setup = {.policy = &policy, .uncounted = true};
+    struct gp_cache_setup setup = {.policy = &policy, .uncounted = true, .alone = true};
     /* As the library does for every policy: the driver aligns to as much. */
     policy.granule_bytes = policy.granule_bytes < GP_FIT_ALIGN ? GP_FIT_ALIGN : policy.granule_bytes;
     if (!p->trace->streams) /* the caches of threads serve only requests of a stream */
@@ -154,22 +163,16 @@ static int play_cache(struct gp_fit_play *p)
     return p->driver ? gp_cache_new(&p->cache, &setup) : -ENOMEM;
 }
 
-/* Random frees would wait for memory at each of three steps: the slot, the place of the block's record, the record. */
+/* The future is known: a free that comes soon finds the two lines of its block's record in the processor's caches. */
 #define GP_FIT_AHEAD 8u
 
-static void play_ahead(const struct gp_fit_play *p, size_t at)
+static void play_ahead(const struct gp_fit_play *p, const struct gp_fit_op *op)
 {
-    const struct gp_fit_trace *trace = p->trace;
-    if (!p->cache || trace->count - at <= 3 * GP_FIT_AHEAD)
+    if (op->slot >= p->trace->slots)
         return;
-    const struct gp_fit_op *op = &trace->ops[at + 3 * GP_FIT_AHEAD];
-    if (op->kind == GP_FIT_GIVE)
-        __builtin_prefetch(&p->slots[op->slot]);
-    for (unsigned i = 2; i; i--) {
-        op = &trace->ops[at + i * GP_FIT_AHEAD];
-        if (op->kind == GP_FIT_GIVE && p->slots[op->slot])
-            gp_cache_soon(p->cache, p->slots[op->slot], i == 1);
-    }
+    const char *block = (const char *)p->slots[op->slot].block;
+    __builtin_prefetch(block, 1);
+    __builtin_prefetch(block + 64, 1);
 }
 
 /* Two replays at a time: the first that fails ends the other one. */
@@ -189,7 +192,8 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     while (!rc && at < trace->count) {
         size_t until = trace->count - at < GP_FIT_LOOK ? trace->count : at + GP_FIT_LOOK;
         while (at < until) {
-            play_ahead(&play, at);
+            if (at + GP_FIT_AHEAD < trace->count)
+                play_ahead(&play, &trace->ops[at + GP_FIT_AHEAD]);
             if (!play_op(&play, &trace->ops[at]))
                 break;
             at++;

@@ -276,8 +276,8 @@ static __attribute__((noinline)) uint32_t cache_alloc_slow(struct gp_cache *cach
     struct gp_block *block = attempt.block;
     uint64_t time_ns = gp_cache_gauges_alloc(cache, request->shard, block);
     gp_block_begun(cache, block, time_ns);
-    *out =
-        (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag, time_ns};
+    *out = (struct gp_grant){block->address, block->bytes, block->requested_bytes, request->stream, request->tag,
+                             time_ns,        block};
     return 0;
 }
 

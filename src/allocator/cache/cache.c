@@ -57,6 +57,7 @@ int gp_cache_new(struct gp_cache **out, const struct gp_cache_setup *setup)
     cache->wants_time = setup->wants_time;
     cache->grow = (struct gp_lock)GP_LOCK_INIT(GP_RANK_GROW);
     cache->lock = (struct gp_lock)GP_LOCK_INIT(GP_RANK_CACHE);
+    cache->grow.alone = cache->lock.alone = setup->alone;
     if (!cache->backend.page_bytes)
         cache->policy.growable = false;
     if (!cache_open(cache)) {
@@ -200,15 +201,10 @@ static bool segment_goes_at_once(const struct gp_cache *cache, const struct gp_b
             (cache->policy.only_first && !segment->first_chunk && !segment->dedicated));
 }
 
-static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache, uint64_t address,
-                                                         enum gp_free_order order, unsigned shard, struct gp_grant *out)
+/* Under lock, which it gives back: frees a block that the caller has claimed. */
+static void cache_release_claimed(struct gp_cache *cache, struct gp_block *block, enum gp_free_order order,
+                                  unsigned shard, struct gp_grant *out)
 {
-    gp_lock_take(&cache->lock);
-    struct gp_block *block = gp_table_at(cache, address);
-    if (!block || !gp_block_claim(block)) {
-        gp_lock_give(&cache->lock);
-        return false;
-    }
     __builtin_prefetch(block->before); /* gp_block_idle looks at both */
     __builtin_prefetch(block->after);
     struct gp_segment *segment = block->segment;
@@ -216,7 +212,7 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
     if (order == GP_FREE_BY_STREAM)
         order = block->stream == GP_STREAM_ANY ? GP_FREE_UNORDERED : GP_FREE_ORDERED;
     *out = (struct gp_grant){
-        block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0};
+        block->address, block->bytes, block->requested_bytes, block->stream, gp_block_tag_of(cache, block), 0, block};
     bool at_once = segment_goes_at_once(cache, block, order);
     if (!at_once && block_must_wait(cache, block, order != GP_FREE_ORDERED)) {
         out->time_ns = gp_cache_gauges_free(cache, shard, block);
@@ -238,6 +234,18 @@ static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache,
         gp_wait_record(cache);
         gp_lock_give(&cache->grow);
     }
+}
+
+static __attribute__((noinline)) bool cache_release_slow(struct gp_cache *cache, uint64_t address,
+                                                         enum gp_free_order order, unsigned shard, struct gp_grant *out)
+{
+    gp_lock_take(&cache->lock);
+    struct gp_block *block = gp_table_at(cache, address);
+    if (!block || !gp_block_claim(block)) {
+        gp_lock_give(&cache->lock);
+        return false;
+    }
+    cache_release_claimed(cache, block, order, shard, out);
     return true;
 }
 
@@ -248,6 +256,18 @@ bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_ord
     out = out ? out : &unused;
     return GP_LIKELY(gp_cache_take(cache, address, order, shard, out)) ||
            cache_release_slow(cache, address, order, shard, out);
+}
+
+void gp_cache_release_block(struct gp_cache *cache, struct gp_block *block, enum gp_free_order order, unsigned shard)
+{
+    struct gp_grant unused;
+    if (cache->threads) {
+        gp_cache_release(cache, gp_block_at(block), order, shard, NULL);
+        return;
+    }
+    gp_lock_take(&cache->lock);
+    gp_block_become(block, GP_BLOCK_TAKEN); /* no other thread can claim it */
+    cache_release_claimed(cache, block, order, shard, &unused);
 }
 
 bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t stream)

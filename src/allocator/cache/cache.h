@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct gp_block;
 struct gp_cache;
 struct gp_policy;
 struct gp_counter;
@@ -109,6 +110,8 @@ struct gp_cache_setup {
     struct gp_counter *gauges;
     /* Nobody asks for the statistics: the gauges stay at 0, unless the policy has thread caches. */
     bool uncounted;
+    /* One thread makes all calls, so no lock is taken. */
+    bool alone;
     uint64_t limit_bytes; /* most bytes that may be reserved; 0: no limit */
     /* grants and events have the time at which the gauges changed (base/clock.h): sorted by it, they
      * add up to the statistics and their peaks */
@@ -155,8 +158,9 @@ struct gp_grant {
     uint64_t bytes; /* of the block: >= the request, rounded by the policy */
     uint64_t requested_bytes;
     uint64_t stream;
-    uint64_t tag;     /* the request's */
-    uint64_t time_ns; /* when the gauges changed, so between the events of its segment; 0: no times */
+    uint64_t tag;           /* the request's */
+    uint64_t time_ns;       /* when the gauges changed, so between the events of its segment; 0: no times */
+    struct gp_block *block; /* for gp_cache_release_block */
 };
 
 /* Returns 0 and fills *out. GP_BACKEND_OOM: the request failed again after all idle memory was
@@ -176,7 +180,10 @@ enum gp_free_order { GP_FREE_ORDERED, GP_FREE_UNORDERED, GP_FREE_BY_STREAM, GP_F
  * block of this cache starts there, or it was freed before; nothing changed. */
 bool gp_cache_release(struct gp_cache *cache, uint64_t address, enum gp_free_order order, unsigned shard,
                       struct gp_grant *out);
-/* The same, into the thread's own cache alone; a lock is taken only if that is full, and errno stays.
+/* The same for a block that was granted, is live, and is named by its grant: nothing is looked up.  Of a cache whose setup
+ * says `alone`. */
+void gp_cache_release_block(struct gp_cache *cache, struct gp_block *block, enum gp_free_order order, unsigned shard);
+/* As gp_cache_release, into the thread's own cache alone; a lock is taken only if that is full, and errno stays.
  * out: not NULL. false: nothing changed; gp_cache_release may know the block. */
 bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order order, unsigned shard,
                    struct gp_grant *out);
@@ -189,10 +196,6 @@ bool gp_cache_record_stream(struct gp_cache *cache, uint64_t address, uint64_t s
 bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out);
 /* Does a block, live or idle, begin at the address?  Takes no lock, for a thread that may hold one. */
 bool gp_cache_begins(const struct gp_cache *cache, uint64_t address);
-/* The block at this address is to be freed soon, so what its free reads is fetched into the
- * processor's caches: first where its record is, and when asked again, the record. For callers that
- * know the future. */
-void gp_cache_soon(const struct gp_cache *cache, uint64_t address, bool again);
 /* Is the address inside memory of this cache, live or idle? */
 bool gp_cache_owns(struct gp_cache *cache, uint64_t address);
 /* The driver allocation that a live block lies in; dedicated: it is the block itself. */

@@ -35,7 +35,7 @@ static struct gp_block *block_at(struct gp_cache *cache, uint64_t address)
 bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *out)
 {
     gp_lock_take(&cache->lock);
-    const struct gp_block *block = block_at(cache, address);
+    struct gp_block *block = block_at(cache, address);
     bool live = block && gp_block_state(block) == GP_BLOCK_LIVE;
     if (live && out)
         *out = (struct gp_grant){block->address,
@@ -43,27 +43,10 @@ bool gp_cache_find(struct gp_cache *cache, uint64_t address, struct gp_grant *ou
                                  __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
                                  block->stream,
                                  gp_block_tag_of(cache, block),
-                                 0};
+                                 0,
+                                 block};
     gp_lock_give(&cache->lock);
     return live;
-}
-
-void gp_cache_soon(const struct gp_cache *cache, uint64_t address, bool again)
-{
-    const uint64_t *mid =
-        address >> (GP_LEAF_SHIFT + GP_MID_BITS + GP_ROOT_BITS)
-            ? NULL
-            : __atomic_load_n(&cache->table.root[gp_table_top(address)], __ATOMIC_ACQUIRE);   /* [table.A1] */
-    uint64_t leaf = mid ? __atomic_load_n(&mid[gp_table_mid(address)], __ATOMIC_ACQUIRE) : 0; /* [table.A1] */
-    if (!leaf)
-        return;
-    const struct gp_block *block = again ? gp_leaf_find(leaf, address) : NULL;
-    if (!again) {
-        __builtin_prefetch(gp_leaf_set(leaf, address));
-    } else if (block) {
-        __builtin_prefetch(block, 1);
-        __builtin_prefetch(&block->address, 1);
-    }
 }
 
 bool gp_cache_begins(const struct gp_cache *cache, uint64_t address)

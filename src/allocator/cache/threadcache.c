@@ -194,7 +194,7 @@ bool gp_cache_give(struct gp_cache *cache, const struct gp_request *request, str
     struct gp_block *block = bins_pop(bins, index);
     /* From the word, which is in the first line of the record; `address` is in the second. */
     uint64_t address = __atomic_load_n(&block->word, __ATOMIC_RELAXED) & ~GP_BLOCK_FLAGS;
-    *out = (struct gp_grant){address, have, request->bytes, request->stream, request->tag, time_ns};
+    *out = (struct gp_grant){address, have, request->bytes, request->stream, request->tag, time_ns, block};
     __atomic_store_n(&block->requested_bytes, request->bytes,
                      __ATOMIC_RELAXED); /* ordered by the release store of the word below */
     gp_block_tag(cache, block, request);
@@ -263,7 +263,7 @@ bool gp_cache_take(struct gp_cache *cache, uint64_t address, enum gp_free_order 
     gp_gate_sub(gate, amounts);
     uint64_t time_ns = gp_cache_is_timed(cache) ? gp_clock_ns() : 0;
     *out = (struct gp_grant){address, block->bytes, block->requested_bytes, stream, gp_block_tag_of(cache, block),
-                             time_ns};
+                             time_ns, block};
     bins_push(bins, block);
     bool full = bins->blocks > cache->thread_blocks || bins->bytes > cache->thread_bytes;
     if (GP_UNLIKELY(full) && cache->times && !time_ns) /* the block may leave this thread below */
