@@ -58,6 +58,14 @@ static inline struct gp_recorder *test_begin(const struct gp_recorder_setup *set
     return r;
 }
 
+/* Three seconds after the session's start, with nothing but what is in the session. */
+static inline struct gp_recorder *test_started(void)
+{
+    struct gp_recorder_setup setup = recimage_setup();
+    test_now = 8 * SECOND;
+    return test_begin(&setup);
+}
+
 static inline struct gp_recorder_stats test_end(struct gp_recorder *r, enum gp_format_why why)
 {
     struct gp_recorder_stats stats;

@@ -108,9 +108,7 @@ Test(recorder, rounds_become_rarer)
     static uint64_t times[400], want[400];
     unsigned expected = 0;
     recimage_new();
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     cr_assert_eq(gp_recorder_poll(r), 0);
     test_now += 30 * MS;
     uint64_t start = test_now, next = start;
@@ -255,9 +253,7 @@ Test(recorder, every_thread_is_named_once)
     static uint8_t seen[20001];
     unsigned count = 0;
     recimage_new();
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     for (uint32_t round = 0; round < 21; round++, test_now += 2 * SECOND) {
         for (uint32_t i = 0; i < 1000; i++) { /* the last round repeats the first one */
             uint32_t tid = round % 20 * 1000 + i;
@@ -308,9 +304,7 @@ Test(recorder, a_device_appears_once)
 Test(recorder, devices_are_written_when_their_flags_change)
 {
     recimage_new();
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     for (unsigned i = 0; i < 4; i++, test_now += 2 * SECOND) {
         if (i > 0)
             recimage_device(i == 1 ? 3 : 4, 100);
@@ -348,9 +342,7 @@ Test(recorder, memory_from_before_is_written_when_it_changes)
         recimage.before.attached = attached == 3 ? 1 : attached;
         recimage.before.devices[0].bytes = 1; /* not a device of the program */
         recimage.before.devices[1] = (struct gp_wire_before_device){70, 80, 3, 1, 5, 6, GP_BEFORE_PART, 0};
-        struct gp_recorder_setup setup = recimage_setup();
-        test_now = 8 * SECOND;
-        struct gp_recorder *r = test_begin(&setup);
+        struct gp_recorder *r = test_started();
         for (unsigned i = 0; i < 4; i++, test_now += 2 * SECOND) {
             if (i == 2)
                 recimage.before.devices[63] = (struct gp_wire_before_device){-1, -1, -1, 0, -1, -1, GP_BEFORE_NONE, 0};

@@ -350,9 +350,7 @@ enum { SOUND, WRONG };
 
 static void tables_with(void *word, uint64_t value, size_t word_bytes, int how)
 {
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     memcpy(word, &value, word_bytes);
     round_of(r);
     test_end(r, GP_END_PROCESS);
@@ -407,9 +405,7 @@ Test(recorder_faults, tables_that_come_later)
         recimage_new();
         recimage_site(recimage_python("f", "g", 1), 1);
         recimage.header.sites_offset = recimage.header.sites_bytes = 0;
-        struct gp_recorder_setup setup = recimage_setup();
-        test_now = 8 * SECOND;
-        struct gp_recorder *r = test_begin(&setup);
+        struct gp_recorder *r = test_started();
         round_of(r);
         recimage.header.sites_offset = tries[i][0];
         recimage.header.sites_bytes = tries[i][1];
@@ -427,9 +423,7 @@ Test(recorder_faults, tables_that_come_later)
 Test(recorder_faults, the_unknown_site_gets_a_name)
 {
     recimage_new();
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     round_of(r);
     recimage.sites.rows[0].frame_count = 1; /* of a frame that is not there yet */
     round_of(r);
@@ -449,9 +443,7 @@ Test(recorder_faults, sites_come_before_the_events_that_name_them)
 {
     for (unsigned more = 0; more < 3; more++) {
         recimage_new();
-        struct gp_recorder_setup setup = recimage_setup();
-        test_now = 8 * SECOND;
-        struct gp_recorder *r = test_begin(&setup);
+        struct gp_recorder *r = test_started();
         round_of(r);
         recimage_event(test_now, 1, 0, 0);
         gp_recorder_poll(r); /* a round, so the next poll is none */
@@ -485,9 +477,7 @@ Test(recorder_faults, numbers_are_copied_until_they_stand_still)
     for (unsigned tries = 13; tries < 19; tries++) {
         recimage_new();
         recimage_device(0, 100);
-        struct gp_recorder_setup setup = recimage_setup();
-        test_now = 8 * SECOND;
-        struct gp_recorder *r = test_begin(&setup);
+        struct gp_recorder *r = test_started();
         recimage.header.publish_seq = 1;
         changes = tries;
         recimage_copied = change_numbers;
@@ -504,9 +494,7 @@ Test(recorder_faults, numbers_that_are_being_written_are_not_used)
 {
     recimage_new();
     recimage_device(0, 100);
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     recimage.header.publish_seq = 3;
     round_of(r);
     cr_expect_eq(blocks_of("DEVICES") + blocks_of("SAMPLES"), 0);
@@ -528,9 +516,7 @@ static void change_oom(uint64_t offset)
 Test(recorder_faults, a_report_of_lack_of_memory_is_written_once)
 {
     recimage_new();
-    struct gp_recorder_setup setup = recimage_setup();
-    test_now = 8 * SECOND;
-    struct gp_recorder *r = test_begin(&setup);
+    struct gp_recorder *r = test_started();
     static const struct {
         uint64_t seq, count;
         unsigned blocks;
@@ -557,9 +543,7 @@ Test(recorder_faults, a_library_without_reports_of_lack_of_memory)
         recimage.oom.seq = recimage.oom.count = 2;
         recimage.header.oom_offset = way == 1 ? 0 : recimage.header.oom_offset;
         recimage.header.oom_bytes -= way == 2;
-        struct gp_recorder_setup setup = recimage_setup();
-        test_now = 8 * SECOND;
-        struct gp_recorder *r = test_begin(&setup);
+        struct gp_recorder *r = test_started();
         round_of(r);
         test_end(r, GP_END_PROCESS);
         cr_expect_eq(blocks_of("OOM"), way == 0);
