@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * Checks of the simulator's own tests, the ledger read back as numbers, and words between two processes.  Included by
- * the tests of the driver API. */
+ * The ledger read back as numbers, and words between two processes.  Included by the tests of the driver API. */
 #ifndef GP_TEST_SIM_CORE_CHECK_H
 #define GP_TEST_SIM_CORE_CHECK_H
+
+#include "check.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -13,31 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int check_passed, check_failed;
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (condition)                                                                                                 \
-            check_passed++;                                                                                            \
-        else                                                                                                           \
-            check_failed++, fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                            \
-    } while (0)
-#define CHECK_EQ(actual, expected)                                                                                     \
-    do {                                                                                                               \
-        long long actual_ = (long long)(actual), expected_ = (long long)(expected);                                    \
-        if (actual_ == expected_)                                                                                      \
-            check_passed++;                                                                                            \
-        else                                                                                                           \
-            check_failed++,                                                                                            \
-                fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", __FILE__, __LINE__, #actual, actual_, expected_);     \
-    } while (0)
 #define CHECK_OK(call) CHECK_EQ(call, CUDA_SUCCESS)
-
-static inline int check_done(void)
-{
-    printf("%d passed, %d failed\n", check_passed, check_failed);
-    return check_failed != 0;
-}
 
 /* The primary context of a device, current. */
 static inline CUcontext check_begin(int device)

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <cupti.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static void callback_data(void)
 {
@@ -66,5 +66,5 @@ int main(void)
     callback_data();
     callback_ids();
     runtime_types();
-    return check_report();
+    return check_done();
 }

@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <cupti.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 #define DRIVER  CUPTI_CB_DOMAIN_DRIVER_API
 #define RUNTIME CUPTI_CB_DOMAIN_RUNTIME_API
@@ -238,5 +238,5 @@ int main(void)
     count = 0;
     streams();
     leaving();
-    return check_report();
+    return check_done();
 }

@@ -18,7 +18,7 @@ int serve_main(int count, char **arguments);
 #undef main
 #include <cupti.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static const struct {
     unsigned domain, cbid;
@@ -129,5 +129,5 @@ int main(void)
         CHECK_EQ(failures[i], 0);
     compare_with_ledger();
     CHECK_EQ(cuptiUnsubscribe(subscriber), CUPTI_SUCCESS);
-    return check_report();
+    return check_done();
 }

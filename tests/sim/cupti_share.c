@@ -6,7 +6,7 @@
 #include <cupti.h>
 #include <stdlib.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 struct tool {
     unsigned enters, exits, wrong;
@@ -124,5 +124,5 @@ int main(void)
     CHECK_EQ(version, 130300);
     sharing();
     names();
-    return check_report();
+    return check_done();
 }

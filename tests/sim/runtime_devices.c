@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static void *fresh_thread(void *device)
 {
@@ -67,5 +67,5 @@ int main(void)
     CHECK(!strcmp(text, back));
     CHECK_EQ(cudaFree(second), cudaErrorInvalidValue);
     CHECK_EQ(cudaFree(first), cudaSuccess);
-    return check_report();
+    return check_done();
 }

@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static size_t free_bytes(void)
 {
@@ -202,5 +202,5 @@ int main(void)
     host_memory();
     pools();
     CHECK_EQ(cudaGetLastError(), cudaSuccess);
-    return check_report();
+    return check_done();
 }

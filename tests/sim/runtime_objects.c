@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static void textures(void)
 {
@@ -121,5 +121,5 @@ int main(void)
     graphs();
     copies();
     absent();
-    return check_report();
+    return check_done();
 }

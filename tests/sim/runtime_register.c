@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *entry);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **args, size_t shared,
@@ -175,5 +175,5 @@ int main(void)
     launches();
     symbols();
     older();
-    return check_report();
+    return check_done();
 }

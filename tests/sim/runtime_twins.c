@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <cupti.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static unsigned last_driver, last_runtime;
 static char driver_name[64];
@@ -62,5 +62,5 @@ int main(void)
     CHECK_EQ(cudaGetDriverEntryPoint("cuMemAllocAsync", &entry, cudaEnableLegacyStream, NULL), cudaSuccess);
     CHECK(entry && entry != (void *)cuMemAllocAsync);
     CHECK_EQ(cuptiUnsubscribe(subscriber), CUPTI_SUCCESS);
-    return check_report();
+    return check_done();
 }

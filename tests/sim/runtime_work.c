@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
-#include "runtime_check.h"
+#include "check.h"
 
 static void devices(void)
 {
@@ -274,5 +274,5 @@ int main(void)
     work();
     graphs();
     entry_points();
-    return check_report();
+    return check_done();
 }
