@@ -5,19 +5,16 @@
  * and a second thread that must make progress while a backend call takes its time.
  * Run: first
  */
-#include "lib/cachecheck.h"
 #include "lib/cachemodel.h"
 #include "lib/full.h"
 #include "lib/random.h"
+#include "lib/testcache.h"
 
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define MIB (1ull << 20)
 
 /* Runs one seed; the tallies show that the run reached its purpose. */
 static void run(const struct cachemodel_setup *setup, uint64_t seed, unsigned steps, struct cachemodel *model)
@@ -272,49 +269,41 @@ static void slow_free(struct slow *slow, uint64_t address, enum gp_free_order or
 
 /* ---- memory that is freed while the cache makes room for another request ----------------------------------------- */
 
-struct freed { /* the block that the next call of that kind frees, from inside the backend */
-    struct fakedev dev;
+static struct { /* the block that the next call of that kind frees, from inside the backend */
     struct gp_cache *cache;
     enum fakedev_call call;
     uint64_t address;
-};
+} freed;
 
 static void freed_enter(void *arg, enum fakedev_call call)
 {
-    struct freed *freed = arg;
-    uint64_t address = call == freed->call ? freed->address : 0;
+    uint64_t address = call == freed.call ? freed.address : 0;
+    (void)arg;
     if (!address)
         return;
-    freed->address = 0;
-    cr_assert(gp_cache_release(freed->cache, address, GP_FREE_ORDERED, 1, NULL));
+    freed.address = 0;
+    cache_give(freed.cache, address);
 }
 
-static uint64_t freed_alloc(struct freed *freed, uint64_t bytes)
+static void freed_open(enum fakedev_call call)
 {
-    struct gp_request request = {.bytes = bytes, .stream = 2, .shard = 1};
-    struct gp_grant grant = {0};
-    cr_assert_eq(gp_cache_alloc(freed->cache, &request, &grant), 0);
-    return grant.address;
+    freed.call = call;
+    freed.cache = cache_open(gp_policy_find("caching"), 256 * MIB);
+    dev.enter = freed_enter;
 }
 
-static void freed_open(struct freed *freed)
+/* Takes all memory that was mapped ahead, so that the next request has to grow; 0: there was none. */
+static uint64_t freed_fill(void)
 {
-    cr_assert_eq(fakedev_init(&freed->dev, 256 * MIB, 2 * MIB), 0);
-    fakedev_stream_open(&freed->dev, 2);
-    freed->dev.arg = freed;
-    freed->dev.enter = freed_enter;
-    struct gp_cache_setup setup = {.policy = gp_policy_find("caching"), .backend = fakedev_backend(&freed->dev)};
-    cr_assert_eq(gp_cache_new(&freed->cache, &setup), 0);
+    struct gp_cache_numbers numbers;
+    gp_cache_numbers(freed.cache, &numbers);
+    return numbers.idle_bytes ? cache_take(freed.cache, numbers.idle_bytes) : 0;
 }
 
-static void freed_close(struct freed *freed)
+static void freed_close(void)
 {
-    char why[192];
-    cr_assert_eq(freed->address, 0, "the window was never reached");
-    cr_assert_eq(cache_check(freed->cache, why, sizeof why), 0, "%s", why);
-    gp_cache_free(freed->cache);
-    cr_assert_eq(freed->dev.faults, 0, "%s", freed->dev.fault);
-    fakedev_fini(&freed->dev);
+    cr_assert_eq(freed.address, 0, "the window was never reached");
+    cache_close(freed.cache);
 }
 
 /* Creating a page fails once, and the memory that another thread freed meanwhile is enough: by less
@@ -323,21 +312,16 @@ Test(cache_model, freed_memory_is_enough_after_all)
 {
     static const uint64_t wants[] = {9 * MIB, 10 * MIB - 512, 10 * MIB, 5 * MIB};
     for (unsigned i = 0; i < sizeof wants / sizeof wants[0]; i++) {
-        struct freed freed = {.call = FAKEDEV_CREATE};
-        freed_open(&freed);
-        uint64_t address = freed_alloc(&freed, 10 * MIB);
-        struct gp_cache_numbers numbers;
-        /* Allocate all memory that was mapped ahead, so that the request has to grow. */
-        gp_cache_numbers(freed.cache, &numbers);
-        if (numbers.idle_bytes)
-            freed_alloc(&freed, numbers.idle_bytes);
-        uint64_t reserved = freed.dev.held;
+        freed_open(FAKEDEV_CREATE);
+        uint64_t address = cache_take(freed.cache, 10 * MIB);
+        freed_fill();
+        uint64_t reserved = dev.held;
         freed.address = address;
-        freed.dev.fail_kind_at[FAKEDEV_CREATE] = freed.dev.calls[FAKEDEV_CREATE] + 1;
-        freed.dev.fail_code = GP_BACKEND_OOM;
-        cr_assert_eq(freed_alloc(&freed, wants[i]), address);
-        cr_expect_eq(freed.dev.held, reserved);
-        freed_close(&freed);
+        dev.fail_kind_at[FAKEDEV_CREATE] = dev.calls[FAKEDEV_CREATE] + 1;
+        dev.fail_code = GP_BACKEND_OOM;
+        cr_assert_eq(cache_take(freed.cache, wants[i]), address);
+        cr_expect_eq(dev.held, reserved);
+        freed_close();
     }
 }
 
@@ -345,22 +329,19 @@ Test(cache_model, freed_memory_is_enough_after_all)
  * pages are mapped, and the mapping fails. */
 Test(cache_model, freed_beside_the_place_of_growth)
 {
-    struct freed freed = {.call = FAKEDEV_MAP};
-    struct gp_cache_numbers numbers;
-    freed_open(&freed);
-    uint64_t beside = freed_alloc(&freed, 4 * MIB), last = freed_alloc(&freed, 4 * MIB);
-    gp_cache_numbers(freed.cache, &numbers);
-    if (numbers.idle_bytes) {
+    freed_open(FAKEDEV_MAP);
+    uint64_t beside = cache_take(freed.cache, 4 * MIB), last = cache_take(freed.cache, 4 * MIB), ahead = freed_fill();
+    if (ahead) {
         beside = last;
-        last = freed_alloc(&freed, numbers.idle_bytes);
+        last = ahead;
     }
-    cr_assert(gp_cache_release(freed.cache, last, GP_FREE_ORDERED, 1, NULL));
+    cache_give(freed.cache, last);
     freed.address = beside;
-    freed.dev.fail_kind_at[FAKEDEV_MAP] = freed.dev.calls[FAKEDEV_MAP] + 1;
-    struct gp_request request = {.bytes = 40 * MIB, .stream = 2, .shard = 1};
+    dev.fail_kind_at[FAKEDEV_MAP] = dev.calls[FAKEDEV_MAP] + 1;
+    struct gp_request request = {.bytes = 40 * MIB, .stream = STREAM, .shard = 1};
     struct gp_grant grant;
     cr_assert_eq(gp_cache_alloc(freed.cache, &request, &grant), FAKEDEV_FAILED);
-    freed_close(&freed);
+    freed_close();
 }
 
 /* Growth, a driver allocation, fences, and releases: each calls the backend. */
@@ -388,10 +369,7 @@ Test(cache_model, others_get_on_while_the_backend_is_slow, .timeout = 120)
     for (unsigned i = 0; i < 2 * sizeof which / sizeof which[0]; i++) {
         const struct cachemodel_setup *place = &cachemodel_places[which[i / 2]];
         struct slow slow = {.mutex = PTHREAD_MUTEX_INITIALIZER, .turn = PTHREAD_COND_INITIALIZER, .shard = 1 + i % 2};
-        struct gp_policy policy = *gp_policy_find(place->policy);
-        char why[192];
-        if (place->conf)
-            cr_assert_eq(gp_policy_configure(&policy, place->conf, why, sizeof why), 0);
+        struct gp_policy policy = cache_policy(place->policy, place->conf);
         cr_assert_eq(fakedev_init(&slow.dev, 4096 * MIB, place->page_bytes), 0);
         fakedev_stream_open(&slow.dev, 2);
         fakedev_stream_open(&slow.dev, 7);
