@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_fit_driver.c: the driver that a replay gives to a cache: its addresses, its memory, its refusals; and the model of pages
- * that small requests share, against one flag for each 512 bytes.
+ * test_fit_driver.c: the driver that a replay gives to a cache: its addresses, its memory, its refusals, and
+ * the pages of requests.
  */
 #include <allocator/cache/cache.h>
 #include <analyze/fit.h>
@@ -102,98 +102,26 @@ Test(fit_driver, reserves_and_refuses)
     gp_fit_device_fini(&device);
 }
 
-/* ---- pages that are shared ----------------------------------------------------------------------------------------- */
-
-#define STEPS 4096u
-#define PAGES 20u
-#define LIVE  400u
-
-static char flags[PAGES][STEPS];
-
-static bool is_empty(unsigned page)
+/* One behind the other, each at the first place with room. */
+Test(fit_driver, small_requests_share_a_page)
 {
-    return !memchr(flags[page], 1, STEPS);
-}
-
-/* The first run of free steps in the page; STEPS: there is none. */
-static unsigned run_in(unsigned page, unsigned steps)
-{
-    unsigned length = 0;
-    for (unsigned at = 0; at < STEPS; at++) {
-        length = flags[page][at] ? 0 : length + 1;
-        if (length == steps)
-            return at + 1 - steps;
+    static const unsigned steps[] = {1, 63, 64, 65, 127, 129, 700, 2047, 900}; /* of 512 bytes: all that a page has */
+    struct gp_fit_device device = {.size = PAGE};
+    uint64_t place, at = 0;
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); at += steps[i++]) {
+        cr_assert(gp_fit_device_take(&device, steps[i] * 512ull - i, &place));
+        cr_expect_eq(place, at, "%u", i);
     }
-    return STEPS;
-}
-
-/* The first page with something in it and room, or the last one; then the first empty page. */
-static uint64_t place_in(unsigned steps, bool downward)
-{
-    for (unsigned i = 0; i < PAGES; i++) {
-        unsigned page = downward ? PAGES - 1 - i : i;
-        if (!is_empty(page) && run_in(page, steps) < STEPS)
-            return (uint64_t)page * STEPS + run_in(page, steps);
+    cr_expect(!gp_fit_device_take(&device, 1, &place), "it is full");
+    at = 0;
+    for (unsigned i = 0; i < sizeof(steps) / sizeof(steps[0]); at += steps[i++]) {
+        gp_fit_device_give(&device, steps[i] * 512ull - i, at);
+        cr_expect(!gp_fit_device_take(&device, (steps[i] + 1) * 512ull, &place), "%u", i);
+        cr_assert(gp_fit_device_take(&device, steps[i] * 512ull, &place));
+        cr_expect_eq(place, at, "%u", i);
     }
-    for (unsigned page = 0; page < PAGES; page++)
-        if (is_empty(page))
-            return (uint64_t)page * STEPS;
-    return UINT64_MAX;
-}
-
-static unsigned pages_used(void)
-{
-    unsigned used = 0;
-    for (unsigned page = 0; page < PAGES; page++)
-        used += !is_empty(page);
-    return used;
-}
-
-static void shared(uint64_t seed, unsigned pages, bool downward)
-{
-    static const unsigned sizes[] = {1, 2, 63, 64, 65, 127, 128, 129, 700, 2047, 2048, 1900};
-    struct gp_fit_device device = {.size = pages * PAGE, .downward = downward};
-    struct {
-        uint64_t place;
-        unsigned steps;
-    } live[LIVE];
-    unsigned count = 0, most = 0;
-    memset(flags, 0, sizeof(flags));
-    for (unsigned i = 0; i < 1200; i++) {
-        unsigned steps = sizes[random_next(&seed) % (i / 100 % 2 ? 12 : 6)];
-        if (count == LIVE || (count && random_next(&seed) % 100 < (i / 200 % 2 ? 60 : 40))) {
-            unsigned at = (unsigned)(random_next(&seed) % count);
-            gp_fit_device_give(&device, live[at].steps * 512ull - random_next(&seed) % 512, live[at].place);
-            memset(&flags[live[at].place / STEPS][live[at].place % STEPS], 0, live[at].steps);
-            live[at] = live[--count];
-        } else {
-            uint64_t place, right = place_in(steps, downward);
-            bool fits = right != UINT64_MAX && (!is_empty((unsigned)(right / STEPS)) || pages_used() < pages);
-            bool taken = gp_fit_device_take(&device, steps * 512ull - random_next(&seed) % 512, &place);
-            cr_assert_eq(taken, fits, "%u steps, event %u", steps, i);
-            if (!taken)
-                continue;
-            cr_assert_eq(place, right, "%u steps, event %u: %llu, not %llu", steps, i, (unsigned long long)place,
-                         (unsigned long long)right);
-            memset(&flags[place / STEPS][place % STEPS], 1, steps);
-            live[count].place = place;
-            live[count++].steps = steps;
-        }
-        unsigned used = pages_used();
-        most = used > most ? used : most;
-        cr_assert(device.used == used * PAGE && device.peak == most * PAGE, "event %u: %llu, not %u pages", i,
-                  (unsigned long long)(device.used / PAGE), used);
-    }
+    cr_expect(device.used == PAGE && device.peak == PAGE);
     gp_fit_device_fini(&device);
-    cr_assert(device.size == pages * PAGE && !device.used && !device.peak && !device.small && !device.runs);
-}
-
-Test(fit_driver, small_requests_share_pages)
-{
-    static const unsigned pages[] = {1, 2, 15, 16, 17, 19};
-    for (unsigned i = 0; i < 6; i++)
-        for (unsigned downward = 0; downward < 2; downward++)
-            shared(4711 + i, pages[i], downward);
 }
 
 /* From 1 MiB on a request has pages of its own; one of nothing has none. */
