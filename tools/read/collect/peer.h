@@ -232,29 +232,4 @@ int gp_watch_read(struct gp_watched *watched);
 
 void gp_watch_free(struct gp_watch *watch);
 
-/* ==== its copies of CUPTI ========================================================================================= */
-/* Checks what a session says about the copies of CUPTI. Called by peerread.c. */
-
-/* Stores a private copy in process->cupti, with its strings cleaned and its counts bounded. */
-void gp_peer_take_cupti(const struct gp_wire_cupti *cupti, struct gp_process *process);
-
-/* ==== its out-of-memory report ==================================================================================== */
-/* Checks the out-of-memory report of a session. Called by peerread.c. */
-
-/* Checks a private copy and stores it in process->oom, with its strings cleaned, and
- * process->oom_framework. seq 0: no report. 0, or -EPROTO with process->problem. */
-int gp_peer_take_oom(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework,
-                     struct gp_process *process);
-
-/* ==== its owners ================================================================================================== */
-/* Checks the owners and frameworks of a session. Called by peerread.c. */
-
-/* Checks a private copy and stores it in *process and its devices, with its strings cleaned. 0, or
- * -EPROTO with process->problem. */
-/* Memory from before an attach; numbers that cannot be are unknown. */
-void gp_before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
-                    struct gp_process *process);
-int gp_peer_take_owners(const struct gp_wire_owners *owners, struct gp_process *process);
-int gp_peer_owner_doors(const struct gp_wire_doors *doors, struct gp_process *process);
-
 #endif

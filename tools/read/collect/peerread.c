@@ -18,7 +18,8 @@
 /* No process has tried or met more: a larger count is damage, and is not shown. */
 #define GP_CUPTI_MOST 4096u
 
-void gp_peer_take_cupti(const struct gp_wire_cupti *cupti, struct gp_process *process)
+/* A private copy, with its strings cleaned and its counts bounded. */
+static void cupti_take(const struct gp_wire_cupti *cupti, struct gp_process *process)
 {
     struct gp_cupti_view *view = &process->cupti;
     memset(view, 0, sizeof(*view));
@@ -91,8 +92,9 @@ static const char *oom_wrong(const struct gp_wire_oom *oom)
     return NULL;
 }
 
-int gp_peer_take_oom(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework,
-                     struct gp_process *process)
+/* A private copy; seq 0: no report.  0, or -EPROTO with process->problem. */
+static int oom_take(const struct gp_wire_oom *oom, const struct gp_wire_oom_framework *framework,
+                    struct gp_process *process)
 {
     memset(&process->oom, 0, sizeof(process->oom));
     memset(&process->oom_framework, 0, sizeof(process->oom_framework));
@@ -166,7 +168,8 @@ static int owners_wrong(struct gp_process *process, const char *what)
     return -EPROTO;
 }
 
-int gp_peer_take_owners(const struct gp_wire_owners *owners, struct gp_process *process)
+/* A private copy, into *process and its devices.  0, or -EPROTO with process->problem. */
+static int owners_take(const struct gp_wire_owners *owners, struct gp_process *process)
 {
     if (owners->count > GP_WIRE_OWNERS)
         return owners_wrong(process, "too many rows");
@@ -199,7 +202,7 @@ static bool door_row_good(const struct gp_wire_doors *doors, const struct gp_wir
            row->events <= INT64_MAX && numbers_good(numbers, sizeof(numbers) / sizeof(numbers[0]), -OWNER_MOST);
 }
 
-int gp_peer_owner_doors(const struct gp_wire_doors *doors, struct gp_process *process)
+static int doors_take(const struct gp_wire_doors *doors, struct gp_process *process)
 {
     bool good = doors->door_count <= GP_WIRE_DOORS && doors->row_count <= GP_WIRE_DOOR_ROWS;
     for (uint32_t i = 0; good && i < doors->door_count; i++)
@@ -281,8 +284,9 @@ static void blocks_take(const struct gp_wire_blocks *blocks, struct gp_process *
     }
 }
 
-void gp_before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
-                    struct gp_process *process)
+/* Numbers that cannot be are unknown. */
+static void before_take(const struct gp_wire_before *before, const struct gp_wire_blocks *blocks,
+                        struct gp_process *process)
 {
     process->attached = before->attached == 1;
     blocks_take(blocks, process);
@@ -581,20 +585,20 @@ int gp_peer_read(const struct gp_peer *session, struct gp_process *process)
     else
         rc = header_take(&copy->header, process);
     if (!rc)
-        gp_peer_take_cupti(&copy->cupti, process);
+        cupti_take(&copy->cupti, process);
     if (!rc && copy->header.publish_ns) {
         process->state = GP_PROCESS_STALE;
         rc = devices_take(copy, process);
         if (!rc)
-            rc = gp_peer_take_owners(&copy->owners, process);
+            rc = owners_take(&copy->owners, process);
         if (!rc)
-            rc = gp_peer_owner_doors(&copy->doors, process);
+            rc = doors_take(&copy->doors, process);
         if (!rc)
-            gp_before_take(&copy->before, &copy->blocks, process);
+            before_take(&copy->before, &copy->blocks, process);
         if (!rc)
             rc = scopes_take(copy, process);
         if (!rc)
-            rc = gp_peer_take_oom(&copy->oom, &copy->oom_framework, process);
+            rc = oom_take(&copy->oom, &copy->oom_framework, process);
     }
     free(copy);
     if (rc && rc != -ENOMEM) {
