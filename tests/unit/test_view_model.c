@@ -7,29 +7,34 @@
 
 #define CHECK_NEAR(_a, _b) cr_assert(fabs((_a) - (_b)) < 1e-6, "%g is not %g", (double)(_a), (double)(_b))
 
+static struct fix_view view;
+
+static void view_close(void)
+{
+    fix_close(&view);
+}
+
+TestSuite(model, .fini = view_close);
+TestSuite(rows, .fini = view_close);
+
 Test(model, rates_are_unknown_until_the_second_sample)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert(isnan(fix_row(&view.list, 4242, 0)->allocs_per_s));
     cr_assert_eq(gp_model_update(&view.model, fix_typical(1)), 0);
     fix_rows(&view);
     CHECK_NEAR(fix_row(&view.list, 4242, 0)->allocs_per_s, 1000);
     CHECK_NEAR(fix_row(&view.list, 4242, 0)->frees_per_s, 500);
-    fix_close(&view);
 }
 
 Test(model, a_process_that_did_not_publish_has_no_rate)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 3);
     cr_assert(isnan(fix_row(&view.list, 1001, 1)->allocs_per_s));
-    fix_close(&view);
 }
 
 Test(model, a_reset_of_totals_gives_an_unknown_rate_not_a_negative_one)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 2);
     struct gp_system *system = fix_typical(2);
     system->processes[0].devices[0].wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated = 3;
@@ -37,12 +42,10 @@ Test(model, a_reset_of_totals_gives_an_unknown_rate_not_a_negative_one)
     fix_rows(&view);
     cr_assert(isnan(fix_row(&view.list, 4242, 0)->allocs_per_s));
     CHECK_NEAR(fix_row(&view.list, 4242, 1)->allocs_per_s, 1000);
-    fix_close(&view);
 }
 
 Test(model, a_reused_pid_is_another_row)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 2);
     struct gp_system *system = fix_typical(2);
     system->processes[0].start_time++;
@@ -50,12 +53,10 @@ Test(model, a_reused_pid_is_another_row)
     fix_rows(&view);
     cr_assert(isnan(fix_row(&view.list, 4242, 0)->allocs_per_s));
     cr_assert_eq(fix_row(&view.list, 4242, 0)->history->count, 1);
-    fix_close(&view);
 }
 
 Test(model, numbers_that_cannot_be_trusted_are_unknown)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 2);
     const struct gp_row *damaged = fix_row(&view.list, 1002, GP_MODEL_NO_DEVICE);
     const struct gp_row *foreign = fix_row(&view.list, 1003, 0);
@@ -66,12 +67,10 @@ Test(model, numbers_that_cannot_be_trusted_are_unknown)
     cr_assert_eq(foreign->untracked, (int64_t)(0.5 * GIB));
     cr_assert_eq(fix_row(&view.list, 1004, GP_MODEL_NO_DEVICE)->allocated, -1);
     cr_assert_eq(fix_row(&view.list, 1001, 1)->allocated, (int64_t)(2 * GIB), "stale numbers are shown");
-    fix_close(&view);
 }
 
 Test(model, gpu_rows_sum_held_bytes_and_never_peaks)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     const struct gp_row *gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
     cr_assert_eq(gpu->id.device, 0);
@@ -79,12 +78,10 @@ Test(model, gpu_rows_sum_held_bytes_and_never_peaks)
     cr_assert_eq(gpu->reserved, (int64_t)(37 * GIB));
     cr_assert_eq(gpu->allocated_peak, (int64_t)(31.5 * GIB), "the highest single peak, not 37.5");
     cr_assert(gpu->seen_peak);
-    fix_close(&view);
 }
 
 Test(model, the_highest_sum_seen_stays)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 0);
     struct gp_system *high = fix_typical(0);
     fix_value(&high->processes[1].devices[0], GP_STAT_ALLOCATED_BYTES, 30 * GIB, 30 * GIB);
@@ -98,7 +95,6 @@ Test(model, the_highest_sum_seen_stays)
     gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
     cr_assert_eq(gpu->allocated_peak, (int64_t)(31.5 * GIB));
     cr_assert_eq(gpu->reserved_peak, (int64_t)(40 * GIB), "the other peak was not reset");
-    fix_close(&view);
 }
 
 static struct gp_system *one_process(uint64_t tick)
@@ -110,17 +106,14 @@ static struct gp_system *one_process(uint64_t tick)
 
 Test(model, the_peak_of_a_gpu_with_one_process_is_exact)
 {
-    struct fix_view view;
     fix_open(&view, one_process, 1);
     const struct gp_row *gpu = &view.model.lists[GP_LIST_DEVICES].rows[0];
     cr_assert_eq(gpu->allocated_peak, (int64_t)(3 * GIB));
     cr_assert_not(gpu->seen_peak);
-    fix_close(&view);
 }
 
 Test(model, losses_are_counted_once_per_process)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert_eq(view.model.lost_total, 13);
     struct gp_system *system = fix_typical(1);
@@ -128,12 +121,10 @@ Test(model, losses_are_counted_once_per_process)
     cr_assert_eq(gp_model_update(&view.model, system), 0);
     cr_assert_eq(view.model.lost_total, 15);
     cr_assert_eq(view.model.lists[GP_LIST_PROCESSES].rows[0].lost, 2);
-    fix_close(&view);
 }
 
 Test(model, histories_keep_the_newest_samples)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, GP_HISTORY + 5);
     const struct gp_history *history = fix_row(&view.list, 4242, 0)->history;
     int newest = GP_HISTORY + 4;
@@ -141,24 +132,20 @@ Test(model, histories_keep_the_newest_samples)
     cr_assert_eq(gp_model_history(history, 3), (int64_t)((20 + (newest - 3) % 8) * GIB));
     cr_assert_eq(gp_model_history(history, GP_HISTORY - 1), (int64_t)((20 + (newest - GP_HISTORY + 1) % 8) * GIB));
     cr_assert_eq(gp_model_history(history, GP_HISTORY), -1);
-    fix_close(&view);
 }
 
 Test(model, a_device_under_another_ordinal_is_found_by_its_uuid)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 0);
     struct gp_system *system = fix_system(2, 0);
     struct gp_device_view *device = fix_device(system, fix_process(system, 9, "hidden"), 1, 1, 1, 1, 1);
     device->ordinal = 0; /* CUDA_VISIBLE_DEVICES=1 */
     cr_assert_eq(gp_model_update(&view.model, system), 0);
     cr_assert_eq(view.model.lists[GP_LIST_PAIRS].rows[0].id.device, 1);
-    fix_close(&view);
 }
 
 Test(model, a_gpu_that_only_a_process_knows_gets_a_row)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 0);
     struct gp_system *system = fix_system(1, 0);
     struct gp_device_view *device = fix_device(system, fix_process(system, 9, "new"), 0, 1, 1, 1, 1);
@@ -167,7 +154,6 @@ Test(model, a_gpu_that_only_a_process_knows_gets_a_row)
     cr_assert_eq(view.model.gpu_count, 2);
     cr_assert_eq(view.model.gpus[1].index, 1, "no two GPUs have the same number");
     cr_assert_eq(view.model.gpus[1].used_bytes, -1);
-    fix_close(&view);
 }
 
 static void expect_pids(const struct gp_row_list *list, const int *pids, int count)
@@ -179,18 +165,15 @@ static void expect_pids(const struct gp_row_list *list, const int *pids, int cou
 
 Test(rows, sort_by_allocated_with_the_unknown_last_in_both_directions)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     expect_pids(&view.list, (int[]){4242, 4242, 77, 1001, 1002, 1003, 1004}, 7);
     view.ui.ascending = true;
     fix_rows(&view);
     expect_pids(&view.list, (int[]){1001, 77, 4242, 4242, 1002, 1003, 1004}, 7);
-    fix_close(&view);
 }
 
 Test(rows, sort_by_every_column_is_an_order)
 {
-    struct fix_view view;
     fix_open(&view, fix_crowd, 2);
     for (int column = 0; column < GP_COLUMNS; column++) {
         view.ui.sort = (enum gp_column_id)column;
@@ -205,22 +188,18 @@ Test(rows, sort_by_every_column_is_an_order)
             }
         }
     }
-    fix_close(&view);
 }
 
 Test(rows, host_memory_is_shown_after_its_key)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert_null(fix_row(&view.list, 4242, GP_MODEL_HOST));
     fix_key(&view, 'H');
     cr_assert_eq(fix_row(&view.list, 4242, GP_MODEL_HOST)->allocated, (int64_t)(1.5 * GIB));
-    fix_close(&view);
 }
 
 Test(rows, filter_matches_pid_command_and_container)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     static const char *const filters[] = {"TRAIN.py", "4242", "4f1d2c"};
     for (size_t i = 0; i < GP_COUNT(filters); i++) {
@@ -231,12 +210,10 @@ Test(rows, filter_matches_pid_command_and_container)
     strcpy(view.ui.filter, "no match");
     fix_rows(&view);
     expect_pids(&view.list, NULL, 0);
-    fix_close(&view);
 }
 
 Test(rows, tree_by_process_and_by_gpu)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     view.ui.tree = true;
     fix_rows(&view);
@@ -250,12 +227,10 @@ Test(rows, tree_by_process_and_by_gpu)
     cr_assert_eq(view.list.rows[0].id.kind, GP_ROW_DEVICE);
     cr_assert_eq(view.list.rows[0].id.device, 0);
     expect_pids(&view.list, (int[]){0, 4242, 77, 1003, 0, 4242, 1001}, 7);
-    fix_close(&view);
 }
 
 Test(rows, a_container_sums_its_own_processes)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     view.ui.by = GP_BY_CONTAINER;
     fix_rows(&view);
@@ -267,7 +242,6 @@ Test(rows, a_container_sums_its_own_processes)
         }
     }
     cr_assert_eq(found, 2, "one for each GPU");
-    fix_close(&view);
 }
 
 static const struct gp_row *owner_row(const struct gp_row_list *list, const char *owner)
@@ -281,7 +255,6 @@ static const struct gp_row *owner_row(const struct gp_row_list *list, const char
 
 Test(rows, owners_add_up_to_the_gpu)
 {
-    struct fix_view view;
     fix_open(&view, fix_owned, 2);
     view.ui.by = GP_BY_OWNER;
     fix_rows(&view);
@@ -310,7 +283,6 @@ Test(rows, owners_add_up_to_the_gpu)
     strcpy(view.ui.filter, "NCC");
     fix_rows(&view);
     expect_pids(&view.list, (int[]){0, 4242}, 2);
-    fix_close(&view);
 }
 
 /* ---- forecast ---------------------------------------------------------------------------------------------------- */
@@ -319,9 +291,9 @@ static void fix_growing(struct gp_model *model, uint64_t tick, double allocated)
 {
     struct gp_system *system = fix_system(1, tick);
     struct gp_process *process = fix_process(system, 7, "train");
-    struct gp_device_view *view = fix_device(system, process, 0, allocated, allocated + 5, allocated + 6, 20);
-    view->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed =
-        view->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated - 10;
+    struct gp_device_view *device = fix_device(system, process, 0, allocated, allocated + 5, allocated + 6, 20);
+    device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].freed =
+        device->wire.stats[GP_STAT_ALLOCATION][GP_POOL_ALL].allocated - 10;
     snprintf(process->container, sizeof(process->container), "pod-7");
     cr_assert_eq(gp_model_update(model, system), 0);
 }

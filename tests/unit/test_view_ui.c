@@ -2,9 +2,17 @@
  * test_view_ui.c: what the keys of `gpuprof top` change. */
 #include "view_fixture.h"
 
+static struct fix_view view;
+
+static void view_close(void)
+{
+    fix_close(&view);
+}
+
+TestSuite(ui, .fini = view_close);
+
 Test(ui, arrows_stay_in_the_table_and_follow_the_row)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, GP_KEY_UP);
     cr_assert_eq(view.ui.cursor, 0);
@@ -17,12 +25,10 @@ Test(ui, arrows_stay_in_the_table_and_follow_the_row)
     struct gp_row_id chosen = view.ui.selected;
     fix_key(&view, 'I');
     cr_assert(gp_model_id_equal(&view.list.rows[view.ui.cursor].id, &chosen), "the row is followed, not the line");
-    fix_close(&view);
 }
 
 Test(ui, paging_keeps_the_cursor_on_the_screen)
 {
-    struct fix_view view;
     fix_open(&view, fix_crowd, 1);
     gp_ui_settle(&view.ui, &view.list, 10);
     fix_key(&view, GP_KEY_PAGE_DOWN);
@@ -31,12 +37,10 @@ Test(ui, paging_keeps_the_cursor_on_the_screen)
     cr_assert(view.ui.cursor == 99 && view.ui.top == 90);
     gp_ui_settle(&view.ui, &view.list, 200);
     cr_assert_eq(view.ui.top, 0, "a taller screen shows all");
-    fix_close(&view);
 }
 
 Test(ui, reset_asks_first_and_names_one_row)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert_eq(fix_key(&view, 'r'), GP_ACTION_NONE);
     cr_assert_eq(view.ui.mode, GP_MODE_CONFIRM);
@@ -50,12 +54,10 @@ Test(ui, reset_asks_first_and_names_one_row)
     fix_key(&view, 'p');
     cr_assert_eq(view.ui.reset_what, GP_RESET_PEAKS);
     cr_assert_eq(fix_key(&view, 'y'), GP_ACTION_RESET);
-    fix_close(&view);
 }
 
 Test(ui, reset_of_tagged_rows_takes_each_peak_once)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, ' ');
     fix_key(&view, ' ');
@@ -67,23 +69,19 @@ Test(ui, reset_of_tagged_rows_takes_each_peak_once)
     fix_key(&view, 'R');
     cr_assert_eq(view.ui.target_count, 2);
     cr_assert_eq(view.ui.reset_what, GP_RESET_RESERVED);
-    fix_close(&view);
 }
 
 Test(ui, reset_of_a_process_that_cannot_answer_is_refused)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, GP_KEY_END);
     fix_key(&view, 'r');
     cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
     cr_assert(view.ui.message_is_error && view.ui.message[0]);
-    fix_close(&view);
 }
 
 Test(ui, owners_are_not_reset)
 {
-    struct fix_view view;
     fix_open(&view, fix_owned, 1);
     fix_key(&view, 'd');
     fix_key(&view, 'd');
@@ -96,24 +94,20 @@ Test(ui, owners_are_not_reset)
     fix_key(&view, 'd');
     fix_key(&view, 'd');
     cr_assert_eq(view.ui.by, GP_BY_PROCESS, "after the call sites");
-    fix_close(&view);
 }
 
 Test(ui, reset_of_a_gpu_takes_its_processes_and_not_the_host)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, 'd');
     cr_assert_eq(view.ui.by, GP_BY_DEVICE);
     fix_key(&view, GP_KEY_HOME);
     fix_key(&view, 'r');
     cr_assert_eq(view.ui.target_count, 2, "4242 and 77 on GPU 0; Xorg is not profiled");
-    fix_close(&view);
 }
 
 Test(ui, the_filter_can_be_typed_and_deleted)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, '\\');
     for (const char *p = "sq\xe9"; *p; p++) /* Latin-1 codes: characters, not bytes */
@@ -128,12 +122,10 @@ Test(ui, the_filter_can_be_typed_and_deleted)
     fix_key(&view, GP_KEY_ESCAPE);
     cr_assert_eq(view.ui.filter[0], '\0');
     cr_assert_eq(view.ui.mode, GP_MODE_NORMAL);
-    fix_close(&view);
 }
 
 Test(ui, the_sort_menu_skips_the_bar_and_takes_the_choice)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     fix_key(&view, '>');
     fix_key(&view, GP_KEY_HOME);
@@ -145,12 +137,10 @@ Test(ui, the_sort_menu_skips_the_bar_and_takes_the_choice)
     fix_key(&view, GP_KEY_ENTER);
     cr_assert_eq(view.ui.sort, GP_COLUMN_ALLOCS);
     cr_assert_not(view.ui.ascending);
-    fix_close(&view);
 }
 
 Test(ui, the_interval_moves_in_steps_and_stops_at_its_limits)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert_eq(fix_key(&view, '+'), GP_ACTION_INTERVAL);
     cr_assert_eq(view.ui.interval_ms, 2000);
@@ -163,12 +153,10 @@ Test(ui, the_interval_moves_in_steps_and_stops_at_its_limits)
     view.ui.interval_ms = 1700;
     fix_key(&view, '-');
     cr_assert_eq(view.ui.interval_ms, 1000);
-    fix_close(&view);
 }
 
 Test(ui, quit_keys_quit_and_k_kills_no_process)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 1);
     cr_assert_eq(fix_key(&view, 'q'), GP_ACTION_QUIT);
     cr_assert_eq(fix_key(&view, GP_KEY_F10), GP_ACTION_QUIT);
@@ -182,12 +170,10 @@ Test(ui, quit_keys_quit_and_k_kills_no_process)
     cr_assert(strstr(view.ui.message, "no such key: y"), "%s", view.ui.message);
     fix_key(&view, 'g');
     cr_assert_str_empty(view.ui.message, "%s", view.ui.message);
-    fix_close(&view);
 }
 
 Test(ui, no_sequence_of_keys_breaks_a_frame)
 {
-    struct fix_view view;
     struct gp_grid grid;
     fix_open(&view, fix_typical, 2);
     cr_assert_eq(gp_grid_init(&grid, 24, 80, false), 0);
@@ -202,14 +188,12 @@ Test(ui, no_sequence_of_keys_breaks_a_frame)
         fix_draw(&view, &grid);
     }
     gp_grid_fini(&grid);
-    fix_close(&view);
 }
 
 /* One table makes the help and the footer, so they are checked together: on 80 columns nothing is
  * cut, no key has two meanings, and what the footer offers can be clicked. */
 Test(ui, the_help_fits_and_names_each_key_once)
 {
-    struct fix_view view;
     struct gp_grid grid;
     char line[512];
     fix_open(&view, fix_typical, 2);
@@ -242,12 +226,10 @@ Test(ui, the_help_fits_and_names_each_key_once)
     fix_line(&grid, 21, line, sizeof(line));
     cr_assert_not(strstr(line, "more: "));
     gp_grid_fini(&grid);
-    fix_close(&view);
 }
 
 Test(ui, a_search_selects_the_next_row_and_a_filter_leaves_rows_out)
 {
-    struct fix_view view;
     fix_open(&view, fix_typical, 2);
     int rows = view.list.count;
     fix_key(&view, '/');
@@ -264,5 +246,4 @@ Test(ui, a_search_selects_the_next_row_and_a_filter_leaves_rows_out)
     fix_key(&view, '#');
     cr_assert(view.ui.message_is_error && view.ui.cursor == 0);
     fix_key(&view, GP_KEY_ESCAPE);
-    fix_close(&view);
 }
