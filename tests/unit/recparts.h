@@ -49,9 +49,11 @@ static inline void block(enum gp_format_type type, uint32_t count)
     recfile_block_rows(&file, type, count);
 }
 
+/* Valid until the next one is read. */
 static inline struct gp_recording *parse(void)
 {
-    struct gp_recording *r = NULL;
+    static struct gp_recording *r;
+    gp_recording_free(r);
     char why[256];
     uint8_t *exact = malloc(file.size);
     memcpy(exact, file.at, file.size);

@@ -29,7 +29,6 @@ Test(recording_numbers, samples_are_in_order)
     }
     cr_expect(r->devices[0].index == 4 && r->devices[0].ordinal == 4 && r->devices[0].total_bytes == -1);
     cr_expect(r->devices[1].index == 64 && r->devices[1].ordinal == -1 && !r->devices[1].has_last);
-    gp_recording_free(r);
 }
 
 static struct gp_rec_device read_device(uint64_t index, int64_t ordinal, const char *name, int64_t total,
@@ -49,7 +48,6 @@ static struct gp_rec_device read_device(uint64_t index, int64_t ordinal, const c
     struct gp_recording *r = parse();
     cr_assert(r->device_count == 1 && r->damaged_blocks == 0);
     struct gp_rec_device device = r->devices[0];
-    gp_recording_free(r);
     return device;
 }
 
@@ -67,7 +65,6 @@ static struct gp_rec_device read_numbers(uint64_t final, const uint64_t *numbers
     struct gp_recording *r = parse();
     cr_assert(r->device_count == 1 && r->damaged_blocks == 0);
     struct gp_rec_device device = r->devices[0];
-    gp_recording_free(r);
     return device;
 }
 
@@ -157,7 +154,6 @@ Test(recording_numbers, memory_from_before_has_every_field)
     cr_expect(unknown.bytes == -1 && unknown.at_attach_bytes == -1 && unknown.count == -1 && unknown.freed == 0 &&
               unknown.framework_allocated_bytes == -1 && unknown.framework_reserved_bytes == -1 &&
               unknown.source == GP_BEFORE_NONE);
-    gp_recording_free(r);
 }
 
 /* The last row up to a time, or else the first one behind it; of equal times the last, or the first. */
@@ -221,22 +217,17 @@ Test(recording_numbers, a_failed_request_has_every_field)
     for (uint32_t i = 0; i < GP_OOM_HOLDERS; i++)
         cr_expect(r->oom.holders[i].kind == (i % 2 ? GP_KINDS - 1 : GP_KIND_NONE) && r->oom.holders[i].site == 0 &&
                   r->oom.holders[i].block_bytes == 100 + i && r->oom.holders[i].count == i);
-    gp_recording_free(r);
     oom.device = 65, oom.holder_count = 1, oom.count = 0;
     r = with_oom(&oom, sizeof(oom) + 8); /* a later version's */
     cr_expect(!r->has_oom && r->oom.device == -1 && r->oom.holder_count == 1 && r->damaged_blocks == 0);
-    gp_recording_free(r);
     oom.device = -2, oom.count = 2;
     r = with_oom(&oom, sizeof(oom));
     cr_expect(r->has_oom && r->oom.device == -1);
-    gp_recording_free(r);
     oom.device = 0;
     r = with_oom(&oom, sizeof(oom));
     cr_expect_eq(r->oom.device, 0);
-    gp_recording_free(r);
     r = with_oom(&oom, sizeof(oom) - 1);
     cr_expect(!r->has_oom && r->damaged_blocks == 1);
-    gp_recording_free(r);
 }
 
 /* As format 1.3 has it, with a number, a kind and a holder more than this version knows. */
@@ -260,7 +251,6 @@ Test(recording_numbers, a_failed_request_by_ids)
     cr_expect_str_eq(r->oom.policy, "caching");
     cr_expect(r->oom.holder_count == 2 && r->oom.holders[0].kind == GP_KIND_POOL && r->oom.holders[1].count == 4);
     cr_expect_eq(r->oom.holders[1].kind, GP_KIND_NONE);
-    gp_recording_free(r);
 }
 
 /* More losses than this version knows, and more kinds of dropped events. */
@@ -291,7 +281,6 @@ Test(recording_numbers, counts_have_every_field)
         cr_expect(r->write_error == ENOSPC && r->write_error_ns == 850);
         for (uint64_t i = 0; i < GP_LOSTS; i++)
             cr_expect_eq(r->lost[i], i < losts ? 1000 + i : 0);
-        gp_recording_free(r);
     }
 }
 
@@ -315,7 +304,6 @@ Test(recording_numbers, counts_that_are_cut)
         cr_expect_eq(r->write_error, cut == whole ? 4095 : 0);
         cr_expect_eq(r->write_error_ns, cut == whole ? 8500 : 0);
         cr_expect_eq(r->end_ns, sound ? 900 : 0);
-        gp_recording_free(r);
     }
     begin();
     counts(GP_BLOCK_END, 0, 0);
@@ -323,5 +311,4 @@ Test(recording_numbers, counts_that_are_cut)
     block(GP_BLOCK_END, 1);
     struct gp_recording *r = parse();
     cr_expect(r->write_error == EIO && r->dropped == 0 && r->unwritten == 0);
-    gp_recording_free(r);
 }

@@ -41,7 +41,6 @@ Test(recording_parts, the_process_has_every_field)
     cr_expect(r->has_rank && r->rank == 3 && r->local_rank == -1 && r->world_size == 8);
     cr_expect(r->attached == GP_REC_ATTACHED_YES && r->damaged_blocks == 0 && !r->complete && !r->has_oom);
     cr_expect(r->site_count == 1 && r->thread_count == 0 && r->device_count == 0 && !r->ended_early);
-    gp_recording_free(r);
 }
 
 Test(recording_parts, values_of_the_process_that_cannot_be)
@@ -69,7 +68,6 @@ Test(recording_parts, values_of_the_process_that_cannot_be)
         cr_expect(r->source == rows[i].is_source && r->from_start == rows[i].is_start, "%zu", i);
         cr_expect(r->has_rank == rows[i].has_rank && r->attached == rows[i].is_attached, "%zu", i);
         cr_expect(r->local_rank == rows[i].is_local && r->world_size == rows[i].is_world, "%zu", i);
-        gp_recording_free(r);
     }
 }
 
@@ -87,7 +85,6 @@ Test(recording_parts, a_process_that_is_cut)
         cr_expect_eq(r->damaged_blocks, !sound, "%zu of %zu", cut, whole);
         cr_expect_eq(r->begin_ns, sound ? 5000 : 0, "%zu", cut);
         cr_expect(r->attached == GP_REC_ATTACHED_UNKNOWN);
-        gp_recording_free(r);
     }
 }
 
@@ -140,7 +137,6 @@ Test(recording_parts, strings_are_cleaned_where_they_lie)
         cr_expect(r->frames[i].line == i + 1 && r->frames[i].pc == 0 && r->frames[i].module == GP_REC_NONE);
     }
     cr_expect_eq(r->string_bytes, 1 + sizeof(bytes) - 1 + 1, "no byte that belongs to none");
-    gp_recording_free(r);
 }
 
 /* Parts in any order, and one that overlaps: each byte is that of the last part that has it. */
@@ -157,7 +153,6 @@ Test(recording_parts, strings_come_in_parts)
     cr_expect_str_eq(text_of(r, r->frames[0].function), "Abcdef");
     cr_expect_str_eq(text_of(r, r->frames[0].file), "def");
     cr_expect_eq(r->string_bytes, 1 + 8 + 1);
-    gp_recording_free(r);
 }
 
 /* Rows of a table in a file that is almost empty, with those that damaged blocks lost. */
@@ -178,7 +173,6 @@ Test(recording_parts, strings_behind_lost_ones)
         cr_expect_eq(r->damaged_blocks, more);
         cr_expect_str_eq(text_of(r, r->frames[0].function), more ? "" : "b");
         cr_expect_str_eq(text_of(r, r->frames[0].file), "a");
-        gp_recording_free(r);
     }
 }
 
@@ -204,7 +198,6 @@ Test(recording_parts, frames_behind_lost_ones)
             for (uint32_t i = 1; i < TABLE - 1; i++)
                 cr_assert(r->frames[i].module == GP_REC_NONE && r->frames[i].line == 0 && r->frames[i].pc == 0);
         }
-        gp_recording_free(r);
     }
 }
 
@@ -221,7 +214,6 @@ Test(recording_parts, more_rows_than_bytes_are_damage)
             struct gp_recording *r = parse();
             cr_expect_eq(r->damaged_blocks, 1);
             cr_expect(r->frame_count == 0 && r->site_count == 1);
-            gp_recording_free(r);
         }
 }
 
@@ -268,7 +260,6 @@ Test(recording_parts, modules_have_every_field)
         cr_expect_str_eq(text_of(r, m->path), rows[i].path);
         cr_expect_str_eq(text_of(r, m->build_id), rows[i].id);
     }
-    gp_recording_free(r);
 }
 
 static void name_row(uint64_t frame, const char *function, const char *outer)
@@ -321,7 +312,6 @@ Test(recording_parts, names_of_native_frames)
                       name->line == rows[i].line,
                   "%zu", i);
     }
-    gp_recording_free(r);
 }
 
 /* 65 536 modules are opened; the file with one more is refused. */
@@ -387,7 +377,6 @@ Test(recording_parts, frames_lie_in_the_mapping_of_their_time)
         for (uint32_t i = 0; i < frames; i++)
             cr_assert_eq(r->frames[i].module, wanted[i], "round %u, frame %u at %llu: %u instead of %u", round, i,
                          (unsigned long long)r->frames[i].pc, r->frames[i].module, wanted[i]);
-        gp_recording_free(r);
     }
 }
 
@@ -445,7 +434,6 @@ Test(recording_parts, sites_have_every_field)
                   "%zu: %u + %u, kind %u, device %u, %d", i, site->first_frame, site->frame_count, site->kind,
                   site->device, site->truncated);
     }
-    gp_recording_free(r);
 }
 
 Test(recording_parts, the_unknown_site_has_one_frame_at_most)
@@ -457,7 +445,6 @@ Test(recording_parts, the_unknown_site_has_one_frame_at_most)
         block(GP_BLOCK_SITES, 1);
         struct gp_recording *r = parse();
         cr_expect(r->sites[0].first_frame == 1 && r->sites[0].frame_count == (count == 1));
-        gp_recording_free(r);
     }
 }
 
@@ -501,7 +488,6 @@ Test(recording_parts, sites_and_their_numbers_in_any_order)
     cr_expect(r->sites[1].first_frame == 3 && r->sites[1].kind == 2 && r->sites[1].truncated);
     cr_expect(r->sites[5].first_frame == 4 && r->sites[5].frame_count == 1);
     cr_expect(r->sites[0].calls == 0 && r->sites[0].live_bytes == 0);
-    gp_recording_free(r);
 }
 
 Test(recording_parts, sites_behind_lost_ones)
@@ -522,7 +508,6 @@ Test(recording_parts, sites_behind_lost_ones)
             cr_expect(r->sites[TABLE - 1].frame_count == 2 && r->sites[TABLE - 2].frame_count == 0);
         if (more == 1)
             expect_numbers(&r->sites[TABLE - 1], 60);
-        gp_recording_free(r);
     }
 }
 
@@ -548,7 +533,6 @@ Test(recording_parts, threads_have_their_last_name)
         cr_expect_str_eq(text_of(r, r->threads[i].name), i == 0 ? "three" : i == 3 ? "one" : "");
     }
     cr_expect_eq(r->string_bytes, 1 + 4 + 4 + 6, "each text once");
-    gp_recording_free(r);
 }
 
 /* ---- memory of other processes ----------------------------------------------------------------------------------- */
