@@ -508,23 +508,6 @@ Test(torch_trace, lists_that_are_named_again)
     }
 }
 
-static void refused(const void *data, size_t bytes, const char *word)
-{
-    struct gp_recording *r = NULL;
-    cr_assert_eq(gp_recording_parse(&r, data, bytes, why, sizeof(why)), -EPROTO);
-    cr_assert(strstr(why, word), "%s", why);
-}
-
-Test(torch_trace, pickles_of_others)
-{
-    refused("\x80\x02"
-            "cos\nsystem\n(X\x02\0\0\0idtR.",
-            25, "nothing was executed");
-    refused("\x80\x04}.", 4, "no 'device_traces'");
-    refused("\x80\x04}", 3, "ends without");
-    refused("\x80\x04}(", 4, "ends without");
-}
-
 /* A key is looked for among the first 256 of its dictionary. */
 Test(torch_trace, keys_are_among_the_first)
 {
