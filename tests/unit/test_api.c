@@ -229,20 +229,6 @@ Test(api, short_names_after_long_ones)
     }
 }
 
-/* A thread that is already inside our code (a signal handler) gets the same answers as an
- * unprofiled process. */
-Test(api, from_inside_nothing_is_known)
-{
-    start();
-    give(1 << 20, 4096, 0);
-    cr_assert(gp_thread_enter());
-    cr_expect_eq(gpuprof_memory_allocated(0), -1);
-    cr_expect_eq(gpuprof_scope_begin("inside"), -ENODEV);
-    cr_expect_eq(gpuprof_mark("inside"), -ENODEV);
-    gp_thread_leave();
-    cr_expect_eq(gpuprof_memory_allocated(0), 4096);
-}
-
 /* ---- scopes --------------------------------------------------------------------------------------------------- */
 
 #define THREADS 4
