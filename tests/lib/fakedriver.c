@@ -666,11 +666,6 @@ unsigned fakedriver_growable(void)
     return count(RANGE) + count(HANDLE) + count(MAPPING);
 }
 
-unsigned fakedriver_streams(void)
-{
-    return count(STREAM);
-}
-
 unsigned fakedriver_events(void)
 {
     return count(EVENT);

@@ -47,8 +47,7 @@ void *fakedriver_current(void);
 int fakedriver_context_device(void *ctx); /* -1: not a live context */
 /* Contexts that the program retained. */
 int fakedriver_references(int device);
-/* Live streams and events. */
-unsigned fakedriver_streams(void);
+/* Live ones. */
 unsigned fakedriver_events(void);
 /* Work begins in the stream, or all of it ends. */
 void fakedriver_submit(void *stream);

@@ -392,28 +392,6 @@ Test(cfi, the_expression_of_a_plt)
     }
 }
 
-/* Advances of every width, at the last address before and the first behind them. */
-Test(cfi, advances)
-{
-    static const struct {
-        uint8_t rules[8];
-        size_t bytes;
-        uint32_t steps;
-    } cases[] = {
-        {{0x40 | 63, 0x0e, 32}, 3, 63},         {{0x02, 70, 0x0e, 32}, 4, 70},  {{0x03, 70, 0, 0x0e, 32}, 5, 70},
-        {{0x04, 70, 0, 0, 0, 0x0e, 32}, 7, 70}, {{0x41, 0x42, 0x0e, 32}, 4, 3},
-    };
-    struct gp_cfi_table table;
-    struct gp_cfi_rule rule;
-    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        cr_assert(one_make(&table, 0x1b, 3, 0x1b, 30000, cases[i].rules, cases[i].bytes));
-        for (uint32_t at = 0; at < 77; at++) {
-            cr_assert_eq(ask_one(&table, 30000 + at, &rule), GP_CFI_RULE);
-            cr_assert_eq(rule.offset, at < cases[i].steps ? 8 : 32, "case %u at %u", i, at);
-        }
-    }
-}
-
 /* A location that is set is an address in the encoding of the description. */
 Test(cfi, locations_that_are_set)
 {
