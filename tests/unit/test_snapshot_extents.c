@@ -66,16 +66,19 @@ static struct layout sound(void)
     return file;
 }
 
-static int read_back(const void *bytes, size_t count, char *why, size_t why_bytes)
+static int read_back(const void *data, size_t count, char *why, size_t why_bytes)
 {
     struct gp_extents pieces;
     int fd = memfd_create("t", MFD_CLOEXEC);
-    cr_assert_eq(write(fd, bytes, count), (ssize_t)count);
+    cr_assert_eq(write(fd, data, count), (ssize_t)count);
     int rc = gp_extents_read(&pieces, fd, why, why_bytes);
-    if (rc == 0)
-        cr_expect_eq(pieces.count, (count - sizeof(struct gp_wire_extents)) / sizeof(struct gp_wire_extent));
-    else
+    if (rc == 0) {
+        size_t bytes = count - sizeof(struct gp_wire_extents);
+        cr_expect_eq(pieces.count, bytes / sizeof(struct gp_wire_extent));
+        cr_expect_eq(memcmp(pieces.pieces, (const char *)data + sizeof(struct gp_wire_extents), bytes), 0);
+    } else {
         cr_expect_null(pieces.pieces);
+    }
     gp_extents_free(&pieces);
     close(fd);
     return rc;
@@ -132,6 +135,77 @@ Test(pieces, every_wrong_field_is_found)
     WRONG(p[4].what = GP_EXTENT_SEGMENT, "fields of a block");
     WRONG(p[4].state = GPUPROF_IDLE, "not live");
     WRONG((p[4].what = GP_EXTENT_SEGMENT, p[4].requested_bytes = 0), "last segment");
+}
+
+#define RIGHT(_change)                                                                                                 \
+    do {                                                                                                               \
+        struct layout file = sound();                                                                                  \
+        struct gp_wire_extent *last = &file.pieces[4];                                                                 \
+        char why[128] = "";                                                                                            \
+        (void)last;                                                                                                    \
+        _change;                                                                                                       \
+        cr_expect_eq(read_back(&file, sizeof(file), why, sizeof(why)), 0, "%s: %s", #_change, why);                    \
+    } while (0)
+
+Test(pieces, numbers_at_their_limits)
+{
+    RIGHT(last->kind = GP_KINDS - 1);
+    RIGHT(last->device = GP_WIRE_DEVICES - 1);
+    RIGHT(last->bytes = last->requested_bytes = 1);
+    RIGHT((last->address = 0, last->bytes = INT64_MAX));
+    WRONG((p[4].address = 0, p[4].bytes = 1ull << 63), "address is out of range");
+    RIGHT(last->address = INT64_MAX - 100);
+    WRONG(p[4].address = INT64_MAX - 99, "address is out of range");
+    WRONG(p[4].requested_bytes = 101, "more bytes requested");
+    RIGHT(last->time_ns = 20);
+    RIGHT(file.head.begin_ns = 20);
+}
+
+/* A megabyte is read at a time; in the last piece one number is wrong. */
+Test(pieces, files_of_any_length)
+{
+    static const uint64_t counts[] = {1, 2, 16383, 16384, 16385, 32768, 32769};
+    const uint64_t most = 32769;
+    struct gp_wire_extents *head = calloc(1, sizeof(*head) + most * sizeof(struct gp_wire_extent));
+    struct gp_wire_extent *all = (struct gp_wire_extent *)(head + 1);
+    *head = (struct gp_wire_extents){.magic = GP_WIRE_MAGIC, .end_ns = 1 << 20, .piece_bytes = sizeof(*all)};
+    for (uint64_t i = 0; i < most; i++)
+        all[i] = (struct gp_wire_extent){.what = GP_EXTENT_WHOLE,
+                                         .kind = GP_KIND_LINEAR,
+                                         .address = (i + 1) << 12,
+                                         .bytes = i + 1,
+                                         .requested_bytes = i,
+                                         .time_ns = i};
+    for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
+        char why[128] = "", wanted[100];
+        size_t bytes = sizeof(*head) + counts[n] * sizeof(*all);
+        head->count = counts[n];
+        cr_assert_eq(read_back(head, bytes, why, sizeof(why)), 0, "%s", why);
+        all[counts[n] - 1].kind = GP_KIND_NONE;
+        snprintf(wanted, sizeof(wanted), "extent %llu: a number is out of range", (unsigned long long)counts[n] - 1);
+        cr_expect_eq(read_back(head, bytes, why, sizeof(why)), -EPROTO);
+        cr_expect_str_eq(why, wanted);
+        all[counts[n] - 1].kind = GP_KIND_LINEAR;
+    }
+    free(head);
+}
+
+/* 2^26 of them: the first one is wrong here. */
+Test(pieces, there_is_a_most)
+{
+    struct gp_wire_extents head = {.magic = GP_WIRE_MAGIC, .end_ns = 1, .piece_bytes = sizeof(struct gp_wire_extent)};
+    int fd = memfd_create("t", MFD_CLOEXEC);
+    for (uint64_t more = 0; more < 2; more++) {
+        struct gp_extents pieces;
+        char why[128] = "";
+        head.count = (1ull << 26) + more;
+        cr_assert_eq(pwrite(fd, &head, sizeof(head), 0), (ssize_t)sizeof(head));
+        cr_assert_eq(ftruncate(fd, (off_t)(sizeof(head) + head.count * head.piece_bytes)), 0);
+        cr_expect_eq(gp_extents_read(&pieces, fd, why, sizeof(why)), -EPROTO);
+        cr_expect_str_eq(why,
+                         more ? "its size does not match its number of extents" : "extent 0: a number is out of range");
+    }
+    close(fd);
 }
 
 Test(pieces, every_cut_is_found)
