@@ -74,6 +74,8 @@ run 0 "opened by a path" "$work/opened" "$work/installed/libcublas.so.12"
 run 0 "opened by the file's own name" "$work/opened" "$work/installed/$real"
 run 0 "opened by a link without a number" "$work/opened" "$work/installed/libcublas.so"
 run 77 "another library" "$work/opened" "$work/other/libother.so.12"
+cp "$work/installed/$real" "$work/other/libcublas.0123abcg.so.12"
+run 77 "a name with no hash" "$work/opened" "$work/other/libcublas.0123abcg.so.12"
 run 98 "not installed, by name" "$work/opened" libcublas.so.12
 run 98 "not installed, by path" "$work/opened" "$work/other/libcublas.so.12"
 # It has the version of the library whose place it takes: 12.4.5 by its file's name, 12.6.3 by its Python package.
@@ -96,8 +98,12 @@ cc -w -o "$work/runtime" "$work/runtime.c" -ldl && mkdir -p "$runtimes" || exit 
 for number in 12 13; do
     cc -w -shared -fPIC -Wl,-soname,libcudart.so.$number -o "$runtimes/libcudart.so.$number.4.99" -x c - <<<'int cudaMalloc(void) { return 77; }' || exit 1
     ln -s libcudart.so.$number.4.99 "$runtimes/libcudart.so.$number"
+    cp "$runtimes/libcudart.so.$number.4.99" "$runtimes/libcudart-0123abcd.so.$number.4.99"
+    cp "$runtimes/libcudart.so.$number.4.99" "$runtimes/libcudart.faf08d9a.so.$number"
     run 0 "the runtime $number by its path" "$work/runtime" "$runtimes/libcudart.so.$number" libcudart.so.$number
     run 0 "the runtime $number by its file" "$work/runtime" "$runtimes/libcudart.so.$number.4.99" libcudart.so.$number
+    run 0 "a wheel's copy of the runtime $number" "$work/runtime" "$runtimes/libcudart-0123abcd.so.$number.4.99" libcudart.so.$number
+    run 0 "... of another auditwheel" "$work/runtime" "$runtimes/libcudart.faf08d9a.so.$number" libcudart.so.$number
 done
 export GPUPROF_STANDINS=0
 run 77 "switched off" "$work/rpath"

@@ -4,7 +4,8 @@
 `gpuprof run --sim` puts this folder in front of PYTHONPATH.  PyTorch's object collectives (broadcast_object_list,
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
-there whether it has reached its longest text; here its host says so.  With fill=random, PyTorch tells the driver which
+there whether it has reached its longest text; here its host says so.  vLLM counts there how many tokens each request
+got; here each gets one a step once its prompt is done.  With fill=random, PyTorch tells the driver which
 type the results have that it reads back.  Without these modules nothing happens, and a sitecustomize of the program's own
 is run first.
 """
@@ -116,6 +117,35 @@ def _generation(module):
     mixin._has_unfinished_sequences = has_unfinished
 
 
+def _vllm_runner(module):
+    runner = module.GPUModelRunner
+    sample = runner.sample
+
+    @functools.wraps(sample)
+    def call(self, hidden_states, batch, *args, **kwargs):
+        output, sampled, rejected = sample(self, hidden_states, batch, *args, **kwargs)
+        # Of a prompt that is read in parts, only the last part gives a token.
+        sampled.gpuprof_counts = batch.num_computed_prefill_tokens_np + batch.num_scheduled_tokens >= batch.prefill_len_np
+        return output, sampled, rejected
+
+    runner.sample = call
+
+
+def _vllm_output(module):
+    get_output = module.AsyncOutput.get_output
+
+    @functools.wraps(get_output)
+    def call(self):
+        counts = getattr(self.num_sampled_tokens, "gpuprof_counts", None)
+        if counts is not None:
+            self.copy_event.synchronize()
+            self.num_sampled_tokens_np[: len(counts)] = counts
+            _note("vllm", "each request gets one token a step, and none that ends it")
+        return get_output(self)
+
+    module.AsyncOutput.get_output = call
+
+
 # What the driver calls the types (src/sim/machine.h).
 _ZEROS = 1
 _TYPES = {
@@ -218,6 +248,8 @@ _CHANGES = {
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
     "transformers.generation.stopping_criteria": _criteria,
     "transformers.generation.utils": _generation,
+    "vllm.v1.worker.gpu.async_utils": _vllm_output,
+    "vllm.v1.worker.gpu.model_runner": _vllm_runner,
 }
 
 

@@ -192,9 +192,38 @@ static void standin_list(const char *where, bool (*wanted)(const char *name))
     standin_call(SYS_close, fd, 0, 0, 0);
 }
 
+static bool standin_is_hash(const char *text)
+{
+    for (size_t i = 0; i < 8; i++)
+        if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f')))
+            return false;
+    return true;
+}
+
+/* Wheels bring copies under names that auditwheel makes: "libcudart.faf08d9a.so.13", "libcudart-faf08d9a.so.13.0".  The
+ * name without the hash is in `to` then. */
+static const char *standin_unhashed(const char *base, char to[60])
+{
+    size_t n = standin_length(base), at = 3;
+    if (n >= 60)
+        return base;
+    while (at + 9 < n && !((base[at] == '.' || base[at] == '-') && standin_is_hash(base + at + 1) &&
+                           standin_same(base + at + 9, ".so", 3)))
+        at++;
+    if (at + 9 >= n)
+        return base;
+    for (size_t i = 0; i < at; i++)
+        to[i] = base[i];
+    for (size_t i = at + 9; i <= n; i++)
+        to[i - 9] = base[i];
+    return to;
+}
+
 /* The number of the stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8"; -1: none. */
 static int standin_of(const char *base)
 {
+    char unhashed[60];
+    base = standin_unhashed(base, unhashed);
     for (size_t i = 0; i < standin_count; i++) {
         size_t n = standin_length(standin_names[i].name);
         if (standin_length(base) >= n && standin_same(base, standin_names[i].name, n) &&
