@@ -162,6 +162,10 @@ Test(operation, of_pytorch)
         {EMPTY "call /tmp/torchinductor_u/ab/cabcd.py:70\ncompile_fx.<locals>.run " TORCH
                "_inductor/compile_fx.py:10\nmain /home/u/train.py:6",
          "main (train.py:6)  compiled graph", GP_PART_FORWARD},
+        /* A wrapper that Python set at its start is not the reader's code. */
+        {EMPTY "at::_ops::linear::call\ncall /opt/sim/python/sitecustomize.py:126\nWorker.run " SITES
+               "vllm/worker.py:10\nmain /home/u/serve.py:4",
+         "main (serve.py:4)  linear", GP_PART_NONE},
         /* Windows. */
         {"cross_entropy C:\\venv\\Lib\\site-packages\\torch\\nn\\functional.py:3\n<module> C:\\u\\train.py:19",
          "train.py:19  cross_entropy", GP_PART_NONE},
