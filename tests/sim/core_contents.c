@@ -457,9 +457,9 @@ static void names(const void *image, unsigned expected)
     CHECK_OK(cuLibraryUnload(library));
 }
 
-static void graphs(void)
+static void graphs(const void *image)
 {
-    CUfunction compiled = function(fat_make(1), KERNEL), unknown = function(&opaque, KERNEL);
+    CUfunction compiled = function(image, KERNEL), unknown = function(&opaque, KERNEL);
     CUdeviceptr p = allocate(32 * MIB), other = p + 16 * MIB;
     CUstream stream;
     CUgraph graph;
@@ -529,7 +529,8 @@ int main(void)
             launches(fat_make(packing));
             names(fat_make(packing), 1);
         }
-    graphs();
+    graphs(fat_make(1));
+    graphs(&cubin);
     computed();
     return check_done();
 }

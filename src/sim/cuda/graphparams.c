@@ -9,24 +9,33 @@
 #define SIM_ATTRIBUTES (CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING + 1)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
+/* How many parameters a kernel takes, and their sizes: of PTX, or as its compiled code says.  Where neither is known, only
+ * the first can be relied upon to be there. */
+static int sim_parameters(const struct sim_function *f, const uint16_t **sizes)
+{
+    static const uint16_t first = 8;
+    bool is_text = f->param_count >= 0, is_known = !is_text && f->given_count >= 0;
+    *sizes = is_text ? f->param_size : is_known ? f->given_size : &first;
+    return is_text ? f->param_count : is_known ? f->given_count : 1;
+}
+
 /* One block: the pointer array, then each value at 16 bytes, the largest alignment of a parameter. */
 static void **sim_values_copy(const struct sim_function *f, void **params)
 {
-    int count = f->param_count < 0 ? 1 : f->param_count;
+    const uint16_t *sizes;
+    int count = sim_parameters(f, &sizes);
     size_t head = sim_round_up(((size_t)count + 1) * sizeof(void *), 16), bytes = head;
     void **copy;
 
     if (!params || !count || (f->param_count < 0 && !params[0]))
         return NULL;
     for (int i = 0; i < count; i++)
-        bytes += sim_round_up(f->param_count < 0 ? 8 : f->param_size[i], 16);
+        bytes += sim_round_up(sizes[i], 16);
     copy = sim_grow(NULL, bytes);
     bytes = head;
     for (int i = 0; i < count; i++) {
-        size_t size = f->param_count < 0 ? 8 : f->param_size[i];
-
-        copy[i] = memcpy((char *)copy + bytes, params[i], size);
-        bytes += sim_round_up(size, 16);
+        copy[i] = memcpy((char *)copy + bytes, params[i], sizes[i]);
+        bytes += sim_round_up(sizes[i], 16);
     }
     copy[count] = NULL;
     return copy;
