@@ -428,6 +428,27 @@ static void exec_as_user(void *arg, int exec_fd)
         kid_exec_file(arg, exec_fd);
 }
 
+/* Whether the program's file is armed, which became another one while the program ran.  The search may have seen it before
+ * that: then it is armed with reason, and another one tells. */
+static bool swap_is_armed(unsigned number, const char *how)
+{
+    struct kid kid;
+    char name[32];
+    snprintf(name, sizeof(name), "d%u/libgpuprof", number);
+    fire_copy(name);
+    inside_shell("chmod 755 . d%u", number);
+    NEED(kid_begin(&kid, exec_as_user, name) == 0);
+    inside_shell("F=%s; %s", name, how);
+    inside_admin(false);
+    loop(600); /* one that holds it up would do so for ever */
+    bool is_armed = armed() != 0;
+    NEED(!gp_discover_count(discover).has_map_files);
+    inside_admin(true);
+    kid_end(&kid, SIGKILL);
+    NEED(loop_until_armed(0) >= 0);
+    return is_armed;
+}
+
 static void swapped_body(void)
 {
     struct kid kid;
@@ -438,7 +459,7 @@ static void swapped_body(void)
         "rm $F; cp /bin/true $F",
         "rm $F; mkdir $F",
         /* The process itself could not open it. Only a link that was followed before is cached. */
-        "mkdir -m 700 p; cp $F p; ln -sf ../p/libgpuprof $F; sleep 0.05; cat $F >/dev/null",
+        "mkdir -p -m 700 p; cp $F p; ln -sf ../p/libgpuprof $F; sleep 0.05; cat $F >/dev/null",
     };
     start();
     if (!gp_bpf_is_multi(bpf)) {
@@ -447,18 +468,10 @@ static void swapped_body(void)
     }
     loop(50);
     for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
-        char name[32];
-        snprintf(name, sizeof(name), "d%u/libgpuprof", i);
-        fire_copy(name);
-        inside_shell("chmod 755 . d%u", i);
-        NEED(kid_begin(&kid, exec_as_user, name) == 0);
-        inside_shell("F=%s; %s", name, how[i]);
-        inside_admin(false);
-        loop(600); /* one that holds it up would do so for ever */
-        NEED(armed() == 0, "%s", how[i]);
-        NEED(!gp_discover_count(discover).has_map_files);
-        inside_admin(true);
-        kid_end(&kid, SIGKILL);
+        bool armed_it = true;
+        for (unsigned again = 0; armed_it && again < 5; again++)
+            armed_it = swap_is_armed(5 * i + again, how[i]);
+        NEED(!armed_it, "%s", how[i]);
     }
     /* The control: a file that was not swapped is found by its path. */
     fire_copy("libgpuprof.so");
