@@ -440,9 +440,12 @@ static bool swap_is_armed(unsigned number, const char *how)
     NEED(kid_begin(&kid, exec_as_user, name) == 0);
     inside_shell("F=%s; %s", name, how);
     inside_admin(false);
+    int64_t since = now_ms();
+    while (gp_discover_count(discover).has_map_files && now_ms() - since < 30000)
+        loop_once(20); /* until it has looked without the right to */
+    NEED(!gp_discover_count(discover).has_map_files);
     loop(600); /* one that holds it up would do so for ever */
     bool is_armed = armed() != 0;
-    NEED(!gp_discover_count(discover).has_map_files);
     inside_admin(true);
     kid_end(&kid, SIGKILL);
     NEED(loop_until_armed(0) >= 0);
