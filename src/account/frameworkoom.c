@@ -364,6 +364,9 @@ bool gp_framework_replay_begin(const struct gp_wire_oom *report, const struct gp
     struct gp_account *account = part->flags & GP_OOM_FRAMEWORK ? gp_account_of(report->device) : NULL;
     if (!account || account->framework.history_broken || !account->framework.history || part->flags & GP_OOM_KEPT)
         return false;
+    /* A replay cannot know which requests went to a private pool: idle memory of others is of no use there. */
+    if (x_conf.pools && !(part->flags & GP_OOM_NO_POOLS))
+        return false;
     const struct gp_framework *framework = &account->framework;
     /* [history.A] another thread than the framework's may read it; pairs with [history.R]. */
     uint32_t count = __atomic_load_n(&framework->x_history_count, __ATOMIC_ACQUIRE);

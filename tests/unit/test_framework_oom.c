@@ -200,6 +200,18 @@ static void driver_says(int64_t free_bytes)
     gp_feed_poll_oom_leave(free_bytes, 4096 * MIB);
 }
 
+/* Idle memory of others is of no use to a request of a pool, and a replay cannot tell which requests are. */
+Test(framework_oom, no_history_is_replayed_of_a_program_with_pools)
+{
+    pools = 1;
+    three_segments();
+    segment_freed(C);
+    driver_says(7);
+    part.flags &= ~GP_OOM_KEPT; /* as where the framework has given back what it could */
+    gp_feed_poll_oom_replay(UINT32_MAX);
+    cr_expect(replayed.count == 0 && !(part.flags & GP_OOM_REPLAYED));
+}
+
 Test(framework_oom, the_history_is_replayed_once)
 {
     three_segments();
