@@ -436,13 +436,23 @@ static uint32_t fence_by_waiting(struct gp_served_context *served, uint64_t *fen
     return result;
 }
 
+/* A fence behind the work of a stream. */
+static uint32_t fence_record(struct gp_served_context *served, void *stream, uint64_t *fence)
+{
+    void *event;
+    uint32_t result = gather_record(served, stream, &event);
+    if (!result)
+        *fence = (uint64_t)(uintptr_t)event;
+    return result;
+}
+
 static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fence)
 {
     uint64_t reach = fence_reach(served);
     bool alone = reach == 1ull << gp_served_index(served);
     unsigned first = 0;
     uint32_t result = 0;
-    void *into = NULL, *event, *stream;
+    void *into = NULL, *stream;
     if (fence_untracked(reach))
         return GP_FENCE_UNTRACKED;
     if (!alone || __atomic_load_n(&served->gather, __ATOMIC_ACQUIRE) || gp_stream_next(served, &first, &stream)) {
@@ -451,18 +461,14 @@ static uint32_t fence_everything(struct gp_served_context *served, uint64_t *fen
             if (reach >> i & 1)
                 result = fence_gather(&gp_served_contexts[i], into);
     }
-    if (!result)
-        result = gather_record(served, into, &event);
-    if (!result)
-        *fence = (uint64_t)(uintptr_t)event;
-    return result;
+    return result ? result : fence_record(served, into, fence);
 }
 
 /* For streams that are known to live, or that the caller is trusted to keep alive. */
 static uint32_t fence_streams(struct gp_served_context *served, const uint64_t *streams, unsigned count,
                               uint64_t *fence)
 {
-    void *into = NULL, *event;
+    void *into = NULL;
     uint32_t result = 0;
     int status;
     for (unsigned i = 0; !result && !stream_watched() && i < count; i++) {
@@ -470,18 +476,13 @@ static uint32_t fence_streams(struct gp_served_context *served, const uint64_t *
         if (!result && status)
             result = GP_BACKEND_FORBIDDEN;
     }
-    if (!result && count == 1) {
-        result = gather_record(served, (void *)(uintptr_t)streams[0], &event);
-    } else if (!result) {
+    if (!result && count == 1)
+        into = (void *)(uintptr_t)streams[0];
+    else if (!result)
         result = gather_stream(served, &into);
-        for (unsigned i = 0; !result && i < count; i++)
-            result = gather_add(served, (void *)(uintptr_t)streams[i], into);
-        if (!result)
-            result = gather_record(served, into, &event);
-    }
-    if (!result)
-        *fence = (uint64_t)(uintptr_t)event;
-    return result;
+    for (unsigned i = 0; !result && count > 1 && i < count; i++)
+        result = gather_add(served, (void *)(uintptr_t)streams[i], into);
+    return result ? result : fence_record(served, into, fence);
 }
 
 static uint32_t fence_recorded(struct gp_served_context *served, const uint64_t *streams, unsigned count,
