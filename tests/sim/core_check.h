@@ -117,4 +117,27 @@ static inline int check_receive(int line)
 
 #define CHECK_MIB (1ll << 20)
 
+/* A fat binary: a head, and entries with an image of each generation. */
+struct check_fat {
+    uint32_t magic;
+    uint16_t version, header;
+    uint64_t size; /* behind the head */
+};
+#define CHECK_FAT(_bytes)                                                                                              \
+    {                                                                                                                  \
+        0xba55ed50u, 1, sizeof(struct check_fat), (_bytes)                                                             \
+    }
+
+struct check_fat_entry {
+    uint16_t kind, version; /* kind 2: compiled, 1: PTX */
+    uint32_t header;
+    uint64_t size; /* behind it, padded */
+    uint32_t packed, reserved[2], generation, reserved2[2];
+    uint64_t flags, reserved3, unpacked;
+};
+#define CHECK_FAT_ENTRY(_kind, _bytes)                                                                                 \
+    {                                                                                                                  \
+        .kind = (_kind), .version = 0x101, .header = sizeof(struct check_fat_entry), .size = (_bytes)                  \
+    }
+
 #endif

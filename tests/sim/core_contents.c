@@ -237,11 +237,9 @@ static void handed_out(void)
 static const char *const ptx = ".version 8.0\n.target sm_90\n.address_size 64\n"
                                ".visible .entry fill(.param .u64 p, .param .u32 n)\n{\nret;\n}\n";
 static const struct {
-    uint32_t magic;
-    uint16_t version, header;
-    uint64_t size;
+    struct check_fat head;
     char bytes[16];
-} opaque = {0xba55ed50u, 1, 16, 16, "anything"};
+} opaque = {CHECK_FAT(16), "anything"};
 
 struct arrays { /* a parameter, as frameworks pass tensors */
     char kind[4];
@@ -360,16 +358,8 @@ static size_t pack_zstd(const unsigned char *from, size_t size, unsigned char *t
 static const void *fat_make(int packing)
 {
     static struct {
-        uint32_t magic;
-        uint16_t version, header;
-        uint64_t size;
-        struct {
-            uint16_t kind, version;
-            uint32_t header;
-            uint64_t size;
-            uint32_t packed, other[5];
-            uint64_t flags, zero, unpacked;
-        } entry;
+        struct check_fat head;
+        struct check_fat_entry entry;
         unsigned char bytes[4096];
     } fat;
     struct cubin cubin = cubin_make();
@@ -378,17 +368,11 @@ static const void *fat_make(int packing)
     memcpy(fat.bytes, &cubin, size);
     if (packing)
         size = (packing == 1 ? pack_lz4 : pack_zstd)((const unsigned char *)&cubin, sizeof cubin, fat.bytes);
-    fat.magic = 0xba55ed50u;
-    fat.version = 1;
-    fat.header = 16;
-    fat.entry.kind = 2;
-    fat.entry.version = 0x101;
-    fat.entry.header = sizeof fat.entry;
-    fat.entry.size = (size + 7) / 8 * 8;
+    fat.entry = (struct check_fat_entry)CHECK_FAT_ENTRY(2, (size + 7) / 8 * 8);
     fat.entry.packed = packing ? (uint32_t)size : 0;
     fat.entry.flags = 0x11 | (packing == 1 ? 0x2000 : packing == 2 ? 0x8000 : 0);
     fat.entry.unpacked = packing ? sizeof cubin : 0;
-    fat.size = sizeof fat.entry + fat.entry.size;
+    fat.head = (struct check_fat)CHECK_FAT(sizeof fat.entry + fat.entry.size);
     return &fat;
 }
 

@@ -117,27 +117,18 @@ struct code {
 static void generation(const struct code *codes, unsigned count, int ptx, int binary)
 {
     struct {
-        uint32_t magic;
-        uint16_t version, header;
-        uint64_t size;
+        struct check_fat head;
         struct {
-            uint16_t kind, version;
-            uint32_t header;
-            uint64_t size;
-            uint32_t packed, reserved[2], generation, reserved2[2];
-            uint64_t flags, reserved3, unpacked;
+            struct check_fat_entry is;
             char bytes[8];
         } entries[4];
-    } fat = {0xba55ed50u, 1, 16, count * sizeof fat.entries[0], {{0}}};
+    } fat = {CHECK_FAT(count * sizeof fat.entries[0]), {{{0}}}};
     CUmodule module;
     CUfunction function;
     int value = 0;
     for (unsigned i = 0; i < count; i++) {
-        fat.entries[i].kind = codes[i].kind;
-        fat.entries[i].version = 0x101;
-        fat.entries[i].header = 64;
-        fat.entries[i].size = 8;
-        fat.entries[i].generation = codes[i].generation;
+        fat.entries[i].is = (struct check_fat_entry)CHECK_FAT_ENTRY(codes[i].kind, 8);
+        fat.entries[i].is.generation = codes[i].generation;
     }
     CHECK_OK(cuModuleLoadData(&module, &fat));
     CHECK_OK(cuModuleGetFunction(&function, module, "f"));

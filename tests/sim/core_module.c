@@ -112,11 +112,7 @@ static long long resident_bytes(void)
 static void preserved(void)
 {
     const size_t size = 64 << 20;
-    struct {
-        uint32_t magic;
-        uint16_t version, header;
-        uint64_t size;
-    } head = {0xba55ed50u, 1, 16, size - 16};
+    struct check_fat head = CHECK_FAT(size - sizeof head);
     CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
     void *value = (void *)1;
     CUlibrary library;
