@@ -9,14 +9,14 @@
 #define SIM_ATTRIBUTES (CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING + 1)
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
-/* How many parameters a kernel takes, and their sizes: of PTX, or as its compiled code says.  Where neither is known, only
- * the first can be relied upon to be there. */
+/* How many parameters a kernel takes, and their sizes: of PTX, or as its compiled code says; of a fat binary none is kept.
+ * Where nothing is known, only the first can be relied upon to be there. */
 static int sim_parameters(const struct sim_function *f, const uint16_t **sizes)
 {
     static const uint16_t first = 8;
-    bool is_text = f->param_count >= 0, is_known = !is_text && f->given_count >= 0;
-    *sizes = is_text ? f->param_size : is_known ? f->given_size : &first;
-    return is_text ? f->param_count : is_known ? f->given_count : 1;
+    bool is_read = f->param_count >= 0, is_known = !is_read && f->given_count >= 0;
+    *sizes = is_read ? f->param_size : is_known ? f->given_size : &first;
+    return is_read ? f->param_count : is_known ? f->given_count : 1;
 }
 
 /* One block: the pointer array, then each value at 16 bytes, the largest alignment of a parameter. */

@@ -18,6 +18,7 @@
 #define STANDIN_EXPORT __attribute__((visibility("default")))
 #define STANDIN_NAMES  64
 #define STANDIN_PATH   4096
+#define STANDIN_NAME   60 /* a longer name is no stand-in's */
 /* As in standin.c. */
 #define STANDIN_REAL 1024
 #define STANDIN_MARK "stand-in"
@@ -180,7 +181,7 @@ static void standin_list(const char *where, bool (*wanted)(const char *name))
         for (long at = 0; at < n;) {
             const struct entry *entry = (const struct entry *)(text + at);
             at += entry->bytes;
-            if (standin_count == STANDIN_NAMES || !wanted(entry->name) || standin_length(entry->name) >= 60)
+            if (standin_count == STANDIN_NAMES || !wanted(entry->name) || standin_length(entry->name) >= STANDIN_NAME)
                 continue;
             char *path = standin_names[standin_count].path;
             for (size_t i = 0; i < folder; i++)
@@ -202,10 +203,10 @@ static bool standin_is_hash(const char *text)
 
 /* Wheels bring copies under names that auditwheel makes: "libcudart.faf08d9a.so.13", "libcudart-faf08d9a.so.13.0".  The
  * name without the hash is in `to` then. */
-static const char *standin_unhashed(const char *base, char to[60])
+static const char *standin_unhashed(const char *base, char to[STANDIN_NAME])
 {
     size_t n = standin_length(base), at = 3;
-    if (n >= 60)
+    if (n >= STANDIN_NAME)
         return base;
     while (at + 9 < n && !((base[at] == '.' || base[at] == '-') && standin_is_hash(base + at + 1) &&
                            standin_same(base + at + 9, ".so", 3)))
@@ -222,7 +223,7 @@ static const char *standin_unhashed(const char *base, char to[60])
 /* The number of the stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8"; -1: none. */
 static int standin_of(const char *base)
 {
-    char unhashed[60];
+    char unhashed[STANDIN_NAME];
     base = standin_unhashed(base, unhashed);
     for (size_t i = 0; i < standin_count; i++) {
         size_t n = standin_length(standin_names[i].name);
