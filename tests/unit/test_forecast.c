@@ -364,7 +364,7 @@ Test(forecast, lines_for_people)
     } cases[] = {{GP_FORECAST_SHORT, "ten seconds of a running process"},
                  {GP_FORECAST_IDLE, "nothing is allocated or freed"},
                  {GP_FORECAST_APERIODIC, "does not repeat"},
-                 {GP_FORECAST_STEADY, "more can be allocated"},
+                 {GP_FORECAST_STEADY, "stay free at its peak"},
                  {GP_FORECAST_GROWS, "out of memory in about"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char line[GP_FORECAST_TEXT];
@@ -372,6 +372,7 @@ Test(forecast, lines_for_people)
                                             .peak_bytes = 1023ll << 40,
                                             .step_bytes = 1023ll << 40,
                                             .headroom_bytes = 1023ll << 40,
+                                            .spare_bytes = 1023ll << 40,
                                             .bytes_per_second = 1e15,
                                             .confidence = 0.99,
                                             .seconds_to_oom = 29 * 86400.0};
@@ -403,6 +404,7 @@ Test(forecast_run, headroom_is_that_of_the_last_step)
     struct gp_steps *steps = gp_steps_find(recording);
     struct gp_forecast_run *run = analysis_forecast(recording, steps, 0);
     cr_assert_eq(run->now.headroom_bytes, 2 * GIB - 500 * MIB, "%lld", (long long)run->now.headroom_bytes);
+    cr_assert_eq(run->now.spare_bytes, 2 * GIB - 1500 * MIB, "%lld", (long long)run->now.spare_bytes);
     free(run);
     free(steps);
     gp_recording_free(recording);

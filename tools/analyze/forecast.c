@@ -216,6 +216,17 @@ static void forecast_peak(const struct gp_forecast *forecast, struct gp_forecast
         result->peak_bytes = forecast->before.last + result->step_bytes;
 }
 
+/* The headroom is that of the newest sample, which may lie far below the peak: of a recording, between two steps. */
+static void forecast_spare(const struct gp_forecast *forecast, struct gp_forecast_result *result)
+{
+    int64_t sum;
+    if (result->headroom_bytes < 0)
+        return;
+    if (__builtin_add_overflow(result->headroom_bytes, forecast->before.last, &sum))
+        sum = INT64_MAX;
+    result->spare_bytes = sum > result->peak_bytes ? sum - result->peak_bytes : 0;
+}
+
 /* ---- growth ---------------------------------------------------------------------------------------------------- */
 
 static bool forecast_growth(const struct gp_forecast *forecast, struct gp_forecast_result *result)
@@ -277,6 +288,7 @@ void gp_forecast_find(const struct gp_forecast *forecast, const struct gp_foreca
         .peak_bytes = -1,
         .step_bytes = -1,
         .headroom_bytes = room ? forecast_headroom(room) : -1,
+        .spare_bytes = -1,
         .seconds_to_oom = -1,
     };
     if (forecast->count < (steps ? 2 : GP_FORECAST_LEAST_POINTS) || (!steps && result->seen_ns < GP_FORECAST_LEAST_NS))
@@ -285,6 +297,7 @@ void gp_forecast_find(const struct gp_forecast *forecast, const struct gp_foreca
     if (result->verdict != GP_FORECAST_STEADY)
         return;
     forecast_peak(forecast, result);
+    forecast_spare(forecast, result);
     if (forecast->count < 5 || !forecast_growth(forecast, result))
         return;
     result->verdict = GP_FORECAST_GROWS;
@@ -418,7 +431,8 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     gp_forecast_find(&to.forecast, &room, &run->now);
     /* No rhythm was found, or one that memory does not follow. */
     if (steps->source == GP_STEPS_TIME || (!steps->told && !gp_flow_returns(flow, steps, 1))) {
-        run->early = (struct gp_forecast_result){.peak_bytes = -1, .step_bytes = -1, .seconds_to_oom = -1};
+        run->early =
+            (struct gp_forecast_result){.peak_bytes = -1, .step_bytes = -1, .spare_bytes = -1, .seconds_to_oom = -1};
         int64_t headroom = run->now.headroom_bytes;
         run->now = run->early;
         run->now.headroom_bytes = headroom;

@@ -93,6 +93,7 @@ struct gp_forecast_result {
     int64_t peak_bytes;      /* of the run, without what it will still leak; -1: not periodic */
     int64_t step_bytes;      /* of it: what a step allocates and frees again; -1 likewise */
     int64_t headroom_bytes;  /* that can be allocated from now on; -1 unknown */
+    int64_t spare_bytes;     /* that stays free at the peak; -1: unknown, or not periodic */
     double bytes_per_second; /* of growth; 0 unless it grows */
     double confidence;       /* 0..1; 0 unless it grows */
     double seconds_to_oom;   /* < 0: not within GP_FORECAST_HORIZON, or unknown */

@@ -32,7 +32,7 @@ bool gp_forecast_report_add(const struct gp_report *report, uint32_t device, jso
 const char *gp_forecast_line(const struct gp_forecast_result *result, char text[GP_FORECAST_TEXT])
 {
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT];
-    bool room = result->headroom_bytes >= 0;
+    bool room = result->headroom_bytes >= 0, spare = result->spare_bytes >= 0;
     switch (result->verdict) {
     case GP_FORECAST_GROWS:
         if (result->seconds_to_oom >= 0)
@@ -45,8 +45,8 @@ const char *gp_forecast_line(const struct gp_forecast_result *result, char text[
         return text;
     case GP_FORECAST_STEADY:
         snprintf(text, GP_FORECAST_TEXT, "steady: the run needs %s, a step %s of it%s%s%s",
-                 gp_size_text(a, result->peak_bytes), gp_size_text(b, result->step_bytes), room ? "; " : "",
-                 room ? gp_size_text(c, result->headroom_bytes) : "", room ? " more can be allocated" : "");
+                 gp_size_text(a, result->peak_bytes), gp_size_text(b, result->step_bytes), spare ? "; " : "",
+                 spare ? gp_size_text(c, result->spare_bytes) : "", spare ? " stay free at its peak" : "");
         return text;
     case GP_FORECAST_APERIODIC:
         snprintf(text, GP_FORECAST_TEXT, "none: what it allocates does not repeat, so it may need any amount");
