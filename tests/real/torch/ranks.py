@@ -79,11 +79,15 @@ def graph(torch, dist):
 
 
 def version():
-    """The stand-in says that it is the NCCL whose place it takes."""
+    """The stand-in says that it is the NCCL whose place it takes: Debian's library has its version in its name, and the package
+    of the index in the name of its folder."""
     import ctypes
     import glob
+    from importlib import metadata
 
-    installed = os.path.realpath(glob.glob("/usr/lib/*/libnccl.so.2")[0]).split(".so.")[1]
+    files = glob.glob("/usr/lib/*/libnccl.so.2")
+    packages = [one for one in metadata.distributions() if (one.metadata["Name"] or "").startswith("nvidia-nccl-cu")]
+    installed = packages[0].version if packages else os.path.realpath(files[0]).split(".so.")[1]
     major, minor, patch = map(int, installed.split("."))
     number = ctypes.c_int()
     ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(number))
