@@ -62,6 +62,7 @@ Test(owners, the_bill_as_text)
         "    2.000 GiB  shared         cached     kept for later by gpuprof's cache, pools and graphs\n",
         "    512.0 MiB                 untracked  context, code",
         "    33.50 GiB  held by the process according to NVML\n",
+        "    6.000 GiB  pytorch        in pools   of these two, at least: segments of CUDA graphs and MemPools\n",
     };
     for (size_t i = 0; i < GP_COUNT(lines); i++)
         cr_assert(strstr(text, lines[i]), "no line \"%s\" in:\n%s", lines[i], text);

@@ -162,11 +162,9 @@ Test(golden, owners)
     static const struct {
         const char *name, *keys;
         int cols, rows;
-    } frames[] = {{"owned-detail-80x24", "", 80, 24},
-                  {"owned-detail-120x40", "", 120, 40},
-                  {"owned-differs-120x40", "j", 120, 40},
-                  {"owned-owners-80x24", "ddd", 80, 24},
-                  {"owned-tree-120x40", "dddtj", 120, 40}};
+    } frames[] = {{"owned-detail-80x24", "", 80, 24},     {"owned-detail-120x40", "", 120, 40},
+                  {"owned-differs-120x40", "j", 120, 40}, {"owned-pools-120x40", "jj", 120, 40},
+                  {"owned-owners-80x24", "ddd", 80, 24},  {"owned-tree-120x40", "dddtj", 120, 40}};
     for (size_t i = 0; i < GP_COUNT(frames); i++) {
         struct fix_view view;
         fix_open(&view, fix_owned, 20);

@@ -159,14 +159,29 @@ static inline struct gp_system *fix_owned(uint64_t tick)
     fix_owner(process, view, "pytorch", "libc10_cuda.so", 16, 27);
     fix_owner(process, view, "nccl", "libnccl.so.2", 3, 3);
     fix_owner(process, view, "program", "", 1, 1);
-    view->framework = (struct gp_wire_framework){.name = "pytorch", .blocks = 812, .segments = 31, .events = 90000};
+    view->framework = (struct gp_wire_framework){
+        .name = "pytorch", .blocks = 812, .segments = 31, .events = 90000, .private_bytes = (int64_t)(6 * GIB)};
     process = fix_process(system, 77, "python3 serve.py");
     view = fix_device(system, process, 0, 4, 6, 4, 6);
     fix_owner(process, view, "pytorch", "libc10_cuda.so", 4, 4);
     view->framework = (struct gp_wire_framework){
         .name = "pytorch", .blocks = 5, .segments = 2, .events = 1000, .allocated_differs = 7, .reserved_differs = 1};
     process = fix_process(system, 78, "plain");
-    fix_device(system, process, 0, 2, 2, 2, 2);
+    view = fix_device(system, process, 0, 2, 2, 2, 2);
+    view->heaps = (struct gp_wire_framework){.name = "nvtx", .blocks = 3, .segments = 1, .events = 3};
+    process->publish_ns = 5000000000;
+    process->doors = (struct gp_wire_doors){
+        .row_count = 3,
+        .rows = {{.door = 1,
+                  .time_ns = 4500000000,
+                  .allocated_bytes = 24 << 20,
+                  .allocated_peak_bytes = 44 << 20,
+                  .reserved_bytes = -1,
+                  .limit_bytes = (int64_t)(12 * GIB)},
+                 {.device = 1, .pieces = 9},
+                 {.pieces = 533, .pools = 6, .allocated_bytes = (int64_t)GIB, .reserved_bytes = (int64_t)(1.5 * GIB)}},
+        .door_count = 2,
+        .doors = {{.name = "rmm"}, {.name = "xla"}}};
     return system;
 }
 

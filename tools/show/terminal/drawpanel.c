@@ -6,6 +6,7 @@
 #include <show/terminal/siteview.h>
 #include <show/terminal/ui.h>
 #include <show/text/stats.h>
+#include <show/text/write.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,6 +109,12 @@ static bool row_has_kinds(const struct gp_row *row)
     return row->device && !row->device->totals_only && gp_model_process_readable(row->process);
 }
 
+static void count_line(void *lines, const char *text, bool is_wrong)
+{
+    (void)text, (void)is_wrong;
+    ++*(int *)lines;
+}
+
 int gp_draw_detail_lines(const struct gp_draw *draw)
 {
     const struct gp_row *row = draw_selected(draw);
@@ -125,44 +132,29 @@ int gp_draw_detail_lines(const struct gp_draw *draw)
             lines += kind_used(&row->device->wire.kinds[i]);
         struct gp_owner_view views[GP_OWNER_VIEWS];
         int owners = gp_peer_owners_of(row->process, row->device, views);
-        lines += (owners ? owners + 1 : 0) + (row->device->framework.name[0] ? 1 : 0);
-        for (uint32_t i = 0; i < row->process->doors.row_count; i++)
-            lines += row->process->doors.rows[i].device == row->device->index;
+        lines += owners ? owners + 1 : 0;
+        lines += (row->device->wire.asleep_bytes.peak != 0) + (row->device->wire.flags & GP_DEVICE_UNSOUND ? 1 : 0);
+        gp_pool_lines(row->process, row->device, &(struct gp_pool_lines){count_line, &lines});
     }
     return lines;
 }
 
-/* Libraries whose own pools are watched, or which say themselves what these have in use. Returns the line below. */
-static int draw_doors(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
+struct draw_pools {
+    const struct gp_draw *draw;
+    struct gp_rect rect;
+    int y;
+};
+
+static void draw_pool(void *arg, const char *text, bool is_wrong)
 {
-    const struct gp_wire_doors *doors = &row->process->doors;
-    for (uint32_t i = 0; i < doors->row_count; i++) {
-        const struct gp_wire_door_row *is = &doors->rows[i];
-        const char *name = doors->doors[is->door].name;
-        char used[32], pool[32], peak[32], limit[32];
-        if (is->device != row->device->index)
-            continue;
-        gp_grid_bytes(is->allocated_bytes, GP_TEXT_LONG, used, sizeof(used));
-        gp_grid_bytes(is->reserved_bytes, GP_TEXT_LONG, pool, sizeof(pool));
-        if (is->time_ns)
-            gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
-                           "%s says itself: %s in use, peak %s, of %s, limit %s; polled %.1f s ago", name, used,
-                           gp_grid_bytes(is->allocated_peak_bytes, GP_TEXT_LONG, peak, sizeof(peak)), pool,
-                           gp_grid_bytes(is->limit_bytes, GP_TEXT_LONG, limit, sizeof(limit)),
-                           (double)gp_door_age(row->process, is) / 1e9);
-        else
-            gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
-                           "%s: %lld pieces, %s, in %lld parts of its pools, %s", name, (long long)is->pieces, used,
-                           (long long)is->pools, pool);
-    }
-    return y;
+    struct draw_pools *pools = arg;
+    gp_grid_put(pools->draw->grid, pools->rect, pools->y++, 1, is_wrong ? GP_STYLE_WARN : GP_STYLE_NORMAL, text);
 }
 
 /* The library that asked for the memory. Returns the line below. */
 static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)
 {
     struct gp_owner_view views[GP_OWNER_VIEWS];
-    const struct gp_wire_framework *f = &row->device->framework;
     int count = gp_peer_owners_of(row->process, row->device, views);
     static const char heading[] = "OWNER           ALLOCATED       PEAK   RESERVED     R-PEAK   BLOCKS";
     if (count)
@@ -183,22 +175,14 @@ static int draw_owners(const struct gp_draw *draw, struct gp_rect rect, int y, c
     char current[32], most[32];
     if (asleep->peak)
         gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL, "%s: %s of blocks asleep, without memory; peak %s",
-                       f->name, gp_grid_bytes(asleep->current, GP_TEXT_LONG, current, sizeof(current)),
+                       row->device->framework.name,
+                       gp_grid_bytes(asleep->current, GP_TEXT_LONG, current, sizeof(current)),
                        gp_grid_bytes(asleep->peak, GP_TEXT_LONG, most, sizeof(most)));
     if (row->device->wire.flags & GP_DEVICE_UNSOUND)
         gp_grid_put(draw->grid, rect, y++, 1, GP_STYLE_WARN, "allocated is more than reserved: memory was missed");
-    if (f->name[0] && gp_framework_agrees(f))
-        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_NORMAL,
-                       "%s: %lld blocks in %lld segments, its own totals agree", f->name, (long long)f->blocks,
-                       (long long)f->segments);
-    else if (f->name[0])
-        gp_grid_printf(draw->grid, rect, y++, 1, GP_STYLE_WARN,
-                       "%s: %lld blocks in %lld segments, its own totals differ in %llu of %llu events", f->name,
-                       (long long)f->blocks, (long long)f->segments,
-                       (unsigned long long)(f->allocated_differs > f->reserved_differs ? f->allocated_differs
-                                                                                       : f->reserved_differs),
-                       (unsigned long long)f->events);
-    return draw_doors(draw, rect, y, row);
+    struct draw_pools pools = {draw, rect, y};
+    gp_pool_lines(row->process, row->device, &(struct gp_pool_lines){draw_pool, &pools});
+    return pools.y;
 }
 
 static void draw_kinds(const struct gp_draw *draw, struct gp_rect rect, int y, const struct gp_row *row)

@@ -108,9 +108,10 @@ json_t *gp_owner_bill_json(const struct gp_process *process, const struct gp_dev
         json_array_append_new(list,
                               json_pack("{s:o,s:s,s:o,s:s}", "owner", gp_json_text(rows[i].owner), "what", rows[i].what,
                                         "bytes", gp_json_known(rows[i].bytes), "explanation", rows[i].why));
-    return json_pack("{s:o,s:I,s:I,s:o}", "process_bytes", gp_json_known(ownerbill_total(device)), "reserved_bytes",
+    return json_pack("{s:o,s:I,s:I,s:I,s:o}", "process_bytes", gp_json_known(ownerbill_total(device)), "reserved_bytes",
                      (json_int_t)device->wire.stats[GP_STAT_RESERVED_BYTES][GP_POOL_ALL].current, "asleep_bytes",
-                     (json_int_t)device->wire.asleep_bytes.current, "rows", list);
+                     (json_int_t)device->wire.asleep_bytes.current, "private_bytes",
+                     (json_int_t)device->framework.private_bytes, "rows", list);
 }
 
 void gp_owner_bill_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
@@ -131,6 +132,9 @@ void gp_owner_bill_print(FILE *out, const struct gp_process *process, const stru
     int64_t total = ownerbill_total(device);
     fprintf(out, "   %10s  held by the process according to NVML%s\n", gp_size_text(size, total),
             total < 0 ? ": unknown" : "");
+    if (device->framework.private_bytes > 0)
+        fprintf(out, "   %10s  %-14s %-9s  of these two, at least: segments of CUDA graphs and MemPools\n",
+                gp_size_text(size, device->framework.private_bytes), device->framework.name, "in pools");
     if (device->wire.asleep_bytes.current)
         fprintf(out, "   %10s  %-14s %-9s  blocks without memory under them: not in the sum\n",
                 gp_size_text(size, device->wire.asleep_bytes.current), device->framework.name, "asleep");

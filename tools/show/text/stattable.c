@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <show/text/stats.h>
 #include <show/text/write.h>
+#include <stdarg.h>
 #include <string.h>
 
 /* ---- the summary ------------------------------------------------------------------------------------------------- */
@@ -169,56 +170,70 @@ static void owners_print(FILE *out, const struct gp_process *process, const stru
     }
 }
 
-static void framework_print(FILE *out, const struct gp_wire_framework *f)
+/* Says a line, and whether something in it is wrong. */
+static __attribute__((format(printf, 3, 4))) void pool_say(const struct gp_pool_lines *lines, bool is_wrong,
+                                                           const char *format, ...)
 {
-    if (!f->name[0])
-        return;
-    fprintf(out, "    %s: %" PRId64 " blocks in %" PRId64 " segments, ", f->name, f->blocks, f->segments);
-    if (gp_framework_agrees(f))
-        fprintf(out, "its own totals agree\n");
-    else
-        fprintf(out, "its own totals differ: allocated in %" PRIu64 ", reserved in %" PRIu64 " of %" PRIu64 " events\n",
-                f->allocated_differs, f->reserved_differs, f->events);
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    lines->line(lines->arg, text, is_wrong);
 }
 
-static void beside_print(FILE *out, const struct gp_device_view *device)
+static void pool_framework(const struct gp_pool_lines *lines, const struct gp_device_view *device)
 {
-    char text[GP_SIZE_TEXT];
+    const struct gp_wire_framework *f = &device->framework, *heaps = &device->heaps;
+    char size[GP_SIZE_TEXT];
+    if (f->name[0] && gp_framework_agrees(f))
+        pool_say(lines, false, "%s: %" PRId64 " blocks in %" PRId64 " segments, its own totals agree", f->name,
+                 f->blocks, f->segments);
+    else if (f->name[0])
+        pool_say(lines, true,
+                 "%s: %" PRId64 " blocks in %" PRId64 " segments, its own totals differ: allocated in %" PRIu64
+                 ", reserved in %" PRIu64 " of %" PRIu64 " events",
+                 f->name, f->blocks, f->segments, f->allocated_differs, f->reserved_differs, f->events);
+    if (f->name[0] && f->private_bytes > 0)
+        pool_say(lines, false, "%s: of these at least %s in pools of CUDA graphs and MemPools", f->name,
+                 gp_size_text(size, f->private_bytes));
     if (device->wire.beside_bytes)
-        fprintf(out, "    %s: %s of its blocks lie in memory that counts by itself or in no total, such as managed\n",
-                device->framework.name, gp_size_text(text, device->wire.beside_bytes));
+        pool_say(lines, false,
+                 "%s: %s of its blocks lie in memory that counts by itself or in no total, such as managed", f->name,
+                 gp_size_text(size, device->wire.beside_bytes));
+    /* They name no totals of their own that ours could be compared with. */
+    if (heaps->name[0])
+        pool_say(lines, false, "%s: %" PRId64 " blocks in %" PRId64 " segments that sub-allocators describe",
+                 heaps->name, heaps->blocks, heaps->segments);
 }
 
-/* They name no totals of their own that ours could be compared with. */
-static void heaps_print(FILE *out, const struct gp_wire_framework *f)
-{
-    if (f->name[0])
-        fprintf(out, "    %s: %" PRId64 " blocks in %" PRId64 " segments that sub-allocators describe\n", f->name,
-                f->blocks, f->segments);
-}
-
-/* "-": it does not say. */
-static void polled_print(FILE *out, const char *name, const struct gp_wire_door_row *row, uint64_t age_ns)
-{
-    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
-    fprintf(out, "    %s says itself: %s in use, peak %s, of its pool of %s, limit %s (polled, %" PRIu64 " ms old)\n",
-            name, gp_size_text(a, row->allocated_bytes), gp_size_text(b, row->allocated_peak_bytes),
-            gp_size_text(c, row->reserved_bytes), gp_size_text(d, row->limit_bytes), age_ns / 1000000);
-}
-
-static void doors_print(FILE *out, const struct gp_process *process, const struct gp_device_view *device)
+/* "-" of one that is polled: it does not say. */
+void gp_pool_lines(const struct gp_process *process, const struct gp_device_view *device,
+                   const struct gp_pool_lines *lines)
 {
     const struct gp_wire_doors *doors = &process->doors;
-    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
+    char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT], c[GP_SIZE_TEXT], d[GP_SIZE_TEXT];
+    pool_framework(lines, device);
     for (uint32_t i = 0; i < doors->row_count; i++) {
         const struct gp_wire_door_row *row = &doors->rows[i];
+        const char *name = doors->doors[row->door].name;
+        gp_size_text(a, row->allocated_bytes);
+        gp_size_text(b, row->reserved_bytes);
         if (row->device == device->index && row->time_ns)
-            polled_print(out, doors->doors[row->door].name, row, gp_door_age(process, row));
+            pool_say(lines, false,
+                     "%s says itself: %s in use, peak %s, of its pool of %s, limit %s (polled, %" PRIu64 " ms old)",
+                     name, a, gp_size_text(c, row->allocated_peak_bytes), b, gp_size_text(d, row->limit_bytes),
+                     gp_door_age(process, row) / 1000000);
         else if (row->device == device->index)
-            fprintf(out, "    %s: %" PRId64 " pieces, %s, in %" PRId64 " parts of its pools, %s\n",
-                    doors->doors[row->door].name, row->pieces, gp_size_text(a, row->allocated_bytes), row->pools,
-                    gp_size_text(b, row->reserved_bytes));
+            pool_say(lines, false, "%s: %" PRId64 " pieces, %s, in %" PRId64 " parts of its pools, %s", name,
+                     row->pieces, a, row->pools, b);
     }
+}
+
+static void pool_print(void *out, const char *text, bool is_wrong)
+{
+    (void)is_wrong;
+    fprintf(out, "    %s\n", text);
 }
 
 /* Libraries whose pools are not watched, and why. */
@@ -281,10 +296,7 @@ static void device_print(FILE *out, const struct gp_process *process, const stru
         fprintf(out, "    allocated is more than reserved: gpuprof has missed memory of this device\n");
     kinds_print(out, d);
     owners_print(out, process, device);
-    framework_print(out, &device->framework);
-    beside_print(out, device);
-    heaps_print(out, &device->heaps);
-    doors_print(out, process, device);
+    gp_pool_lines(process, device, &(struct gp_pool_lines){pool_print, out});
     before_print(out, process, device);
     if (device->untracked_bytes >= 0)
         fprintf(out, "    %-12s %12s   held from the driver in addition (context, modules, libraries)\n", "untracked",

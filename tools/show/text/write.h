@@ -47,6 +47,13 @@ json_t *gp_stat_json(const struct gp_system *system, int device);
 /* A scope's peaks on one device; "device" is a number, or "host". */
 json_t *gp_scope_json(const char *name, const struct gp_device_view *device, const struct gp_wire_scope_value *peaks);
 void gp_stat_table(FILE *out, const struct gp_system *system, int device);
+/* What is known of the pools of libraries on a device: says each line, and whether something in it is wrong. */
+struct gp_pool_lines {
+    void (*line)(void *arg, const char *text, bool is_wrong);
+    void *arg;
+};
+void gp_pool_lines(const struct gp_process *process, const struct gp_device_view *device,
+                   const struct gp_pool_lines *lines);
 /* torch.cuda.memory_summary of one device; 47 lines. */
 void gp_summary_print(FILE *out, const struct gp_device_view *device);
 /* The report of the last request that failed for lack of memory; prints nothing if no request
