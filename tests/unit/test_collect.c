@@ -522,6 +522,45 @@ Test(collect, container_ids)
     cr_assert_str_eq(container, "");
 }
 
+/* A worker of Ray as it is seen: titles are padded with blanks, and the job of one that was there before any job is none. */
+static void expect_ray(const char *title, const char *job, const char *comm, const char *ray_job)
+{
+    struct gp_process process = {0};
+    struct gp_proc proc;
+    char variable[64];
+    int begin[2];
+    cr_assert_eq(pipe2(begin, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *environment[] = {"A_RAY_JOB_ID=1", variable, "RAY_CLIENT_MODE=0", NULL};
+        snprintf(variable, sizeof(variable), "RAY_JOB_ID=%s", job);
+        dup2(begin[0], 0);
+        execve("/bin/cat", (char *[]){(char *)title, NULL}, environment);
+        _exit(1);
+    }
+    for (int i = 0; i < 1000 && strncmp(process.cmdline, title, 4) != 0; i++) { /* until it has executed */
+        cr_assert_eq(gp_proc_open(&proc, pid), 0);
+        gp_proc_describe(&proc, &process);
+        gp_proc_close(&proc);
+        usleep(10000);
+    }
+    cr_expect_str_eq(process.comm, comm);
+    cr_expect_str_eq(process.ray_job, ray_job);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(begin[0]);
+    close(begin[1]);
+}
+
+Test(collect, workers_of_ray)
+{
+    expect_ray("ray::PolicyTrainer.step          ", "0100002a", "ray::PolicyTrainer.step", "0100002a");
+    expect_ray("ray::preprocess", "ffffffff", "ray::preprocess", "");
+    expect_ray("ray::a\033[1mb", "01\n00000", "ray::a?[1mb", "");
+    expect_ray("ray::long", "0100002a01", "ray::long", "");
+    expect_ray("raylet", "0100002a", "cat", "");
+}
+
 Test(collect, clean_text)
 {
     char to[8];

@@ -9,6 +9,10 @@ static struct gp_fake_machine owned;
 static void fake_session(struct gp_process *process, pid_t pid)
 {
     process->pid = pid;
+    if (pid >= 20 && pid < 30)
+        snprintf(process->comm, sizeof(process->comm), "ray::PolicyTrainer%s", pid % 2 ? ".step" : "");
+    if (pid == 22)
+        strcpy(process->ray_job, "0200002a");
     process->owner_count = 3;
     strcpy(process->owners[0].owner, "unknown");
     strcpy(process->owners[1].owner, "pytorch");
@@ -68,6 +72,30 @@ Test(metrics, owners_are_those_of_the_sessions)
         cr_assert_eq(sum(text, "gpuprof_owner_reserved_bytes", "comm=\"train\""),
                      how == GP_METRICS_PROCESSES_OFF ? -1 : 5600);
         cr_assert(strstr(text, "# UNIT gpuprof_owner_reserved_bytes bytes\n"));
+        samples(text);
+        free(text);
+        gp_metrics_close(metrics);
+    }
+}
+
+/* One series for all methods of an actor's class in a job, also of a process whose session is not seen. */
+Test(metrics, workers_of_ray_are_named_by_class_and_job)
+{
+    gp_fake_add(&owned, 20, 100, 0, 3000, 4000, "python");
+    gp_fake_add(&owned, 21, 100, 0, 1000, 1000, "ray::PolicyTrai");
+    gp_fake_add(&owned, 22, 100, 0, 500, 600, "ray::PolicyTrai");
+    gp_fake_add(&owned, 1, 100, 0, 70, 80, "ray::Actor.step");
+    for (int how = GP_METRICS_PROCESSES_OFF; how <= GP_METRICS_PROCESSES_PID; how++) {
+        struct gp_metrics *metrics = open_owned((struct gp_metrics_options){.processes = how});
+        char *text = render(metrics, GP_METRICS_TEXT);
+        bool named = how != GP_METRICS_PROCESSES_OFF;
+        cr_expect_eq(sum(text, "gpuprof_process_memory_reserved_bytes", "comm=\"ray::PolicyTrainer\""),
+                     named ? 5600 : -1);
+        cr_expect_eq(sum(text, "gpuprof_process_memory_reserved_bytes", "ray_job=\"0200002a\""), named ? 600 : -1);
+        cr_expect_eq(sum(text, "gpuprof_process_memory_reserved_bytes", "comm=\"ray::Actor\""), named ? 80 : -1);
+        cr_expect_eq(sum(text, "gpuprof_owner_reserved_bytes", "comm=\"ray::PolicyTrainer\",ray_job=\"0200002a\""),
+                     named ? 600 : -1);
+        cr_expect_eq(sum(text, "gpuprof_owner_reserved_bytes", ""), 5600);
         samples(text);
         free(text);
         gp_metrics_close(metrics);

@@ -166,7 +166,8 @@ static inline struct gp_system *fix_owned(uint64_t tick)
     fix_owner(process, view, "pytorch", "libc10_cuda.so", 4, 4);
     view->framework = (struct gp_wire_framework){
         .name = "pytorch", .blocks = 5, .segments = 2, .events = 1000, .allocated_differs = 7, .reserved_differs = 1};
-    process = fix_process(system, 78, "plain");
+    process = fix_process(system, 78, "ray::PolicyTrainer.step");
+    strcpy(process->ray_job, "0100002a");
     view = fix_device(system, process, 0, 2, 2, 2, 2);
     view->heaps = (struct gp_wire_framework){.name = "nvtx", .blocks = 3, .segments = 1, .events = 3};
     process->publish_ns = 5000000000;

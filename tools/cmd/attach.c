@@ -313,7 +313,7 @@ static int attach_refused(const struct gp_attach *attach, enum gp_attach_outcome
 static void attach_tell(const struct gp_attach_options *o, const struct gp_attach *attach)
 {
     struct gp_watch watch = {0};
-    char comm[40] = "", source[128] = "";
+    char comm[GP_COMM_BYTES + 8] = "", source[128] = "";
     gp_watch_look(&watch, attach->pid, false);
     if (watch.count && gp_watch_read(watch.watched[0]) == 0) {
         const struct gp_process *process = &watch.watched[0]->process;

@@ -283,9 +283,7 @@ void gp_checks_system(struct gp_doctor *doctor)
  * profiled process names the holder.  For other processes the names of the mapped libraries and the
  * injection variable in /proc are all that can be read from outside. Called by doctor.c. */
 
-/* Limits: a process determines the length of these files of /proc. */
-#define GP_MAPS_BYTES    (16u << 20)
-#define GP_ENVIRON_BYTES (2u << 20)
+#define GP_MAPS_BYTES (16u << 20) /* a process determines how many it has */
 
 /* Libraries that take the subscriber, when they are loaded or while they record. */
 static const struct gp_tracer {
@@ -325,36 +323,11 @@ static void traced_name(struct gp_traced *traced, const char *path)
             traced->tracers |= 1u << i;
 }
 
-/* Reads a file of /proc/PID, at most `most` bytes, and appends a NUL.  NULL: the file cannot be
- * read. */
-static char *traced_file(const struct gp_proc *proc, const char *name, size_t most, size_t *bytes)
-{
-    int fd = openat(proc->dir, name, O_RDONLY | O_CLOEXEC);
-    size_t room = 65536, used = 0;
-    char *text = fd < 0 ? NULL : malloc(room);
-    for (ssize_t got = 1; text && got > 0 && used<most; used += got> 0 ? (size_t)got : 0) {
-        if (room - used < 4096) {
-            char *more = realloc(text, room * 2);
-            if (!more)
-                break;
-            text = more;
-            room *= 2;
-        }
-        got = read(fd, text + used, room - used - 1);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (text)
-        text[used] = '\0';
-    *bytes = used;
-    return text;
-}
-
 /* Each line ends with a path; the kernel writes a newline in a path as \012. */
 static bool traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
 {
     size_t bytes;
-    char *text = traced_file(proc, "maps", GP_MAPS_BYTES, &bytes), *rest = text, *line;
+    char *text = gp_proc_whole(proc->dir, "maps", GP_MAPS_BYTES, &bytes), *rest = text, *line;
     while (rest && (line = strsep(&rest, "\n"))) {
         const char *path = strchr(line, '/');
         if (path)
@@ -366,14 +339,11 @@ static bool traced_maps(struct gp_traced *traced, const struct gp_proc *proc)
 
 static void traced_environ(struct gp_traced *traced, const struct gp_proc *proc)
 {
-    static const char key[] = "CUDA_INJECTION64_PATH=";
-    size_t bytes, at = 0;
-    char *text = traced_file(proc, "environ", GP_ENVIRON_BYTES, &bytes);
-    for (; text && at < bytes; at += strlen(text + at) + 1) {
-        const char *value = text + at + strlen(key);
-        if (strncmp(text + at, key, strlen(key)) == 0 && *value && !strstr(value, "libgpuprof.so"))
-            gp_text_clean(traced->injected, sizeof(traced->injected), value, strlen(value));
-    }
+    size_t bytes;
+    char *text = gp_proc_whole(proc->dir, "environ", GP_ENVIRON_BYTES, &bytes);
+    const char *value = gp_proc_variable(text, bytes, "CUDA_INJECTION64_PATH");
+    if (value && *value && !strstr(value, "libgpuprof.so"))
+        gp_text_clean(traced->injected, sizeof(traced->injected), value, strlen(value));
     free(text);
 }
 

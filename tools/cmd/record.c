@@ -28,8 +28,6 @@
 #define GP_RECORD_PAUSE_NS    20000000ull
 #define GP_RECORD_ANSWER_NS   200000000ull
 #define GP_RECORD_PROGRESS_NS 500000000ull
-/* More of an environment is not searched for the variables of launchers. */
-#define GP_RECORD_ENVIRON_BYTES (256u << 10)
 
 struct gp_record_options {
     struct gp_target target;
@@ -180,36 +178,24 @@ static void record_baseline(struct gp_recording_now *now, pid_t pid)
 }
 
 struct gp_record_environ {
-    char text[GP_RECORD_ENVIRON_BYTES];
+    char *text;
     size_t bytes;
 };
 
 static const char *record_variable(void *arg, const char *name)
 {
     const struct gp_record_environ *all = arg;
-    size_t length = strlen(name);
-    for (size_t at = 0; at < all->bytes; at += strlen(all->text + at) + 1)
-        if (strncmp(all->text + at, name, length) == 0 && all->text[at + length] == '=')
-            return all->text + at + length + 1;
-    return NULL;
+    return gp_proc_variable(all->text, all->bytes, name);
 }
 
 /* The environment that the process was started with. */
-static void record_rank(struct gp_rank *rank, pid_t pid)
+static void record_rank(struct gp_rank *rank, const struct gp_proc *proc)
 {
-    struct gp_record_environ *all = calloc(1, sizeof(*all));
-    char path[40];
-    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-    int fd = all ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    for (ssize_t got = 1;
-         fd >= 0 && got > 0 && all->bytes<sizeof(all->text) - 1; all->bytes += got> 0 ? (size_t)got : 0)
-        got = read(fd, all->text + all->bytes, sizeof(all->text) - 1 - all->bytes);
+    struct gp_record_environ all;
+    all.text = gp_proc_whole(proc->dir, "environ", GP_ENVIRON_BYTES, &all.bytes);
     *rank = (struct gp_rank){-1, -1, -1};
-    if (all)
-        gp_rank_read(rank, record_variable, all);
-    if (fd >= 0)
-        close(fd);
-    free(all);
+    gp_rank_read(rank, record_variable, &all);
+    free(all.text);
 }
 
 static int record_begin(struct gp_recording_now *now, pid_t pid)
@@ -228,7 +214,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
         gp_error("record", "pid %d: its session is damaged", (int)pid);
         return GP_EXIT_FAILED;
     }
-    record_rank(&setup.rank, pid);
+    record_rank(&setup.rank, &now->proc);
     now->nvml = gp_nvml_read(&now->gpus, &now->gpu_count, problem) == 0;
     now->host_pids = gp_proc_host_pids();
     if (now->nvml)

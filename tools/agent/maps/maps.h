@@ -18,7 +18,7 @@
 struct gp_system_process {
     struct gp_map_process_key key;
     struct gp_map_process value;
-    char comm[16];
+    char comm[GP_COMM_BYTES], ray_job[12]; /* as those of struct gp_process, where its session was read */
 };
 struct gp_system_sum {
     uint64_t cgroup_id; /* set for containers */

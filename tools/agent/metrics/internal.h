@@ -61,7 +61,7 @@ struct gp_row_container {
 struct gp_row_process {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64];
+    char pid[12], comm[64], ray_job[12];
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, asleep_bytes;
 };
 
@@ -69,7 +69,7 @@ struct gp_row_process {
 struct gp_row_owner {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64], owner[24];
+    char pid[12], comm[64], ray_job[12], owner[24];
     int64_t allocated_bytes, reserved_bytes, asleep_bytes;
 };
 
@@ -77,7 +77,7 @@ struct gp_row_owner {
 struct gp_row_site {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64], site[128];
+    char pid[12], comm[64], ray_job[12], site[128];
     int64_t growth_bytes;
 };
 

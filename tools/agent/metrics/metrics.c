@@ -350,6 +350,16 @@ static void page_containers(struct gp_page_out *page, const struct gp_rows *rows
     }
 }
 
+static void page_process(const struct gp_page_out *page, const char *pid, const char *comm, const char *ray_job)
+{
+    if (pid[0])
+        page_label(page, ',', "pid", pid);
+    if (comm[0])
+        page_label(page, ',', "comm", comm);
+    if (ray_job[0])
+        page_label(page, ',', "ray_job", ray_job);
+}
+
 static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
 {
     for (GP_METRICS_EACH(f, process_families)) {
@@ -362,9 +372,7 @@ static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
             fputs(process_families[f].name, page->out);
             page_device(page, row->device);
             page_pod(page, row->namespace_, row->pod, row->container);
-            if (row->pid[0])
-                page_label(page, ',', "pid", row->pid);
-            page_label(page, ',', "comm", row->comm);
+            page_process(page, row->pid, row->comm, row->ray_job);
             fprintf(page->out, "} %" PRId64 "\n", value);
             page->series++;
         }
@@ -380,10 +388,7 @@ static void page_owners(struct gp_page_out *page, const struct gp_rows *rows)
             fputs(owner_families[f].name, page->out);
             page_device(page, row->device);
             page_pod(page, row->namespace_, row->pod, row->container);
-            if (row->pid[0])
-                page_label(page, ',', "pid", row->pid);
-            if (row->comm[0])
-                page_label(page, ',', "comm", row->comm);
+            page_process(page, row->pid, row->comm, row->ray_job);
             page_label(page, ',', "owner", row->owner);
             fprintf(page->out, "} %" PRId64 "\n", value_of(row, &owner_families[f]));
             page->series++;
@@ -399,10 +404,7 @@ static void page_sites(struct gp_page_out *page, const struct gp_rows *rows)
         fputs(family_site.name, page->out);
         page_device(page, row->device);
         page_pod(page, row->namespace_, row->pod, row->container);
-        if (row->pid[0])
-            page_label(page, ',', "pid", row->pid);
-        if (row->comm[0])
-            page_label(page, ',', "comm", row->comm);
+        page_process(page, row->pid, row->comm, row->ray_job);
         page_label(page, ',', "site", row->site);
         fprintf(page->out, "} %" PRId64 "\n", row->growth_bytes);
         page->series++;
@@ -562,7 +564,26 @@ static struct gp_system *metrics_sessions(const struct gp_metrics *metrics, cons
     return sessions;
 }
 
-static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const struct gp_system_view *view)
+/* A worker of Ray is named by the class of its actor, as its title has another method each time. */
+static void metrics_ray(struct gp_system_view *view, const struct gp_system *sessions)
+{
+    for (int s = 0; sessions && s < sessions->process_count; s++) {
+        const struct gp_process *session = &sessions->processes[s];
+        for (uint32_t i = 0; strncmp(session->comm, "ray::", 5) == 0 && i < view->process_count; i++) {
+            if (view->processes[i].key.tgid != (uint32_t)session->pid)
+                continue;
+            memcpy(view->processes[i].comm, session->comm, sizeof(session->comm));
+            memcpy(view->processes[i].ray_job, session->ray_job, sizeof(session->ray_job));
+        }
+    }
+    for (uint32_t i = 0; i < view->process_count; i++) {
+        char *comm = view->processes[i].comm;
+        if (strncmp(comm, "ray::", 5) == 0)
+            comm[strcspn(comm, ".(")] = '\0';
+    }
+}
+
+static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, struct gp_system_view *view)
 {
     struct gp_nvml_gpu *gpus = NULL;
     char problem[GP_NVML_PROBLEM_BYTES];
@@ -572,6 +593,7 @@ static const struct gp_rows *metrics_rows(struct gp_metrics *metrics, const stru
         count = 0;
     }
     struct gp_system *sessions = metrics_sessions(metrics, view);
+    metrics_ray(view, sessions);
     const struct gp_rows *rows = gp_samples_make(metrics->memory, view, gpus, count, sessions);
     gp_system_free(sessions);
     if (gpus)

@@ -18,6 +18,7 @@ static int owners_by_labels(const void *a, const void *b)
     order = order ? order : strcmp(x->container, y->container);
     order = order ? order : strcmp(x->pid, y->pid);
     order = order ? order : strcmp(x->comm, y->comm);
+    order = order ? order : strcmp(x->ray_job, y->ray_job);
     return order ? order : strcmp(x->owner, y->owner);
 }
 
@@ -116,8 +117,10 @@ static uint32_t owners_gather(const struct gp_rows *rows, struct gp_row_owner *a
         };
         if (how == GP_METRICS_PROCESSES_PID)
             snprintf(labels.pid, sizeof(labels.pid), "%u", one->key.tgid);
-        if (how != GP_METRICS_PROCESSES_OFF)
+        if (how != GP_METRICS_PROCESSES_OFF) {
             gp_text_clean(labels.comm, sizeof(labels.comm), one->comm, sizeof(one->comm));
+            memcpy(labels.ray_job, one->ray_job, sizeof(labels.ray_job));
+        }
         count = owners_take(all, count, &labels, process, device);
     }
     return count;
@@ -137,7 +140,7 @@ bool gp_owners_make(struct gp_rows *rows, const struct gp_names *names, enum gp_
         for (uint32_t i = most; i < count; i++) {
             all[i].namespace_ = all[i].pod = "";
             all[i].container = OWNERS_OTHER;
-            all[i].pid[0] = '\0';
+            all[i].pid[0] = all[i].ray_job[0] = '\0';
             snprintf(all[i].comm, sizeof(all[i].comm), "%s", how == GP_METRICS_PROCESSES_OFF ? "" : OWNERS_OTHER);
             strcpy(all[i].owner, OWNERS_OTHER);
         }

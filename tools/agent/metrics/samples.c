@@ -579,7 +579,8 @@ static int row_process_labels(const struct gp_row_process *x, const struct gp_ro
     order = order ? order : strcmp(x->pod, y->pod);
     order = order ? order : strcmp(x->container, y->container);
     order = order ? order : strcmp(x->pid, y->pid);
-    return order ? order : strcmp(x->comm, y->comm);
+    order = order ? order : strcmp(x->comm, y->comm);
+    return order ? order : strcmp(x->ray_job, y->ray_job);
 }
 
 static int row_process_by_labels(const void *a, const void *b)
@@ -617,6 +618,7 @@ static void row_process_fill(const struct gp_row_memory *memory, struct gp_row_p
     if (one)
         snprintf(row->pid, sizeof(row->pid), "%u", process->key.tgid);
     gp_text_clean(row->comm, sizeof(row->comm), process->comm, sizeof(process->comm));
+    memcpy(row->ray_job, process->ray_job, sizeof(row->ray_job));
 }
 
 /* Adds `more` to `into`. Peaks become unknown, since a sum of two peaks is not a peak. */
@@ -662,7 +664,7 @@ static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_
         for (uint32_t i = most; i < count; i++) {
             all[i].namespace_ = all[i].pod = "";
             all[i].container = GP_OTHER;
-            all[i].pid[0] = '\0';
+            all[i].pid[0] = all[i].ray_job[0] = '\0';
             strcpy(all[i].comm, GP_OTHER);
             all[i].allocated_peak_bytes = all[i].reserved_peak_bytes = -1;
         }

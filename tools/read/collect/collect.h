@@ -111,12 +111,15 @@ enum gp_process_state {
     GP_PROCESS_FOREIGN, /* not profiled; known only from NVML */
 };
 
+#define GP_COMM_BYTES 96
+
 struct gp_process {
     pid_t pid;
     uint64_t start_time; /* /proc/PID/stat field 22: with pid, the identity */
     uid_t uid;
     pid_t ppid;
-    char comm[32];
+    char comm[GP_COMM_BYTES]; /* the kernel's 15 bytes; of a worker of Ray its whole title, "ray::Trainer.step" */
+    char ray_job[12];         /* hex digits; "" unknown: its variable names none in a worker that no job started */
     char cmdline[256];
     char user[64];
     char container[GP_CONTAINER_BYTES]; /* first 12 digits of its ID, or its name from the agent's maps, or "" */

@@ -36,7 +36,7 @@ int gp_proc_stat(int dir, struct gp_proc *proc);
 /* Whether the process that was opened still exists (a zombie does not count). */
 bool gp_proc_alive(const struct gp_proc *proc);
 
-/* Fills in pid, start_time, uid, ppid, comm, cmdline, user, container. */
+/* Fills in pid, start_time, uid, ppid, comm, ray_job, cmdline, user, container. */
 void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process);
 
 /* The user's name, or the number if the name is unknown. */
@@ -48,6 +48,13 @@ void gp_proc_container(const char *cgroup, char *container, size_t container_byt
 /* Reads a file below the open directory; the text is always NUL-terminated. Bytes read or
  * -errno. */
 ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes);
+
+/* The same, of a length that the process determines: at most `most` bytes in memory from malloc, and a NUL. NULL: it
+ * cannot be read. */
+#define GP_ENVIRON_BYTES (2u << 20)
+char *gp_proc_whole(int dir, const char *name, size_t most, size_t *bytes);
+/* The value of a variable in what gp_proc_whole read of "environ"; NULL: not set, or nothing was read. */
+const char *gp_proc_variable(const char *text, size_t bytes, const char *name);
 
 /* Whether the process uses the memory of its parent: a child of vfork that has not executed a program
  * yet, or one of clone with CLONE_VM. Doubt counts as yes. *parent: its pid, else undefined. */

@@ -45,6 +45,38 @@ ssize_t gp_proc_read(int dir, const char *name, char *text, size_t text_bytes)
     return rc ? rc : (ssize_t)have;
 }
 
+char *gp_proc_whole(int dir, const char *name, size_t most, size_t *bytes)
+{
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    size_t room = 65536, used = 0;
+    char *text = fd < 0 ? NULL : malloc(room);
+    for (ssize_t got = 1; text && got > 0 && used<most; used += got> 0 ? (size_t)got : 0) {
+        if (room - used < 4096) {
+            char *more = realloc(text, room * 2);
+            if (!more)
+                break;
+            text = more;
+            room *= 2;
+        }
+        got = read(fd, text + used, room - used - 1);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text)
+        text[used] = '\0';
+    *bytes = used;
+    return text;
+}
+
+const char *gp_proc_variable(const char *text, size_t bytes, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t at = 0; text && at < bytes; at += strlen(text + at) + 1)
+        if (strncmp(text + at, name, length) == 0 && text[at + length] == '=')
+            return text + at + length + 1;
+    return NULL;
+}
+
 /* Reads fields 22 (starttime), 4 (ppid) and 3 (state) of stat. The name in field 2 may contain
  * spaces and brackets, so fields are counted from the last ')'. */
 int gp_proc_stat(int dir, struct gp_proc *proc)
@@ -200,6 +232,24 @@ void gp_proc_user(uid_t uid, char *user, size_t user_bytes)
         snprintf(user, user_bytes, "%u", (unsigned)uid);
 }
 
+/* Ray writes into the title of a worker what it runs: "ray::CLASS.METHOD" of an actor, "ray::FUNCTION" of a task, "ray::IDLE". */
+static void proc_ray(const struct gp_proc *proc, struct gp_process *process)
+{
+    char *end = process->cmdline + strlen(process->cmdline);
+    size_t bytes;
+    while (end > process->cmdline && end[-1] == ' ') /* it blanks the rest of the old command line */
+        *--end = '\0';
+    if (strncmp(process->cmdline, "ray::", 5) != 0)
+        return;
+    gp_text_clean(process->comm, sizeof(process->comm), process->cmdline, sizeof(process->cmdline));
+    char *text = gp_proc_whole(proc->dir, "environ", GP_ENVIRON_BYTES, &bytes);
+    const char *job = gp_proc_variable(text, bytes, "RAY_JOB_ID");
+    size_t digits = job ? strspn(job, "0123456789abcdef") : 0;
+    if (digits == 8 && !job[digits] && strcmp(job, "ffffffff") != 0) /* that is none */
+        snprintf(process->ray_job, sizeof(process->ray_job), "%s", job);
+    free(text);
+}
+
 void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process)
 {
     char text[4096];
@@ -216,6 +266,7 @@ void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process)
                 text[i] = ' ';
         }
         gp_text_clean(process->cmdline, sizeof(process->cmdline), text, sizeof(text));
+        proc_ray(proc, process);
     }
     if (gp_proc_read(proc->dir, "cgroup", text, sizeof(text)) > 0)
         gp_proc_container(text, process->container, sizeof(process->container));

@@ -269,7 +269,8 @@ static void text_command(TEXT_ARGS)
     else if (row->id.owner[0])
         name = row->id.owner;
     if (row->process)
-        snprintf(out, out_bytes, "%s", text_program(row->process, say->form));
+        snprintf(out, out_bytes, "%s%s%s", text_program(row->process, say->form),
+                 row->process->ray_job[0] ? "  job " : "", row->process->ray_job);
     else if (say->form == GP_TEXT_SHORT)
         snprintf(out, out_bytes, "%s (%d)", name, row->members);
     else

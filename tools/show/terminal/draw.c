@@ -99,7 +99,7 @@ static void alerts_forecast(struct gp_alerts *alerts, const struct gp_model *mod
     const char *container = first->process->container, *owner = first->outlook->grows;
     gp_column_text(GP_COLUMN_DEV, first, model, GP_TEXT_LONG, true, device, sizeof(device));
     snprintf(alerts->text[alerts->count], sizeof(alerts->text[0]),
-             "OUT OF MEMORY in about %s: %d %s%s%.24s, device %s, +%s/s%s%.70s%s%s",
+             "OUT OF MEMORY in about %s: %d %.31s%s%.24s, device %s, +%s/s%s%.70s%s%s",
              gp_grid_duration(result->seconds_to_oom, left, sizeof(left)), (int)first->id.pid, first->process->comm,
              container[0] ? " in " : "", container, device,
              gp_grid_bytes((int64_t)result->bytes_per_second, GP_TEXT_LONG, rate, sizeof(rate)),

@@ -141,6 +141,7 @@ static json_t *json_process(const struct gp_model *model, const struct gp_row *r
     json_t *object = json_object();
     json_object_set_new(object, "pid", json_integer(process->pid));
     json_object_set_new(object, "comm", json_string(process->comm));
+    json_object_set_new(object, "ray_job", gp_json_text(process->ray_job));
     json_object_set_new(object, "user", gp_json_text(process->user));
     json_object_set_new(object, "container", gp_json_text(process->container));
     json_object_set_new(object, "cgroup_id", json_cgroup(process->cgroup_id));

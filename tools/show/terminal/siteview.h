@@ -53,7 +53,7 @@ struct gp_site_before { /* a site in the last sample */
 struct gp_site_model {
     pid_t pid;
     uint64_t start_time; /* 0 until the process was seen */
-    char comm[32];
+    char comm[GP_COMM_BYTES];
     bool ended;
     struct gp_sites *sites;
     struct gp_symbols *symbols;

@@ -440,7 +440,7 @@ static void ui_scope(struct gp_ui *ui, const struct gp_row *row)
     ui->scoped = true;
     ui->scope = row->id;
     if (row->process && row->id.pid > 0)
-        snprintf(ui->scope_name, sizeof(ui->scope_name), "%d %s", (int)row->id.pid, row->process->comm);
+        snprintf(ui->scope_name, sizeof(ui->scope_name), "%d %.48s", (int)row->id.pid, row->process->comm);
     else if (row->id.pid > 0)
         snprintf(ui->scope_name, sizeof(ui->scope_name), "%d", (int)row->id.pid);
     else if (row->id.owner[0] || row->id.container[0])

@@ -128,7 +128,7 @@ struct gp_reset_target { /* one request */
     uint64_t start_time;
     int device_index; /* in the session's devices[] */
     int64_t allocated_peak, reserved_peak;
-    char comm[32];
+    char comm[GP_COMM_BYTES];
 };
 
 struct gp_ui {

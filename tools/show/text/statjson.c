@@ -296,6 +296,7 @@ static json_t *process_json(const struct gp_process *p, int only)
         "driver", driver_json(p), "allocator", gp_json_text(p->allocator), "lost", known ? lost_json(p) : json_null(),
         "devices", devices_json(p, only), "host", only < 0 || only == (int)GP_WIRE_HOST ? host_json(p) : json_null(),
         "scopes", scopes_json(p, only, false));
+    json_object_set_new(object, "ray_job", gp_json_text(p->ray_job));
     json_object_set_new(object, "known_from", json_string(p->from_agent ? "agent" : "session"));
     json_object_set_new(object, "cgroup_memory", gp_cgroup_json(p));
     json_object_set_new(object, "recording", known ? recording_json(p) : json_null());

@@ -418,6 +418,8 @@ static void process_print(FILE *out, const struct gp_process *p, int only)
 {
     const char *source = gp_source_name(p->source);
     fprintf(out, "PID %d  %s  user %s", (int)p->pid, p->comm, p->user);
+    if (p->ray_job[0])
+        fprintf(out, "  Ray job %s", p->ray_job);
     if (p->container[0])
         fprintf(out, "  container %s", p->container);
     if (p->from_agent)
