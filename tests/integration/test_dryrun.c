@@ -515,19 +515,23 @@ Test(dryrun, results_that_are_read_back_have_their_line)
 Test(dryrun, a_hostile_list_of_results_is_not_shown)
 {
     struct spawn_result result;
-    char path[96], script[512], line[256];
+    char path[96], script[1024], line[256];
     work_begin();
     snprintf(path, sizeof(path), "%s/script", folder);
-    snprintf(script, sizeof(script),
-             "printf '1\\t3\\t12\\t/x/\\033[31ma.py:7:run\\n1\\t2\\t8\\t/x/\\033[31ma.py:7:run\\n"
-             "2\\t-1\\t4\\ta.py:1:no\\n3\\t99999999999999999999\\t4\\ta.py:1:no\\n4\\t1\\n\\n\\t\\t\\t\\n"
-             "5\\t1\\t1\\ta.py:1x:no\\t:\\t::\\n' >> \"$GPUPROF_SIM_READS\"\nexec %s mib=64\n",
-             path_program("job"));
+    snprintf(
+        script, sizeof(script),
+        "printf '1\\t3\\t12\\t/x/\\033[31ma.py:7:run\\n1\\t2\\t8\\t/x/\\033[31ma.py:7:run\\n"
+        "2\\t-1\\t4\\ta.py:1:no\\n3\\t99999999999999999999\\t4\\ta.py:1:no\\n4\\t1\\n\\n\\t\\t\\t\\n"
+        "5\\t1\\t1\\ta.py:1x:no\\t:\\t::\\n"
+        "6\\t2\\t8\\t/v/site-packages/torch/_t.py:1:no\\t/v/site-packages/vllm/w.py:9:sample"
+        "\\t/v/site-packages/vllm/c.py:3:no\\t/v/bin/vllm:8:<module>\\n' >> \"$GPUPROF_SIM_READS\"\nexec %s mib=64\n",
+        path_program("job"));
     FILE *file = fopen(path, "w");
     cr_assert(file && fputs(script, file) >= 0 && fclose(file) == 0);
     snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
     cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
     SAYS("12 B       3 x run (?[31ma.py:7)\n");
+    SAYS("8 B       2 x sample (w.py:9)\n"); /* what started it is no place */
     SAYS_NOT("no (");
     SAYS_NOT("\033");
     spawn_result_free(&result);

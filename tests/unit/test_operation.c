@@ -43,6 +43,7 @@ static void load(const char *const *stacks, size_t count)
         for (line = strtok_r(copy, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             char *colon = strrchr(line, ':'), *file = strstr(line, " /");
             file = file ? file : strstr(line, " C:\\");
+            file = file ? file : strstr(line, " <string>");
             fputs(line == copy ? "{\"name\": \"" : ", {\"name\": \"", out);
             if (file)
                 *file++ = *colon++ = '\0';
@@ -166,6 +167,18 @@ Test(operation, of_pytorch)
         {EMPTY "at::_ops::linear::call\ncall /opt/sim/python/sitecustomize.py:126\nWorker.run " SITES
                "vllm/worker.py:10\nmain /home/u/serve.py:4",
          "main (serve.py:4)  linear", GP_PART_NONE},
+        /* What only started a package is no place: a process of multiprocessing, a script of pip's.  A reader of
+         * `python -c` has no other. */
+        {EMPTY "at::_ops::zeros::call\nPool._create " SITES "sglang/pool.py:26\nScheduler.__init__ " SITES
+               "sglang/scheduler.py:5\nrun_process " SITES "sglang/scheduler.py:90\nBaseProcess._bootstrap "
+               "/usr/lib/python3.11/multiprocessing/process.py:314\n<module> <string>:1",
+         "Pool._create (pool.py:26)  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::empty::call\nWorker.take " SITES "vllm/worker.py:30\nmain " SITES
+               "vllm/cli.py:9\n<module> /venv/bin/vllm:8",
+         "Worker.take (worker.py:30)  empty", GP_PART_NONE},
+        {EMPTY "at::_ops::zeros::call\n<module> <string>:1", "<string>:1  zeros", GP_PART_NONE},
+        {EMPTY "at::_ops::ones::call\nstart " SITES "vllm/worker.py:31\nmain <string>:2\n<module> <string>:4",
+         "main (<string>:2)  ones", GP_PART_NONE},
         /* Windows. */
         {"cross_entropy C:\\venv\\Lib\\site-packages\\torch\\nn\\functional.py:3\n<module> C:\\u\\train.py:19",
          "train.py:19  cross_entropy", GP_PART_NONE},

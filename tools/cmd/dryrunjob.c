@@ -260,18 +260,22 @@ static bool reads_frame(char *text, struct gp_need_place *place)
     return true;
 }
 
-/* The innermost frame of the user's own; without one the outermost. */
+/* The innermost frame of the user's own, or of the package that it only started; without both the
+ * outermost. */
 static void reads_place(char *frames, struct gp_need_place *place)
 {
     char *text;
-    bool found = false;
+    bool found = false, package = false;
     while (!found && (text = strsep(&frames, "\t"))) {
         struct gp_need_place frame = {0};
         if (!reads_frame(text, &frame))
             continue;
         enum gp_frame_role role = gp_role_of_python(frame.function, frame.file);
-        found = role == GP_ROLE_USER || role == GP_ROLE_WRAPPER;
-        *place = frame;
+        found = (role == GP_ROLE_USER || role == GP_ROLE_WRAPPER) &&
+                !(package && gp_role_is_launcher(frame.function, frame.file));
+        if (found || !package)
+            *place = frame;
+        package |= gp_role_is_package(frame.file);
     }
     const char *base = strrchr(place->file, '/');
     if (!place->function[0])

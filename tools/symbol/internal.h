@@ -193,6 +193,9 @@ extern const struct gp_frame_text gp_symbols_unknown;
 
 /* role.c. gp_role_set fills in role, folded and plain; the rest of the frame must be there. */
 void gp_role_set(struct gp_symbols *symbols, struct gp_frame_text *frame);
+/* A stack without code of the user's other than a launcher: its packages are the program, so their
+ * frames become the user's own. */
+void gp_role_of_program(struct gp_frame_text *frames, uint32_t count);
 bool gp_role_is_python(const char *module);
 bool gp_role_is_eval(const struct gp_frame_text *frame);
 bool gp_role_is_start(const struct gp_frame_text *frame);

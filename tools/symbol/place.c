@@ -498,8 +498,9 @@ static void place_forget(struct gp_symbols *symbols, struct gp_symbol_site *site
     site->twin = site->row = index;
     site->name = site->own;
     for (uint32_t k = 0; k < site->count; k++)
-        if (site->frames[k].role == GP_ROLE_WRAPPER)
+        if (site->frames[k].role == GP_ROLE_WRAPPER || site->frames[k].python)
             gp_role_set(symbols, &site->frames[k]);
+    gp_role_of_program(site->frames, site->count);
 }
 
 static void place_all(struct gp_symbols *symbols)

@@ -87,6 +87,48 @@ enum gp_frame_role gp_role_of_python(const char *function, const char *file)
     return GP_ROLE_USER;
 }
 
+/* The code that starts a program: `python -c`, which is how multiprocessing starts a process, and a
+ * script such as bin/vllm, which pip writes. */
+bool gp_role_is_launcher(const char *function, const char *file)
+{
+    const char *base = strrchr(file, '/');
+    if (strcmp(function, "<module>") != 0)
+        return false;
+    return strcmp(file, "<string>") == 0 ||
+           (base && base - file >= 4 && strncmp(base - 4, "/bin", 4) == 0 && !strchr(base, '.'));
+}
+
+/* An installed package that is a program or a part of one: no framework, whose functions make the
+ * tensors. */
+bool gp_role_is_package(const char *file)
+{
+    static const char *const frameworks[] = {"torch/", "triton/", "jax/",  "jaxlib/", "tensorflow/",
+                                             "numpy/", "cupy/",   "numba", "cuda/",   "rmm/"};
+    const char *name = strstr(file, "/site-packages/");
+    name = name ? name : strstr(file, "/dist-packages/");
+    return name && !HAS_PREFIX_OF(name + sizeof("/site-packages/") - 1, frameworks);
+}
+
+static bool is_own(const struct gp_frame_text *frame)
+{
+    return frame->python && (frame->role == GP_ROLE_USER || frame->role == GP_ROLE_WRAPPER) &&
+           !gp_role_is_launcher(frame->function, frame->file);
+}
+
+void gp_role_of_program(struct gp_frame_text *frames, uint32_t count)
+{
+    bool own = false, package = false;
+    for (uint32_t i = 0; i < count; i++) {
+        own |= is_own(&frames[i]);
+        package |= frames[i].python && gp_role_is_package(frames[i].file);
+    }
+    for (uint32_t i = 0; i < count && package && !own; i++)
+        if (frames[i].python && gp_role_is_package(frames[i].file))
+            frames[i].role = GP_ROLE_USER;
+        else if (frames[i].python && frames[i].role == GP_ROLE_USER)
+            frames[i].role = GP_ROLE_START, frames[i].folded = true;
+}
+
 /* ---- native ------------------------------------------------------------------------------------------------------ */
 
 bool gp_role_is_start(const struct gp_frame_text *frame)

@@ -574,6 +574,7 @@ static uint32_t stack_build(struct gp_symbols *symbols, const struct gp_rec_site
             stack_add(&stack, &stack.native[i]);
     if (!stack.count)
         return 0;
+    gp_role_of_program(stack.frames, stack.count);
     *name = stack_name(stack.frames, stack.count);
     if (site->truncated || stack.count >= GP_SYMBOL_STACK - 1)
         stack.frames[stack.count++] = truncated;

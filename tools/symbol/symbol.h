@@ -21,6 +21,8 @@ enum gp_frame_role {
 };
 /* role.c. Of a Python frame, without its stack. */
 enum gp_frame_role gp_role_of_python(const char *function, const char *file);
+bool gp_role_is_launcher(const char *function, const char *file);
+bool gp_role_is_package(const char *file);
 const char *gp_frame_role_name(enum gp_frame_role role); /* "user" */
 
 /* Strings are valid UTF-8 without control characters, at most 1 KiB each. */
