@@ -140,9 +140,55 @@ static void preserved(void)
     munmap(image, size);
 }
 
+/* Descriptions of tensors for the copy engine: the rules of cuTensorMapEncodeTiled. */
+static void tensors(void)
+{
+    static _Alignas(128) CUtensorMap map[2];
+    cuuint64_t sizes[] = {64, 1, 4, 1 << 20}, strides[] = {512, 128, 512};
+    cuuint32_t box[] = {64, 192, 1, 1}, steps[] = {1, 1, 1, 1};
+    CUdeviceptr p;
+    CHECK_OK(cuMemAlloc(&p, 4096));
+#define ENCODE(to, type, rank, at, interleave, swizzle)                                                                \
+    cuTensorMapEncodeTiled(to, type, rank, (void *)(at), sizes, strides, box, steps, interleave, swizzle,              \
+                           CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+#define BF16(rank) ENCODE(&map[0], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, p, 0, CU_TENSOR_MAP_SWIZZLE_128B)
+    CHECK_OK(BF16(4));
+    CHECK_EQ(ENCODE((CUtensorMap *)((char *)map + 32), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, p, 0, 3),
+             CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(ENCODE(&map[0], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, p + 8, 0, 3), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(BF16(0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(BF16(6), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(ENCODE(&map[0], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, p, 0, CU_TENSOR_MAP_SWIZZLE_64B),
+             CUDA_ERROR_INVALID_VALUE); /* the box is 128 bytes wide */
+    CHECK_EQ(ENCODE(&map[0], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p, CU_TENSOR_MAP_INTERLEAVE_16B, 3),
+             CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQ(ENCODE(&map[0], CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, p, CU_TENSOR_MAP_INTERLEAVE_32B, 3),
+             CUDA_ERROR_INVALID_VALUE);
+    strides[1] = 100;
+    CHECK_EQ(BF16(4), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(BF16(2)); /* has one stride */
+    strides[1] = 128, box[1] = 257;
+    CHECK_EQ(BF16(4), CUDA_ERROR_INVALID_VALUE);
+    box[1] = 192, steps[2] = 9;
+    CHECK_EQ(BF16(4), CUDA_ERROR_INVALID_VALUE);
+    steps[2] = 1, steps[0] = 0; /* is ignored */
+    CHECK_OK(BF16(4));
+    sizes[3] = 0;
+    CHECK_EQ(BF16(4), CUDA_ERROR_INVALID_VALUE);
+    sizes[3] = 1ull << 32;
+    CHECK_OK(BF16(4));
+    sizes[3] = 7, map[1] = map[0];
+    CHECK_OK(BF16(4));
+    CHECK(memcmp(&map[0], &map[1], sizeof map[0]) != 0);
+    CHECK_OK(cuTensorMapReplaceAddress(&map[0], (void *)(p + 1024)));
+    CHECK_EQ(cuTensorMapReplaceAddress(&map[0], (void *)(p + 4)), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuMemFree(p));
+}
+
 int main(void)
 {
     check_begin(0);
+    tensors();
     modules();
     libraries();
     kernels();

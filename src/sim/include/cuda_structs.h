@@ -691,6 +691,10 @@ typedef struct CUmemDecompressParams_st {
     unsigned char padding[20];
 } CUmemDecompressParams;
 
+typedef struct CUtensorMap_st {
+    cuuint64_t opaque[CU_TENSOR_MAP_NUM_QWORDS] __attribute__((aligned(64)));
+} CUtensorMap;
+
 typedef struct CUdevSmResource_st {
     unsigned int smCount, minSmPartitionSize, smCoscheduledAlignment;
 } CUdevSmResource;
