@@ -10,11 +10,11 @@ import ctypes, json, os, sys, threading, time, types
 
 build = os.path.abspath(sys.argv[1])
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../python"))
-from attached import CLEAN, ask, check, command, devices, finish, listed, pid, serve
+from attached import ask, check, clean, command, devices, finish, listed, pid, serve
 
 if len(sys.argv) < 3:
     python = os.environ.get("ATTACH_BLOCKS_PYTHON", sys.executable).split()
-    sys.exit(serve(build, [*CLEAN, *python, os.path.abspath(__file__), build, "inside"]))
+    sys.exit(serve(build, [*clean(build), *python, os.path.abspath(__file__), build, "inside"]))
 
 
 def attach(what, *said):

@@ -3,9 +3,15 @@
 asks for by lines on its output; inside, the program counts its checks and asks.  Both halves of a test import this."""
 import json, os, pickle, subprocess, sys, threading, time
 
-CLEAN = ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "LD_PRELOAD", "-u", "NVTX_INJECTION64_PATH"]
 passed = failed = 0
 pid = str(os.getpid())
+
+
+def clean(build):
+    """What comes before a command without gpuprof.  The simulator's libraries stay first: else a PyTorch finds NVIDIA's CUPTI by its
+    run path, and that of CUDA 13.2 calls itself without end where the driver is not NVIDIA's."""
+    sim = os.path.join(os.path.abspath(build), "lib/gpuprof/sim/libgpuprof-sim.so")
+    return ["env", "-u", "CUDA_INJECTION64_PATH", "-u", "NVTX_INJECTION64_PATH", "LD_PRELOAD=" + sim]
 
 
 def serve(build, program, **more):
@@ -35,7 +41,7 @@ def serve_torch(build, program, *arguments, **more):
     """serve() for a program in the root of tests/real/torch-root."""
     root = os.environ.get("GPUPROF_TORCH_ROOT") or os.path.join(build, "real/torch-root")
     inside = os.path.join(os.path.dirname(os.path.abspath(program)), "inside")
-    return serve(build, [inside, root, *CLEAN, "python3", os.path.abspath(program), "inside", *arguments], **more)
+    return serve(build, [inside, root, *clean(build), "python3", os.path.abspath(program), "inside", *arguments], **more)
 
 
 def check(what, have, want):
