@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_recording_events.c: what the reader makes of blocks of events (tools/read/recording/events.c), their order (finish.c),
- * and which free ends which allocation (match.c, against a model with a list).
+ * and which free ends which allocation.
  */
 #include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <lib/recfile.h>
 #include <read/recording/recording.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "train_fixture.h"
@@ -455,8 +456,8 @@ Test(recording_events, they_are_in_order_of_time)
 struct ending {
     enum gp_format_type type; /* of the counts; NONE: there are none */
     uint64_t end_ns, tried, delivered, unwritten, error, error_ns, before;
-    bool process;
-    unsigned events; /* at 2000, 2010, ... */
+    bool process, first; /* the counts are of format 1.0, which end before the error */
+    unsigned events;     /* at 2000, 2010, ... */
     struct {
         uint64_t begin_ns, end_ns, stopped_ns, tried, delivered, dropped;
         bool ended_early;
@@ -489,7 +490,7 @@ static void expect_ending(const struct ending *e, size_t number)
         const uint64_t counts[] = {0, 0, e->end_ns,    e->tried, e->delivered, GP_DROP_FILE + 1, 0,
                                    0, 0, e->unwritten, 0,        e->error,     e->error_ns,      e->before};
         pack = recfile_rows(&file);
-        for (size_t i = 0; i < GP_COUNT(counts); i++)
+        for (size_t i = 0; i < GP_COUNT(counts) - (e->first ? 3 : 0); i++)
             gp_pack_number(pack, counts[i]);
         recfile_block_rows(&file, e->type, 1);
     }
@@ -520,6 +521,8 @@ Test(recording_events, the_recorded_time_ends_where_the_counts_say)
         /* at the end */
         {GP_BLOCK_END, 2015, 9, 2, .events = 3, .is = {2000, 2015, 2015, 9, 2, 0, false, 21}},
         {GP_BLOCK_END, 2050, 3, 3, .events = 3, .is = {2000, 2050, 2050, 3, 3, 0, false, 21}},
+        {GP_BLOCK_END, 2050, 8, 3, 5, 28, 2040, 3, .first = true, .events = 3,
+         .is = {2000, 2050, 2050, 8, 3, 5, false, 21}},
         /* a full disk: nothing was written after it */
         {GP_BLOCK_END, 2090, 8, 3, 5, 28, 2040, 3, .events = 3, .is = {2000, 2040, 2090, 8, 3, 5, true, 9}},
         {GP_BLOCK_END, 2090, 8, 3, 5, 28, 2042, 3, .events = 3, .is = {2000, 2042, 2090, 8, 3, 5, true, 9}},
@@ -635,136 +638,90 @@ Test(recording_events, more_streams_than_are_told_apart)
 
 /* ---- which free ends which allocation ---------------------------------------------------------------------------- */
 
-/* Events of one space have addresses in common. */
-static unsigned space_of(const struct gp_rec_event *e)
+/* A word is + or -, a kind, an address, and what differs: d the second device, ! and ^ bits above the 48th, @ the time in
+ * microseconds (of the event before, if there is none). */
+static struct gp_rec_event pair_event(const char *word, uint64_t *time_ns)
 {
-    static const uint8_t own[] = {GP_KIND_ARRAY,   GP_KIND_VMM,        GP_KIND_VIRTUAL, GP_KIND_MODULE,
-                                  GP_KIND_CONTEXT, GP_KIND_REGISTERED, GP_KIND_GRAPH};
-    if (e->type == GP_EVENT_SEGMENT_ALLOC || e->type == GP_EVENT_SEGMENT_FREE)
-        return e->kind == GP_KIND_LINEAR ? 100 : 101;
-    if (e->type == GP_EVENT_SEGMENT_MAP || e->type == GP_EVENT_SEGMENT_UNMAP)
-        return 102;
-    for (size_t i = 0; i < sizeof(own); i++)
-        if (e->kind == own[i])
-            return 1 + e->kind;
-    return 0;
-}
-
-#define EVENTS 120u
-struct game {
-    struct gp_rec_event events[EVENTS], baseline[12];
-    uint32_t peer[EVENTS], found[EVENTS];
-    uint32_t live[EVENTS + 12], live_count;
-    struct gp_recording recording;
-};
-
-static const struct gp_rec_event *game_event(const struct game *game, uint32_t index)
-{
-    return index < game->recording.event_count ? &game->events[index]
-                                               : &game->baseline[index - game->recording.event_count];
-}
-
-static uint32_t game_find(const struct game *game, const struct gp_rec_event *e)
-{
-    for (uint32_t i = 0; i < game->live_count; i++) {
-        const struct gp_rec_event *other = game_event(game, game->live[i]);
-        if (other->address == e->address && other->device == e->device && space_of(other) == space_of(e))
-            return i;
+    static const struct {
+        char letter;
+        uint8_t begin, end, kind;
+    } kinds[] = {{'l', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_LINEAR},
+                 {'p', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_PINNED},
+                 {'o', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_POOL},
+                 {'a', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_ARRAY},
+                 {'v', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_VMM},
+                 {'V', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_VIRTUAL},
+                 {'m', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_MODULE},
+                 {'c', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_CONTEXT},
+                 {'r', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_REGISTERED},
+                 {'g', GP_EVENT_ALLOC, GP_EVENT_FREE, GP_KIND_GRAPH},
+                 {'S', GP_EVENT_SEGMENT_ALLOC, GP_EVENT_SEGMENT_FREE, GP_KIND_LINEAR},
+                 {'T', GP_EVENT_SEGMENT_ALLOC, GP_EVENT_SEGMENT_FREE, GP_KIND_VMM},
+                 {'M', GP_EVENT_SEGMENT_MAP, GP_EVENT_SEGMENT_UNMAP, GP_KIND_VMM},
+                 {'G', GP_EVENT_SEGMENT_MAP, GP_EVENT_SEGMENT_UNMAP, GP_KIND_LINEAR},
+                 {'s', GP_EVENT_SNAPSHOT, GP_EVENT_MARK, GP_KIND_LINEAR}};
+    struct gp_rec_event event = {.address = 4096 * (uint64_t)(word[2] - '0')};
+    size_t i = 0;
+    while (kinds[i].letter != word[1])
+        cr_assert_lt(++i, GP_COUNT(kinds), "%s", word);
+    event.type = (word[0] == '+' ? kinds[i].begin : kinds[i].end) & 15;
+    event.kind = kinds[i].kind & 15;
+    for (const char *at = word + 3; *at && *at != ' '; at++) {
+        event.device |= *at == 'd';
+        event.address |= (uint64_t)(*at == '!') << 48 | (uint64_t)(*at == '^') << 56;
+        *time_ns = *at == '@' ? strtoull(at + 1, NULL, 10) * 1000 : *time_ns;
     }
-    return UINT32_MAX;
+    event.time_ns = *time_ns;
+    return event;
 }
 
-static void game_open(struct game *game, uint32_t index)
+static size_t pair_events(struct gp_rec_event events[24], const char *words)
 {
-    uint32_t at = game_find(game, game_event(game, index));
-    if (at == UINT32_MAX) {
-        game->live[game->live_count++] = index;
-        return;
-    }
-    uint32_t old = game->live[at];
-    if (old < game->recording.event_count && index < game->recording.event_count) {
-        game->peer[old] = index;
-        game->peer[index] = old;
-    }
-    game->live[at] = index;
+    uint64_t time_ns = 0;
+    size_t count = 0;
+    for (; *words; words += strcspn(words, " "), words += strspn(words, " "))
+        events[count++] = pair_event(words, &time_ns);
+    return count;
 }
 
-static void game_close(struct game *game, uint32_t index)
+/* For each event the index of its peer; that of what was there at the start follows those of the events. */
+Test(recording_events, which_free_ends_which_allocation)
 {
-    uint32_t at = game_find(game, &game->events[index]);
-    if (at == UINT32_MAX)
-        return;
-    uint32_t start = game->live[at];
-    const bool event = start < game->recording.event_count;
-    uint64_t since = event ? game->events[index].time_ns - game->events[start].time_ns : 0;
-    if (event && game->peer[start] != GP_REC_NONE && (!game->recording.dropped || since < 1000000)) {
-        game->peer[index] = game->peer[start];
-        game->peer[start] = GP_REC_NONE;
-        return;
-    }
-    game->peer[index] = start;
-    if (event)
-        game->peer[start] = index;
-    game->live[at] = game->live[--game->live_count];
-}
-
-static void game_play(struct game *game)
-{
-    for (uint32_t i = 0; i < game->recording.baseline_count; i++)
-        game_open(game, (uint32_t)game->recording.event_count + i);
-    for (uint32_t i = 0; i < game->recording.event_count; i++) {
-        const struct gp_rec_event *e = &game->events[i];
-        bool growable = e->kind == GP_KIND_LINEAR;
-        game->peer[i] = GP_REC_NONE;
-        if (e->type == GP_EVENT_ALLOC || e->type == GP_EVENT_SEGMENT_ALLOC ||
-            (e->type == GP_EVENT_SEGMENT_MAP && !growable))
-            game_open(game, i);
-        if (e->type == GP_EVENT_FREE || e->type == GP_EVENT_SEGMENT_FREE ||
-            (e->type == GP_EVENT_SEGMENT_UNMAP && !growable))
-            game_close(game, i);
-    }
-    for (uint32_t i = 0; i < game->live_count; i++)
-        if (game->live[i] < game->recording.event_count)
-            game->peer[game->live[i]] = GP_REC_NONE;
-}
-
-static struct gp_rec_event game_random(uint64_t *seed, bool wide, uint8_t kinds)
-{
-    static const uint64_t bits[] = {0, 1ull << 48, 1ull << 56, 1ull << 63, 3ull << 48};
-    return (struct gp_rec_event){.address =
-                                     0x1000 * (1 + random_next(seed) % 2) | (wide ? bits[random_next(seed) % 5] : 0),
-                                 .type = (1 + random_next(seed) % (kinds == 1 ? 2 : 7)) & 15,
-                                 .kind = (kinds == 1 ? 1 : random_next(seed) % kinds) & 15,
-                                 .device = (uint8_t)(random_next(seed) % 2)};
-}
-
-Test(recording_events, a_free_ends_the_allocation_that_the_model_says)
-{
-    static struct game game;
-    uint64_t seed = 77;
-    for (unsigned round = 0; round < 3000; round++) {
-        memset(&game, 0, sizeof(game));
-        struct gp_recording *r = &game.recording;
-        *r = (struct gp_recording){.events = game.events, .baseline = game.baseline, .peer = game.found};
-        r->event_count = random_next(&seed) % (EVENTS + 1);
-        r->baseline_count = round % 3 ? random_next(&seed) % 12 : 0;
-        r->dropped = round % 4 == 1;
-        bool wide = round % 2;
-        const uint8_t kinds[] = {1, 1, 3, GP_KINDS};
-        for (size_t i = 0; i < r->baseline_count; i++) {
-            game.baseline[i] = game_random(&seed, wide, kinds[round % 4]);
-            game.baseline[i].type = GP_EVENT_ALLOC;
-        }
-        uint64_t now = 5000000;
-        for (size_t i = 0; i < r->event_count; i++) {
-            game.events[i] = game_random(&seed, wide, kinds[round % 4]);
-            game.events[i].time_ns = now += (random_next(&seed) % 5) * 250000 - (random_next(&seed) % 50 == 0);
-        }
-        game_play(&game);
-        memset(game.found, 0x11, sizeof(game.found));
-        cr_assert_eq(gp_recording_match(r), 0);
-        for (size_t i = 0; i < r->event_count; i++)
-            cr_assert_eq(game.found[i], game.peer[i], "round %u, event %zu: %u instead of %u", round, i, game.found[i],
-                         game.peer[i]);
+    static const struct {
+        bool dropped; /* events are missing */
+        const char *what, *before, *events, *peers;
+    } rows[] = {
+        {false, "in any order", "", "+l1 +l2 -l1 -l2", "2 3 0 1"},
+        {false, "never freed, freed without an allocation, freed twice", "", "+l1 -l2 +l3 -l3 -l3", "- - 3 2 -"},
+        {false, "again at one address", "", "+l1 -l1 +l1 -l1 +l1", "1 0 3 2 -"},
+        {false, "another device", "", "+l1 +l1d -l1d -l1", "3 2 1 0"},
+        {false, "bits above the 48th", "", "+l1 +l1! +l1^ +l1d +l1!d +l1^d -l1 -l1! -l1^ -l1d -l1!d -l1^d",
+         "6 7 8 9 10 11 0 1 2 3 4 5"},
+        {false, "each space of addresses", "",
+         "+l1 +a1 +v1 +V1 +m1 +c1 +r1 +g1 +S1 +T1 +M1 -M1 -T1 -S1 -g1 -r1 -c1 -m1 -V1 -v1 -a1 -l1",
+         "21 20 19 18 17 16 15 14 13 12 11 10 9 8 7 6 5 4 3 2 1 0"},
+        {false, "other kinds share one", "", "+p1 -o1 +o2 -l2", "1 0 3 2"},
+        {false, "a growable segment has no pairs", "", "+G1 -G1 +M1 -M1", "- - 3 2"},
+        {false, "what is neither", "", "+l1 +s1 -s1 -l1", "3 - - 0"},
+        {false, "what was there", "+l1 +l2", "-l1 +l2 -l2 -l2", "4 2 1 -"},
+        {false, "a late free", "", "+l1 +l1 -l1@5000 -l1", "1 3 0 1"},
+        {false, "a late free of one that stays", "", "+l1 +l1 -l1", "1 - 0"},
+        {true, "one that may be late where events are lost", "", "+l1@1 +l1@2 -l1@1001 -l1", "1 3 0 1"},
+        {true, "one that is not", "", "+l1@1 +l1@2 -l1@1002 -l1", "1 2 1 -"},
+        {false, "not even of what was there", "+l1", "+l1 -l1 -l1", "1 0 -"},
+    };
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        struct gp_rec_event events[24], before[24];
+        uint32_t peer[24];
+        char found[128] = "";
+        struct gp_recording r = {.events = events, .baseline = before, .peer = peer, .dropped = rows[i].dropped};
+        r.event_count = pair_events(events, rows[i].events);
+        r.baseline_count = pair_events(before, rows[i].before);
+        memset(peer, 0x11, sizeof(peer));
+        cr_assert_eq(gp_recording_match(&r), 0);
+        for (size_t k = 0; k < r.event_count; k++)
+            snprintf(found + strlen(found), sizeof(found) - strlen(found), peer[k] == GP_REC_NONE ? "%s-" : "%s%u",
+                     k ? " " : "", peer[k]);
+        cr_expect_str_eq(found, rows[i].peers, "%s: %s", rows[i].what, found);
     }
 }

@@ -7,6 +7,7 @@
 #include "recparts.h"
 
 #include <read/recording/internal.h>
+#include <record/recorder.h>
 
 static const char *text_of(const struct gp_recording *r, uint32_t offset)
 {
@@ -533,6 +534,65 @@ Test(recording_parts, threads_have_their_last_name)
         cr_expect_str_eq(text_of(r, r->threads[i].name), i == 0 ? "three" : i == 3 ? "one" : "");
     }
     cr_expect_eq(r->string_bytes, 1 + 4 + 4 + 6, "each text once");
+}
+
+/* ---- memory from before an attach -------------------------------------------------------------------------------- */
+
+/* Rows of device 3 at the times 1000, 2000, ... */
+static struct gp_recording *befores(uint64_t attached, const struct gp_wire_before_device *rows, uint32_t count)
+{
+    process(1, 1, -1, -1, -1, attached);
+    block(GP_BLOCK_PROCESS, 1);
+    ROWS();
+    for (uint32_t i = 0; i < count; i++)
+        gp_block_before(pack, 1000 * (i + 1), 3, &rows[i]);
+    block(GP_BLOCK_BEFORE, count);
+    struct gp_recording *r = parse();
+    cr_assert(r->damaged_blocks == 0 && r->before_count == count);
+    return r;
+}
+
+/* Of an unknown source, and numbers that cannot be. */
+Test(recording_parts, what_cannot_have_been_before_the_attach_is_unknown)
+{
+    static const int64_t most = INT64_MAX / 64;
+    static const struct {
+        struct gp_wire_before_device row, is;
+    } rows[] = {
+        {{1, 2, 3, 4, 5, 6, GP_BEFORE_FRAMEWORK, 0}, {1, 2, 3, 4, 5, 6, GP_BEFORE_FRAMEWORK, 0}},
+        {{most, most, most, INT64_MAX, most, most, GP_BEFORE_PART, 0},
+         {most, most, most, INT64_MAX, most, most, GP_BEFORE_PART, 0}},
+        {{0, most + 1, most + 1, 1ull << 63, most + 1, most + 1, GP_BEFORE_DRIVER, 0},
+         {0, -1, -1, 0, -1, -1, GP_BEFORE_DRIVER, 0}},
+        {{5, 5, 5, 5, 5, 5, GP_BEFORE_FRAMEWORK + 1, 0}, {5, 5, 5, 5, 5, 5, GP_BEFORE_NONE, 0}},
+        {{most + 1, 5, 5, 5, 5, 5, GP_BEFORE_DRIVER, 0}, {-1, 5, 5, 5, 5, 5, GP_BEFORE_NONE, 0}},
+        {{INT64_MIN, 5, 5, 5, 5, 5, GP_BEFORE_DRIVER, 0}, {-1, 5, 5, 5, 5, 5, GP_BEFORE_NONE, 0}},
+    };
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        struct gp_recording *r = befores(GP_FORMAT_ATTACHED_YES, &rows[i].row, 1);
+        cr_expect(memcmp(&r->befores[0].is, &rows[i].is, sizeof(rows[i].is)) == 0 && r->befores[0].time_ns == 1000,
+                  "row %zu", i);
+        cr_expect_eq(r->devices[r->befores[0].device].index, 3);
+        cr_expect_eq(gp_rec_before_at(r, 0, 1000).bytes, rows[i].is.source ? rows[i].is.bytes : -1, "row %zu", i);
+    }
+}
+
+Test(recording_parts, memory_from_before_the_attach_is_that_of_the_moment)
+{
+    static const struct gp_wire_before_device rows[] = {
+        {.source = GP_BEFORE_NONE}, {.bytes = 90, .source = GP_BEFORE_PART}, {.bytes = 80, .source = GP_BEFORE_DRIVER}};
+    struct gp_recording *r = befores(GP_FORMAT_ATTACHED_YES, rows, GP_COUNT(rows));
+    cr_expect_eq(gp_rec_before_at(r, 0, 3001).bytes, 80);
+    cr_expect_eq(gp_rec_before_at(r, 0, 3000).bytes, 80);
+    cr_expect_eq(gp_rec_before_at(r, 0, 2999).bytes, 90);
+    cr_expect_eq(gp_rec_before_at(r, 0, 0).bytes, 90, "the first time at which it is known");
+    cr_expect_eq(gp_rec_before_at(r, 99, 3000).bytes, -1, "another device");
+    r->devices[0].index = GP_WIRE_HOST;
+    cr_expect_eq(gp_rec_before_at(r, 0, 3000).bytes, 0);
+    r = befores(0, rows, GP_COUNT(rows));
+    cr_expect_eq(gp_rec_before_at(r, 0, 3000).bytes, 80, "an older version did not say");
+    r = befores(1, rows, GP_COUNT(rows));
+    cr_expect_eq(gp_rec_before_at(r, 0, 3000).bytes, 0, "it was there from the start");
 }
 
 /* ---- memory of other processes ----------------------------------------------------------------------------------- */
