@@ -6,7 +6,7 @@ all_gather_object and so on) compute the sizes of pickles on the GPU.  Each grou
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so.  vLLM counts there how many tokens each request
 got; here each gets one a step once its prompt is done.  With fill=random, PyTorch tells the driver which
-type the results have that it reads back.  Without these modules nothing happens, and a sitecustomize of the program's own
+type the results have that it reads back.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a sitecustomize of the program's own
 is run first.
 """
 import functools
@@ -224,6 +224,12 @@ def _scaler(module):
         module.GradScaler._maybe_opt_step = _typed(module.GradScaler._maybe_opt_step, fill_as, lambda *_: _ZEROS)
 
 
+def _jax_hardware(module):
+    # JAX looks for a device file before it asks the driver; the simulated GPU has none.
+    module.has_visible_nvidia_gpu  # noqa: B018 # another version
+    module.has_visible_nvidia_gpu = lambda: True
+
+
 _noted = set()
 
 
@@ -241,6 +247,7 @@ def _note(library, text):
 
 
 _CHANGES = {
+    "jax._src.hardware_utils": _jax_hardware,
     "torch._tensor": _tensors,
     "torch.amp.grad_scaler": _scaler,
     "torch.cuda.amp.grad_scaler": _scaler,
