@@ -105,7 +105,11 @@ struct gp_wire_device {
      * no total (managed, imported). Older libraries have 0. */
     struct gp_wire_value asleep_bytes;
     int64_t beside_bytes;
-    uint8_t reserved_[24];
+    /* What a library that is asked (XLA) says of pools that count as a whole: the most that it had in use, the largest
+     * pool, and its limit, since its start.  In no total; 0: none says anything.  Older libraries have 0. */
+    struct gp_wire_polled {
+        int64_t peak_bytes, pool_bytes, limit_bytes;
+    } polled;
 };
 
 struct gp_wire_scope {

@@ -261,6 +261,8 @@ struct gp_map *gp_before_blocks(void);
 void gp_heap_settle(void);
 /* door.c. Whose the heaps of an owner are. */
 enum gp_door gp_door_of(uint8_t owner);
+/* What a library that is asked has said of the device. Under gp_accounts.lock. */
+struct gp_wire_polled gp_door_polled(unsigned device);
 void gp_door_own(enum gp_door door, uint8_t owner);
 /* memory.c. The driver did not free a segment with heaps after all, and its bytes are back: it is
  * an ordinary allocation. */

@@ -66,15 +66,36 @@ static void door_rows(struct gp_wire_doors *out, unsigned door, uint32_t number)
 /* ---- what libraries say themselves --------------------------------------------------------------------------------- */
 
 static struct gp_door_numbers polled[GP_WIRE_GPUS]; /* of the one library that is asked; under gp_accounts.lock */
+static struct gp_wire_polled most[GP_WIRE_GPUS];    /* the same, and it stays */
 static void (*x_ask)(void);
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void door_most(struct gp_wire_polled *is, const struct gp_door_numbers *said)
+{
+    is->peak_bytes = larger(is->peak_bytes, larger(said->allocated_bytes, said->allocated_peak_bytes));
+    is->pool_bytes = larger(is->pool_bytes, larger(said->reserved_bytes, said->reserved_peak_bytes));
+    is->limit_bytes = larger(is->limit_bytes, said->limit_bytes);
+}
 
 void gp_feed_door_polled(enum gp_door door, int device, const struct gp_door_numbers *numbers)
 {
     gp_lock_take(&gp_accounts.lock);
-    for (int i = 0; door == GP_DOOR_XLA && i < (int)GP_WIRE_GPUS; i++)
-        if (i == device || (device == GP_DEVICE_UNKNOWN && !numbers))
-            polled[i] = numbers ? *numbers : (struct gp_door_numbers){.time_ns = 0};
+    for (int i = 0; door == GP_DOOR_XLA && i < (int)GP_WIRE_GPUS; i++) {
+        if (i != device && (device != GP_DEVICE_UNKNOWN || numbers))
+            continue;
+        polled[i] = numbers ? *numbers : (struct gp_door_numbers){.time_ns = 0};
+        door_most(&most[i], &polled[i]);
+    }
     gp_lock_give(&gp_accounts.lock);
+}
+
+struct gp_wire_polled gp_door_polled(unsigned device)
+{
+    return device < GP_WIRE_GPUS ? most[device] : (struct gp_wire_polled){0};
 }
 
 void gp_feed_door_ask(void (*ask)(void))
@@ -82,11 +103,12 @@ void gp_feed_door_ask(void (*ask)(void))
     __atomic_store_n(&x_ask, ask, __ATOMIC_RELEASE); /* [ask.R] what it needs; pairs with [ask.A] */
 }
 
-void gp_feed_poll_doors(void)
+bool gp_feed_poll_doors(bool now)
 {
     void (*ask)(void) = __atomic_load_n(&x_ask, __ATOMIC_ACQUIRE); /* [ask.A] pairs with [ask.R] */
-    if (ask)
+    if (ask && now)
         ask();
+    return ask;
 }
 
 static void door_polled_rows(struct gp_wire_doors *out, uint32_t number)

@@ -211,9 +211,11 @@ struct gp_door_numbers {
 };
 /* NULL: no longer known. device: GP_DEVICE_UNKNOWN with NULL: all; others that there cannot be are ignored. */
 void gp_feed_door_polled(enum gp_door door, int device, const struct gp_door_numbers *numbers);
-/* The poller calls `ask` whenever a viewer asks, as long as the library is on. */
+/* The poller calls `ask` whenever a viewer asks, once a second while a reader follows the events, and at the end, as long
+ * as the library is on. */
 void gp_feed_door_ask(void (*ask)(void));
-void gp_feed_poll_doors(void);
+/* Whether there is a library to ask; now: asks it. */
+bool gp_feed_poll_doors(bool now);
 /* Nothing more is heard of its pools: their memory is allocated as a whole again. */
 void gp_feed_door_end(enum gp_door door);
 

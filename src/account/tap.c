@@ -151,6 +151,7 @@ bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_own
     memcpy(out->uuid, account->uuid, sizeof(out->uuid));
     memcpy(out->name, account->name, sizeof(out->name));
     out->total_bytes = account->total_bytes;
+    out->polled = gp_door_polled(index);
     gp_lock_give(&gp_accounts.lock);
     return true;
 }

@@ -97,7 +97,7 @@ const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS] = {
 #define GP_KIND(_id, ...)     GP_ROW(GP_ROW_KIND + _id, kinds[_id])
 #include <gpuprof/numbers.def>
     GP_ROW(GP_ROW_OTHER, linear_rounded_bytes) /* an estimate without a public name */
-    GP_ROW(GP_ROW_OTHER + 1, scopes) GP_ROW(GP_ROW_OTHER + 2, beside_bytes)};
+    GP_ROW(GP_ROW_OTHER + 1, scopes) GP_ROW(GP_ROW_OTHER + 2, beside_bytes) GP_ROW(GP_ROW_OTHER + 3, polled)};
 
 const struct gp_number_row *gp_number_row(uint64_t id)
 {

@@ -67,7 +67,7 @@ enum {
 #define GP_VALUE(...)  +1
 #define GP_NUMBER(...) +1
 #define GP_KIND(...)   +1
-    GP_NUMBER_ROWS = 3 /* the estimate of linear memory, the scopes, and blocks in memory that counts by itself */
+    GP_NUMBER_ROWS = 4 /* the estimate of linear memory, scopes, blocks in memory that counts by itself, polled pools */
 #include <gpuprof/numbers.def>
 };
 extern const struct gp_number_row gp_number_rows[GP_NUMBER_ROWS];

@@ -28,6 +28,7 @@
 #define GP_POLL_PERIOD_NS 100000000ull
 #define GP_POLL_TRAIL     3
 #define GP_POLL_BEAT_NS   10000000000ull
+#define GP_POLL_DOORS_NS  1000000000ull
 
 /* No thread of the program waits for us longer than this. */
 #define GP_POLL_PATIENCE_NS 20000000ull
@@ -407,12 +408,16 @@ static void poll_check(void)
         check();
 }
 
-/* It goes into libraries of the program, which end as the driver does. */
-static void poll_doors(void)
+/* It goes into libraries of the program, which end as the driver does.  A recording must have what they said last. */
+static void poll_doors(bool asked)
 {
-    if (!ask_enter())
+    static uint64_t next_ns; /* of this thread */
+    uint64_t now = gp_clock_ns();
+    bool due = gp_feed_followed() && now >= next_ns;
+    if ((!asked && !due) || !gp_feed_poll_doors(false) || !ask_enter())
         return;
-    gp_feed_poll_doors();
+    next_ns = now + GP_POLL_DOORS_NS;
+    gp_feed_poll_doors(true);
     ask_leave(0);
 }
 
@@ -421,10 +426,10 @@ static void poll_round(unsigned *ever, unsigned *trail)
     poll_scan();
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
-    if (asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED)) {
+    bool urgent = asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED);
+    if (urgent)
         poll_check();
-        poll_doors();
-    }
+    poll_doors(urgent);
     unsigned wanted = gp_feed_poll_wanted();
     if (wanted & (GP_POLL_POOLS | GP_POLL_GRAPHS))
         *trail = GP_POLL_TRAIL;
@@ -557,7 +562,8 @@ static void poll_last(void)
 {
     if (!gp_thread_life_on())
         return;
-    if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED) ||
+        gp_feed_poll_doors(false))
         gp_poll_now(GP_POLL_PATIENCE_NS / 2);
     poll_stop(GP_POLL_PATIENCE_NS / 2);
 }

@@ -46,7 +46,7 @@ Test(numbers, ids_are_permanent)
 Test(numbers, rows_cover_the_numbers_of_a_device)
 {
     static uint8_t seen[sizeof(struct gp_wire_device)];
-    const size_t from = offsetof(struct gp_wire_device, stats), to = offsetof(struct gp_wire_device, reserved_);
+    const size_t from = offsetof(struct gp_wire_device, stats), to = sizeof(struct gp_wire_device);
     for (unsigned i = 0; i < GP_NUMBER_ROWS; i++) {
         const struct gp_number_row *row = &gp_number_rows[i];
         cr_expect_eq(gp_number_row(row->id), row, "id %u occurs twice", row->id);

@@ -134,9 +134,14 @@ static void *call(unsigned number, void *object)
 static struct gp_wire_doors doors(void)
 {
     static struct gp_wire_doors all;
-    gp_feed_poll_doors();
+    gp_feed_poll_doors(true);
     gp_tap_doors(&all);
     return all;
+}
+
+static struct gp_wire_polled said(void)
+{
+    return gp_door_polled(0);
 }
 
 Test(pjrt, what_it_says_is_polled)
@@ -159,14 +164,17 @@ Test(pjrt, what_it_says_is_polled)
     cr_expect(is.rows[0].reserved_bytes == -1 && is.rows[0].reserved_peak_bytes == -1);
     refuses = true;
     cr_expect_eq(doors().row_count, 0, "it is no longer known");
+    cr_expect(said().peak_bytes == 100 && said().pool_bytes == 109 && said().limit_bytes == 103, "and the most stays");
 }
 
 Test(pjrt, an_ended_client_is_not_asked)
 {
     look();
     call(BUFFER, &client);
-    cr_expect_eq(doors().row_count, 1);
+    cr_expect_eq(said().peak_bytes, 0);
     call(CLIENT_DESTROY, &client);
+    cr_expect_eq(said().peak_bytes, 100, "it is asked once more while it is there");
+    cr_expect_eq(asked_dead, 0);
     unsigned before = asked;
     cr_expect_eq(doors().row_count, 0);
     cr_expect(asked == before && destroyed == 1);
@@ -175,7 +183,7 @@ Test(pjrt, an_ended_client_is_not_asked)
 static void *poller(void *arg)
 {
     for (unsigned i = 0; i < 20; i++)
-        gp_feed_poll_doors();
+        gp_feed_poll_doors(true);
     return arg;
 }
 

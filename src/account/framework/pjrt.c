@@ -128,6 +128,8 @@ static void *pjrt_buffer(struct pjrt_args *args)
     return pjrt_pass(PJRT_CLIENT_BUFFER_FROM_HOST, args);
 }
 
+static void pjrt_ask_client(void *client);
+
 /* Nobody asks that client from here on. False: an answer is still under way. */
 static bool pjrt_forget(void *client)
 {
@@ -138,8 +140,11 @@ static bool pjrt_forget(void *client)
     /* Pairs with [client.B]. */
     for (; __atomic_load_n(&x_asking, __ATOMIC_SEQ_CST) && now < deadline; now = gp_clock_ns())
         gp_futex_wait(&x_asking, 1, deadline - now);
+    bool free = !__atomic_load_n(&x_asking, __ATOMIC_SEQ_CST);
+    if (free)
+        pjrt_ask_client(client); /* its peak, for recordings */
     gp_feed_door_polled(GP_DOOR_XLA, GP_DEVICE_UNKNOWN, NULL);
-    return !__atomic_load_n(&x_asking, __ATOMIC_SEQ_CST);
+    return free;
 }
 
 static void *pjrt_destroy(struct pjrt_args *args)
@@ -189,16 +194,22 @@ static void pjrt_ask_device(void *device)
     gp_feed_door_polled(GP_DOOR_XLA, ordinal, known ? &numbers : NULL);
 }
 
-static void pjrt_poll(void)
+static void pjrt_ask_client(void *client)
 {
     struct pjrt_args args;
+    if (pjrt_ask(PJRT_CLIENT_ADDRESSABLE_DEVICES, &args, client))
+        for (size_t i = 0; i < args.devices.count && i < GP_WIRE_GPUS; i++)
+            pjrt_ask_device(args.devices.list[i]);
+}
+
+static void pjrt_poll(void)
+{
     /* [client.B] the flag, then the client; who ends it takes the client, then looks at the flag:
      * one of the two sees the other. */
     __atomic_store_n(&x_asking, 1, __ATOMIC_SEQ_CST);
     void *client = __atomic_load_n(&x_client, __ATOMIC_SEQ_CST);
-    if (client && pjrt_ask(PJRT_CLIENT_ADDRESSABLE_DEVICES, &args, client))
-        for (size_t i = 0; i < args.devices.count && i < GP_WIRE_GPUS; i++)
-            pjrt_ask_device(args.devices.list[i]);
+    if (client)
+        pjrt_ask_client(client);
     __atomic_store_n(&x_asking, 0, __ATOMIC_SEQ_CST);
     gp_futex_wake(&x_asking);
 }

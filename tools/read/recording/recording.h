@@ -44,6 +44,15 @@ struct gp_rec_device {
     struct gp_wire_device last; /* at the recording's end */
 };
 
+/* What a library that was asked (XLA) said of its pools; pool_bytes 0: none did, or it cannot be. */
+static inline struct gp_wire_polled gp_rec_polled(const struct gp_rec_device *device)
+{
+    struct gp_wire_polled said = device->last.polled;
+    if (said.peak_bytes <= 0 || said.pool_bytes < said.peak_bytes || said.pool_bytes > INT64_MAX / 64)
+        said = (struct gp_wire_polled){0};
+    return said;
+}
+
 struct gp_rec_sample { /* periodic measurements; -1: unknown */
     uint64_t time_ns;
     uint32_t device; /* index in devices */

@@ -321,6 +321,9 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
     }
     if (object)
         json_object_set_new(object, "sleeps", report_sleeps(report, d));
+    struct gp_wire_polled said = gp_rec_polled(device);
+    if (object)
+        json_object_set_new(object, "polled_pool", gp_polled_json(&said));
     if (object)
         gp_report_add_before(report, d, object);
     if (object && report->devices[d].fine)

@@ -609,6 +609,10 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
     fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
             gp_seconds_text(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
     fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
+    const struct gp_wire_polled said = gp_rec_polled(&report->recording->devices[device]);
+    if (said.pool_bytes)
+        fprintf(page->out, "  in use     of XLA's pool of %s at most %s, by XLA's own count\n",
+                gp_size_text(a, said.pool_bytes), gp_size_text(b, said.peak_bytes));
     page_before_attach(page, report, device);
     fprintf(page->out, "  %s", gp_text_on(page, GP_BLUE));
     gp_text_spark(page, values, 64, gp_text_width(page) < 66 ? (unsigned)gp_text_width(page) - 2 : 64);

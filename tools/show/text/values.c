@@ -133,6 +133,14 @@ json_t *gp_json_known(int64_t value)
     return value < 0 ? json_null() : json_integer(value);
 }
 
+json_t *gp_polled_json(const struct gp_wire_polled *said)
+{
+    if (!said->pool_bytes)
+        return json_null();
+    return json_pack("{s:I,s:I,s:o}", "peak_bytes", (json_int_t)said->peak_bytes, "pool_bytes",
+                     (json_int_t)said->pool_bytes, "limit_bytes", gp_json_known(said->limit_bytes));
+}
+
 void gp_before_json(json_t *object, int64_t bytes, const struct gp_wire_before_device *before)
 {
     const char *source = before ? gp_before_source(before) : NULL;

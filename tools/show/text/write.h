@@ -29,6 +29,8 @@ const char *gp_seconds_text(char text[GP_SIZE_TEXT], double seconds);
 
 /* The integer; null if it is negative (unknown). */
 json_t *gp_json_known(int64_t value);
+/* What XLA said of its pool; null: nothing. */
+json_t *gp_polled_json(const struct gp_wire_polled *said);
 /* The kernel's limits of GPU memory for the process's cgroup: docs/interface.md, cgroup_memory. */
 json_t *gp_cgroup_json(const struct gp_process *process);
 /* "0x7f..." */
