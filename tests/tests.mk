@@ -153,8 +153,8 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(call say,SHLIB,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< $(PRELOAD_LIBS) -ldl
-$(B)/tests/preload/plugged.so: PRELOAD_LIBS = -L$(SIMD) -lcuda
-$(B)/tests/preload/plugged.so: | $(SIM)
+$(B)/tests/preload/plugged.so $(B)/tests/preload/xla_cuda_plugin.so: PRELOAD_LIBS = -L$(SIMD) -lcuda
+$(B)/tests/preload/plugged.so $(B)/tests/preload/xla_cuda_plugin.so: | $(SIM)
 # Stand-ins for two libraries of PyTorch, in one folder for each way to build and link them: the names' age, and words
 # that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated), fake
 # (no driver).
@@ -184,6 +184,7 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/preload/constructor.so
 $(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so
+$(B)/tests/programs/jax: | $(B)/tests/preload/xla_cuda_plugin.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-fsanitize=thread)

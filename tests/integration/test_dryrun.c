@@ -176,6 +176,40 @@ Test(dryrun, json_adds_up_and_is_alone_on_standard_output)
     work_end(NULL);
 }
 
+/* XLA takes three quarters of any GPU: what it had in use of them tells which one is enough. Its client is ended, or not. */
+static void pool_ahead(const char *end)
+{
+    char line[2048];
+    struct spawn_result result;
+    snprintf(line, sizeof(line), "--gpu=a100-40g --json -- %s %s", path_program("jax"), end);
+    work_begin();
+    json_t *top = dryrun_json(line, 0), *rank = at(top, "ranks", 0), *pool = json_object_get(rank, "polled_pool");
+    const long long total = number(at(top, "gpus", 0), "total_bytes"), taken = total / 4 * 3;
+    cr_expect_eq(number(pool, "pool_bytes"), taken);
+    cr_expect_eq(number(pool, "limit_bytes"), taken);
+    cr_expect_eq(number(pool, "peak_bytes"), 640 * MIB);
+    cr_expect_eq(number(rank, "needed_bytes"), (taken + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) + CONTEXT);
+    cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT);
+    json_decref(top);
+    snprintf(line, sizeof(line), "--gpu=a100-40g -- %s %s", path_program("jax"), end);
+    cr_expect_eq(dryrun(&result, line), 0);
+    SAYS("of it were in use, by XLA's own count");
+    SAYS("the smallest GPU that is enough, by its size alone: ");
+    SAYS_NOT("rtx-5090");
+    spawn_result_free(&result);
+    work_end(NULL);
+}
+
+Test(dryrun, a_pool_that_is_taken_ahead)
+{
+    pool_ahead("");
+}
+
+Test(dryrun, a_pool_that_is_left_to_the_end)
+{
+    pool_ahead("leave");
+}
+
 Test(dryrun, ranks_are_told_apart_and_the_largest_device_counts)
 {
     work_begin();

@@ -300,6 +300,17 @@ static int dryrun_batches(struct dryrun_work *w)
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
+/* A pool that is taken ahead is the same part of another GPU. */
+static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun_gpu *one, int64_t total)
+{
+    const struct gp_dryrun_run *run = &w->answer.runs[one->run];
+    const struct gp_need *need = gp_dryrun_worst(run);
+    if (!need || !need->polled.pool_bytes)
+        return total >= one->needed_bytes;
+    double part = run->total_bytes > 0 ? (double)need->polled.limit_bytes / (double)run->total_bytes : 1;
+    return total >= one->smallest_bytes && (double)total * part >= (double)need->polled.peak_bytes;
+}
+
 /* The smallest GPU that is enough: of those tried, or, if there was only one, of the whole table by its size. */
 static void dryrun_enough(struct dryrun_work *w)
 {
@@ -315,7 +326,8 @@ static void dryrun_enough(struct dryrun_work *w)
         return;
     const struct gp_sim_gpu *found = NULL;
     for (uint32_t i = 0; i < w->table_count; i++)
-        if (w->table[i].total_bytes >= one->needed_bytes && (!found || w->table[i].total_bytes < found->total_bytes))
+        if (dryrun_is_enough(w, one, w->table[i].total_bytes) &&
+            (!found || w->table[i].total_bytes < found->total_bytes))
             found = &w->table[i];
     if (!found || (answer->enough && found->total_bytes >= answer->enough->total_bytes))
         return;

@@ -179,6 +179,14 @@ static int64_t need_pages(int64_t bytes)
     return bytes > INT64_MAX - page ? bytes : (bytes + page - 1) / page * page;
 }
 
+/* The context, of which code is a part, is what the replay leaves for it. */
+static void need_code_shares(struct gp_need *need, int64_t left)
+{
+    int64_t context = need->context_bytes - need->code_bytes;
+    need->context_bytes = left > context ? left : context;
+    need->code_bytes = need->context_bytes - context;
+}
+
 static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
 {
     const struct gp_flow *flow = loaded->report.flow;
@@ -196,8 +204,11 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
         replayed = need->needed_bytes;
         /* An allocator has asked for segments, of which the recording has the sum; a replay is near to it.  The
          * requests of other programs share pages, which only the replay knows. */
+        int64_t reserved = need_pages(need->reserved_peak_bytes);
         if (result.requests != GP_FIT_OF_DRIVER)
-            need->needed_bytes = need_pages(need->reserved_peak_bytes) + need->context_bytes;
+            need->needed_bytes = reserved + need->context_bytes;
+        else if (need->context_bytes > need->needed_bytes - reserved) /* the code shares pages too */
+            need_code_shares(need, need->needed_bytes - reserved);
         if (need->smallest_bytes > need->needed_bytes)
             need->smallest_bytes = need->needed_bytes;
     }
@@ -212,6 +223,20 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     }
     gp_fit_result_fini(&result);
     return rc;
+}
+
+/* XLA takes its pool ahead, as a part of the device: of it counts what it had in use, by its own count. */
+static void need_polled(struct gp_need *need, const struct gp_rec_device *device, bool plenty)
+{
+    struct gp_wire_polled said = gp_rec_polled(device);
+    int64_t idle = need_pages(said.pool_bytes) - need_pages(said.peak_bytes);
+    if (!said.pool_bytes || said.pool_bytes > need->reserved_peak_bytes)
+        return;
+    need->polled = said;
+    if (need->needed_bytes - idle < need->smallest_bytes)
+        need->smallest_bytes = need->needed_bytes - idle;
+    if (plenty) /* a part of a device of another size says nothing */
+        need->needed_bytes = need->smallest_bytes;
 }
 
 /* What libraries held that are stood in for, at the first event with which the device held most. */
@@ -312,7 +337,7 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
 }
 
 static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, const bool *assumed,
-                       uint32_t d, int64_t budget_bytes)
+                       uint32_t d, int64_t budget_bytes, bool plenty)
 {
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *r = loaded->recording;
@@ -324,6 +349,8 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
         need_assumed_reserved(need, report->flow, d, assumed);
     if (!rc)
         rc = need_sizes(need, loaded, d);
+    if (!rc)
+        need_polled(need, &r->devices[d], plenty);
     if (!rc && need_is_oom(r, d))
         need_failure(need, loaded);
     if (!rc && budget_bytes && need->needed_bytes > budget_bytes)
@@ -347,7 +374,7 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
             continue;
         struct gp_need *need = &run->needs[run->need_count++];
         memset(need, 0, sizeof(*need));
-        rc = need_device(need, loaded, hints, assumed, d, budget_bytes);
+        rc = need_device(need, loaded, hints, assumed, d, budget_bytes, run->plenty);
     }
     free(assumed);
     free(hints);

@@ -185,6 +185,14 @@ static void text_uses(const struct gp_text_page *page, const struct gp_need *nee
     text_row(page, need->context_bytes, of, "context", "  estimated");
 }
 
+static void text_polled(const struct gp_text_page *page, const struct gp_need *need)
+{
+    char pool[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];
+    if (need->polled.pool_bytes)
+        fprintf(page->out, "  XLA's pool of %s counts as a whole; at most %s of it were in use, by XLA's own count\n",
+                gp_size_text(pool, need->polled.pool_bytes), gp_size_text(peak, need->polled.peak_bytes));
+}
+
 static void text_lines(const struct gp_text_page *page, const struct gp_need *need)
 {
     uint32_t shown = need->line_count <= GP_DRYRUN_LINES + 1 ? need->line_count : GP_DRYRUN_LINES;
@@ -444,6 +452,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
         return;
     text_heading(page, run, need);
     text_uses(page, need);
+    text_polled(page, need);
     fputc('\n', page->out);
     text_lines(page, need);
     text_ranks(page, run);
@@ -529,7 +538,7 @@ static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *
 {
     int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
     return json_pack(
-        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o}", "gpu",
+        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,s:o}", "gpu",
         run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm",
         need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
@@ -540,7 +549,8 @@ static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *
         gp_json_known(need->growable_bytes), "peak_ns", (json_int_t)need->peak_ns, "peak_step",
         gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
-        (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need));
+        (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
+        gp_polled_json(&need->polled));
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */
