@@ -197,7 +197,7 @@ $(COMPLETIONS): $(B)/completion/%: $(BIN)
 define simlib
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) -o $@.new $(filter %.o,$^) $(OLD_GLIBC) -lm
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) $(2) -o $@.new $(filter %.o,$^) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
 endef
 $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
@@ -207,8 +207,16 @@ $(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
 	$(call simlib,src/sim/cupti/libcupti.map)
 $(SIMD)/libcupti.so.12: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti12.map
 	$(call simlib,src/sim/cupti/libcupti12.map)
+# The runtime as libcute_dsl_runtime.so has it (src/sim/cudart/launch.c).
+SIM_CUTE := DeviceGetAttribute DeviceSynchronize EventCreate EventDestroy EventElapsedTime EventRecord EventSynchronize Free FreeAsync \
+    FreeHost FuncSetAttribute GetDevice GetDeviceCount GetDeviceProperties GetLastError GraphDestroy GraphExecDestroy \
+    GraphInstantiate GraphLaunch KernelSetAttributeForDevice LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount \
+    LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload Malloc MallocAsync MallocHost \
+    MallocManaged Memcpy MemcpyAsync Memset MemsetAsync OccupancyMaxActiveBlocksPerMultiprocessor ProfilerStart ProfilerStop \
+    SetDevice StreamAddCallback StreamBeginCapture StreamCreate StreamDestroy StreamEndCapture StreamSynchronize StreamWaitEvent
+sim_cute := $(foreach name,$(SIM_CUTE),-Wl,--defsym,_cuda$(name)=cuda$(name)) -Wl,--defsym,_cudaLaunchKernelEx=cudaLaunchKernelExC
 $(SIMD)/libcudart.so.13: $(SIM_CUDART_OBJ) src/sim/cudart/libcudart.map
-	$(call simlib,src/sim/cudart/libcudart.map)
+	$(call simlib,src/sim/cudart/libcudart.map,$(sim_cute))
 	$(Q)ln -sf libcudart.so.13 $(SIMD)/libcudart.so
 # The runtime of CUDA 12: the same objects, in which the calls that CUDA 13 changed get other names.
 $(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim/cudart12/forms.names
@@ -217,7 +225,7 @@ $(B)/obj/src/sim/cudart12.o: $(filter-out %/version.o,$(SIM_CUDART_OBJ)) src/sim
 	$(Q)$(CROSS)objcopy --redefine-syms=src/sim/cudart12/forms.names $@.new $@
 	$(Q)rm $@.new
 $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim/cudart12/libcudart.map
-	$(call simlib,src/sim/cudart12/libcudart.map)
+	$(call simlib,src/sim/cudart12/libcudart.map,$(sim_cute))
 # In front of programs (LD_PRELOAD): empty, and it needs those above.  A library whose name is loaded is not searched for again,
 # so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
 $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/libnvidia-ml.so.1

@@ -105,6 +105,13 @@ for number in 12 13; do
     run 0 "a wheel's copy of the runtime $number" "$work/runtime" "$runtimes/libcudart-0123abcd.so.$number.4.99" libcudart.so.$number
     run 0 "... of another auditwheel" "$work/runtime" "$runtimes/libcudart.faf08d9a.so.$number" libcudart.so.$number
 done
+# So is the runtime of CuTe, which has NVIDIA's inside.  Elsewhere such a file is a program's own.
+cc -w -shared -fPIC -o "$work/libcute_dsl_runtime.so" -x c - <<<'int cudaMalloc(void) { return 77; }' || exit 1
+for number in 12 13; do
+    mkdir -p "$work/cutlass/cu$number/lib" && cp "$work/libcute_dsl_runtime.so" "$work/cutlass/cu$number/lib" || exit 1
+    run 0 "CuTe's runtime $number" "$work/runtime" "$work/cutlass/cu$number/lib/libcute_dsl_runtime.so" libcudart.so.$number
+done
+run 1 "a library of its name" "$work/runtime" "$work/libcute_dsl_runtime.so" libcudart.so.13
 export GPUPROF_STANDINS=0
 run 77 "switched off" "$work/rpath"
 unset GPUPROF_STANDINS

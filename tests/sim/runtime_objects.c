@@ -114,9 +114,71 @@ static void absent(void)
     CHECK_EQ(cudaGetLastError(), cudaErrorNotSupported);
 }
 
+/* ---- what code that CuTe compiled calls -------------------------------------------------------------------------- */
+
+static const char cute_image[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                                 ".visible .entry touch(.param .u64 a)\n{\n ret;\n}\n";
+static cudaKernel_t cute_kernel;
+static cudaError_t cute_status; /* of the next init */
+static int cute_loads, cute_fails;
+static char cute_said[256];
+
+static cudaError_t cute_init(cudaLibrary_t *library)
+{
+    return cute_status ? cute_status : cudaLibraryLoadData(library, cute_image, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static cudaError_t cute_load(cudaLibrary_t *library, int device)
+{
+    cute_loads++;
+    if (device < cute_fails)
+        return cudaErrorNoKernelImageForDevice;
+    return cudaLibraryGetKernel(&cute_kernel, *library, "touch");
+}
+
+static void cute_raise(const char *kind, const char *message)
+{
+    snprintf(cute_said, sizeof cute_said, "%s: %s", kind, message);
+}
+
+static void cute(void)
+{
+#define CALL(name, result, ...) ((result(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, #name))
+    int (*once)(cudaLibrary_t *, cudaError_t(*)(cudaLibrary_t *), cudaError_t(*)(cudaLibrary_t *, int),
+                void (*)(const char *, const char *)) = dlsym(RTLD_DEFAULT, "cuda_dialect_init_library_once");
+    void (*unload)(cudaLibrary_t *) = dlsym(RTLD_DEFAULT, "cuda_dialect_unload_library_once");
+    cudaLibrary_t library = NULL;
+    void *memory, *args[] = {&memory};
+    int value = 0;
+
+    CHECK(dlsym(RTLD_DEFAULT, "_cudaMalloc") == dlsym(RTLD_DEFAULT, "cudaMalloc"));
+    CHECK(dlsym(RTLD_DEFAULT, "_cudaLaunchKernelEx") == dlsym(RTLD_DEFAULT, "cudaLaunchKernelExC"));
+    cute_status = cudaErrorSymbolNotFound;
+    CHECK_EQ(once(&library, cute_init, cute_load, cute_raise), -1);
+    CHECK(library == NULL && strstr(cute_said, "cudaErrorSymbolNotFound"));
+    cute_status = cudaSuccess, cute_fails = 2; /* on both devices */
+    CHECK_EQ(once(&library, cute_init, cute_load, cute_raise), -1);
+    CHECK(library == NULL && strstr(cute_said, "cudaErrorNoKernelImageForDevice"));
+    cute_fails = 1, cute_loads = 0;
+    CHECK_EQ(once(&library, cute_init, cute_load, cute_raise), 0);
+    CHECK_EQ(once(&library, cute_init, cute_load, cute_raise), 0);
+    CHECK(library != NULL && cute_loads == 2);
+    CHECK_EQ(cudaMalloc(&memory, 4096), cudaSuccess);
+    CHECK_EQ(CALL(_cudaLaunchKernel, cudaError_t, const void *, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, void **, size_t, cudaStream_t)(cute_kernel, 1, 1, 1, 32, 1, 1, args, 0, NULL),
+             cudaSuccess);
+    CHECK_EQ(CALL(_cuKernelGetAttribute, int, int *, int, cudaKernel_t, int)(&value, 0, cute_kernel, 1), 0);
+    CHECK(value > 0);
+    CHECK_EQ(cudaFree(memory), cudaSuccess);
+    unload(&library);
+    CHECK(library == NULL);
+    unload(&library);
+}
+
 int main(void)
 {
     setenv("GPUPROF_SIM", "devices=2", 1);
+    cute();
     textures();
     graphs();
     copies();

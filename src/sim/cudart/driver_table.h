@@ -127,6 +127,11 @@
     X1(cuLibraryLoadData, 12000,                                                                                       \
        (CUlibrary *, const void *, CUjit_option *, void **, unsigned int, CUlibraryOption *, void **, unsigned int))   \
     X1(cuLibraryUnload, 12000, (CUlibrary))                                                                            \
+    X1(cuTensorMapEncodeTiled, 12000,                                                                                  \
+       (CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,                \
+        const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,     \
+        CUtensorMapFloatOOBfill))                                                                                      \
+    X1(cuKernelGetAttribute, 12000, (int *, CUfunction_attribute, CUkernel, CUdevice))                                 \
     X1(cuLibraryGetKernel, 12000, (CUkernel *, CUlibrary, const char *))                                               \
     X2(cuStreamBeginCapture, 10010, 10010, (CUstream, CUstreamCaptureMode))                                            \
     X2(cuStreamBeginCaptureToGraph, 12030, 12030,                                                                      \

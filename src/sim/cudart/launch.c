@@ -6,6 +6,7 @@
 #include "cudart/runtime.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Kernels handed out and not unloaded since.  A program has few: a linear search is enough. */
@@ -210,4 +211,145 @@ RT_TWINS(RT_CONTEXT, 430, 431, _ptsz, cudaLaunchKernelExC, const cudaLaunchConfi
     if (status != cudaSuccess)
         return status;
     return rt_error_from(D->cuLaunchKernelEx(&ours, function, args, NULL));
+}
+
+/* ---- CuTe -------------------------------------------------------------------------------------------------------- */
+/* The code that CUTLASS's CuTe DSL (FlashInfer, FlashAttention 4) compiles calls these and the runtime's functions with
+ * "_" before their names, which the Makefile adds.  libcute_dsl_runtime.so has them with NVIDIA's runtime inside; the
+ * audit library hands out this one in its place. */
+
+typedef void (*rt_cute_raise)(const char *kind, const char *message);
+typedef void (*rt_cute_raise_parts)(const char *kind, const char **parts, int count);
+
+#define RT_CUTE(result, name, ...)                                                                                     \
+    RT_EXPORT result name(__VA_ARGS__);                                                                                \
+    RT_EXPORT result name(__VA_ARGS__)
+
+RT_CUTE(cudaError_t, _cudaLaunchKernel, const void *func, unsigned gridX, unsigned gridY, unsigned gridZ,
+        unsigned blockX, unsigned blockY, unsigned blockZ, void **args, size_t sharedMem, cudaStream_t stream)
+{
+    return cudaLaunchKernel(func, (dim3){gridX, gridY, gridZ}, (dim3){blockX, blockY, blockZ}, args, sharedMem, stream);
+}
+
+/* An ordinal is a device's handle. */
+RT_CUTE(CUresult, _cuDeviceGet, CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+RT_CUTE(CUresult, _cuKernelGetAttribute, int *value, CUfunction_attribute attribute, CUkernel kernel, int ordinal)
+{
+    return rt_init() != cudaSuccess ? CUDA_ERROR_NOT_INITIALIZED
+                                    : rt_drivers[0].cuKernelGetAttribute(value, attribute, kernel, ordinal);
+}
+
+RT_CUTE(CUresult, _cuTensorMapEncodeTiled, CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+        const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, const cuuint32_t *steps,
+        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+        CUtensorMapFloatOOBfill fill)
+{
+    if (rt_init() != cudaSuccess)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return rt_drivers[0].cuTensorMapEncodeTiled(map, type, rank, address, sizes, strides, box, steps, interleave,
+                                                swizzle, promotion, fill);
+}
+
+RT_CUTE(CUresult, _cuLibraryLoadData, CUlibrary *library, const void *code, CUjit_option *options, void **values,
+        unsigned count, CUlibraryOption *libraryOptions, void **libraryValues, unsigned libraryCount)
+{
+    if (rt_init() != cudaSuccess)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return rt_drivers[0].cuLibraryLoadData(library, code, options, values, count, libraryOptions, libraryValues,
+                                           libraryCount);
+}
+
+RT_CUTE(CUresult, _cuLibraryUnload, CUlibrary library)
+{
+    return rt_init() != cudaSuccess ? CUDA_ERROR_NOT_INITIALIZED : rt_drivers[0].cuLibraryUnload(library);
+}
+
+RT_CUTE(CUresult, _cuLibraryGetKernel, CUkernel *kernel, CUlibrary library, const char *name)
+{
+    CUresult result =
+        rt_init() != cudaSuccess ? CUDA_ERROR_NOT_INITIALIZED : rt_drivers[0].cuLibraryGetKernel(kernel, library, name);
+    return result || rt_kernel_add(*kernel, library) == cudaSuccess ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+RT_CUTE(void, cuda_dialect_print_on_error, cudaError_t error)
+{
+    if (error != cudaSuccess)
+        fprintf(stderr, "CUDA Error: %s: %s\n", cudaGetErrorName(error), cudaGetErrorString(error));
+}
+
+RT_CUTE(void, cuda_dialect_assert_success, cudaError_t error)
+{
+    cuda_dialect_print_on_error(error);
+    if (error != cudaSuccess)
+        abort();
+}
+
+RT_CUTE(const char *, cuda_dialect_get_error_name, cudaError_t error)
+{
+    return cudaGetErrorName(error);
+}
+
+static void rt_cute_fail(rt_cute_raise raise, cudaError_t error)
+{
+    char text[256];
+
+    snprintf(text, sizeof text, "Got Cuda Runtime Error: %s %s", cudaGetErrorName(error), cudaGetErrorString(error));
+    raise("RuntimeError", text);
+}
+
+/* Loads the library of a compiled function once, and its kernels on each device: one that can do it is enough.  -1: the
+ * error is raised. */
+RT_CUTE(int, cuda_dialect_init_library_once, cudaLibrary_t *state, cudaError_t (*init)(cudaLibrary_t *),
+        cudaError_t (*load)(cudaLibrary_t *, int device), rt_cute_raise raise)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    cudaLibrary_t library = NULL;
+    int devices = 0, failed = 0;
+    cudaError_t status = cudaSuccess, error;
+
+    if (__atomic_load_n(state, __ATOMIC_ACQUIRE))
+        return 0;
+    pthread_mutex_lock(&once);
+    if (!*state) {
+        status = init(&library);
+        if (status == cudaSuccess && load && (status = cudaGetDeviceCount(&devices)) == cudaSuccess) {
+            for (int device = 0; device < devices; device++)
+                if ((error = load(&library, device)) != cudaSuccess)
+                    status = error, failed++;
+            status = failed == devices ? status : cudaSuccess;
+        }
+        if (status == cudaSuccess)
+            __atomic_store_n(state, library, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&once);
+    if (status != cudaSuccess)
+        rt_cute_fail(raise, status);
+    return status == cudaSuccess ? 0 : -1;
+}
+
+RT_CUTE(void, cuda_dialect_unload_library_once, cudaLibrary_t *state)
+{
+    cudaLibrary_t library = __atomic_exchange_n(state, NULL, __ATOMIC_ACQ_REL);
+
+    if (library)
+        cudaLibraryUnload(library);
+}
+
+RT_CUTE(void, CuteDSLRT_TVMFFISetRaisedCudaError, rt_cute_raise_parts raise, int error)
+{
+    const char *parts[] = {"CUDA error: ", cudaGetErrorName((cudaError_t)error)};
+
+    if (raise)
+        raise("RuntimeError", parts, 2);
+}
+
+/* The launch that failed follows. */
+RT_CUTE(void, CuteDSLRT_TVMFFISetRaisedCudaLaunchError, rt_cute_raise_parts raise, int error, ...)
+{
+    CuteDSLRT_TVMFFISetRaisedCudaError(raise, error);
 }

@@ -220,6 +220,24 @@ static const char *standin_unhashed(const char *base, char to[STANDIN_NAME])
     return to;
 }
 
+/* The runtime of CUTLASS's CuTe has NVIDIA's inside, and lies in a folder "cu12/lib" or "cu13/lib": the simulator's runtime
+ * has its functions too.  The other one's name in `to`, or the name itself. */
+static const char *standin_runtime_of_cute(const char *path, const char *base, char to[STANDIN_NAME])
+{
+    static const char cute[] = "libcute_dsl_runtime.so", runtime[] = "libcudart.so.";
+    static const char folder[] = "/lib/";
+    size_t before = sizeof folder - 1 + 2;
+    if (standin_length(base) != sizeof cute - 1 || !standin_same(base, cute, sizeof cute) ||
+        (size_t)(base - path) < before || !standin_same(base - (sizeof folder - 1), folder, sizeof folder - 1))
+        return base;
+    for (size_t i = 0; i < sizeof runtime - 1; i++)
+        to[i] = runtime[i];
+    to[sizeof runtime - 1] = base[-(long)before];
+    to[sizeof runtime] = base[-(long)before + 1];
+    to[sizeof runtime + 1] = '\0';
+    return to;
+}
+
 /* The number of the stand-in of "libcublas.so.12" or "libcublas.so.12.4.5.8"; -1: none. */
 static int standin_of(const char *base)
 {
@@ -272,7 +290,7 @@ STANDIN_EXPORT unsigned int la_version(unsigned int version)
 STANDIN_EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned int flag)
 {
     const char *base = standin_base(name);
-    char target[STANDIN_PATH];
+    char target[STANDIN_PATH], cute[STANDIN_NAME];
     (void)cookie;
     (void)flag;
     if (base == name || !standin_same(base, "lib", 3))
@@ -280,7 +298,7 @@ STANDIN_EXPORT char *la_objsearch(const char *name, uintptr_t *cookie, unsigned 
     /* A name without a number, as linkers and some programs use it, is a link to one with it; one with
      * a number may be a link to one with more of it. */
     long got = 0;
-    int found = standin_of(base);
+    int found = standin_of(standin_runtime_of_cute(name, base, cute));
     size_t n = standin_length(base);
     if (found >= 0 || (n > 6 && standin_same(base + n - 3, ".so", 3)))
         got = standin_call(SYS_readlinkat, AT_FDCWD, (long)name, (long)target, sizeof target - 1);
