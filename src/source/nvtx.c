@@ -53,9 +53,11 @@ static struct gp_nvtx_string x_strings[GP_NVTX_STRINGS];
 static const struct gp_nvtx_string nvtx_no_string = {GP_STRING_READY, "?"}; /* there was no room */
 static char nvtx_domains[GP_NVTX_DOMAINS];                                  /* their addresses are the handles */
 static uint32_t x_domain_count;
-GP_KEEP(x_strings); /* the program holds their addresses */
+static char nvtx_quiet; /* its address is the handle of a domain whose ranges are no marks */
+GP_KEEP(x_strings);     /* the program holds their addresses */
 GP_KEEP(nvtx_domains);
 GP_KEEP(x_domain_count);
+GP_KEEP(nvtx_quiet);
 static uint32_t x_on;
 
 struct gp_nvtx_attributes { /* version 2, of 48 bytes, which is the only one there ever was in NVTX 3 */
@@ -402,7 +404,7 @@ static int nvtx_push_w(const wchar_t *text)
 
 static int nvtx_domain_pop(const void *domain)
 {
-    if (gp_nvtx_enter()) {
+    if (domain != &nvtx_quiet && gp_nvtx_enter()) {
         nvtx_pop(domain);
         gp_thread_leave();
     }
@@ -416,13 +418,13 @@ static int nvtx_pop_plain(void)
 
 static void nvtx_domain_mark(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
-    nvtx_with(nvtx_mark, domain, attributes);
+    if (domain != &nvtx_quiet)
+        nvtx_with(nvtx_mark, domain, attributes);
 }
 
 static uint64_t nvtx_domain_start(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
-    (void)domain;
-    return nvtx_start_with(attributes);
+    return domain == &nvtx_quiet ? 0 : nvtx_start_with(attributes);
 }
 
 static void nvtx_domain_end(const void *domain, uint64_t id)
@@ -433,7 +435,8 @@ static void nvtx_domain_end(const void *domain, uint64_t id)
 
 static int nvtx_domain_push(const void *domain, const struct gp_nvtx_attributes *attributes)
 {
-    nvtx_with(nvtx_push, domain, attributes);
+    if (domain != &nvtx_quiet)
+        nvtx_with(nvtx_push, domain, attributes);
     return GP_NVTX_UNTRACKED;
 }
 
@@ -454,11 +457,17 @@ static const void *nvtx_string_w(const void *domain, const wchar_t *text)
     return nvtx_register(name);
 }
 
-static const void *nvtx_domain_new(const void *name)
+static const void *nvtx_domain_w(const wchar_t *name)
 {
     (void)name;
     uint32_t index = __atomic_add_fetch(&x_domain_count, 1, __ATOMIC_RELAXED); /* a number, publishes nothing */
     return &nvtx_domains[index < GP_NVTX_DOMAINS ? index : GP_NVTX_DOMAINS - 1];
+}
+
+/* CUB, Thrust and NCCL put a range around each of their calls: these would be taken for the program's steps. */
+static const void *nvtx_domain_a(const char *name)
+{
+    return name && (!strcmp(name, "CCCL") || !strcmp(name, "NCCL")) ? &nvtx_quiet : nvtx_domain_w(NULL);
 }
 
 /* ---- door ------------------------------------------------------------------------------------------------------ */
@@ -483,7 +492,7 @@ static const struct gp_nvtx_slot {
     GP_SLOT(GP_NVTX_CORE2, 2, nvtx_domain_start), GP_SLOT(GP_NVTX_CORE2, 3, nvtx_domain_end),
     GP_SLOT(GP_NVTX_CORE2, 4, nvtx_domain_push),  GP_SLOT(GP_NVTX_CORE2, 5, nvtx_domain_pop),
     GP_SLOT(GP_NVTX_CORE2, 10, nvtx_string_a),    GP_SLOT(GP_NVTX_CORE2, 11, nvtx_string_w),
-    GP_SLOT(GP_NVTX_CORE2, 12, nvtx_domain_new),  GP_SLOT(GP_NVTX_CORE2, 13, nvtx_domain_new),
+    GP_SLOT(GP_NVTX_CORE2, 12, nvtx_domain_a),    GP_SLOT(GP_NVTX_CORE2, 13, nvtx_domain_w),
 };
 
 struct gp_nvtx_callbacks { /* export table 1 */

@@ -211,6 +211,29 @@ Test(nvtx, ranges_nest_in_their_domain)
     }
 }
 
+/* A range around each call of CUB or of NCCL is no step of the program. */
+Test(nvtx, ranges_of_nvidias_libraries_are_no_marks)
+{
+    struct attributes is = attributes_of(1, "cub::DeviceScan::InclusiveSum");
+    start();
+    for (unsigned i = 0; i < 3; i++) {
+        const char *names[] = {"CCCL", "NCCL", "CCCL2"};
+        const void *domain = HANDLE(core2, 12, const char *)(names[i]);
+        bool kept = i == 2;
+        event_skip();
+        cr_expect_eq(TEXT(core2, 4, const void *, const struct attributes *)(domain, &is), -2);
+        cr_expect_str_eq(event(), kept ? "nvtx:cub::DeviceScan::Inclusiv" : "");
+        cr_expect_eq(TEXT(core2, 5, const void *)(domain), -2);
+        cr_expect_str_eq(event(), kept ? "/nvtx:cub::DeviceScan::Inclusiv" : "");
+        NOTHING(core2, 1, const void *, const struct attributes *)(domain, &is);
+        cr_expect_str_eq(event(), kept ? "nvtx.cub::DeviceScan::Inclusiv" : "");
+        uint64_t id = RANGE(core2, 2, const void *, const struct attributes *)(domain, &is);
+        cr_expect_str_eq(event(), kept ? "nvtx:cub::DeviceScan::Inclusiv" : "");
+        NOTHING(core2, 3, const void *, uint64_t)(domain, id);
+        cr_expect_str_eq(event(), kept ? "/nvtx:cub::DeviceScan::Inclusiv" : "");
+    }
+}
+
 /* A thread keeps some names; of the others begin and end are known, and as many as have a place in the count. */
 Test(nvtx, more_ranges_than_have_room)
 {
