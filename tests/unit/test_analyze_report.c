@@ -114,6 +114,31 @@ Test(report, shows_imported_memory_outside_of_the_sums)
     gp_recording_free(r);
 }
 
+/* The engine of a server is a process of its own: who opens the server's recording is told of the others. */
+Test(report, without_memory_tells_of_other_processes)
+{
+    struct recmake *make = recmake_new(GIB);
+    char *text = NULL;
+    size_t size = 0;
+    recmake_at(make, 1000 * MS);
+    recmake_mark(make, "start");
+    struct gp_recording *r = recmake_done(make);
+    struct gp_symbols *symbols = NULL;
+    const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
+    struct gp_report report;
+    struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
+    cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
+    cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
+    cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY), 0);
+    gp_text_summary(&page, &report);
+    fclose(page.out);
+    cr_expect(strstr(text, "no memory was held or allocated") && strstr(text, "NAME.PID.gpuprof"), "%s", text);
+    free(text);
+    gp_report_fini(&report);
+    gp_symbols_free(symbols);
+    gp_recording_free(r);
+}
+
 /* A snapshot of PyTorch has no more of a failed request than an entry in its trace. */
 Test(report, says_of_the_last_failed_request)
 {

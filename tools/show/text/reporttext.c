@@ -157,6 +157,9 @@ static bool page_empty(const struct gp_text_page *page, const struct gp_report *
             return false;
     }
     fprintf(page->out, "no memory was held or allocated in the recorded time\n");
+    if (!report->recording->from_torch && !report->recording->from_rmm)
+        fprintf(page->out,
+                "processes that it started under 'gpuprof run' have recordings of their own: NAME.PID.gpuprof\n");
     return true;
 }
 
