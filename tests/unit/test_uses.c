@@ -306,6 +306,9 @@ Test(uses, have_names_of_call_sites)
                  {"from_pretrained", "", GP_HINT_WEIGHTS},
                  {"f", "from_pretrained load_state_dict", GP_HINT_NONE},
                  {"from_pretraine", "", GP_HINT_NONE},
+                 {"_initialize_model", "/sglang/srt/model_loader/loader.py", GP_HINT_WEIGHTS},
+                 {"f", "/m/model_loader.py", GP_HINT_NONE},
+                 {"register_slot", "/sglang/srt/model_executor/cuda_graph_buffer_registry.py", GP_HINT_GRAPHS},
                  {"", "", GP_HINT_NONE},
                  {"forward", "model.py", GP_HINT_NONE}};
     static const struct {

@@ -412,13 +412,21 @@ enum gp_use_hint gp_use_hint_of_name(const char *function, const char *file)
         const char *part;
         bool file; /* the part is one of the file's name */
         enum gp_use_hint hint;
-    } names[] = {{"torch/optim/", true, GP_HINT_OPTIMIZER},      {"/optimizers/", true, GP_HINT_OPTIMIZER},
-                 {"torch/cuda/graphs.py", true, GP_HINT_GRAPHS}, {"capture_graph", false, GP_HINT_GRAPHS},
-                 {"capture_model", false, GP_HINT_GRAPHS},       {"kv_cache", false, GP_HINT_KV_CACHE},
-                 {"kvcache", false, GP_HINT_KV_CACHE},           {"kv_cache", true, GP_HINT_KV_CACHE},
-                 {"cache_utils.py", true, GP_HINT_KV_CACHE},     {"workspace", false, GP_HINT_WORKSPACE},
-                 {"load_weights", false, GP_HINT_WEIGHTS},       {"load_state_dict", false, GP_HINT_WEIGHTS},
-                 {"from_pretrained", false, GP_HINT_WEIGHTS}};
+    } names[] = {{"torch/optim/", true, GP_HINT_OPTIMIZER},
+                 {"/optimizers/", true, GP_HINT_OPTIMIZER},
+                 {"torch/cuda/graphs.py", true, GP_HINT_GRAPHS},
+                 {"capture_graph", false, GP_HINT_GRAPHS},
+                 {"capture_model", false, GP_HINT_GRAPHS},
+                 {"kv_cache", false, GP_HINT_KV_CACHE},
+                 {"kvcache", false, GP_HINT_KV_CACHE},
+                 {"kv_cache", true, GP_HINT_KV_CACHE},
+                 {"cache_utils.py", true, GP_HINT_KV_CACHE},
+                 {"workspace", false, GP_HINT_WORKSPACE},
+                 {"load_weights", false, GP_HINT_WEIGHTS},
+                 {"load_state_dict", false, GP_HINT_WEIGHTS},
+                 {"from_pretrained", false, GP_HINT_WEIGHTS},
+                 {"/model_loader/", true, GP_HINT_WEIGHTS},
+                 {"cuda_graph", true, GP_HINT_GRAPHS}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (has(names[i].file ? file : function, names[i].part))
             return names[i].hint;
