@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <symbol/symbol.h>
+#include <symbol/internal.h>
 
 /* ---- labels ------------------------------------------------------------------------------------------------------ */
 /* Formats one frame as one line; see symbol.h. */
@@ -233,7 +233,8 @@ static void callers_find(struct gp_symbols *symbols, const uint32_t *sites, uint
     for (uint32_t i = 0; list && i < count; i++) {
         const struct gp_frame_text *frames, *name = gp_symbols_name(symbols, sites[i]);
         uint32_t frame_count = gp_symbols_site(symbols, sites[i], &frames);
-        list[i] = (struct gp_caller){name, frame_count - (uint32_t)(name - frames), (uint32_t)(name - frames), i, 0};
+        uint32_t inner = (uint32_t)(name - frames);
+        list[i] = (struct gp_caller){name, gp_place_end(frames, frame_count, inner) - inner, inner, i, 0};
     }
     if (list)
         callers_group(list, count);

@@ -200,6 +200,9 @@ bool gp_role_is_python(const char *module);
 bool gp_role_is_eval(const struct gp_frame_text *frame);
 bool gp_role_is_start(const struct gp_frame_text *frame);
 
+/* place.c. One behind the last frame that tells the named one from others. */
+uint32_t gp_place_end(const struct gp_frame_text *frames, uint32_t count, uint32_t name);
+
 /* symbol.c. The stack of a site, built once; NULL: site 0, not known, or out of memory. Its name is
  * the innermost frame of the user's own code; place.c looks further. */
 struct gp_symbol_site *gp_symbols_stack(struct gp_symbols *symbols, uint32_t site);

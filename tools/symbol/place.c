@@ -438,13 +438,24 @@ static void place_names(struct gp_symbols *symbols, const uint32_t *sites, uint3
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
+/* The end of the frames that tell a name from another.  From Python 3.11 on, C code between calls of
+ * Python stands outside of all Python frames: PyTorch's way to a function of Python says nothing. */
+uint32_t gp_place_end(const struct gp_frame_text *frames, uint32_t count, uint32_t name)
+{
+    while (count > name + 1 && frames[name].python && !frames[count - 1].python &&
+           frames[count - 1].role != GP_ROLE_USER)
+        count--;
+    return count;
+}
+
 /* Of the frames from the name outward, and the operation. */
 static uint64_t place_row_hash(const struct gp_symbols *symbols, uint32_t index)
 {
     const struct gp_symbol_site *site = &symbols->sites[index];
     const struct gp_rec_site *row = &symbols->source.sites[index];
     uint64_t hash = ((uint64_t)row->device << 8 | row->kind) * 31 + (uint64_t)(uintptr_t)site->operation.text;
-    for (uint32_t i = site->operation.below ? site->name : site->count; i < site->count; i++)
+    uint32_t end = gp_place_end(site->frames, site->count, site->name);
+    for (uint32_t i = site->operation.below ? site->name : end; i < end; i++)
         hash = (hash ^ place_function(&site->frames[i]) ^ place_line(&site->frames[i])) * 0x9e3779b97f4a7c15ull,
         hash ^= hash >> 29;
     return hash;
@@ -459,9 +470,10 @@ static bool place_row_equal(const struct gp_symbols *symbols, uint32_t one, uint
         return false;
     if (!a->operation.below)
         return true;
-    if (a->count - a->name != b->count - b->name)
+    uint32_t end = gp_place_end(a->frames, a->count, a->name);
+    if (end - a->name != gp_place_end(b->frames, b->count, b->name) - b->name)
         return false;
-    for (uint32_t i = 0; i < a->count - a->name; i++)
+    for (uint32_t i = 0; i < end - a->name; i++)
         if (!place_same_frame(&a->frames[a->name + i], &b->frames[b->name + i]))
             return false;
     return true;
