@@ -19,13 +19,15 @@ peaks = [(0, 0)]
 
 
 class Block(nn.Module):
-    """A layer as of GPT: attention without biases and a wide layer with them."""
+    """A layer as of GPT: attention without biases and a wide layer with them.  Adam still holds a temporary of the parameter before
+    while it works on the next: with another order than that of the model in PyTorch's test, the step needs more than its limit."""
 
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
-        self.before, self.after = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.before = nn.LayerNorm(width)
         self.query, self.key, self.value, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.after = nn.LayerNorm(width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
@@ -84,10 +86,15 @@ def fsdp2_bounds(reshard, offload):
     yield "sharded", active("current") - base, start
     loss = model(torch.randint(0, 32, (1, 4), device="cuda"))
     held = 0 if offload else part
-    yield "forward, peak", active("peak") - base, held + (3 * block + rest if reshard else whole + block) + 16
+    # Before 2.15, wait_for_unshard keeps the all-gather before in a local variable while it copies the next one out.  The limit of
+    # the first case has room for that; in PyTorch's test the second begins with the peak of the first, and meets no limit.
+    before = 0 if torch.__version__ >= (2, 15) else block
+    forward = held + (3 * block + rest if reshard else whole + block + before) + 16
+    yield "forward, peak", active("peak") - base, forward
     loss.sum().backward()
     del loss
-    yield "backward, peak", active("peak") - base, (2 * held + 4 * block + rest if reshard else held + whole + 1.5 * block) + 16
+    backward = (2 * held + 4 * block + rest if reshard else held + whole + 1.5 * block) + 16
+    yield "backward, peak", active("peak") - base, max(forward, backward)
     reset()
     optimizer.step()
     yield "step, peak", active("peak") - base, 4 * held + 16
@@ -126,6 +133,8 @@ def symmetric():
         print("no NVSHMEM in this PyTorch", flush=True)
         return
     _symmetric_memory.set_backend("NVSHMEM")
+    if torch.__version__ < (2, 12):
+        _symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)  # later ones do it themselves
     shared = _symmetric_memory.empty(1 << 20, dtype=torch.float32, device=f"cuda:{local}")
     _symmetric_memory.rendezvous(shared, group=dist.group.WORLD)
     torch.ops.symm_mem.nvshmem_broadcast(shared, 0, dist.group.WORLD.group_name)
@@ -192,8 +201,9 @@ def main():
     globals()[sys.argv[1]](*sys.argv[2:])
     dist.barrier()  # it takes memory, too
     reset()
-    print("peak", rank, *map(max, zip(*peaks)), flush=True)
-    print("host", rank, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+    # One write for each line, or those of other ranks come between.
+    os.write(1, "peak {} {} {}\n".format(rank, *map(max, zip(*peaks))).encode())
+    os.write(1, f"host {rank} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\n".encode())
     dist.destroy_process_group()
 
 
