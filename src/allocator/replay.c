@@ -217,6 +217,7 @@ static bool replay_policies(const struct gp_feed_replay *replay, const char *mor
     in_force->whole_pages = true;
     if (*replay->conf && gp_policy_configure(in_force, replay->conf, why, sizeof(why)) != 0)
         return false;
+    in_force->memory_fraction = 0; /* the room of each replay is the limit */
     *policy = *in_force;
     snprintf(text, sizeof(text), "%s", more);
     return !*text || gp_policy_configure(policy, text, why, sizeof(why)) == 0;

@@ -116,6 +116,11 @@ Test(replay, its_own_limit)
     replay.flags = GP_OOM_REFUSED;
     replay.free_bytes = 1100 * MIB;
     REPLAYED(true, 0, TRY(FRACTION));
+    small_in_large(1200); /* PyTorch's setting for it is of the whole device */
+    replay.flags = GP_OOM_REFUSED;
+    replay.free_bytes = 3000 * MIB;
+    replay.conf = "per_process_memory_fraction:0.3";
+    REPLAYED(true, TRY(FRACTION), 0);
 }
 
 /* Another library asks for 1200 MiB: what would PyTorch have left? */
