@@ -18,11 +18,13 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from . import _library, _session
 from ._library import Piece
 
-_DEVICES = 64  # GP_WIRE_GPUS: events of other indices are of host memory, or have no device
+_DEVICES = 64  # GP_WIRE_GPUS: events of higher indices are of host memory, or have no device
 # GP_KIND_*: linear, pitched, array, vmm and pool count as allocated.  Graph, managed, imported and
 # virtual memory is not summed.
 _KINDS = frozenset((1, 2, 3, 4, 5))
 _LINEAR, _ARRAY, _VMM = 1, 3, 4
+_PINS = frozenset((8, 9))  # pinned and registered memory of the host
+_HOST, _HOST_EVENTS = -1, 64  # GPUPROF_HOST, and GP_WIRE_HOST in events; PyTorch has the former, too
 _SMALL_BYTES = 1 << 20  # PyTorch's limit between its small and its large pool
 _STATES = ("active_allocated", "active_pending_free", "inactive")
 _UNMAPPED = 3
@@ -52,7 +54,7 @@ def _pool_id(pool: int) -> Any:
 
 
 def _segment(device: int, head: Piece, address: int) -> _Entry:
-    small = bool(head.flags & _SMALL) or (not head.flags & _CACHE and head.bytes <= _SMALL_BYTES)
+    small = device == _HOST or bool(head.flags & _SMALL) or (not head.flags & _CACHE and head.bytes <= _SMALL_BYTES)
     return {
         "device": device,
         "address": address,
@@ -256,7 +258,7 @@ class _Trace:
             _session.SEGMENT_UNMAP: "segment_unmap",
         }
         if event.type in (_session.ALLOC, _session.FREE):
-            if event.kind in _KINDS:
+            if event.kind in _KINDS or event.kind in _PINS:
                 self._block(event)
         elif event.type == _session.OOM:
             self._failure(event)
@@ -289,6 +291,19 @@ def _annotations(events: Iterable[_session.Event], offset_ns: int) -> List[_Entr
     return out
 
 
+# ---- the host --------------------------------------------------------------------------------------------------------
+
+
+def _host_segments(pieces: Iterable[Piece]) -> List[_Entry]:
+    """Each allocation of pinned memory, and each range that was registered, is a segment of one block."""
+    out = []
+    for piece in pieces:
+        if piece.kind in _PINS and piece.what == 0:
+            out.append(_segment(_HOST, piece, piece.address))
+            _add_block(out[-1], piece)  # as of memory that is mapped
+    return out
+
+
 # ---- the whole -------------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +316,8 @@ def _settings() -> _Entry:
     return {
         "PYTORCH_CUDA_ALLOC_CONF": conf,
         "max_split_size": int(megabytes) << 20 if megabytes.isdigit() else -1,
+        "max_cached_size": -1,
+        "max_round_threshold": -1,
         "expandable_segments": options.get("expandable_segments", "False") == "True",
         "gpuprof_allocator": os.environ.get("GPUPROF_ALLOCATOR", ""),
     }
@@ -312,9 +329,12 @@ def build() -> Dict[str, Any]:
     segments: List[_Entry] = []
     traces: List[List[_Entry]] = []
     if library is None:
-        return {"segments": [], "device_traces": [[]], "allocator_settings": _settings(), "external_annotations": []}
+        empty: _Entry = {"segments": [], "device_traces": [[]], "allocator_settings": _settings()}
+        return {**empty, "external_annotations": [], "host_segments": [], "host_traces": []}
     offset_ns, start_ns = time.time_ns() - time.monotonic_ns(), time.monotonic_ns()
     pieces = [_walk(library, device) for device in range(library.gpuprof_device_count())]
+    host = _Trace(_Known({}), offset_ns, None)
+    host_segments = _host_segments(_walk(library, _HOST))
     ranges = sorted(
         (piece.address, piece.address + piece.bytes)
         for piece in (piece for its in pieces for piece in its)
@@ -335,17 +355,22 @@ def build() -> Dict[str, Any]:
         for event in its_events:
             trace.add(event._replace(address=places.of(event.kind, event.address, event.bytes)))
         traces.append(trace.entries)
+    for event in events:
+        if event.device == _HOST_EVENTS:
+            host.add(event)
     return {
         "segments": segments,
         "device_traces": traces,
         "allocator_settings": _settings(),
         "external_annotations": _annotations(events, offset_ns),
+        "host_segments": host_segments,
+        "host_traces": host.entries,
     }
 
 
 def snapshot(path: Any) -> None:
     """Writes a snapshot of this process for pytorch.org/memory_viz: the segments and blocks of
-    every device, and the last events (about 32 thousand) with their times.  Marks appear as
+    every device, pinned memory of the host, and the last events (about 32 thousand) with their times.  Marks appear as
     annotations.  Call sites (frames) are empty.
 
     If gpuprof is not active, writes a valid snapshot without memory and warns (RuntimeWarning).

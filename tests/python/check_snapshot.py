@@ -26,7 +26,7 @@ BATCH = 1000  # items of one APPENDS or SETITEMS
 VALUES = set("EMPTY_DICT EMPTY_LIST EMPTY_TUPLE BININT BININT1 BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE BINUNICODE BINGET LONG_BINGET".split())
 
 ACTIONS = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot", "oom"}
-TOP = {"segments", "device_traces", "allocator_settings", "external_annotations"}
+TOP = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces"}
 SEGMENT = {
     "device": int,
     "address": int,
@@ -48,6 +48,8 @@ NOTE = {"name": str, "stage": str, "device": int, "time_us": int}
 SETTINGS = {
     "PYTORCH_CUDA_ALLOC_CONF": str,
     "max_split_size": int,
+    "max_cached_size": int,
+    "max_round_threshold": int,
     "garbage_collection_threshold": float,
     "expandable_segments": bool,
     "pinned_num_register_threads": int,
@@ -404,6 +406,14 @@ def check_content(snapshot: Any, found: Findings, viewer: bool) -> None:
         divisions = settings["roundup_power2_divisions"]
         found.expect(list(divisions) == [str(1 << i) for i in range(16)], f"settings: divisions {divisions}")
     check_notes(snapshot["external_annotations"], len(traces), found)
+    host = snapshot["host_segments"]
+    for number, segment in enumerate(host):
+        check_segment(segment, f"host segment {number}", found, known)
+        found.expect(segment["device"] == -1, f"host segment {number}: device {segment['device']}")
+    check_overlaps(host, found)
+    check_trace(snapshot["host_traces"], host, "host trace", found, known)
+    if found.count == 0:
+        check_once(snapshot["host_traces"], "host trace", found)
 
 
 def summary(snapshot: Any, sizes: Dict[str, int]) -> Dict[str, Any]:

@@ -39,7 +39,12 @@ class Case(unittest.TestCase):
 
     def check(self, snapshot):
         """The constraints of the format; every test calls it."""
-        self.assertEqual(set(snapshot), {"segments", "device_traces", "allocator_settings", "external_annotations"})
+        keys = {"segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces"}
+        self.assertEqual(set(snapshot), keys)  # those of PyTorch 2.15
+        for segment in snapshot["host_segments"]:
+            self.check_segment(segment)
+            self.assertEqual(segment["device"], -1)
+        self.check_trace(snapshot["host_traces"], snapshot["host_segments"])
         for segment in snapshot["segments"]:
             self.check_segment(segment)
             self.assertLess(segment["device"], len(snapshot["device_traces"]))
@@ -77,6 +82,22 @@ class Case(unittest.TestCase):
             if entry["action"] == "alloc":
                 self.assertTrue(any(a <= entry["addr"] < a + size for a, size in open_ones), entry)
             self.assertEqual("device_free" in entry, entry["action"] == "oom")
+
+
+class Host(Case):
+    def test_pinned_memory_is_of_the_host(self):
+        pointer = gpu.host_alloc(3 * MIB)
+        snapshot = self.take()
+        self.check(snapshot)
+        (segment,) = [one for one in snapshot["host_segments"] if one["address"] == pointer]
+        self.assertEqual((segment["total_size"], segment["blocks"][0]["state"]), (3 * MIB, "active_allocated"))
+        self.assertFalse([one for one in snapshot["segments"] if one["address"] == pointer])
+        gpu.host_free(pointer)
+        snapshot = self.take()
+        self.check(snapshot)
+        self.assertFalse([one for one in snapshot["host_segments"] if one["address"] == pointer])
+        mine = [entry["action"] for entry in snapshot["host_traces"] if entry["addr"] == pointer]
+        self.assertEqual(mine[-5:], ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_free"])
 
 
 class Format(Case):

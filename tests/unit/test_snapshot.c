@@ -239,6 +239,43 @@ Test(snapshot, memory_of_the_cache_is_told_from_the_program_s)
     unload(&loaded);
 }
 
+/* PyTorch 2.15 has it in lists of their own, of the device -1. */
+static void expect_host(const struct gp_pickle *root)
+{
+    static const char *const want[] = {"segment_alloc",  "alloc",          "segment_alloc", "alloc",
+                                       "free_requested", "free_completed", "segment_free"};
+    const struct gp_pickle *segment = item(root, "host_segments", 0), *trace = gp_pickle_get(root, "host_traces");
+    cr_expect_eq(gp_pickle_count(gp_pickle_get(root, "segments")), 0);
+    cr_expect_eq(gp_pickle_count(gp_pickle_get(root, "device_traces")), 1);
+    cr_expect_eq(gp_pickle_count(gp_pickle_get(root, "host_segments")), 1);
+    cr_expect_eq(number(segment, "device"), -1);
+    cr_expect_eq(number(segment, "address"), 0x20000);
+    cr_expect_eq(number(segment, "allocated_size"), 8192);
+    cr_expect_eq(number(item(segment, "blocks", 0), "requested_size"), 8192);
+    cr_assert_eq(gp_pickle_count(trace), 7);
+    for (uint32_t i = 0; i < 7; i++)
+        expect_text(gp_pickle_at(trace, i), "action", want[i]);
+}
+
+Test(snapshot, pinned_memory_is_of_the_host)
+{
+    const struct gp_wire_extent piece = {.what = GP_EXTENT_WHOLE,
+                                         .device = GP_WIRE_HOST,
+                                         .kind = GP_KIND_PINNED,
+                                         .address = 0x20000,
+                                         .bytes = 8192,
+                                         .requested_bytes = 8192};
+    struct gp_wire_event events[] = {event(GP_EVENT_ALLOC, 0x10000, 4096), event(GP_EVENT_ALLOC, 0x20000, 8192),
+                                     event(GP_EVENT_FREE, 0x10000, 4096)};
+    for (int i = 0; i < 3; i++) {
+        events[i].device = GP_WIRE_HOST;
+        events[i].kind = i == 1 ? GP_KIND_PINNED : GP_KIND_REGISTERED;
+    }
+    struct loaded loaded = live(&piece, 1, events, 3, NULL, NULL);
+    expect_host(&loaded.file.root);
+    unload(&loaded);
+}
+
 Test(snapshot, what_came_after_the_walk_began_is_left_out)
 {
     struct gp_wire_event events[] = {event(GP_EVENT_ALLOC, 1000, 10), event(GP_EVENT_ALLOC, 2000, 10)};
@@ -376,6 +413,19 @@ Test(snapshot, a_recording_ends_with_what_lives)
     for (uint32_t i = 0; i < 7; i++)
         expect_text(gp_pickle_at(trace, i), "action", want[i]);
     cr_expect_eq(gp_pickle_count(gp_pickle_get(root, "external_annotations")), 2);
+    unload(&loaded);
+}
+
+Test(snapshot, pinned_memory_of_a_recording_is_of_the_host)
+{
+    struct recmake *make = recmake_new(1ll << 34);
+    uint32_t host = recmake_device(make, GP_WIRE_HOST, -1);
+    recmake_at(make, 2000000000);
+    recmake_alloc(make, (uint8_t)host, GP_KIND_REGISTERED, 0x10000, 4096, 0);
+    recmake_alloc(make, (uint8_t)host, GP_KIND_PINNED, 0x20000, 8192, 0);
+    recmake_free(make, (uint8_t)host, GP_KIND_REGISTERED, 0x10000);
+    struct loaded loaded = recorded(make);
+    expect_host(&loaded.file.root);
     unload(&loaded);
 }
 

@@ -17,6 +17,11 @@ bool gp_snap_shows(uint8_t kind)
            kind == GP_KIND_POOL;
 }
 
+bool gp_snap_pins(uint8_t kind)
+{
+    return kind == GP_KIND_PINNED || kind == GP_KIND_REGISTERED;
+}
+
 /* An address beyond any memory comes from a damaged event. */
 static bool snap_sane(const struct gp_snap_event *event)
 {
@@ -127,7 +132,8 @@ void gp_snap_event(struct gp_snap *snap, struct gp_entry_ranges *cached, const s
     }
     if (!snap_sane(event))
         return;
-    if ((event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE) && gp_snap_shows(event->kind))
+    bool shown = gp_snap_shows(event->kind) || gp_snap_pins(event->kind);
+    if ((event->type == GP_EVENT_ALLOC || event->type == GP_EVENT_FREE) && shown)
         snap_memory(snap, cached, event, unix_ns);
     if (snap_maps(event))
         snap_mapping(snap, event, unix_ns);

@@ -22,7 +22,7 @@ struct gp_snap_range {
 struct gp_snap_file {
     struct gp_snap *snap;
     const struct gp_recording *recording;
-    struct gp_entry_ranges cached[GP_WIRE_GPUS];
+    struct gp_entry_ranges cached[GP_WIRE_HOST + 1];
     uint32_t devices; /* entries of device_traces */
     int64_t unix_ns;
     bool expandable;
@@ -34,10 +34,10 @@ struct gp_snap_file {
     size_t taken_count;
 };
 
-/* The number of a recording's device in the session; GP_WIRE_HOST and above are not shown. */
+/* The number of a recording's device in the session; above GP_WIRE_HOST: not shown. */
 static uint32_t file_index(const struct gp_snap_file *file, uint32_t device)
 {
-    return device < file->recording->device_count ? file->recording->devices[device].index : GP_WIRE_HOST;
+    return device < file->recording->device_count ? file->recording->devices[device].index : GP_WIRE_HOST + 1;
 }
 
 /* ---- what lives at the end --------------------------------------------------------------------------------------- */
@@ -139,18 +139,18 @@ static void file_begin(struct gp_snap_file *file, uint32_t index, const struct g
     uint64_t size = grew ? taken->end - taken->begin : segment->bytes;
     uint64_t stream = taken ? taken->stream : live ? live->stream : 0;
     file->expandable |= grew;
-    gp_snap_segment(file->snap,
-                    &(struct gp_snap_segment){
-                        .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
-                        .stream = stream <= INT64_MAX ? stream : 0,
-                        .device = index,
-                        .site = !segment->cached ? block->site
-                                : taken          ? taken->site
-                                                 : 0,
-                        /* PyTorch's small segments are of this one size, and grow by it. */
-                        .small = segment->cached ? size == 2 * GP_SNAPSHOT_SMALL : size <= GP_SNAPSHOT_SMALL,
-                        .expandable = grew,
-                    });
+    gp_snap_segment(file->snap, &(struct gp_snap_segment){
+                                    .address = gp_snap_place(file->snap, block->kind, block->address, block->bytes),
+                                    .stream = stream <= INT64_MAX ? stream : 0,
+                                    .device = index,
+                                    .site = !segment->cached ? block->site
+                                            : taken          ? taken->site
+                                                             : 0,
+                                    /* PyTorch's small segments are of this one size, and grow by it. */
+                                    .small = index == GP_WIRE_HOST || (segment->cached ? size == 2 * GP_SNAPSHOT_SMALL
+                                                                                       : size <= GP_SNAPSHOT_SMALL),
+                                    .expandable = grew,
+                                });
 }
 
 static void file_block(struct gp_snap_file *file, const struct gp_map_block *block)
@@ -229,20 +229,21 @@ static int file_reservations(struct gp_snap_file *file)
     return 0;
 }
 
-static int file_device(struct gp_snap_file *file, uint32_t device)
+/* host: the devices of the host alone, else all others. */
+static int file_device(struct gp_snap_file *file, uint32_t device, bool host)
 {
     uint32_t index = file_index(file, device);
-    if (index >= GP_WIRE_GPUS)
+    if (index > GP_WIRE_HOST || (index == GP_WIRE_HOST) != host)
         return 0;
-    if (index >= file->devices)
+    if (!host && index >= file->devices)
         file->devices = index + 1;
     struct gp_segments *all = gp_segments_at(file->recording, device, file->recording->end_ns);
     int rc = all ? file_gather(file, device) : -ENOMEM;
     for (uint32_t i = 0; !rc && i < all->segment_count; i++) {
         const struct gp_map_segment *segment = &all->segments[i];
-        if (segment->kind == GP_KIND_VMM && segment->block_count)
+        if (!host && segment->kind == GP_KIND_VMM && segment->block_count)
             file_mapping(file, index, &all->blocks[segment->first_block]);
-        else if (gp_snap_shows(segment->kind))
+        else if (host ? gp_snap_pins(segment->kind) : gp_snap_shows(segment->kind))
             file_segment(file, index, all, segment);
     }
     free(file->lives);
@@ -278,6 +279,28 @@ static struct gp_snap_event file_event(const struct gp_snap_file *file, size_t i
     };
 }
 
+static void file_trace(struct gp_snap_file *file, uint32_t index)
+{
+    for (size_t i = 0; i < file->recording->event_count; i++) {
+        if (file_index(file, file->recording->events[i].device) != index)
+            continue;
+        const struct gp_snap_event event = file_event(file, i);
+        gp_snap_event(file->snap, &file->cached[index], &event, file->unix_ns);
+    }
+    gp_snap_trace_end(file->snap);
+}
+
+static int file_host(struct gp_snap_file *file)
+{
+    int rc = 0;
+    gp_snap_host(file->snap);
+    for (uint32_t device = 0; device < file->recording->device_count && !rc; device++)
+        rc = file_device(file, device, true);
+    gp_snap_host_trace(file->snap);
+    file_trace(file, GP_WIRE_HOST);
+    return rc;
+}
+
 static void file_traces(struct gp_snap_file *file)
 {
     const struct gp_recording *recording = file->recording;
@@ -293,13 +316,7 @@ static void file_traces(struct gp_snap_file *file)
     gp_snap_traces(file->snap);
     for (uint32_t device = 0; device < file->devices; device++) {
         gp_snap_trace(file->snap);
-        for (size_t i = 0; i < recording->event_count; i++) {
-            if (file_index(file, recording->events[i].device) != device)
-                continue;
-            const struct gp_snap_event event = file_event(file, i);
-            gp_snap_event(file->snap, &file->cached[device], &event, file->unix_ns);
-        }
-        gp_snap_trace_end(file->snap);
+        file_trace(file, device);
     }
 }
 
@@ -347,7 +364,7 @@ int gp_snapshot_recording(int fd, const struct gp_recording *recording, const st
     file->devices = 1;
     file->unix_ns = (int64_t)(recording->begin_unix_ns - recording->begin_ns);
     for (uint32_t device = 0; device < recording->device_count && !rc; device++)
-        rc = file_device(file, device);
+        rc = file_device(file, device, false);
     rc = rc ? rc : file_reservations(file);
     gp_mappings_write(snap, &file->mappings);
     file_traces(file);
@@ -355,7 +372,9 @@ int gp_snapshot_recording(int fd, const struct gp_recording *recording, const st
                      &(struct gp_snap_settings){recording->allocator, file_split_limit(recording), file->expandable});
     int noted = file_notes(file);
     rc = rc ? rc : noted;
-    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+    int host = file_host(file);
+    rc = rc ? rc : host;
+    for (unsigned i = 0; i <= GP_WIRE_HOST; i++) {
         rc = file->cached[i].broken ? -ENOMEM : rc;
         gp_ranges_free(&file->cached[i]);
     }

@@ -89,7 +89,7 @@ void gp_snapshot_recent_close(struct gp_recent *recent)
 struct gp_snap_live {
     struct gp_snap *snap;
     const struct gp_snapshot_live *in;
-    struct gp_entry_ranges cached[GP_WIRE_GPUS]; /* at the end; later moved to the start of the trace */
+    struct gp_entry_ranges cached[GP_WIRE_HOST + 1]; /* at the end; later moved to the start of the trace */
     uint32_t devices;
     bool expandable;
     struct gp_snap_mappings mappings;
@@ -106,7 +106,8 @@ static void live_begin(struct gp_snap_live *live, const struct gp_wire_extent *h
                                     .pool = head->pool,
                                     .device = head->device,
                                     .site = head->site,
-                                    .small = head->flags & GPUPROF_SMALL || (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
+                                    .small = head->device == GP_WIRE_HOST || head->flags & GPUPROF_SMALL ||
+                                             (!ours && head->bytes <= GP_SNAPSHOT_SMALL),
                                     .expandable = (head->flags & GPUPROF_GROWABLE) != 0,
                                 });
 }
@@ -180,7 +181,7 @@ static void live_segments(struct gp_snap_live *live)
         bool placed = piece->kind == GP_KIND_LINEAR; /* of our cache, or of a framework */
         if (piece->device >= GP_WIRE_GPUS || piece->what == GP_EXTENT_BLOCK ||
             (piece->what == GP_EXTENT_SEGMENT && !placed)) {
-            at++; /* PyTorch has no host device, and physical memory that is not mapped has no address */
+            at++; /* the host's come later, and physical memory that is not mapped has no address */
         } else if (piece->what == GP_EXTENT_WHOLE) {
             live_whole(live, piece);
             at++;
@@ -205,7 +206,7 @@ static int64_t live_device_free(const struct gp_snap_live *live, const struct gp
 static bool live_event(const struct gp_snap_live *live, size_t i, struct gp_snap_event *out)
 {
     const struct gp_wire_event *event = &live->in->events[i];
-    if (event->device >= GP_WIRE_GPUS || event->time_ns > live->in->pieces->begin_ns)
+    if (event->device > GP_WIRE_HOST || event->time_ns > live->in->pieces->begin_ns)
         return false;
     *out = (struct gp_snap_event){
         .time_ns = event->time_ns,
@@ -221,6 +222,30 @@ static bool live_event(const struct gp_snap_live *live, size_t i, struct gp_snap
     return true;
 }
 
+static void live_trace(struct gp_snap_live *live, uint32_t device)
+{
+    struct gp_snap_event event;
+    for (size_t i = 0; i < live->in->event_count; i++)
+        if (live->in->events[i].device == device && live_event(live, i, &event))
+            gp_snap_event(live->snap, &live->cached[device], &event, live->in->unix_ns);
+    gp_snap_trace_end(live->snap);
+}
+
+static void live_host(struct gp_snap_live *live)
+{
+    gp_snap_host(live->snap);
+    for (uint64_t i = 0; i < live->in->pieces->count; i++) {
+        const struct gp_wire_extent *piece = &live->in->pieces->pieces[i];
+        if (piece->device != GP_WIRE_HOST || piece->what != GP_EXTENT_WHOLE || !gp_snap_pins(piece->kind))
+            continue;
+        live_begin(live, piece, piece->address);
+        live_block(live, piece);
+        gp_snap_segment_end(live->snap);
+    }
+    gp_snap_host_trace(live->snap);
+    live_trace(live, GP_WIRE_HOST);
+}
+
 static void live_traces(struct gp_snap_live *live)
 {
     struct gp_snap_event event;
@@ -228,16 +253,13 @@ static void live_traces(struct gp_snap_live *live)
         if (live_event(live, i, &event)) {
             uint32_t device = live->in->events[i].device;
             gp_snap_undo(&live->cached[device], &event);
-            if (device >= live->devices)
+            if (device >= live->devices && device != GP_WIRE_HOST)
                 live->devices = device + 1;
         }
     gp_snap_traces(live->snap);
     for (uint32_t device = 0; device < live->devices; device++) {
         gp_snap_trace(live->snap);
-        for (size_t i = 0; i < live->in->event_count; i++)
-            if (live->in->events[i].device == device && live_event(live, i, &event))
-                gp_snap_event(live->snap, &live->cached[device], &event, live->in->unix_ns);
-        gp_snap_trace_end(live->snap);
+        live_trace(live, device);
     }
 }
 
@@ -282,7 +304,8 @@ int gp_snapshot_live(int fd, const struct gp_snapshot_live *in, const struct gp_
     live_traces(live);
     gp_snap_settings(snap, &(struct gp_snap_settings){in->allocator, in->split_limit, live->expandable});
     int rc = live_notes(live);
-    for (unsigned i = 0; i < GP_WIRE_GPUS; i++) {
+    live_host(live);
+    for (unsigned i = 0; i <= GP_WIRE_HOST; i++) {
         rc = live->cached[i].broken ? -ENOMEM : rc;
         gp_ranges_free(&live->cached[i]);
     }
@@ -302,15 +325,16 @@ int gp_snapshot_live(int fd, const struct gp_snapshot_live *in, const struct gp_
 #define GP_EXPECT_BLOCK 90u
 
 struct gp_expect {
-    uint64_t entries[GP_WIRE_GPUS]; /* of each device */
+    uint64_t entries[GP_WIRE_HOST + 1]; /* of each device */
 };
 
 /* What entries.c writes for the event, if memory outside the cache's segments has entries for
  * segments of its own. */
 static void expect_event(struct gp_expect *expect, uint32_t device, uint8_t type, bool cached)
 {
-    if (device >= GP_WIRE_GPUS)
+    if (device > GP_WIRE_HOST)
         return;
+    cached &= device != GP_WIRE_HOST;
     if (type == GP_EVENT_ALLOC)
         expect->entries[device] += 1u + !cached;
     else if (type == GP_EVENT_FREE)
@@ -322,7 +346,7 @@ static void expect_event(struct gp_expect *expect, uint32_t device, uint8_t type
 static struct gp_snapshot_size expect_size(const struct gp_expect *expect, uint64_t blocks, uint64_t limit)
 {
     struct gp_snapshot_size size = {0};
-    for (unsigned i = 0; i < GP_WIRE_GPUS; i++)
+    for (unsigned i = 0; i <= GP_WIRE_HOST; i++)
         size.entries += expect->entries[i] < limit ? expect->entries[i] : limit;
     size.bytes = size.entries * GP_EXPECT_ENTRY + blocks * GP_EXPECT_BLOCK;
     return size;

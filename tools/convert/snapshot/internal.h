@@ -4,7 +4,7 @@
  * are written:
  *
  *      open, { segment, block..., segment_end }..., traces, { trace, entry..., trace_end }..., settings, annotations,
- *      close
+ *      host, { segment, block..., segment_end }..., host_trace, entry..., trace_end, close
  */
 #ifndef GP_CONVERT_SNAPSHOT_INTERNAL_H
 #define GP_CONVERT_SNAPSHOT_INTERNAL_H
@@ -85,6 +85,8 @@ enum gp_word {
     GP_WORD_START,
     GP_WORD_END,
     GP_WORD_GRANTED,
+    GP_WORD_HOST_SEGMENTS,
+    GP_WORD_HOST_TRACES,
     GP_WORDS
 };
 
@@ -127,7 +129,7 @@ struct gp_snap {
 
 struct gp_snap_segment {
     uint64_t address, stream, pool;
-    uint32_t device, site;
+    uint32_t device, site; /* device: GP_WIRE_HOST too */
     bool small, expandable;
 };
 struct gp_snap_block {
@@ -156,6 +158,9 @@ void gp_snap_trace(struct gp_snap *snap);
 void gp_snap_entry(struct gp_snap *snap, const struct gp_snap_entry *entry);
 void gp_snap_trace_end(struct gp_snap *snap);
 void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *settings); /* ends the traces */
+
+void gp_snap_host(struct gp_snap *snap);       /* begins the segments of the host */
+void gp_snap_host_trace(struct gp_snap *snap); /* ends them, and begins its one trace */
 
 /* ---- entries.c: marks -------------------------------------------------------------------------------------------- */
 
@@ -213,6 +218,8 @@ struct gp_snap_event { /* the common part of a live and a recorded event */
 };
 /* Whether memory of this kind is shown: the kinds that count as allocated. */
 bool gp_snap_shows(uint8_t kind);
+/* The same of the host: pinned and registered memory. */
+bool gp_snap_pins(uint8_t kind);
 /* Computes the cache's memory before an event from the memory after it. */
 void gp_snap_undo(struct gp_entry_ranges *cached, const struct gp_snap_event *event);
 /* Writes the entries of an event and updates `cached`.  unix_ns: wall clock minus the events'

@@ -337,6 +337,8 @@ static const char *const key_words[GP_WORDS] = {
     [GP_WORD_START] = "START",
     [GP_WORD_END] = "END",
     [GP_WORD_GRANTED] = "gpuprof_bytes",
+    [GP_WORD_HOST_SEGMENTS] = "host_segments",
+    [GP_WORD_HOST_TRACES] = "host_traces",
 };
 
 void gp_snap_word(struct gp_snap *snap, enum gp_word word)
@@ -471,7 +473,8 @@ void gp_snap_segment(struct gp_snap *snap, const struct gp_snap_segment *segment
     snap->total_bytes = snap->allocated_bytes = snap->active_bytes = snap->requested_bytes = 0;
     pickled_item(&snap->out, &snap->segments);
     pickled_dict(&snap->out);
-    snap_number(snap, GP_WORD_DEVICE, segment->device);
+    gp_snap_word(snap, GP_WORD_DEVICE);
+    pickled_int(&snap->out, segment->device == GP_WIRE_HOST ? -1 : (int64_t)segment->device); /* -1: as PyTorch's */
     snap_number(snap, GP_WORD_ADDRESS, segment->address);
     snap_number(snap, GP_WORD_STREAM, segment->stream);
     snap_is(snap, GP_WORD_SEGMENT_TYPE, segment->small ? GP_WORD_SMALL : GP_WORD_LARGE);
@@ -592,6 +595,21 @@ void gp_snap_trace_end(struct gp_snap *snap)
     gp_snapshot_pickled_list_end(&snap->out, &snap->entries);
 }
 
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
+
+void gp_snap_host(struct gp_snap *snap)
+{
+    gp_snap_word(snap, GP_WORD_HOST_SEGMENTS);
+    gp_snapshot_pickled_list(&snap->out, &snap->segments);
+}
+
+void gp_snap_host_trace(struct gp_snap *snap)
+{
+    gp_snapshot_pickled_list_end(&snap->out, &snap->segments);
+    gp_snap_word(snap, GP_WORD_HOST_TRACES);
+    gp_snapshot_pickled_list(&snap->out, &snap->entries);
+}
+
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 static void snap_flag(struct gp_snap *snap, const char *key, bool value)
@@ -627,6 +645,8 @@ void gp_snap_settings(struct gp_snap *snap, const struct gp_snap_settings *setti
     pickled_text(&snap->out, "PYTORCH_CUDA_ALLOC_CONF");
     pickled_text(&snap->out, "");
     snap_setting(snap, "max_split_size", settings->split_limit);
+    snap_setting(snap, "max_cached_size", -1);
+    snap_setting(snap, "max_round_threshold", -1);
     pickled_text(&snap->out, "garbage_collection_threshold");
     pickled_float(&snap->out, 0);
     snap_flag(snap, "expandable_segments", settings->expandable);
