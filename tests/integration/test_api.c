@@ -4,34 +4,22 @@
  * and by the command line with the same results; threads, devices, host memory, scopes that both sides share, and
  * processes that are not profiled.  docs/statistics.md names these tests row by row.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
+#include "integration/command.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 
 TestSuite(api, .timeout = 90);
 
-static void api_expect(const char *title, const struct spawn_result *result, const char *wanted)
+static void api_expect(const char *title, const char *wanted)
 {
-    cr_expect(WIFEXITED(result->status) && WEXITSTATUS(result->status) == 0, "%s: %s\n%s%s", title,
-              spawn_status_text(result), result->out, result->err);
-    cr_expect_str_eq(result->out, wanted, "%s printed:\n%s\nwanted:\n%s", title, result->out, wanted);
+    cr_expect_str_eq(said.out, wanted, "%s printed:\n%s\nwanted:\n%s", title, said.out, wanted);
 }
 
 static void api_run(const char *program, const char *argument, struct spawn_options options, const char *wanted)
 {
     const char *argv[] = {path_program(program), argument, NULL};
-    struct spawn_result result = {0};
-
     options.argv = argv;
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    api_expect(program, &result, wanted);
-    spawn_result_free(&result);
+    run_program(0, &options);
+    api_expect(program, wanted);
 }
 
 static void api_injected(const char *program, const char *argument, const char *wanted)
@@ -77,29 +65,12 @@ static void api_stat(pid_t pid, const char *flag, long long allocated_peak, long
 {
     struct ledger_diff diff = {0};
     json_t *process = ledger_stat(&diff, pid);
-
     cr_expect_not_null(process, "%s", diff.text);
     cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.peak", -1), allocated_peak * 1024, "%s: %lld",
                  flag, json_at(process, "devices/0/stats/allocated_bytes.all.peak", -1));
     cr_expect_eq(json_at(process, "devices/0/stats/reserved_bytes.all.peak", -1), reserved_peak * 1024, "%s: %lld",
                  flag, json_at(process, "devices/0/stats/reserved_bytes.all.peak", -1));
     json_decref(process);
-}
-
-static void api_command(struct spawn_result *result, int code, const char *a, const char *b, const char *c, pid_t pid,
-                        const char *json)
-{
-    char text[16];
-    const char *name = c != NULL ? c : "-p", *option = c != NULL ? "-p" : text;
-
-    snprintf(text, sizeof(text), "%d", (int)pid);
-    if (c != NULL) {
-        cr_assert_eq(spawn_command(result, a, b, name, option, text, json, NULL), 0);
-    } else {
-        cr_assert_eq(spawn_command(result, a, b, name, option, json, NULL), 0);
-    }
-    cr_expect(WIFEXITED(result->status) && WEXITSTATUS(result->status) == code, "%s %s: %s\n%s%s", a, b,
-              spawn_status_text(result), result->out, result->err);
 }
 
 Test(api, peaks_and_resets_by_the_command_line)
@@ -110,23 +81,16 @@ Test(api, peaks_and_resets_by_the_command_line)
                                               {"--peaks", 3072, 1024, 1024, 1024},
                                               {"--accumulated", 1024, 1024, 1024, 1024}};
     const char *argv[] = {path_program("api_peaks"), "outside", NULL};
-    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
-    struct spawn_result result = {0}, command = {0};
     struct spawn spawn;
-    size_t i;
-
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
-    for (i = 0; i < sizeof(resets) / sizeof(resets[0]); i++) {
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .want_library = true});
+    for (size_t i = 0; i < sizeof(resets) / sizeof(resets[0]); i++) {
         api_stat(spawn.held[0], resets[i].flag, resets[i].allocated_peak, resets[i].reserved_peak);
-        api_command(&command, 0, "reset", resets[i].flag, NULL, spawn.held[0], NULL);
-        spawn_result_free(&command);
+        command(0, "reset", resets[i].flag, "-p", pid_text(spawn.held[0]), NULL);
         api_stat(spawn.held[0], resets[i].flag, resets[i].allocated_after, resets[i].reserved_after);
         cr_assert_eq(spawn_step(&spawn), 0);
     }
-    spawn_finish(&spawn, &result);
-    api_expect("api_peaks outside", &result, api_peaks);
-    spawn_result_free(&result);
+    program_end(&spawn);
+    api_expect("api_peaks outside", api_peaks);
 }
 
 Test(api, allocated_and_reserved_part_in_a_cache)
@@ -172,7 +136,6 @@ Test(api, pieces_add_up_to_the_statistics)
 Test(api, peaks_are_exact_over_threads_and_devices)
 {
     struct spawn_options options = {.want_library = true, .sim = "devices=2"};
-
     api_run("api_threads", NULL, options,
             "1: peak 4 MiB\n2: peak 4 MiB\n3: peak 4 MiB\n4: peak 5 MiB\n"
             "5: peak 5 MiB\n6: peak 5 MiB\n7: peak 6 MiB\n8: peak 6 MiB\n"
@@ -204,73 +167,60 @@ Test(api, host_memory_under_the_names_of_host_memory_stats)
 static void api_scopes_from_outside(pid_t pid)
 {
     static const char *const listed[] = {"outer", "overlapping", "inner", "a name that is longer than what is kept"};
-    struct spawn_result result = {0};
+    const char *of = pid_text(pid);
     json_t *root, *scope;
     unsigned found = 0;
     size_t i, n;
-
-    api_command(&result, 0, "scope", "list", NULL, pid, "--json");
-    root = json_loads(result.out, 0, NULL);
+    command(0, "scope", "list", "-p", of, "--json", NULL);
+    root = said_json();
     json_array_foreach(json_object_get(root, "scopes"), i, scope)
     {
-        for (n = 0; n < sizeof(listed) / sizeof(listed[0]); n++) {
+        for (n = 0; n < sizeof(listed) / sizeof(listed[0]); n++)
             found += strcmp(json_string_value(json_object_get(scope, "name")), listed[n]) == 0;
-        }
-        if (i == 0) {
+        if (i == 0)
             cr_expect_eq(json_at(scope, "allocated_peak_bytes", -1), 9 << 20);
-        }
     }
-    cr_expect_eq(found, 4, "%s", result.out);
-    cr_expect_eq(json_array_size(json_object_get(root, "scopes")), 4, "%s", result.out);
+    cr_expect_eq(found, 4, "%s", said.out);
+    cr_expect_eq(json_array_size(json_object_get(root, "scopes")), 4, "%s", said.out);
     json_decref(root);
-    spawn_result_free(&result);
-    api_command(&result, 1, "scope", "begin", "outer", pid, NULL); /* ends go by name there: no second one */
-    spawn_result_free(&result);
-    api_command(&result, 0, "scope", "begin", "from outside", pid, NULL);
-    spawn_result_free(&result);
-    api_command(&result, 0, "scope", "end", "outer", pid, "--json");
-    root = json_loads(result.out, 0, NULL);
-    cr_expect_eq(json_at(root, "scopes/0/allocated_peak_bytes", -1), 9 << 20, "%s", result.out);
+    command(1, "scope", "begin", "outer", "-p", of, NULL); /* ends go by name there: no second one */
+    command(0, "scope", "begin", "from outside", "-p", of, NULL);
+    command(0, "scope", "end", "outer", "-p", of, "--json", NULL);
+    root = said_json();
+    cr_expect_eq(json_at(root, "scopes/0/allocated_peak_bytes", -1), 9 << 20, "%s", said.out);
     json_decref(root);
-    spawn_result_free(&result);
 }
 
 Test(api, scopes_nest_and_are_shared_with_the_command_line)
 {
     const char *argv[] = {path_program("api_scopes"), NULL};
-    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
-    struct spawn_result result = {0};
     struct spawn spawn;
-
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .want_library = true});
     api_scopes_from_outside(spawn.held[0]);
-    spawn_finish(&spawn, &result);
-    api_expect("api_scopes", &result,
-               "inner begins: 0, 1024 1024\n"
-               "twins: 1\n"
-               "inner: 0, 3072 3072\n"
-               "end: 0\n"
-               "inner, ended: -2, -77 -77\n"
-               "overlapping: 0, 5120 5120\n"
-               "outer: 0, 9216 9216\n"
-               "the peak was reset: allocated 1024 peak 5120, reserved 1024 peak 5120\n"
-               "no name: -22\n"
-               "nothing: -22\n"
-               "no such device: -19\n"
-               "no device: -19\n"
-               "no such scope: -2\n"
-               "mark: 0\n"
-               "no mark: -22\n"
-               "outer, ended from outside: -2, -77 -77\n"
-               "end: -2\n"
-               "15, then -16\n" /* the sixteenth is the one from outside */
-               "end: 0\n"
-               "its row was taken again: 1, by another number: 1\n"
-               "the old number: -2, -77 -77\n"
-               "end by the old number: -2\n"
-               "end: 0\n");
-    spawn_result_free(&result);
+    program_end(&spawn);
+    api_expect("api_scopes", "inner begins: 0, 1024 1024\n"
+                             "twins: 1\n"
+                             "inner: 0, 3072 3072\n"
+                             "end: 0\n"
+                             "inner, ended: -2, -77 -77\n"
+                             "overlapping: 0, 5120 5120\n"
+                             "outer: 0, 9216 9216\n"
+                             "the peak was reset: allocated 1024 peak 5120, reserved 1024 peak 5120\n"
+                             "no name: -22\n"
+                             "nothing: -22\n"
+                             "no such device: -19\n"
+                             "no device: -19\n"
+                             "no such scope: -2\n"
+                             "mark: 0\n"
+                             "no mark: -22\n"
+                             "outer, ended from outside: -2, -77 -77\n"
+                             "end: -2\n"
+                             "15, then -16\n" /* the sixteenth is the one from outside */
+                             "end: 0\n"
+                             "its row was taken again: 1, by another number: 1\n"
+                             "the old number: -2, -77 -77\n"
+                             "end by the old number: -2\n"
+                             "end: 0\n");
 }
 
 /* ---- without a profiler -------------------------------------------------------------------------------------- */
@@ -294,7 +244,6 @@ Test(api, harmless_where_nothing_is_injected)
 {
     static char library[512];
     const char *env[] = {library, NULL};
-
     snprintf(library, sizeof(library), "GPUPROF_TEST_LIBRARY=%s", path_library());
     api_run("api_harmless", NULL, (struct spawn_options){.env = env}, API_ALONE);
 }
@@ -302,7 +251,6 @@ Test(api, harmless_where_nothing_is_injected)
 Test(api, harmless_where_the_library_switched_itself_off)
 {
     struct spawn_options options = {.want_library = true, .want_seccomp_memfd = true};
-
     api_run("api_harmless", NULL, options, API_ALONE);
 }
 
@@ -315,6 +263,5 @@ Test(api, harmless_in_a_forked_child)
 Test(api, works_without_threads_of_ours)
 {
     struct spawn_options options = {.want_library = true, .want_seccomp_thread = true};
-
     api_run("api_peaks", "inside", options, api_peaks);
 }

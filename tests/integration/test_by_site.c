@@ -3,15 +3,7 @@
  * test_by_site.c: the call sites of a real program under the library, from its stacks to the text
  * that users read.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include "integration/command.h"
 
 TestSuite(by_site, .timeout = 120);
 
@@ -19,23 +11,17 @@ Test(by_site, a_live_program)
 {
     const char *argv[] = {path_program("steps"), NULL};
     const char *env[] = {"GPUPROF_STACKS=native", NULL};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
     struct spawn spawn;
-    struct spawn_result r;
-    char pid[16];
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
-    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
-    cr_assert_eq(spawn_command(&r, "top", "--by", "site", "--json", "-p", pid, NULL), 0);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s%s", r.out, r.err);
-    json_t *top = json_loads(r.out, 0, NULL), *row, *frame, *found = NULL;
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true});
+    command(0, "top", "--by", "site", "--json", "-p", pid_text(spawn.held[0]), NULL);
+    json_t *top = said_json(), *row, *frame, *found = NULL;
     size_t i, k;
     json_array_foreach(json_object_get(top, "sites"), i, row)
     {
         if (json_integer_value(json_object_get(row, "live_bytes")) == 1 << 20)
             found = row;
     }
-    cr_assert(found, "%s", r.out);
+    cr_assert(found, "%s", said.out);
     cr_assert_str_eq(json_string_value(json_object_get(found, "kind")), "linear");
     cr_assert_eq(json_integer_value(json_object_get(found, "device")), 0);
     cr_assert(json_is_integer(json_object_get(found, "device")), "the driver's number");
@@ -51,22 +37,19 @@ Test(by_site, a_live_program)
         in_main |= strcmp(function, "main") == 0 && file && strstr(file, "steps.c");
         cr_assert_null(strstr(module ? module : "", "libgpuprof"), "the library's frames are left out");
     }
-    cr_assert(alloc && in_main, "%s", r.out);
+    cr_assert(alloc && in_main, "%s", said.out);
     json_decref(top);
-    spawn_result_free(&r);
-    spawn_finish(&spawn, &r);
-    spawn_result_free(&r);
+    program_end(&spawn);
 }
 
 Test(by_site, a_report_of_out_of_memory_names_places)
 {
-    struct spawn_result r;
-    cr_assert_eq(spawn_command(&r, "run", "--sim", "--stacks=native", "--", path_program("oom_fail"), NULL), 0);
-    cr_assert(strstr(r.err, "WHERE") && strstr(r.err, "program_alloc ("), "%s", r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "run", "--sim", "--", path_program("oom_fail"), NULL), 0);
-    cr_assert(strstr(r.err, "TOGETHER") && !strstr(r.err, "WHERE"), "no sites without stacks: %s", r.err);
-    spawn_result_free(&r);
+    command(2, "run", "--sim", "--stacks=native", "--", path_program("oom_fail"), NULL);
+    WARNS("WHERE");
+    WARNS("program_alloc (");
+    command(2, "run", "--sim", "--", path_program("oom_fail"), NULL);
+    WARNS("TOGETHER");
+    WARNS_NOT("WHERE"); /* no sites without stacks */
 }
 
 /* `gpuprof run` finds the session while the library starts. The pause is long enough to make this
@@ -75,12 +58,9 @@ Test(by_site, a_report_names_places_after_a_slow_start)
 {
     const char *program = path_program("oom_fail");
     char preload[1024];
-    struct spawn_result r;
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so", (int)(strrchr(program, '/') - program),
              program);
-    cr_assert_eq(spawn_command(&r, "run", "--sim", "--stacks=native", "--", "env", "GPUPROF_TEST_PAUSE=worker", preload,
-                               program, NULL),
-                 0);
-    cr_assert(strstr(r.err, "WHERE") && strstr(r.err, "program_alloc ("), "%s", r.err);
-    spawn_result_free(&r);
+    command(2, "run", "--sim", "--stacks=native", "--", "env", "GPUPROF_TEST_PAUSE=worker", preload, program, NULL);
+    WARNS("WHERE");
+    WARNS("program_alloc (");
 }

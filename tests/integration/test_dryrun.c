@@ -6,27 +6,19 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <criterion/criterion.h>
 #include <dirent.h>
-#include <jansson.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include "integration/command.h"
 
 #define MIB     (1ll << 20)
 #define CONTEXT (256 * MIB) /* what is estimated for the simulated GPU */
 
-TestSuite(dryrun, .timeout = 120);
-
 static char folder[64];
+static const char *left[4]; /* of the runs, in that folder */
 
 static void work_begin(void)
 {
@@ -35,14 +27,14 @@ static void work_begin(void)
 }
 
 /* Nothing of the runs is left in the folder, which is TMPDIR, but what the test names. */
-static void work_end(const char *const *left)
+static void work_end(void)
 {
     char path[512];
     DIR *entries = opendir(folder);
     cr_assert_not_null(entries);
     for (const struct dirent *entry; (entry = readdir(entries));) {
         bool known = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-        for (int i = 0; left && left[i]; i++)
+        for (int i = 0; left[i]; i++)
             known |= strcmp(entry->d_name, left[i]) == 0;
         cr_expect(known, "%s is left", entry->d_name);
         snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
@@ -52,8 +44,10 @@ static void work_end(const char *const *left)
     cr_expect_eq(rmdir(folder), 0);
 }
 
-/* `gpuprof dryrun ARGUMENTS`, with the words of one string; %s of it is the program "job".  The exit status. */
-static int dryrun(struct spawn_result *result, const char *arguments)
+TestSuite(dryrun, .init = work_begin, .fini = work_end, .timeout = 120);
+
+/* `gpuprof dryrun ARGUMENTS`, with the words of one string; %s of it is the program "job". */
+static void dryrun(const char *arguments, int status)
 {
     char line[2048], temporary[96];
     const char *argv[32] = {path_command(), "dryrun"};
@@ -63,21 +57,21 @@ static int dryrun(struct spawn_result *result, const char *arguments)
     snprintf(line, sizeof(line), arguments, path_program("job"));
     for (char *word = strtok(line, " "); word && count < 31; word = strtok(NULL, " "))
         argv[count++] = word;
-    memset(result, 0, sizeof(*result));
-    cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv, .env = env}, result), 0);
-    cr_assert(!result->is_timed_out);
-    return WIFEXITED(result->status) ? WEXITSTATUS(result->status) : -1;
+    run_program(status, &(struct spawn_options){.argv = argv, .env = env});
 }
 
 static json_t *dryrun_json(const char *arguments, int status)
 {
-    struct spawn_result result;
-    cr_expect_eq(dryrun(&result, arguments), status, "%s\n%s", result.out, result.err);
-    json_t *top = json_loads(result.out, 0, NULL);
-    cr_assert(top, "%s\n%s", result.out, result.err);
+    dryrun(arguments, status);
+    json_t *top = said_json();
     cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.dryrun/1");
-    spawn_result_free(&result);
     return top;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
 static json_t *at(json_t *top, const char *list, size_t i)
@@ -94,62 +88,44 @@ static long long number(json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-#define SAYS(_text)     cr_expect(strstr(result.out, _text) != NULL, "no '%s' in:\n%s", _text, result.out)
-#define SAYS_NOT(_text) cr_expect(strstr(result.out, _text) == NULL, "'%s' in:\n%s", _text, result.out)
-#define WARNS(_text)    cr_expect(strstr(result.err, _text) != NULL, "no '%s' in:\n%s", _text, result.err)
-
 Test(dryrun, a_program_that_fits)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024"), 0, "%s", result.err);
-    cr_expect_str_empty(result.err);
-    cr_expect_eq(strncmp(result.out, "job\n", 4), 0); /* its own output, first */
+    dryrun("--gpu=t4 -- %s mib=1024", 0);
+    cr_expect_str_empty(said.err);
+    cr_expect_eq(strncmp(said.out, "job\n", 4), 0); /* its own output, first */
     SAYS("t4                14.76 GiB   1.500 GiB   1.500 GiB  fits, 13.26 GiB left");
     SAYS("1.000 GiB       1 x weights         job_weights (job.c:");
     SAYS("context           estimated");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, a_program_that_does_not_fit_runs_again_with_plenty)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- %s mib=16384"), 3, "%s", result.err);
+    dryrun("--gpu=t4,a100-40g -- %s mib=16384", 3);
     WARNS("ran out of memory on t4: it runs once more on a device of 1TiB");
     SAYS("t4                14.76 GiB   20.25 GiB   20.25 GiB  does not fit: 5.494 GiB too much");
     SAYS("a100-40g          39.59 GiB   20.25 GiB   20.25 GiB  fits, 19.34 GiB left");
     SAYS("the smallest GPU that is enough: a100-40g");
     SAYS("CMD ran out of memory on t4, and ran once more on a device of 1 TiB:\n    at ");
     SAYS("16.00 GiB asked, 14.51 GiB free: job_weights (job.c:");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, the_budget_names_the_line_that_breaks_it)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=1400MiB -- %s mib=1024"), 3);
+    dryrun("--gpu=t4 --budget=1400MiB -- %s mib=1024", 3);
     SAYS("over the budget of 1.367 GiB on t4:\n    at ");
     SAYS("128.0 MiB asked: job_steps (job.c:");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=1536MiB -- %s mib=1024"), 0);
+    dryrun("--gpu=t4 --budget=1536MiB -- %s mib=1024", 0);
     SAYS_NOT("budget");
-    spawn_result_free(&result);
     json_t *top = dryrun_json("--gpu=t4 --budget=1GiB --json -- %s mib=1024", 3);
     cr_expect(json_is_true(json_object_get(top, "over_budget")));
     json_t *over = json_object_get(at(top, "gpus", 0), "over_budget");
     cr_expect_str_eq(json_string_value(json_object_get(over, "function")), "job_weights");
     cr_expect(json_is_true(json_object_get(at(top, "gpus", 0), "fits")));
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, json_adds_up_and_is_alone_on_standard_output)
 {
-    work_begin();
     json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1024", 0), *rank = at(top, "ranks", 0);
     cr_expect_eq(number(top, "status"), 0);
     cr_expect_str_eq(json_string_value(json_array_get(json_object_get(top, "command"), 1)), "mib=1024");
@@ -173,16 +149,13 @@ Test(dryrun, json_adds_up_and_is_alone_on_standard_output)
     cr_expect(json_is_array(json_object_get(top, "read_back")));
     cr_expect_str_eq(json_string_value(json_object_get(top, "fill")), "zeros");
     json_decref(top);
-    work_end(NULL);
 }
 
 /* XLA takes three quarters of any GPU: what it had in use of them tells which one is enough. Its client is ended, or not. */
 static void pool_ahead(const char *end)
 {
     char line[2048];
-    struct spawn_result result;
     snprintf(line, sizeof(line), "--gpu=a100-40g --json -- %s %s", path_program("jax"), end);
-    work_begin();
     json_t *top = dryrun_json(line, 0), *rank = at(top, "ranks", 0), *pool = json_object_get(rank, "polled_pool");
     const long long total = number(at(top, "gpus", 0), "total_bytes"), taken = total / 4 * 3;
     cr_expect_eq(number(pool, "pool_bytes"), taken);
@@ -192,12 +165,10 @@ static void pool_ahead(const char *end)
     cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT);
     json_decref(top);
     snprintf(line, sizeof(line), "--gpu=a100-40g -- %s %s", path_program("jax"), end);
-    cr_expect_eq(dryrun(&result, line), 0);
+    dryrun(line, 0);
     SAYS("of it were in use, by XLA's own count");
     SAYS("the smallest GPU that is enough, by its size alone: ");
     SAYS_NOT("rtx-5090");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, a_pool_that_is_taken_ahead)
@@ -212,7 +183,6 @@ Test(dryrun, a_pool_that_is_left_to_the_end)
 
 Test(dryrun, ranks_are_told_apart_and_the_largest_device_counts)
 {
-    work_begin();
     json_t *top = dryrun_json("--gpu=t4 --devices=3 --json -- %s mib=1024 ranks=3", 0);
     cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 3);
     for (size_t i = 0; i < 3; i++) {
@@ -222,36 +192,25 @@ Test(dryrun, ranks_are_told_apart_and_the_largest_device_counts)
     }
     cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1440 * MIB + CONTEXT);
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, ranks_without_a_gpu_are_told_how_to_get_one)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 ranks=3"), 1);
+    dryrun("--gpu=t4 -- %s mib=64 ranks=3", 1);
     WARNS("3 ranks of CMD ran on a machine with 1 GPU: --devices=3 gives each its own");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=3 -- %s mib=64 ranks=3"), 0);
-    cr_expect_null(strstr(result.err, "--devices"), "%s", result.err);
-    spawn_result_free(&result);
-    work_end(NULL);
+    dryrun("--gpu=t4 --devices=3 -- %s mib=64 ranks=3", 0);
+    WARNS_NOT("--devices");
 }
 
 Test(dryrun, a_rank_that_is_missing_is_said)
 {
-    struct spawn_result result;
-    work_begin();
     setenv("WORLD_SIZE", "3", 1);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=2\t%1$s\tmib=64"), 0);
+    dryrun("--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=2\t%1$s\tmib=64", 0);
     WARNS("only 2 of the 3 ranks of CMD are in the answer: ");
-    spawn_result_free(&result);
     setenv("WORLD_SIZE", "2", 1);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=1\t%1$s\tmib=64"), 0);
-    cr_expect_null(strstr(result.err, "ranks of CMD"), "%s", result.err);
-    spawn_result_free(&result);
+    dryrun("--gpu=t4 --devices=2 -- /bin/sh -c RANK=0\t%s\tmib=64;RANK=1\t%1$s\tmib=64", 0);
+    WARNS_NOT("ranks of CMD");
     unsetenv("WORLD_SIZE");
-    work_end(NULL);
 }
 
 /* The ranks that a launcher of MPI starts, which names them in its own variables. */
@@ -260,7 +219,6 @@ static void launched_by(const char *launcher, const char *options)
     char line[512], page[128];
     if (access(launcher, X_OK) != 0)
         cr_skip("no %s: deploy/needs.sh all installs it", launcher);
-    work_begin();
     snprintf(page, sizeof(page), "%s/page.html", folder);
     snprintf(line, sizeof(line), "--gpu=t4 --devices=2 --json -o %s -- %s %s -n 2 %%s local=1024", page, launcher,
              options);
@@ -281,7 +239,7 @@ static void launched_by(const char *launcher, const char *options)
     cr_expect(strstr(text, "\"schema\":\"gpuprof.ranks/1\"") && strstr(text, "\"rank\":0,") &&
               strstr(text, "\"rank\":1,"));
     free(text);
-    work_end((const char *const[]){"page.html", NULL});
+    left[0] = "page.html";
 }
 
 Test(dryrun, ranks_of_open_mpi)
@@ -296,37 +254,27 @@ Test(dryrun, ranks_of_mpich)
 
 Test(dryrun, processes_on_one_device_add_up)
 {
-    struct spawn_result result;
-    work_begin();
     json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512", 0);
     cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 2);
     cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1280 * MIB + 640 * MIB + 2 * CONTEXT);
     json_decref(top);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512"), 0);
+    dryrun("--gpu=t4 -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512", 0);
     SAYS("PROCESS      DEVICE      NEEDED    RESERVED   ALLOCATED");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, processes_that_break_at_one_place_share_a_line)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=600MiB --devices=3 -- %s mib=1024 ranks=3"), 3);
+    dryrun("--gpu=t4 --budget=600MiB --devices=3 -- %s mib=1024 ranks=3", 3);
     SAYS("    rank 0, at ");
     SAYS("    rank 2, at ");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --budget=600MiB -- /bin/sh -c %s\tmib=1024;%1$s\tmib=1024"), 3);
+    dryrun("--gpu=t4 --budget=600MiB -- /bin/sh -c %s\tmib=1024;%1$s\tmib=1024", 3);
     SAYS(" and 1 more, at ");
-    const char *first = strstr(result.out, "asked: job_weights");
-    cr_expect(first && !strstr(first + 1, "asked: job_weights"), "%s", result.out);
-    spawn_result_free(&result);
-    work_end(NULL);
+    const char *first = strstr(said.out, "asked: job_weights");
+    cr_expect(first && !strstr(first + 1, "asked: job_weights"), "%s", said.out);
 }
 
 Test(dryrun, all_runs_once_for_each_capability)
 {
-    work_begin();
     json_t *top = dryrun_json("--gpu=all --json -- %s mib=16384", 0);
     size_t count = json_array_size(json_object_get(top, "gpus")), own = 0, fit = 0;
     for (size_t i = 0; i < count; i++) {
@@ -340,69 +288,53 @@ Test(dryrun, all_runs_once_for_each_capability)
     cr_expect_lt(own, 13);
     cr_expect(fit > 0 && fit < count);
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, a_program_that_fails_by_itself)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- %s mib=1024 status=7"), 1);
+    dryrun("--gpu=t4,a100-40g -- %s mib=1024 status=7", 1);
     SAYS("CMD failed with status 7, and not for lack of memory: what follows is what it had used until then");
     SAYS("not known: CMD failed");
     SAYS("job_weights (job.c:");
-    spawn_result_free(&result);
     json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=1024 status=7", 1);
     cr_expect_eq(number(top, "status"), 7);
     cr_expect(json_is_null(json_object_get(at(top, "gpus", 0), "fits")));
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, a_program_that_is_killed_has_its_numbers)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=1024 steps=20 signal=9"), 1);
+    dryrun("--gpu=t4 -- %s mib=1024 steps=20 signal=9", 1);
     SAYS("CMD was ended by signal 9");
     SAYS("1.000 GiB       1 x");
-    spawn_result_free(&result);
     json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024\tsteps=20\tsignal=9;true", 0);
     cr_expect_eq(number(at(top, "ranks", 0), "allocated_peak_bytes"), 1280 * MIB);
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, ends_a_program_whose_peak_repeats)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --steps=8 -- %s mib=256 steps=100000"), 0, "%s", result.err);
+    dryrun("--gpu=t4 --steps=8 -- %s mib=256 steps=100000", 0);
     SAYS("CMD was ended after ");
     SAYS("fits, ");
     SAYS("256.0 MiB       1 x weights         job_weights (job.c:");
-    spawn_result_free(&result);
     /* The shell ends, and its child would go on. */
     json_t *top = dryrun_json("--gpu=t4 --steps=8 --json -- /bin/sh -c %s\tmib=256\tsteps=100000;true", 0);
     cr_expect(json_is_true(json_object_get(top, "ended")));
     cr_expect_geq(number(top, "steps"), 8);
     cr_expect_eq(kill((pid_t)number(at(top, "ranks", 0), "pid"), 0), -1);
     json_decref(top);
-    work_end(NULL);
 }
 
 Test(dryrun, the_largest_batch_that_fits_is_tried)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=2048 -- %s mib={batch}"), 0, "%s", result.err);
+    dryrun("--gpu=t4 --batch=2048 -- %s mib={batch}", 0);
     SAYS("t4                14.76 GiB   12.75 GiB   12.75 GiB  fits");
     SAYS("10240             12.75 GiB  fits\n");
     SAYS("12288                     -  does not fit\n");
     SAYS("each more costs 1.250 MiB, between 2048 and 4096\n");
     SAYS("the largest that fits: 10240 (tried, as was 12288, which does not)");
     SAYS("\nt4: peak of 12.75 GiB");
-    spawn_result_free(&result);
     json_t *top = dryrun_json("--gpu=t4 --batch=512,768 --budget=2GiB --json -- %s mib={batch}", 0);
     cr_expect_eq(number(top, "batch_largest"), 1280);
     cr_expect_eq(number(top, "batch_more_bytes"), 1310720);
@@ -410,49 +342,33 @@ Test(dryrun, the_largest_batch_that_fits_is_tried)
     cr_expect_eq(number(last, "batch"), 1536);
     cr_expect_str_eq(json_string_value(json_object_get(last, "verdict")), "does_not_fit");
     json_decref(top);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=20480 -- %s mib={batch}"), 3);
+    dryrun("--gpu=t4 --batch=20480 -- %s mib={batch}", 3);
     SAYS("20480                     -  does not fit\n");
     SAYS_NOT("the largest");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8,16 -- %s mib={batch} status=7"), 1);
+    dryrun("--gpu=t4 --batch=8,16 -- %s mib={batch} status=7", 1);
     SAYS("8                         -  CMD failed, and not for lack of memory\n");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8 -- %s mib=8"), 2);
+    dryrun("--gpu=t4 --batch=8 -- %s mib=8", 2);
     WARNS("no argument of CMD has {batch} in it");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --batch=8,8 -- %s mib={batch}"), 2);
-    spawn_result_free(&result);
-    work_end(NULL);
+    dryrun("--gpu=t4 --batch=8,8 -- %s mib={batch}", 2);
 }
 
 Test(dryrun, what_cannot_be_asked)
 {
-    struct spawn_result result;
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=none-such -- %s mib=1"), 2);
+    dryrun("--gpu=none-such -- %s mib=1", 2);
     WARNS("--gpu=none-such: no GPU of that name; --list shows the names");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 --memory=much -- %s mib=1"), 2);
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4"), 2);
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "-- /nonexistent"), 127);
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4,a100-40g -- /bin/true"), 1);
+    dryrun("--gpu=t4 --memory=much -- %s mib=1", 2);
+    dryrun("--gpu=t4", 2);
+    dryrun("-- /nonexistent", 127);
+    dryrun("--gpu=t4,a100-40g -- /bin/true", 1);
     WARNS("no process used a GPU: does CMD use CUDA");
-    cr_expect(strstr(result.err, "running on a100-40g") == NULL, "%s", result.err);
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--list"), 0);
+    WARNS_NOT("running on a100-40g");
+    dryrun("--list", 0);
     SAYS("h100-80g        NVIDIA H100 80GB HBM3");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
 {
-    struct spawn_result result;
     char script[512], path[96];
-    work_begin();
     snprintf(path, sizeof(path), "%s/script", folder);
     snprintf(script, sizeof(script),
              "printf '1\\tcublas\\tassumed\\ta workspace of 32 MiB\\n2\\tcublas\\tassumed\\ta workspace of 32 MiB\\n"
@@ -460,39 +376,31 @@ Test(dryrun, notes_of_stand_ins_are_shown_and_hostile_ones_are_not)
              "m\\n4\\tx\\tother\\tno\\n5\\tx\\n\\t\\t\\t\\nx\\tx\\tassumed\\tno\\n"
              "6\\tx\\tassumed\\tno\\tmore' >> \"$GPUPROF_STANDIN_REPORT\"\nexec %s mib=64\n",
              path_program("job"));
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs(script, file) >= 0 && fclose(file) == 0);
+    write_file(path, script);
     char line[256];
     snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
-    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    dryrun(line, 0);
     SAYS("assumed    cublas: a workspace of 32 MiB\n");
     SAYS("missing    cudnn: ?[31mred?[m\n");
     SAYS_NOT("no\n");
     SAYS_NOT("\033");
-    spawn_result_free(&result);
-    work_end((const char *const[]){"script", NULL});
+    left[0] = "script";
 }
 
 Test(dryrun, a_large_file_that_is_written_is_named)
 {
-    struct spawn_result result;
     struct statfs about;
     if (statfs("/tmp", &about) != 0 || about.f_type == 0x01021994)
         cr_skip_test("the kernel does not count what is written to a tmpfs");
-    work_begin();
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 write=96 steps=100"), 0, "%s", result.err);
+    dryrun("--gpu=t4 -- %s mib=64 write=96 steps=100", 0);
     SAYS("CMD wrote 96");
     SAYS("A checkpoint of a dry run holds zeros: remove it.");
-    spawn_result_free(&result);
-    cr_expect_eq(dryrun(&result, "--gpu=t4 -- %s mib=64 write=4 steps=100"), 0, "%s", result.err);
+    dryrun("--gpu=t4 -- %s mib=64 write=4 steps=100", 0);
     SAYS_NOT("to files");
-    spawn_result_free(&result);
-    work_end(NULL);
 }
 
 Test(dryrun, results_that_are_read_back_are_counted)
 {
-    work_begin();
     json_t *top = dryrun_json("--gpu=t4 --json -- %s mib=64 copies=5 steps=20 signal=9", 1); /* no exit handler runs */
     cr_expect_eq(json_array_size(json_object_get(top, "read_back")), 1);
     cr_expect_geq(number(at(top, "read_back", 0), "count"), 4);
@@ -506,7 +414,6 @@ Test(dryrun, results_that_are_read_back_are_counted)
     top = dryrun_json("--gpu=t4 --json -- %s mib=64", 0);
     cr_expect_eq(json_array_size(json_object_get(top, "read_back")), 0);
     json_decref(top);
-    work_end(NULL);
 }
 
 static const char reader[] = "import ctypes, sys\n"
@@ -525,32 +432,25 @@ static const char reader[] = "import ctypes, sys\n"
 
 Test(dryrun, results_that_are_read_back_have_their_line)
 {
-    struct spawn_result result;
     char path[96], line[256];
     if (access("/usr/bin/python3", X_OK) != 0)
         cr_skip("no python3");
-    work_begin();
     snprintf(path, sizeof(path), "%s/reader.py", folder);
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs(reader, file) >= 0 && fclose(file) == 0);
+    write_file(path, reader);
     snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s", path);
-    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    dryrun(line, 0);
     SAYS("Results read back 9 times");
     SAYS("kernels computed nothing, so they are zeros.");
     SAYS("36 B       9 x decide (reader.py:6)\n");
-    spawn_result_free(&result);
     snprintf(line, sizeof(line), "--gpu=t4 --fill=random -- /usr/bin/python3 %s not-zeros", path);
-    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    dryrun(line, 0);
     SAYS("kernels computed nothing, so they are random.");
-    spawn_result_free(&result);
-    work_end((const char *const[]){"reader.py", NULL});
+    left[0] = "reader.py";
 }
 
 Test(dryrun, a_hostile_list_of_results_is_not_shown)
 {
-    struct spawn_result result;
     char path[96], script[1024], line[256];
-    work_begin();
     snprintf(path, sizeof(path), "%s/script", folder);
     snprintf(
         script, sizeof(script),
@@ -560,36 +460,29 @@ Test(dryrun, a_hostile_list_of_results_is_not_shown)
         "6\\t2\\t8\\t/v/site-packages/torch/_t.py:1:no\\t/v/site-packages/vllm/w.py:9:sample"
         "\\t/v/site-packages/vllm/c.py:3:no\\t/v/bin/vllm:8:<module>\\n' >> \"$GPUPROF_SIM_READS\"\nexec %s mib=64\n",
         path_program("job"));
-    FILE *file = fopen(path, "w");
-    cr_assert(file && fputs(script, file) >= 0 && fclose(file) == 0);
+    write_file(path, script);
     snprintf(line, sizeof(line), "--gpu=t4 -- /bin/sh %s", path);
-    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    dryrun(line, 0);
     SAYS("12 B       3 x run (?[31ma.py:7)\n");
     SAYS("8 B       2 x sample (w.py:9)\n"); /* what started it is no place */
     SAYS_NOT("no (");
     SAYS_NOT("\033");
-    spawn_result_free(&result);
-    work_end((const char *const[]){"script", NULL});
+    left[0] = "script";
 }
 
 Test(dryrun, keeps_the_recording_and_the_page)
 {
-    struct spawn_result result;
     char line[512], page[96], record[96];
     struct stat status;
-    work_begin();
     snprintf(page, sizeof(page), "%s/page.html", folder);
     snprintf(record, sizeof(record), "%s/r.gpuprof", folder);
     snprintf(line, sizeof(line), "--gpu=t4 --record=%s -o %s -- %%s mib=256", record, page);
-    cr_expect_eq(dryrun(&result, line), 0, "%s", result.err);
+    dryrun(line, 0);
     cr_expect(stat(page, &status) == 0 && status.st_size > 1000);
-    spawn_result_free(&result);
-    spawn_command(&result, "peak", record, NULL);
+    command(0, "peak", record, NULL);
     SAYS("320.0 MiB at ");
-    spawn_result_free(&result);
     snprintf(line, sizeof(line), "--gpu=t4 --record=%s -- %%s mib=256", page); /* not a recording: it stays */
-    cr_expect_eq(dryrun(&result, line), 1);
+    dryrun(line, 1);
     WARNS("exists and is not a recording");
-    spawn_result_free(&result);
-    work_end((const char *const[]){"page.html", "r.gpuprof", NULL});
+    left[0] = "page.html", left[1] = "r.gpuprof";
 }

@@ -6,28 +6,16 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "integration/command.h"
 #include "lib/build.h"
 #include "lib/catalog.h"
 #include "lib/full.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 #include <agent/metrics/internal.h>
 
 TestSuite(forecast, .timeout = 120);
-
-static json_t *answer(struct spawn_result *result)
-{
-    json_t *top = json_loads(result->out, 0, NULL);
-    cr_assert(top, "%s: %s %s", spawn_status_text(result), result->out, result->err);
-    spawn_result_free(result);
-    return top;
-}
 
 static bool is_quiet(const struct catalog_entry *entry)
 {
@@ -46,7 +34,6 @@ ParameterizedTest(int *index, forecast, no_false_alarm)
     const struct catalog_entry *entry = &catalog[*index];
     const char *argv[CATALOG_ARGS + 2], *env[2] = {0};
     struct spawn_options options;
-    struct spawn_result result;
     char *folder = build_folder(), record[128], file[160];
     cr_assert_not_null(folder);
     catalog_options(entry, argv, &options);
@@ -54,13 +41,14 @@ ParameterizedTest(int *index, forecast, no_false_alarm)
     env[0] = record;
     options.env = env;
     options.want_library = true;
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    spawn_result_free(&result);
+    spawn_result_free(&said);
+    cr_assert_eq(spawn_run(&options, &said), 0); /* however it ends */
     snprintf(file, sizeof(file), "%s/a.gpuprof", folder);
     if (access(file, R_OK) == 0) { /* some programs never initialise CUDA */
-        spawn_command(&result, "report", "--json", file, NULL);
-        if (result.status == 0 && result.out_len) {
-            json_t *top = answer(&result), *device;
+        spawn_result_free(&said);
+        spawn_command(&said, "report", "--json", file, NULL);
+        if (said.status == 0 && said.out_len) {
+            json_t *top = said_json(), *device;
             size_t i;
             json_array_foreach(json_object_get(top, "devices"), i, device)
             {
@@ -70,8 +58,6 @@ ParameterizedTest(int *index, forecast, no_false_alarm)
                 cr_expect(json_is_null(json_object_get(forecast, "seconds_to_oom")));
             }
             json_decref(top);
-        } else {
-            spawn_result_free(&result);
         }
     }
     build_remove(folder);
@@ -80,16 +66,12 @@ ParameterizedTest(int *index, forecast, no_false_alarm)
 Test(forecast, a_recorded_leak_grows)
 {
     char *folder = build_folder(), record[192], file[160];
-    struct spawn_result result;
     cr_assert_not_null(folder);
     snprintf(file, sizeof(file), "%s/a.gpuprof", folder);
     snprintf(record, sizeof(record), "--record=%s", file);
-    spawn_command(&result, "run", "--sim", "--stacks=native", record, "--", path_program("leak_branch"), "leaking",
-                  "slow", NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    spawn_result_free(&result);
-    spawn_command(&result, "report", "--json", file, NULL);
-    json_t *top = answer(&result);
+    command(0, "run", "--sim", "--stacks=native", record, "--", path_program("leak_branch"), "leaking", "slow", NULL);
+    command(0, "report", "--json", file, NULL);
+    json_t *top = said_json();
     const json_t *forecast = json_object_get(json_array_get(json_object_get(top, "devices"), 0), "forecast");
     cr_expect_str_eq(json_string_value(json_object_get(forecast, "verdict")), "grows");
     cr_expect(json_is_real(json_object_get(forecast, "seconds_to_oom")));
@@ -101,27 +83,22 @@ Test(forecast, a_recorded_leak_grows)
  * the command gets little time, twice as long. */
 Test(forecast, a_running_leak_has_an_end)
 {
-    char number[16], program[300];
+    char program[300];
     const char *bin = strstr(path_command(), "/bin/");
     const char *argv[] = {program, "--seconds", "60", "--pace", "10", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .sim = "devices=1,memory=2GiB"};
     struct spawn spawn;
-    struct spawn_result result;
     snprintf(program, sizeof(program), "%.*s/examples/leak_rt", (int)(bin - path_command()), path_command());
     cr_assert_eq(spawn_start(&spawn, &options), 0);
-    snprintf(number, sizeof(number), "%d", (int)spawn.pid);
+    const char *number = pid_text(spawn.pid);
     json_t *top = NULL;
     const json_t *forecast = NULL;
     for (int i = 0; i < 100 && !json_is_integer(json_object_get(forecast, "headroom_bytes")); i++) {
         usleep(100000);
         json_decref(top);
-        top = NULL;
-        forecast = NULL;
-        spawn_command(&result, "stat", "--json", "-p", number, NULL);
-        if (result.status == 0)
-            top = answer(&result);
-        else
-            spawn_result_free(&result);
+        spawn_result_free(&said);
+        spawn_command(&said, "stat", "--json", "-p", number, NULL);
+        top = said.status == 0 ? said_json() : NULL;
         const json_t *process = json_array_get(json_object_get(top, "processes"), 0);
         forecast = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "forecast");
     }
@@ -131,9 +108,8 @@ Test(forecast, a_running_leak_has_an_end)
     const char *site = NULL;
     for (int tries = 0; tries < 2 && !site; tries++) {
         json_decref(top);
-        spawn_command(&result, "stat", "--json", "--watch=14", "-p", number, NULL);
-        cr_assert_eq(result.status, 0, "%s", result.err);
-        top = answer(&result);
+        command(0, "stat", "--json", "--watch=14", "-p", number, NULL);
+        top = said_json();
         const json_t *process = json_array_get(json_object_get(top, "processes"), 0);
         forecast = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "forecast");
         site = json_string_value(json_object_get(forecast, "site"));
@@ -143,9 +119,7 @@ Test(forecast, a_running_leak_has_an_end)
     cr_expect_str_eq(json_string_value(json_object_get(forecast, "owner")), "program");
     cr_expect(site && strncmp(site, "remember_metrics", 16) == 0, "%s", site ? site : "(none)");
     json_decref(top);
-    spawn_kill(&spawn, 9);
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    program_kill(&spawn);
 }
 
 /* A page of metrics without and one with a container whose memory runs out: the second and later ones have its
@@ -157,7 +131,6 @@ Test(forecast, metrics_name_the_site_that_grows)
     const char *argv[] = {program, "--seconds", "40", "--pace", "10", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .sim = "devices=1,memory=2GiB"};
     struct spawn spawn;
-    struct spawn_result result;
     snprintf(program, sizeof(program), "%.*s/examples/leak_rt", (int)(bin - path_command()), path_command());
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     struct gp_row_device device = {.uuid = "GPU-x"};
@@ -194,7 +167,5 @@ Test(forecast, metrics_name_the_site_that_grows)
     cr_expect_eq(growing.count, 0, "the watch ends");
     free(rows.sites);
     gp_growing_fini(&growing);
-    spawn_kill(&spawn, 9);
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    program_kill(&spawn);
 }

@@ -4,42 +4,26 @@
  * and analysed by the command.
  * Run: first
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <lib/paths.h>
-#include <lib/spawn.h>
+#include "integration/command.h"
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Slow, because a program that exits after 100 ms would end before the poller has asked the driver
  * for the size of the device. */
 static void record(char file[64], const char *how, const char *marks)
 {
-    struct spawn_result result;
     char option[96];
     snprintf(file, 64, "/tmp/test_leaks_%d_%s_%s", (int)getpid(), how, marks);
     unlink(file);
     snprintf(option, sizeof(option), "--record=%s", file);
-    spawn_command(&result, "run", "--sim", "--stacks=native", option, "--", path_program("leak_branch"), how, marks,
-                  "slow", NULL);
-    cr_assert(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
-    spawn_result_free(&result);
+    command(0, "run", "--sim", "--stacks=native", option, "--", path_program("leak_branch"), how, marks, "slow", NULL);
 }
 
-static json_t *analyse(const char *command, const char *file)
+static json_t *analyse(const char *how, const char *file)
 {
-    struct spawn_result result;
-    spawn_command(&result, command, file, "--json", NULL);
-    cr_assert_eq(result.status, 0, "%s: %s", spawn_status_text(&result), result.err);
-    json_t *top = json_loads(result.out, 0, NULL);
-    cr_assert(top, "%s", result.out);
-    if (result.err_len)
-        fprintf(stderr, "%s", result.err);
-    spawn_result_free(&result);
-    return top;
+    command(0, how, file, "--json", NULL);
+    return said_json();
 }
 
 /* Each row names its callers: the whole stack, and the label that the text shows. */
@@ -192,11 +176,8 @@ Test(leaks, a_recording_is_never_overwritten, .timeout = 120)
     char file[64];
     record(file, "fixed", "marked");
     for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
-        struct spawn_result result;
-        spawn_command(&result, how[i][0], file, how[i][1], file, how[i][2], NULL);
-        cr_expect_eq(result.status, 1 << 8, "%s: %s", how[i][0], spawn_status_text(&result));
-        cr_expect(strstr(result.err, "would be lost") != NULL, "%s", result.err);
-        spawn_result_free(&result);
+        command(1, how[i][0], file, how[i][1], file, how[i][2], NULL);
+        WARNS("would be lost");
     }
     json_t *top = analyse("peak", file), *devices = json_object_get(top, "devices");
     for (size_t i = 0; i < json_array_size(devices); i++)

@@ -2,15 +2,8 @@
  *
  * test_nvtx.c: NVTX ranges of a program become marks, as `gpuprof trace` shows them, and the program is none the wiser.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <stdio.h>
+#include "integration/command.h"
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-#include "lib/paths.h"
-#include "lib/spawn.h"
 
 TestSuite(nvtx, .timeout = 120);
 
@@ -21,14 +14,12 @@ static unsigned mark_count;
 /* Runs the program under `gpuprof trace`, collects the names of its marks. */
 static void trace_program(void)
 {
-    struct spawn_result r;
-    cr_assert_eq(spawn_command(&r, "trace", "--sim", "--json", "-o", "/dev/stderr", "--", path_program("nvtx"), NULL),
-                 0);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
-    cr_assert(strstr(r.out, "one handle for one string: 1\n") && strstr(r.out, "domains differ: 1\n"), "%s", r.out);
-    cr_assert(strstr(r.out, "push answers: -2\n"), "%s", r.out);
+    command(0, "trace", "--sim", "--json", "-o", "/dev/stderr", "--", path_program("nvtx"), NULL);
+    SAYS("one handle for one string: 1\n");
+    SAYS("domains differ: 1\n");
+    SAYS("push answers: -2\n");
     mark_count = 0;
-    for (char *line = strtok(r.err, "\n"); line; line = strtok(NULL, "\n")) {
+    for (char *line = strtok(said.err, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *event = line[0] == '{' ? json_loads(line, 0, NULL) : NULL;
         const char *type = json_string_value(json_object_get(event, "event"));
         const char *name = json_string_value(json_object_get(event, "name"));
@@ -36,7 +27,6 @@ static void trace_program(void)
             snprintf(marks[mark_count++], sizeof(marks[0]), "%s", name ? name : "(null)");
         json_decref(event);
     }
-    spawn_result_free(&r);
 }
 
 static unsigned count_of(const char *name)
@@ -75,54 +65,40 @@ Test(nvtx, ranges_and_marks_are_events)
     cr_assert_str_eq(marks[mark_count - 1], "/nvtx:last");
 }
 
-static void run_program(const char *const *env, struct spawn_result *r)
+static void run_nvtx(const char *const *env, const char *argument)
 {
-    const char *argv[] = {path_program("nvtx"), NULL};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
-    cr_assert_eq(spawn_run(&options, r), 0);
-    cr_assert(WIFEXITED(r->status) && WEXITSTATUS(r->status) == 0, "%s\n%s%s", spawn_status_text(r), r->out, r->err);
-    cr_assert_str_eq(r->err, "");
+    const char *argv[] = {path_program("nvtx"), argument, NULL};
+    run_program(0, &(struct spawn_options){.argv = argv, .env = env, .want_library = true});
+    cr_assert_str_eq(said.err, "");
 }
 
 Test(nvtx, another_tool_keeps_its_place)
 {
-    struct spawn_result r;
-    char run[64] = "NVTX_INJECTION64_PATH=/nowhere/other-tool.so";
-    const char *env[] = {run, NULL};
-    run_program(env, &r);
-    cr_assert(strstr(r.out, "push answers: 0\n"), "%s", r.out);
-    spawn_result_free(&r);
+    const char *env[] = {"NVTX_INJECTION64_PATH=/nowhere/other-tool.so", NULL};
+    run_nvtx(env, NULL);
+    SAYS("push answers: 0\n");
     const char *argv[] = {path_command(), "run", "--sim", "--", path_program("nvtx"), NULL};
-    struct spawn_options options = {.argv = argv, .env = env};
-    cr_assert_eq(spawn_run(&options, &r), 0);
-    cr_assert(strstr(r.out, "push answers: 0\n"), "gpuprof run leaves it alone: %s%s", r.out, r.err);
-    spawn_result_free(&r);
+    run_program(0, &(struct spawn_options){.argv = argv, .env = env});
+    SAYS("push answers: 0\n"); /* gpuprof run leaves it alone */
 }
 
 Test(nvtx, without_cuda_it_is_harmless)
 {
-    struct spawn_result r;
     char path[4200];
     snprintf(path, sizeof(path), "NVTX_INJECTION64_PATH=%s", path_library());
     /* Not injected into CUDA: nothing is ever started. */
     const char *env[] = {path, "CUDA_INJECTION64_PATH", NULL};
-    run_program(env, &r);
-    cr_assert(strstr(r.out, "push answers: -2\n"), "%s", r.out);
-    spawn_result_free(&r);
+    run_nvtx(env, NULL);
+    SAYS("push answers: -2\n");
 }
 
 Test(nvtx, a_pair_costs_little)
 {
-    const char *argv[] = {path_program("nvtx"), "1000000", NULL};
     char path[4200];
     snprintf(path, sizeof(path), "NVTX_INJECTION64_PATH=%s", path_library());
     const char *env[] = {path, NULL};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
-    struct spawn_result r;
-    cr_assert_eq(spawn_run(&options, &r), 0);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
-    double ns = strtod(r.out, NULL);
+    run_nvtx(env, "1000000");
+    double ns = strtod(said.out, NULL);
     cr_log_info("a push and its pop: %.1f ns", ns);
     cr_assert(ns > 1 && ns < 5000, "%.1f ns: two events; a loaded machine multiplies that", ns);
-    spawn_result_free(&r);
 }

@@ -3,15 +3,9 @@
  * test_ranks.c: the recordings of four ranks of a job, one of which holds more at a known call site,
  * as `gpuprof report` compares them; and one recording as a snapshot of PyTorch, with equal totals.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <lib/paths.h>
-#include <lib/spawn.h>
-#include <stdio.h>
+#include "integration/command.h"
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB (1ll << 20)
@@ -36,28 +30,15 @@ static void record(const char *folder, const char *which, char files[4][96])
     snprintf(option, sizeof(option), "--record=%s/run.gpuprof", folder);
     setenv("WORLD_SIZE", "4", 1);
     for (int i = 0; i < 4; i++) {
-        struct spawn_result result;
         snprintf(text, sizeof(text), "%d", i);
         setenv("RANK", text, 1);
         setenv("LOCAL_RANK", text, 1);
-        spawn_command(&result, "run", "--sim=memory=2GiB", "--stacks=native", option, "--", path_program("ranks"),
-                      which, NULL);
-        cr_assert(!result.is_timed_out && result.status == 0, "%s: %s", spawn_status_text(&result), result.err);
-        spawn_result_free(&result);
+        command(0, "run", "--sim=memory=2GiB", "--stacks=native", option, "--", path_program("ranks"), which, NULL);
         snprintf(files[i], sizeof(files[i]), "%s/run.rank%d.gpuprof", folder, i);
     }
     unsetenv("RANK");
     unsetenv("LOCAL_RANK");
     unsetenv("WORLD_SIZE");
-}
-
-static json_t *json_of(struct spawn_result *result)
-{
-    cr_assert_eq(result->status, 0, "%s: %s", spawn_status_text(result), result->err);
-    json_t *top = json_loads(result->out, 0, NULL);
-    cr_assert(top, "%s", result->out);
-    spawn_result_free(result);
-    return top;
 }
 
 static int64_t number(const json_t *object, const char *key)
@@ -70,12 +51,11 @@ static int64_t number(const json_t *object, const char *key)
 Test(ranks, worst_comes_first)
 {
     char folder[64], files[4][96], page[96];
-    struct spawn_result result;
     struct stat there;
     folder_make(folder);
     record(folder, "2", files);
-    spawn_command(&result, "report", files[0], files[1], files[2], files[3], "--json", NULL);
-    json_t *top = json_of(&result);
+    command(0, "report", files[0], files[1], files[2], files[3], "--json", NULL);
+    json_t *top = said_json();
     cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.ranks/1");
     cr_expect_str_eq(json_string_value(json_object_get(top, "clock")), "monotonic");
     cr_expect_eq(number(top, "median_peak_bytes"), 96 * MIB);
@@ -94,37 +74,26 @@ Test(ranks, worst_comes_first)
     cr_expect_eq(number(site, "median_bytes"), 0);
     cr_expect_eq(number(site, "holders"), 1);
     json_decref(top);
-
-    spawn_command(&result, "report", files[3], files[2], files[0], NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    cr_expect_eq(strncmp(result.out, "Rank 2 peaks at 164.0 MiB, 68.00 MiB above the median: gather_on_one", 68), 0,
-                 "%s", result.out);
-    spawn_result_free(&result);
-
+    command(0, "report", files[3], files[2], files[0], NULL);
+    cr_expect_eq(strncmp(said.out, "Rank 2 peaks at 164.0 MiB, 68.00 MiB above the median: gather_on_one", 68), 0, "%s",
+                 said.out);
     snprintf(page, sizeof(page), "%s/ranks.html", folder);
-    spawn_command(&result, "report", files[0], files[1], "-o", page, NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
+    command(0, "report", files[0], files[1], "-o", page, NULL);
     cr_expect(stat(page, &there) == 0 && there.st_size > 200000 && there.st_size < 600000);
-    spawn_result_free(&result);
-
-    spawn_command(&result, "report", files[0], "/nowhere.gpuprof", NULL);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 1);
-    cr_expect(strstr(result.err, "/nowhere.gpuprof"), "%s", result.err);
-    spawn_result_free(&result);
+    command(1, "report", files[0], "/nowhere.gpuprof", NULL);
+    WARNS("/nowhere.gpuprof");
     folder_remove(folder);
 }
 
 Test(ranks, diff_pairs_the_ranks_of_two_runs)
 {
     char folders[2][64], files[8][96];
-    struct spawn_result result;
     for (int run = 0; run < 2; run++) {
         folder_make(folders[run]);
         record(folders[run], run ? "1" : "none", files + run * 4);
     }
-    spawn_command(&result, "diff", "--json", files[0], files[1], files[2], files[3], files[4], files[5], files[6],
-                  files[7], NULL);
-    json_t *top = json_of(&result);
+    command(0, "diff", "--json", files[0], files[1], files[2], files[3], files[4], files[5], files[6], files[7], NULL);
+    json_t *top = said_json();
     const json_t *ranks = json_object_get(top, "ranks"), *row = json_array_get(ranks, 1);
     cr_assert_eq(json_array_size(ranks), 4);
     cr_expect_eq(number(top, "rank"), 1);
@@ -132,10 +101,8 @@ Test(ranks, diff_pairs_the_ranks_of_two_runs)
     cr_expect_eq(number(row, "peak_bytes_before"), 96 * MIB);
     cr_expect_eq(number(row, "peak_bytes_after"), 164 * MIB);
     json_decref(top);
-    spawn_command(&result, "diff", files[0], files[1], files[2], NULL);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 2);
-    cr_expect(strstr(result.err, "rank 0 has 1 recording"), "%s", result.err);
-    spawn_result_free(&result);
+    command(2, "diff", files[0], files[1], files[2], NULL);
+    WARNS("rank 0 has 1 recording");
     folder_remove(folders[0]);
     folder_remove(folders[1]);
 }
@@ -147,22 +114,15 @@ static void round_trip(const char *folder, const char *allocator)
     static const char *const keys[] = {"allocated_peak_bytes", "allocated_end_bytes", "reserved_peak_bytes",
                                        "reserved_end_bytes"};
     char option[128], file[96], pickle[96];
-    struct spawn_result result;
     snprintf(file, sizeof(file), "%s/%s.gpuprof", folder, allocator);
     snprintf(pickle, sizeof(pickle), "%s/%s.pickle", folder, allocator);
     snprintf(option, sizeof(option), "--record=%s", file);
-    char policy[64];
-    snprintf(policy, sizeof(policy), "--allocator=%s", allocator);
-    spawn_command(&result, "run", "--sim=memory=4GiB", policy, option, "--", path_program("leak_branch"), NULL);
-    cr_assert_eq(result.status, 0, "%s: %s", spawn_status_text(&result), result.err);
-    spawn_result_free(&result);
-    spawn_command(&result, "snapshot", file, "-o", pickle, NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    spawn_result_free(&result);
-    spawn_command(&result, "report", "--json", file, NULL);
-    json_t *want = json_of(&result);
-    spawn_command(&result, "report", "--json", pickle, NULL);
-    json_t *have = json_of(&result);
+    command(0, "run", "--sim=memory=4GiB", "--allocator", allocator, option, "--", path_program("leak_branch"), NULL);
+    command(0, "snapshot", file, "-o", pickle, NULL);
+    command(0, "report", "--json", file, NULL);
+    json_t *want = said_json();
+    command(0, "report", "--json", pickle, NULL);
+    json_t *have = said_json();
     const json_t *format = json_object_get(json_object_get(have, "recording"), "format");
     cr_expect_str_eq(json_string_value(format), "pytorch");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)

@@ -3,24 +3,15 @@
  * A session from outside: sealed, gone with its process however that ends, reset and scoped exactly, traced by several
  * viewers at once, wide enough for many devices.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* seals */
-#endif
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "integration/command.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 
 #define MIB       (1024ll * 1024)
 #define ALLOCATED "devices/0/stats/allocated_bytes.all."
@@ -31,20 +22,7 @@ TestSuite(session, .timeout = 90);
 static void session_start(struct spawn *spawn, const char *program, const char *sim)
 {
     const char *argv[] = {path_program(program), NULL};
-    struct spawn_options options = {.argv = argv, .sim = sim, .want_library = true, .want_hold = true};
-
-    cr_assert_eq(spawn_start(spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "%s did not come to its hold", program);
-}
-
-static void session_end(struct spawn *spawn)
-{
-    struct spawn_result result = {0};
-
-    spawn_finish(spawn, &result);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
-              result.out, result.err);
-    spawn_result_free(&result);
+    program_hold(spawn, &(struct spawn_options){.argv = argv, .sim = sim, .want_library = true});
 }
 
 static long long session_value(pid_t pid, const char *path)
@@ -52,35 +30,9 @@ static long long session_value(pid_t pid, const char *path)
     struct ledger_diff diff = {0};
     json_t *process = ledger_stat(&diff, pid);
     long long value = json_at(process, path, -1);
-
     cr_expect_not_null(process, "%s", diff.text);
     json_decref(process);
     return value;
-}
-
-/* The command's exit status; its JSON in *root_out when asked for (NULL if it was none). */
-static int session_command(json_t **root_out, const char *a, const char *b, const char *c, const char *d, const char *e,
-                           const char *f)
-{
-    struct spawn_result result = {0};
-    int status;
-
-    cr_assert_eq(spawn_command(&result, a, b, c, d, e, f, NULL), 0);
-    status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
-    if (root_out != NULL) {
-        *root_out = json_loads(result.out, 0, NULL);
-        cr_expect_not_null(*root_out, "%s: %s%s", a, result.out, result.err);
-    }
-    spawn_result_free(&result);
-    return status;
-}
-
-static const char *session_pid(pid_t pid)
-{
-    static char text[16];
-
-    snprintf(text, sizeof(text), "%d", (int)pid);
-    return text;
 }
 
 /* ---- the memory file ----------------------------------------------------------------------------------------- */
@@ -91,20 +43,17 @@ static int session_open(pid_t pid)
     struct dirent *entry;
     int fd = -1;
     DIR *dir;
-
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     dir = opendir(path);
     while (dir != NULL && fd < 0 && (entry = readdir(dir)) != NULL) {
         snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid, entry->d_name);
         ssize_t len = readlink(path, target, sizeof(target) - 1);
         target[len > 0 ? len : 0] = '\0';
-        if (strstr(target, "memfd:gpuprof-session") != NULL) {
+        if (strstr(target, "memfd:gpuprof-session") != NULL)
             fd = open(path, O_RDWR | O_CLOEXEC);
-        }
     }
-    if (dir != NULL) {
+    if (dir != NULL)
         closedir(dir);
-    }
     return fd;
 }
 
@@ -112,7 +61,6 @@ Test(session, is_sealed_against_every_change_of_size)
 {
     struct spawn spawn;
     int fd, seals, wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
     session_start(&spawn, "steps", NULL);
     fd = session_open(spawn.held[0]);
     cr_assert_geq(fd, 0, "no memfd named gpuprof-session");
@@ -121,7 +69,7 @@ Test(session, is_sealed_against_every_change_of_size)
     cr_expect(ftruncate(fd, 0) != 0 && errno == EPERM);
     cr_expect(ftruncate(fd, 1l << 30) != 0 && errno == EPERM);
     close(fd);
-    session_end(&spawn);
+    program_end(&spawn);
 }
 
 /* ---- kill -9 ------------------------------------------------------------------------------------------------- */
@@ -132,7 +80,6 @@ static json_t *session_files(void)
     static const char *const folders[] = {"/dev/shm", "/tmp", "/run", "/var/tmp"};
     json_t *files = json_object();
     char path[300];
-
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         DIR *dir = opendir(folders[i]);
         struct dirent *entry;
@@ -142,9 +89,8 @@ static json_t *session_files(void)
                 json_object_set_new(files, path, json_true());
             }
         }
-        if (dir != NULL) {
+        if (dir != NULL)
             closedir(dir);
-        }
     }
     return files;
 }
@@ -154,13 +100,11 @@ static void session_expect_none_left(json_t *before)
 {
     json_t *after = session_files(), *value;
     const char *path;
-
     json_object_foreach(after, path, value)
     {
         bool is_new = json_object_get(before, path) == NULL;
-        for (int tries = 0; is_new && access(path, F_OK) == 0 && tries < 600; tries++) {
+        for (int tries = 0; is_new && access(path, F_OK) == 0 && tries < 600; tries++)
             usleep(100000);
-        }
         cr_expect(!is_new || access(path, F_OK) != 0, "%s was left behind", path);
     }
     json_decref(after);
@@ -170,14 +114,11 @@ Test(session, killed_in_mid_update_leaves_nothing)
 {
     json_t *before = session_files();
     int round;
-
     for (round = 0; round < 10; round++) {
-        struct spawn_result result = {0};
         struct timespec wait = {0, 3000000 + round * 7654321};
         long long current, peak;
         struct spawn spawn;
         pid_t pid;
-
         session_start(&spawn, "killed", NULL);
         pid = spawn.held[0];
         spawn_release(&spawn);
@@ -187,11 +128,9 @@ Test(session, killed_in_mid_update_leaves_nothing)
         cr_expect(current >= MIB && current <= MIB + 640 * 1024, "current %lld", current);
         peak = session_value(pid, ALLOCATED "peak");
         cr_expect(peak >= MIB && peak <= MIB + 640 * 1024, "peak %lld", peak);
-        spawn_kill(&spawn, SIGKILL);
-        spawn_finish(&spawn, &result);
-        cr_expect(WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGKILL, "%s", spawn_status_text(&result));
-        spawn_result_free(&result);
-        cr_expect_eq(session_command(NULL, "stat", "--json", "-p", session_pid(pid), NULL, NULL), 3);
+        program_kill(&spawn);
+        cr_expect(WIFSIGNALED(said.status) && WTERMSIG(said.status) == SIGKILL, "%s", spawn_status_text(&said));
+        command(3, "stat", "--json", "-p", pid_text(pid), NULL);
     }
     session_expect_none_left(before);
     json_decref(before);
@@ -199,10 +138,10 @@ Test(session, killed_in_mid_update_leaves_nothing)
 
 Test(session, unknown_processes_and_wrong_usage_have_their_exit_codes)
 {
-    cr_expect_eq(session_command(NULL, "stat", "--json", "-p", session_pid(getpid()), NULL, NULL), 3);
-    cr_expect_eq(session_command(NULL, "stat", "-p", "no-number", NULL, NULL, NULL), 2);
-    cr_expect_eq(session_command(NULL, "reset", "-p", session_pid(getpid()), NULL, NULL, NULL), 2);
-    cr_expect_eq(session_command(NULL, "no-such-command", NULL, NULL, NULL, NULL, NULL), 2);
+    command(3, "stat", "--json", "-p", pid_text(getpid()), NULL);
+    command(2, "stat", "-p", "no-number", NULL);
+    command(2, "reset", "-p", pid_text(getpid()), NULL);
+    command(2, "no-such-command", NULL);
 }
 
 /* ---- resets -------------------------------------------------------------------------------------------------- */
@@ -211,8 +150,8 @@ static void session_reset(pid_t pid, const char *what, const char *key, long lon
 {
     json_t *root = NULL;
     char path[128];
-
-    cr_expect_eq(session_command(&root, "reset", what, "--json", "-p", session_pid(pid), NULL), 0, "reset %s", what);
+    command(0, "reset", what, "--json", "-p", pid_text(pid), NULL);
+    root = said_json();
     snprintf(path, sizeof(path), "processes/0/devices/0/before/%s", key);
     cr_expect_eq(json_at(root, path, -1), before, "reset %s: before %lld, not %lld", what, json_at(root, path, -1),
                  before);
@@ -226,7 +165,6 @@ Test(session, resets_are_exact_and_touch_only_what_they_name)
 {
     struct spawn spawn;
     pid_t pid;
-
     session_start(&spawn, "steps", NULL);
     pid = spawn.held[0];
     cr_expect_eq(session_value(pid, ALLOCATED "peak"), MIB);
@@ -243,14 +181,14 @@ Test(session, resets_are_exact_and_touch_only_what_they_name)
     cr_expect_eq(session_value(pid, ALLOCATED "peak"), 3 * MIB);
     session_reset(pid, "--peaks", "allocated_bytes.all.peak", 3 * MIB, MIB);
     cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 7 * MIB);
-    cr_expect_eq(session_command(NULL, "reset", "--accumulated", "-p", session_pid(pid), NULL, NULL), 0);
+    command(0, "reset", "--accumulated", "-p", pid_text(pid), NULL);
     cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 0);
     cr_expect_eq(session_value(pid, ALLOCATED "freed"), 0);
     cr_expect_eq(session_value(pid, ALLOCATED "current"), MIB);
     cr_assert_eq(spawn_step(&spawn), 0); /* 8 MiB came and went */
     cr_expect_eq(session_value(pid, ALLOCATED "peak"), 9 * MIB);
     cr_expect_eq(session_value(pid, ALLOCATED "allocated"), 8 * MIB);
-    session_end(&spawn);
+    program_end(&spawn);
 }
 
 /* ---- scopes -------------------------------------------------------------------------------------------------- */
@@ -261,13 +199,11 @@ static long long session_scope_peak(pid_t pid, const char *name)
     json_t *process = ledger_stat(&diff, pid), *scope;
     long long peak = -1;
     size_t i;
-
     json_array_foreach(json_object_get(process, "scopes"), i, scope)
     {
         const char *found = json_string_value(json_object_get(scope, "name"));
-        if (found != NULL && strcmp(found, name) == 0 && json_at(scope, "device", -1) == 0) {
+        if (found != NULL && strcmp(found, name) == 0 && json_at(scope, "device", -1) == 0)
             peak = json_at(scope, "allocated_peak_bytes", -1);
-        }
     }
     json_decref(process);
     return peak;
@@ -277,45 +213,42 @@ Test(session, scopes_keep_their_own_peaks_through_resets)
 {
     struct spawn spawn;
     pid_t pid;
-
     session_start(&spawn, "steps", NULL);
     pid = spawn.held[0];
-    cr_expect_eq(session_command(NULL, "scope", "begin", "outer", "-p", session_pid(pid), NULL), 0);
+    command(0, "scope", "begin", "outer", "-p", pid_text(pid), NULL);
     cr_expect_eq(session_scope_peak(pid, "outer"), MIB);
     cr_assert_eq(spawn_step(&spawn), 0);
-    cr_expect_eq(session_command(NULL, "scope", "begin", "inner", "-p", session_pid(pid), NULL), 0);
-    cr_expect_eq(session_command(NULL, "reset", "--peaks", "-p", session_pid(pid), NULL, NULL), 0);
+    command(0, "scope", "begin", "inner", "-p", pid_text(pid), NULL);
+    command(0, "reset", "--peaks", "-p", pid_text(pid), NULL);
     cr_assert_eq(spawn_step(&spawn), 0);
     cr_expect_eq(session_scope_peak(pid, "outer"), 5 * MIB);
     cr_expect_eq(session_scope_peak(pid, "inner"), 3 * MIB);
     cr_expect_eq(session_value(pid, ALLOCATED "peak"), 3 * MIB);
-    cr_expect_eq(session_command(NULL, "scope", "end", "inner", "-p", session_pid(pid), NULL), 0);
+    command(0, "scope", "end", "inner", "-p", pid_text(pid), NULL);
     cr_assert_eq(spawn_step(&spawn), 0);
     cr_expect_eq(session_scope_peak(pid, "outer"), 9 * MIB);
     cr_expect_eq(session_scope_peak(pid, "inner"), -1, "an ended scope is still listed");
-    cr_expect_neq(session_command(NULL, "scope", "end", "never-begun", "-p", session_pid(pid), NULL), 0);
-    session_end(&spawn);
+    command(1, "scope", "end", "never-begun", "-p", pid_text(pid), NULL);
+    program_end(&spawn);
 }
 
 /* ---- traces -------------------------------------------------------------------------------------------------- */
 
 static void session_trace_start(struct spawn *trace, pid_t pid)
 {
-    const char *argv[] = {path_command(), "trace", "--json", "-p", session_pid(pid), NULL};
-
+    const char *argv[] = {path_command(), "trace", "--json", "-p", pid_text(pid), NULL};
     cr_assert_eq(spawn_start(trace, &(struct spawn_options){.argv = argv}), 0);
 }
 
 /* One line for each alloc or free: "alloc 4194304". */
 static void session_trace_end(struct spawn *trace, char *summary, size_t size)
 {
-    struct spawn_result result = {0};
     char *line, *rest;
     size_t len = 0;
-
-    spawn_finish(trace, &result);
-    cr_expect(WIFEXITED(result.status), "trace: %s\n%s", spawn_status_text(&result), result.err);
-    rest = result.out;
+    spawn_result_free(&said);
+    spawn_finish(trace, &said);
+    cr_expect(WIFEXITED(said.status), "trace: %s\n%s", spawn_status_text(&said), said.err);
+    rest = said.out;
     while ((line = strsep(&rest, "\n")) != NULL) {
         json_t *event = json_loads(line, 0, NULL);
         const char *type = json_string_value(json_object_get(event, "event"));
@@ -325,7 +258,6 @@ static void session_trace_end(struct spawn *trace, char *summary, size_t size)
         }
         json_decref(event);
     }
-    spawn_result_free(&result);
 }
 
 Test(session, two_traces_at_once_see_the_same_events)
@@ -335,7 +267,6 @@ Test(session, two_traces_at_once_see_the_same_events)
     struct timespec settle = {1, 0}; /* a trace says nothing when it is attached; starting it takes some 10 ms */
     struct spawn spawn, first, second;
     char seen_first[4096] = "", seen_second[4096] = "";
-
     session_start(&spawn, "steps", NULL);
     session_trace_start(&first, spawn.held[0]);
     session_trace_start(&second, spawn.held[0]);
@@ -343,7 +274,7 @@ Test(session, two_traces_at_once_see_the_same_events)
     cr_assert_eq(spawn_step(&spawn), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
     cr_assert_eq(spawn_step(&spawn), 0);
-    session_end(&spawn);
+    program_end(&spawn);
     session_trace_end(&first, seen_first, sizeof(seen_first));
     session_trace_end(&second, seen_second, sizeof(seen_second));
     /* What came before the trace may be shown first (the ring remembers), but the end must be this. */
@@ -361,7 +292,6 @@ Test(session, twenty_devices_are_told_apart)
     struct spawn spawn;
     json_t *process, *devices;
     size_t i, other;
-
     session_start(&spawn, "devices", "devices=20,memory=1GiB");
     process = ledger_stat(&diff, spawn.held[0]);
     devices = json_object_get(process, "devices");
@@ -378,7 +308,7 @@ Test(session, twenty_devices_are_told_apart)
         }
     }
     json_decref(process);
-    session_end(&spawn);
+    program_end(&spawn);
 }
 
 /* All names of torch.cuda.memory_stats are there, none null. */
@@ -394,7 +324,6 @@ Test(session, stat_has_every_statistic_of_pytorch)
     json_t *process, *stats;
     size_t set, pool, value;
     char key[96];
-
     session_start(&spawn, "linear", NULL);
     process = ledger_stat(&diff, spawn.held[0]);
     stats = json_object_get(json_array_get(json_object_get(process, "devices"), 0), "stats");
@@ -408,7 +337,7 @@ Test(session, stat_has_every_statistic_of_pytorch)
         }
     }
     json_decref(process);
-    session_end(&spawn);
+    program_end(&spawn);
 }
 
 /* Two viewers share the first slot for longer than a slot may be stale: each of their requests is a new one. */
@@ -417,7 +346,6 @@ Test(session, viewers_may_come_again_and_again)
     struct spawn spawn = {0};
     struct timespec begin, now, pause = {0, 150 * 1000 * 1000};
     int asked = 0;
-
     session_start(&spawn, "linear", NULL);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     do {
@@ -426,7 +354,7 @@ Test(session, viewers_may_come_again_and_again)
         nanosleep(&pause, NULL);
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while (asked <= 20 || now.tv_sec - begin.tv_sec < 7);
-    session_end(&spawn);
+    program_end(&spawn);
 }
 
 /* ---- run --record and --summary ------------------------------------------------------------------------------------------------- */
@@ -454,13 +382,12 @@ Test(summary, of_programs_that_end_without_exit_handlers, .timeout = 60)
                 {"exec", "exit 0", 2},
                 {"fork", "exit 0", 1}};
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        struct spawn_result result;
-        spawn_command(&result, "run", "--sim", "--summary", "--", path_program("ends"), ends[i].how, NULL);
-        cr_expect_str_eq(spawn_status_text(&result), ends[i].status, "%s: %s", ends[i].how, spawn_status_text(&result));
-        cr_expect_eq(lines_with(result.out, "| Allocated memory ", "1000 MiB |   1000 MiB"), ends[i].tables, "%s:\n%s",
-                     ends[i].how, result.out);
-        cr_expect(!strstr(result.out, "normally"), "%s:\n%s", ends[i].how, result.out);
-        spawn_result_free(&result);
+        spawn_result_free(&said);
+        spawn_command(&said, "run", "--sim", "--summary", "--", path_program("ends"), ends[i].how, NULL);
+        cr_expect_str_eq(spawn_status_text(&said), ends[i].status, "%s: %s", ends[i].how, spawn_status_text(&said));
+        cr_expect_eq(lines_with(said.out, "| Allocated memory ", "1000 MiB |   1000 MiB"), ends[i].tables, "%s:\n%s",
+                     ends[i].how, said.out);
+        cr_expect(!strstr(said.out, "normally"), "%s:\n%s", ends[i].how, said.out);
     }
 }
 
@@ -469,13 +396,12 @@ Test(summary, of_a_pool_that_lives_between_two_polls, .timeout = 60)
 {
     static const char *const sources[] = {"GPUPROF_SOURCE=cupti", "GPUPROF_SOURCE=hooks"};
     for (unsigned i = 0; i < 2; i++) {
-        struct spawn_result result;
-        spawn_command(&result, "run", "--sim", "--summary", "--", "/usr/bin/env", sources[i],
-                      path_program("pool_short"), NULL);
-        cr_expect_str_eq(spawn_status_text(&result), "exit 0");
-        cr_expect_eq(lines_with(result.out, "| Allocated memory ", "1024 KiB | 103424 KiB"), 1, "%s", result.out);
-        cr_expect_eq(lines_with(result.out, "| GPU reserved memory ", "1024 KiB | 103424 KiB"), 1, "%s", result.out);
-        spawn_result_free(&result);
+        spawn_result_free(&said);
+        spawn_command(&said, "run", "--sim", "--summary", "--", "/usr/bin/env", sources[i], path_program("pool_short"),
+                      NULL);
+        cr_expect_str_eq(spawn_status_text(&said), "exit 0");
+        cr_expect_eq(lines_with(said.out, "| Allocated memory ", "1024 KiB | 103424 KiB"), 1, "%s", said.out);
+        cr_expect_eq(lines_with(said.out, "| GPU reserved memory ", "1024 KiB | 103424 KiB"), 1, "%s", said.out);
     }
 }
 
@@ -483,13 +409,10 @@ Test(summary, of_a_pool_that_lives_between_two_polls, .timeout = 60)
 Test(images, of_one_process_are_all_recorded, .timeout = 60)
 {
     char folder[] = "/tmp/gpuprof-images-XXXXXX", option[64];
-    struct spawn_result result;
     unsigned files = 0;
     cr_assert(mkdtemp(folder));
     snprintf(option, sizeof(option), "--record=%s/x.gpuprof", folder);
-    spawn_command(&result, "run", "--sim", option, "--", path_program("ends"), "exec", "exec", NULL);
-    cr_expect_str_eq(spawn_status_text(&result), "exit 0");
-    spawn_result_free(&result);
+    command(0, "run", "--sim", option, "--", path_program("ends"), "exec", "exec", NULL);
     DIR *entries = opendir(folder);
     for (struct dirent *entry; (entry = readdir(entries));) {
         if (entry->d_name[0] == '.')

@@ -5,28 +5,16 @@
  * was: no descriptor stays, none is inherited.
  * Run: first
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "integration/command.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
-
-TestSuite(snapshot, .timeout = 120);
 
 static char folder[64], file[96];
 
@@ -42,13 +30,10 @@ static int work_files(void)
     struct dirent *entry;
     DIR *dir = opendir(folder);
     int count = 0;
-
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
         count += entry->d_name[0] != '.';
-    }
-    if (dir != NULL) {
+    if (dir != NULL)
         closedir(dir);
-    }
     return count;
 }
 
@@ -58,45 +43,25 @@ static void work_end(void)
     cr_expect_eq(rmdir(folder), 0, "something was left in %s", folder);
 }
 
+TestSuite(snapshot, .init = work_begin, .fini = work_end, .timeout = 120);
+
 static void program_start(struct spawn *spawn)
 {
     const char *argv[] = {path_program("snapshot"), NULL};
     const char *const env[] = {"GPUPROF_RING=always", NULL}; /* a trace is to hold what was before it */
-    struct spawn_options options = {
-        .argv = argv, .env = env, .sim = "devices=2,memory=16GiB", .want_library = true, .want_hold = true};
-
-    cr_assert_eq(spawn_start(spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "the program did not come to its hold");
-}
-
-static const char *number(long value)
-{
-    static char text[24];
-
-    snprintf(text, sizeof(text), "%ld", value);
-    return text;
+    program_hold(spawn, &(struct spawn_options){
+                            .argv = argv, .env = env, .sim = "devices=2,memory=16GiB", .want_library = true});
 }
 
 static bool is_whole; /* the last trace has all events */
 
-/* The command's exit status; `said` must be on stderr. */
-static int snapshot(pid_t pid, const char *trace, const char *path, const char *said)
+/* Of the process, with a trace or without; `what` must be on stderr. */
+static void snapshot(int code, pid_t pid, bool trace, const char *path, const char *what)
 {
-    struct spawn_result result = {0};
-    const char *pid_text = number(pid);
-    int status;
-
-    if (trace != NULL) {
-        cr_assert_eq(spawn_command(&result, "snapshot", "-p", pid_text, "--trace", trace, "-o", path, NULL), 0);
-    } else {
-        cr_assert_eq(spawn_command(&result, "snapshot", "-p", pid_text, "-o", path, NULL), 0);
-    }
-    status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
-    cr_expect(said == NULL || strstr(result.err, said) != NULL, "no '%s' in: %s", said, result.err);
-    cr_expect(said != NULL || status == 0, "exit %d: %s", status, result.err);
-    is_whole = strstr(result.err, "are missing in the trace") == NULL;
-    spawn_result_free(&result);
-    return status;
+    command(code, "snapshot", "-p", pid_text(pid), "-o", path, trace ? "--trace=0" : NULL, NULL);
+    if (what)
+        WARNS(what);
+    is_whole = !strstr(said.err, "are missing in the trace");
 }
 
 /* The checker's answer about the file; NULL without Python. */
@@ -104,21 +69,12 @@ static json_t *checked(const char *path)
 {
     const char *argv[] = {"/usr/bin/env", "python3", path_source("tests/python/check_snapshot.py"),
                           "--json",       path,      NULL};
-    struct spawn_options options = {.argv = argv};
-    struct spawn_result result = {0};
-    json_t *summary = NULL;
-
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    if (WIFEXITED(result.status) && WEXITSTATUS(result.status) == 127) {
-        spawn_result_free(&result);
+    spawn_result_free(&said);
+    cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv}, &said), 0);
+    if (WIFEXITED(said.status) && WEXITSTATUS(said.status) == 127)
         return NULL;
-    }
-    cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s", spawn_status_text(&result),
-              result.err);
-    summary = json_loads(result.out, 0, NULL);
-    cr_assert_not_null(summary, "%s", result.out);
-    spawn_result_free(&result);
-    return summary;
+    said_check("check_snapshot.py", 0);
+    return said_json();
 }
 
 /* Descriptors of snapshots that the program has. */
@@ -128,7 +84,6 @@ static int lent(pid_t pid)
     struct dirent *entry;
     DIR *dir;
     int count = 0;
-
     snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     dir = opendir(path);
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
@@ -137,9 +92,8 @@ static int lent(pid_t pid)
         target[length > 0 ? length : 0] = '\0';
         count += strstr(target, "gpuprof-pieces") != NULL;
     }
-    if (dir != NULL) {
+    if (dir != NULL)
         closedir(dir);
-    }
     return count;
 }
 
@@ -147,23 +101,16 @@ static int lent(pid_t pid)
 static int lent_at_rest(pid_t pid)
 {
     int tries = 0, count;
-
-    while ((count = lent(pid)) > 0 && tries++ < 200) {
+    while ((count = lent(pid)) > 0 && tries++ < 200)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
-    }
     return count;
 }
 
-static void program_end(struct spawn *spawn)
+static void program_finish(struct spawn *spawn)
 {
-    struct spawn_result result = {0};
-
-    spawn_finish(spawn, &result);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
-              result.out, result.err);
-    cr_expect_not_null(strstr(result.out, "leaked: 0\n"), "%s", result.out);
-    cr_expect_not_null(strstr(result.out, "forked: 1\n"), "%s", result.out);
-    spawn_result_free(&result);
+    program_end(spawn);
+    SAYS("leaked: 0\n");
+    SAYS("forked: 1\n");
 }
 
 #define DEVICE0 "devices/0/stats/"
@@ -172,7 +119,6 @@ static void program_end(struct spawn *spawn)
 static void expect_sum(const json_t *summary, const char *key, const json_t *process, const char *stat)
 {
     char first[80], second[80];
-
     snprintf(first, sizeof(first), DEVICE0 "%s.all.current", stat);
     snprintf(second, sizeof(second), DEVICE1 "%s.all.current", stat);
     cr_expect_eq(json_at(summary, key, -1), json_at(process, first, -5) + json_at(process, second, -5),
@@ -185,10 +131,8 @@ Test(snapshot, of_a_program_at_rest_is_sound_and_complete)
     struct ledger_diff diff = {0};
     struct spawn spawn;
     json_t *summary, *process;
-
-    work_begin();
     program_start(&spawn);
-    cr_assert_eq(snapshot(spawn.pid, "0", file, NULL), 0);
+    snapshot(0, spawn.pid, true, file, NULL);
     process = ledger_stat(&diff, spawn.pid);
     cr_assert_not_null(process, "%s", diff.text);
     summary = checked(file);
@@ -208,27 +152,17 @@ Test(snapshot, of_a_program_at_rest_is_sound_and_complete)
     cr_expect_eq(lent_at_rest(spawn.pid), 0, "a descriptor stayed in the program");
     json_decref(summary);
     json_decref(process);
-    program_end(&spawn);
-    work_end();
+    program_finish(&spawn);
 }
 
 Test(snapshot, is_read_by_our_own_replay)
 {
-    struct spawn_result result = {0};
     struct spawn spawn;
-    json_t *top;
-
-    work_begin();
     program_start(&spawn);
-    cr_assert_eq(snapshot(spawn.pid, "0", file, NULL), 0);
-    cr_assert_eq(spawn_command(&result, "replay", file, "--allocator=caching", "--json", NULL), 0);
-    top = json_loads(result.out, 0, NULL);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0 && top != NULL, "%s%s", result.out,
-              result.err);
-    json_decref(top);
-    spawn_result_free(&result);
-    program_end(&spawn);
-    work_end();
+    snapshot(0, spawn.pid, true, file, NULL);
+    command(0, "replay", file, "--allocator=caching", "--json", NULL);
+    json_decref(said_json());
+    program_finish(&spawn);
 }
 
 /* While the program allocates in two ways and forks, every file is sound, and no child has the
@@ -240,14 +174,11 @@ Test(snapshot, of_a_busy_program_are_sound_and_no_child_inherits_any)
     bool is_traced = false;
     struct spawn spawn;
     int i;
-
-    work_begin();
     program_start(&spawn);
     cr_assert_eq(write(spawn.go_fd, "g", 1), 1);
     for (i = 0; i < 30; i++) {
         bool trace = i >= 10 && !is_traced;
-
-        cr_assert_eq(snapshot(spawn.pid, trace ? "0" : NULL, file, trace ? "snapshot" : NULL), 0);
+        snapshot(0, spawn.pid, trace, file, trace ? "snapshot" : NULL);
         if (i == 9 || (trace && is_whole)) {
             json_decref(checked(file));
             is_traced |= trace;
@@ -255,8 +186,7 @@ Test(snapshot, of_a_busy_program_are_sound_and_no_child_inherits_any)
     }
     cr_expect(is_traced, "events are missing in each trace");
     cr_expect_eq(lent_at_rest(spawn.pid), 0, "a descriptor stayed in the program");
-    program_end(&spawn);
-    work_end();
+    program_finish(&spawn);
 }
 
 /* There is one memfd at a time; a second viewer waits for it. */
@@ -267,15 +197,13 @@ Test(snapshot, several_viewers_at_once_are_all_served)
     pid_t viewers[VIEWERS];
     off_t first = 0;
     int i;
-
-    work_begin();
     program_start(&spawn);
     for (i = 0; i < VIEWERS; i++) {
         viewers[i] = fork();
         if (viewers[i] == 0) {
             char path[128];
             snprintf(path, sizeof(path), "%s.%d", file, i);
-            execl(path_command(), "gpuprof", "snapshot", "-p", number(spawn.pid), "-o", path, (char *)NULL);
+            execl(path_command(), "gpuprof", "snapshot", "-p", pid_text(spawn.pid), "-o", path, (char *)NULL);
             _exit(99);
         }
     }
@@ -283,7 +211,6 @@ Test(snapshot, several_viewers_at_once_are_all_served)
         char path[128];
         struct stat this;
         int status = -1;
-
         cr_assert_eq(waitpid(viewers[i], &status, 0), viewers[i]);
         cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "viewer %d: %d", i, status);
         snprintf(path, sizeof(path), "%s.%d", file, i);
@@ -292,42 +219,31 @@ Test(snapshot, several_viewers_at_once_are_all_served)
         cr_expect_eq(this.st_size, first, "viewer %d has another snapshot", i);
         unlink(path);
     }
-    program_end(&spawn);
-    work_end();
+    program_finish(&spawn);
 }
 
 Test(snapshot, a_process_that_does_not_answer_is_not_waited_for)
 {
     struct spawn spawn;
-
-    work_begin();
     program_start(&spawn);
     cr_assert_eq(spawn_stop(spawn.pid), 0);
-    cr_expect_eq(snapshot(spawn.pid, NULL, file, "does not answer"), 1);
+    snapshot(1, spawn.pid, false, file, "does not answer");
     cr_expect_eq(work_files(), 0, "half a file was left");
     kill(spawn.pid, SIGCONT);
-    cr_expect_eq(snapshot(spawn.pid, NULL, file, NULL), 0);
-    program_end(&spawn);
-    work_end();
+    snapshot(0, spawn.pid, false, file, NULL);
+    program_finish(&spawn);
 }
 
-static void refused(int status, const char *said, const char *a, const char *b, const char *c, const char *d)
+static void refused(int status, const char *what, const char *a, const char *b, const char *c, const char *d)
 {
-    struct spawn_result result = {0};
-
-    cr_assert_eq(spawn_command(&result, "snapshot", a, b, c, d, NULL), 0);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == status, "%s: %s", a,
-              spawn_status_text(&result));
-    cr_expect_not_null(strstr(result.err, said), "no '%s' in: %s", said, result.err);
-    spawn_result_free(&result);
+    command(status, "snapshot", a, b, c, d, NULL);
+    WARNS(what);
 }
 
 Test(snapshot, says_what_is_wrong)
 {
     char other[128];
     FILE *made;
-
-    work_begin();
     snprintf(other, sizeof(other), "%s/no/such/folder", folder);
     refused(2, "missing output file", "-p", "1", NULL, NULL);
     refused(2, "exclude each other", "x.gpr", "-p1", "-o", file);
@@ -343,24 +259,20 @@ Test(snapshot, says_what_is_wrong)
     fclose(made);
     refused(1, file, file, "-o", "/dev/null", NULL);
     cr_expect_eq(work_files(), 1, "something was written");
-    work_end();
 }
 
 Test(snapshot, replaces_an_older_file_only_when_whole)
 {
     struct spawn spawn;
     struct stat before, after;
-
-    work_begin();
     program_start(&spawn);
-    cr_expect_eq(snapshot(spawn.pid, NULL, file, NULL), 0);
+    snapshot(0, spawn.pid, false, file, NULL);
     cr_assert_eq(stat(file, &before), 0);
     refused(3, "no such process", "-p", "2147483000", "-o", file);
     cr_expect(stat(file, &after) == 0 && after.st_ino == before.st_ino, "the old file is gone");
-    cr_expect_eq(snapshot(spawn.pid, NULL, file, NULL), 0);
+    snapshot(0, spawn.pid, false, file, NULL);
     cr_expect(stat(file, &after) == 0 && after.st_size > 1000 && after.st_ino != before.st_ino);
-    cr_expect_eq(snapshot(spawn.pid, NULL, "/dev/full", "No space left"), 1);
+    snapshot(1, spawn.pid, false, "/dev/full", "No space left");
     cr_expect_eq(work_files(), 1);
-    program_end(&spawn);
-    work_end();
+    program_finish(&spawn);
 }

@@ -3,24 +3,19 @@
  * test_stack_switch.c: stacks switched on and off in a running program. Whatever happens, the summed
  * sites of a device, with "before stacks", hold exactly what is allocated.
  */
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/build.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 #include "read/collect/collect.h"
 #include "read/collect/sites.h"
 #include "read/recording/recording.h"
 #include "symbol/symbol.h"
+
+#include "integration/command.h" /* after recording.h, which has a 'said' of its own */
 
 TestSuite(stack_switch, .timeout = 120);
 
@@ -116,9 +111,8 @@ static void held(struct spawn *spawn, const struct spawn_options *how, const cha
 {
     struct spawn_options options = *how;
     options.argv = argv;
-    options.want_library = options.want_hold = true;
-    cr_assert_eq(spawn_start(spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(spawn, 1), 0);
+    options.want_library = true;
+    program_hold(spawn, &options);
 }
 
 /* modes[p]: in phase p. */
@@ -128,7 +122,6 @@ static void in_phases(const struct spawn_options *how, const uint32_t modes[PHAS
     struct sums sums[PHASES];
     int64_t live[PHASES][PHASES + 1];
     struct spawn spawn;
-    struct spawn_result r;
     uint32_t before;
     held(&spawn, how, argv);
     for (unsigned phase = 0; phase < PHASES; phase++) {
@@ -139,9 +132,8 @@ static void in_phases(const struct spawn_options *how, const uint32_t modes[PHAS
         }
         cr_assert_eq(spawn_step(&spawn), 0);
     }
-    spawn_finish(&spawn, &r);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
-    parse(r.out, live);
+    program_end(&spawn);
+    parse(said.out, live);
     bool ever = false;
     for (unsigned phase = 0; phase < PHASES; phase++) {
         int64_t without = 0, with = 0;
@@ -155,7 +147,6 @@ static void in_phases(const struct spawn_options *how, const uint32_t modes[PHAS
         cr_assert_eq(sums[phase].others, with, "phase %u: %" PRId64 " with stacks", phase, sums[phase].others);
         cr_assert_geq(sums[phase].sites, 2);
     }
-    spawn_result_free(&r);
 }
 
 static const uint32_t late[PHASES] = {0, GP_SITES_NATIVE, GP_SITES_NATIVE, 0, GP_SITES_NATIVE | GP_SITES_PYTHON, 0};
@@ -192,18 +183,14 @@ static void nap(unsigned ms)
 Test(stack_switch, what_is_no_mode)
 {
     const char *argv[] = {path_program("steps"), NULL};
-    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
     struct spawn spawn;
-    struct spawn_result r;
     uint32_t before = 7;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    held(&spawn, &(struct spawn_options){0}, argv);
     cr_assert_eq(switch_to(spawn.held[0], 8, &before), -EINVAL);
     cr_assert_eq(before, 0);
     cr_assert_eq(switch_to(spawn.held[0], 0, &before), 0, "they are off");
     cr_assert_eq(sums_of(spawn.held[0]).sites, 0);
-    spawn_finish(&spawn, &r);
-    spawn_result_free(&r);
+    program_end(&spawn);
 }
 
 /* Switches while threads are inside allocations, beside a reader. At the end all is freed, so that a
@@ -215,7 +202,6 @@ static void under_load(const struct spawn_options *how)
     char problem[GP_PROBLEM_BYTES] = "";
     struct gp_sites *sites = NULL;
     struct spawn spawn;
-    struct spawn_result r;
     uint32_t before;
     held(&spawn, how, argv);
     pid_t pid = spawn.held[0];
@@ -234,9 +220,7 @@ static void under_load(const struct spawn_options *how)
     cr_assert(sums.allocated == 0 && sums.before == 0 && sums.others == 0 && sums.leftover == 0,
               "%" PRId64 " before, %" PRId64 " others, %u sites hold memory", sums.before, sums.others, sums.leftover);
     cr_assert_geq(sums.sites, 3);
-    spawn_finish(&spawn, &r);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
-    spawn_result_free(&r);
+    program_end(&spawn);
 }
 
 Test(stack_switch, under_load_by_callbacks)
@@ -295,11 +279,9 @@ static void sum_recording(const char *path, int64_t *without, int64_t *with, con
 
 static pid_t start_recorder(pid_t pid, const char *file)
 {
-    char text[16];
-    snprintf(text, sizeof(text), "%d", (int)pid);
     pid_t recorder = fork();
     if (recorder == 0) {
-        execl(path_command(), "gpuprof", "record", "-p", text, "-q", "-o", file, (char *)NULL);
+        execl(path_command(), "gpuprof", "record", "-p", pid_text(pid), "-q", "-o", file, (char *)NULL);
         _exit(99);
     }
     return recorder;
@@ -311,9 +293,7 @@ static void recorded(bool outside)
     char *folder = build_folder(), file[256], variable[300];
     const char *argv[] = {path_program("stack_switch"), NULL};
     const char *env[] = {"GPUPROF_STACKS=off", outside ? NULL : variable, NULL};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
     struct spawn spawn;
-    struct spawn_result r;
     int64_t live[PHASES][PHASES + 1], without = 0, with = 0, wanted[2] = {0};
     const char *name;
     uint32_t before;
@@ -321,8 +301,7 @@ static void recorded(bool outside)
     int status;
     snprintf(file, sizeof(file), "%s/r.gpuprof", folder);
     snprintf(variable, sizeof(variable), "GPUPROF_RECORD=%s", file);
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    held(&spawn, &(struct spawn_options){.env = env}, argv);
     if (outside)
         recorder = start_recorder(spawn.held[0], file);
     nap(1200); /* past the first second, in which a recorder reads the tables anyway */
@@ -331,10 +310,10 @@ static void recorded(bool outside)
         cr_assert_eq(spawn_step(&spawn), 0);
     }
     nap(100);
-    spawn_finish(&spawn, &r);
+    program_end(&spawn);
     if (outside)
         cr_assert(waitpid(recorder, &status, 0) == recorder && status == 0);
-    parse(r.out, live);
+    parse(said.out, live);
     for (unsigned p = 0; p < PHASES; p++)
         wanted[late[p] != 0] += live[PHASES - 1][p];
     sum_recording(file, &without, &with, &name);
@@ -343,7 +322,6 @@ static void recorded(bool outside)
     cr_assert(without <= wanted[0] && without >= wanted[0] - (outside ? live[0][PHASES] : 0),
               "%" PRId64 " without stacks instead of %" PRId64, without, wanted[0]);
     cr_assert_str_eq(name, "before stacks");
-    spawn_result_free(&r);
     build_remove(folder);
 }
 
@@ -362,24 +340,18 @@ Test(stack_switch, in_a_recording_of_the_process_itself)
 Test(stack_switch, the_command)
 {
     const char *argv[] = {path_program("steps"), NULL};
-    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
     struct spawn spawn[2];
-    struct spawn_result r;
-    char pids[32], one[16];
-    for (unsigned i = 0; i < 2; i++) {
-        cr_assert_eq(spawn_start(&spawn[i], &options), 0);
-        cr_assert_eq(spawn_wait_held(&spawn[i], 1), 0);
-    }
-    snprintf(one, sizeof(one), "%d", (int)spawn[0].held[0]);
-    snprintf(pids, sizeof(pids), "%d,%d", (int)spawn[0].held[0], (int)spawn[1].held[0]);
-    cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
-    cr_assert(WEXITSTATUS(r.status) == 1 && strstr(r.err, "'gpuprof stacks all -p "), "%s", r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "record", "--duration=1", "-p", one, "-o", "/dev/null", NULL), 0);
-    cr_assert(strstr(r.err, "'gpuprof stacks all -p "), "%s", r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "stacks", "native", "--json", "-p", pids, NULL), 0);
-    json_t *top = json_loads(r.out, JSON_REJECT_DUPLICATES, NULL), *row;
+    char pids[32];
+    for (unsigned i = 0; i < 2; i++)
+        held(&spawn[i], &(struct spawn_options){0}, argv);
+    const char *one = pid_text(spawn[0].held[0]);
+    snprintf(pids, sizeof(pids), "%s,%d", one, (int)spawn[1].held[0]);
+    command(1, "top", "--by=site", "--once", "-p", one, NULL);
+    WARNS("'gpuprof stacks all -p ");
+    command(0, "record", "--duration=1", "-p", one, "-o", "/dev/null", NULL);
+    WARNS("'gpuprof stacks all -p ");
+    command(0, "stacks", "native", "--json", "-p", pids, NULL);
+    json_t *top = said_json(), *row;
     size_t i;
     cr_assert_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.stacks/1");
     cr_assert_eq(json_array_size(json_object_get(top, "processes")), 2);
@@ -390,22 +362,13 @@ Test(stack_switch, the_command)
         cr_assert_str_eq(json_string_value(json_object_get(row, "comm")), "steps");
     }
     json_decref(top);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "stacks", "-p", one, NULL), 0);
-    cr_assert(strstr(r.out, "stacks native\n"), "%s%s", r.out, r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "top", "--by=site", "--once", "-p", one, NULL), 0);
-    cr_assert(WEXITSTATUS(r.status) == 0 && strstr(r.out, "1.0M") && strstr(r.out, "before stacks"), "%s%s", r.out,
-              r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "stacks", "some", "-p", one, NULL), 0);
-    cr_assert_eq(WEXITSTATUS(r.status), 2, "%s", r.err);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "stacks", "-p", "1", NULL), 0);
-    cr_assert_eq(WEXITSTATUS(r.status), 3, "%s", r.err);
-    spawn_result_free(&r);
-    for (i = 0; i < 2; i++) {
-        spawn_finish(&spawn[i], &r);
-        spawn_result_free(&r);
-    }
+    command(0, "stacks", "-p", one, NULL);
+    SAYS("stacks native\n");
+    command(0, "top", "--by=site", "--once", "-p", one, NULL);
+    SAYS("1.0M");
+    SAYS("before stacks");
+    command(2, "stacks", "some", "-p", one, NULL);
+    command(3, "stacks", "-p", "1", NULL);
+    for (i = 0; i < 2; i++)
+        program_end(&spawn[i]);
 }

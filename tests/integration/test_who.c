@@ -3,13 +3,7 @@
  * test_who.c: who holds the memory, in a recorded program: the first row of the report is the
  * function that a reader looks for, no two rows have one label, and a failed request has a place.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <lib/paths.h>
-#include <lib/spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "integration/command.h"
 #include <unistd.h>
 
 TestSuite(who, .timeout = 120);
@@ -19,25 +13,17 @@ static void record(char file[96], const char *stacks, const char *const *program
     static int count;
     char option[128];
     const char *argv[12] = {path_command(), "run", "--sim=memory=4GiB", stacks, option, "--"};
-    struct spawn_result result = {0};
     snprintf(file, 96, "/tmp/test_who_%d_%d.gpuprof", (int)getpid(), count++);
     snprintf(option, sizeof(option), "--record=%s", file);
     for (int i = 0; program[i]; i++)
         argv[6 + i] = program[i];
-    cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv}, &result), 0);
-    cr_assert(!result.is_timed_out && result.status == status << 8, "%s: %s", spawn_status_text(&result), result.err);
-    spawn_result_free(&result);
+    run_program(status, &(struct spawn_options){.argv = argv});
 }
 
-static json_t *analyse(const char *command, const char *file)
+static json_t *analyse(const char *how, const char *file)
 {
-    struct spawn_result result;
-    spawn_command(&result, command, file, "--json", NULL);
-    cr_assert_eq(result.status, 0, "%s: %s", spawn_status_text(&result), result.err);
-    json_t *top = json_loads(result.out, 0, NULL);
-    cr_assert(top);
-    spawn_result_free(&result);
-    return top;
+    command(0, how, file, "--json", NULL);
+    return said_json();
 }
 
 static const char *text(const json_t *object, const char *key)
@@ -102,16 +88,14 @@ Test(who, steps)
 Test(who, a_leak_without_steps)
 {
     char file[96];
-    struct spawn_result result;
     record(file, "--stacks=native", (const char *[]){path_program("who"), "drip", NULL}, 0);
     json_t *top = analyse("leaks", file);
     cr_assert_str_eq(text(top, "step_source"), "time");
     cr_expect_eq(json_array_size(json_object_get(top, "suspects")), 0);
     json_decref(top);
-    spawn_command(&result, "leaks", file, NULL);
-    cr_expect(strstr(result.out, "it cannot be known"), "%s", result.out);
-    cr_expect(strstr(result.out, "Name the steps"), "%s", result.out);
-    spawn_result_free(&result);
+    command(0, "leaks", file, NULL);
+    SAYS("it cannot be known");
+    SAYS("Name the steps");
     unlink(file);
 }
 
@@ -133,25 +117,17 @@ Test(who, one_row_while_the_program_runs)
 {
     const char *argv[] = {path_program("who"), "unrolled", NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
     struct spawn spawn;
-    struct spawn_result result;
-    char pid[16];
-    cr_assert_eq(
-        spawn_start(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true, .want_hold = true}),
-        0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
-    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
-    spawn_command(&result, "top", "--by", "site", "--json", "-p", pid, NULL);
-    json_t *top = json_loads(result.out, 0, NULL), *rows = json_object_get(top, "sites");
-    cr_assert_eq(json_array_size(rows), 1, "%s", result.out);
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true});
+    command(0, "top", "--by", "site", "--json", "-p", pid_text(spawn.held[0]), NULL);
+    json_t *top = said_json(), *rows = json_object_get(top, "sites");
+    cr_assert_eq(json_array_size(rows), 1, "%s", said.out);
     const json_t *row = json_array_get(rows, 0);
     cr_expect_eq(json_integer_value(json_object_get(row, "sites")), 3);
     cr_expect_eq(json_integer_value(json_object_get(row, "live_bytes")), 96ll << 20);
     cr_expect_eq(json_integer_value(json_object_get(row, "calls")), 3);
     cr_expect_eq(json_real_value(json_object_get(row, "share_of_peak")), 1);
     json_decref(top);
-    spawn_result_free(&result);
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    program_end(&spawn);
 }
 
 Test(who, examples)
@@ -173,7 +149,6 @@ Test(who, examples)
 Test(who, failed_request)
 {
     char file[96];
-    struct spawn_result result;
     const char *program[] = {path_program("who"), "oom", NULL};
     record(file, "--stacks=native", program, 1);
     json_t *top = analyse("report", file);
@@ -184,14 +159,12 @@ Test(who, failed_request)
     cr_expect(strstr(text(top, "oom"), "asked by    greedy (who.c:"), "%s", text(top, "oom"));
     cr_expect(strstr(text(top, "oom"), "  holder (who.c:"), "%s", text(top, "oom"));
     json_decref(top);
-    spawn_command(&result, "report", file, NULL);
-    cr_expect(strstr(result.out, "1.000 TiB asked for by greedy (who.c:"), "%s", result.out);
-    spawn_result_free(&result);
+    command(0, "report", file, NULL);
+    SAYS("1.000 TiB asked for by greedy (who.c:");
     unlink(file);
-    spawn_command(&result, "run", "--sim=memory=4GiB", "--stacks=native", "--", program[0], "oom", NULL);
-    cr_expect(strstr(result.err, "asked by    greedy (who.c:"), "%s", result.err);
-    cr_expect(strstr(result.err, "  holder (who.c:"), "%s", result.err);
-    spawn_result_free(&result);
+    command(1, "run", "--sim=memory=4GiB", "--stacks=native", "--", program[0], "oom", NULL);
+    WARNS("asked by    greedy (who.c:");
+    WARNS("  holder (who.c:");
 }
 
 /* A program that fails some milliseconds after its start: `run` may look for its call sites before
