@@ -14,11 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define RECORD_EVENTS 256u
@@ -323,39 +321,4 @@ Test(agent_failures, claims_are_checked_against_the_length)
     cr_assert_eq(count.malformed, want_broken);
     cr_assert_eq(count.events, want_events);
     cr_assert_eq(count.failures, want_events);
-}
-
-static double cpu_seconds(void)
-{
-    struct timespec used;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
-}
-
-/* The goal is 200 ns of the agent's CPU time per event. CPU time, the best of five, depends little
- * on other load. A build without optimisation or with a sanitizer takes more and is only run. */
-Test(agent_failures, an_event_costs_little, .timeout = 60)
-{
-    enum { RECORDS = 256, TURNS = 16 }; /* 4 MiB of records as in the ring, a million events */
-    struct gp_failures *failures = failures_begin();
-    struct record *records = malloc(RECORDS * sizeof(*records)), plain = record_of(1, RECORD_EVENTS);
-    for (uint32_t i = 0; i < RECORDS; i++)
-        records[i] = plain;
-    double best = 1e9;
-    for (int run = 0; run < 5; run++) {
-        double begin = cpu_seconds();
-        for (int turn = 0; turn < TURNS; turn++)
-            for (uint32_t i = 0; i < RECORDS; i++)
-                gp_failures_take(failures, &records[i], sizeof(records[i]));
-        double took = (cpu_seconds() - begin) / (RECORDS * TURNS * RECORD_EVENTS) * 1e9;
-        best = took < best ? took : best;
-    }
-    struct gp_failures_count count = gp_failures_count(failures);
-    gp_failures_close(failures);
-    free(records);
-    cr_log_info("%.2f ns of CPU an event", best);
-    cr_assert_eq(count.events, 5ull * RECORDS * TURNS * RECORD_EVENTS);
-#ifdef NDEBUG
-    cr_assert(best < 200, "%.1f ns", best);
-#endif
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * test_fit.c: the replays of `gpuprof fit` against a slow model of the driver's memory and by what
- * must hold for every allocator, on random recordings. */
+ * test_fit.c: the replays of `gpuprof fit` by what must hold for every allocator, on random recordings; and what the
+ * command says. */
 #include <analyze/fit.h>
 #include <lib/recsave.h>
 
@@ -13,6 +13,11 @@
 #include "train_fixture.h"
 
 #define PAGE ((int64_t)GP_FIT_PAGE)
+
+static int64_t up(int64_t bytes, int64_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
 
 /* ---- random recordings ------------------------------------------------------------------------------------------- */
 
@@ -67,109 +72,59 @@ static struct gp_recording *walk_record(struct walk *walk)
     return recmake_done(make);
 }
 
-/* ---- the slow model: one flag for each 512 bytes of each page ------------------------------------------------------ */
+/* ---- no allocator ------------------------------------------------------------------------------------------------- */
 
-#define MODEL_PAGES 4096
-#define MODEL_STEPS 4096
-
-struct model {
-    char *steps; /* [page][step], of arrays, which have no addresses */
-    int64_t pages, pools;
-    unsigned live[SHARED]; /* other small blocks in each page, by their addresses */
-};
-
-static int64_t up(int64_t bytes, int64_t step)
-{
-    return (bytes + step - 1) / step * step;
-}
-
-static int64_t model_shared(const struct model *model)
-{
-    int64_t pages = 0;
-    for (int page = 0; page < SHARED; page++)
-        pages += model->live[page] > 0;
-    for (int page = 0; page < MODEL_PAGES; page++)
-        pages += memchr(model->steps + (size_t)page * MODEL_STEPS, 1, MODEL_STEPS) != NULL;
-    return pages;
-}
-
-/* The first gap, in the order of pages that have something; then the first empty page. */
-static size_t model_place(const struct model *model, size_t steps)
-{
-    static const char none[MODEL_STEPS];
-    for (int empty = 0; empty < 2; empty++) {
-        for (size_t page = 0; page < MODEL_PAGES; page++) {
-            const char *flags = model->steps + page * MODEL_STEPS;
-            if (empty != !memchr(flags, 1, MODEL_STEPS))
-                continue;
-            for (size_t at = 0; at + steps <= MODEL_STEPS; at++) {
-                if (memcmp(flags + at, none, steps) == 0)
-                    return page * MODEL_STEPS + at;
-            }
-        }
-    }
-    cr_assert_fail("the model has no page left");
-    return 0;
-}
-
-/* Returns the peak, and in levels[] what is held after each event. */
-static int64_t model_run(const struct gp_recording *r, int64_t *levels)
-{
-    struct model model = {.steps = calloc(MODEL_PAGES, MODEL_STEPS)};
-    size_t *places = calloc(r->event_count, sizeof(*places));
-    int64_t peak = 0;
-    for (size_t i = 0; i < r->event_count; i++) {
-        const struct gp_rec_event *event = &r->events[i];
-        bool add = event->type == GP_EVENT_ALLOC;
-        int64_t bytes = (int64_t)event->bytes;
-        if (event->kind == GP_KIND_POOL) {
-            model.pools += add ? up(bytes, 512) : -up(bytes, 512);
-        } else if (bytes > 1 << 20) {
-            model.pages += (add ? 1 : -1) * up(bytes, PAGE) / PAGE;
-        } else if (event->kind != GP_KIND_ARRAY) {
-            model.live[(event->address - (1ull << 30)) / (uint64_t)PAGE] += add ? 1u : -1u;
-        } else {
-            size_t steps = (size_t)up(bytes, 512) / 512;
-            places[i] = add ? model_place(&model, steps) : places[r->peer[i]];
-            memset(model.steps + places[i], add, steps);
-        }
-        levels[i] = (model.pages + model_shared(&model)) * PAGE + up(model.pools, PAGE);
-        peak = levels[i] > peak ? levels[i] : peak;
-    }
-    free(model.steps);
-    free(places);
-    return peak;
-}
-
+/* Blocks of up to 1 MiB share a page: arrays, which have no addresses, with one another, and the others by theirs.
+ * Pools are rounded up together. */
 Test(fit, without_a_cache_is_the_sum_of_the_drivers_pages)
 {
-    static const struct walk walks[] = {
-        {1, 400, true, false, false, false}, {2, 400, false, true, false, false}, {3, 300, true, true, true, true}};
-    for (unsigned i = 0; i < 3 * 4; i++) {
-        struct walk walk = walks[i % 3];
-        walk.seed += i * 77;
-        struct gp_recording *r = walk_record(&walk);
+    enum { LINEAR = GP_KIND_LINEAR, ARRAY = GP_KIND_ARRAY, POOL = GP_KIND_POOL };
+    static const struct {
+        const char *what;
+        struct {
+            uint8_t kind;
+            int64_t address, bytes; /* 0: it is freed */
+        } asked[6];
+        int64_t pages, failed; /* the most; the request that fails with a page less */
+    } rows[] = {
+        {"two in a page", {{LINEAR, GIB, 512}, {LINEAR, GIB + MIB, MIB}}, 1, 0},
+        {"two in two pages", {{LINEAR, GIB, 512}, {LINEAR, GIB + 2 * MIB, 512}}, 2, 1},
+        {"one after the other", {{LINEAR, GIB, 512}, {LINEAR, GIB, 0}, {LINEAR, 2 * GIB, 512}}, 1, 0},
+        {"large ones", {{LINEAR, GIB, MIB + 1}, {LINEAR, 2 * GIB, 4 * MIB}, {LINEAR, 3 * GIB, 4 * MIB + 1}}, 6, 2},
+        {"arrays", {{ARRAY, 1, MIB}, {ARRAY, 2, MIB - 512}, {ARRAY, 3, 511}, {ARRAY, 4, 1}}, 2, 3},
+        {"an array in a gap",
+         {{ARRAY, 1, MIB}, {ARRAY, 2, MIB}, {ARRAY, 1, 0}, {ARRAY, 3, 512}, {ARRAY, 4, MIB}},
+         2,
+         4},
+        {"pools", {{POOL, 1, 1}, {POOL, 2, 2 * MIB - 512}, {POOL, 3, 1}, {POOL, 1, 0}, {POOL, 4, 512}}, 2, 2},
+        {"a pool that shrinks", {{POOL, 1, 2 * MIB}, {POOL, 1, 0}, {POOL, 2, 2 * MIB - 512}}, 1, 0},
+        {"all of them", {{LINEAR, GIB, 512}, {ARRAY, 1, 512}, {POOL, 2, 512}, {LINEAR, 2 * GIB, 3 * MIB}}, 5, 3},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct recmake *make = recmake_new(80 * GIB);
+        for (uint64_t k = 0; k < 6 && rows[i].asked[k].kind; k++) {
+            const uint64_t address = (uint64_t)rows[i].asked[k].address;
+            recmake_at(make, (1001 + k) * MS);
+            if (rows[i].asked[k].bytes)
+                recmake_alloc(make, 0, rows[i].asked[k].kind, address, (uint64_t)rows[i].asked[k].bytes, 0);
+            else
+                recmake_free(make, 0, rows[i].asked[k].kind, address);
+        }
+        struct gp_recording *r = recmake_done(make);
         struct gp_flow *flow = gp_flow_new(r);
         struct gp_fit_trace *trace = gp_fit_trace_new(flow, 0, false);
-        int64_t *levels = calloc(r->event_count, sizeof(*levels)), peak = model_run(r, levels);
         const struct gp_fit_setup setup = {.policy = NULL};
+        const uint64_t least = (uint64_t)(rows[i].pages * PAGE);
         struct gp_fit_sizes fit;
         struct gp_fit_end end;
         cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0);
-        cr_assert_eq((int64_t)fit.smallest_bytes, peak, "%u: %llu for %lld", i, (unsigned long long)fit.smallest_bytes,
-                     (long long)peak);
-        cr_assert_eq(fit.enough_bytes, fit.smallest_bytes);
-        cr_assert_eq(fit.replays, 1, "a replay is not needed for each size");
-        /* Any smaller size fails at the first event that is above it. */
-        for (int64_t size = peak - PAGE; size > 0; size -= up(peak / 7, PAGE)) {
-            size_t first = 0;
-            while (levels[first] <= size)
-                first++;
-            cr_assert_eq(gp_fit_play(trace, &setup, (uint64_t)size, &end), 0);
-            cr_assert_lt(end.failed, trace->count);
-            cr_assert_eq(trace->ops[end.failed].event, first, "%u: size %lld", i, (long long)size);
-        }
-        free(levels);
+        cr_expect_eq(fit.smallest_bytes, least, "%s: %llu pages", rows[i].what,
+                     (unsigned long long)fit.smallest_bytes / GP_FIT_PAGE);
+        cr_expect(fit.enough_bytes == least && fit.replays == 1, "%s", rows[i].what);
+        cr_assert_eq(gp_fit_play(trace, &setup, least - GP_FIT_PAGE, &end), 0);
+        cr_assert_lt(end.failed, trace->count, "%s", rows[i].what);
+        cr_expect_eq(trace->ops[end.failed].event, rows[i].failed, "%s: %u", rows[i].what,
+                     trace->ops[end.failed].event);
         gp_fit_trace_free(trace);
         gp_flow_free(flow);
         gp_recording_free(r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * test_phases.c: the phases of random recordings against sums over all events, and the command. */
+ * test_phases.c: the phases of recordings, and the command. */
 #include <analyze/report.h>
 #include <lib/recsave.h>
 
@@ -37,122 +37,6 @@ static const struct gp_phase *named(const struct gp_phases *phases, const char *
     return NULL;
 }
 
-/* ---- random events ----------------------------------------------------------------------------------------------- */
-
-#define WALK_EVENTS 600
-#define WALK_SITES  5
-
-struct walk_phase { /* what the test expects of one occurrence */
-    size_t begin, end;
-    char name[16];
-};
-
-/* Marks between random allocations and frees; what is live in brute[event][site] after each event. */
-static struct gp_recording *walk_record(uint64_t seed, int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1],
-                                        struct walk_phase *marks, size_t *mark_count)
-{
-    struct recmake *make = recmake_new(GIB);
-    struct {
-        uint64_t address, bytes;
-        uint32_t site;
-    } live[WALK_EVENTS];
-    uint32_t sites[WALK_SITES];
-    unsigned count = 0;
-    int64_t now[WALK_SITES + 1] = {0};
-    for (unsigned i = 0; i < WALK_SITES; i++)
-        sites[i] = site(make, "f", i);
-    *mark_count = 0;
-    for (size_t i = 0; i < WALK_EVENTS; i++) {
-        uint64_t any = random_next(&seed);
-        recmake_at(make, (1000 + i) * MS);
-        if (any % 17 == 0) {
-            struct walk_phase *mark = &marks[(*mark_count)++];
-            snprintf(mark->name, sizeof(mark->name), "%c %zu", (char)('a' + any / 17 % 4), i);
-            mark->begin = i;
-            recmake_mark(make, mark->name);
-            mark->name[1] = '\0';
-        } else if (count && any % 5 < 2) {
-            unsigned at = (unsigned)(any / 5 % count);
-            recmake_free(make, 0, GP_KIND_LINEAR, live[at].address);
-            now[live[at].site] -= (int64_t)live[at].bytes;
-            live[at] = live[--count];
-        } else {
-            live[count].address = (i + 1) << 20;
-            live[count].bytes = 1 + any / 5 % 100000;
-            live[count].site = sites[any / 7 % WALK_SITES];
-            recmake_alloc(make, 0, GP_KIND_LINEAR, live[count].address, live[count].bytes, live[count].site);
-            now[live[count].site] += (int64_t)live[count].bytes;
-            count++;
-        }
-        memcpy(brute[i + 1], now, sizeof(now));
-    }
-    for (size_t i = 0; i < *mark_count; i++)
-        marks[i].end = i + 1 < *mark_count ? marks[i + 1].begin : WALK_EVENTS;
-    return recmake_done(make);
-}
-
-static int64_t all(const int64_t held[WALK_SITES + 1])
-{
-    int64_t sum = 0;
-    for (unsigned i = 0; i <= WALK_SITES; i++)
-        sum += held[i];
-    return sum;
-}
-
-static void expect_phase(const struct gp_phase *phase, int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1],
-                         const struct walk_phase *marks, size_t count)
-{
-    const struct walk_phase *best = NULL;
-    int64_t peak = -1, left = 0;
-    size_t peak_at = 0;
-    uint32_t occurrences = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(marks[i].name, phase->name) != 0)
-            continue;
-        occurrences++;
-        left += all(brute[marks[i].end]) - all(brute[marks[i].begin]);
-        for (size_t at = marks[i].begin; at <= marks[i].end; at++) {
-            if (all(brute[at]) > peak) {
-                peak = all(brute[at]);
-                peak_at = at;
-                best = &marks[i];
-            }
-        }
-    }
-    cr_assert_eq(phase->count, occurrences);
-    cr_assert_eq(phase->left_bytes, left);
-    cr_assert_eq(phase->peak_bytes, peak);
-    cr_assert_eq(phase->begin_bytes, all(brute[best->begin]));
-    cr_assert_eq(phase->end_bytes, all(brute[best->end]));
-    int64_t added[WALK_SITES + 1] = {0}, stays[WALK_SITES + 1] = {0};
-    for (uint32_t i = 0; i < phase->part_count; i++) {
-        added[phase->parts[i].site] += phase->parts[i].added_bytes;
-        stays[phase->parts[i].site] += phase->parts[i].left_bytes;
-    }
-    for (unsigned i = 0; i <= WALK_SITES; i++) {
-        cr_assert_eq(added[i], brute[peak_at][i] - brute[best->begin][i], "%s: site %u", phase->name, i);
-        cr_assert_eq(stays[i], brute[best->end][i] - brute[best->begin][i], "%s: site %u", phase->name, i);
-    }
-}
-
-Test(phases, agree_with_sums_over_all_events)
-{
-    for (uint64_t seed = 1; seed <= 40; seed++) {
-        static int64_t brute[WALK_EVENTS + 1][WALK_SITES + 1];
-        struct walk_phase marks[WALK_EVENTS];
-        size_t count;
-        memset(brute, 0, sizeof(brute));
-        struct gp_recording *r = walk_record(seed * 7919, brute, marks, &count);
-        struct gp_phases *phases = find(r, 0);
-        cr_assert_eq(phases->source, GP_PHASES_MARKS);
-        cr_assert_geq(phases->count, 2);
-        for (uint32_t i = 0; i < phases->count; i++)
-            expect_phase(&phases->phases[i], brute, marks, count);
-        gp_phases_free(phases);
-        gp_recording_free(r);
-    }
-}
-
 /* ---- ranges ------------------------------------------------------------------------------------------------------ */
 
 Test(phases, ranges_nest_and_repeat)
@@ -183,6 +67,47 @@ Test(phases, ranges_nest_and_repeat)
     cr_expect_eq(convert->begin_bytes, 100);
     cr_expect_eq(convert->left_bytes, 0);
     cr_expect_eq(named(phases, "never ended")->begin_bytes, 1107);
+    gp_phases_free(phases);
+    gp_recording_free(r);
+}
+
+/* What the phase's parts of a site add up to: until its highest peak, and until the end of that occurrence. */
+static void expect_parts(const struct gp_phase *phase, uint32_t site, int64_t added, int64_t left)
+{
+    int64_t is_added = 0, is_left = 0;
+    for (uint32_t i = 0; i < phase->part_count; i++) {
+        is_added += phase->parts[i].site == site ? phase->parts[i].added_bytes : 0;
+        is_left += phase->parts[i].site == site ? phase->parts[i].left_bytes : 0;
+    }
+    cr_expect(is_added == added && is_left == left, "%s, site %u: %lld and %lld", phase->name, site,
+              (long long)is_added, (long long)is_left);
+}
+
+Test(phases, marks_end_each_other_and_the_highest_occurrence_has_the_parts)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t x = site(make, "x", 1), y = site(make, "y", 2);
+    say(make, 1001, "a 1");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, x);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x2000, 50, y);
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x2000);
+    say(make, 1002, "b");
+    recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x3000, 30, y);
+    say(make, 1003, "a 2");
+    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x4000, 200, x);
+    struct gp_recording *r = recmake_done(make);
+    struct gp_phases *phases = find(r, 0);
+    cr_assert(phases->source == GP_PHASES_MARKS && phases->count == 2);
+    const struct gp_phase *a = named(phases, "a"), *b = named(phases, "b");
+    cr_expect(a->count == 2 && a->peak_bytes == 230 && a->begin_bytes == 30 && a->end_bytes == 230);
+    cr_expect_eq(a->left_bytes, 100 + 200);
+    expect_parts(a, x, 200, 200);
+    expect_parts(a, y, 0, 0);
+    cr_expect(b->count == 1 && b->peak_bytes == 100 && b->begin_bytes == 100 && b->end_bytes == 30);
+    cr_expect_eq(b->left_bytes, -70);
+    expect_parts(b, x, 0, -100);
+    expect_parts(b, y, 0, 30);
     gp_phases_free(phases);
     gp_recording_free(r);
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * test_replay_run.c: `gpuprof generate` and `gpuprof replay` as users and scripts run them, with the
  * built command, library and simulated GPU. */
-#define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
-#include "replay_model.h"
 
 #include <convert/replay/replay.h>
 
@@ -128,30 +126,6 @@ Test(replay_run, article)
         if (cases[i].failed)
             cr_expect_eq(number(r, "peak_reserved_bytes"), 10886 * MIB);
         json_decref(r);
-    }
-}
-
-/* The product's pytorch policy agrees to the byte with a model that was written only from the
- * documentation. */
-Test(replay_run, pytorch_is_the_model, .timeout = 120)
-{
-    static const char *const names[] = {"llm-lora", "llm-varlen", "cnn", "kv-inference", "diffusion", "leak"};
-    struct gp_replay_trace trace;
-    struct gp_replay_problem problem;
-    struct model model;
-    char line[64];
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        cr_assert_eq(gp_generate(&trace, gp_generate_find(names[i]), 1, 1000, &problem), 0);
-        model_run(&model, &trace);
-        snprintf(line, sizeof(line), "generate:%s", names[i]);
-        json_t *r = replay(line, "pytorch", "");
-        cr_expect_eq(number(r, "peak_reserved_bytes"), (int64_t)model.peak_reserved, "%s: %ld, the model %lu", names[i],
-                     (long)number(r, "peak_reserved_bytes"), (unsigned long)model.peak_reserved);
-        cr_expect_eq(number(r, "peak_allocated_bytes"), (int64_t)model.peak_allocated, "%s", names[i]);
-        cr_expect_eq(number(r, "driver_calls"), (int64_t)model.segments, "%s", names[i]);
-        json_decref(r);
-        model_drop(&model);
-        gp_replay_trace_free(&trace);
     }
 }
 

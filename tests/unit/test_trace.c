@@ -8,7 +8,6 @@
 #include <read/recording/internal.h>
 
 #include <criterion/criterion.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,85 +237,6 @@ Test(trace, torch)
     torch_check(snapshot2, sizeof(snapshot2));
     torch_check(snapshot4, sizeof(snapshot4));
     torch_check(snapshot5, sizeof(snapshot5));
-}
-
-Test(trace, torch_cut)
-{
-    for (size_t bytes = 0; bytes < sizeof(snapshot4); bytes++)
-        cr_assert_lt(gp_replay_read(&trace, snapshot4, bytes, &problem), 0, "%zu bytes were enough", bytes);
-}
-
-static const struct {
-    const char *name;
-    const char *bytes;
-    size_t count;
-    const char *says;
-} pickles[] = {
-#define PICKLE(_name, _bytes, _says)                                                                                   \
-    {                                                                                                                  \
-        _name, _bytes, sizeof(_bytes) - 1, _says                                                                       \
-    }
-    PICKLE("names a function",
-           "\x80\x02"
-           "cos\nsystem\nX\x02\0\0\0ls\x85R.",
-           "nothing was executed"),
-    PICKLE("by the stack", "\x80\x04\x8c\x02os\x8c\x06system\x93.", "nothing was executed"),
-    PICKLE("no dictionary", "\x80\x02K\x05.", "no memory snapshot"),
-    PICKLE("another dictionary", "\x80\x02}X\x01\0\0\0aK\x01s.", "no 'device_traces'"),
-    PICKLE("two values", "\x80\x02K\x01K\x02.", "no value or with several"),
-    PICKLE("nothing", "\x80\x02.", "no value or with several"),
-    PICKLE("a mark as value", "\x80\x02(.", "no value or with several"),
-    PICKLE("an empty memo", "\x80\x02h\x05.", "an empty memo"),
-    PICKLE("a memo far away", "\x80\x02]r\xff\xff\xff\x7f.", "out of order"),
-    PICKLE("items without a list",
-           "\x80\x02(K\x01K\x02"
-           "e.",
-           "outside a container"),
-    PICKLE("append to a number",
-           "\x80\x02K\x01K\x02"
-           "a.",
-           "another kind"),
-    PICKLE("a key without value", "\x80\x02}(K\x01u.", "another kind"),
-    PICKLE("no mark", "\x80\x02K\x01t.", "no mark"),
-    PICKLE("a long text",
-           "\x80\x02X\xff\xff\xff\x7f"
-           "abc.",
-           "ends in the middle"),
-    PICKLE("a huge text",
-           "\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff"
-           "abc.",
-           "ends in the middle"),
-    PICKLE("a wide integer",
-           "\x80\x02\x8a\x0a"
-           "0123456789.",
-           "more than 8 bytes"),
-    PICKLE("protocol 6 inside", "\x80\x02\x80\x06.", "protocol other than"),
-    PICKLE("unknown opcode", "\x80\x02\xff.", "an opcode"),
-    PICKLE("a negative size",
-           "\x80\x02}X\x0d\0\0\0device_traces](](}(X\x06\0\0\0"
-           "actionX\x05\0\0\0"
-           "allocX\x04\0\0\0sizeJ"
-           "\xff\xff\xff\xffuees.",
-           "impossible size"),
-};
-
-Test(trace, torch_hostile)
-{
-    for (size_t i = 0; i < sizeof(pickles) / sizeof(pickles[0]); i++) {
-        cr_assert_lt(gp_replay_read(&trace, (const uint8_t *)pickles[i].bytes, pickles[i].count, &problem), 0, "%s",
-                     pickles[i].name);
-        cr_assert(strstr(problem.text, pickles[i].says), "%s: reports '%s'", pickles[i].name, problem.text);
-    }
-}
-
-Test(trace, torch_contains_itself)
-{
-    /* The trace of a device is a list that contains only itself: the reader accepts it and finds no
-     * events. */
-    static const char data[] = "\x80\x02}X\x0d\0\0\0device_traces]q\0h\0as.";
-    cr_assert_eq(gp_replay_read(&trace, (const uint8_t *)data, sizeof(data) - 1, &problem), 0, "%s", problem.text);
-    cr_assert_eq(trace.blocks, 0);
-    gp_replay_trace_free(&trace);
 }
 
 /* ---- others ------------------------------------------------------------------------------------------------------ */
