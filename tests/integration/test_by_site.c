@@ -42,16 +42,6 @@ Test(by_site, a_live_program)
     program_end(&spawn);
 }
 
-Test(by_site, a_report_of_out_of_memory_names_places)
-{
-    command(2, "run", "--sim", "--stacks=native", "--", path_program("oom_fail"), NULL);
-    WARNS("WHERE");
-    WARNS("program_alloc (");
-    command(2, "run", "--sim", "--", path_program("oom_fail"), NULL);
-    WARNS("TOGETHER");
-    WARNS_NOT("WHERE"); /* no sites without stacks */
-}
-
 /* `gpuprof run` finds the session while the library starts. The pause is long enough to make this
  * certain. */
 Test(by_site, a_report_names_places_after_a_slow_start)

@@ -31,7 +31,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,7 +170,7 @@ TestSuite(discover, .init = alone_or_skip);
 /* ---- found ----------------------------------------------------------------------------------------------------- */
 
 /* The real library, copied into a private mount namespace. */
-static void container_body(void)
+INSIDE_TEST(discover, a_copy_in_a_container_is_counted, finish)
 {
     char script[3 * PATH_MAX], ledger[PATH_MAX], injection[PATH_MAX];
     start();
@@ -207,12 +206,7 @@ static void container_body(void)
     NEED(loop_until_armed(0) >= 0, "the copy of an ended container stays armed");
 }
 
-Test(discover, a_copy_in_a_container_is_counted, .timeout = 120)
-{
-    INSIDE(container_body, finish);
-}
-
-static void before_body(void)
+INSIDE_TEST(discover, an_existing_mapping_is_found, finish)
 {
     fire_copy("libgpuprof.so");
     bpf_start(NULL);
@@ -226,12 +220,7 @@ static void before_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, an_existing_mapping_is_found, .timeout = 120)
-{
-    INSIDE(before_body, finish);
-}
-
-static void deleted_body(void)
+INSIDE_TEST(discover, a_deleted_file_that_is_mapped_is_found, finish)
 {
     start();
     loop(50);
@@ -246,12 +235,7 @@ static void deleted_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, a_deleted_file_that_is_mapped_is_found, .timeout = 120)
-{
-    INSIDE(deleted_body, finish);
-}
-
-static void renamed_body(void)
+INSIDE_TEST(discover, another_name_is_found_by_its_build_id, finish)
 {
     start();
     fire_copy("libgpuprof.so");
@@ -272,11 +256,6 @@ static void renamed_body(void)
     NEED(armed() == 1, "the sweep does not know the other name");
     kid_end(&second, SIGKILL);
     NEED(loop_until_armed(0) >= 0);
-}
-
-Test(discover, another_name_is_found_by_its_build_id, .timeout = 120)
-{
-    INSIDE(renamed_body, finish);
 }
 
 /* ---- the same file --------------------------------------------------------------------------------------------- */
@@ -338,24 +317,14 @@ static void same(const struct gp_bpf_options *options)
     NEED(loop_until_armed(0) >= 0);
 }
 
-static void same_body(void)
+INSIDE_TEST(discover, one_inode_is_armed_once, finish)
 {
     same(NULL);
 }
 
-static void same_by_perf_body(void)
+INSIDE_TEST(discover, one_inode_is_armed_once_through_perf, finish)
 {
     same(&(struct gp_bpf_options){.by_perf = true});
-}
-
-Test(discover, one_inode_is_armed_once, .timeout = 120)
-{
-    INSIDE(same_body, finish);
-}
-
-Test(discover, one_inode_is_armed_once_through_perf, .timeout = 120)
-{
-    INSIDE(same_by_perf_body, finish);
 }
 
 /* ---- refused --------------------------------------------------------------------------------------------------- */
@@ -393,7 +362,7 @@ static void end(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-static void refused_body(void)
+INSIDE_TEST(discover, files_of_others_are_refused_once, finish)
 {
     static const char *const how[] = {"chown 1 $F", "chmod 664 $F; chgrp 1 $F", "chmod 757 $F", "truncate -s 300M $F"};
     start();
@@ -415,11 +384,6 @@ static void refused_body(void)
     pid_t pid = mapper_start("libgpuprof-0.so", 1);
     NEED(loop_until_armed(1) >= 0);
     end(pid);
-}
-
-Test(discover, files_of_others_are_refused_once, .timeout = 120)
-{
-    INSIDE(refused_body, finish);
 }
 
 static void exec_as_user(void *arg, int exec_fd)
@@ -452,7 +416,7 @@ static bool swap_is_armed(unsigned number, const char *how)
     return is_armed;
 }
 
-static void swapped_body(void)
+INSIDE_TEST(discover, a_name_that_is_another_file_by_now, finish)
 {
     struct kid kid;
     static const char *const how[] = {
@@ -486,11 +450,6 @@ static void swapped_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, a_name_that_is_another_file_by_now, .timeout = 120)
-{
-    INSIDE(swapped_body, finish);
-}
-
 static long rss_kib(void)
 {
     char line[128];
@@ -512,7 +471,7 @@ static uint64_t found_or_lost(void)
 
 /* One tenant creates thousands of files; another tenant's copy, on its own file system, is still
  * armed. */
-static void flood_body(void)
+INSIDE_TEST(discover, a_tenant_with_thousands_of_files, finish)
 {
     enum { FILES = 5000 };
     start();
@@ -556,12 +515,7 @@ static void flood_body(void)
     kid_end(&kid, SIGKILL);
 }
 
-Test(discover, a_tenant_with_thousands_of_files, .timeout = 120)
-{
-    INSIDE(flood_body, finish);
-}
-
-static void many_copies_body(void)
+INSIDE_TEST(discover, a_file_system_has_a_limited_share, finish)
 {
     enum { COPIES = 24 };
     pid_t mappers[COPIES];
@@ -581,11 +535,6 @@ static void many_copies_body(void)
     for (int i = 0; i < COPIES; i++)
         end(mappers[i]);
     NEED(loop_until_armed(0) >= 0);
-}
-
-Test(discover, a_file_system_has_a_limited_share, .timeout = 120)
-{
-    INSIDE(many_copies_body, finish);
 }
 
 /* ---- disarmed -------------------------------------------------------------------------------------------------- */
@@ -624,7 +573,7 @@ Test(discover, a_container_can_be_unmounted, .timeout = 120)
     INSIDE(unmount_body, finish);
 }
 
-static void exec_body(void)
+INSIDE_TEST(discover, a_process_that_unmapped_the_copy_is_dropped, finish)
 {
     start();
     fire_copy("libgpuprof.so");
@@ -650,12 +599,7 @@ static void exec_body(void)
     end(pid);
 }
 
-Test(discover, a_process_that_unmapped_the_copy_is_dropped, .timeout = 120)
-{
-    INSIDE(exec_body, finish);
-}
-
-static void kept_body(void)
+INSIDE_TEST(discover, a_named_file_stays, finish)
 {
     char path[PATH_MAX];
     start();
@@ -681,14 +625,9 @@ static void kept_body(void)
     NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == -ENOENT && strstr(why, "absent"), "%s", why);
 }
 
-Test(discover, a_named_file_stays, .timeout = 120)
-{
-    INSIDE(kept_body, finish);
-}
-
 /* ---- losses, sweeps -------------------------------------------------------------------------------------------- */
 
-static void lost_body(void)
+INSIDE_TEST(discover, a_sweep_makes_up_for_lost_records, finish)
 {
     start();
     loop(1100); /* the first sweep, and the pause after it */
@@ -722,11 +661,6 @@ static void lost_body(void)
     NEED(count.lost > 0 && count.sweeps > sweeps);
     end(noise);
     end(quiet);
-}
-
-Test(discover, a_sweep_makes_up_for_lost_records, .timeout = 120)
-{
-    INSIDE(lost_body, finish);
 }
 
 static pid_t idle_start(void)
@@ -776,24 +710,14 @@ Test(discover, a_sweep_over_a_thousand_processes, .timeout = 120)
     INSIDE(thousand_body, finish);
 }
 
-static void thousand_text_body(void)
+INSIDE_TEST(discover, a_sweep_over_a_thousand_processes_by_text, finish)
 {
     is_text = true;
     thousand_body();
 }
 
-Test(discover, a_sweep_over_a_thousand_processes_by_text, .timeout = 120)
-{
-    INSIDE(thousand_text_body, finish);
-}
-
-static void unmount_text_body(void)
+INSIDE_TEST(discover, a_container_can_be_unmounted_by_text, finish)
 {
     is_text = true;
     unmount_body();
-}
-
-Test(discover, a_container_can_be_unmounted_by_text, .timeout = 120)
-{
-    INSIDE(unmount_text_body, finish);
 }

@@ -168,21 +168,3 @@ Test(leaks, a_program_that_is_killed_keeps_its_names, .timeout = 120)
 {
     expect_names(kill_program);
 }
-
-/* Output never overwrites a recording, which may have taken hours. */
-Test(leaks, a_recording_is_never_overwritten, .timeout = 120)
-{
-    static const char *const how[][3] = {{"report", "-o"}, {"snapshot", "-o"}, {"export", "-o", "--format=csv"}};
-    char file[64];
-    record(file, "fixed", "marked");
-    for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++) {
-        command(1, how[i][0], file, how[i][1], file, how[i][2], NULL);
-        WARNS("would be lost");
-    }
-    json_t *top = analyse("peak", file), *devices = json_object_get(top, "devices");
-    for (size_t i = 0; i < json_array_size(devices); i++)
-        if (json_array_size(json_object_get(json_array_get(devices, i), "parts")))
-            expect_callers(json_object_get(json_array_get(devices, i), "parts"));
-    json_decref(top);
-    unlink(file);
-}

@@ -36,6 +36,15 @@ void inside_admin(bool has);
         cr_assert(_code == 0, "%s", _text);                                                                            \
     } while (0)
 
+/* A Criterion test whose body, which follows, runs so. */
+#define INSIDE_TEST(_suite, _name, _finish)                                                                            \
+    static void _suite##_##_name##_inside(void);                                                                       \
+    Test(_suite, _name, .timeout = 120)                                                                                \
+    {                                                                                                                  \
+        INSIDE(_suite##_##_name##_inside, _finish);                                                                    \
+    }                                                                                                                  \
+    static void _suite##_##_name##_inside(void)
+
 #define NEED(_what, ...)                                                                                               \
     do {                                                                                                               \
         if (!(_what)) {                                                                                                \
