@@ -7,7 +7,6 @@
  * accesses (valgrind --tool=lackey --trace-mem=yes) can tell them apart: bench_budget_lines.sh counts cache lines that way.
  */
 #include "account/feed.h"
-#include "base/clock.h"
 #include "base/counter.h"
 #include "base/ring.h"
 #include "base/thread.h"

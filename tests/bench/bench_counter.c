@@ -11,7 +11,6 @@
  *            new one when threads rise together
  *   grow     the total only rises: every update is a new peak, so exactness requires a total order
  */
-#define _GNU_SOURCE /* pthread_barrier_t, CPU_COUNT */
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

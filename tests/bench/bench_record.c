@@ -2,7 +2,6 @@
  * bench_record.c: the cost of a recording: bytes and recorder time per event on the traces of
  * `gpuprof generate`, the host's time per event with and without a recorder, and the time and
  * memory to open 10^7 events.  TSV on stdout: name, value, unit. */
-#define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/ring.h"
 #include "bench/count.h"
@@ -10,7 +9,6 @@
 #include "session/session.h"
 #include <base/thread.h>
 #include <convert/replay/replay.h>
-#include <pthread.h>
 #include <read/recording/recording.h>
 #include <record/file.h>
 #include <stdio.h>

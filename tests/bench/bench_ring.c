@@ -5,7 +5,6 @@
  * stamp too, as every caller must and as LTTng does: compare that one with
  * tests/bench/bench_ring_lttng.sh, which runs both. */
 #include "base/clock.h"
-#include "base/compiler.h"
 #include "base/ring.h"
 #include "bench/count.h"
 #include <pthread.h>

@@ -71,9 +71,8 @@ static void __attribute__((constructor)) torch_start(void)
 
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
-    for (int i = 0; i < C10_DEVICES; i++) {
+    for (int i = 0; i < C10_DEVICES; i++)
         pthread_mutex_init(&devices[i].lock, &attributes);
-    }
 }
 
 static struct torch_device *torch_enter(int device)
@@ -155,10 +154,8 @@ static bool driver_mapped(int device, struct torch_segment *segment)
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
     CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
-    if (cuMemCreate(&segment->handle, segment->bytes, &prop, 0) != CUDA_SUCCESS) {
+    if (cuMemCreate(&segment->handle, segment->bytes, &prop, 0) != CUDA_SUCCESS)
         return false;
-    }
     return cuMemAddressReserve(&segment->address, segment->bytes, 0, 0, 0) == CUDA_SUCCESS &&
            cuMemMap(segment->address, segment->bytes, 0, segment->handle, 0) == CUDA_SUCCESS &&
            cuMemSetAccess(segment->address, segment->bytes, &access, 1) == CUDA_SUCCESS;
@@ -177,11 +174,10 @@ static void driver_unmap(const struct torch_segment *segment)
 
 static void segment_drop(struct torch_device *self, struct torch_segment *segment)
 {
-    if (segment->is_mapped) {
+    if (segment->is_mapped)
         driver_unmap(segment);
-    } else {
+    else
         driver_plain_free((int)(self - devices), segment->address, segment->bytes);
-    }
     self->stats.reserved -= (int64_t)segment->bytes;
     self->stats.segments--;
     free(segment->first);
@@ -192,7 +188,6 @@ static void segment_drop(struct torch_device *self, struct torch_segment *segmen
 static void device_empty(struct torch_device *self)
 {
     struct torch_segment **at = &self->segments, *segment;
-
     while ((segment = *at) != NULL) {
         if (segment->first->live || segment->first->next != NULL) {
             at = &segment->next;
@@ -205,9 +200,8 @@ static void device_empty(struct torch_device *self)
 
 static size_t segment_bytes(size_t bytes)
 {
-    if (bytes <= MIB) {
+    if (bytes <= MIB)
         return PAGE;
-    }
     return bytes < 10 * MIB ? 20 * MIB : (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
@@ -220,7 +214,6 @@ static bool segment_take(int device, struct torch_segment *segment)
 static struct torch_block *segment_new(struct torch_device *self, int device, size_t bytes)
 {
     struct torch_segment *segment = calloc(1, sizeof(*segment));
-
     segment->bytes = segment_bytes(bytes);
     segment->is_small = bytes <= MIB;
     segment->is_mapped = conf.expandable;
@@ -247,11 +240,9 @@ static struct torch_block *segment_new(struct torch_device *self, int device, si
 static struct torch_block *block_find(struct torch_device *self, size_t bytes)
 {
     for (struct torch_segment *segment = self->segments; segment != NULL; segment = segment->next) {
-        for (struct torch_block *block = segment->first; block != NULL; block = block->next) {
-            if (segment->is_small == (bytes <= MIB) && !block->live && block->bytes >= bytes) {
+        for (struct torch_block *block = segment->first; block != NULL; block = block->next)
+            if (segment->is_small == (bytes <= MIB) && !block->live && block->bytes >= bytes)
                 return block;
-            }
-        }
     }
     return NULL;
 }
@@ -259,19 +250,16 @@ static struct torch_block *block_find(struct torch_device *self, size_t bytes)
 static void block_split(struct torch_block *block, size_t bytes)
 {
     struct torch_block *rest;
-
-    if (block->bytes == bytes) {
+    if (block->bytes == bytes)
         return;
-    }
     rest = malloc(sizeof(*rest));
     *rest = (struct torch_block){.next = block->next,
                                  .before = block,
                                  .segment = block->segment,
                                  .offset = block->offset + bytes,
                                  .bytes = block->bytes - bytes};
-    if (rest->next != NULL) {
+    if (rest->next != NULL)
         rest->next->before = rest;
-    }
     block->next = rest;
     block->bytes = bytes;
 }
@@ -279,26 +267,21 @@ static void block_split(struct torch_block *block, size_t bytes)
 static void block_join(struct torch_block *block)
 {
     struct torch_block *next = block->next;
-
-    if (next == NULL || next->live || block->live) {
+    if (next == NULL || next->live || block->live)
         return;
-    }
     block->bytes += next->bytes;
     block->next = next->next;
-    if (block->next != NULL) {
+    if (block->next != NULL)
         block->next->before = block;
-    }
     free(next);
 }
 
 static struct torch_block *block_at(struct torch_device *self, CUdeviceptr address)
 {
     for (struct torch_segment *segment = self->segments; segment != NULL; segment = segment->next) {
-        for (struct torch_block *block = segment->first; block != NULL; block = block->next) {
-            if (segment->address + block->offset == address) {
+        for (struct torch_block *block = segment->first; block != NULL; block = block->next)
+            if (segment->address + block->offset == address)
                 return block;
-            }
-        }
     }
     abort();
 }
@@ -316,9 +299,8 @@ void *torch_alloc(int device, size_t bytes)
     TORCH_LOCKED(self, device);
 
     bytes = (bytes + 511) / 512 * 512;
-    if (conf.uncached) {
+    if (conf.uncached)
         return driver_plain(device, &address, bytes) ? (void *)address : NULL;
-    }
     block = block_find(self, bytes);
     block = block != NULL ? block : segment_new(self, device, bytes);
     if (block == NULL) {
@@ -353,9 +335,8 @@ void torch_free(int device, void *pointer)
     self->stats.blocks--;
     self->stats.allocated -= bytes;
     block_join(block);
-    if (block->before != NULL) {
+    if (block->before != NULL)
         block_join(block->before);
-    }
     block_tell(self, device, (CUdeviceptr)pointer, -bytes);
 }
 

@@ -10,6 +10,5 @@ void *engine_alloc(size_t bytes);
 void *engine_alloc(size_t bytes)
 {
     void *pointer = NULL;
-
     return cudaMalloc(&pointer, bytes) == cudaSuccess ? pointer : NULL;
 }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "lib/catalog.h"
 #include "lib/full.h"
@@ -28,7 +27,6 @@ ParameterizedTest(int *index, accounting, each_program_equals_the_ledger)
     struct spawn_options options;
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
-
     catalog_options(entry, argv, &options);
     check_against_ledger(&diff, &options, entry->processes == 0 ? 1 : entry->processes, &entry->rules, &result);
     cr_expect(diff.count == 0, "%s: gpuprof differs from the ledger:\n%s", catalog_title(entry), diff.text);
@@ -66,7 +64,6 @@ Test(accounting, the_comparison_sees_a_difference_of_one)
         struct ledger_diff diff = {0};
         char text[1024];
         json_t *truth, *process = json_loads(process_text, 0, NULL);
-
         snprintf(text, sizeof(text), truth_form, cases[i].reserved, cases[i].peak, cases[i].calls, cases[i].host_kind);
         truth = json_loads(text, 0, NULL);
         cr_assert(truth != NULL && process != NULL);
@@ -86,7 +83,6 @@ Test(accounting, a_peak_made_by_three_threads_is_exact)
     struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
     struct spawn spawn;
     json_t *process;
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     process = ledger_stat(&diff, spawn.held[0]);
@@ -101,14 +97,12 @@ Test(accounting, a_peak_made_by_three_threads_is_exact)
 Test(accounting, random_walks_equal_the_ledger, .timeout = 120)
 {
     int seed;
-
     for (seed = 100; seed < (test_is_full() ? 120 : 105); seed++) {
         struct ledger_diff diff = {0};
         struct spawn_result result = {0};
         char number[16];
         const char *argv[] = {path_program("mixed"), "--seed", number, "--steps", "600", NULL};
         struct spawn_options options = {.argv = argv};
-
         snprintf(number, sizeof(number), "%d", seed);
         check_against_ledger(&diff, &options, 1, &(struct ledger_rules){.is_reserved_polled = true}, &result);
         cr_expect(diff.count == 0, "mixed --seed %d --steps 600:\n%s", seed, diff.text);

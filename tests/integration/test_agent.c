@@ -5,7 +5,6 @@
  * compared with the simulator's ledgers and an oracle, across all kinds of deaths and across
  * resets. Skips without BPF.
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 
 TestSuite(agent, .fini = end, .timeout = 180);

@@ -4,7 +4,6 @@
  * with only four capabilities. This is a separate test program: for a moment the agent arms every
  * copy on the machine, so no test that checks a semaphore may run at the same time.
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 #include "lib/elsewhere.h"
 #include <fcntl.h>

@@ -3,7 +3,6 @@
  * test_agent_files.c: tests the agent's files and log: a library replaced by a package, the pins'
  * group, foreign entries, ports in use, and failed allocations.
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 #include <arpa/inet.h>
 #include <fcntl.h>

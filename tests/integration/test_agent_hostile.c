@@ -4,7 +4,6 @@
  * forged batches, floods and very many processes. Rows that have room stay exact; updates without
  * room are counted and reported.
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 
 TestSuite(agent_hostile, .fini = end, .timeout = 180);

@@ -5,7 +5,6 @@
  * programs.
  * Run: quiet
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 #include "lib/full.h"
 #include <fcntl.h>
@@ -37,10 +36,9 @@ static long rounds_asked(void)
 static double longest(const struct call *calls, size_t count, const struct span *span)
 {
     uint64_t most = 0;
-    for (size_t i = 0; i < count && calls[i].start_ns < span->to_ns; i++) {
+    for (size_t i = 0; i < count && calls[i].start_ns < span->to_ns; i++)
         if (calls[i].start_ns + calls[i].took_ns >= span->from_ns && calls[i].took_ns > most)
             most = calls[i].took_ns;
-    }
     return (double)most / 1e6;
 }
 

@@ -3,7 +3,6 @@
  * test_agent_life.c: tests how an agent starts and ends: beside another one, without rights, and
  * with minimal rights.
  */
-#define _GNU_SOURCE
 #include "integration/agentcase.h"
 #include <linux/magic.h>
 #include <sys/stat.h>

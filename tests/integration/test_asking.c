@@ -29,7 +29,6 @@ static json_t *asking_run(const char *program, const char *source, const char *s
     struct ledger_diff diff = {0};
     struct spawn spawn;
     json_t *process = NULL;
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     if (spawn_wait_held(&spawn, 1) == 0) {
         process = ledger_stat(&diff, spawn.held[0]);
@@ -43,7 +42,6 @@ static void asking_reset(const char *source, const char *sim)
 {
     struct spawn_result result = {0};
     json_t *process = asking_run("poll_reset", source, sim, &result);
-
     cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
               spawn_status_text(&result), result.out, result.err);
     cr_expect_geq(json_at(process, "devices/0/stats/reserved_bytes.all.current", -1), 64 * MIB);
@@ -63,7 +61,6 @@ static void asking_captures(const char *source, const char *sim, const char *out
     struct spawn_result result = {0};
     json_t *process = asking_run("poll_capture", source, sim, &result);
     const char *says = json_string_value(json_object_get(process, "trouble"));
-
     cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
               spawn_status_text(&result), result.out, result.err);
     cr_expect_str_eq(result.out, out, "%s", sim);
@@ -76,7 +73,6 @@ static void asking_captures(const char *source, const char *sim, const char *out
 Test(asking, a_capture_survives_the_questions)
 {
     static const char good[] = "capture: 0\ncapture: 0\ncapture: 0\ncapture: 0\n";
-
     asking_captures(NULL, "capture=real", good, "");
     asking_captures("hooks", "capture=real", good, "");
 }
@@ -85,7 +81,6 @@ Test(asking, nothing_is_asked_after_a_capture_failed)
 {
     static const char harmed[] = "capture: 901\ncapture: 0\ncapture: 0\ncapture: 0\n";
     static const char says[] = "a stream capture failed while gpuprof asked";
-
     asking_captures(NULL, "capture=strict", harmed, says);
     asking_captures("hooks", "capture=strict", harmed, says);
 }
@@ -102,7 +97,6 @@ Test(asking, no_thread_of_the_program_waits_for_a_slow_driver, .timeout = 3600)
     long long calls = 0, asleep = 0, locked = 0;
     char seed[16], preload[2][PATH_MAX * 2];
     int folder = (int)(strrchr(library, '/') - library);
-
     snprintf(preload[0], sizeof(preload[0]), "LD_PRELOAD=%s", path_program("../preload/waits.so"));
     snprintf(preload[1], sizeof(preload[1]), "LD_PRELOAD=%.*s/libgpuprof-shim.so:%s", folder, library,
              path_program("../preload/waits.so"));
@@ -114,7 +108,6 @@ Test(asking, no_thread_of_the_program_waits_for_a_slow_driver, .timeout = 3600)
         struct spawn_options options = {
             .argv = argv, .env = env, .want_library = true, .source = i % 3 == 2 ? "hooks" : NULL};
         struct spawn_result result = {0};
-
         snprintf(seed, sizeof(seed), "%u", i);
         cr_assert_eq(spawn_run(&options, &result), 0);
         bool is_good = WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0;

@@ -5,7 +5,6 @@
  */
 #include "attachcase.h"
 #include <lib/full.h>
-#include <signal.h>
 #include <time.h>
 
 static void refuses(const char *program, const char *what, const char *why)

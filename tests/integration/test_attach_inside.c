@@ -26,7 +26,6 @@ static void run(const char *library, const char *what, const char *more, const c
     const char *argv[] = {path_program("late_attach"), what, library, more, NULL};
     struct spawn_options options = {.argv = argv, .sim = sim};
     struct spawn_result result = {0};
-
     cr_assert_eq(spawn_run(&options, &result), 0);
     cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", what,
               spawn_status_text(&result), result.out, result.err);
@@ -51,7 +50,6 @@ Test(attach_inside, stat_shows_what_was_there_before_as_a_row_of_its_own)
     struct spawn spawn;
     json_t *process;
     char pid[16];
-
     snprintf(library, sizeof(library), "%s", path_library());
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);

@@ -13,14 +13,12 @@
 #include "base/thread.h"
 #include "lib/build.h"
 #include "lib/keeper.h"
-#include "lib/ledger.h"
 #include "lib/listen.h"
 #include "lib/paths.h"
 #include "lib/spawn.h"
 #include "session/session.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

@@ -9,7 +9,6 @@
 #include "bpf/rig.h"
 #include "lib/spawn.h"
 #include "loaderabi.h"
-#include <sys/mount.h>
 #include <time.h>
 
 static int64_t now_ns(void)

@@ -36,7 +36,6 @@ static const char *place_file(const struct place *place, const char *name)
     static char files[4][PATH_MAX];
     static unsigned next;
     char *file = files[next++ % 4];
-
     snprintf(file, PATH_MAX, "%s/%s", place->folder, name);
     return file;
 }
@@ -44,7 +43,6 @@ static const char *place_file(const struct place *place, const char *name)
 static void place_begin(struct place *place, const char *settings)
 {
     char from[PATH_MAX];
-
     place->folder = build_folder();
     cr_assert_not_null(place->folder);
     snprintf(from, sizeof(from), "%s/libcuda.so.1", path_sim());
@@ -57,7 +55,6 @@ static void place_begin(struct place *place, const char *settings)
 static void place_copy(const struct place *place, const char *name)
 {
     char from[PATH_MAX];
-
     snprintf(from, sizeof(from), "%s/libcupti.so.13", path_sim());
     cr_assert_eq(build_copy(from, place_file(place, name)), 0);
 }
@@ -69,14 +66,11 @@ static void place_rename(const struct place *place, const char *name)
     static char bytes[1 << 20];
     FILE *file = fopen(place_file(place, name), "r+");
     size_t count, i;
-
     cr_assert_not_null(file);
     count = fread(bytes, 1, sizeof(bytes), file);
-    for (i = 0; i + sizeof(before) <= count; i++) {
-        if (memcmp(bytes + i, before, sizeof(before)) == 0) {
+    for (i = 0; i + sizeof(before) <= count; i++)
+        if (memcmp(bytes + i, before, sizeof(before)) == 0)
             memcpy(bytes + i, after, sizeof(after));
-        }
-    }
     rewind(file);
     cr_assert_eq(fwrite(bytes, 1, count, file), count);
     fclose(file);
@@ -94,10 +88,8 @@ static json_t *place_stat(const struct place *place, const char *arguments, stru
     struct spawn spawn;
     json_t *process = NULL;
     int n = 1;
-
-    for (word = strtok_r(words, " ", &state); word != NULL && n <= CUPTI_ARGS; word = strtok_r(NULL, " ", &state)) {
+    for (word = strtok_r(words, " ", &state); word != NULL && n <= CUPTI_ARGS; word = strtok_r(NULL, " ", &state))
         argv[n++] = word;
-    }
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     if (spawn_wait_held(&spawn, 1) == 0) {
         /* First, once the poll thread has seen the first device. */
@@ -125,14 +117,12 @@ static json_t *place_stat(const struct place *place, const char *arguments, stru
 static const char *text_at(const json_t *process, const char *key)
 {
     const char *text = json_string_value(json_object_get(process, key));
-
     return text != NULL ? text : "";
 }
 
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), end_length = strlen(end);
-
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
@@ -141,7 +131,6 @@ static void expect_copy(const struct place *place, const json_t *process, size_t
                         const char *answer)
 {
     const json_t *copy = json_array_get(json_object_get(json_object_get(process, "cupti"), "copies"), index);
-
     cr_expect_str_eq(text_at(copy, "path"), place_file(place, name), "copy %zu", index);
     cr_expect_eq(json_at(copy, "status", 4711), status, "copy %zu: status", index);
     cr_expect_str_eq(text_at(copy, "answer"), answer, "copy %zu: answer", index);
@@ -161,7 +150,6 @@ static void search_goes_on(const char *settings, int status, const char *answer)
     struct place place;
     struct spawn_result result = {0};
     char line[PATH_MAX + 200];
-
     place_begin(&place, settings);
     place_copy(&place, "libcupti.so.13");
     place_copy(&place, "libcupti.so.12");
@@ -192,7 +180,6 @@ Test(cupti, only_another_subscriber_ends_the_search)
 {
     struct place place;
     struct spawn_result result = {0};
-
     place_begin(&place, "taken:Nsight@libcupti.so.13");
     place_copy(&place, "libcupti.so.13");
     place_copy(&place, "libcupti.so.12");
@@ -211,7 +198,6 @@ Test(cupti, the_version_that_fits_is_tried_first)
     struct place place;
     struct spawn_result result = {0};
     FILE *file;
-
     place_begin(&place, "none@libcupti.so.13");
     place_copy(&place, "libcupti.so.14");
     place_copy(&place, "libcupti.so.13");
@@ -231,7 +217,6 @@ Test(cupti, the_copy_of_the_program_comes_first)
     struct place place;
     struct spawn_result result = {0};
     char arguments[PATH_MAX];
-
     place_begin(&place, "");
     place_copy(&place, "libcupti.so.13");
     place_copy(&place, "libcupti.so.12");
@@ -249,7 +234,6 @@ Test(cupti, doctor_tries_the_copies)
     char expected[2 * PATH_MAX];
     const char *argv[] = {path_command(), "doctor", NULL}, *env[] = {place.path, place.settings, NULL};
     struct spawn_options options = {.argv = argv, .env = env};
-
     place_begin(&place, "none@libcupti.so.13");
     place_copy(&place, "libcupti.so.13");
     place_copy(&place, "libcupti.so.12");
@@ -273,7 +257,6 @@ Test(cupti, a_library_that_comes_later_gets_its_own_copy)
     struct spawn_result result = {0};
     char *other = build_folder();
     char extra[2 * PATH_MAX + 64], arguments[2 * PATH_MAX];
-
     place_begin(&place, "");
     place_copy(&place, "libcupti.so.12"); /* its soname is libcupti.so.13 */
     cr_assert_eq(build_shared(other, "cupti_other.c", "libcupti.so.13", "-Wl,-soname,libcupti.so.13"), 0);
@@ -296,7 +279,6 @@ Test(cupti, a_wheel_keeps_its_name)
     struct place place;
     struct spawn_result result = {0};
     char folder[PATH_MAX], command[PATH_MAX + 32], extra[2 * PATH_MAX], arguments[4 * PATH_MAX];
-
     place_begin(&place, "");
     place_copy(&place, "libcupti.so.12");
     snprintf(folder, sizeof(folder), "%s", place_file(&place, "site-packages/nvidia/cuda_cupti/lib"));
@@ -327,7 +309,6 @@ static void expect_share(const char *form, bool is_linked, bool is_shared)
     struct place place;
     struct spawn_result result = {0};
     char arguments[3 * PATH_MAX], extra[PATH_MAX + 32];
-
     place_begin(&place, "13.3");
     snprintf(place.form, sizeof(place.form), "GPUPROF_CUPTI=%s", form);
     place_copy(&place, "libcupti.so.13");
@@ -360,7 +341,6 @@ Test(cupti, the_subscriber_is_shared_with_an_earlier_tool)
     struct place place;
     struct spawn_result result = {0};
     char arguments[PATH_MAX];
-
     place_begin(&place, "13.3");
     place_copy(&place, "libcupti.so.13");
     snprintf(arguments, sizeof(arguments), "share:%s init alloc", place_file(&place, "libcupti.so.13"));
@@ -376,7 +356,6 @@ Test(cupti, its_end_is_noticed)
     struct place place;
     struct spawn_result result = {0};
     char arguments[PATH_MAX];
-
     place_begin(&place, "");
     place_copy(&place, "libcupti.so.13");
     json_t *process = place_stat(&place, "init wait alloc", &result);
@@ -400,7 +379,6 @@ Test(cupti, after_its_end_callbacks_come_again)
     struct spawn_result result = {0};
     char arguments[PATH_MAX];
     json_t *process;
-
     place_begin(&place, "");
     place_copy(&place, "libcupti.so.13");
     snprintf(arguments, sizeof(arguments), "init wait finalize:%s alloc wait alloc alloc",
@@ -422,7 +400,6 @@ Test(cupti, rows_are_found_by_name)
 {
     struct place place;
     struct spawn_result result = {0};
-
     place_begin(&place, "shifted");
     place_copy(&place, "libcupti.so.13");
     json_t *process = place_stat(&place, "init alloc", &result);
@@ -435,7 +412,6 @@ Test(cupti, newer_entry_points_are_listed)
 {
     struct place place;
     struct spawn_result result = {0};
-
     place_begin(&place, "newer");
     place_copy(&place, "libcupti.so.13");
     json_t *process = place_stat(&place, "init", &result);
@@ -456,7 +432,6 @@ static void run_is_exact(const char *setting, const char *program, const char *a
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
     struct ledger_rules rules = {0};
-
     for (size_t i = 0; i < catalog_count; i++) {
         if (strcmp(catalog[i].name, program) == 0) {
             rules = catalog[i].rules;
@@ -478,7 +453,6 @@ Test(cupti, run_falls_back_to_hooks, .timeout = 120)
     static const char *const programs[] = {"linear", "graph_capture", "linear_rt", "contexts"};
     char own[PATH_MAX + 32];
     size_t i;
-
     for (i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
         run_is_exact("GPUPROF_SIM_CUPTI=", programs[i], NULL, NULL);
         run_is_exact("GPUPROF_SIM_CUPTI=13.3", programs[i], NULL, NULL);
@@ -497,7 +471,6 @@ Test(cupti, the_log_names_the_setting_that_excludes_hooks)
     const char *env[] = {"GPUPROF_SIM_CUPTI=none", "GPUPROF_SOURCE=cupti", "GPUPROF_LOG=warning", NULL};
     struct spawn_options options = {.argv = argv, .env = env};
     struct spawn_result result = {0};
-
     cr_assert_eq(spawn_run(&options, &result), 0);
     cr_expect_not_null(strstr(result.err, "unset GPUPROF_SOURCE"), "%s", result.err);
     cr_expect_null(strstr(result.err, "start the program with"), "%s", result.err);

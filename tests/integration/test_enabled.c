@@ -56,7 +56,6 @@ static int enabled_read(void)
     unsigned domain, id;
     int count = 0;
     char *line;
-
     cr_assert_eq(spawn_run(&options, &result), 0);
     cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
               result.out, result.err);
@@ -77,7 +76,6 @@ Test(enabled, the_driver_set_is_the_table)
 {
     char expected[ENABLED_IDS] = {0};
     size_t i;
-
     cr_assert_gt(enabled_read(), 0);
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
         expected[enabled_id(i)] = 1;
@@ -93,19 +91,16 @@ Test(enabled, the_driver_set_is_the_table)
 Test(enabled, nothing_of_the_hot_path)
 {
     size_t i;
-
     cr_assert_gt(enabled_read(), 0);
-    for (i = 0; i < sizeof(hot) / sizeof(hot[0]); i++) {
+    for (i = 0; i < sizeof(hot) / sizeof(hot[0]); i++)
         cr_expect(!enabled[ENABLED_DRIVER][hot[i]], "%u is enabled", hot[i]);
-    }
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
         cr_expect(strstr(hooks[i].name, "Launch") == NULL && strncmp(hooks[i].name, "cuMemcpy", 8) != 0 &&
                       strncmp(hooks[i].name, "cuMemset", 8) != 0 && strncmp(hooks[i].name, "cuEvent", 7) != 0,
                   "%s in hooks.def", hooks[i].name);
     }
-    for (i = 0; i < ENABLED_IDS; i++) {
+    for (i = 0; i < ENABLED_IDS; i++)
         cr_expect(!enabled[ENABLED_RUNTIME][i], "runtime callback %zu is enabled", i);
-    }
 }
 
 Test(enabled, contexts_are_followed)

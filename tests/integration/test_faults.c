@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "lib/catalog.h"
 #include "lib/full.h"
-#include "lib/paths.h"
 
 /* 50 programs on two processors within about three minutes. */
 #define FAULT_SECONDS 7
@@ -59,7 +58,6 @@ static json_t *fault_count(const struct catalog_entry *entry, bool want_library)
     struct ledger_diff diff = {0};
     const char *name;
     size_t i;
-
     snprintf(form, sizeof(form), "/tmp/gpuprof-test-count-%d-%%p.json", (int)getpid());
     snprintf(setting, sizeof(setting), "GPUPROF_TEST_LEDGER=%s", form);
     catalog_options(entry, argv, &options);
@@ -107,12 +105,10 @@ static bool fault_is_polled(const char *name)
         "cuThreadExchangeStreamCaptureMode",
     };
     size_t i, bytes;
-
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         bytes = strlen(names[i]);
-        if (strncmp(name, names[i], bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '_')) {
+        if (strncmp(name, names[i], bytes) == 0 && (name[bytes] == '\0' || name[bytes] == '_'))
             return true;
-        }
     }
     return false;
 }
@@ -121,13 +117,11 @@ static void fault_plan_make(struct fault_plan *plan)
 {
     json_t *alone = fault_count(plan->entry, false), *profiled = fault_count(plan->entry, true), *count;
     const char *name;
-
     json_object_foreach(alone, name, count)
     {
         struct fault_api *api = &plan->apis[plan->api_count];
-        if (json_integer_value(count) == 0 || plan->api_count == FAULT_APIS) {
+        if (json_integer_value(count) == 0 || plan->api_count == FAULT_APIS)
             continue;
-        }
         snprintf(api->name, sizeof(api->name), "%s", name);
         api->calls = (long)json_integer_value(count);
         api->is_shared = fault_is_polled(name) || json_at(profiled, name, 0) != api->calls;
@@ -140,10 +134,8 @@ static void fault_plan_make(struct fault_plan *plan)
 static void fault_plan_thin(struct fault_plan *plan, int begin)
 {
     int i, count = 0;
-
-    for (i = begin % 6 < plan->api_count ? begin % 6 : 0; i < plan->api_count; i += 6) {
+    for (i = begin % 6 < plan->api_count ? begin % 6 : 0; i < plan->api_count; i += 6)
         plan->apis[count++] = plan->apis[i];
-    }
     plan->api_count = count;
 }
 
@@ -155,12 +147,10 @@ static void fault_same(struct ledger_diff *diff, const struct spawn_result *with
         ledger_diff_add(diff, "  with the library: %s", spawn_status_text(with));
         ledger_diff_add(diff, "  without:          %s", spawn_status_text(without));
     }
-    if (strcmp(with->out, without->out) != 0) {
+    if (strcmp(with->out, without->out) != 0)
         ledger_diff_add(diff, "  stdout with:\n%.1000s  stdout without:\n%.1000s", with->out, without->out);
-    }
-    if (strcmp(with->err, without->err) != 0) {
+    if (strcmp(with->err, without->err) != 0)
         ledger_diff_add(diff, "  stderr with:\n%.500s  stderr without:\n%.500s", with->err, without->err);
-    }
 }
 
 static void fault_run(struct fault_plan *plan, const struct fault_api *api, long number, bool onwards)
@@ -173,7 +163,6 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
     struct spawn_result with = {0}, without = {0};
     struct ledger_diff diff = {0};
     int processes = entry->processes == 0 ? 1 : entry->processes;
-
     snprintf(setting, sizeof(setting), "GPUPROF_SIM_FAULTS=%s %ld%s fail 2", api->name, number, onwards ? "+" : "");
     catalog_options(entry, argv, &options);
     options.env = env;
@@ -188,13 +177,11 @@ static void fault_run(struct fault_plan *plan, const struct fault_api *api, long
         bool dies = WIFSIGNALED(without.status);
         check_against_ledger(&diff, &options, dies ? 0 : processes, &entry->rules, &with);
     }
-    if (!entry->has_threads && !api->is_shared) {
+    if (!entry->has_threads && !api->is_shared)
         fault_same(&diff, &with, &without);
-    }
     plan->runs++;
-    if (diff.count > 0 && plan->broken++ < 3) {
+    if (diff.count > 0 && plan->broken++ < 3)
         cr_expect(false, "%s under \"%s\":\n%s", catalog_title(entry), setting, diff.text);
-    }
     spawn_result_free(&with);
     spawn_result_free(&without);
 }
@@ -210,26 +197,22 @@ ParameterizedTest(int *index, faults, every_call_may_fail)
     uint64_t end = gp_clock_ns() + FAULT_SECONDS * 1000000000ull;
     long number, most = 1;
     int i;
-
     fault_plan_make(&plan);
-    if (!test_is_full()) {
+    if (!test_is_full())
         fault_plan_thin(&plan, *index);
-    }
     cr_assert_gt(plan.api_count, 0, "%s: no driver call in its ledger", catalog_title(plan.entry));
     for (number = 1; number <= (test_is_full() ? most : 1); number++) {
         for (i = 0; i < plan.api_count; i++) {
             most = plan.apis[i].calls > most ? plan.apis[i].calls : most;
-            if (number > plan.apis[i].calls) {
+            if (number > plan.apis[i].calls)
                 continue;
-            }
             if (gp_clock_ns() > end) {
                 plan.left_out++;
                 continue;
             }
             fault_run(&plan, &plan.apis[i], number, false);
-            if (number == 1 && plan.apis[i].calls > 1) {
+            if (number == 1 && plan.apis[i].calls > 1)
                 fault_run(&plan, &plan.apis[i], 1, true);
-            }
         }
     }
     cr_log_info("%s: %ld faults, %ld left out\n", catalog_title(plan.entry), plan.runs, plan.left_out);

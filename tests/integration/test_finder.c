@@ -5,7 +5,6 @@
  * as test_discover.c.
  * Run: alone
  */
-#define _GNU_SOURCE
 #include "agent/find/find.h"
 #include "lib/inside.h"
 #include "lib/paths.h"

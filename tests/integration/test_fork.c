@@ -20,7 +20,6 @@ static int fork_stat_status(pid_t pid)
     struct spawn_result result = {0};
     char number[16];
     int status;
-
     snprintf(number, sizeof(number), "%d", (int)pid);
     cr_assert_eq(spawn_command(&result, "stat", "--json", "-p", number, NULL), 0);
     status = WIFEXITED(result.status) ? WEXITSTATUS(result.status) : -1;
@@ -37,14 +36,11 @@ Test(fork, the_child_has_no_session_and_the_parent_keeps_its_own)
     struct spawn spawn;
     json_t *process;
     int i;
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 2), 0, "parent and child did not both hold");
-    for (i = 0; i < 2; i++) {
-        if (spawn.held[i] != spawn.pid) {
+    for (i = 0; i < 2; i++)
+        if (spawn.held[i] != spawn.pid)
             cr_expect_eq(fork_stat_status(spawn.held[i]), 3, "the child of fork is shown as profiled");
-        }
-    }
     process = ledger_stat(&diff, spawn.pid);
     cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), 3 * MIB, "%s", diff.text);
     json_decref(process);
@@ -60,7 +56,6 @@ Test(fork, beside_an_allocating_thread_never_hangs)
     const char *argv[] = {path_program("fork"), NULL};
     struct spawn_options options = {.argv = argv, .want_library = true};
     int round;
-
     for (round = 0; round < 50; round++) {
         struct spawn_result result = {0};
         cr_assert_eq(spawn_run(&options, &result), 0);
@@ -79,7 +74,6 @@ Test(fork, an_image_made_by_exec_is_profiled_anew)
     struct ledger_diff diff = {0};
     struct spawn spawn;
     json_t *process;
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     cr_expect_eq(spawn.held[0], spawn.pid);

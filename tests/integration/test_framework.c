@@ -4,7 +4,6 @@
  * tests/programs/framework.c compares gpuprof's numbers with the allocator's after every operation; here the same
  * program runs without gpuprof too, and held, for what only other processes see.
  */
-#define _GNU_SOURCE /* F_OFD_GETLK */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
@@ -84,7 +83,6 @@ struct framework_run {
 static void framework_options(struct framework_run *run, const struct framework_case *one)
 {
     int used = 0;
-
     memset(run, 0, sizeof(*run));
     snprintf(run->folder, sizeof(run->folder), "%s/../framework/%s", path_program("."), one->built);
     run->argv[0] = path_program("framework");
@@ -102,7 +100,6 @@ static void framework_options(struct framework_run *run, const struct framework_
 static const char *framework_title(const struct framework_case *one)
 {
     static char title[256];
-
     snprintf(title, sizeof(title), "%s %s %s %s", one->mode, one->built, one->when ? one->when : "",
              one->source ? one->source : "");
     return title;
@@ -113,10 +110,8 @@ static const char *framework_title(const struct framework_case *one)
 ParameterizedTestParameters(framework, numbers_are_the_allocators_own_and_output_stays)
 {
     int count = (int)(sizeof(cases) / sizeof(cases[0])), *index = cr_malloc(sizeof(*index) * (size_t)count);
-
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         index[i] = i;
-    }
     return cr_make_param_array(int, index, count, (void (*)(struct criterion_test_params *))NULL);
 }
 
@@ -124,7 +119,6 @@ ParameterizedTest(int *index, framework, numbers_are_the_allocators_own_and_outp
 {
     const struct framework_case *one = &cases[*index];
     struct framework_run run;
-
     framework_options(&run, one);
     same_expect(framework_title(one), &run.options, one->source, run.env);
 }
@@ -141,7 +135,6 @@ struct framework_held {
 static void held_look(struct framework_held *held)
 {
     struct ledger_diff diff = {0};
-
     json_decref(held->process);
     json_decref(held->ledger);
     held->process = ledger_stat(&diff, held->spawn.held[0]);
@@ -153,14 +146,12 @@ static void held_start_as(struct framework_held *held, const struct framework_ca
 {
     char setting[96];
     int used = 0;
-
     memset(held, 0, sizeof(*held));
     framework_options(&held->run, one);
     snprintf(held->form, sizeof(held->form), "/tmp/gpuprof-framework-%s-%d.%%p", one->mode, (int)getpid());
     snprintf(setting, sizeof(setting), "GPUPROF_TEST_LEDGER=%s", held->form);
-    while (held->run.env[used] != NULL) {
+    while (held->run.env[used] != NULL)
         used++;
-    }
     held->run.env[used] = setting;
     held->run.options.want_library = is_injected;
     held->run.options.want_hold = true;
@@ -173,7 +164,6 @@ static void held_end(struct framework_held *held)
 {
     struct spawn_result result = {0};
     char path[128];
-
     snprintf(path, sizeof(path), "%.*s.%d", (int)strcspn(held->form, "."), held->form, (int)held->spawn.held[0]);
     spawn_finish(&held->spawn, &result);
     unlink(path);
@@ -202,7 +192,6 @@ static long long held_at(const struct framework_held *held, const char *path)
 static bool held_agrees(const struct framework_held *held)
 {
     const json_t *device = json_array_get(json_object_get(held->process, "devices"), 0);
-
     return json_is_true(json_object_get(json_array_get(json_object_get(device, "frameworks"), 0), "agrees"));
 }
 
@@ -210,12 +199,10 @@ static const json_t *held_owner(const struct framework_held *held, const char *n
 {
     const json_t *device = json_array_get(json_object_get(held->process, "devices"), 0), *owner;
     size_t i;
-
     json_array_foreach(json_object_get(device, "owners"), i, owner)
     {
-        if (strcmp(json_string_value(json_object_get(owner, "owner")), name) == 0) {
+        if (strcmp(json_string_value(json_object_get(owner, "owner")), name) == 0)
             return owner;
-        }
     }
     return NULL;
 }
@@ -225,7 +212,6 @@ static void held_ledger(const struct framework_held *held)
 {
     static const char *const keys[][2] = {{"devices/0/reserved_bytes/current", "reserved_bytes.all.current"},
                                           {"devices/0/reserved_bytes/peak", "reserved_bytes.all.peak"}};
-
     for (size_t i = 0; i < 2; i++) {
         char path[128];
         snprintf(path, sizeof(path), "devices/0/stats/%s", keys[i][1]);
@@ -238,7 +224,6 @@ static void held_walk(const struct framework_case *one)
 {
     struct framework_held held;
     const json_t *pytorch;
-
     held_start(&held, one);
     held_ledger(&held);
     cr_expect(held_agrees(&held), "%s", framework_title(one));
@@ -268,7 +253,6 @@ Test(framework, a_failure_that_the_cache_answers_is_a_retry)
 {
     static const struct framework_case ways[] = {ROW("oom", "unsigned-now"),
                                                  ROW("oom", "signed-now", .source = "hooks")};
-
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         struct framework_held held;
         held_start(&held, &ways[i]);
@@ -284,7 +268,6 @@ Test(framework, a_failure_that_the_cache_answers_is_a_retry)
 Test(framework, totals_that_differ_are_shown)
 {
     struct framework_held held;
-
     held_start(&held, &(struct framework_case)ROW("lie", "unsigned-now"));
     cr_expect(held_agrees(&held));
     cr_assert_eq(spawn_step(&held.spawn), 0);
@@ -300,7 +283,6 @@ Test(framework, a_reset_from_outside_restarts_both_peaks)
     struct framework_held held;
     struct spawn_result command = {0};
     char pid[16];
-
     held_start(&held, &(struct framework_case)ROW("peaks", "unsigned-now"));
     HELD("devices/0/stats/allocated_bytes.all.peak", 30 * MIB);
     HELD("devices/0/stats/reserved_bytes.all.peak", 30 * MIB);
@@ -319,7 +301,6 @@ Test(framework, a_reset_from_outside_restarts_both_peaks)
 Test(framework, an_uncached_framework_allocates)
 {
     struct framework_held held;
-
     held_start(&held,
                &(struct framework_case)ROW("uncached", "unsigned-now", .setting = "PYTORCH_NO_CUDA_MEMORY_CACHING=1"));
     HELD("devices/0/stats/allocated_bytes.all.current", 7 * MIB);
@@ -333,7 +314,6 @@ static void held_owns(const struct framework_held *held, const char *name, long 
                       long long live)
 {
     const json_t *owner = held_owner(held, name);
-
     cr_assert_not_null(owner, "no owner %s", name);
     cr_expect_eq(json_at(owner, "reserved_bytes", -1), reserved, "%s: %lld", name,
                  json_at(owner, "reserved_bytes", -1));
@@ -350,7 +330,6 @@ Test(framework, owners_add_up_to_the_device)
                                           {"allocated_bytes", "devices/0/stats/allocated_bytes.all.current"},
                                           {"live", "devices/0/stats/allocation.all.current"}};
     static const char *const sources[] = {NULL, "hooks"};
-
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
         struct framework_held held;
         const json_t *shared;
@@ -382,7 +361,6 @@ Test(framework, blocks_from_before_leave_with_their_bytes)
 {
     static char library[4200];
     struct framework_held held;
-
     snprintf(library, sizeof(library), "GPUPROF_TEST_LIBRARY=%s", path_library());
     held_start_as(&held, &(struct framework_case)ROW("before", "unsigned-now", .setting = library), false);
     HELD(FRAMEWORK("allocated_bytes"), 64 * MIB);
@@ -402,7 +380,6 @@ Test(framework, blocks_without_memory_are_asleep)
     struct framework_held held;
     struct spawn_result command = {0};
     char pid[16];
-
     held_start(&held, &(struct framework_case)ROW("sleep", "unsigned-now"));
     HELD("devices/0/stats/allocated_bytes.all.current", 0);
     HELD("devices/0/stats/reserved_bytes.all.current", 0);
@@ -427,7 +404,6 @@ Test(framework, blocks_without_memory_are_asleep)
 static bool reader_is_there(int fd)
 {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = GP_LISTEN_BYTE, .l_len = 1};
-
     return fcntl(fd, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK;
 }
 
@@ -442,7 +418,6 @@ static void reader_wait(const struct framework_held *held, bool is_there)
     struct gp_peer session;
     char problem[GP_PROBLEM_BYTES];
     int left = READER_MS;
-
     cr_assert_eq(gp_peer_open_pid(&session, held->spawn.held[0], problem), 0, "%s", problem);
     while (reader_is_there(session.fd) != is_there && left > 0) {
         reader_pause(10);
@@ -462,7 +437,6 @@ static void reader_start_as(struct reader *reader, const struct framework_held *
                             const char *more)
 {
     char pid[16];
-
     snprintf(reader->path, sizeof(reader->path), "/tmp/gpuprof-reader-%d", (int)getpid());
     snprintf(pid, sizeof(pid), "%d", (int)held->spawn.held[0]);
     unlink(reader->path);
@@ -492,12 +466,10 @@ static int reader_saw(const struct reader *reader, long long bytes)
     FILE *file = fopen(reader->path, "r");
     char line[1024], form[64];
     int count = 0;
-
     cr_assert_not_null(file);
     snprintf(form, sizeof(form), "\"size_bytes\":%lld,", bytes);
-    while (fgets(line, sizeof(line), file) != NULL) {
+    while (fgets(line, sizeof(line), file) != NULL)
         count += strstr(line, "\"event\":\"alloc\"") != NULL && strstr(line, form) != NULL;
-    }
     fclose(file);
     return count;
 }
@@ -508,7 +480,6 @@ Test(framework, blocks_are_events_while_a_viewer_reads)
 {
     struct framework_held held;
     struct reader reader;
-
     held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now"));
     reader_start(&reader, &held, "--json");
     kill(reader.pid, SIGSTOP);
@@ -525,9 +496,8 @@ Test(framework, blocks_are_events_while_a_viewer_reads)
     cr_assert_eq(spawn_step(&held.spawn), 0);
     reader_pause(500);
     reader_end(&reader, SIGINT);
-    for (int i = 1; i <= 4; i++) {
+    for (int i = 1; i <= 4; i++)
         cr_expect_eq(reader_saw(&reader, i * MIB), i == 2 || i == 4, "%d MiB", i);
-    }
     unlink(reader.path);
     held_end(&held);
 }
@@ -536,7 +506,6 @@ Test(framework, blocks_are_always_events_if_the_user_says_so)
 {
     struct framework_held held;
     struct reader reader;
-
     held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now", .setting = "GPUPROF_RING=always"));
     reader_start(&reader, &held, "--backlog");
     reader_pause(500);
@@ -570,7 +539,6 @@ Test(framework, a_report_has_the_times_of_sleep)
     struct framework_held held;
     struct spawn_result command = {0};
     struct reader reader;
-
     held_start(&held, &(struct framework_case)ROW("naps", "unsigned-now"));
     reader_start_as(&reader, &held, "record", NULL);
     cr_assert_eq(spawn_step(&held.spawn), 0);
@@ -602,12 +570,10 @@ Test(framework, a_recording_has_the_blocks_from_before_it)
     struct framework_held held;
     struct spawn_result command = {0};
     struct reader reader;
-
     held_start(&held, &(struct framework_case)ROW("readers", "unsigned-now"));
     reader_start_as(&reader, &held, "record", NULL);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         cr_assert_eq(spawn_step(&held.spawn), 0);
-    }
     reader_pause(500);
     reader_end(&reader, SIGINT);
     cr_assert_eq(spawn_command(&command, "report", "--json", reader.path, (char *)NULL), 0);

@@ -24,7 +24,6 @@ static void slow_calls(char *rules, size_t bytes, unsigned seed)
 {
     static const char *const names[] = {"cuCtxCreate_v4", "cuCtxDestroy_v2", "cuMemAllocHost_v2", "cuMemFreeHost"};
     size_t length = (size_t)snprintf(rules, bytes, "GPUPROF_SIM_FAULTS=");
-
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && seed % 2; i++, seed = seed * 1103515245 + 12345)
         length +=
             (size_t)snprintf(rules + length, bytes - length, "%s 1+ delay %ums;", names[i], 1 + (seed >> 16) % 14);
@@ -36,7 +35,6 @@ Test(handover, totals_stay_exact_when_the_source_changes)
     const struct ledger_rules rules = {.is_reserved_polled = true, .peak_slack_bytes = 3 * 8 * MIB};
     unsigned runs = test_is_full() ? 1000 : 12, first = 0, bad = 0;
     char seed[16], slow[256], *wanted = getenv("GPUPROF_TEST_HANDOVERS");
-
     if (wanted != NULL)
         sscanf(wanted, "%u,%u", &runs, &first);
     for (unsigned i = first; i < first + runs; i++) {
@@ -44,7 +42,6 @@ Test(handover, totals_stay_exact_when_the_source_changes)
         struct spawn_options options = {.argv = argv, .env = env, .source = "auto", .want_library = true};
         struct spawn_result result = {0};
         struct ledger_diff diff = {0};
-
         snprintf(seed, sizeof(seed), "%u", i);
         slow_calls(slow, sizeof(slow), i);
         check_against_ledger(&diff, &options, 1, &rules, &result);
@@ -65,7 +62,6 @@ static void yields(const char *source, const char *counts, int64_t more)
     struct ledger_diff diff = {0};
     struct spawn spawn;
     char pid[16];
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);

@@ -30,7 +30,6 @@ ParameterizedTest(int *index, harmless, every_program_is_the_same)
     const struct catalog_entry *entry = &catalog[*index];
     const char *argv[CATALOG_ARGS + 2];
     struct spawn_options options;
-
     catalog_options(entry, argv, &options);
     same_expect(catalog_title(entry), &options, NULL, NULL);
 }
@@ -43,7 +42,6 @@ static void harmless_everywhere(const char *what, const char *const *env, const 
 {
     char title[128];
     size_t i;
-
     for (i = 0; i < sizeof(harmless_programs) / sizeof(harmless_programs[0]); i++) {
         const char *argv[] = {path_program(harmless_programs[i]), NULL};
         snprintf(title, sizeof(title), "%s, %s", what, harmless_programs[i]);
@@ -65,7 +63,6 @@ Test(harmless, settings_that_make_no_sense)
                                            "GPUPROF_LOG=",
                                            "GPUPROF_SOURCE=hooks"};
     size_t i;
-
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const char *env[] = {settings[i], NULL};
         harmless_everywhere(settings[i], NULL, env);
@@ -76,7 +73,6 @@ Test(harmless, the_library_is_missing_or_not_one)
 {
     const char *const nowhere[] = {"CUDA_INJECTION64_PATH=/nowhere/libgpuprof.so", NULL};
     const char *const text[] = {"CUDA_INJECTION64_PATH=/etc/passwd", NULL};
-
     harmless_everywhere("missing library", NULL, nowhere);
     harmless_everywhere("a text file", NULL, text);
 }
@@ -86,7 +82,6 @@ Test(harmless, the_library_is_preloaded)
     char setting[512];
     const char *both[] = {setting, NULL};
     const char *alone[] = {setting, "CUDA_INJECTION64_PATH", NULL};
-
     snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", path_library());
     harmless_everywhere("preloaded and injected", NULL, both);
     harmless_everywhere("preloaded alone", NULL, alone);
@@ -98,7 +93,6 @@ Test(harmless, a_program_without_cuda)
     char setting[512];
     const char *env[] = {setting, NULL};
     const char *argv[] = {"/bin/sh", "-c", "echo out; echo err >&2; exit 4", NULL};
-
     snprintf(setting, sizeof(setting), "LD_PRELOAD=%s", path_library());
     same_expect("sh", &(struct spawn_options){.argv = argv}, NULL, env);
 }
@@ -116,7 +110,6 @@ static void harmless_source(const char *env_setting)
     struct spawn spawn;
     const char *source;
     json_t *process;
-
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     process = ledger_stat(&diff, spawn.held[0]);
@@ -134,7 +127,6 @@ Test(harmless, cupti_answers_otherwise)
                                            "GPUPROF_SIM_CUPTI=old",          "GPUPROF_SIM_CUPTI=deaf",
                                            "GPUPROF_SIM_CUPTI=13.3",         "GPUPROF_SIM_CUPTI=shifted"};
     size_t i;
-
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const char *env[] = {settings[i], NULL};
         harmless_everywhere(settings[i], env, env);
@@ -148,7 +140,6 @@ Test(harmless, cupti_is_missing_or_wrong)
     char *folder = build_folder();
     char setting[600], link[512], target[512];
     const char *env[] = {setting, NULL};
-
     cr_assert_not_null(folder);
     snprintf(target, sizeof(target), "%s/libcuda.so.1", path_sim());
     snprintf(link, sizeof(link), "%s/libcuda.so.1", folder);
@@ -170,7 +161,6 @@ Test(harmless, no_memory_file_and_no_thread)
 {
     const char *argv[] = {path_program("harmless"), NULL};
     int which;
-
     for (which = 1; which < 4; which++) {
         struct spawn_options options = {
             .argv = argv, .want_seccomp_memfd = which & 1, .want_seccomp_thread = (which & 2) != 0};
@@ -190,7 +180,6 @@ Test(harmless, static_tls_is_used_up)
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
     int i, opened = 0;
-
     cr_assert_not_null(folder);
     cr_assert_eq(build_shared(folder, "tls.c", "tls0.so", "-DTLS_BYTES=16"), 0);
     for (i = 0; i < HARMLESS_TLS; i++) {
@@ -223,7 +212,6 @@ static void harmless_named(const char *folder, const char *source, const char *t
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .source = source};
     struct spawn_result result = {0};
     FILE *file;
-
     snprintf(path, sizeof(path), "LD_LIBRARY_PATH=%s:%s", folder, path_sim());
     snprintf(log, sizeof(log), "GPUPROF_LOG=info:%s/log", folder);
     cr_assert_eq(spawn_run(&options, &result), 0);
@@ -243,7 +231,6 @@ static void harmless_named(const char *folder, const char *source, const char *t
 Test(harmless, nothing_starts_without_a_gpu)
 {
     char *folder = build_folder(), from[600], to[600], link[600];
-
     cr_assert_not_null(folder);
     if (access("/proc/driver/nvidia", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
         access("/usr/bin/nvidia-modprobe", F_OK) == 0) {
@@ -270,7 +257,6 @@ Test(harmless, nothing_starts_without_a_gpu)
 static long harmless_locked(struct spawn_options *options, struct spawn_result *result)
 {
     char *kib;
-
     cr_assert_eq(spawn_run(options, result), 0);
     kib = strstr(result->out, "in KiB: ");
     cr_assert_not_null(kib, "%s: %s%s", spawn_status_text(result), result->out, result->err);
@@ -286,17 +272,14 @@ Test(harmless, locked_memory_is_bounded)
     static const char *const settings[] = {"GPUPROF_STACKS=off", "GPUPROF_STACKS=all", "GPUPROF_RECORD=/dev/null"};
     static const long most[] = {30 * 1024, 70 * 1024, 120 * 1024};
     size_t i, j;
-
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         const char *argv[] = {path_program("locked"), ways[i][0], ways[i][1], NULL};
         struct spawn_result plain = {0};
         struct spawn_options options = {.argv = argv};
         long kib = harmless_locked(&options, &plain);
-
         for (j = 0; j < sizeof(settings) / sizeof(settings[0]); j++) {
             const char *env[] = {settings[j], NULL};
             struct spawn_result with = {0};
-
             options = (struct spawn_options){.argv = argv, .env = env, .want_library = true};
             cr_expect_leq(harmless_locked(&options, &with) - kib, most[j], "%s %s, %s: %ld KiB plain", ways[i][0],
                           ways[i][1], settings[j], kib);
@@ -314,7 +297,6 @@ Test(harmless, no_question_to_the_driver_begins_after_the_exit)
     const char *env[] = {"GPUPROF_SIM_FAULTS=cuMemPoolGetAttribute 1+ delay 10ms", NULL};
     struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
     struct spawn_result result = {0};
-
     cr_assert_eq(spawn_run(&options, &result), 0);
     cr_expect_eq(result.status, 0, "status %#x: %s", result.status, result.out);
     spawn_result_free(&result);
@@ -334,7 +316,6 @@ Test(harmless, any_libc_function_may_fail, .timeout = 180)
     };
     char *folder = build_folder(), log[300];
     const char *env[] = {log, NULL};
-
     cr_assert_not_null(folder);
     snprintf(log, sizeof(log), "GPUPROF_LOG=debug:%s/log", folder);
     same_expect_failures(&(struct same_failures){.rows = rows,

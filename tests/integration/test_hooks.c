@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "lib/catalog.h"
 #include "lib/full.h"
@@ -27,7 +26,6 @@ static void hooks_check_ledger(const struct catalog_entry *entry, const char *so
     struct spawn_options options;
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
-
     catalog_options(entry, argv, &options);
     options.source = source;
     options.env = env;
@@ -61,15 +59,13 @@ static json_t *hooks_stat(const struct catalog_entry *entry, const char *source,
     struct ledger_diff diff = {0};
     struct spawn spawn;
     json_t *process = NULL;
-
     catalog_options(entry, argv, &options);
     options.source = source;
     options.env = env;
     options.want_library = options.want_hold = true;
     cr_assert_eq(spawn_start(&spawn, &options), 0);
-    if (spawn_wait_held(&spawn, 1) == 0) {
+    if (spawn_wait_held(&spawn, 1) == 0)
         process = ledger_stat(&diff, spawn.held[0]);
-    }
     spawn_finish(&spawn, &result);
     cr_assert_not_null(process, "%s: no stat: %s\n%s", catalog_title(entry), diff.text, result.err);
     spawn_result_free(&result);
@@ -92,21 +88,16 @@ static void hooks_strip(json_t *process, const struct catalog_entry *entry, bool
     size_t i;
     json_t *device, *value;
     const char *kind;
-
-    for (i = 0; i < sizeof(run) / sizeof(run[0]); i++) {
+    for (i = 0; i < sizeof(run) / sizeof(run[0]); i++)
         json_object_del(process, run[i]);
-    }
-    if ((has_module && !has_elf) || strcmp(entry->name, "green") == 0) {
+    if ((has_module && !has_elf) || strcmp(entry->name, "green") == 0)
         json_object_del(process, "events");
-    }
     json_array_foreach(json_object_get(process, "devices"), i, device)
     {
         json_t *kinds = json_object_get(device, "kinds");
-
         json_object_del(device, "forecast"); /* what is left follows what is polled, and modules */
-        if (!has_elf) {
+        if (!has_elf)
             json_object_del(kinds, "module");
-        }
         if (entry->rules.is_reserved_polled) { /* the polled part comes at another moment */
             json_object_del(device, "stats");
             json_object_foreach(kinds, kind, value) json_object_del(value, "reserved_bytes");
@@ -124,10 +115,8 @@ ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)
     const struct catalog_entry *entry = &catalog[*index];
     json_t *hooks, *cupti;
     bool has_module;
-
-    if (entry->has_threads || entry->processes > 1) {
+    if (entry->has_threads || entry->processes > 1)
         return; /* peaks differ from run to run */
-    }
     hooks = hooks_stat(entry, "hooks", NULL, "hooks", "libgpuprof-shim.so");
     cupti = hooks_stat(entry, "cupti", NULL, "cupti", "libcupti");
     has_module = json_at(cupti, "devices/0/kinds/module/calls", 0) != 0;
@@ -137,9 +126,8 @@ ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)
         char *one = json_dumps(hooks, JSON_INDENT(1) | JSON_SORT_KEYS),
              *two = json_dumps(cupti, JSON_INDENT(1) | JSON_SORT_KEYS);
         size_t at = 0;
-        while (one[at] != '\0' && one[at] == two[at]) {
+        while (one[at] != '\0' && one[at] == two[at])
             at++;
-        }
         at = at > 200 ? at - 200 : 0;
         cr_expect(false, "%s: hooks:\n%.400s\n...\ncupti:\n%.400s", catalog_title(entry), one + at, two + at);
         free(one);
@@ -152,7 +140,6 @@ ParameterizedTest(int *index, hooks, each_program_is_as_with_cupti)
 static const struct catalog_entry *hooks_entry(const char *name)
 {
     size_t i;
-
     for (i = 0; i < catalog_count && strcmp(catalog[i].name, name) != 0; i++) {
     }
     cr_assert(i < catalog_count);
@@ -166,12 +153,10 @@ Test(hooks, take_over_where_cupti_cannot_be_had)
     static const char *const settings[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", "GPUPROF_SIM_CUPTI=none"};
     static const char *const names[] = {"linear", "graph_capture", "linear_rt", "contexts"};
     size_t i, j;
-
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const char *env[] = {settings[i], NULL};
-        for (j = 0; j < sizeof(names) / sizeof(names[0]); j++) {
+        for (j = 0; j < sizeof(names) / sizeof(names[0]); j++)
             hooks_check_ledger(hooks_entry(names[j]), "auto", env);
-        }
         json_decref(hooks_stat(hooks_entry("linear"), "auto", env, "hooks", i == 0 ? "Nsight" : "driver hooks"));
         json_decref(hooks_stat(hooks_entry("linear"), "cupti", env, "none", i == 0 ? "Nsight" : ""));
     }
@@ -183,7 +168,6 @@ Test(hooks, are_there_with_the_injection_too)
 {
     char setting[512];
     const char *env[] = {setting, NULL};
-
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
     hooks_check_ledger(hooks_entry("linear"), "hooks", env);
     hooks_check_ledger(hooks_entry("proc_address"), "hooks", env);
@@ -195,7 +179,6 @@ Test(hooks, say_so_when_the_shim_is_not_in_front)
 {
     char setting[512];
     const char *env[] = {setting, "LD_PRELOAD", NULL};
-
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
     json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "none", "not preloaded"));
 }
@@ -208,7 +191,6 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
     const char *env[] = {setting, NULL}, *source[] = {"GPUPROF_SOURCE=hooks", NULL};
     size_t i;
     int tries;
-
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
     for (i = 0; i < 2; i++) {
         const char *argv[] = {path_program("plugged"), ways[i], NULL};
@@ -220,7 +202,6 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
         struct spawn spawn;
         const char *trouble;
         json_t *process;
-
         cr_assert_eq(spawn_start(&spawn, &options), 0);
         cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
         /* The thread that looks is waited for for some milliseconds only: beside busy neighbours it may be late. */
@@ -254,14 +235,12 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
 Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
 {
     int seed;
-
     for (seed = 200; seed < (test_is_full() ? 215 : 205); seed++) {
         char number[16];
         struct catalog_entry entry = {.name = "mixed",
                                       .args = {"--seed", number, "--steps", "600"},
                                       .note = number,
                                       .rules = {.is_reserved_polled = true}};
-
         snprintf(number, sizeof(number), "%d", seed);
         hooks_check_ledger(&entry, "hooks", NULL);
     }

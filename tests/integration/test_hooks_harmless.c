@@ -28,7 +28,6 @@ ParameterizedTest(int *index, hooks_harmless, every_program_is_the_same)
     const char *argv[CATALOG_ARGS + 2];
     const char *const none[] = {"GPUPROF_SIM_CUPTI=taken:Nsight", NULL};
     struct spawn_options options;
-
     catalog_options(entry, argv, &options);
     same_expect_ways(catalog_title(entry), &options, (struct same_way[]){{"hooks", NULL}, {"cupti", NULL}}, 2);
     options.env = none; /* wrappers without a source */
@@ -47,7 +46,6 @@ Test(hooks_harmless, processes_without_cuda)
         "cat /proc/self/maps | grep -c libcuda",
     };
     size_t i;
-
     for (i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
         const char *argv[] = {"/bin/sh", "-c", scripts[i], NULL};
         same_expect(scripts[i], &(struct spawn_options){.argv = argv}, "auto", NULL);
@@ -62,7 +60,6 @@ Test(hooks_harmless, lookups_that_depend_on_their_caller)
     const char *argv[] = {path_program("hook_caller_srt"), first, NULL};
     struct spawn_options options = {.argv = argv};
     struct spawn_result result = {0};
-
     cr_assert_not_null(folder);
     snprintf(first, sizeof(first), "%s/first.so", folder);
     snprintf(needed, sizeof(needed), "-Wl,--no-as-needed,%s/second.so", folder);
@@ -85,7 +82,6 @@ Test(hooks_harmless, settings_that_make_no_sense)
                                            "GPUPROF_MEMORY_LIMIT=99999999999999999999T",
                                            "GPUPROF_LOG=loud:/nowhere/at/all", "GPUPROF_ALLOC_CONF=a:b,c"};
     size_t i, j;
-
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         for (j = 0; hooks_programs[j] != NULL; j++) {
             const char *env[] = {settings[i], NULL};
@@ -101,7 +97,6 @@ Test(hooks_harmless, libc_fails_in_the_library)
 {
     static const struct same_row rows[] = {
         {"dlopen", NULL}, {"mmap", NULL}, {"memfd_create", NULL}, {"pthread_create", NULL}, {"madvise", NULL}};
-
     same_expect_failures(&(struct same_failures){.rows = rows,
                                                  .row_count = sizeof(rows) / sizeof(rows[0]),
                                                  .programs = hooks_programs,

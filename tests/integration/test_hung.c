@@ -3,7 +3,6 @@
  * test_hung.c: files on a file system whose server does not answer. The kernel then waits for ever, in a wait
  * that no signal ends; a viewer gives up and goes on.
  */
-#define _GNU_SOURCE
 #include "lib/inside.h"
 #include "lib/paths.h"
 #include "read/common/foreign.h"

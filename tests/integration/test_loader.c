@@ -38,7 +38,6 @@ ParameterizedTestParameters(loader, a_constructor_may_call_cuinit_while_gpuprof_
 static double loader_seconds(void)
 {
     struct timespec now;
-
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
@@ -52,7 +51,6 @@ ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit
     char preload[1024], pause[64];
     struct spawn_result result = {0};
     double begin = loader_seconds();
-
     snprintf(pause, sizeof(pause), "GPUPROF_TEST_PAUSE=%s", one->pause);
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so%s%.*s%s",
              (int)(strrchr(program, '/') - program), program, has_hooks ? ":" : "",
@@ -81,7 +79,6 @@ Test(loader, a_thread_that_waits_its_turn_is_waited_for)
     struct ledger_diff diff = {0};
     struct spawn spawn;
     char preload[1024];
-
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so", (int)(strrchr(argv[0], '/') - argv[0]),
              argv[0]);
     env[2] = preload;
@@ -101,7 +98,6 @@ Test(loader, a_constructor_may_make_the_first_cuinit)
 {
     const char *argv[] = {path_program("loader_first"), NULL};
     int round;
-
     for (round = 0; round < 2; round++) {
         struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
         struct spawn_result result = {0};
@@ -109,7 +105,6 @@ Test(loader, a_constructor_may_make_the_first_cuinit)
         struct spawn spawn;
         double begin = loader_seconds();
         json_t *process;
-
         options.source = round ? "hooks" : NULL;
         cr_assert_eq(spawn_start(&spawn, &options), 0);
         cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
@@ -128,12 +123,10 @@ Test(loader, threads_may_allocate_with_the_loaders_locks_held)
 {
     const char *argv[] = {path_program("loader_busy"), NULL};
     int round;
-
     for (round = 0; round < 12; round++) {
         const char *env[] = {"GPUPROF_STACKS=all", NULL};
         struct spawn_options options = {.argv = argv, .want_library = true, .seconds = 15};
         struct spawn_result result = {0};
-
         options.env = round % 4 == 1 ? env : NULL;
         options.source = round % 4 == 2 ? "hooks" : NULL;
         cr_assert_eq(spawn_run(&options, &result), 0);

@@ -3,7 +3,6 @@
  * test_record.c: the recorder inside a process: every lost event is counted, an error of the file
  * never reaches the program, and the file of a killed process has what was written until then.
  */
-#define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/ring.h"
 #include "inject/inject.h"
@@ -193,10 +192,9 @@ Test(record, delivered_and_dropped_are_what_was_tried, .init = test_begin, .fini
     int late = 0, dropped = 0;
     for (int easy = 0; easy < 2; easy++) {
         pid_t children[16] = {0};
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < 16; i++)
             if ((i % 6 == 3) == easy && (children[i] = test_fork()) == 0)
                 test_recorder(i, easy);
-        }
         for (int i = 0; i < 16; i++) {
             int status;
             if (!children[i])

@@ -34,7 +34,6 @@ ParameterizedTest(int *index, record_harmless, every_program_is_the_same)
     struct spawn_options options;
     struct spawn_result result = {0};
     struct ledger_diff diff = {0};
-
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
     catalog_options(entry, argv, &options);
@@ -53,7 +52,6 @@ Test(record_harmless, a_child_is_answered_by_the_loader)
     const char *argv[] = {path_program("site_fork"), NULL}, *native[] = {"GPUPROF_STACKS=native", NULL},
                *all[] = {"GPUPROF_STACKS=all", NULL};
     struct spawn_options options = {.argv = argv};
-
     same_expect("native", &options, NULL, native);
     same_expect("all", &options, NULL, all);
 }
@@ -61,7 +59,6 @@ Test(record_harmless, a_child_is_answered_by_the_loader)
 Test(record_harmless, stacks_that_the_program_made)
 {
     const char *argv[] = {path_program("site_guardless"), NULL}, *env[] = {"GPUPROF_STACKS=native", NULL};
-
     same_expect("native", &(struct spawn_options){.argv = argv}, NULL, env);
 }
 
@@ -73,7 +70,6 @@ Test(record_harmless, large_thread_local_storage)
     const char *argv[] = {path_program("linear"), NULL}, *env[] = {preload, NULL}, *with[] = {preload, record, NULL};
     struct spawn_options options = {.argv = argv, .env = env};
     int kib;
-
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
     for (kib = 220; kib < 256; kib += test_is_full() ? 3 : 12) {
@@ -124,7 +120,6 @@ Test(record_harmless, any_libc_function_may_fail, .timeout = 240)
     };
     char *folder = build_folder(), record[300];
     const char *env[] = {"GPUPROF_STACKS=all", record, NULL};
-
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/%%p.gpuprof", folder);
     expect_failures(rows, sizeof(rows) / sizeof(rows[0]), env);
@@ -137,7 +132,6 @@ Test(record_harmless, a_file_that_is_there_already)
     static const struct same_row rows[] = {{"open", NULL}, {"lstat", NULL}, {"flock", NULL}};
     char *folder = build_folder(), record[300];
     const char *env[] = {record, NULL};
-
     cr_assert_not_null(folder);
     snprintf(record, sizeof(record), "GPUPROF_RECORD=%s/there", folder);
     cr_assert_eq(build_copy("/etc/passwd", record + strlen("GPUPROF_RECORD=")), 0);

@@ -23,7 +23,6 @@ static void request(pid_t pid, const char *command, const char *option, const ch
 {
     struct spawn_result result = {0};
     char number[16];
-
     snprintf(number, sizeof(number), "%d", (int)pid);
     cr_assert_eq(spawn_command(&result, command, "-p", number, option, other, NULL), 0);
     cr_expect(WIFEXITED(result.status), "%s: %s", command, spawn_status_text(&result));
@@ -48,7 +47,6 @@ ParameterizedTest(unsigned *way, sandbox, a_program_in_a_sandbox_lives)
     struct spawn spawn;
     bool records = *way % 6 / 2 == 2;
     json_t *process;
-
     cr_assert_not_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "%s/x.gpuprof", folder);
     snprintf(snapshot, sizeof(snapshot), "-o%s/x.pickle", folder);

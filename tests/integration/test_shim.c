@@ -39,7 +39,6 @@ struct shim_env {
 static void shim_env(struct shim_env *env, const char *policy, const char *conf)
 {
     const char *library = path_library();
-
     snprintf(env->preload, sizeof(env->preload), "LD_PRELOAD=%.*s/libgpuprof-shim.so",
              (int)(strrchr(library, '/') - library), library);
     snprintf(env->allocator, sizeof(env->allocator), "GPUPROF_ALLOCATOR=%s", policy);
@@ -55,7 +54,6 @@ static void shim_env(struct shim_env *env, const char *policy, const char *conf)
 static bool shim_is_one_of(const char *name, const char *const *list, size_t count)
 {
     size_t i;
-
     for (i = 0; i < count && strcmp(name, list[i]) != 0; i++) {
     }
     return i < count;
@@ -78,7 +76,6 @@ static long long shim_hazards(const json_t *ledger)
     long long hazards = 0;
     json_t *device;
     size_t i;
-
     json_array_foreach(json_object_get(ledger, "devices"), i, device) hazards += json_at(device, "hazards", 0);
     return hazards;
 }
@@ -92,7 +89,6 @@ static void shim_look(const struct catalog_entry *entry, const char *policy, pid
     char form[96];
     json_t *ledger, *process, *device;
     size_t i;
-
     snprintf(form, sizeof(form), "/tmp/gpuprof-test-shim-%d-%%p.json", (int)getpid());
     ledger = ledger_load(&diff, form, pid);
     process = ledger_stat(&diff, pid);
@@ -121,9 +117,8 @@ static void shim_options(const struct catalog_entry *entry, const char *sim, con
                          struct spawn_options *options)
 {
     catalog_options(entry, argv, options);
-    if (sim != NULL) {
+    if (sim != NULL)
         options->sim = sim;
-    }
 }
 
 static void shim_run(const struct catalog_entry *entry, const char *policy, const char *conf, const char *sim,
@@ -135,7 +130,6 @@ static void shim_run(const struct catalog_entry *entry, const char *policy, cons
     struct shim_env env;
     struct spawn spawn;
     int i;
-
     shim_options(entry, sim, argv, &options);
     shim_env(&env, policy, conf);
     options.env = env.env;
@@ -143,9 +137,8 @@ static void shim_run(const struct catalog_entry *entry, const char *policy, cons
     options.want_hold = true;
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     spawn_wait_held(&spawn, entry->processes == 0 ? 1 : entry->processes);
-    for (i = 0; i < spawn.held_count; i++) {
+    for (i = 0; i < spawn.held_count; i++)
         shim_look(entry, policy, spawn.held[i], false);
-    }
     spawn_finish(&spawn, &with);
     shim_same(catalog_title(entry), policy, &with, without);
     spawn_result_free(&with);
@@ -155,7 +148,6 @@ static void shim_plain(const struct catalog_entry *entry, const char *sim, struc
 {
     const char *argv[CATALOG_ARGS + 2];
     struct spawn_options options;
-
     shim_options(entry, sim, argv, &options);
     cr_assert_eq(spawn_run(&options, without), 0);
 }
@@ -166,15 +158,13 @@ static void shim_policies_run(int index, const char *sim)
     const struct catalog_entry *entry = &catalog[index];
     struct spawn_result without = {0};
     size_t i;
-
     shim_plain(entry, sim, &without);
     for (i = 0; i < SHIM_POLICIES; i++) {
         bool is_other = catalog_is_light(entry) && i == 1 + (size_t)index % (SHIM_POLICIES - 1);
         bool is_wanted = test_is_full() || i == 0 || is_other;
         bool is_crowded = strcmp(shim_policies[i], "prealloc") == 0 && SHIM_IS_ONE_OF(entry->name, shim_crowded);
-        if (is_wanted && !is_crowded) {
+        if (is_wanted && !is_crowded)
             shim_run(entry, shim_policies[i], NULL, sim, &without);
-        }
     }
     spawn_result_free(&without);
 }
@@ -199,7 +189,6 @@ ParameterizedTest(int *index, shim, with_unfinished_work)
 {
     const char *own = catalog[*index].sim;
     char sim[128];
-
     snprintf(sim, sizeof(sim), "%s%slatency=typical", own != NULL ? own : "", own != NULL ? "," : "");
     shim_policies_run(*index, sim);
 }
@@ -211,7 +200,6 @@ static bool shim_may_grow(const struct catalog_entry *entry)
 {
     static const char *const apart[] = {"shim_ipc", "shim_range", "ipc", "shim_peer"};
     bool is_wanted = shim_is_ours(entry) ? catalog_is_light(entry) : test_is_full() || (entry - catalog) % 4 == 0;
-
     return is_wanted && !SHIM_IS_ONE_OF(entry->name, apart);
 }
 
@@ -223,7 +211,6 @@ ParameterizedTestParameters(shim, with_growable_segments)
 ParameterizedTest(int *index, shim, with_growable_segments)
 {
     struct spawn_result without = {0};
-
     shim_plain(&catalog[*index], NULL, &without);
     shim_run(&catalog[*index], "caching", "expandable_segments:True", NULL, &without);
     spawn_result_free(&without);
@@ -243,7 +230,6 @@ static void shim_fault(const struct catalog_entry *entry, const char *api, int n
     struct spawn spawn;
     char faults[96];
     int i;
-
     catalog_options(entry, argv, &options);
     shim_env(&env, "caching", NULL);
     snprintf(faults, sizeof(faults), "GPUPROF_SIM_FAULTS=%s %d%s fail %d", api, number, onwards, error);
@@ -254,9 +240,8 @@ static void shim_fault(const struct catalog_entry *entry, const char *api, int n
     options.want_hold = true;
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     spawn_wait_held(&spawn, 1);
-    for (i = 0; i < spawn.held_count; i++) {
+    for (i = 0; i < spawn.held_count; i++)
         shim_look(entry, faults, spawn.held[i], strcmp(api, "cuMemFree_v2") == 0);
-    }
     spawn_finish(&spawn, &result);
     cr_expect(WIFEXITED(result.status), "%s under \"%s\": %s\n%s", entry->name, faults, spawn_status_text(&result),
               result.err);
@@ -274,7 +259,6 @@ static const char *const shim_calls[] = {
 static const struct catalog_entry *shim_entry(const char *name)
 {
     size_t i;
-
     for (i = 0; i < catalog_count && strcmp(catalog[i].name, name) != 0; i++) {
     }
     cr_assert(i < catalog_count);
@@ -285,10 +269,8 @@ ParameterizedTestParameters(shim, any_driver_call_may_fail)
 {
     int *index = cr_malloc(sizeof(*index) * SHIM_CALLS);
     size_t i;
-
-    for (i = 0; i < SHIM_CALLS; i++) {
+    for (i = 0; i < SHIM_CALLS; i++)
         index[i] = (int)i;
-    }
     return cr_make_param_array(int, index, SHIM_CALLS, (void (*)(struct criterion_test_params *))NULL);
 }
 
@@ -299,17 +281,13 @@ ParameterizedTest(int *index, shim, any_driver_call_may_fail)
     static const char *const programs[] = {"shim_streams", "shim_capture", "shim_context", "shim_oom_retry"};
     static const int numbers[] = {1, 3, 20};
     size_t count = sizeof(programs) / sizeof(programs[0]), i, k, call = (size_t)*index;
-
     for (i = 0; i < count; i++) {
         const struct catalog_entry *entry = shim_entry(programs[i]);
-        for (k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
-            if (test_is_full() || (i == call % count && k == call % 3)) {
+        for (k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
+            if (test_is_full() || (i == call % count && k == call % 3))
                 shim_fault(entry, shim_calls[call], numbers[k], "", k % 2 == 0 ? 2 : 999);
-            }
-        }
-        if (test_is_full() || (call % 3 == 0 && i == (call + 1) % count)) {
+        if (test_is_full() || (call % 3 == 0 && i == (call + 1) % count))
             shim_fault(entry, shim_calls[call], 4, "+", 2);
-        }
     }
 }
 
@@ -323,7 +301,6 @@ static void shim_lend(const char *what, bool preload, const char *policy, const 
     struct spawn_result result = {0};
     struct shim_env env;
     struct spawn spawn;
-
     shim_env(&env, policy, NULL);
     if (!preload) {
         env.env[0] = "LD_PRELOAD";
@@ -332,14 +309,12 @@ static void shim_lend(const char *what, bool preload, const char *policy, const 
     options.env = env.env;
     cr_assert_eq(spawn_start(&spawn, &options), 0);
     cr_expect_eq(spawn_wait_held(&spawn, 1), 0, "%s: it never came to its end", what);
-    if (spawn.held_count == 1) {
+    if (spawn.held_count == 1)
         shim_look(&entry, what, spawn.held[0], false);
-    }
     spawn_finish(&spawn, &result);
     cr_expect_eq(result.status, 0, "%s: %s\n%s%s", what, spawn_status_text(&result), result.out, result.err);
-    if (*reference == NULL) {
+    if (*reference == NULL)
         *reference = strdup(result.out);
-    }
     cr_expect_str_eq(result.out, *reference, "%s:\n%s\nfirst:\n%s", what, result.out, *reference);
     spawn_result_free(&result);
 }
@@ -347,7 +322,6 @@ static void shim_lend(const char *what, bool preload, const char *policy, const 
 Test(shim, explicit_interfaces)
 {
     char *reference = NULL;
-
     shim_lend("injected alone", false, "", NULL, &reference);
     cr_expect(strstr(reference, "the same stream gets it again: 0") == NULL &&
                   strstr(reference, "driver calls of 1000 pairs: 0") != NULL &&

@@ -29,7 +29,6 @@ static long long stage_hazards(const char *form, pid_t pid)
     json_t *ledger = ledger_load(&diff, form, pid), *device;
     long long hazards = ledger == NULL ? -1 : 0;
     size_t i;
-
     json_array_foreach(json_object_get(ledger, "devices"), i, device)
     {
         hazards += json_at(device, "hazards", 0);
@@ -48,7 +47,6 @@ static void stage_start(const struct catalog_entry *entry, const char *latency, 
     struct spawn spawn;
     pid_t pid;
     int count = 0;
-
     cr_assert_not_null(folder);
     snprintf(form, sizeof(form), "%s/%%p.json", folder);
     snprintf(setting, sizeof(setting), "GPUPROF_SIM_LEDGER=%s", form);
@@ -57,9 +55,8 @@ static void stage_start(const struct catalog_entry *entry, const char *latency, 
     catalog_options(entry, argv, &options);
     options.sim = sim;
     env[count++] = setting;
-    while (more != NULL && *more != NULL && count < 7) {
+    while (more != NULL && *more != NULL && count < 7)
         env[count++] = *more++;
-    }
     env[count] = NULL;
     options.env = env;
     cr_assert_eq(spawn_start(&spawn, &options), 0);
@@ -73,7 +70,6 @@ static void stage_start(const struct catalog_entry *entry, const char *latency, 
 static bool stage_is_ours(const struct catalog_entry *entry)
 {
     bool has_ledger = entry->note == NULL || strstr(entry->note, "_exit") == NULL;
-
     return has_ledger && strncmp(entry->name, "shim_", 5) == 0 && catalog_is_light(entry);
 }
 
@@ -87,7 +83,6 @@ ParameterizedTest(int *index, stage, the_bare_driver_is_the_reference)
     const struct catalog_entry *entry = &catalog[*index];
     const char *title = catalog_title(entry);
     struct stage_run zero = {.hazards = -1}, typical = {.hazards = -1};
-
     stage_start(entry, "zero", NULL, &zero);
     stage_start(entry, "typical", NULL, &typical);
     cr_expect_eq(zero.result.status, entry->exit_code << 8, "%s: %s", title, spawn_status_text(&zero.result));
@@ -124,7 +119,6 @@ static const struct stage_case {
 static const struct catalog_entry *stage_find(const char *program)
 {
     size_t i;
-
     for (i = 0; i < catalog_count && strcmp(catalog[i].name, program) != 0; i++) {
     }
     return i < catalog_count ? &catalog[i] : NULL;
@@ -136,7 +130,6 @@ static void stage_notices(const struct stage_case *c, const char *preload)
     struct stage_run right = {.hazards = -1}, wrong = {.hazards = -1};
     char mode[64];
     const char *env[] = {preload, mode, NULL};
-
     cr_assert_not_null(entry, "%s is not in the catalog", c->program);
     snprintf(mode, sizeof(mode), "GPUPROF_TEST_CARELESS=%s", c->mode);
     stage_start(entry, "zero", NULL, &right);
@@ -155,15 +148,12 @@ Test(stage, a_careless_allocator_is_noticed)
 {
     char *folder = build_folder(), preload[256], include[512];
     size_t i;
-
     cr_assert_not_null(folder);
     snprintf(include, sizeof(include), "-I%s", path_source("src/sim/include"));
     cr_assert_eq(build_shared(folder, "careless.c", "careless.so", include), 0);
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%s/careless.so", folder);
-    for (i = 0; i < sizeof(stage_cases) / sizeof(stage_cases[0]); i++) {
-        if (catalog_is_light(stage_find(stage_cases[i].program))) {
+    for (i = 0; i < sizeof(stage_cases) / sizeof(stage_cases[0]); i++)
+        if (catalog_is_light(stage_find(stage_cases[i].program)))
             stage_notices(&stage_cases[i], preload);
-        }
-    }
     build_remove(folder);
 }

@@ -4,7 +4,6 @@
  * and pins: as root, as a user who may not read the process table, without an agent, and after a
  * reset.
  */
-#define _GNU_SOURCE /* pipe2 */
 #include <unit/cli.h>
 
 #include <agent/maps/maps.h>

@@ -4,9 +4,7 @@
  * bytes.  NVML is a stand-in (lib/preload/nvml.c), and the programs are scripts that write into its
  * folder what they allocate.
  */
-#define _GNU_SOURCE /* F_OFD_SETLK */
 #include <criterion/criterion.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>

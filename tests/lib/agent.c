@@ -2,9 +2,6 @@
  *
  * agent.c: see agent.h.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/agent.h"
 
 #include <arpa/inet.h>
@@ -214,10 +211,9 @@ char *agent_words(const struct agent *agent)
 
 static void agent_id_add(uint32_t *ids, unsigned *count, unsigned id)
 {
-    for (unsigned i = 0; i < *count; i++) {
+    for (unsigned i = 0; i < *count; i++)
         if (ids[i] == id)
             return;
-    }
     if (*count < 64)
         ids[(*count)++] = id;
 }
@@ -227,14 +223,13 @@ static void agent_ids_of(struct agent_ids *ids, const char *path)
     FILE *file = fopen(path, "re");
     char line[256];
     unsigned id;
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && fgets(line, sizeof(line), file))
         if (sscanf(line, "prog_id: %u", &id) == 1)
             agent_id_add(ids->programs, &ids->program_count, id);
         else if (sscanf(line, "map_id: %u", &id) == 1)
             agent_id_add(ids->maps, &ids->map_count, id);
         else if (sscanf(line, "link_id: %u", &id) == 1)
             agent_id_add(ids->links, &ids->link_count, id);
-    }
     if (file)
         fclose(file);
 }
@@ -320,11 +315,10 @@ static uint64_t agent_address(pid_t pid, const char *file, uint64_t offset)
     uint64_t from, to, at, address = 0;
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     FILE *maps = fopen(path, "re");
-    while (maps && fgets(line, sizeof(line), maps)) {
+    while (maps && fgets(line, sizeof(line), maps))
         if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %*s %*s %255s", &from, &to, mode, &at, name) == 5 &&
             !strcmp(name, file) && mode[1] == 'w' && offset >= at && offset - at < to - from)
             address = from + (offset - at);
-    }
     if (maps)
         fclose(maps);
     return address;

@@ -2,9 +2,6 @@
  *
  * build.c: see build.h.  Called by the harmlessness tests; runs the compiler by fork and exec, never through a shell.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/build.h"
 
 #include <errno.h>
@@ -23,7 +20,6 @@
 char *build_folder(void)
 {
     char form[] = "/tmp/gpuprof-test-XXXXXX";
-
     return mkdtemp(form) != NULL ? strdup(form) : NULL;
 }
 
@@ -32,13 +28,11 @@ int build_shared(const char *folder, const char *source, const char *name, const
     char relative[128], out[256];
     int status = 0;
     pid_t pid;
-
     snprintf(relative, sizeof(relative), "tests/lib/preload/%s", source);
     snprintf(out, sizeof(out), "%s/%s", folder, name);
     pid = fork();
-    if (pid < 0) {
+    if (pid < 0)
         return -errno;
-    }
     if (pid == 0) {
         const char *path = path_source(relative);
         execlp("cc", "cc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", out, path, "-ldl", "-lpthread",
@@ -54,16 +48,12 @@ int build_copy(const char *from, const char *to)
 {
     int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0700), error = 0;
     struct stat info;
-
-    if (in < 0 || out < 0 || fstat(in, &info) != 0 || sendfile(out, in, NULL, (size_t)info.st_size) != info.st_size) {
+    if (in < 0 || out < 0 || fstat(in, &info) != 0 || sendfile(out, in, NULL, (size_t)info.st_size) != info.st_size)
         error = -(errno != 0 ? errno : EIO);
-    }
-    if (in >= 0) {
+    if (in >= 0)
         close(in);
-    }
-    if (out >= 0) {
+    if (out >= 0)
         close(out);
-    }
     return error;
 }
 

@@ -342,10 +342,9 @@ static bool step_stream_gone(struct cachemodel *model, const struct step *step)
     snprintf(model->last, sizeof model->last, "stream %llx is gone", (unsigned long long)id);
     if (model->dev.stream_count == FAKEDEV_STREAMS)
         return true;
-    for (unsigned i = model->count; i-- > 0;) {
+    for (unsigned i = model->count; i-- > 0;)
         if (model->blocks[i].recorded >> stream & 1 && !model->setup.gone_live && !block_release(model, i, step->shard))
             return false;
-    }
     for (unsigned i = 0; i < model->count; i++)
         model->blocks[i].orphan |= model->blocks[i].grant.stream == id;
     gp_cache_stream_gone(model->cache, id);

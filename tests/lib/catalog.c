@@ -114,7 +114,6 @@ bool catalog_is_light(const struct catalog_entry *entry)
 const char *catalog_title(const struct catalog_entry *entry)
 {
     static char title[64];
-
     snprintf(title, sizeof(title), "%s%s%s", entry->name, entry->note != NULL ? " " : "",
              entry->note != NULL ? entry->note : "");
     return title;
@@ -123,11 +122,9 @@ const char *catalog_title(const struct catalog_entry *entry)
 void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options)
 {
     int i;
-
     argv[0] = path_program(entry->name);
-    for (i = 0; i < CATALOG_ARGS && entry->args[i] != NULL; i++) {
+    for (i = 0; i < CATALOG_ARGS && entry->args[i] != NULL; i++)
         argv[i + 1] = entry->args[i];
-    }
     argv[i + 1] = NULL;
     *options = (struct spawn_options){.argv = argv, .sim = entry->sim};
 }

@@ -44,12 +44,9 @@ static inline struct criterion_test_params catalog_each(bool (*is_wanted)(const 
 {
     int *index = cr_malloc(sizeof(*index) * catalog_count);
     size_t count = 0, i;
-
-    for (i = 0; i < catalog_count; i++) {
-        if (is_wanted == NULL || is_wanted(&catalog[i])) {
+    for (i = 0; i < catalog_count; i++)
+        if (is_wanted == NULL || is_wanted(&catalog[i]))
             index[count++] = (int)i;
-        }
-    }
     return cr_make_param_array(int, index, count, (void (*)(struct criterion_test_params *))NULL);
 }
 

@@ -2,9 +2,6 @@
  *
  * elsewhere.c: see elsewhere.h.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/elsewhere.h"
 #include <read/collect/peer.h>
 

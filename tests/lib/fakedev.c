@@ -2,7 +2,6 @@
  * fakedev.c: the backend that checks every call; see fakedev.h. */
 #include "lib/fakedev.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -39,10 +39,9 @@ static struct gp_map_sum *sum_of(struct gp_system_sum *sums, uint32_t *count, ui
 {
     uint8_t uuid[16];
     gp_fake_uuid(uuid, device);
-    for (uint32_t i = 0; i < *count; i++) {
+    for (uint32_t i = 0; i < *count; i++)
         if (sums[i].cgroup_id == cgroup_id && memcmp(sums[i].uuid, uuid, 16) == 0)
             return &sums[i].value;
-    }
     sums[*count].cgroup_id = cgroup_id;
     memcpy(sums[*count].uuid, uuid, 16);
     sums[*count].value.total_bytes = 80ll << 30;

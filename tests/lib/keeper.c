@@ -2,9 +2,6 @@
  *
  * keeper.c: see keeper.h.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/keeper.h"
 
 #include <errno.h>

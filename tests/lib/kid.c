@@ -2,9 +2,6 @@
  *
  * kid.c: see kid.h.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/kid.h"
 
 #include <errno.h>

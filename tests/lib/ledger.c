@@ -2,12 +2,8 @@
  *
  * ledger.c: see ledger.h.  Called by the accounting, fault and session tests; it shares no code with the product.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/ledger.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,26 +18,22 @@ void ledger_diff_add(struct ledger_diff *diff, const char *form, ...)
 {
     size_t len = strlen(diff->text);
     va_list args;
-
     diff->count++;
     va_start(args, form);
     vsnprintf(diff->text + len, sizeof(diff->text) - len, form, args);
     va_end(args);
     len = strlen(diff->text);
-    if (len + 2 < sizeof(diff->text)) {
+    if (len + 2 < sizeof(diff->text))
         memcpy(diff->text + len, "\n", 2);
-    }
 }
 
 long long json_at(const json_t *root, const char *path, long long fallback)
 {
     char copy[256];
     char *rest = copy, *key;
-
     snprintf(copy, sizeof(copy), "%s", path);
-    while (root != NULL && (key = strsep(&rest, "/")) != NULL) {
+    while (root != NULL && (key = strsep(&rest, "/")) != NULL)
         root = json_is_array(root) ? json_array_get(root, (size_t)atoi(key)) : json_object_get(root, key);
-    }
     return json_is_integer(root) ? json_integer_value(root) : fallback;
 }
 
@@ -59,20 +51,16 @@ static void ledger_equal(struct ledger_diff *diff, const char *where, const char
 static void ledger_between(struct ledger_diff *diff, const char *where, const char *what, long long profiler,
                            long long low, long long high)
 {
-    if (profiler < low || profiler > high) {
+    if (profiler < low || profiler > high)
         ledger_diff_add(diff, "  %s: %s: gpuprof %lld, ledger allows %lld to %lld", where, what, profiler, low, high);
-    }
 }
 
 static bool ledger_is_measured(const char *kind)
 {
     size_t i;
-
-    for (i = 0; i < sizeof(ledger_unknown_kinds) / sizeof(ledger_unknown_kinds[0]); i++) {
-        if (strcmp(kind, ledger_unknown_kinds[i]) == 0) {
+    for (i = 0; i < sizeof(ledger_unknown_kinds) / sizeof(ledger_unknown_kinds[0]); i++)
+        if (strcmp(kind, ledger_unknown_kinds[i]) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -84,7 +72,6 @@ static void ledger_compare_kind(struct ledger_diff *diff, const char *where, con
     long long live = json_at(truth, "live", 0), live_peak = json_at(truth, "live_peak", 0);
     bool late = strcmp(kind, "imported") == 0;
     long long low = late || bytes_peak - slack < bytes ? bytes : bytes_peak - slack;
-
     snprintf(name, sizeof(name), "%s %s", where, kind);
     ledger_equal(diff, name, "current_bytes", json_at(profiler, "current_bytes", 0), bytes);
     ledger_between(diff, name, "peak_bytes", json_at(profiler, "peak_bytes", 0), low, bytes_peak);
@@ -104,16 +91,14 @@ static void ledger_compare_kinds(struct ledger_diff *diff, const char *where, co
 {
     const char *kind;
     json_t *value;
-
     json_object_foreach((json_t *)truth, kind, value)
     {
         ledger_compare_kind(diff, where, kind, json_object_get(profiler, kind), value, slack);
     }
     json_object_foreach((json_t *)profiler, kind, value)
     {
-        if (json_object_get(truth, kind) == NULL && !ledger_is_measured(kind)) {
+        if (json_object_get(truth, kind) == NULL && !ledger_is_measured(kind))
             ledger_compare_kind(diff, where, kind, value, NULL, slack);
-        }
     }
 }
 
@@ -121,12 +106,10 @@ static const json_t *ledger_device(const json_t *root, long long ordinal)
 {
     json_t *devices = json_object_get(root, "devices"), *device;
     size_t i;
-
     json_array_foreach(devices, i, device)
     {
-        if (json_at(device, "device", -1) == ordinal) {
+        if (json_at(device, "device", -1) == ordinal)
             return device;
-        }
     }
     return NULL;
 }
@@ -138,7 +121,6 @@ static void ledger_compare_device(struct ledger_diff *diff, const json_t *profil
     long long allocated = json_at(truth, "allocated_bytes/current", 0), reserved;
     long long allocated_peak = json_at(truth, "allocated_bytes/peak", 0), reserved_peak, low;
     char where[32];
-
     snprintf(where, sizeof(where), "device %lld", ordinal);
     reserved = json_at(truth, "reserved_bytes/current", 0);
     reserved_peak = json_at(truth, "reserved_bytes/peak", 0);
@@ -161,10 +143,8 @@ static void ledger_compare_lost(struct ledger_diff *diff, const json_t *process)
 {
     static const char *const causes[] = {"map_full", "nested", "frames_full", "device_unknown", "missed_free"};
     size_t i;
-
-    for (i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+    for (i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
         ledger_equal(diff, "lost", causes[i], json_at(json_object_get(process, "lost"), causes[i], 0), 0);
-    }
 }
 
 void ledger_compare(struct ledger_diff *diff, const json_t *process, const json_t *ledger,
@@ -173,7 +153,6 @@ void ledger_compare(struct ledger_diff *diff, const json_t *process, const json_
     json_t *devices = json_object_get(ledger, "devices"), *device;
     long long ordinal;
     size_t i;
-
     if (!json_is_array(devices) || !json_is_array(json_object_get(process, "devices"))) {
         ledger_diff_add(diff, "  no \"devices\" in one of the two");
         return;
@@ -187,9 +166,8 @@ void ledger_compare(struct ledger_diff *diff, const json_t *process, const json_
     json_array_foreach(json_object_get(process, "devices"), i, device)
     {
         ordinal = json_at(device, "device", -1);
-        if (ledger_device(ledger, ordinal) == NULL) {
+        if (ledger_device(ledger, ordinal) == NULL)
             ledger_diff_add(diff, "  device %lld: not in the ledger", ordinal);
-        }
     }
     ledger_compare_kinds(diff, "host", json_object_get(json_object_get(process, "host"), "kinds"),
                          json_object_get(json_object_get(ledger, "host"), "kinds"), rules->peak_slack_bytes);
@@ -202,7 +180,6 @@ static void ledger_state(struct ledger_diff *diff, const json_t *process)
 {
     const char *state = json_string_value(json_object_get(process, "state"));
     const char *problem = json_string_value(json_object_get(process, "problem"));
-
     if (state == NULL || strcmp(state, "live") != 0) {
         ledger_diff_add(diff, "  stat: the session is %s: %s", state != NULL ? state : "in no state",
                         problem != NULL ? problem : "no reason given");
@@ -215,12 +192,10 @@ static bool ledger_is_polled(const json_t *process)
 {
     json_t *device;
     size_t i;
-
     json_array_foreach(json_object_get(process, "devices"), i, device)
     {
-        if (json_is_null(json_object_get(device, "name"))) {
+        if (json_is_null(json_object_get(device, "name")))
             return false;
-        }
     }
     return true;
 }
@@ -243,9 +218,8 @@ static json_t *ledger_stat_once(struct ledger_diff *diff, pid_t pid)
                         result.err);
     } else {
         process = json_incref(json_array_get(json_object_get(root, "processes"), 0));
-        if (json_at(process, "pid", -1) != pid) {
+        if (json_at(process, "pid", -1) != pid)
             ledger_diff_add(diff, "  stat: answered for pid %lld", json_at(process, "pid", -1));
-        }
         ledger_state(diff, process);
     }
     json_decref(root);
@@ -257,7 +231,6 @@ json_t *ledger_stat(struct ledger_diff *diff, pid_t pid)
 {
     json_t *process = ledger_stat_once(diff, pid);
     int tries;
-
     for (tries = 0; tries < 10 && diff->count == 0 && !ledger_is_polled(process); tries++) {
         json_decref(process);
         usleep(100000);
@@ -276,9 +249,8 @@ json_t *ledger_load(struct ledger_diff *diff, const char *form, pid_t pid)
     snprintf(path, sizeof(path), "%.*s%d%s", (int)(mark - form), form, (int)pid, mark + 2);
     ledger = json_load_file(path, 0, &error);
     unlink(path);
-    if (ledger == NULL) {
+    if (ledger == NULL)
         ledger_diff_add(diff, "  ledger %s: %s", path, error.text);
-    }
     return ledger;
 }
 
@@ -290,17 +262,14 @@ static void ledger_check_one(struct ledger_diff *diff, const char *form, pid_t p
     struct ledger_diff before = *diff;
     json_t *ledger = ledger_load(diff, form, pid), *process;
     int tries;
-
     for (tries = 0; ledger != NULL && tries < 10; tries++) {
         *diff = before;
         process = ledger_stat(diff, pid);
-        if (process != NULL) {
+        if (process != NULL)
             ledger_compare(diff, process, ledger, rules);
-        }
         json_decref(process);
-        if (diff->count == before.count || !is_polled) {
+        if (diff->count == before.count || !is_polled)
             break;
-        }
         usleep(100000);
     }
     json_decref(ledger);
@@ -314,13 +283,11 @@ void check_against_ledger(struct ledger_diff *diff, const struct spawn_options *
     char form[128], setting[160];
     struct spawn spawn;
     int count = 0, status, i;
-
     snprintf(form, sizeof(form), "/tmp/gpuprof-test-ledger-%d-%%p.json", (int)getpid());
     snprintf(setting, sizeof(setting), "GPUPROF_TEST_LEDGER=%s", form);
     env[count++] = setting;
-    for (i = 0; options->env != NULL && options->env[i] != NULL && count < 31; i++) {
+    for (i = 0; options->env != NULL && options->env[i] != NULL && count < 31; i++)
         env[count++] = options->env[i];
-    }
     env[count] = NULL;
     held.env = env;
     held.want_hold = true;
@@ -331,9 +298,8 @@ void check_against_ledger(struct ledger_diff *diff, const struct spawn_options *
         return;
     }
     status = spawn_wait_held(&spawn, processes);
-    for (i = 0; i < spawn.held_count; i++) {
+    for (i = 0; i < spawn.held_count; i++)
         ledger_check_one(diff, form, spawn.held[i], rules);
-    }
     spawn_finish(&spawn, result);
     if (status != 0) {
         ledger_diff_add(diff, "  only %d of %d processes came to their end: %s, then %s\n%.500s%.500s",

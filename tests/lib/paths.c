@@ -18,7 +18,6 @@ static char path_test[PATH_MAX];
 __attribute__((constructor)) static void path_remember(void)
 {
     ssize_t len = readlink("/proc/self/exe", path_test, sizeof(path_test) - 1);
-
     path_test[len > 0 ? len : 0] = '\0';
 }
 
@@ -28,9 +27,8 @@ static const char *path_above(char *buffer, int levels)
     strcpy(buffer, path_test);
     for (; levels > 0; levels--) {
         char *slash = strrchr(buffer, '/');
-        if (slash == NULL) {
+        if (slash == NULL)
             break;
-        }
         *slash = '\0';
     }
     return buffer;
@@ -40,33 +38,28 @@ static const char *path_product(char *buffer, const char *relative)
 {
     char top[PATH_BYTES];
     const char *build = getenv("GPUPROF_BUILD");
-
-    if (build != NULL && realpath(build, top) != NULL) {
+    if (build != NULL && realpath(build, top) != NULL)
         snprintf(buffer, PATH_BYTES + 64, "%s/%s", top, relative);
-    } else {
+    else
         snprintf(buffer, PATH_BYTES + 64, "%s/build/%s", path_above(top, 4), relative);
-    }
     return buffer;
 }
 
 const char *path_command(void)
 {
     static char buffer[PATH_BYTES + 64];
-
     return path_product(buffer, "bin/gpuprof");
 }
 
 const char *path_library(void)
 {
     static char buffer[PATH_BYTES + 64];
-
     return path_product(buffer, "lib/libgpuprof.so");
 }
 
 const char *path_sim(void)
 {
     static char buffer[PATH_BYTES + 64];
-
     return path_product(buffer, "lib/gpuprof/sim");
 }
 
@@ -76,7 +69,6 @@ const char *path_program(const char *name)
 {
     static char buffer[PATH_BYTES + 64];
     char folder[PATH_BYTES];
-
     snprintf(buffer, sizeof(buffer), "%s/programs/%s", path_above(folder, 2), name);
     return buffer;
 }
@@ -85,7 +77,6 @@ const char *path_source(const char *relative)
 {
     static char buffer[PATH_BYTES + 64];
     char folder[PATH_BYTES];
-
     snprintf(buffer, sizeof(buffer), "%s/%s", path_above(folder, 4), relative);
     return buffer;
 }

@@ -2,7 +2,6 @@
  *
  * pins.c: see pins.h.
  */
-#define _GNU_SOURCE /* unshare */
 #include <lib/pins.h>
 
 #include <base/clock.h>
@@ -81,10 +80,9 @@ int gp_test_pins_make(struct gp_test_pins *pins, char *why, size_t why_bytes)
 void gp_test_pins_free(struct gp_test_pins *pins)
 {
     const int fds[] = {pins->meta, pins->process, pins->container_device, pins->device, pins->container, pins->reset};
-    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
         if (fds[i] > 0)
             close(fds[i]);
-    }
     if (pins->dir[0])
         umount2(pins->top, MNT_DETACH);
 }

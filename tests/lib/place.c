@@ -2,9 +2,6 @@
  *
  * place.c: see place.h.  It kills only processes in cgroups that it made.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/place.h"
 
 #include <dirent.h>
@@ -19,7 +16,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -167,10 +163,9 @@ static int place_mount(char *why, size_t why_bytes)
 
 int place_unmount(void)
 {
-    while (place_has_bpffs()) {
+    while (place_has_bpffs())
         if (umount2(PLACE_BPFFS, MNT_DETACH) != 0)
             return -errno;
-    }
     return 0;
 }
 

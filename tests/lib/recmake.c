@@ -16,13 +16,11 @@ struct recmake {
 /* Makes room for one more row. The array doubles at counts that are powers of two. */
 static void *recmake_room(void *array, size_t count, size_t bytes)
 {
-    if (count & (count - 1)) {
+    if (count & (count - 1))
         return array;
-    }
     array = realloc(array, (count ? count * 2 : 1) * bytes);
-    if (array == NULL) {
+    if (array == NULL)
         abort();
-    }
     memset((char *)array + count * bytes, 0, (count ? count : 1) * bytes);
     return array;
 }
@@ -36,10 +34,8 @@ struct recmake *recmake_new(int64_t total_bytes)
 {
     struct recmake *make = calloc(1, sizeof(*make));
     struct gp_recording *recording = calloc(1, sizeof(*recording));
-
-    if (make == NULL || recording == NULL) {
+    if (make == NULL || recording == NULL)
         abort();
-    }
     make->recording = recording;
     make->now_ns = 1000 * MS;
     recording->pid = 4242;
@@ -64,12 +60,10 @@ uint32_t recmake_string(struct recmake *make, const char *text)
 {
     struct gp_recording *recording = make->recording;
     uint32_t at = recording->string_bytes;
-
     for (;; text++) {
         *RECMAKE_ADD(recording->strings, recording->string_bytes) = *text;
-        if (*text == '\0') {
+        if (*text == '\0')
             return at;
-        }
     }
 }
 
@@ -77,7 +71,6 @@ uint32_t recmake_device(struct recmake *make, uint8_t index, int64_t total_bytes
 {
     struct gp_recording *recording = make->recording;
     struct gp_rec_device *device = RECMAKE_ADD(recording->devices, recording->device_count);
-
     device->index = index;
     device->ordinal = index == GP_WIRE_HOST ? -1 : index;
     device->total_bytes = total_bytes;
@@ -91,7 +84,6 @@ uint32_t recmake_site(struct recmake *make, uint8_t kind, const struct recmake_f
     struct gp_recording *recording = make->recording;
     struct gp_rec_site *site;
     uint32_t first = recording->frame_count;
-
     for (; frames->function != NULL; frames++) {
         struct gp_rec_frame frame = {.function = recmake_string(make, frames->function),
                                      .file = recmake_string(make, frames->file),
@@ -111,7 +103,6 @@ uint32_t recmake_native_site(struct recmake *make, uint8_t kind, const char *con
     struct gp_recording *recording = make->recording;
     struct gp_rec_site *site;
     uint32_t first = recording->frame_count;
-
     for (; *modules != NULL; modules++) {
         uint32_t module = GP_REC_NONE;
         if (**modules != '\0') {
@@ -139,7 +130,6 @@ void recmake_at(struct recmake *make, uint64_t time_ns)
 void recmake_event(struct recmake *make, const struct gp_rec_event *event)
 {
     struct gp_recording *recording = make->recording;
-
     while (recording->thread_count <= event->thread) {
         int tid = 4242 + (int)recording->thread_count;
         *RECMAKE_ADD(recording->threads, recording->thread_count) = (struct gp_rec_thread){.tid = tid};
@@ -167,7 +157,6 @@ void recmake_free(struct recmake *make, uint32_t device, uint8_t kind, uint64_t 
                                  .kind = kind & 15,
                                  .device = (uint8_t)device};
     size_t i;
-
     for (i = recording->event_count; i-- > 0;) { /* a free has the size and the site of its allocation */
         const struct gp_rec_event *old = &recording->events[i];
         if (old->type == GP_EVENT_ALLOC && old->address == address && old->device == device) {
@@ -191,14 +180,12 @@ void recmake_mark(struct recmake *make, const char *name)
 void recmake_sample(struct recmake *make, const struct gp_rec_sample *sample)
 {
     struct gp_recording *recording = make->recording;
-
     *RECMAKE_ADD(recording->samples, recording->sample_count) = *sample;
 }
 
 static void recmake_count_sites(struct gp_recording *recording)
 {
     size_t i;
-
     for (i = 0; i < recording->event_count; i++) {
         const struct gp_rec_event *event = &recording->events[i];
         struct gp_rec_site *site = &recording->sites[event->site];
@@ -212,22 +199,19 @@ static void recmake_count_sites(struct gp_recording *recording)
             site->live_bytes -= (int64_t)event->bytes;
             site->live_count--;
         }
-        if (site->live_bytes > site->peak_bytes) {
+        if (site->live_bytes > site->peak_bytes)
             site->peak_bytes = site->live_bytes;
-        }
     }
 }
 
 struct gp_recording *recmake_done(struct recmake *make)
 {
     struct gp_recording *recording = make->recording;
-
     recording->end_ns = make->now_ns + MS;
     recording->tried = recording->delivered = recording->event_count;
     recording->peer = calloc(recording->event_count + 1, sizeof(uint32_t));
-    if (recording->peer == NULL || gp_recording_match(recording) != 0) {
+    if (recording->peer == NULL || gp_recording_match(recording) != 0)
         abort();
-    }
     recmake_count_sites(recording);
     free(make);
     return recording;

@@ -27,9 +27,8 @@ struct same_program {
 static void same_text(struct ledger_diff *diff, const char *title, const char *what, const char *with,
                       const char *without)
 {
-    if (strcmp(with, without) != 0) {
+    if (strcmp(with, without) != 0)
         ledger_diff_add(diff, "%s: %s with:\n%.1000s\nwithout:\n%.1000s", title, what, with, without);
-    }
 }
 
 /* The plain program; false when it cannot be compared with anything. */
@@ -37,7 +36,6 @@ static bool same_plain(struct ledger_diff *diff, const char *title, const struct
                        struct spawn_result *without)
 {
     int error = spawn_run(plain, without);
-
     if (error != 0) {
         ledger_diff_add(diff, "%s: cannot be started: %s", title, strerror(-error));
         return false;
@@ -56,7 +54,6 @@ static void same_with(struct ledger_diff *diff, const char *title, const struct 
     struct spawn_result with = {0};
     char end[32];
     int error;
-
     options.want_library = true;
     options.source = way->source;
     options.env = way->env != NULL ? way->env : plain->env;
@@ -80,12 +77,9 @@ void same_run(struct ledger_diff *diff, const char *title, const struct spawn_op
 {
     struct spawn_result without = {0};
     size_t i;
-
-    if (same_plain(diff, title, plain, &without)) {
-        for (i = 0; i < way_count; i++) {
+    if (same_plain(diff, title, plain, &without))
+        for (i = 0; i < way_count; i++)
             same_with(diff, title, plain, &ways[i], &without);
-        }
-    }
     spawn_result_free(&without);
 }
 
@@ -96,7 +90,6 @@ static long same_count(const char *path)
 {
     FILE *file = fopen(path, "r");
     long calls = -1;
-
     if (file != NULL) {
         calls = fread(&calls, sizeof(calls), 1, file) == 1 ? calls : -1;
         fclose(file);
@@ -113,16 +106,14 @@ static long same_fail_once(struct ledger_diff *diff, const struct same_failures 
     const char *with[SAME_ENV] = {alone, rule, count};
     long calls;
     int i;
-
     snprintf(alone, sizeof(alone), "LD_PRELOAD=%s/fail.so", folder);
     if (failures->source != NULL) {
         snprintf(preload, sizeof(preload), "%s:%.*s/libgpuprof-shim.so", alone, (int)(strrchr(library, '/') - library),
                  library);
         with[0] = preload;
     }
-    if (row->after != NULL) {
+    if (row->after != NULL)
         snprintf(second, sizeof(second), ",%s:1+:libgpuprof", row->after);
-    }
     snprintf(rule, sizeof(rule), "GPUPROF_TEST_FAIL=%s:%ld%s:libgpuprof%s", row->function, number, more, second);
     snprintf(count, sizeof(count), "GPUPROF_TEST_FAIL_COUNT=%s/count", folder);
     snprintf(title, sizeof(title), "%s, %s call %ld%s fails in the library", program->name, row->function, number,
@@ -134,9 +125,8 @@ static long same_fail_once(struct ledger_diff *diff, const struct same_failures 
     same_with(diff, title, &(struct spawn_options){.argv = argv}, &(struct same_way){failures->source, with},
               &program->without);
     calls = same_count(strchr(count, '=') + 1);
-    if (calls < 0) {
+    if (calls < 0)
         ledger_diff_add(diff, "%s: fail.c was not there to count", title);
-    }
     unlink(strchr(count, '=') + 1);
     return calls;
 }
@@ -146,15 +136,13 @@ static long same_fail_row(struct ledger_diff *diff, const struct same_failures *
 {
     long calls, number = 0, fired = 0;
     long most = test_is_full() || failures->most < SAME_SHORT ? failures->most : SAME_SHORT;
-
     do {
         number++;
         calls = same_fail_once(diff, failures, row, program, folder, number, "");
         fired += calls >= number;
     } while (calls >= number && number < most);
-    if (calls >= failures->all_from) {
+    if (calls >= failures->all_from)
         same_fail_once(diff, failures, row, program, folder, failures->all_from, "+");
-    }
     return fired;
 }
 
@@ -166,14 +154,11 @@ static void same_fail_program(struct ledger_diff *diff, const struct same_failur
     const char *argv[] = {path_program(name), NULL}, *env[] = {alone, NULL};
     struct same_program program = {.name = name};
     size_t i;
-
     snprintf(alone, sizeof(alone), "LD_PRELOAD=%s/fail.so", folder);
     snprintf(title, sizeof(title), "%s with fail.c", name);
-    if (same_plain(diff, title, &(struct spawn_options){.argv = argv, .env = env}, &program.without)) {
-        for (i = 0; i < failures->row_count; i++) {
+    if (same_plain(diff, title, &(struct spawn_options){.argv = argv, .env = env}, &program.without))
+        for (i = 0; i < failures->row_count; i++)
             fired[i] += same_fail_row(diff, failures, &failures->rows[i], &program, folder);
-        }
-    }
     spawn_result_free(&program.without);
 }
 
@@ -183,14 +168,12 @@ long same_failures(struct ledger_diff *diff, const struct same_failures *failure
     long fired[SAME_ROWS] = {0}, sum = 0;
     const char *const *program;
     size_t i;
-
     assert(failures->row_count <= SAME_ROWS);
     if (folder == NULL || build_shared(folder, "fail.c", "fail.so", NULL) != 0) {
         ledger_diff_add(diff, "fail.c cannot be built");
     } else {
-        for (program = failures->programs; *program != NULL; program++) {
+        for (program = failures->programs; *program != NULL; program++)
             same_fail_program(diff, failures, *program, folder, fired);
-        }
         for (i = 0; i < failures->row_count; sum += fired[i++]) {
             if (fired[i] == 0) {
                 ledger_diff_add(
@@ -199,8 +182,7 @@ long same_failures(struct ledger_diff *diff, const struct same_failures *failure
             }
         }
     }
-    if (folder != NULL) {
+    if (folder != NULL)
         build_remove(folder);
-    }
     return sum;
 }

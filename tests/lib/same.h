@@ -46,7 +46,6 @@ static inline void same_expect(const char *title, const struct spawn_options *pl
                                const char *const *env)
 {
     struct ledger_diff diff = {0};
-
     same_run(&diff, title, plain, &(struct same_way){source, env}, 1);
     cr_expect_eq(diff.count, 0, "%s", diff.text);
 }
@@ -55,7 +54,6 @@ static inline void same_expect_ways(const char *title, const struct spawn_option
                                     size_t way_count)
 {
     struct ledger_diff diff = {0};
-
     same_run(&diff, title, plain, ways, way_count);
     cr_expect_eq(diff.count, 0, "%s", diff.text);
 }
@@ -64,7 +62,6 @@ static inline void same_expect_failures(const struct same_failures *failures)
 {
     struct ledger_diff diff = {0};
     long fired = same_failures(&diff, failures);
-
     cr_expect_eq(diff.count, 0, "%s", diff.text);
     cr_log_info("%ld calls failed one by one", fired);
 }

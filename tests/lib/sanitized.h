@@ -6,9 +6,6 @@
 #ifndef GP_TEST_LIB_SANITIZED_H
 #define GP_TEST_LIB_SANITIZED_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* for the includes of a program that includes this first */
-#endif
 #include <criterion/criterion.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * session.c: see session.h. */
-#define _GNU_SOURCE /* memfd_create */
 #include <lib/session.h>
 
 #include <base/clock.h>
@@ -207,10 +206,9 @@ static void test_answer_reset(struct gp_test_session *s, struct gp_wire_slot *sl
 
 static int test_scope_find(struct gp_test_session *s, const char *name)
 {
-    for (unsigned i = 0; i < GP_WIRE_SCOPES; i++) {
+    for (unsigned i = 0; i < GP_WIRE_SCOPES; i++)
         if (s->scopes[i].in_use && strcmp(s->scopes[i].name, name) == 0)
             return (int)i;
-    }
     return -1;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * sitesession.c: see sitesession.h. */
-#define _GNU_SOURCE
 #include <lib/sitesession.h>
 
 #include <errno.h>

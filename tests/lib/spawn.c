@@ -2,9 +2,6 @@
  *
  * spawn.c: see spawn.h.  Called by the integration tests; kills only processes that it started.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "lib/spawn.h"
 
 #include <errno.h>
@@ -58,16 +55,14 @@ static void spawn_seccomp(bool want_thread, bool want_memfd)
     };
     struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
 
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
         _exit(125);
-    }
 }
 
 static void spawn_setenv(const char *entry)
 {
     const char *equals = strchr(entry, '=');
     char name[64];
-
     if (equals == NULL) {
         unsetenv(entry);
         return;
@@ -84,7 +79,6 @@ static void spawn_environment(const struct spawn_options *options)
     char number[16], shim[PATH_MAX];
     size_t i;
     char **entry;
-
     for (entry = environ; *entry != NULL;) {
         for (i = 0; i < sizeof(ours) / sizeof(ours[0]) && strncmp(*entry, ours[i], strlen(ours[i])) != 0; i++) {
         }
@@ -104,18 +98,16 @@ static void spawn_environment(const struct spawn_options *options)
     } else if (options->want_library) {
         setenv("CUDA_INJECTION64_PATH", library, 1);
     }
-    if (options->sim != NULL) {
+    if (options->sim != NULL)
         setenv("GPUPROF_SIM", options->sim, 1);
-    }
     if (options->want_hold) {
         snprintf(number, sizeof(number), "%d", SPAWN_FD_HOLD);
         setenv("GPUPROF_TEST_HOLD", number, 1);
         snprintf(number, sizeof(number), "%d", SPAWN_FD_GO);
         setenv("GPUPROF_TEST_GO", number, 1);
     }
-    for (i = 0; options->env != NULL && options->env[i] != NULL; i++) {
+    for (i = 0; options->env != NULL && options->env[i] != NULL; i++)
         spawn_setenv(options->env[i]);
-    }
 }
 
 /* GPUPROF_TEST_ROOT names a root with another C library, in which the programs run (tests/real/roots.sh).  The command does not. */
@@ -132,7 +124,6 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
     sigset_t none;
     const char *root = getenv("GPUPROF_TEST_ROOT");
     int null = open("/dev/null", O_RDONLY), fd;
-
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* the program does not survive a killed test */
     sigemptyset(&none);
@@ -145,17 +136,14 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
         dup2(go_read, SPAWN_FD_GO);
     }
     /* Descriptors that the test runner left open would change the program's numbers. */
-    for (fd = 3; fd < 1024; fd++) {
-        if (!options->want_hold || (fd != SPAWN_FD_HOLD && fd != SPAWN_FD_GO)) {
+    for (fd = 3; fd < 1024; fd++)
+        if (!options->want_hold || (fd != SPAWN_FD_HOLD && fd != SPAWN_FD_GO))
             close(fd);
-        }
-    }
     root = root != NULL && strcmp(options->argv[0], path_command()) != 0 ? strdup(root) : NULL;
     spawn_environment(options);
     spawn_root(root);
-    if (options->want_seccomp_thread || options->want_seccomp_memfd) {
+    if (options->want_seccomp_thread || options->want_seccomp_memfd)
         spawn_seccomp(options->want_seccomp_thread, options->want_seccomp_memfd);
-    }
     execv(options->argv[0], (char *const *)options->argv);
     dprintf(2, "cannot run %s: %s\n", options->argv[0], strerror(errno));
     _exit(127);
@@ -166,25 +154,21 @@ static void spawn_child(const struct spawn_options *options, const struct spawn 
 int spawn_start(struct spawn *spawn, const struct spawn_options *options)
 {
     int hold[2] = {-1, -1}, go[2] = {-1, -1};
-
     int seconds = options->seconds ? options->seconds : SPAWN_SECONDS;
     *spawn = (struct spawn){.hold_fd = -1, .go_fd = -1, .deadline_ms = spawn_now_ms() + seconds * 1000};
     spawn->out_fd = memfd_create("out", MFD_CLOEXEC);
     spawn->err_fd = memfd_create("err", MFD_CLOEXEC);
     if (spawn->out_fd < 0 || spawn->err_fd < 0 ||
-        (options->want_hold && (pipe2(hold, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0))) {
+        (options->want_hold && (pipe2(hold, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0)))
         return -errno;
-    }
     /* Appending: parent and child of the program share the file's offset anyway, but a reopened stdout would not. */
     fcntl(spawn->out_fd, F_SETFL, O_APPEND);
     fcntl(spawn->err_fd, F_SETFL, O_APPEND);
     spawn->pid = fork();
-    if (spawn->pid == 0) {
+    if (spawn->pid == 0)
         spawn_child(options, spawn, hold[1], go[0]);
-    }
-    if (spawn->pid < 0) {
+    if (spawn->pid < 0)
         return -errno;
-    }
     setpgid(spawn->pid, spawn->pid); /* either of the two may come first */
     spawn->pidfd = (int)syscall(SYS_pidfd_open, spawn->pid, 0);
     if (options->want_hold) {
@@ -201,7 +185,6 @@ static int spawn_poll(const struct spawn *spawn, int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     long long left;
-
     do {
         left = spawn->deadline_ms - spawn_now_ms();
     } while (left > 0 && poll(&wait, 1, (int)left) < 0 && errno == EINTR);
@@ -212,14 +195,11 @@ int spawn_wait_held(struct spawn *spawn, int count)
 {
     char line[16];
     size_t len = 0;
-
     while (spawn->held_count < count) {
-        if (!spawn_poll(spawn, spawn->hold_fd)) {
+        if (!spawn_poll(spawn, spawn->hold_fd))
             return -ETIMEDOUT;
-        }
-        if (read(spawn->hold_fd, line + len, 1) != 1) {
+        if (read(spawn->hold_fd, line + len, 1) != 1)
             return -ESRCH; /* all writers have closed it */
-        }
         if (line[len] == '\n') {
             line[len] = '\0';
             spawn->held[spawn->held_count++] = (pid_t)atoi(line);
@@ -241,18 +221,16 @@ void spawn_release(struct spawn *spawn)
 
 int spawn_step(struct spawn *spawn)
 {
-    if (write(spawn->go_fd, "g", 1) != 1) {
+    if (write(spawn->go_fd, "g", 1) != 1)
         return -errno;
-    }
     spawn->held_count = 0;
     return spawn_wait_held(spawn, 1);
 }
 
 void spawn_kill(struct spawn *spawn, int signal)
 {
-    if (spawn->pid > 0) {
+    if (spawn->pid > 0)
         kill(-spawn->pid, signal);
-    }
 }
 
 int spawn_stop(pid_t child)
@@ -265,7 +243,6 @@ static char *spawn_collect(int fd, size_t *len_out)
 {
     off_t len = lseek(fd, 0, SEEK_END);
     char *text = calloc(1, (size_t)len + 1);
-
     *len_out = (size_t)pread(fd, text, (size_t)len, 0);
     close(fd);
     return text;
@@ -275,19 +252,16 @@ void spawn_finish(struct spawn *spawn, struct spawn_result *result)
 {
     *result = (struct spawn_result){.status = -1};
     spawn_release(spawn);
-    if (!spawn_poll(spawn, spawn->pidfd)) {
+    if (!spawn_poll(spawn, spawn->pidfd))
         result->is_timed_out = true;
-    }
-    if (result->is_timed_out) {
+    if (result->is_timed_out)
         spawn_kill(spawn, SIGKILL);
-    }
     while (waitpid(spawn->pid, &result->status, 0) < 0 && errno == EINTR) {
     }
     spawn->pid = 0;
     close(spawn->pidfd);
-    if (spawn->hold_fd >= 0) {
+    if (spawn->hold_fd >= 0)
         close(spawn->hold_fd);
-    }
     result->out = spawn_collect(spawn->out_fd, &result->out_len);
     result->err = spawn_collect(spawn->err_fd, &result->err_len);
 }
@@ -303,10 +277,8 @@ int spawn_run(const struct spawn_options *options, struct spawn_result *result)
 {
     struct spawn spawn;
     int status = spawn_start(&spawn, options);
-
-    if (status == 0) {
+    if (status == 0)
         spawn_finish(&spawn, result);
-    }
     return status;
 }
 
@@ -315,11 +287,9 @@ int spawn_command(struct spawn_result *result, const char *first, ...)
     const char *argv[32] = {path_command(), first};
     int count = 2;
     va_list more;
-
     va_start(more, first);
-    while (count < 31 && (argv[count] = va_arg(more, const char *)) != NULL) {
+    while (count < 31 && (argv[count] = va_arg(more, const char *)) != NULL)
         count++;
-    }
     va_end(more);
     argv[count] = NULL;
     return spawn_run(&(struct spawn_options){.argv = argv}, result);
@@ -328,14 +298,11 @@ int spawn_command(struct spawn_result *result, const char *first, ...)
 const char *spawn_status_text(const struct spawn_result *result)
 {
     static char text[32];
-
-    if (result->is_timed_out) {
+    if (result->is_timed_out)
         return "timed out";
-    }
-    if (WIFSIGNALED(result->status)) {
+    if (WIFSIGNALED(result->status))
         snprintf(text, sizeof(text), "signal %d", WTERMSIG(result->status));
-    } else {
+    else
         snprintf(text, sizeof(text), "exit %d", WEXITSTATUS(result->status));
-    }
     return text;
 }

@@ -57,16 +57,14 @@ static PROGRAM_UNUSED int api_load(void)
     whole = api_##_name != NULL;
     API_ROWS(API_ROW)
 #undef API_ROW
-    if (!whole) {
+    if (!whole)
         printf("no library: %s\n", dlerror());
-    }
     return whole;
 }
 
 static PROGRAM_UNUSED long long api_stat(int device, const char *name)
 {
     int64_t value = -77;
-
     return api_gpuprof_memory_stat(device, name, &value) == 0 ? value : -1;
 }
 

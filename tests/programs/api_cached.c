@@ -13,11 +13,9 @@ int main(void)
     int64_t free_bytes = 0, total_bytes = 0;
     size_t free_now = 0, total_now = 0;
     void *block = NULL;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     CHECK(api_gpuprof_alloc(&block, 6 * MIB, 0, NULL));
     reserved = api_gpuprof_memory_reserved(0);
     printf("allocated %lld MiB, reserved at least as much: %d\n", (long long)api_gpuprof_memory_allocated(0) >> 20,

@@ -12,7 +12,6 @@
 static void everything(void)
 {
     int64_t values[GPUPROF_STATS] = {-77}, one = -77;
-
     errno = 42;
     printf("active %d, devices %d\n", api_gpuprof_active(), api_gpuprof_device_count());
     api_show("numbers", 0);
@@ -36,11 +35,9 @@ int main(int count, char **arguments)
     int is_fork = count > 1 && strcmp(arguments[1], "fork") == 0, status = -1;
     int64_t free_bytes = -77;
     pid_t child;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     if (!is_fork) {
         everything();
         /* The driver's own numbers need no profiler. */

@@ -14,15 +14,12 @@ static void show(const char *what)
                                         "active_requests.peak", "num_host_alloc",       "num_host_free"};
     int64_t values[GPUPROF_HOST_STATS + 1];
     unsigned i, n;
-
     values[GPUPROF_HOST_STATS] = -77; /* more room than statistics: the rest does not change */
     printf("%s: %d", what, api_gpuprof_host_memory_stats(values, GPUPROF_HOST_STATS + 1));
     for (i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
-        for (n = 0; api_gpuprof_host_stat_name(n) != NULL; n++) {
-            if (strcmp(api_gpuprof_host_stat_name(n), shown[i]) == 0) {
+        for (n = 0; api_gpuprof_host_stat_name(n) != NULL; n++)
+            if (strcmp(api_gpuprof_host_stat_name(n), shown[i]) == 0)
                 printf(" %lld", (long long)values[n]);
-            }
-        }
     }
     printf("%s\n", values[GPUPROF_HOST_STATS] == -77 ? "" : " and more");
 }
@@ -33,11 +30,9 @@ int main(void)
     void *large = NULL, *small = NULL;
     int64_t none;
     int scope;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     REPORT("nothing pinned yet", api_gpuprof_host_memory_stats(&none, 1));
     CHECK(cuMemAllocHost(&large, 2 * MIB));
     CHECK(cuMemHostAlloc(&small, MIB, 0));

@@ -15,11 +15,10 @@ static int is_outside;
 
 static void reset(const char *what, int (*inside)(int))
 {
-    if (is_outside) {
+    if (is_outside)
         program_hold();
-    } else {
+    else
         CHECK(inside(0));
-    }
     api_show(what, 0);
 }
 
@@ -33,12 +32,10 @@ static void totals(const char *what)
 int main(int count, char **arguments)
 {
     CUdeviceptr block;
-
     is_outside = count > 1 && strcmp(arguments[1], "outside") == 0;
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     printf("active %d, devices %d\n", api_gpuprof_active(), api_gpuprof_device_count());
     block = program_alloc(3 * MIB);
     api_show("3 MiB", 0);

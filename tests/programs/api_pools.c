@@ -12,11 +12,9 @@ int main(void)
     CUmemoryPool pool = NULL;
     CUdeviceptr block = 0, kept = 0;
     uint64_t keep = UINT64_MAX, reserved = 0;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     CHECK(cuDeviceGetDefaultMemPool(&pool, 0));
     CHECK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
     CHECK(cuMemAllocAsync(&kept, MIB, NULL));

@@ -12,7 +12,6 @@ static void show(const char *what, int scope)
 {
     int64_t allocated = -77, reserved = -77;
     int result = api_gpuprof_scope_read(scope, 0, &allocated, &reserved);
-
     printf("%s: %d, %lld %lld\n", what, result, api_kib(allocated), api_kib(reserved));
 }
 
@@ -24,12 +23,10 @@ static void come_and_go(size_t bytes)
 static void fill(void)
 {
     int scopes[17], count, i, again;
-
     for (count = 0; count < 17; count++) {
         scopes[count] = api_gpuprof_scope_begin("many");
-        if (scopes[count] < 0) {
+        if (scopes[count] < 0)
             break;
-        }
     }
     printf("%d, then %d\n", count, scopes[count]);
     REPORT("end", api_gpuprof_scope_end(scopes[0]));
@@ -38,19 +35,16 @@ static void fill(void)
     show("the old number", scopes[0]);
     REPORT("end by the old number", api_gpuprof_scope_end(scopes[0]));
     REPORT("end", api_gpuprof_scope_end(again));
-    for (i = 1; i < count; i++) {
+    for (i = 1; i < count; i++)
         CHECK(api_gpuprof_scope_end(scopes[i]));
-    }
 }
 
 int main(void)
 {
     int outer, inner, overlapping, twin, cut;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     program_alloc(MIB);
     outer = api_gpuprof_scope_begin("outer");
     come_and_go(8 * MIB);

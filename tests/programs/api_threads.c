@@ -37,21 +37,17 @@ static unsigned x_workers;
 static void thread_script(unsigned number)
 {
     unsigned i;
-
     for (i = 0; i < SCRIPT; i++) {
         pthread_barrier_wait(&barrier);
-        if (script[i].thread == number && script[i].amount > 0) {
+        if (script[i].thread == number && script[i].amount > 0)
             blocks[i] = program_alloc((size_t)script[i].amount * MIB);
-        } else if (script[i].thread == number) {
+        else if (script[i].thread == number)
             CHECK(cuMemFree(blocks[-script[i].amount - 1]));
-        }
         pthread_barrier_wait(&barrier);
-        if (number == 0) {
+        if (number == 0)
             printf("%u: peak %lld MiB\n", i + 1, (long long)api_gpuprof_max_memory_allocated(0) >> 20);
-        }
-        if (number == 0 && i == 3) {
+        if (number == 0 && i == 3)
             CHECK(api_gpuprof_reset_peak_memory_stats(0));
-        }
     }
 }
 
@@ -60,11 +56,9 @@ static void thread_warm(unsigned number)
 {
     CUdeviceptr block;
     unsigned i;
-
     for (i = 0; i < WORKERS; i++) {
-        if (i == number) {
+        if (i == number)
             CHECK(cuMemFree(program_alloc(2 * MIB)));
-        }
         pthread_barrier_wait(&barrier);
     }
     block = program_alloc(2 * MIB);
@@ -76,24 +70,20 @@ static void thread_work(unsigned number)
 {
     CUdeviceptr mine[4] = {0};
     unsigned random = number + 1, i;
-
     for (i = 0; i < ROUNDS; i++) {
         random = random * 1103515245u + 12345u;
-        if (mine[i % 4] != 0) {
+        if (mine[i % 4] != 0)
             CHECK(cuMemFree(mine[i % 4]));
-        }
         mine[i % 4] = program_alloc((1 + (random >> 16) % 64) * 64 * KIB);
     }
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 4; i++)
         CHECK(cuMemFree(mine[i]));
-    }
     __atomic_sub_fetch(&x_workers, 1, __ATOMIC_ACQ_REL);
 }
 
 static unsigned place(const char *name)
 {
     unsigned i;
-
     for (i = 0; strcmp(api_gpuprof_stat_name(i), name) != 0; i++) {
     }
     return i;
@@ -118,7 +108,6 @@ static void resets_meanwhile(void)
     long long highest = 0, peak;
     int problems = 0;
     int64_t scope_peak = 0;
-
     x_workers = WORKERS;
     threads_start(threads, WORKERS, thread_work);
     while (__atomic_load_n(&x_workers, __ATOMIC_ACQUIRE) != 0) {
@@ -143,14 +132,12 @@ static void resets_meanwhile(void)
 static void thread_device(unsigned number)
 {
     CUcontext context = NULL;
-
     CHECK(cuDevicePrimaryCtxRetain(&context, (CUdevice)number));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuMemFree(program_alloc((number + 2) * MIB)));
     pthread_barrier_wait(&barrier);
-    if (number == 1) {
+    if (number == 1)
         CHECK(api_gpuprof_reset_peak_memory_stats(1));
-    }
     pthread_barrier_wait(&barrier);
     program_alloc((number + 1) * 512 * KIB);
 }
@@ -158,11 +145,9 @@ static void thread_device(unsigned number)
 int main(void)
 {
     struct thread_arg threads[WORKERS];
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     pthread_barrier_init(&barrier, NULL, WORKERS);
     threads_start(threads, WORKERS, thread_script);
     threads_join(threads, WORKERS);

@@ -23,7 +23,6 @@ static int holes(int64_t count)
     uint64_t at = 0, end = 0;
     int wrong = 0;
     int64_t i;
-
     for (i = 0; i < count; i++) {
         if (pieces[i].what == GPUPROF_SEGMENT) {
             wrong += at != end;
@@ -40,7 +39,6 @@ static int holes(int64_t count)
 static void sums(const char *what)
 {
     int64_t count = api_gpuprof_walk(0, pieces, ROOM), reserved = 0, live = 0, requested = 0, blocks = 0, i;
-
     for (i = 0; i < count; i++) {
         if (pieces[i].what == GPUPROF_SEGMENT) {
             reserved += (int64_t)pieces[i].bytes;
@@ -61,15 +59,13 @@ static void thread_work(unsigned number)
 {
     void *mine[4] = {NULL};
     unsigned random = number + 1, i;
-
     for (i = 0; i < ROUNDS; i++) {
         random = random * 1103515245u + 12345u;
         CHECK(api_gpuprof_free(mine[i % 4]));
         CHECK(api_gpuprof_alloc(&mine[i % 4], (1 + (random >> 16) % 64) * 16 * KIB, 0, NULL));
     }
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 4; i++)
         CHECK(api_gpuprof_free(mine[i]));
-    }
     __atomic_sub_fetch(&x_workers, 1, __ATOMIC_ACQ_REL);
 }
 
@@ -80,11 +76,9 @@ int main(void)
     int wrong = 0, walks = 0;
     CUdeviceptr range = 0;
     int64_t count;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     program_alloc(3 * MIB);
     sums("linear");
     vmm_create(0, STEP);

@@ -12,7 +12,6 @@ static CUarray array_make(size_t width, size_t height, size_t depth, CUarray_for
 {
     CUDA_ARRAY3D_DESCRIPTOR shape;
     CUarray array = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.Width = width;
     shape.Height = height;
@@ -30,7 +29,6 @@ int main(void)
     CUDA_ARRAY3D_DESCRIPTOR shape;
     CUarray line = NULL, plane = NULL, cube, layered, level = NULL;
     CUmipmappedArray pyramid = NULL;
-
     program_start();
     memset(&flat, 0, sizeof(flat));
     flat.Width = 4096;

@@ -13,7 +13,6 @@ int main(void)
     struct cudaChannelFormatDesc wide = {32, 0, 0, 0, cudaChannelFormatKindFloat};
     cudaArray_t flat = NULL, cube = NULL;
     cudaMipmappedArray_t pyramid = NULL;
-
     CHECK(cudaMallocArray(&flat, &format, 640, 480, cudaArrayDefault));
     CHECK(cudaMalloc3DArray(&cube, &wide, (struct cudaExtent){64, 64, 64}, cudaArrayDefault));
     CHECK(cudaMallocMipmappedArray(&pyramid, &format, (struct cudaExtent){512, 512, 0}, 4, cudaArrayDefault));

@@ -47,7 +47,6 @@ static const char *target_library;
 static uint64_t target_now(void)
 {
     struct timespec now;
-
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
@@ -55,10 +54,8 @@ static uint64_t target_now(void)
 static void target_expect(int is_right, const char *what, long got)
 {
     int error = errno;
-
-    if (is_right) {
+    if (is_right)
         return;
-    }
     printf("wrong: %s: %ld, errno %d\n", what, got, error);
     __atomic_add_fetch(&program_failures, 1, __ATOMIC_RELAXED);
 }
@@ -77,14 +74,12 @@ static void target_expect(int is_right, const char *what, long got)
 static void do_nanosleep(void)
 {
     struct timespec time = {0, TARGET_MS * 1000000};
-
     TARGET_WAIT(0, nanosleep(&time, NULL));
 }
 
 static void do_clock_nanosleep(void)
 {
     struct timespec time;
-
     clock_gettime(CLOCK_MONOTONIC, &time);
     time.tv_nsec += TARGET_MS * 1000000;
     if (time.tv_nsec >= 1000000000) {
@@ -105,7 +100,6 @@ static void do_long(void)
     struct pollfd file = {target_folder, POLLIN, 0};
     char events[4096];
     int got = poll(&file, 1, -1);
-
     target_expect(got == 1 && read(target_folder, events, sizeof(events)) > 0, "long poll", got);
 }
 
@@ -113,7 +107,6 @@ static void do_ppoll(void)
 {
     struct timespec time = {0, TARGET_MS * 1000000};
     sigset_t set;
-
     sigfillset(&set);
     TARGET_WAIT(0, ppoll(NULL, 0, &time, &set));
     pthread_sigmask(SIG_BLOCK, NULL, &set);
@@ -123,21 +116,18 @@ static void do_ppoll(void)
 static void do_select(void)
 {
     struct timeval time = {0, TARGET_MS * 1000};
-
     TARGET_WAIT(0, select(0, NULL, NULL, NULL, &time));
 }
 
 static void do_epoll_timed(void)
 {
     struct epoll_event event;
-
     TARGET_WAIT(0, epoll_wait(target_epoll, &event, 1, TARGET_MS));
 }
 
 static void do_futex(void)
 {
     struct timespec time;
-
     clock_gettime(CLOCK_REALTIME, &time);
     time.tv_nsec += TARGET_MS * 1000000;
     if (time.tv_nsec >= 1000000000) {
@@ -152,7 +142,6 @@ static void do_sigtimedwait(void)
 {
     struct timespec time = {0, TARGET_MS * 1000000};
     sigset_t set;
-
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);
     errno = 0;
@@ -164,9 +153,8 @@ static void do_sigtimedwait(void)
 /* Goes on after the stop, since the program may wait for it, and ends with the program. */
 static int target_child(void)
 {
-    if (fork() != 0) {
+    if (fork() != 0)
         return 0;
-    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return 1;
 }
@@ -174,15 +162,12 @@ static int target_child(void)
 static void target_writer(void)
 {
     unsigned char next = 0;
-
-    if (!target_child()) {
+    if (!target_child())
         return;
-    }
     for (;;) {
         usleep(5000);
-        if (write(target_fds[1], &next, 1) != 1) {
+        if (write(target_fds[1], &next, 1) != 1)
             break;
-        }
         next++;
     }
     _exit(0);
@@ -191,7 +176,6 @@ static void target_writer(void)
 static void target_take(unsigned char byte)
 {
     static unsigned char next;
-
     target_expect(byte == next, "byte", byte);
     next = (unsigned char)(byte + 1);
 }
@@ -199,7 +183,6 @@ static void target_take(unsigned char byte)
 static void do_read(void)
 {
     unsigned char byte = 0;
-
     errno = TARGET_ERRNO;
     ssize_t got = read(target_fds[0], &byte, 1);
     target_expect(got == 1 && errno == TARGET_ERRNO, "read", got);
@@ -209,7 +192,6 @@ static void do_read(void)
 static void do_recv(void)
 {
     unsigned char byte = 0;
-
     errno = TARGET_ERRNO;
     ssize_t got = recv(target_fds[0], &byte, 1, 0);
     target_expect(got == 1 && errno == TARGET_ERRNO, "recv", got);
@@ -220,7 +202,6 @@ static void do_epoll(void)
 {
     struct epoll_event event = {0};
     int got = epoll_wait(target_epoll, &event, 1, -1);
-
     target_expect(got == 1, "epoll_wait", got);
     do_read();
 }
@@ -228,24 +209,20 @@ static void do_epoll(void)
 static void do_accept(void)
 {
     int fd = accept(target_listener, NULL, NULL);
-
     target_expect(fd >= 0, "accept", fd);
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 static void target_connect(const struct sockaddr_un *address)
 {
-    if (!target_child()) {
+    if (!target_child())
         return;
-    }
     for (;;) {
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         usleep(5000);
-        if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0) {
+        if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0)
             break;
-        }
         close(fd);
     }
     _exit(0);
@@ -255,7 +232,6 @@ static void do_wait(void)
 {
     int status = -1;
     pid_t child = fork();
-
     if (child == 0) {
         usleep(TARGET_MS * 1000);
         _exit(5);
@@ -269,7 +245,6 @@ static void do_wait(void)
 static void do_malloc(void)
 {
     unsigned char *blocks[64];
-
     for (int i = 0; i < 64; i++) {
         blocks[i] = malloc((size_t)(i + 1) * 97);
         memset(blocks[i], i, (size_t)(i + 1) * 97);
@@ -283,17 +258,14 @@ static void do_malloc(void)
 static void do_dlopen(void)
 {
     void *handle = dlopen(target_library, RTLD_NOW | RTLD_LOCAL);
-
     target_expect(handle != NULL, "dlopen", 0);
-    if (handle != NULL) {
+    if (handle != NULL)
         dlclose(handle);
-    }
 }
 
 static void do_cuda(void)
 {
     CUdeviceptr pointer = program_alloc(64 * KIB);
-
     CHECK(cuMemFree(pointer));
 }
 
@@ -309,7 +281,6 @@ static CUgraphExec target_capture(void)
     CUgraph graph = NULL;
     CUgraphExec run = NULL;
     CUdeviceptr pointer = 0;
-
     CHECK(cuStreamBeginCapture(target_stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     CHECK(cuMemAllocAsync(&pointer, 2 * MIB, target_stream));
     do_nanosleep();
@@ -331,7 +302,6 @@ static void do_graph(void)
 static void do_capture(void)
 {
     CUgraphExec run = target_capture();
-
     CHECK(cuGraphLaunch(run, target_stream));
     CHECK(cuStreamSynchronize(target_stream));
     CHECK(cuGraphExecDestroy(run));
@@ -340,10 +310,8 @@ static void do_capture(void)
 static void do_compute(void)
 {
     volatile double sum = 0;
-
-    for (int i = 1; i <= 100000; i++) {
+    for (int i = 1; i <= 100000; i++)
         sum += 1.0 / ((double)i * i);
-    }
     target_expect(sum > 1.6449240668 && sum < 1.6449240669, "sum", (long)(sum * 1e9));
 }
 
@@ -352,11 +320,9 @@ static void target_handle(int signal)
     struct timespec time = {0, 500000};
     int error = errno;
     volatile double sum = 0;
-
     (void)signal;
-    for (int i = 1; i < 20000; i++) {
+    for (int i = 1; i < 20000; i++)
         sum += 1.0 / i;
-    }
     target_expect(nanosleep(&time, NULL) == 0, "nanosleep in a handler", -1);
     errno = error;
 }
@@ -365,7 +331,6 @@ static void target_timer(void)
 {
     struct sigaction action = {.sa_handler = target_handle, .sa_flags = SA_RESTART};
     struct itimerval every = {{0, 2000}, {0, 2000}};
-
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &every, NULL);
 }
@@ -397,7 +362,6 @@ static void target_forbid(int number, int argument, uint32_t value)
     };
     struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
     struct sigaction action = {.sa_sigaction = target_answer, .sa_flags = SA_SIGINFO};
-
     sigaction(SIGSYS, &action, NULL);
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
@@ -406,7 +370,6 @@ static void target_forbid(int number, int argument, uint32_t value)
 static void do_trap_map(void)
 {
     void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
     target_expect(at == MAP_FAILED && errno == ENOSYS, "mmap", (long)at);
     do_nanosleep();
 }
@@ -414,7 +377,6 @@ static void do_trap_map(void)
 static void do_trap_file(void)
 {
     int fd = (int)syscall(SYS_memfd_create, "x", 3);
-
     target_expect(fd == -1 && errno == ENOSYS, "memfd_create", fd);
     do_nanosleep();
 }
@@ -436,7 +398,6 @@ static void do_fork(void)
 {
     int status = -1;
     pid_t child = fork();
-
     if (child == 0) {
         free(malloc(1000));
         _exit(7);
@@ -449,12 +410,10 @@ static void *target_thread(void *arg)
 {
     static void (*const kinds[])(void) = {do_nanosleep, do_poll, do_futex, do_select, do_malloc};
     void (*kind)(void) = kinds[(uintptr_t)arg % 5];
-
     while (access(target_stop, F_OK) != 0) {
         kind();
-        if (kind == do_malloc) {
+        if (kind == do_malloc)
             usleep(1000);
-        }
     }
     return NULL;
 }
@@ -462,13 +421,10 @@ static void *target_thread(void *arg)
 static void target_threads(void)
 {
     pthread_t threads[64];
-
-    for (uintptr_t i = 0; i < 64; i++) {
+    for (uintptr_t i = 0; i < 64; i++)
         pthread_create(&threads[i], NULL, target_thread, (void *)i);
-    }
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 64; i++)
         pthread_join(threads[i], NULL);
-    }
 }
 
 #include "hostile.h"
@@ -532,7 +488,6 @@ static void target_prepare(const char *name, const char *folder)
     struct epoll_event event = {.events = EPOLLIN};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     sigset_t set;
-
     sem_init(&target_never, 0, 0);
     sigemptyset(&set);
     sigaddset(&set, SIGUSR2);
@@ -552,9 +507,8 @@ static void target_prepare(const char *name, const char *folder)
         CHECK(pipe(target_fds));
     }
     epoll_ctl(target_epoll, EPOLL_CTL_ADD, target_fds[0], &event);
-    if (strcmp(name, "read") == 0 || strcmp(name, "recv") == 0 || strcmp(name, "epoll") == 0) {
+    if (strcmp(name, "read") == 0 || strcmp(name, "recv") == 0 || strcmp(name, "epoll") == 0)
         target_writer();
-    }
     if (strcmp(name, "accept") == 0) {
         snprintf(address.sun_path, sizeof(address.sun_path), "%.80s/socket", folder);
         target_listener = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -566,40 +520,33 @@ static void target_prepare(const char *name, const char *folder)
         target_folder = inotify_init1(IN_CLOEXEC);
         inotify_add_watch(target_folder, folder, IN_CREATE);
     }
-    if (strcmp(name, "signals") == 0) {
+    if (strcmp(name, "signals") == 0)
         target_timer();
-    }
     if (strcmp(name, "graph") == 0 || strcmp(name, "capture") == 0) {
         CHECK(cuStreamCreate(&target_stream, CU_STREAM_NON_BLOCKING));
         target_graph = target_capture();
     }
-    if (strcmp(name, "trap_map") == 0) {
+    if (strcmp(name, "trap_map") == 0)
         target_forbid(SYS_mmap, 2, PROT_READ | PROT_WRITE | PROT_EXEC);
-    }
-    if (strcmp(name, "trap_file") == 0) {
+    if (strcmp(name, "trap_file") == 0)
         target_forbid(SYS_memfd_create, 1, 3);
-    }
 }
 
 int main(int argc, char **argv)
 {
     const struct target_kind *kind = NULL;
     char ready[512];
-
-    for (unsigned i = 0; argc > 2 && i < sizeof(target_kinds) / sizeof(target_kinds[0]); i++) {
-        if (strcmp(target_kinds[i].name, argv[1]) == 0) {
+    for (unsigned i = 0; argc > 2 && i < sizeof(target_kinds) / sizeof(target_kinds[0]); i++)
+        if (strcmp(target_kinds[i].name, argv[1]) == 0)
             kind = &target_kinds[i];
-        }
-    }
     if (kind == NULL) {
         fprintf(stderr, "usage: attach_target WHAT FOLDER\n");
         return 2;
     }
     target_arguments = argv;
     snprintf(target_stop, sizeof(target_stop), "%s/stop", argv[2]);
-    if (strcmp(kind->name, "forked_early") == 0) {
+    if (strcmp(kind->name, "forked_early") == 0)
         hostile_fork_early();
-    }
     program_start();
     program_alloc(MIB);
     snprintf(ready, sizeof(ready), "%s/ready", argv[2]);
@@ -612,12 +559,10 @@ int main(int argc, char **argv)
     }
     hostile_sandbox(kind->name);
     uint64_t end = target_now() + (strcmp(kind->name, "short") == 0 ? 30000000ull : 100000000000ull);
-    if (kind->once == NULL) {
+    if (kind->once == NULL)
         target_threads();
-    }
-    while (access(target_stop, F_OK) != 0 && target_now() < end) {
+    while (access(target_stop, F_OK) != 0 && target_now() < end)
         kind->once();
-    }
     if (strcmp(kind->name, "signals") == 0) {
         struct itimerval never = {{0, 0}, {0, 0}};
         setitimer(ITIMER_REAL, &never, NULL);

@@ -16,7 +16,6 @@ static void context_fill(CUdevice device)
     CUdeviceptr pointer = 0;
     size_t pitch = 0;
     void *host = NULL;
-
     program_alloc(5 * MIB);
     program_alloc(100);
     CHECK(cuMemAllocPitch(&pointer, &pitch, 1000, 100, 4));
@@ -37,7 +36,6 @@ int main(void)
 {
     CUdevice device = 0;
     CUcontext doomed, kept;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     kept = context_make(device);

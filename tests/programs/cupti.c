@@ -35,7 +35,6 @@ static void *library_open(const char *file)
 {
     void *library = dlopen(file, RTLD_NOW);
     const char *slash = strrchr(file, '/');
-
     printf("%s: %s\n", slash != NULL ? slash + 1 : file, library != NULL ? "opened" : dlerror());
     return library;
 }
@@ -43,14 +42,12 @@ static void *library_open(const char *file)
 static void *library_symbol(const char *file, const char *name)
 {
     void *library = library_open(file);
-
     return library != NULL ? dlsym(library, name) : NULL;
 }
 
 static void user(const char *file)
 {
     int (*ask)(void) = NULL;
-
     *(void **)&ask = library_symbol(file, "cupti_user_ask");
     printf("answer: %d\n", ask != NULL ? ask() : -1);
 }
@@ -59,11 +56,9 @@ static void subscribe(const char *file)
 {
     int (*first)(void **, void (*)(void *, int, uint32_t, const void *), void *) = NULL;
     void *handle = NULL;
-
     *(void **)&first = library_symbol(file, "cuptiSubscribe");
-    if (first != NULL) {
+    if (first != NULL)
         REPORT("cuptiSubscribe", first(&handle, on_call, NULL));
-    }
 }
 
 static void share(const char *file)
@@ -90,11 +85,9 @@ static void share(const char *file)
 static void finalize(const char *file)
 {
     int (*end)(void) = NULL;
-
     *(void **)&end = library_symbol(file, "cuptiFinalize");
-    if (end != NULL) {
+    if (end != NULL)
         REPORT("cuptiFinalize", end());
-    }
 }
 
 int main(int argc, char **argv)
@@ -107,23 +100,18 @@ int main(int argc, char **argv)
     int i;
 
     for (i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "init") == 0) {
+        if (strcmp(argv[i], "init") == 0)
             program_start();
-        }
-        if (strcmp(argv[i], "init") == 0 || strcmp(argv[i], "alloc") == 0) {
+        if (strcmp(argv[i], "init") == 0 || strcmp(argv[i], "alloc") == 0)
             program_alloc(MIB);
-        }
-        if (strcmp(argv[i], "wait") == 0) {
+        if (strcmp(argv[i], "wait") == 0)
             program_hold();
-        }
-        if (strncmp(argv[i], "open:", 5) == 0) {
+        if (strncmp(argv[i], "open:", 5) == 0)
             library_open(argv[i] + 5);
-        }
         for (action = 0; action < sizeof(actions) / sizeof(actions[0]); action++) {
             size_t length = strlen(actions[action].name);
-            if (strncmp(argv[i], actions[action].name, length) == 0) {
+            if (strncmp(argv[i], actions[action].name, length) == 0)
                 actions[action].run(argv[i] + length);
-            }
         }
     }
     printf("callbacks: %u\n", calls);

@@ -14,7 +14,6 @@ int main(void)
     CUcontext context = NULL;
     CUdeviceptr gone;
     int count = 0, i;
-
     program_start();
     CHECK(cuDeviceGetCount(&count));
     for (i = 0; i < count; i++) {
@@ -26,8 +25,7 @@ int main(void)
     }
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
-    for (i = 0; i < count; i++) {
+    for (i = 0; i < count; i++)
         vmm_create(i, STEP);
-    }
     return finish();
 }

@@ -11,7 +11,6 @@ int main(void)
 {
     void *pointer = NULL, *elsewhere = NULL;
     int count = 0, i;
-
     CHECK(cudaGetDeviceCount(&count));
     for (i = 0; i < count; i++) {
         CHECK(cudaSetDevice(i));

@@ -12,11 +12,9 @@ int main(void)
     CUresult (*alloc)(CUdeviceptr *, size_t) = NULL;
     CUdeviceptr pointer = 0;
     unsigned i;
-
     program_start();
     for (i = 0; i < 3; i++) {
         void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
         if (library == NULL) {
             printf("no library\n");
             return finish() + 1;

@@ -18,7 +18,6 @@ static void table_print(const struct sim_tool_table *table)
                                                    [SIM_TOOL_SYNCHRONIZE] = SIM_TOOL_OTHER_IDS,
                                                    [SIM_TOOL_STATE] = SIM_TOOL_OTHER_IDS};
     unsigned domain, id;
-
     for (domain = 0; domain < SIM_TOOL_DOMAINS; domain++) {
         for (id = 1; id < ids[domain]; id++) {
             if (table->enabled(domain, id) == 1) {
@@ -33,12 +32,10 @@ int main(void)
 {
     static const CUuuid uuid = SIM_TOOL_UUID;
     const void *table = NULL;
-
     program_start();
     CHECK(cuGetExportTable(&table, &uuid));
-    if (table != NULL) {
+    if (table != NULL)
         table_print(table);
-    }
     return finish();
 }
 #else

@@ -32,7 +32,6 @@ typedef CUresult (*destroy_fn)(uint32_t);
 static void bind_released(bind_fn bind, uint32_t id, CUdevice device, uint64_t offset, size_t bytes)
 {
     CUmemGenericAllocationHandle memory = vmm_create(device, bytes);
-
     CHECK(LATER(bind, id, device, offset, memory, 0, bytes, 0));
     CHECK(cuMemRelease(memory));
 }
@@ -54,9 +53,8 @@ int main(void)
     int ready = 0;
 
     CHECK(LATER(reserve, &id, 3));
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         CHECK(LATER(create, id + i, &shape));
-    }
     CHECK(LATER(query, id, 3, &ready));
     printf("ready: %d\n", ready != 0);
 

@@ -12,7 +12,6 @@ int main(void)
     CUdeviceptr pointer = 0, kept;
     size_t pitch = 0;
     void *host = NULL;
-
     REPORT("before cuInit", cuMemAlloc(&pointer, MIB));
     CHECK(cuInit(0));
     REPORT("without a context", cuMemAlloc(&pointer, MIB));

@@ -10,7 +10,6 @@
 int main(void)
 {
     void *pointer = NULL, *kept = NULL;
-
     CHECK(cudaMalloc(&kept, MIB));
     REPORT("too much", cudaMalloc(&pointer, (size_t)1 << 50));
     REPORT("last error", cudaGetLastError());

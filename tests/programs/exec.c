@@ -10,7 +10,6 @@
 int main(int argc, char **argv)
 {
     char *again[] = {argv[0], "again", NULL};
-
     program_start();
     if (argc < 2) {
         program_alloc(64 * MIB);

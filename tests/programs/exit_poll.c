@@ -25,14 +25,12 @@ int nanosleep(const struct timespec *time, struct timespec *rest)
 static void poll_wait(unsigned milliseconds)
 {
     struct timeval time = {milliseconds / 1000, (suseconds_t)(milliseconds % 1000) * 1000};
-
     select(0, NULL, NULL, NULL, &time);
 }
 
 static void poll_judge(void)
 {
     unsigned before = poll_questions;
-
     poll_wait(200);
     if (poll_questions != before) {
         fflush(stdout);
@@ -46,7 +44,6 @@ int main(void)
     CUmemoryPool pool = NULL;
     CUdevice device;
     unsigned i;
-
     atexit(poll_judge); /* before gpuprof's own, so after it */
     device = program_start();
     for (i = 0; i < POOLS; i++) {

@@ -24,7 +24,6 @@ static void thread_exit(unsigned number)
 int main(void)
 {
     struct thread_arg sleeper, leaver;
-
     program_start();
     program_alloc(MIB);
     threads_start(&sleeper, 1, thread_sleep);

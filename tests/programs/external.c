@@ -18,12 +18,10 @@ int main(void)
     CUexternalMemory memory = NULL;
     CUdeviceptr kept = 0, gone = 0;
     int fd = memfd_create("external", MFD_CLOEXEC);
-
     program_start();
     program_alloc(MIB);
-    if (fd < 0 || ftruncate(fd, (off_t)(4 * MIB)) != 0) {
+    if (fd < 0 || ftruncate(fd, (off_t)(4 * MIB)) != 0)
         return 1;
-    }
     memset(&source, 0, sizeof(source));
     source.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
     source.handle.fd = fd;

@@ -62,14 +62,12 @@ static PROGRAM_UNUSED void program_ledger(void)
         *(void **)&write_ledger = dlsym(driver, "sim_ledger_write");
         dlclose(driver);
     }
-    if (form == NULL || write_ledger == NULL) {
+    if (form == NULL || write_ledger == NULL)
         return;
-    }
-    if (mark != NULL) {
+    if (mark != NULL)
         snprintf(path, sizeof(path), "%.*s%d%s", (int)(mark - form), form, (int)getpid(), mark + 2);
-    } else {
+    else
         snprintf(path, sizeof(path), "%s", form);
-    }
     write_ledger(path);
 }
 
@@ -80,10 +78,8 @@ static PROGRAM_UNUSED void program_hold(void)
     char line[16];
     char byte;
     int len = snprintf(line, sizeof(line), "%d\n", (int)getpid());
-
-    if (hold == NULL || go == NULL || write(atoi(hold), line, (size_t)len) != len) {
+    if (hold == NULL || go == NULL || write(atoi(hold), line, (size_t)len) != len)
         return;
-    }
     while (read(atoi(go), &byte, 1) < 0 && errno == EINTR) {
     }
 }
@@ -104,7 +100,6 @@ static PROGRAM_UNUSED CUdevice program_start(void)
 {
     CUdevice device = 0;
     CUcontext context = NULL;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
@@ -115,7 +110,6 @@ static PROGRAM_UNUSED CUdevice program_start(void)
 static PROGRAM_UNUSED CUdeviceptr program_alloc(size_t bytes)
 {
     CUdeviceptr pointer = 0;
-
     CHECK(cuMemAlloc(&pointer, bytes));
     return pointer;
 }

@@ -16,7 +16,6 @@ static int stop;
 static void thread_busy(unsigned number)
 {
     CUdeviceptr pointer;
-
     (void)number;
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         pointer = program_alloc(MIB / 2);
@@ -33,10 +32,8 @@ static pid_t raw_fork(void)
 static void child_run(pid_t child, int code)
 {
     int status = 0;
-
-    if (child == 0) {
+    if (child == 0)
         _exit(code);
-    }
     printf("child: %d\n", child > 0 && waitpid(child, &status, 0) == child ? WEXITSTATUS(status) : -1);
 }
 
@@ -44,7 +41,6 @@ int main(void)
 {
     struct thread_arg busy;
     unsigned i;
-
     program_start();
     program_alloc(MIB);
     threads_start(&busy, 1, thread_busy);

@@ -21,15 +21,13 @@ int main(void)
     pthread_t thread;
     int status = 0, code;
     pid_t child;
-
     program_start();
     program_alloc(2 * MIB);
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        if (pthread_create(&thread, NULL, thread_nothing, NULL) == 0) {
+        if (pthread_create(&thread, NULL, thread_nothing, NULL) == 0)
             pthread_join(thread, NULL);
-        }
         program_hold();
         exit(9);
     }

@@ -36,7 +36,6 @@ static long long others, others_peak, unseen_reserved;
 static void torch_open(void)
 {
     char path[1024];
-
     snprintf(path, sizeof(path), "%s/libc10_cuda.so", folder);
     torch = dlopen(path, RTLD_LAZY | RTLD_LOCAL); /* NOW would bind every slot */
     snprintf(path, sizeof(path), "%s/libc10.so", folder);
@@ -67,10 +66,8 @@ static void differs(const char *after, const char *what, long long ours, long lo
 static void compare(const char *after)
 {
     struct torch_stats stats;
-
-    if (!is_profiled) {
+    if (!is_profiled)
         return;
-    }
     x_torch_stats(0, &stats);
     differs(after, "allocated", api_gpuprof_memory_allocated(0), stats.allocated + others);
     differs(after, "reserved", api_gpuprof_memory_reserved(0), stats.reserved - unseen_reserved + others);
@@ -85,18 +82,14 @@ static void *take(const char *what, size_t bytes)
     uint64_t reports = seen->reports, ooms = seen->ooms;
     void *pointer = x_torch_alloc(0, bytes);
     struct torch_stats stats;
-
     x_torch_stats(0, &stats);
     if (pointer != NULL && (seen->reports != reports + 1 || seen->pointer != pointer ||
-                            seen->bytes != (int64_t)((bytes + 511) / 512 * 512) || seen->device.type != C10_CUDA)) {
+                            seen->bytes != (int64_t)((bytes + 511) / 512 * 512) || seen->device.type != C10_CUDA))
         printf("%s: libc10 got something else\n", what);
-    }
-    if (pointer != NULL && !is_old && (seen->allocated != stats.allocated || seen->reserved != stats.reserved)) {
+    if (pointer != NULL && !is_old && (seen->allocated != stats.allocated || seen->reserved != stats.reserved))
         printf("%s: libc10 got other totals\n", what);
-    }
-    if (pointer == NULL && !is_old && seen->ooms != ooms + 1) {
+    if (pointer == NULL && !is_old && seen->ooms != ooms + 1)
         printf("%s: libc10 got no report of memory that is out\n", what);
-    }
     compare(what);
     return pointer;
 }
@@ -104,18 +97,15 @@ static void *take(const char *what, size_t bytes)
 static void give(const char *what, void *pointer)
 {
     uint64_t reports = seen->reports;
-
     x_torch_free(0, pointer);
-    if (seen->reports != reports + 1 || seen->pointer != pointer || seen->bytes >= 0) {
+    if (seen->reports != reports + 1 || seen->pointer != pointer || seen->bytes >= 0)
         printf("%s: libc10 got something else\n", what);
-    }
     compare(what);
 }
 
 static void show(const char *what)
 {
     struct torch_stats stats;
-
     x_torch_stats(0, &stats);
     printf(
         "%s: allocated %lld peak %lld, reserved %lld peak %lld, %lld blocks, %lld segments, %lld retries, %lld ooms\n",
@@ -136,7 +126,6 @@ static unsigned random_next(unsigned *state)
 static void walk(unsigned steps, unsigned seed)
 {
     static void *blocks[BLOCKS];
-
     for (unsigned i = 0; i < steps; i++) {
         unsigned at = random_next(&seed) % BLOCKS, size = random_next(&seed);
         if (blocks[at] != NULL) {
@@ -188,7 +177,6 @@ static void mode_sleep(void)
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     void *blocks[2];
-
     x_torch_configure(&(struct torch_conf){.expandable = 1});
     blocks[0] = take("one", 3 * MIB);
     blocks[1] = take("two", 4 * MIB);
@@ -199,13 +187,11 @@ static void mode_sleep(void)
         asleep("awake", 0, i * 7 * MIB);
         CHECK(cuMemUnmap(at, 20 * MIB));
         CHECK(cuMemRelease(i == 0 ? handle : own));
-        if (i == 0) {
+        if (i == 0)
             CHECK(cuMemRelease(handle)); /* the allocator's own reference */
-        }
         asleep("asleep", 7 * MIB, 7 * MIB);
-        if (i == 1) {
+        if (i == 1)
             program_hold();
-        }
         CHECK(cuMemCreate(&own, 20 * MIB, &prop, 0));
         CHECK(cuMemMap(at, 20 * MIB, 0, own, 0));
     }
@@ -226,7 +212,6 @@ static void mode_naps(void)
     CUmemGenericAllocationHandle handle = 0;
     void *one, *two;
     CUdeviceptr own;
-
     x_torch_configure(&(struct torch_conf){.expandable = 1});
     one = take("one", 3 * MIB);
     two = take("two", 4 * MIB);
@@ -249,7 +234,6 @@ static void mode_others(void)
     CUdeviceptr own = program_alloc(3 * MIB);
     CUmemoryPool pool = NULL;
     CUdeviceptr pooled = 0;
-
     others = others_peak = 3 * MIB;
     compare("cuMemAlloc");
     walk(100, 3);
@@ -270,7 +254,6 @@ static void mode_owners(void)
     CUdeviceptr pooled = 0, managed = 0;
     void *engine, *block;
     char path[1024];
-
     snprintf(path, sizeof(path), "%s/../libengine.so", folder);
     engine = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (engine == NULL) {
@@ -296,7 +279,6 @@ static void mode_owners(void)
 static void mode_oom(void)
 {
     void *kept = take("100 MiB", 100 * MIB), *cached = take("600 MiB", 600 * MIB);
-
     give("free 600 MiB", cached);
     cached = take("700 MiB", 700 * MIB);
     show("retried");
@@ -309,7 +291,6 @@ static void mode_oom(void)
 static void mode_lie(void)
 {
     void *block = take("1 MiB", MIB);
-
     program_hold();
     x_torch_configure(&(struct torch_conf){.lie = 512});
     x_torch_free(0, block);
@@ -320,7 +301,6 @@ static void mode_lie(void)
 static void mode_peaks(void)
 {
     void *block = take("30 MiB", 30 * MIB);
-
     give("free", block);
     x_torch_empty_cache(0);
     compare("empty_cache");
@@ -337,7 +317,6 @@ static void mode_peaks(void)
 static void mode_readers(void)
 {
     void *stays = take("7 MiB", 7 * MIB);
-
     give("free", take("1 MiB", MIB));
     for (int i = 2; i <= 4; i++) {
         program_hold();
@@ -351,7 +330,6 @@ static void mode_readers(void)
 static void mode_uncached(void)
 {
     void *block;
-
     x_torch_configure(&(struct torch_conf){.uncached = 1});
     block = x_torch_alloc(0, 5 * MIB);
     others = 5 * MIB;
@@ -369,7 +347,6 @@ static void mode_fork(void)
     void *block = take("3 MiB", 3 * MIB);
     int status = 0;
     pid_t child;
-
     fflush(stdout);
     child = fork();
     if (child == 0) {
@@ -395,10 +372,8 @@ static void mode_before(void)
     const char *path = getenv("GPUPROF_TEST_LIBRARY");
     int (*start)(void) = NULL;
     struct torch_stats stats;
-
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         old[i] = take("before", (size_t)(i + 1) * MIB);
-    }
     if (path != NULL) {
         *(void **)&start = dlsym(dlopen(path, RTLD_NOW), "InitializeInjection");
         CHECK(start == NULL || start() != 1);
@@ -409,9 +384,8 @@ static void mode_before(void)
     unseen_reserved = 22 * MIB;
     others_peak = 1;
     young = take("the first seen", 3 * MIB);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         give("from before", old[i]);
-    }
     old[0] = take("another segment", 64 * MIB);
     give("young", young);
     if (is_profiled) {
@@ -426,24 +400,21 @@ static void mode_again(void)
 {
     for (int i = 0; i < 3; i++) {
         void *block = take("4 MiB", 4 * MIB), *hole;
-
         show("opened");
         give("free", block);
         x_torch_empty_cache(0);
         compare("empty_cache");
         dlclose(torch);
         dlclose(c10);
-        if (dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD) != NULL) {
+        if (dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD) != NULL)
             printf("still there\n");
-        }
         /* What was there stays occupied. */
         hole = mmap(NULL, 1 << 16 << i, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(hole == MAP_FAILED);
         CHECK(cuMemFree(program_alloc(1))); /* while it is gone */
         torch_open();
-        if (is_profiled) {
+        if (is_profiled)
             api_gpuprof_reset_peak_memory_stats(0);
-        }
     }
 }
 
@@ -458,9 +429,8 @@ static _Unwind_Reason_Code throw_stop(int version, _Unwind_Action actions, _Unwi
     (void)version;
     (void)class;
     (void)exception;
-    if (actions & _UA_END_OF_STACK || _Unwind_GetCFA(context) > (_Unwind_Word)(uintptr_t)arg) {
+    if (actions & _UA_END_OF_STACK || _Unwind_GetCFA(context) > (_Unwind_Word)(uintptr_t)arg)
         longjmp(caught, 1);
-    }
     return _URC_NO_REASON;
 }
 
@@ -469,7 +439,6 @@ static void *throw_target;
 static void throw_far(void)
 {
     static struct _Unwind_Exception exception;
-
     throws++;
     memset(&exception, 0, sizeof(exception));
     _Unwind_ForcedUnwind(&exception, throw_stop, throw_target);
@@ -499,12 +468,10 @@ static void mode_throw(void)
 {
     CUcontext context = NULL;
     pthread_t thread;
-
     CHECK(cuCtxGetCurrent(&context));
     give("free", take("1 MiB", MIB));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         throw_once();
-    }
     CHECK(pthread_create(&thread, NULL, throw_thread, context));
     CHECK(pthread_join(thread, NULL));
     compare("the other thread");
@@ -519,19 +486,16 @@ static void mode_throw(void)
 static void early_alloc(void)
 {
     CUdeviceptr own = program_alloc(64 * KIB);
-
     CHECK(cuMemFree(own));
 }
 
 static void mode_early(void)
 {
     void **at = mmap((void *)TORCH_EARLY, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-
     *at = (void *)early_alloc;
     torch_open();
-    if (is_profiled) {
+    if (is_profiled)
         api_gpuprof_reset_peak_memory_stats(0);
-    }
     walk(40, 4);
 }
 
@@ -550,25 +514,20 @@ int main(int count, char **arguments)
                  {"before", mode_before, 0},     {"readers", mode_readers, 0},
                  {"sleep", mode_sleep, 0},       {"naps", mode_naps, 0}};
     int is_late = count > 3 && strcmp(arguments[3], "late") == 0;
-
-    if (count < 3) {
+    if (count < 3)
         return 2;
-    }
     folder = arguments[2];
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
-        if (strcmp(arguments[1], modes[i].name) != 0) {
+        if (strcmp(arguments[1], modes[i].name) != 0)
             continue;
-        }
-        if (!modes[i].is_late && !is_late) {
+        if (!modes[i].is_late && !is_late)
             torch_open();
-        }
         program_start();
         is_profiled = dlopen("libgpuprof.so", RTLD_NOW | RTLD_NOLOAD) != NULL && api_load() && api_gpuprof_active();
         if (!modes[i].is_late && is_late) {
             CHECK(cuMemFree(program_alloc(512)));
-            if (is_profiled) {
+            if (is_profiled)
                 api_gpuprof_reset_peak_memory_stats(0);
-            }
             torch_open();
         }
         modes[i].run();

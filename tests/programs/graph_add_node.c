@@ -16,7 +16,6 @@ int main(void)
     CUgraphNode node = NULL;
     CUgraphNodeParams shape;
     CUstream stream = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     shape.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

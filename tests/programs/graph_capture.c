@@ -13,7 +13,6 @@ int main(void)
     CUgraphExec run = NULL;
     CUstream stream = NULL;
     CUdeviceptr captured = 0, inner = 0, plain = 0;
-
     program_start();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

@@ -18,7 +18,6 @@ static void add_memory(CUgraph graph, CUdevice device, size_t bytes)
 {
     CUgraphNodeParams shape;
     CUgraphNode node = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
     shape.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -33,7 +32,6 @@ static CUgraph family(CUdevice device, size_t own, size_t child_bytes)
     CUgraph parent = NULL, child = NULL;
     CUgraphNodeParams shape;
     CUgraphNode node = NULL;
-
     CHECK(cuGraphCreate(&parent, 0));
     CHECK(cuGraphCreate(&child, 0));
     add_memory(parent, device, own);
@@ -51,7 +49,6 @@ int main(void)
 {
     CUdevice device = program_start();
     CUgraph doomed, kept;
-
     add = (add_fn)later("cuGraphAddNode", 13040);
     doomed = family(device, 5 * MIB, 7 * MIB);
     kept = family(device, 3 * MIB, 6 * MIB);

@@ -11,7 +11,6 @@
 static CUdeviceptr node_add(CUgraph graph, CUgraphNode *node, CUgraphNode *after, CUdevice device, size_t bytes)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -28,7 +27,6 @@ int main(void)
     CUgraphExec run = NULL;
     CUgraphNode first = NULL, second = NULL, end = NULL;
     CUstream stream = NULL;
-
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuGraphCreate(&kept, 0));
     CHECK(cuGraphCreate(&gone, 0));

@@ -17,7 +17,6 @@ static CUstream stream, joined;
 static void work(CUdeviceptr *first, CUdeviceptr *second)
 {
     CUevent fork = NULL, join = NULL;
-
     CHECK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
     CHECK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
     CHECK(cuMemAllocAsync(first, 3 * MIB, stream));
@@ -31,7 +30,6 @@ static void work(CUdeviceptr *first, CUdeviceptr *second)
 static CUgraph end(const char *what)
 {
     CUgraph graph = NULL;
-
     REPORT(what, cuStreamEndCapture(stream, &graph));
     return graph;
 }

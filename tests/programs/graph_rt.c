@@ -13,7 +13,6 @@ int main(void)
     cudaGraphExec_t run = NULL;
     cudaStream_t stream = NULL;
     void *captured = NULL;
-
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     CHECK(cudaMallocAsync(&captured, 4 * MIB, stream));

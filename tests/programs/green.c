@@ -14,7 +14,6 @@ static CUgreenCtx green_make(CUdevice device)
     CUdevResource resource;
     CUgreenCtx green = NULL;
     CUcontext context = NULL;
-
     CHECK(cuDeviceGetDevResource(device, &resource, CU_DEV_RESOURCE_TYPE_SM));
     CHECK(cuDevResourceGenerateDesc(&desc, &resource, 1));
     CHECK(cuGreenCtxCreate(&green, desc, device, CU_GREEN_CTX_DEFAULT_STREAM));
@@ -27,7 +26,6 @@ static void green_use(CUdevice device, CUcontext primary)
 {
     CUgreenCtx green = green_make(device);
     CUdeviceptr managed = 0;
-
     program_alloc(5 * MIB);
     CHECK(cuMemAllocManaged(&managed, 2 * MIB, CU_MEM_ATTACH_GLOBAL));
     CHECK(cuCtxSetCurrent(primary));
@@ -40,7 +38,6 @@ int main(void)
     CUcontext primary = NULL;
     CUgreenCtx green;
     CUdeviceptr pointer;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&primary, device));

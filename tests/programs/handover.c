@@ -27,7 +27,6 @@ static int handover_bare;
 static void handover_pause(unsigned us)
 {
     struct timespec time = {0, (long)us * 1000};
-
     nanosleep(&time, NULL);
 }
 
@@ -35,7 +34,6 @@ static void handover_context(void)
 {
     CUdeviceptr pointer = 0;
     CUcontext context = NULL, before = NULL;
-
     if (!handover_bare)
         pthread_rwlock_wrlock(&handover_lock);
     CHECK(cuCtxCreate(&context, NULL, 0, handover_device));
@@ -55,7 +53,6 @@ static void *handover_thread(void *arg)
     CUcontext context;
     CUstream stream;
     unsigned i;
-
     CHECK(cuDevicePrimaryCtxRetain(&context, handover_device));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -98,7 +95,6 @@ int main(int argc, char **argv)
     void *cupti, *subscriber = NULL;
     unsigned i, before;
     int bad = 0, status;
-
     handover_bare = seed % 3 == 0;
     handover_device = program_start();
     cupti = dlopen("libcupti.so.13", RTLD_NOW);

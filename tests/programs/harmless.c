@@ -39,7 +39,6 @@ static void state_print(const char *when)
 int main(void)
 {
     CUdeviceptr pointer = 0;
-
     state_print("before");
     errno = 1234;
     CHECK(cuInit(0));

@@ -12,7 +12,6 @@ __attribute__((visibility("default"))) int hook_caller_main = 1;
 static void driver_print(const char *when)
 {
     void *program = dlopen(NULL, RTLD_NOW);
-
     printf("%s: default %d, next %d, program %d", when, dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") != NULL,
            dlsym(RTLD_NEXT, "cuInit") != NULL, dlsym(program, "cuMemFree_v2") != NULL);
     printf(", error %d\n", dlerror() != NULL);
@@ -23,7 +22,6 @@ int main(int argc, char **argv)
 {
     void (*ask)(void) = NULL;
     void *plugin = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
-
     if (plugin == NULL) {
         printf("no plug-in: %s\n", dlerror());
         return 1;

@@ -12,10 +12,8 @@
 static void created(CUdevice device)
 {
     int round;
-
     for (round = 0; round < 20; round++) {
         CUcontext context = context_make(device);
-
         program_alloc(MIB);
         program_alloc(100);
         REPORT("destroy nothing", cuCtxDestroy((CUcontext)0x1230));
@@ -26,7 +24,6 @@ static void created(CUdevice device)
 static void primary(CUdevice device)
 {
     CUcontext context = NULL;
-
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
@@ -72,7 +69,6 @@ int main(void)
     CUcontext context = NULL;
     CUstream stream = NULL;
     CUdevice device = 0;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     created(device);

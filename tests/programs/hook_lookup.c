@@ -22,7 +22,6 @@ static void *ask(const char *name, int version, cuuint64_t flags)
 {
     void *function = (void *)1;
     int status = -1, result = getproc2(name, &function, version, flags, &status);
-
     printf("%s %d %d: %d, %s, status %d\n", name, version, (int)flags, result,
            function == (void *)1 ? "untouched"
            : function != NULL    ? "found"
@@ -60,7 +59,6 @@ static void odd(getproc_fn getproc)
 {
     void *function = (void *)1;
     int status = -1;
-
     ask("", 0, 0);
     ask("cuMemAlloc", 1000, 0);
     ask("cuMemAlloc", 99000, 0);
@@ -85,11 +83,9 @@ static void by_name(void *driver)
                                         "cuLaunchKernel", "cuMemAlloc_v3"};
     const char *error;
     size_t i;
-
     dlerror();
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         void *found = dlsym(driver, names[i]), *again = dlsym(driver, names[i]);
-
         error = dlerror();
         printf("dlsym %s: %d, the same again %d, error %d\n", names[i], found != NULL, found == again, error != NULL);
     }

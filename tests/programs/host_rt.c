@@ -11,7 +11,6 @@ int main(void)
 {
     static char buffer[256 * 1024] __attribute__((aligned(4096)));
     void *kept = NULL, *gone = NULL, *managed = NULL, *spare = NULL;
-
     CHECK(cudaMallocHost(&kept, MIB));
     CHECK(cudaHostAlloc(&gone, 3 * MIB, cudaHostAllocMapped));
     CHECK(cudaFreeHost(gone));

@@ -19,25 +19,22 @@ static int hostile_is_over(void)
 static void *hostile_idle(void *arg)
 {
     (void)arg;
-    while (!hostile_is_over()) {
+    while (!hostile_is_over())
         do_poll();
-    }
     return NULL;
 }
 
 static pthread_t hostile_start(void *(*function)(void *))
 {
     pthread_t thread;
-
     CHECK(pthread_create(&thread, NULL, function, NULL));
     return thread;
 }
 
 static void hostile_wait_for(volatile int *what)
 {
-    while (*what == 0) {
+    while (*what == 0)
         usleep(1000);
-    }
 }
 
 /* ---- setuid and its kin ------------------------------------------------------------------------------------------ */
@@ -48,13 +45,11 @@ static pthread_t hostile_deaf, hostile_setter;
 static void *hostile_no_signal(void *arg)
 {
     uint64_t set = 1ull << (HOSTILE_SETXID - 1);
-
     (void)arg;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, sizeof(set));
     hostile_ready = 1;
-    while (!hostile_is_over()) {
+    while (!hostile_is_over())
         usleep(5000);
-    }
     syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &set, NULL, sizeof(set));
     return NULL;
 }
@@ -87,27 +82,22 @@ static void do_setxid(void)
 static void *hostile_pause(void *arg)
 {
     struct timespec time = {0, 3000000};
-
     (void)arg;
-    while (!hostile_is_over()) {
+    while (!hostile_is_over())
         clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-    }
     return NULL;
 }
 
 static void do_setxid_often(void)
 {
     static pthread_t threads[4];
-
-    for (int i = 0; threads[i] == 0 && i < 4; i++) {
+    for (int i = 0; threads[i] == 0 && i < 4; i++)
         threads[i] = hostile_start(hostile_pause);
-    }
     CHECK(setuid(getuid()));
     CHECK(setgid(getgid()));
     usleep(200);
-    for (int i = 0; hostile_is_over() && threads[i] != 0 && i < 4; i++) {
+    for (int i = 0; hostile_is_over() && threads[i] != 0 && i < 4; i++)
         CHECK(pthread_join(threads[i], NULL));
-    }
 }
 
 /* ---- stacks ------------------------------------------------------------------------------------------------------ */
@@ -122,25 +112,21 @@ static unsigned char *hostile_memory;
 static void hostile_sleep(void)
 {
     struct timespec time = {0, TARGET_MS * 1000000};
-
     syscall(SYS_nanosleep, &time, NULL);
 }
 
 static int hostile_is_intact(const volatile unsigned char *data, int bytes)
 {
-    for (int i = 0; i < bytes; i++) {
-        if (data[i] != (unsigned char)(i * 7)) {
+    for (int i = 0; i < bytes; i++)
+        if (data[i] != (unsigned char)(i * 7))
             return 0;
-        }
-    }
     return 1;
 }
 
 static void hostile_fill(volatile unsigned char *data, int bytes)
 {
-    for (int i = 0; i < bytes; i++) {
+    for (int i = 0; i < bytes; i++)
         data[i] = (unsigned char)(i * 7);
-    }
 }
 
 /* Uses up the fibre's stack, and stays there until the end. */
@@ -149,7 +135,6 @@ static void hostile_fibre(void)
     volatile unsigned char here;
     volatile unsigned char used[HOSTILE_STACK - HOSTILE_LEFT - 256];
     int wrong = 0;
-
     used[0] = 0;
     (void)here;
     while (!hostile_is_over()) {
@@ -164,7 +149,6 @@ static void hostile_fibre(void)
 static void do_fibre(void)
 {
     static volatile int is_back;
-
     hostile_memory =
         mmap(NULL, HOSTILE_DATA + HOSTILE_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     hostile_fill(hostile_memory, HOSTILE_DATA);
@@ -193,9 +177,8 @@ static void hostile_advised(void)
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char *guard = memory + 8 * page;
 
-    if (madvise(guard, page, 102 /* MADV_GUARD_INSTALL */) != 0) {
+    if (madvise(guard, page, 102 /* MADV_GUARD_INSTALL */) != 0)
         CHECK(mprotect(guard, page, PROT_NONE));
-    }
     CHECK(pthread_attr_init(&attributes));
     CHECK(pthread_attr_setstack(&attributes, guard + page, bytes - 9 * page));
     CHECK(pthread_create(&thread, &attributes, hostile_idle, NULL));
@@ -231,7 +214,6 @@ static void hostile_file(char *path, size_t bytes, const char *name)
 static int hostile_write_pid(void)
 {
     char path[600], number[16];
-
     hostile_file(path, sizeof(path), "child");
     int length = snprintf(number, sizeof(number), "%d\n", (int)getpid());
     int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -244,10 +226,8 @@ static int hostile_write_pid(void)
 static void hostile_child(void)
 {
     int is_written = hostile_write_pid();
-
-    while (is_written && !hostile_is_over()) {
+    while (is_written && !hostile_is_over())
         hostile_sleep();
-    }
     _exit(is_written ? 0 : 1);
 }
 
@@ -257,43 +237,36 @@ static void hostile_fork_early(void)
     char path[600];
     int status = -1;
     pid_t child = fork();
-
     if (child != 0) {
         waitpid(child, &status, 0);
         _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
     hostile_write_pid();
     hostile_file(path, sizeof(path), "init");
-    while (access(path, F_OK) != 0 && !hostile_is_over()) {
+    while (access(path, F_OK) != 0 && !hostile_is_over())
         usleep(20000);
-    }
 }
 
 /* As a worker of PyTorch's DataLoader: CUDA was initialised before. */
 static void do_forked(void)
 {
     int status = -1;
-
-    if (hostile_is_over()) {
+    if (hostile_is_over())
         return;
-    }
     pid_t child = fork();
-    if (child == 0) {
+    if (child == 0)
         hostile_child();
-    }
     target_expect(waitpid(child, &status, 0) == child && status == 0, "fork", status);
 }
 
 /* The child uses this process's memory until the end. */
 static void do_vfork(void)
 {
-    if (hostile_is_over()) {
+    if (hostile_is_over())
         return;
-    }
     pid_t child = vfork();
-    if (child == 0) {
+    if (child == 0)
         hostile_child();
-    }
     int status = -1;
     target_expect(waitpid(child, &status, 0) == child && status == 0, "vfork", status);
 }
@@ -302,7 +275,6 @@ static void do_vfork_often(void)
 {
     int status = -1;
     pid_t child = vfork();
-
     if (child == 0) {
         hostile_sleep();
         execl("/bin/true", "true", (char *)NULL);
@@ -319,7 +291,6 @@ static void do_waitall(void)
 {
     char bytes[HOSTILE_MANY];
     ssize_t got = recv(target_fds[0], bytes, sizeof(bytes), MSG_WAITALL);
-
     target_expect(got == HOSTILE_MANY, "recv with MSG_WAITALL", got);
 }
 
@@ -327,7 +298,6 @@ static void do_many(void)
 {
     char bytes[HOSTILE_MANY];
     ssize_t got = read(target_fds[0], bytes, sizeof(bytes));
-
     target_expect(got == HOSTILE_MANY, "read", got);
 }
 
@@ -336,7 +306,6 @@ static void hostile_reads(const char *name)
 {
     int many = HOSTILE_MANY;
     struct termios raw;
-
     if (strcmp(name, "terminal") == 0) {
         target_fds[1] = posix_openpt(O_RDWR | O_NOCTTY);
         CHECK(grantpt(target_fds[1]) != 0 || unlockpt(target_fds[1]) != 0);
@@ -349,9 +318,8 @@ static void hostile_reads(const char *name)
     } else {
         CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, target_fds));
     }
-    if (strcmp(name, "lowat") == 0) {
+    if (strcmp(name, "lowat") == 0)
         CHECK(setsockopt(target_fds[0], SOL_SOCKET, SO_RCVLOWAT, &many, sizeof(many)));
-    }
     target_writer();
 }
 
@@ -363,7 +331,6 @@ static void hostile_enter(const int *calls, int count, int are_allowed)
 {
     struct sock_filter filter[128] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, nr))};
     struct sock_fprog program = {(unsigned short)(count + 3), filter};
-
     for (int i = 0; i < count; i++) {
         filter[i + 1] =
             (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)calls[i], (unsigned char)(count - i), 0);
@@ -415,23 +382,20 @@ static void hostile_allow_an_attach(void)
                                 SYS_restart_syscall,
                                 /* and of the program */ SYS_write,
                                 SYS_exit_group};
-
     hostile_enter(calls, sizeof(calls) / sizeof(calls[0]), 1);
 }
 
 static void hostile_sandbox(const char *name)
 {
     static const int map = SYS_mmap, file = SYS_memfd_create, thread[] = {SYS_clone, SYS_clone3};
-
-    if (strcmp(name, "kill_map") == 0) {
+    if (strcmp(name, "kill_map") == 0)
         hostile_enter(&map, 1, 0);
-    } else if (strcmp(name, "kill_file") == 0) {
+    else if (strcmp(name, "kill_file") == 0)
         hostile_enter(&file, 1, 0);
-    } else if (strcmp(name, "kill_thread") == 0) {
+    else if (strcmp(name, "kill_thread") == 0)
         hostile_enter(thread, 2, 0);
-    } else if (strcmp(name, "kill_rest") == 0) {
+    else if (strcmp(name, "kill_rest") == 0)
         hostile_allow_an_attach();
-    }
 }
 #else
 static void hostile_sandbox(const char *name)
@@ -442,19 +406,16 @@ static void hostile_sandbox(const char *name)
 
 static void hostile_prepare(const char *name)
 {
-    if (strcmp(name, "setxid") == 0) {
+    if (strcmp(name, "setxid") == 0)
         hostile_setxid();
-    }
-    if (strcmp(name, "advised") == 0) {
+    if (strcmp(name, "advised") == 0)
         hostile_advised();
-    }
     if (strcmp(name, "waitall") == 0 || strcmp(name, "lowat") == 0 || strcmp(name, "terminal") == 0) {
         hostile_reads(name);
         hostile_start(hostile_idle);
     }
-    if (strcmp(name, "vfork") == 0 || strcmp(name, "vfork_often") == 0 || strcmp(name, "fibres") == 0) {
+    if (strcmp(name, "vfork") == 0 || strcmp(name, "vfork_often") == 0 || strcmp(name, "fibres") == 0)
         hostile_start(hostile_idle);
-    }
 }
 
 #endif

@@ -14,10 +14,8 @@ static int child_main(int in, int out)
     CUipcMemHandle handle;
     CUdeviceptr first = 0, again = 0;
     int code;
-
-    if (read(in, &handle, sizeof(handle)) != (ssize_t)sizeof(handle)) {
+    if (read(in, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
         return 1;
-    }
     program_start();
     CHECK(cuIpcOpenMemHandle(&first, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     CHECK(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -25,9 +23,8 @@ static int child_main(int in, int out)
     program_alloc(MIB);
     printf("child: opened twice: %d\n", first != 0 && first == again);
     fflush(stdout);
-    if (write(out, "c", 1) != 1) {
+    if (write(out, "c", 1) != 1)
         return 1;
-    }
     code = finish();
     close(out);
     return code;
@@ -40,10 +37,8 @@ int main(void)
     int to_child[2], to_parent[2], status = 0, code;
     char byte;
     pid_t child;
-
-    if (pipe(to_child) != 0 || pipe(to_parent) != 0 || (child = fork()) < 0) {
+    if (pipe(to_child) != 0 || pipe(to_parent) != 0 || (child = fork()) < 0)
         return 1;
-    }
     if (child == 0) {
         close(to_child[1]);
         close(to_parent[0]);
@@ -57,9 +52,8 @@ int main(void)
     memset(&handle, 0, sizeof(handle));
     CHECK(cuIpcGetMemHandle(&handle, owned));
     CHECK(cuMemFree(spare));
-    if (write(to_child[1], &handle, sizeof(handle)) != (ssize_t)sizeof(handle)) {
+    if (write(to_child[1], &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
         return 1;
-    }
     program_failures += read(to_parent[0], &byte, 1) != 1; /* the child has opened it */
     code = finish();
     waitpid(child, &status, 0);

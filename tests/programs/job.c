@@ -28,7 +28,6 @@ static void job_check(CUresult result)
 static __attribute__((noinline)) void job_weights(size_t mib)
 {
     CUdeviceptr pointer;
-
     job_check(cuMemAlloc(&pointer, mib * MIB));
 }
 
@@ -36,7 +35,6 @@ static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned 
 {
     for (int i = 0; i < count; i++) {
         CUdeviceptr one, two;
-
         job_check(cuMemAlloc(&one, mib / 8 * MIB));
         job_check(cuMemAlloc(&two, mib / 8 * MIB));
         CHECK(cuMemFree(two));
@@ -49,10 +47,8 @@ static __attribute__((noinline)) void job_steps(size_t mib, int count, unsigned 
 static int job_local(void)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-
-    if (!text) {
+    if (!text)
         text = getenv("MPI_LOCALRANKID");
-    }
     CHECK(text ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     return text ? atoi(text) : 0;
 }
@@ -60,7 +56,6 @@ static int job_local(void)
 static void job_work(int device, size_t mib)
 {
     CUcontext context;
-
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
@@ -73,7 +68,6 @@ static void job_copies(int count)
 {
     CUdeviceptr result, input;
     int number = 1;
-
     job_check(cuMemAlloc(&result, MIB));
     job_check(cuMemAlloc(&input, MIB));
     CHECK(cuMemcpyHtoD(input, &number, sizeof(number)));
@@ -87,10 +81,8 @@ static void job_write(int mib)
 {
     FILE *file = tmpfile();
     char *bytes = calloc(1, MIB);
-
-    while (file && bytes && mib-- > 0) {
+    while (file && bytes && mib-- > 0)
         CHECK(fwrite(bytes, MIB, 1, file) == 1 ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
-    }
     free(bytes);
 }
 
@@ -98,50 +90,45 @@ static int job_ranks(int count, size_t mib)
 {
     char text[16];
     int bad = 0, status;
-
     snprintf(text, sizeof(text), "%d", count);
     setenv("WORLD_SIZE", text, 1);
     for (int rank = 0; rank < count; rank++) {
-        if (fork() != 0) {
+        if (fork() != 0)
             continue;
-        }
         snprintf(text, sizeof(text), "%d", rank);
         setenv("RANK", text, 1);
         setenv("LOCAL_RANK", text, 1);
         job_work(rank, mib + 64u * (unsigned)rank);
         exit(0);
     }
-    while (wait(&status) > 0) {
+    while (wait(&status) > 0)
         bad |= status;
-    }
     return bad ? 9 : 0;
 }
 
 int main(int argc, char **argv)
 {
     size_t mib = 0;
-
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("job\n");
     for (int i = 1; i < argc; i++) {
         int number = 0;
-        if (sscanf(argv[i], "mib=%zu", &mib) == 1 && !(argv[i + 1] && strncmp(argv[i + 1], "ranks=", 6) == 0)) {
+        if (sscanf(argv[i], "mib=%zu", &mib) == 1 && !(argv[i + 1] && strncmp(argv[i + 1], "ranks=", 6) == 0))
             job_work(0, mib);
-        } else if (sscanf(argv[i], "local=%d", &number) == 1) {
+        else if (sscanf(argv[i], "local=%d", &number) == 1)
             job_work(job_local(), (size_t)(number + 64 * job_local()));
-        } else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0) {
+        else if (sscanf(argv[i], "ranks=%d", &number) == 1 && job_ranks(number, mib) != 0)
             return 9;
-        } else if (sscanf(argv[i], "steps=%d", &number) == 1) {
+        else if (sscanf(argv[i], "steps=%d", &number) == 1)
             job_steps(mib, number, 10000);
-        } else if (sscanf(argv[i], "write=%d", &number) == 1) {
+        else if (sscanf(argv[i], "write=%d", &number) == 1)
             job_write(number);
-        } else if (sscanf(argv[i], "copies=%d", &number) == 1) {
+        else if (sscanf(argv[i], "copies=%d", &number) == 1)
             job_copies(number);
-        } else if (sscanf(argv[i], "status=%d", &number) == 1) {
+        else if (sscanf(argv[i], "status=%d", &number) == 1)
             return number;
-        } else if (sscanf(argv[i], "signal=%d", &number) == 1) {
+        else if (sscanf(argv[i], "signal=%d", &number) == 1)
             raise(number);
-        }
     }
     return 0;
 }

@@ -11,7 +11,6 @@
 static void thread_spin(unsigned number)
 {
     CUdeviceptr pointer;
-
     for (;;) {
         pointer = program_alloc((number + 1) * 64 * KIB);
         CHECK(cuMemFree(pointer));
@@ -21,7 +20,6 @@ static void thread_spin(unsigned number)
 int main(void)
 {
     struct thread_arg threads[4];
-
     program_start();
     program_alloc(MIB);
     threads_start(threads, 4, thread_spin);

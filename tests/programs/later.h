@@ -13,7 +13,6 @@ static PROGRAM_UNUSED void *later(const char *name, int version)
 {
     void *function = NULL;
     CUdriverProcAddressQueryResult status;
-
     if (cuGetProcAddress(name, &function, version, 0, &status) != CUDA_SUCCESS || function == NULL) {
         printf("not here: %s of %d\n", name, version);
         return NULL;

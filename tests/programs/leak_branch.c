@@ -40,28 +40,23 @@ static void train(unsigned step, int fixed)
     static CUdeviceptr (*const layers[LAYERS])(size_t) = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6)};
     CUdeviceptr outputs[LAYERS];
     unsigned i;
-
-    for (i = 0; i < LAYERS; i++) {
+    for (i = 0; i < LAYERS; i++)
         outputs[i] = layers[i]((1 + (step * 7 + i * 13) % 5) * MIB);
-    }
     if (step % 3 != 0) {
         CUdeviceptr pointer = inner_branch(step);
-        if (fixed) {
+        if (fixed)
             CHECK(cuMemFree(pointer));
-        } else {
+        else
             kept[kept_count++] = pointer;
-        }
     }
-    while (i-- > 0) {
+    while (i-- > 0)
         CHECK(cuMemFree(outputs[i]));
-    }
 }
 
 int main(int argc, char **argv)
 {
     int fixed = 0, unmarked = 0, slow = 0, i;
     unsigned step;
-
     for (i = 1; i < argc; i++) {
         fixed |= strcmp(argv[i], "fixed") == 0;
         unmarked |= strcmp(argv[i], "unmarked") == 0;
@@ -73,15 +68,13 @@ int main(int argc, char **argv)
         char name[32];
         struct timespec pause = {0, slow ? 100000000 : 2000000};
         snprintf(name, sizeof(name), "step %u", step);
-        if (!unmarked) {
+        if (!unmarked)
             api_gpuprof_mark(name);
-        }
         train(step, fixed);
         nanosleep(&pause, NULL);
     }
-    if (!unmarked) {
+    if (!unmarked)
         api_gpuprof_mark("step 20");
-    }
     printf("leak_branch done\n");
     return finish();
 }

@@ -61,7 +61,6 @@ static int load(void)
     const char *path = getenv("CUDA_INJECTION64_PATH");
     void *library = dlopen(path != NULL ? path : "libgpuprof.so", RTLD_NOW);
     int missing = 0;
-
     if (library == NULL) {
         printf("no library: %s\n", dlerror());
         return 0;
@@ -80,7 +79,6 @@ static int load(void)
 static CUdeviceptr take(size_t bytes, CUstream stream)
 {
     void *block = NULL;
-
     CHECK(do_gpuprof_alloc(&block, bytes, 0, stream));
     return (CUdeviceptr)block;
 }
@@ -95,7 +93,6 @@ static void by_stream(size_t bytes)
 {
     CUdeviceptr first = take(bytes, one), again, other;
     size_t wrong;
-
     pattern_fill(first, bytes, 11, one);
     give(first);
     again = take(bytes, one);
@@ -117,7 +114,6 @@ static void recorded(size_t bytes)
     CUdeviceptr block, next;
     size_t wrong = 0;
     int i;
-
     for (i = 0; i < 8; i++) {
         block = take(bytes, one);
         CHECK(cuStreamSynchronize(one));
@@ -136,7 +132,6 @@ static void recorded(size_t bytes)
 static void limits(void)
 {
     void *block = NULL;
-
     CHECK(do_gpuprof_empty_cache(0));
     printf("after empty_cache: %lld reserved\n", (long long)do_gpuprof_memory_reserved(0));
     CHECK(do_gpuprof_set_memory_limit(64 * MIB, 0));
@@ -161,7 +156,6 @@ static void numbers(void)
     CUdeviceptr block;
     long long before = (long long)do_gpuprof_memory_allocated(0), calls;
     int i;
-
     CHECK(do_gpuprof_reset_peak_memory_stats(0));
     block = take(3 * MIB, one);
     printf("allocated +%lld\n", (long long)do_gpuprof_memory_allocated(0) - before);
@@ -169,9 +163,8 @@ static void numbers(void)
     printf("allocated +%lld, peak +%lld\n", (long long)do_gpuprof_memory_allocated(0) - before,
            (long long)do_gpuprof_max_memory_allocated(0) - before);
     calls = (long long)do_gpuprof_driver_calls(0);
-    for (i = 0; i < 1000; i++) {
+    for (i = 0; i < 1000; i++)
         give(take(3 * MIB, one));
-    }
     printf("driver calls of 1000 pairs: %lld\n", (long long)do_gpuprof_driver_calls(0) - calls);
 }
 
@@ -182,7 +175,6 @@ static void captured(uint64_t pool)
     CUgraph graph = NULL;
     CUgraphExec run = NULL;
     size_t wrong;
-
     CHECK(do_gpuprof_begin_pool(pool, 0, one, 0));
     CHECK(cuStreamBeginCapture(one, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     inside = take(5 * MIB, one);
@@ -230,7 +222,6 @@ static void torch(void)
     struct pool_id pool = {0, 7};
     void *block, *base, *in_pool, *outside;
     size_t bytes = 0;
-
     do_gpuprof_torch_init(1);
     block = do_gpuprof_torch_alloc(MIB, 0, one);
     base = do_gpuprof_torch_base_alloc(block, &bytes);
@@ -258,9 +249,8 @@ static void torch(void)
 
 int main(void)
 {
-    if (!load()) {
+    if (!load())
         return 3;
-    }
     program_start();
     CHECK(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&two, CU_STREAM_NON_BLOCKING));

@@ -13,7 +13,6 @@ int main(void)
     struct cudaPitchedPtr box;
     void *kept = NULL, *small = NULL, *gone = NULL, *pitched = NULL;
     size_t pitch = 0;
-
     CHECK(cudaMalloc(&kept, MIB));
     CHECK(cudaMalloc(&gone, 5 * MIB));
     CHECK(cudaMalloc(&small, 3000));

@@ -17,10 +17,8 @@ static int over;
 static void busy_pair(size_t bytes)
 {
     CUdeviceptr pointer = program_alloc(bytes);
-
-    if (pointer != 0) {
+    if (pointer != 0)
         CHECK(cuMemFree(pointer));
-    }
 }
 
 static int busy_visit(struct dl_phdr_info *info, size_t size, void *arg)
@@ -40,24 +38,20 @@ static int is_over(void)
 static void busy_load(void)
 {
     void *handle = dlopen(library, RTLD_NOW);
-
     CHECK(handle == NULL);
-    if (handle != NULL) {
+    if (handle != NULL)
         CHECK(dlclose(handle));
-    }
 }
 
 static void busy_thread(unsigned number)
 {
     while (!is_over()) {
-        if (number < 2) {
+        if (number < 2)
             busy_pair(MIB);
-        } else {
+        else
             busy_load();
-        }
-        if (number == 3) {
+        if (number == 3)
             dl_iterate_phdr(busy_visit, NULL);
-        }
     }
 }
 
@@ -66,11 +60,9 @@ int main(void)
     struct thread_arg threads[4];
     struct timespec half = {0, 500000000};
     ssize_t length = readlink("/proc/self/exe", library, sizeof(library) - 64);
-
     library[length > 0 ? length : 0] = '\0';
-    if (strrchr(library, '/') != NULL) {
+    if (strrchr(library, '/') != NULL)
         strcpy(strrchr(library, '/'), "/../preload/constructor.so");
-    }
     program_start();
     program_alloc(MIB);
     threads_start(threads, 4, busy_thread);

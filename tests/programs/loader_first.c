@@ -17,11 +17,9 @@ int main(void)
 {
     char path[4096], call[32];
     ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 64);
-
     path[length > 0 ? length : 0] = '\0';
-    if (strrchr(path, '/') != NULL) {
+    if (strrchr(path, '/') != NULL)
         strcpy(strrchr(path, '/'), "/../preload/constructor.so");
-    }
     snprintf(call, sizeof(call), "%llx", (unsigned long long)(uintptr_t)first_constructed);
     setenv("CONSTRUCTOR_CALL", call, 1);
     printf("library: %d\n", dlopen(path, RTLD_NOW) != NULL);

@@ -16,7 +16,6 @@ static CUmemLocation locality(int device, int domain)
 {
     CUmemLocation location;
     unsigned char bytes[4] = {(unsigned char)device, (unsigned char)domain, 0, 0};
-
     location.type = LOCALITY_DOMAIN;
     memcpy(&location.id, bytes, sizeof(bytes));
     return location;
@@ -26,7 +25,6 @@ static CUmemGenericAllocationHandle create_at(CUmemLocation location, size_t byt
 {
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location = location;
@@ -40,7 +38,6 @@ static void pools(CUstream stream)
     CUdeviceptr near = 0, gone = 0, on_host = 0;
     CUmemoryPool pool = NULL, host_pool = NULL, same = NULL;
     CUmemPoolProps shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location = domain;
@@ -63,7 +60,6 @@ int main(void)
     CUstream stream = NULL;
     CUdeviceptr range;
     int count = 0;
-
     program_start();
     CHECK(cuDeviceGetCount(&count));
     if (count < 2) {

@@ -19,10 +19,8 @@ static long locked_kib(void)
     char line[256];
     long kib = -1;
     FILE *file = fopen("/proc/self/status", "r");
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
         sscanf(line, "VmRSS: %ld", &kib);
-    }
     return kib;
 }
 
@@ -32,22 +30,19 @@ int main(int argc, char **argv)
     int before = argc > 1 && strcmp(argv[1], "before") == 0;
     CUdeviceptr pointer = 0;
     CUcontext context;
-
     if (argc > 2 && strcmp(argv[2], "limited") == 0) {
         CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) != 0);
         CHECK(geteuid() == 0 && setresuid(65534, 65534, 65534) != 0);
     }
-    if (before) {
+    if (before)
         locked_lock();
-    }
     REPORT("cuInit", cuInit(0));
     if (cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS) {
         CHECK(cuCtxSetCurrent(context));
         CHECK(cuMemAlloc(&pointer, MIB));
     }
-    if (!before) {
+    if (!before)
         locked_lock();
-    }
     printf("in KiB: %ld\n", locked_kib());
     fflush(stdout);
     _exit(program_failures != 0);

@@ -13,7 +13,6 @@ static PROGRAM_UNUSED CUmemoryPool pool_make(CUdevice device)
 {
     CUmemPoolProps shape;
     CUmemoryPool pool = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -35,7 +35,6 @@ static void array_make(struct object *object)
 {
     CUDA_ARRAY_DESCRIPTOR shape;
     CUarray array = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.Width = object->bytes / 1024 + 1;
     shape.Height = 16;
@@ -48,7 +47,6 @@ static void array_make(struct object *object)
 static void mapped_make(struct object *object)
 {
     CUmemGenericAllocationHandle handle;
-
     object->bytes = (object->bytes / STEP + 1) * STEP;
     handle = vmm_create(0, object->bytes);
     object->pointer = vmm_reserve(object->bytes);
@@ -61,7 +59,6 @@ static struct object *object_make(unsigned *random)
     struct object *object = calloc(1, sizeof(*object));
     void *host = NULL;
     size_t pitch = 0;
-
     object->kind = 1 + random_next(random) % (KINDS - 1);
     object->bytes = 1 + random_next(random) % (random_next(random) % 4 == 0 ? 4 * MIB : 64 * KIB);
     switch (object->kind) {
@@ -108,9 +105,8 @@ static void object_drop(struct object *object, unsigned *random)
         CHECK(cuMemFreeHost((void *)object->pointer));
         break;
     case REGISTERED:
-        if (CHECK(cuMemHostUnregister((void *)object->pointer)) == 0) {
+        if (CHECK(cuMemHostUnregister((void *)object->pointer)) == 0)
             free((void *)object->pointer); /* else the driver still uses it */
-        }
         break;
     case POOLED:
         if (random_next(random) % 2 == 0) {
@@ -136,7 +132,6 @@ static void thread_walk(unsigned number)
 {
     struct object *live[LIVE] = {NULL};
     unsigned random = seed * 7919u + number, step, slot;
-
     for (step = 0; step < steps; step++) {
         slot = random_next(&random) % LIVE;
         if (live[slot] == NULL) {
@@ -154,16 +149,14 @@ int main(int argc, char **argv)
 {
     struct thread_arg threads[64];
     int i;
-
     for (i = 1; i + 1 < argc; i += 2) {
         unsigned value = (unsigned)atoi(argv[i + 1]);
-        if (strcmp(argv[i], "--seed") == 0) {
+        if (strcmp(argv[i], "--seed") == 0)
             seed = value;
-        } else if (strcmp(argv[i], "--steps") == 0) {
+        else if (strcmp(argv[i], "--steps") == 0)
             steps = value;
-        } else if (strcmp(argv[i], "--threads") == 0 && value > 0 && value <= 64) {
+        else if (strcmp(argv[i], "--threads") == 0 && value > 0 && value <= 64)
             thread_count = value;
-        }
     }
     program_start();
     threads_start(threads, thread_count, thread_walk);

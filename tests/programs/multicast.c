@@ -19,7 +19,6 @@ static CUmemGenericAllocationHandle team(CUdevice device)
 {
     CUmulticastObjectProp shape;
     CUmemGenericAllocationHandle object = 0;
-
     memset(&shape, 0, sizeof(shape));
     shape.numDevices = 1;
     shape.size = 32 * STEP;
@@ -32,12 +31,10 @@ static void bind_released(bind_fn bind, CUmemGenericAllocationHandle object, CUd
                           size_t bytes)
 {
     CUmemGenericAllocationHandle memory = vmm_create(device, bytes);
-
-    if (bind != NULL) {
+    if (bind != NULL)
         CHECK(bind(object, device, offset, memory, 0, bytes, 0));
-    } else {
+    else
         CHECK(cuMulticastBindMem(object, offset, memory, 0, bytes, 0));
-    }
     CHECK(cuMemRelease(memory));
 }
 

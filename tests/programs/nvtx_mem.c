@@ -20,7 +20,6 @@ static void one_pool(void)
 {
     char *base = segment_alloc(8 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base, 8 * MIB);
-
     block_begin(heap, base, MIB);
     block_begin(heap, base + MIB, 1000);
     block_begin(heap, base + 4 * MIB, 4 * MIB);
@@ -46,7 +45,6 @@ static void parts(void)
 {
     char *base = segment_alloc(8 * MIB);
     nvtxMemHeapHandle_t middle = heap_begin(base + 2 * MIB, 2 * MIB), low, high;
-
     block_begin(middle, base + 2 * MIB, MIB);
     high = heap_begin(base + 6 * MIB, 2 * MIB);
     low = heap_begin(base, MIB);
@@ -78,7 +76,6 @@ static void freed_below(void)
     CUcontext context;
     char *base = segment_alloc(4 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base + MIB, 2 * MIB), old = heap;
-
     block_begin(heap, base + MIB, MIB);
     segment_free(base, 4 * MIB, 3 * MIB);
     nvtxMemHeapUnregister(NULL, heap);
@@ -116,7 +113,6 @@ static void refused(void)
 {
     char *base = segment_alloc(4 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base, 4 * MIB);
-
     block_begin(heap, base, MIB);
     REPORT("refused", cuMemFree((CUdeviceptr)(uintptr_t)base) != CUDA_SUCCESS);
     allocated += 3 * MIB;
@@ -133,7 +129,6 @@ static void ends_quietly(void)
 {
     char *base = segment_alloc(16 * MIB), *other;
     nvtxMemHeapHandle_t heap = heap_begin(base + MIB, 14 * MIB);
-
     CHECK(api_gpuprof_reset_peak_memory_stats(0));
     allocated_peak = 0;
     reserved_peak = reserved;
@@ -171,7 +166,6 @@ static char *area; /* room for eight pieces */
 static void piece_create(int number, size_t bytes)
 {
     CUdevice device;
-
     CHECK(cuCtxGetDevice(&device));
     pages[number] = vmm_create(device, bytes);
     reserved += (long long)bytes;
@@ -204,7 +198,6 @@ static void piece_release(int number, size_t bytes)
 static void range_reserve(void)
 {
     CUdeviceptr address;
-
     CHECK(cuMemAddressReserve(&address, 8 * PIECE, 0, 0, 0));
     area = (char *)(uintptr_t)address;
 }
@@ -218,7 +211,6 @@ static void range_free(void)
 static void mapped_one(void)
 {
     nvtxMemHeapHandle_t heap, other;
-
     range_reserve();
     piece_create(0, 4 * MIB);
     piece_map(0, 4 * MIB, false);
@@ -249,7 +241,6 @@ static void mapped_one(void)
 static void mapped_two(void)
 {
     nvtxMemHeapHandle_t heap;
-
     CHECK(api_gpuprof_reset_peak_memory_stats(0));
     allocated_peak = reserved_peak = 0;
     range_reserve();
@@ -291,7 +282,6 @@ static void mapped_two(void)
 static void mapped_growing(void)
 {
     nvtxMemHeapHandle_t heap;
-
     range_reserve();
     piece_create(0, PIECE);
     piece_map(0, PIECE, false);
@@ -327,7 +317,6 @@ static void mapped_growing(void)
 static void mapped_otherwise(void)
 {
     CUdeviceptr half;
-
     range_reserve();
     piece_create(0, 2 * PIECE);
     CHECK(cuMemMap((CUdeviceptr)(uintptr_t)area, PIECE, 0, pages[0], 0));
@@ -359,7 +348,6 @@ static void mapped_otherwise(void)
 static void mapped_quietly(void)
 {
     nvtxMemHeapHandle_t heap;
-
     range_reserve();
     piece_create(0, 8 * MIB);
     piece_map(0, 8 * MIB, false);
@@ -396,7 +384,6 @@ static void mapped(void)
 static void mapped_refused(void)
 {
     nvtxMemHeapHandle_t heap;
-
     range_reserve();
     piece_create(0, PIECE);
     piece_map(0, PIECE, false);
@@ -418,7 +405,6 @@ static void leave_some(void)
 {
     char *base = segment_alloc(3 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base, 2 * MIB);
-
     block_begin(heap, base, 256 * KIB);
     block_begin(heap, base + MIB, 512 * KIB);
 }
@@ -450,9 +436,8 @@ static void hostile_heaps(const char *base, nvtxMemHeapHandle_t heap)
     HEAP(desc.type = 7);
     HEAP(desc.typeSpecificDescSize = 8);
     HEAP(desc.typeSpecificDesc = NULL);
-    if (nvtxMemHeapRegister(NULL, NULL) != NVTX_MEM_HEAP_HANDLE_NO_TOOL) {
+    if (nvtxMemHeapRegister(NULL, NULL) != NVTX_MEM_HEAP_HANDLE_NO_TOOL)
         program_failures++;
-    }
     REPORT("host", heap_of(host, MIB) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
     REPORT("nothing there", heap_of((void *)4096, MIB) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
     REPORT("null", heap_of(NULL, MIB) == NVTX_MEM_HEAP_HANDLE_NO_TOOL);
@@ -477,7 +462,6 @@ static void hostile_blocks(const char *base, nvtxMemHeapHandle_t heap)
     nvtxMemRegionsRegisterBatch_t batch = {
         NVTX_EXT_COMPATID_MEM, sizeof(batch), NVTX_MEM_TYPE_VIRTUAL_ADDRESS, heap, 1, sizeof(range), &range, NULL};
     nvtxMemRegionsUnregisterBatch_t list = {NVTX_EXT_COMPATID_MEM, sizeof(list), 1, 1, 8, NULL};
-
     block_add(heap, base + 50, 100); /* over the block that is there */
     block_add(heap, base, 100);      /* again */
     block_add(heap, base + 2 * MIB - 50, 100);
@@ -519,7 +503,6 @@ static void hostile(void)
 {
     char *base = segment_alloc(8 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base, 2 * MIB);
-
     block_begin(heap, base, 100);
     hostile_heaps(base, heap);
     hostile_blocks(base, heap);
@@ -536,10 +519,8 @@ static void modules(void)
     int (*start)(nvtxExtModuleInfo_t *) = NULL;
     const char *path = getenv("NVTX_INJECTION64_PATH");
     void *library = path != NULL ? dlopen(path, RTLD_LAZY) : NULL;
-
-    if (library == NULL) {
+    if (library == NULL)
         return;
-    }
     *(void **)&start = dlsym(library, "InitializeInjectionNvtxExtension");
     REPORT("no module", start(NULL));
     module.moduleId = 2;
@@ -578,7 +559,6 @@ static void mapped_round(CUdevice device, int round)
     CUmemGenericAllocationHandle handles[2];
     nvtxMemHeapHandle_t heap;
     char *base;
-
     CHECK(cuMemAddressReserve(&address, 2 * PIECE, 0, 0, 0));
     base = (char *)(uintptr_t)address;
     for (size_t i = 0; i < 2; i++) {
@@ -586,15 +566,13 @@ static void mapped_round(CUdevice device, int round)
         CHECK(cuMemMap(address + i * PIECE, PIECE, 0, handles[i], 0));
     }
     heap = heap_of(base, 2 * PIECE);
-    for (size_t at = 0; at < 16; at++) {
+    for (size_t at = 0; at < 16; at++)
         block_add(heap, base + at * 192 * KIB, 192 * KIB);
-    }
     CHECK(cuMemUnmap(address, PIECE));
     CHECK(cuMemMap(address, PIECE, 0, handles[0], 0));
     block_add(heap, base, MIB);
-    if (round % 2) {
+    if (round % 2)
         nvtxMemHeapUnregister(NULL, heap);
-    }
     for (size_t i = 0; i < 2; i++) {
         CHECK(cuMemUnmap(address + i * PIECE, PIECE));
         CHECK(cuMemRelease(handles[i]));
@@ -606,7 +584,6 @@ static void *pool_thread(void *argument)
 {
     CUdevice device;
     char *shared = argument;
-
     CHECK(cuCtxSetCurrent(shared_context));
     CHECK(cuCtxGetDevice(&device));
     for (int round = 0; round < ROUNDS; round++) {
@@ -615,22 +592,18 @@ static void *pool_thread(void *argument)
         char *base = (char *)(uintptr_t)address;
         nvtxMemHeapHandle_t heap = heap_of(base, 2 * MIB);
 
-        for (size_t at = 0; at < 16; at++) {
+        for (size_t at = 0; at < 16; at++)
             block_add(heap, base + at * 64 * KIB, 64 * KIB);
-        }
         block_add((nvtxMemHeapHandle_t)shared, shared + (size_t)(round % 7) * KIB, KIB); /* all threads the same */
-        for (size_t at = 0; at < 16; at += 2) {
+        for (size_t at = 0; at < 16; at += 2)
             block_remove(base + at * 64 * KIB, 1);
-        }
         block_set(base + 64 * KIB, 128 * KIB);
         block_remove(shared + (size_t)(round % 7) * KIB, 1);
-        if (round % 3) {
+        if (round % 3)
             nvtxMemHeapUnregister(NULL, heap);
-        }
         CHECK(cuMemFree(address));
-        if (round % 3 == 0) {
+        if (round % 3 == 0)
             nvtxMemHeapUnregister(NULL, heap); /* late: another thread may have the memory */
-        }
     }
     return NULL;
 }
@@ -640,14 +613,11 @@ static void threads(void)
     pthread_t thread[THREADS];
     char *base = segment_alloc(4 * MIB);
     nvtxMemHeapHandle_t heap = heap_begin(base, 4 * MIB);
-
     CHECK(cuCtxGetCurrent(&shared_context));
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         CHECK(pthread_create(&thread[i], NULL, pool_thread, base));
-    }
-    for (int i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(thread[i], NULL));
-    }
     nvtxMemHeapReset(NULL, heap);
     allocated_peak = api_gpuprof_max_memory_allocated(0);
     reserved_peak = api_gpuprof_max_memory_reserved(0);
@@ -659,12 +629,10 @@ static void threads(void)
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "";
-
     heap_of(arguments, 1); /* before the start */
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     expect("start");
     errno = 77;
     if (strcmp(what, "hostile") == 0) {

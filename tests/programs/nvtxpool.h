@@ -17,7 +17,6 @@ static void expect(const char *what)
 {
     long long is[] = {api_gpuprof_memory_allocated(0), api_gpuprof_max_memory_allocated(0),
                       api_gpuprof_memory_reserved(0), api_gpuprof_max_memory_reserved(0)};
-
     allocated_peak = allocated > allocated_peak ? allocated : allocated_peak;
     reserved_peak = reserved > reserved_peak ? reserved : reserved_peak;
     if (is[0] != allocated || is[1] != allocated_peak || is[2] != reserved || is[3] != reserved_peak) {
@@ -32,7 +31,6 @@ static void expect(const char *what)
 static char *segment_alloc(size_t bytes)
 {
     CUdeviceptr address = program_alloc(bytes);
-
     whole = (long long)bytes;
     peak_before = allocated_peak;
     allocated += (long long)bytes;
@@ -62,14 +60,12 @@ static nvtxMemHeapHandle_t heap_of(const void *address, size_t bytes)
                               0,
                               1,
                               "a pool"};
-
     return nvtxMemHeapRegister(NULL, &desc);
 }
 
 static nvtxMemHeapHandle_t heap_begin(char *address, size_t bytes)
 {
     nvtxMemHeapHandle_t heap = heap_of(address, bytes);
-
     allocated -= (long long)bytes;
     if ((long long)bytes == whole && allocated_peak > peak_before) { /* it was a segment from the start */
         allocated_peak -= whole;
@@ -94,7 +90,6 @@ static void block_add(nvtxMemHeapHandle_t heap, const char *address, size_t byte
     nvtxMemRegionHandle_t handle = NULL;
     nvtxMemRegionsRegisterBatch_t batch = {
         NVTX_EXT_COMPATID_MEM, sizeof(batch), NVTX_MEM_TYPE_VIRTUAL_ADDRESS, heap, 1, sizeof(range), &range, &handle};
-
     nvtxMemRegionsRegister(NULL, &batch);
     if ((const char *)handle != address) {
         printf("a region's handle is not its address\n");
@@ -114,7 +109,6 @@ static void block_remove(const char *address, uint32_t type)
     nvtxMemRegionRef_t reference = {.pointer = address};
     nvtxMemRegionsUnregisterBatch_t batch = {NVTX_EXT_COMPATID_MEM, sizeof(batch), type, 1,
                                              sizeof(reference),     &reference};
-
     nvtxMemRegionsUnregister(NULL, &batch);
 }
 
@@ -130,7 +124,6 @@ static void block_set(const char *address, size_t bytes)
     nvtxMemVirtualRangeDesc_t range = {bytes, address};
     nvtxMemRegionsResizeBatch_t batch = {NVTX_EXT_COMPATID_MEM, sizeof(batch), NVTX_MEM_TYPE_VIRTUAL_ADDRESS, 1,
                                          sizeof(range),         &range};
-
     nvtxMemRegionsResize(NULL, &batch);
 }
 

@@ -12,7 +12,6 @@ int main(void)
     CUdevice device = program_start();
     CUdeviceptr first, pointer = 0;
     size_t total = 0;
-
     CHECK(cuDeviceTotalMem(&total, device));
     total &= ~(16 * MIB - 1);
     first = program_alloc(total / 4);

@@ -12,7 +12,6 @@ static long long owners_take(const char *path, size_t bytes)
     CUdeviceptr (*take)(size_t) = NULL;
     CUdeviceptr pointer = 0;
     void *library = NULL;
-
     if (strcmp(path, "own") == 0)
         return CHECK(cuMemAlloc(&pointer, bytes));
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -25,7 +24,6 @@ int main(void)
 {
     char line[600], path[512];
     unsigned long mib;
-
     program_start();
     printf("0\n");
     fflush(stdout);

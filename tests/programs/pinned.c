@@ -11,14 +11,12 @@ int main(void)
 {
     static char buffer[512 * 1024] __attribute__((aligned(4096)));
     void *by_alloc_host = NULL, *by_host_alloc = NULL, *spare = NULL;
-
     program_start();
     CHECK(cuMemAllocHost(&by_alloc_host, MIB));
     CHECK(cuMemHostAlloc(&by_host_alloc, 2 * MIB, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     CHECK(cuMemHostAlloc(&spare, 3 * MIB, CU_MEMHOSTALLOC_WRITECOMBINED));
-    if (by_host_alloc != NULL) {
+    if (by_host_alloc != NULL)
         memset(by_host_alloc, 1, 4096);
-    }
     CHECK(cuMemFreeHost(spare));
     CHECK(cuMemFreeHost(by_alloc_host));
 

@@ -12,15 +12,12 @@ int main(int argc, char **argv)
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 64);
     void *plug;
-
     path[length > 0 ? length : 0] = '\0';
-    if (strrchr(path, '/') != NULL) {
+    if (strrchr(path, '/') != NULL)
         strcpy(strrchr(path, '/'), "/../preload/plugged.so");
-    }
     plug = dlopen(path, RTLD_NOW | deep);
-    if (plug != NULL) {
+    if (plug != NULL)
         *(void **)&take = dlsym(plug, "plugged_take");
-    }
     CHECK(take == NULL || take(24 * MIB));
     return finish();
 }

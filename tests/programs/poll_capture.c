@@ -15,7 +15,6 @@ int main(void)
     CUstream stream, other;
     CUgraph graph = NULL;
     int i;
-
     program_start();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));

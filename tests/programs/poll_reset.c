@@ -21,7 +21,6 @@ int main(void)
     CUcontext context;
     CUdevice device;
     int i;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     for (i = 0; i < 4; i++) {

@@ -30,7 +30,6 @@ static int waits_long;
 static long long waits_now(void)
 {
     struct timespec time;
-
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
@@ -38,7 +37,6 @@ static long long waits_now(void)
 static void waits_most(long long *most, long long is)
 {
     long long old = __atomic_load_n(most, __ATOMIC_RELAXED);
-
     while (is > old && !__atomic_compare_exchange_n(most, &old, is, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
@@ -47,7 +45,6 @@ static void waits_judge(const char *what, long long begin)
 {
     long long took = waits_now() - begin;
     struct waits ours = {0};
-
     __atomic_fetch_add(&waits_calls, 1, __ATOMIC_RELAXED);
     if (waits_take != NULL)
         ours = waits_take();
@@ -75,7 +72,6 @@ static void waits_pool(CUstream stream)
     CUdeviceptr pointer = 0;
     CUmemPoolProps shape;
     CUmemoryPool pool = NULL;
-
     memset(&shape, 0, sizeof(shape));
     shape.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -89,7 +85,6 @@ static void waits_pool(CUstream stream)
 static void waits_capture(CUstream stream)
 {
     CUgraph graph = NULL;
-
     WAITS(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     WAITS(cuStreamEndCapture(stream, &graph));
     if (graph != NULL)
@@ -100,7 +95,6 @@ static void waits_context(void)
 {
     CUdeviceptr pointer = 0;
     CUcontext context = NULL;
-
     WAITS(cuCtxCreate(&context, NULL, 0, waits_device));
     WAITS(cuMemAlloc(&pointer, 1ul << 40)); /* fails, and gpuprof asks in this context */
     WAITS(cuCtxDestroy(context));
@@ -110,7 +104,6 @@ static void waits_module(void)
 {
     CUmodule module = NULL;
     CUfunction kernel = NULL;
-
     WAITS(cuModuleLoadData(&module, waits_image));
     if (module != NULL && cuModuleGetFunction(&kernel, module, "touch") == 0)
         WAITS(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
@@ -124,7 +117,6 @@ static void *waits_thread(void *arg)
     CUcontext context;
     CUstream stream;
     int i;
-
     CHECK(cuDevicePrimaryCtxRetain(&context, waits_device));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -154,7 +146,6 @@ int main(int argc, char **argv)
     unsigned long seed = argc > 1 ? strtoul(argv[1], NULL, 10) : 1;
     pthread_t threads[3];
     int i;
-
     waits_device = program_start();
     void (*start)(void) = NULL;
     *(void **)&start = dlsym(RTLD_DEFAULT, "waits_start");

@@ -14,13 +14,11 @@ int main(void)
     CUstream one = NULL, other = NULL;
     CUmemoryPool pool = NULL;
     unsigned i;
-
     CUdevice device = program_start();
     CHECK(cuStreamCreate(&one, CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 5; i++)
         CHECK(cuMemAllocAsync(&pointers[i], (i + 1) * MIB + 7, i % 2 ? one : NULL));
-    }
     CHECK(cuStreamSynchronize(one));
     CHECK(cuMemFreeAsync(pointers[1], one));
     CHECK(cuMemFreeAsync(pointers[2], other));

@@ -16,7 +16,6 @@ int main(void)
     CUmemoryPool pool = NULL;
     CUstream there = NULL, here = NULL;
     int count = 0;
-
     program_start();
     CHECK(cuCtxGetCurrent(&first));
     CHECK(cuDeviceGetCount(&count));

@@ -9,7 +9,6 @@
 int main(void)
 {
     CUdeviceptr pointer = 0;
-
     program_start();
     program_alloc(MIB);
     CHECK(cuMemAllocAsync(&pointer, 100 * MIB, NULL));

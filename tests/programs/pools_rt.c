@@ -13,7 +13,6 @@ int main(void)
     cudaMemPool_t pool = NULL;
     cudaStream_t stream = NULL;
     void *kept = NULL, *own = NULL, *gone = NULL;
-
     CHECK(cudaStreamCreate(&stream));
     CHECK(cudaMallocAsync(&kept, 2 * MIB, stream));
     CHECK(cudaMallocAsync(&gone, 6 * MIB, stream));

@@ -12,7 +12,6 @@ int main(void)
 {
     CUcontext context = NULL;
     CUdevice device = program_start();
-
     program_alloc(3 * MIB);
     vmm_create(device, STEP);
     CHECK(cuDevicePrimaryCtxRelease(device));

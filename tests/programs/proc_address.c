@@ -15,7 +15,6 @@ static void *entry(const char *name, int version, cuuint64_t flags)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
     void *function = NULL;
-
     CHECK(cuGetProcAddress(name, &function, version, flags, &found));
     printf("%s %d: %s\n", name, version, function != NULL ? "found" : "not found");
     return function;
@@ -24,7 +23,6 @@ static void *entry(const char *name, int version, cuuint64_t flags)
 int main(void)
 {
     CUdeviceptr kept = 0, gone = 0, pooled = 0;
-
     program_start();
     alloc_fn alloc = (alloc_fn)entry("cuMemAlloc", 3020, CU_GET_PROC_ADDRESS_DEFAULT);
     free_fn release = (free_fn)entry("cuMemFree", 12000, CU_GET_PROC_ADDRESS_DEFAULT);
@@ -33,9 +31,8 @@ int main(void)
 
     entry("cuMemNoSuchThing", 12000, CU_GET_PROC_ADDRESS_DEFAULT);
     entry("cuMemAllocAsync", 11010, CU_GET_PROC_ADDRESS_DEFAULT);
-    if (alloc == NULL || release == NULL || alloc_async == NULL) {
+    if (alloc == NULL || release == NULL || alloc_async == NULL)
         return finish();
-    }
     CHECK(alloc(&kept, MIB));
     CHECK(alloc(&gone, 3 * MIB));
     CHECK(alloc_async(&pooled, 2 * MIB, NULL));

@@ -11,7 +11,6 @@
 int main(void)
 {
     void *kept = NULL, *gone = NULL, *linear = NULL;
-
     CHECK(cudaMalloc(&linear, MIB));
     CHECK(cudaMallocAsync(&kept, 2 * MIB, 0));
     CHECK(cudaMallocAsync(&gone, 4 * MIB, cudaStreamPerThread));

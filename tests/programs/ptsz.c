@@ -15,7 +15,6 @@ int main(void)
     CUmemoryPool pool = NULL;
     CUdevice device = program_start();
     CUstream stream = NULL;
-
     CHECK(cuMemAllocAsync(&kept, 2 * MIB, NULL));
     CHECK(cuMemAllocAsync(&gone, 3 * MIB, CU_STREAM_PER_THREAD));
     CHECK(cuDeviceGetDefaultMemPool(&pool, device));

@@ -29,9 +29,8 @@ static __attribute__((noinline)) void step(int extra)
     const struct timespec pause = {.tv_nsec = 5000000};
     CUdeviceptr activations = 0;
     CHECK(cuMemAlloc(&activations, 32 * MIB));
-    if (extra) {
+    if (extra)
         gather_on_one(MIB);
-    }
     nanosleep(&pause, NULL);
     CHECK(cuMemFree(activations));
 }
@@ -44,14 +43,12 @@ int main(int argc, char **argv)
     int marks = api_load();
 
     load_weights();
-    if (extra) {
+    if (extra)
         gather_on_one(48 * MIB);
-    }
     for (int i = 0; i < 20; i++) {
         step(extra);
-        if (marks) {
+        if (marks)
             api_gpuprof_mark("step");
-        }
     }
     return finish();
 }

@@ -77,7 +77,6 @@ static size_t some_bytes(struct worker *me)
     static const size_t edges[] = {1,       256,     512,      4 * KIB,  512 * KIB, MIB,      2 * MIB,
                                    4 * MIB, 8 * MIB, 10 * MIB, 12 * MIB, 20 * MIB,  24 * MIB, 40 * MIB};
     size_t bytes = edges[choose(me, sizeof(edges) / sizeof(edges[0]))];
-
     switch (choose(me, 8)) {
     case 0:
         return bytes + 1;
@@ -107,7 +106,6 @@ static int thing_physical(struct worker *me, struct thing *thing)
 {
     CUmemAllocationProp shape;
     unsigned i, maps = choose(me, 3);
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -123,7 +121,6 @@ static int thing_physical(struct worker *me, struct thing *thing)
 static int thing_array(struct thing *thing)
 {
     CUDA_ARRAY_DESCRIPTOR shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.Format = CU_AD_FORMAT_FLOAT;
     shape.NumChannels = 1;
@@ -136,7 +133,6 @@ static int thing_make(struct worker *me, struct thing *thing)
 {
     size_t pitch;
     CUstream stream = streams[thing->device][choose(me, STREAMS)];
-
     switch (thing->what) {
     case LINEAR:
         return (int)cuMemAlloc(&thing->address, thing->bytes);
@@ -160,7 +156,6 @@ static int thing_make(struct worker *me, struct thing *thing)
 static void thing_unmap(struct thing *thing)
 {
     unsigned i;
-
     for (i = 0; i < 2; i++) {
         if (thing->maps[i] != 0) {
             cuMemUnmap(thing->maps[i], thing->bytes);
@@ -174,7 +169,6 @@ static void thing_drop(struct worker *me, struct thing *thing)
 {
     CUstream stream = streams[thing->device][choose(me, STREAMS)];
     int early;
-
     CHECK(cuCtxSetCurrent(contexts[thing->device]));
     switch (thing->what) {
     case LINEAR:
@@ -213,7 +207,6 @@ static void thing_drop(struct worker *me, struct thing *thing)
 static void step_make(struct worker *me, struct thing *thing)
 {
     static const enum what often[] = {LINEAR, LINEAR, LINEAR, CACHED, CACHED, PITCHED, ARRAY, PINNED, PHYSICAL};
-
     thing->what = often[choose(me, sizeof(often) / sizeof(often[0]))];
     if (want_pools && choose(me, 4) == 0)
         thing->what = POOL;
@@ -236,7 +229,6 @@ static void step_free(struct worker *me, struct thing *thing)
 static void step_hand(struct worker *me, struct thing *thing)
 {
     struct thing *mine = malloc(sizeof(*mine)), *theirs;
-
     if (mine == NULL)
         return;
     *mine = *thing;
@@ -255,13 +247,11 @@ static void step_context(struct worker *me, unsigned device)
     CUcontext context = NULL;
     CUdeviceptr block = 0;
     unsigned i;
-
     if (!is_alone || cuCtxCreate(&context, NULL, 0, (CUdevice)device) != 0)
         return;
-    for (i = choose(me, 4); i > 0; i--) {
+    for (i = choose(me, 4); i > 0; i--)
         if (cuMemAlloc(&block, some_bytes(me)) == 0 && choose(me, 2))
             cuMemFree(block);
-    }
     cuCtxDestroy(context);
 }
 
@@ -269,7 +259,6 @@ static void step_rare(struct worker *me)
 {
     CUdeviceptr huge = 0;
     unsigned device = choose(me, (unsigned)device_count);
-
     CHECK(cuCtxSetCurrent(contexts[device]));
     switch (choose(me, 5)) {
     case 0:
@@ -295,7 +284,6 @@ static void step(struct worker *me)
 {
     struct thing *thing = &me->things[choose(me, ROOM)];
     unsigned way = choose(me, 16);
-
     if (way == 0)
         step_rare(me);
     else if (thing->what == NOTHING)
@@ -310,7 +298,6 @@ static void thread_work(unsigned number)
 {
     struct worker *me = &workers[number];
     unsigned i;
-
     for (i = 0; i < me->steps; i++)
         step(me);
 }
@@ -320,7 +307,6 @@ static void moment(void)
 {
     char name[32];
     int device;
-
     for (device = 0; device < device_count; device++) {
         printf("%u %d %lld %lld %lld %lld\n", moments, device, (long long)api_gpuprof_memory_allocated(device),
                (long long)api_gpuprof_max_memory_allocated(device), (long long)api_gpuprof_memory_reserved(device),
@@ -337,7 +323,6 @@ static void program_end(unsigned number)
 {
     struct worker *me = &workers[0];
     unsigned i, k;
-
     for (k = 0; k < THREADS; k++)
         for (i = 0; i < ROOM; i++)
             if (number % 8 == 0 || i % 8 != 0)
@@ -362,7 +347,6 @@ static void program_run(unsigned number, unsigned count)
 {
     struct thread_arg threads[THREADS];
     unsigned i, rounds = 1;
-
     for (i = 0; i < THREADS; i++) {
         workers[i].random = (number + 1) * 0x9e3779b97f4a7c15ull + i * 0xbf58476d1ce4e5b9ull;
         workers[i].steps = 20 + choose(&workers[i], 40);
@@ -386,7 +370,6 @@ int main(int argc, char **argv)
     unsigned first = argc > 1 ? (unsigned)atoi(argv[1]) : 0, count = argc > 2 ? (unsigned)atoi(argv[2]) : 10, i;
     unsigned threads = argc > 3 ? (unsigned)atoi(argv[3]) : 0;
     int device, k;
-
     want_pools = argc > 4;
     CHECK(cuInit(0));
     CHECK(cuDeviceGetCount(&device_count));

@@ -10,7 +10,6 @@
 int main(void)
 {
     void *pointer = NULL;
-
     CHECK(cudaMalloc(&pointer, 8 * MIB));
     CHECK(cudaMallocHost(&pointer, 2 * MIB));
     CHECK(cudaMallocManaged(&pointer, MIB, cudaMemAttachGlobal));

@@ -16,7 +16,6 @@ static void thread_churn(unsigned number)
 {
     CUdeviceptr pointer;
     unsigned i;
-
     for (i = 0; i < ROUNDS; i++) {
         pointer = program_alloc(64 * KIB);
         CHECK(cuMemFree(pointer));
@@ -29,7 +28,6 @@ static void thread_churn(unsigned number)
 int main(void)
 {
     struct thread_arg threads[THREADS];
-
     program_start();
     threads_start(threads, THREADS, thread_churn);
     threads_join(threads, THREADS);

@@ -27,9 +27,8 @@ static void thread_busy(unsigned number)
     (void)number;
     for (;;) {
         CUdeviceptr pointer = program_alloc(64 * KIB);
-        if (pointer != 0) {
+        if (pointer != 0)
             cuMemFree(pointer);
-        }
     }
 }
 
@@ -38,14 +37,12 @@ static void child(int is_exec)
     int status;
     pid_t pid = vfork();
     if (pid == 0) {
-        if (is_exec) {
+        if (is_exec)
             execl("/bin/true", "true", (char *)NULL);
-        }
         _exit(0);
     }
-    if (pid > 0) {
+    if (pid > 0)
         waitpid(pid, &status, 0);
-    }
 }
 
 int main(void)
@@ -53,15 +50,13 @@ int main(void)
     const struct itimerval every = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
     struct thread_arg threads[2];
     int i;
-
     program_start();
     program_alloc(MIB);
     signal(SIGALRM, on_signal);
     setitimer(ITIMER_REAL, &every, NULL);
     threads_start(threads, 2, thread_busy);
-    for (i = 3; i < 4096; i++) {
+    for (i = 3; i < 4096; i++)
         close(i);
-    }
     for (i = 0; i < 20; i++) {
         child(0);
         child(1);

@@ -11,13 +11,10 @@ static size_t runtime_wrong(const void *at, size_t bytes, unsigned char value)
 {
     static unsigned char copy[4 * MIB];
     size_t wrong = 0, i;
-
-    if (CHECK(cudaMemcpy(copy, at, bytes, cudaMemcpyDeviceToHost)) != 0) {
+    if (CHECK(cudaMemcpy(copy, at, bytes, cudaMemcpyDeviceToHost)) != 0)
         return bytes;
-    }
-    for (i = 0; i < bytes; i++) {
+    for (i = 0; i < bytes; i++)
         wrong += copy[i] != value;
-    }
     return wrong;
 }
 
@@ -29,7 +26,6 @@ static void runtime_streams(void)
     void *first, *second;
     size_t wrong = 0;
     unsigned i, round;
-
     CHECK(cudaStreamCreateWithFlags(&streams[0], cudaStreamNonBlocking));
     CHECK(cudaStreamCreate(&streams[1]));
     for (round = 0; round < 4; round++) {
@@ -55,7 +51,6 @@ static void runtime_kinds(void)
     struct cudaPointerAttributes about;
     void *managed = NULL, *pitched = NULL, *async = NULL, *linear = NULL;
     size_t pitch = 0, left = 0, total = 0;
-
     CHECK(cudaMallocManaged(&managed, 2 * MIB, cudaMemAttachGlobal));
     CHECK(cudaMallocPitch(&pitched, &pitch, 500, 20));
     CHECK(cudaMallocAsync(&async, MIB, NULL));
@@ -74,7 +69,6 @@ static void runtime_kinds(void)
 static void runtime_errors(void)
 {
     void *block = NULL;
-
     REPORT("no bytes", cudaMalloc(&block, 0));
     REPORT("free of nothing", cudaFree(NULL));
     REPORT("too large", cudaMalloc(&block, (size_t)1 << 50));
@@ -90,7 +84,6 @@ static void runtime_errors(void)
 static int runtime_main(void)
 {
     void *kept = NULL, *small = NULL;
-
     CHECK(cudaMalloc(&kept, MIB));
     CHECK(cudaMalloc(&small, 3000));
     CHECK(cudaMemset(small, 9, 3000));

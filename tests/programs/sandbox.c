@@ -35,7 +35,6 @@ static const int forbidden[] = {
 static void sandbox_trapped(int signal, siginfo_t *info, void *context)
 {
     char line[64];
-
     (void)signal;
     (void)context;
     snprintf(line, sizeof(line), "call %d on thread %d\n", info->si_syscall, (int)syscall(SYS_gettid));
@@ -47,7 +46,6 @@ static int sandbox_enter(unsigned refusal)
     struct sock_filter rules[FORBIDDEN + 3];
     struct sock_fprog program = {FORBIDDEN + 3, rules};
     size_t i;
-
     rules[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (i = 0; i < FORBIDDEN; i++) {
         rules[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)forbidden[i],
@@ -62,10 +60,8 @@ static int sandbox_enter(unsigned refusal)
 static void sandbox_fill(CUdeviceptr *pointers)
 {
     int i;
-
-    for (i = 0; i < BLOCKS; i++) {
+    for (i = 0; i < BLOCKS; i++)
         pointers[i] = program_alloc(MIB);
-    }
 }
 
 static CUdeviceptr fibre_pointer;
@@ -79,13 +75,11 @@ static void sandbox_fibre(void)
 static void __attribute__((noinline)) sandbox_deep(int depth)
 {
     volatile char room[4096];
-
     room[0] = (char)depth;
-    if (depth > 0) {
+    if (depth > 0)
         sandbox_deep(depth - 1);
-    } else {
+    else
         CHECK(cuMemFree(program_alloc(MIB)));
-    }
     room[1] = room[0];
 }
 
@@ -110,7 +104,6 @@ int main(int argc, char **argv)
     CUdeviceptr pointers[BLOCKS] = {0};
     char *stack = malloc(256 * KIB);
     int i, round;
-
     setvbuf(stdout, malloc(4096), _IOFBF, 4096);
     program_start();
     CHECK(cuMemFree(program_alloc(MIB))); /* what the simulated driver opens itself */
@@ -130,9 +123,8 @@ int main(int argc, char **argv)
     for (round = 0; round < 3; round++) {
         sandbox_fill(pointers);
         nanosleep(&pause, NULL);
-        for (i = 0; i < BLOCKS; i++) {
+        for (i = 0; i < BLOCKS; i++)
             CHECK(cuMemFree(pointers[i]));
-        }
     }
     swapcontext(&back, &fibre);
     CHECK(cuMemFree(fibre_pointer));

@@ -17,7 +17,6 @@ int main(void)
     CUmemAllocationProp shape;
     CUdeviceptr range = vmm_reserve(8 * STEP);
     int fd = -1;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -27,9 +26,8 @@ int main(void)
     CHECK(cuMemMap(range, 2 * STEP, 0, own, 0));
     CHECK(cuMemExportToShareableHandle(&fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     CHECK(cuMemImportFromShareableHandle(&imported, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
     CHECK(cuMemMap(range + 4 * STEP, 2 * STEP, 0, imported, 0));
     CHECK(cuMemRelease(imported));
     return finish();

@@ -15,7 +15,6 @@ int main(void)
     static CUdeviceptr blocks[BLOCKS];
     size_t bytes = 1;
     int i, askew = 0;
-
     program_start();
     for (i = 0; i < BLOCKS; i++) {
         blocks[i] = program_alloc(bytes);
@@ -29,8 +28,7 @@ int main(void)
         }
     }
     printf("askew: %d\n", askew);
-    for (i = 0; i < BLOCKS - 60; i++) {
+    for (i = 0; i < BLOCKS - 60; i++)
         CHECK(cuMemFree(blocks[i]));
-    }
     return finish();
 }

@@ -20,7 +20,6 @@ static CUdeviceptr shared;
 static void chain(CUdeviceptr at, CUstream stream)
 {
     unsigned i;
-
     for (i = 0; i < 8; i++) {
         CHECK(cuMemsetD8Async(at + i * (BIG / 8), (unsigned char)i, BIG / 8, stream));
         CHECK(cuMemcpyDtoDAsync(at, at + BIG / 2, BIG / 4, stream));
@@ -32,14 +31,12 @@ static size_t chains(const CUstream *streams)
     CUdeviceptr blocks[STREAMS];
     size_t wrong = 0;
     int i;
-
     for (i = 0; i < STREAMS; i++) {
         blocks[i] = program_alloc(BIG);
         chain(blocks[i], streams[i]);
     }
-    for (i = 0; i < STREAMS; i++) {
+    for (i = 0; i < STREAMS; i++)
         CHECK(cuMemFree(blocks[i]));
-    }
     for (i = 0; i < STREAMS; i++) { /* whatever comes back goes to the next stream */
         blocks[i] = program_alloc(BIG);
         pattern_fill(blocks[i], BIG, 77u + (unsigned)i, streams[(i + 1) % STREAMS]);
@@ -57,20 +54,17 @@ static size_t copied_out(const CUstream *streams)
     unsigned char *out = NULL;
     CUdeviceptr source = program_alloc(64 * KIB), next;
     size_t wrong = 0, i;
-
     CHECK(cuMemHostAlloc((void **)&out, 64 * KIB, 0));
     CHECK(cuMemsetD8Async(source, 0x5a, 64 * KIB, streams[0]));
-    if (out != NULL) {
+    if (out != NULL)
         CHECK(cuMemcpyDtoHAsync(out, source, 64 * KIB, streams[0]));
-    }
     CHECK(cuMemFree(source));
     next = program_alloc(64 * KIB);
     CHECK(cuMemsetD8Async(next, 0xa5, 64 * KIB, streams[1]));
     CHECK(cuStreamSynchronize(streams[0]));
     CHECK(cuStreamSynchronize(streams[1]));
-    for (i = 0; out != NULL && i < 64 * KIB; i++) {
+    for (i = 0; out != NULL && i < 64 * KIB; i++)
         wrong += out[i] != 0x5a;
-    }
     CHECK(cuMemFree(next));
     return wrong;
 }
@@ -84,7 +78,6 @@ static size_t other_thread(void)
 {
     struct thread_arg thread;
     size_t wrong;
-
     shared = program_alloc(BIG);
     threads_start(&thread, 1, thread_use);
     threads_join(&thread, 1);
@@ -101,15 +94,12 @@ int main(void)
     CUstream streams[STREAMS] = {NULL};
     size_t wrong = 0;
     int i;
-
     program_start();
-    for (i = 0; i < STREAMS; i++) {
+    for (i = 0; i < STREAMS; i++)
         CHECK(cuStreamCreate(&streams[i], i % 2 == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
-    }
     program_alloc(2 * MIB);
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 2; i++)
         wrong += chains(streams);
-    }
     printf("chains: %zu wrong\n", wrong);
     printf("copied out: %zu wrong\n", copied_out(streams));
     printf("other thread: %zu wrong\n", other_thread());

@@ -22,14 +22,12 @@ static void warm(CUstream stream, size_t bytes)
 {
     CUdeviceptr blocks[4];
     int i;
-
     for (i = 0; i < 4; i++) {
         blocks[i] = program_alloc(bytes);
         pattern_fill(blocks[i], bytes, 3, i < 2 ? stream : NULL);
     }
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 4; i++)
         CHECK(cuMemFree(blocks[i]));
-    }
 }
 
 /* The capture's end, and whether the stream works again. */
@@ -37,11 +35,9 @@ static void end_report(const char *what, CUstream stream)
 {
     CUgraph graph = NULL;
     int code = (int)cuStreamEndCapture(stream, &graph);
-
     printf("%s: end %d, graph %d\n", what, code, graph != NULL);
-    if (graph != NULL) {
+    if (graph != NULL)
         CHECK(cuGraphDestroy(graph));
-    }
     CHECK(cuStreamSynchronize(stream));
 }
 
@@ -50,30 +46,26 @@ static void here(CUstream stream, CUstreamCaptureMode mode, size_t bytes)
     CUdeviceptr kept = program_alloc(bytes), inside = 0;
     char what[64];
     int code;
-
     snprintf(what, sizeof(what), "%s %zu KiB alloc", mode_names[mode], bytes / KIB);
     warm(stream, bytes);
     CHECK(cuStreamBeginCapture(stream, mode));
     code = (int)cuMemAlloc(&inside, bytes);
     printf("%s: %d\n", what, code);
     end_report(what, stream);
-    if (code == 0) {
+    if (code == 0)
         CHECK(cuMemFree(inside));
-    }
     snprintf(what, sizeof(what), "%s %zu KiB free", mode_names[mode], bytes / KIB);
     CHECK(cuStreamBeginCapture(stream, mode));
     code = (int)cuMemFree(kept);
     printf("%s: %d\n", what, code);
     end_report(what, stream);
-    if (code != 0) {
+    if (code != 0)
         CHECK(cuMemFree(kept)); /* a free that failed freed nothing */
-    }
 }
 
 static void thread_try(unsigned number)
 {
     CUstreamCaptureMode mode = thread_mode;
-
     (void)number;
     CHECK(cuThreadExchangeStreamCaptureMode(&mode));
     thread_alloc_result = cuMemAlloc(&thread_block, case_bytes);
@@ -84,7 +76,6 @@ static void there(CUstream stream, CUstreamCaptureMode mode, CUstreamCaptureMode
 {
     struct thread_arg thread;
     char what[64];
-
     thread_mode = other;
     case_bytes = bytes;
     warm(stream, bytes);
@@ -104,7 +95,6 @@ static void graph_runs(CUstream stream)
     CUgraphExec run = NULL;
     size_t wrong = 0;
     int i;
-
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     pattern_fill(target, 4 * MIB, 4711, stream);
     CHECK(cuStreamEndCapture(stream, &graph));
@@ -129,7 +119,6 @@ int main(void)
                            NULL}; /* a blocking one too: its capture is broken by whatever touches the legacy one */
     int mode, other;
     size_t i;
-
     program_start();
     CHECK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
@@ -137,9 +126,8 @@ int main(void)
     for (i = 0; i < 2; i++) {
         for (mode = 0; mode < 3; mode++) {
             here(streams[i], (CUstreamCaptureMode)mode, sizes[i]);
-            for (other = 0; other < 3; other++) {
+            for (other = 0; other < 3; other++)
                 there(streams[i], (CUstreamCaptureMode)mode, (CUstreamCaptureMode)other, sizes[i]);
-            }
         }
     }
     graph_runs(streams[0]);

@@ -20,7 +20,6 @@ static void thread_work(unsigned number)
     CUstream stream = NULL;
     CUdeviceptr block;
     unsigned round, i;
-
     (void)number;
     CHECK(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -44,7 +43,6 @@ static void capture(CUstream stream, const char *what, CUdeviceptr target)
     struct thread_arg thread;
     CUgraph graph = NULL;
     CUgraphExec run = NULL;
-
     CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     pattern_fill(target, MIB, 17, stream);
     threads_start(&thread, 1, thread_work);
@@ -65,7 +63,6 @@ int main(void)
 {
     CUstream streams[2] = {NULL, NULL};
     CUdeviceptr target;
-
     program_start();
     CHECK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));

@@ -17,26 +17,22 @@ static void use(CUdeviceptr *blocks, unsigned value)
 {
     CUstream stream = NULL;
     int i;
-
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (i = 0; i < BLOCKS; i++) {
         blocks[i] = program_alloc(sizes[i]);
         pattern_fill(blocks[i], sizes[i], value + (unsigned)i, i % 2 == 0 ? stream : NULL);
     }
-    for (i = 1; i < BLOCKS; i += 2) {
+    for (i = 1; i < BLOCKS; i += 2)
         CHECK(cuMemFree(blocks[i]));
-    }
 }
 
 static size_t still_there(const CUdeviceptr *blocks, unsigned value)
 {
     size_t wrong = 0;
     int i;
-
     CHECK(cuCtxSynchronize());
-    for (i = 0; i < BLOCKS; i += 2) {
+    for (i = 0; i < BLOCKS; i += 2)
         wrong += pattern_wrong(blocks[i], sizes[i], value + (unsigned)i, NULL);
-    }
     return wrong;
 }
 
@@ -45,15 +41,13 @@ static void destroyed(CUdevice device, const CUdeviceptr *kept)
     CUdeviceptr blocks[BLOCKS];
     CUcontext doomed, primary = NULL;
     int round;
-
     CHECK(cuCtxGetCurrent(&primary));
     for (round = 0; round < 3; round++) {
         doomed = context_make(device);
         use(blocks, 50);
         printf("own: %zu wrong\n", still_there(blocks, 50));
-        if (round == 1) {
+        if (round == 1)
             CHECK(cuCtxSetCurrent(primary)); /* destroyed while another one is current */
-        }
         CHECK(cuCtxDestroy(doomed));
         CHECK(cuCtxSetCurrent(primary));
         REPORT("free of what went", cuMemFree(blocks[4]));
@@ -66,7 +60,6 @@ static void turns(CUdevice device)
 {
     CUdeviceptr first[BLOCKS], second[BLOCKS];
     CUcontext one = context_make(device), two = context_make(device);
-
     CHECK(cuCtxSetCurrent(one));
     use(first, 20);
     CHECK(cuCtxSetCurrent(two));
@@ -88,7 +81,6 @@ int main(void)
     CUcontext context = NULL;
     CUdevice device = program_start();
     int round;
-
     use(kept, 10);
     destroyed(device, kept);
     CHECK(cuDevicePrimaryCtxRetain(&context, device));

@@ -15,7 +15,6 @@ static CUdeviceptr for_handler, for_destructor;
 static void handler(void)
 {
     CUdeviceptr late = 0;
-
     REPORT("handler: free", cuMemFree(for_handler));
     REPORT("handler: alloc", cuMemAlloc(&late, 8 * KIB));
     fflush(stdout);
@@ -24,9 +23,8 @@ static void handler(void)
 /* The driver may be gone by now, so its answer is not printed: the call must only return. */
 __attribute__((destructor)) static void destructor(void)
 {
-    if (for_destructor != 0) {
+    if (for_destructor != 0)
         (void)cuMemFree(for_destructor);
-    }
 }
 
 /* Which part of the program it is: [phase] release and acquire, either way. */
@@ -35,25 +33,21 @@ static int phase;
 
 static void phase_await(int wanted)
 {
-    while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != wanted) {
+    while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != wanted)
         usleep(100);
-    }
 }
 
 static void thread_busy(unsigned number)
 {
     CUdeviceptr late;
-
     (void)number;
-    while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == WARM) {
+    while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == WARM)
         CHECK(cuMemFree(program_alloc(256 * KIB)));
-    }
     __atomic_store_n(&phase, PAUSED, __ATOMIC_RELEASE);
     phase_await(LAST);
     for (;;) { /* until the process ends; the results of these calls do not matter */
-        if (cuMemAlloc(&late, 256 * KIB) == CUDA_SUCCESS) {
+        if (cuMemAlloc(&late, 256 * KIB) == CUDA_SUCCESS)
             (void)cuMemFree(late);
-        }
         usleep(10);
     }
 }
@@ -61,7 +55,6 @@ static void thread_busy(unsigned number)
 static void thread_exit(unsigned number)
 {
     int failed;
-
     (void)number;
     for_handler = program_alloc(MIB);
     for_destructor = program_alloc(MIB);
@@ -77,7 +70,6 @@ static void thread_exit(unsigned number)
 int main(void)
 {
     struct thread_arg threads[2];
-
     program_start();
     atexit(handler);
     threads_start(&threads[0], 1, thread_busy);

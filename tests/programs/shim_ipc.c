@@ -20,13 +20,11 @@ static int child_main(int in, int out)
     CUipcMemHandle handle;
     CUdeviceptr block;
     unsigned i;
-
     program_start();
     for (i = 0; i < BLOCKS; i++) {
         block = 0;
-        if (read(in, &handle, sizeof(handle)) != (ssize_t)sizeof(handle)) {
+        if (read(in, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
             return 1;
-        }
         CHECK(cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
         printf("child: block %u: %zu wrong\n", i, pattern_wrong(block, sizes[i] - 4, 100 + i, NULL));
         CHECK(cuMemsetD32(block + sizes[i] - 4, 200 + i, 1));
@@ -42,7 +40,6 @@ static void parent_send(int out, CUdeviceptr *blocks)
     CUipcMemHandle handle;
     CUdeviceptr spare;
     unsigned i;
-
     for (i = 0; i < BLOCKS; i++) {
         spare = program_alloc(sizes[i]);
         pattern_fill(spare, sizes[i], 1, NULL);
@@ -52,9 +49,8 @@ static void parent_send(int out, CUdeviceptr *blocks)
         CHECK(cuStreamSynchronize(NULL));
         memset(&handle, 0, sizeof(handle));
         CHECK(cuIpcGetMemHandle(&handle, blocks[i] + (i == 1 ? MIB : 0)));
-        if (write(out, &handle, sizeof(handle)) != (ssize_t)sizeof(handle)) {
+        if (write(out, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
             program_failures++;
-        }
     }
 }
 
@@ -66,10 +62,8 @@ int main(void)
     unsigned i, word;
     char byte;
     pid_t child;
-
-    if (pipe(to_child) != 0 || pipe(to_parent) != 0 || (child = fork()) < 0) {
+    if (pipe(to_child) != 0 || pipe(to_parent) != 0 || (child = fork()) < 0)
         return 1;
-    }
     if (child == 0) {
         close(to_child[1]);
         close(to_parent[0]);

@@ -39,12 +39,10 @@ static void phase_check(int phase)
 {
     static unsigned char bytes[BLOCK];
     size_t wrong = 0, i;
-
     memset(bytes, 0, sizeof(bytes));
     REPORT("  read", cuMemcpyDtoH(bytes, blocks[phase].neighbour, BLOCK));
-    for (i = 0; i < BLOCK; i++) {
+    for (i = 0; i < BLOCK; i++)
         wrong += bytes[i] != phase + 1;
-    }
     printf("  wrong bytes: %zu\n", wrong);
 }
 
@@ -52,10 +50,8 @@ static void phase_run(int phase)
 {
     CUdeviceptr late = 0, base = 0;
     size_t bytes = 0;
-
-    if (blocks[phase].first == 0) {
+    if (blocks[phase].first == 0)
         return; /* cuInit failed */
-    }
     printf("%s\n", phase_names[phase]);
     REPORT("  range", cuMemGetAddressRange(&base, &bytes, blocks[phase].first + 5));
     printf("  %s, %zu bytes\n", base == blocks[phase].first ? "start" : "another start", bytes);
@@ -107,7 +103,6 @@ static void phase_child(void)
 {
     int status = 0;
     pid_t child = fork();
-
     if (child == 0) {
         REPORT("  child: free", cuMemFree(blocks[PHASE_SPARE].first));
         fflush(stdout);
@@ -137,11 +132,9 @@ static void library_open(const char *name, void (*call)(void))
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 64);
     void *library, **place;
-
     path[length > 0 ? length : 0] = '\0';
-    if (strrchr(path, '/') != NULL) {
+    if (strrchr(path, '/') != NULL)
         strcpy(strrchr(path, '/'), "/../preload/");
-    }
     strcat(path, name);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     place = library != NULL ? dlsym(library, "destructor_call") : NULL;
@@ -159,7 +152,6 @@ extern void *__dso_handle;
 static void blocks_make(void)
 {
     int i;
-
     for (i = 0; i < PHASES; i++) {
         blocks[i].first = program_alloc(BLOCK);
         blocks[i].neighbour = program_alloc(BLOCK);
@@ -173,7 +165,6 @@ int main(int argc, char **argv)
 {
     const char *end = argc > 1 ? argv[1] : "exit";
     int failed;
-
     atexit(phase_handler_before);
     at_quick_exit(phase_quick_before);
     library_open("destructor.so", phase_library_before);
@@ -184,11 +175,9 @@ int main(int argc, char **argv)
     __cxa_thread_atexit_impl(phase_thread, NULL, &__dso_handle);
     blocks_make();
     failed = finish();
-    if (strcmp(end, "quick") == 0) {
+    if (strcmp(end, "quick") == 0)
         quick_exit(failed);
-    }
-    if (strcmp(end, "now") == 0) {
+    if (strcmp(end, "now") == 0)
         _exit(failed);
-    }
     return failed;
 }

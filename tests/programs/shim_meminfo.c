@@ -14,11 +14,9 @@
 static size_t free_now(void)
 {
     size_t left = 0, total = 0;
-
     CHECK(cuMemGetInfo(&left, &total));
-    if (left > total) {
+    if (left > total)
         printf("more free than there is\n");
-    }
     return left;
 }
 
@@ -30,7 +28,6 @@ static int near_to(size_t a, size_t b)
 static size_t take(CUdeviceptr *blocks, size_t count)
 {
     size_t i;
-
     for (i = 0; i < count && cuMemAlloc(&blocks[i], BATCH) == CUDA_SUCCESS; i++) {
     }
     return i;
@@ -38,9 +35,8 @@ static size_t take(CUdeviceptr *blocks, size_t count)
 
 static void drop(CUdeviceptr *blocks, size_t count)
 {
-    while (count > 0) {
+    while (count > 0)
         CHECK(cuMemFree(blocks[--count]));
-    }
 }
 
 int main(void)
@@ -48,7 +44,6 @@ int main(void)
     static CUdeviceptr blocks[BATCHES], small[256];
     size_t before, fits, taken, i;
     int round;
-
     program_start();
     program_alloc(8 * MIB);
     before = free_now();
@@ -64,13 +59,11 @@ int main(void)
         drop(blocks, taken);
         printf("back: %d\n", near_to(before, free_now()));
     }
-    for (i = 0; i < 256; i++) {
+    for (i = 0; i < 256; i++)
         small[i] = program_alloc(1000 * (i + 1));
-    }
     printf("small ones: %d\n", near_to(before - free_now(), 33 * MIB)); /* 1000 x (1 + .. + 256) bytes = 31.4 MiB */
-    for (i = 0; i < 256; i++) {
+    for (i = 0; i < 256; i++)
         CHECK(cuMemFree(small[i]));
-    }
     printf("back: %d\n", near_to(before, free_now()));
     return finish();
 }

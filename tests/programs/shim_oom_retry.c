@@ -17,10 +17,8 @@ static CUdeviceptr blocks[BLOCKS];
 static CUresult fill(size_t bytes, size_t *count)
 {
     CUresult result = CUDA_SUCCESS;
-
-    for (*count = 0; *count < BLOCKS && result == CUDA_SUCCESS; *count += result == CUDA_SUCCESS) {
+    for (*count = 0; *count < BLOCKS && result == CUDA_SUCCESS; *count += result == CUDA_SUCCESS)
         result = cuMemAlloc(&blocks[*count], bytes);
-    }
     return result;
 }
 
@@ -29,14 +27,11 @@ static void round_of(size_t bytes, size_t large, CUstream stream)
     size_t count, i;
     CUdeviceptr block = 0;
     int full = (int)fill(bytes, &count);
-
     printf("%zu KiB: full %d\n", bytes / KIB, full);
-    for (i = 0; i < count; i += 7) { /* work that no one waits for */
+    for (i = 0; i < count; i += 7) /* work that no one waits for */
         CHECK(cuMemsetD8Async(blocks[i], 1, 64 * KIB, stream));
-    }
-    for (i = 0; i < count; i++) {
+    for (i = 0; i < count; i++)
         CHECK(cuMemFree(blocks[i]));
-    }
     REPORT("one large", cuMemAlloc(&block, large));
     if (block != 0) {
         pattern_fill(block, 2 * MIB, 5, NULL);
@@ -53,18 +48,15 @@ int main(void)
     size_t left = 0, total = 0, large, i;
     CUdeviceptr none = 0;
     CUstream stream = NULL;
-
     program_start();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuMemGetInfo(&left, &total));
     program_alloc(4 * KIB);
     large = left / 10 * 9 / MIB * MIB;
-    if (large < 4 * MIB) {
+    if (large < 4 * MIB)
         return finish();
-    }
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         round_of(sizes[i], large, stream);
-    }
     REPORT("beyond the device", cuMemAlloc(&none, total + MIB));
     REPORT("more than is free", cuMemAlloc(&none, left + 64 * MIB));
     return finish();

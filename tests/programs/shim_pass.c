@@ -13,7 +13,6 @@ static void managed(void)
 {
     CUdeviceptr block = 0;
     unsigned is = 0;
-
     CHECK(cuMemAllocManaged(&block, 2 * MIB, CU_MEM_ATTACH_GLOBAL));
     CHECK(cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_IS_MANAGED, block));
     printf("managed: %u\n", is);
@@ -28,7 +27,6 @@ static void host(void)
 {
     static unsigned char page[8192] __attribute__((aligned(4096)));
     void *pinned = NULL;
-
     CHECK(cuMemHostAlloc(&pinned, MIB, 0));
     REPORT("cuMemFree of pinned memory", cuMemFree((CUdeviceptr)pinned));
     CHECK(cuMemFreeHost(pinned));
@@ -45,7 +43,6 @@ static void array(void)
     CUarray made = NULL;
     CUdeviceptr pitched = 0;
     size_t pitch = 0;
-
     memset(&shape, 0, sizeof(shape));
     shape.Width = 256;
     shape.Height = 64;
@@ -64,7 +61,6 @@ static void pools(CUstream stream)
     CUmemoryPool pool = NULL;
     CUdeviceptr async = 0, pooled = 0;
     size_t wrong;
-
     pool = pool_make(0);
     CHECK(cuMemAllocAsync(&async, MIB, stream));
     CHECK(cuMemAllocFromPoolAsync(&pooled, 3 * MIB, pool, stream));
@@ -86,7 +82,6 @@ static void stream_ordered(CUstream stream)
     static const size_t sizes[] = {8 * KIB, 3 * MIB, 17 * MIB};
     CUdeviceptr block, next;
     size_t wrong = 0, i;
-
     for (i = 0; i < 3; i++) {
         block = program_alloc(sizes[i]);
         pattern_fill(block, sizes[i], 1, stream);
@@ -105,7 +100,6 @@ static void unknown(void)
 {
     CUdeviceptr reserved = 0;
     int local = 0;
-
     REPORT("free of a made-up address", cuMemFree(0x1234000));
     REPORT("free of a local variable", cuMemFree((CUdeviceptr)&local));
     CHECK(cuMemAddressReserve(&reserved, 2 * MIB, 0, 0, 0));
@@ -116,7 +110,6 @@ static void unknown(void)
 int main(void)
 {
     CUstream stream = NULL;
-
     program_start();
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     program_alloc(2 * MIB);

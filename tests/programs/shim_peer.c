@@ -30,7 +30,6 @@ static void side_alloc(struct side *side, int row)
 static void side_start(struct side *side, CUdevice device)
 {
     CUmodule module = NULL;
-
     CHECK(cuDevicePrimaryCtxRetain(&side->context, device));
     CHECK(cuCtxSetCurrent(side->context));
     CHECK(cuModuleLoadData(&module, image));
@@ -43,7 +42,6 @@ static size_t copies(struct side *self, struct side *other, int row)
 {
     size_t wrong = 0;
     int i;
-
     for (i = 0; i < 2; i++) {
         CHECK(cuCtxSetCurrent(other->context));
         pattern_fill(other->blocks[row][i], sizes[i], 31, NULL);
@@ -63,7 +61,6 @@ static void kernels(struct side *self, struct side *other, int row)
 {
     void *params[1];
     int i;
-
     CHECK(cuCtxSetCurrent(self->context));
     for (i = 0; i < 2; i++) {
         params[0] = &other->blocks[row][i];
@@ -75,11 +72,9 @@ static void kernels(struct side *self, struct side *other, int row)
 static void side_reuse(struct side *side)
 {
     int i;
-
     side_alloc(side, 2);
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 2; i++)
         CHECK(cuMemFree(side->blocks[2][i]));
-    }
     side_alloc(side, 2);
 }
 
@@ -87,16 +82,14 @@ int main(void)
 {
     struct side sides[2] = {{0}};
     int count = 0, able = 0, i, row;
-
     CHECK(cuInit(0));
     CHECK(cuDeviceGetCount(&count));
     if (count < 2) {
         printf("one device\n");
         return finish();
     }
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 2; i++)
         side_start(&sides[i], i);
-    }
     printf("without access: %zu wrong\n", copies(&sides[0], &sides[1], 0) + copies(&sides[1], &sides[0], 0));
     CHECK(cuDeviceCanAccessPeer(&able, 0, 1));
     printf("able: %d\n", able);
@@ -111,9 +104,8 @@ int main(void)
     }
     for (row = 0; row < 3; row++) {
         printf("with access: %zu wrong\n", copies(&sides[0], &sides[1], row) + copies(&sides[1], &sides[0], row));
-        for (i = 0; able && i < 2; i++) {
+        for (i = 0; able && i < 2; i++)
             kernels(&sides[i], &sides[1 - i], row);
-        }
     }
     for (i = 0; able && i < 2; i++) {
         CHECK(cuCtxSetCurrent(sides[i].context));

@@ -16,7 +16,6 @@ static long long attribute(CUpointer_attribute which, CUdeviceptr at)
 {
     unsigned long long value = 0; /* little end first: four bytes land in the low half */
     CUresult result = cuPointerGetAttribute(&value, which, at);
-
     return result == CUDA_SUCCESS ? (long long)value : -(long long)result;
 }
 
@@ -24,7 +23,6 @@ static int range_is(CUdeviceptr at, CUdeviceptr base, size_t bytes)
 {
     CUdeviceptr start = 0, again = 0;
     size_t size = 0;
-
     CHECK(cuMemGetAddressRange(&start, &size, at));
     CHECK(cuMemGetAddressRange(&again, NULL, at));
     return start == base && again == base && size == bytes &&
@@ -37,7 +35,6 @@ static void describe(CUdeviceptr at, int is_large)
 {
     CUcontext context = NULL, current = NULL;
     unsigned on = 1;
-
     CHECK(cuCtxGetCurrent(&current));
     CHECK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, at));
     printf("context %d, type %lld, device %lld, pointer %d, host %lld, managed %lld, mapped %lld\n", context == current,
@@ -48,9 +45,8 @@ static void describe(CUdeviceptr at, int is_large)
     /* Not asked before: it speaks of the driver's whole allocation, which small blocks may share. */
     CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
     printf("sync %lld\n", attribute(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
-    if (is_large) {
+    if (is_large)
         printf("ipc %lld\n", attribute(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
-    }
 }
 
 /* The form that asks for several at once. */
@@ -65,7 +61,6 @@ static void several(CUdeviceptr at, CUdeviceptr base, size_t bytes)
     unsigned type = 0;
     int device = -1;
     void *data[5] = {&start, &device, &size, &id, &type};
-
     REPORT("several", cuPointerGetAttributes(5, which, data, at));
     printf("start %d, size %d, id %d, type %u, device %d\n", start == base, size == bytes,
            (long long)id == attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, at), type, device);
@@ -77,13 +72,11 @@ static void after_free(void)
     long long ids[8];
     CUdeviceptr block = 0;
     int i, k, alike = 0;
-
     for (i = 0; i < 8; i++) {
         block = program_alloc(3 * MIB);
         ids[i] = attribute(CU_POINTER_ATTRIBUTE_BUFFER_ID, block);
-        for (k = 0; k < i; k++) {
+        for (k = 0; k < i; k++)
             alike += ids[k] == ids[i];
-        }
         CHECK(cuMemFree(block));
     }
     printf("buffers alike: %d\n", alike);
@@ -97,15 +90,13 @@ int main(void)
 {
     CUdeviceptr blocks[BLOCKS], spare[BLOCKS];
     int i, right = 0;
-
     program_start();
     for (i = 0; i < BLOCKS; i++) { /* neighbours that go: what stays has holes around it */
         spare[i] = program_alloc(sizes[i]);
         blocks[i] = program_alloc(sizes[i]);
     }
-    for (i = 0; i < BLOCKS; i++) {
+    for (i = 0; i < BLOCKS; i++)
         CHECK(cuMemFree(spare[i]));
-    }
     for (i = 0; i < BLOCKS; i++) {
         right += range_is(blocks[i], blocks[i], sizes[i]) + range_is(blocks[i] + sizes[i] / 2, blocks[i], sizes[i]) +
                  range_is(blocks[i] + sizes[i] - 1, blocks[i], sizes[i]);

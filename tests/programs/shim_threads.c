@@ -28,14 +28,12 @@ static unsigned steps = 200;
 static struct piece *piece_make(unsigned *random, unsigned value, CUstream stream)
 {
     struct piece *piece = calloc(1, sizeof(*piece));
-
     piece->bytes =
         random_next(random) % 8 == 0 ? 1 + random_next(random) % (3 * MIB) : 1 + random_next(random) % (64 * KIB);
     piece->value = value * 2654435761u; /* Knuth's multiplier: neighbours differ in every byte */
     piece->at = program_alloc(piece->bytes);
-    if (piece->at != 0) {
+    if (piece->at != 0)
         pattern_fill(piece->at, piece->bytes, piece->value, stream);
-    }
     return piece;
 }
 
@@ -43,16 +41,13 @@ static struct piece *piece_make(unsigned *random, unsigned value, CUstream strea
  * in flight. */
 static void piece_drop(struct piece *piece, CUstream stream)
 {
-    if (piece == NULL) {
+    if (piece == NULL)
         return;
-    }
     if (piece->at != 0) {
         size_t wrong = pattern_wrong(piece->at, piece->bytes, piece->value, stream);
-
         __atomic_add_fetch(&wrong_bytes, wrong, __ATOMIC_RELAXED);
-        if (piece->bytes % 2 == 0) {
+        if (piece->bytes % 2 == 0)
             pattern_fill(piece->at, piece->bytes, 0, stream);
-        }
         CHECK(cuMemFree(piece->at));
     }
     free(piece);
@@ -63,7 +58,6 @@ static void thread_body(unsigned number)
     CUstream streams[STREAMS] = {CU_STREAM_PER_THREAD, NULL, NULL};
     struct piece *live[LIVE] = {NULL};
     unsigned random = number + 1, step, at, i;
-
     CHECK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&streams[2], CU_STREAM_NON_BLOCKING));
     for (step = 0; step < steps; step++) {
@@ -78,9 +72,8 @@ static void thread_body(unsigned number)
             live[at] = NULL;
         }
     }
-    for (i = 0; i < LIVE; i++) {
+    for (i = 0; i < LIVE; i++)
         piece_drop(live[i], streams[i % STREAMS]);
-    }
     CHECK(cuStreamDestroy(streams[1]));
     CHECK(cuStreamDestroy(streams[2]));
 }
@@ -89,23 +82,19 @@ int main(int argc, char **argv)
 {
     struct thread_arg threads[32];
     unsigned count = 4, round, i;
-
-    for (i = 1; i + 1 < (unsigned)argc; i += 2) {
-        if (strcmp(argv[i], "--threads") == 0) {
+    for (i = 1; i + 1 < (unsigned)argc; i += 2)
+        if (strcmp(argv[i], "--threads") == 0)
             count = (unsigned)atoi(argv[i + 1]) % 33;
-        } else if (strcmp(argv[i], "--steps") == 0) {
+        else if (strcmp(argv[i], "--steps") == 0)
             steps = (unsigned)atoi(argv[i + 1]);
-        }
-    }
     program_start();
     program_alloc(MIB);
     for (round = 0; round < 2; round++) {
         threads_start(threads, count, thread_body);
         threads_join(threads, count);
     }
-    for (i = 0; i < SHELF; i++) {
+    for (i = 0; i < SHELF; i++)
         piece_drop(shelf[i], NULL);
-    }
     printf("%zu wrong\n", wrong_bytes);
     return finish();
 }

@@ -11,7 +11,6 @@
 static void before_init(void)
 {
     CUdeviceptr none = 0;
-
     REPORT("before cuInit: alloc", cuMemAlloc(&none, KIB));
     REPORT("before cuInit: free", cuMemFree(0x1000));
     CHECK(cuInit(0));
@@ -25,20 +24,17 @@ static void sizes(void)
                                    ~(size_t)0,      ~(size_t)511,    ~(size_t)0 - 2 * MIB};
     CUdeviceptr none = 77;
     size_t i;
-
     REPORT("no bytes", cuMemAlloc(&none, 0));
     REPORT("no place", cuMemAlloc(NULL, KIB));
     REPORT("neither", cuMemAlloc(NULL, 0));
-    for (i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+    for (i = 0; i < sizeof(large) / sizeof(large[0]); i++)
         REPORT("too large", cuMemAlloc(&none, large[i]));
-    }
     printf("untouched: %d\n", none == 77);
 }
 
 static void frees(size_t bytes)
 {
     CUdeviceptr block = program_alloc(bytes), again;
-
     REPORT("free of nothing", cuMemFree(0));
     REPORT("free of the middle", cuMemFree(block + bytes / 2));
     REPORT("free of the second half-kilobyte", cuMemFree(block + 512));

@@ -23,14 +23,12 @@ int main(void)
 {
     struct thread_arg threads[BATCH];
     unsigned i;
-
     program_start();
     for (base = 0; base < THREADS; base += BATCH) {
         threads_start(threads, BATCH, thread_once);
         threads_join(threads, BATCH);
     }
-    for (i = 0; i < THREADS; i += 2) {
+    for (i = 0; i < THREADS; i += 2)
         CHECK(cuMemFree(pointers[i]));
-    }
     return finish();
 }

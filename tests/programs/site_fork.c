@@ -31,22 +31,18 @@ static void places_make(void)
 
     memcpy(code + 6, &called, sizeof(called));
     places = mmap(NULL, PLACES * PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (places == MAP_FAILED) {
+    if (places == MAP_FAILED)
         exit(70);
-    }
-    for (i = 0; i < PLACES; i++) {
+    for (i = 0; i < PLACES; i++)
         memcpy(places + i * PLACE_BYTES, code, sizeof(code));
-    }
-    if (mprotect(places, PLACES * PLACE_BYTES, PROT_READ | PROT_EXEC) != 0) {
+    if (mprotect(places, PLACES * PLACE_BYTES, PROT_READ | PROT_EXEC) != 0)
         exit(71);
-    }
 }
 
 static void thread_busy(unsigned number)
 {
     CUdeviceptr pointer;
     unsigned i;
-
     for (i = number; !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) {
         place_fn *place = cuMemAlloc;
 #if defined(__x86_64__)
@@ -71,7 +67,6 @@ int main(void)
     struct thread_arg busy;
     int i, status, answered = 0;
     pid_t child;
-
     program_start();
     program_alloc(MIB);
     places_make();

@@ -24,10 +24,8 @@ static void *small_calls(void *arg)
     CUdeviceptr pointer = 0;
     void *host = NULL;
     int i;
-
-    if (arg == NULL) {
+    if (arg == NULL)
         large_frame = (uintptr_t)__builtin_frame_address(0);
-    }
     CHECK(cuCtxSetCurrent(context));
     for (i = 0; i < 20; i++) {
         CHECK(cuMemAlloc(&pointer, MIB));
@@ -39,9 +37,8 @@ static void *small_calls(void *arg)
         CHECK(cuMemAllocAsync(&pointer, MIB, NULL));
         CHECK(cuMemFreeAsync(pointer, NULL));
     }
-    if (arg != NULL) {
+    if (arg != NULL)
         program_alloc(MIB);
-    }
     if (cuMemAlloc(&pointer, 1ull << 50) != CUDA_ERROR_OUT_OF_MEMORY) {
         printf("failed: 1 PiB was allocated\n");
         program_failures++;
@@ -56,17 +53,14 @@ static void small_depth(void)
     pthread_attr_t attr;
     pthread_t thread;
 
-    if (stack == MAP_FAILED) {
+    if (stack == MAP_FAILED)
         return;
-    }
-    for (i = 0; i < words; i++) {
+    for (i = 0; i < words; i++)
         stack[i] = PAINT;
-    }
     pthread_attr_init(&attr);
     CHECK(pthread_attr_setstack(&attr, stack, LARGE));
-    if (CHECK(pthread_create(&thread, &attr, small_calls, NULL)) == 0) {
+    if (CHECK(pthread_create(&thread, &attr, small_calls, NULL)) == 0)
         CHECK(pthread_join(thread, NULL));
-    }
     for (i = 0; i < words && stack[i] == PAINT; i++) {
     }
     printf("used %zu\n", (size_t)(large_frame - (uintptr_t)&stack[i]));
@@ -85,10 +79,8 @@ int main(void)
     small_depth();
     pthread_attr_init(&attr);
     CHECK(pthread_attr_setstacksize(&attr, SMALL));
-    for (i = 0; i < THREADS; i++) {
-        if (CHECK(pthread_create(&threads[i], &attr, small_calls, &counts)) == 0) {
+    for (i = 0; i < THREADS; i++)
+        if (CHECK(pthread_create(&threads[i], &attr, small_calls, &counts)) == 0)
             CHECK(pthread_join(threads[i], NULL)); /* one at a time: the last waits for no lock */
-        }
-    }
     return finish();
 }

@@ -25,14 +25,11 @@ static void memory_own(void)
     CUdeviceptr none = 0;
     void *pinned = NULL;
     int i;
-
-    for (i = 0; i < BLOCKS; i++) {
+    for (i = 0; i < BLOCKS; i++)
         blocks[i] = program_alloc(4 * KIB + (size_t)i);
-    }
     CHECK(api_gpuprof_mark("half"));
-    for (i = 0; i < BLOCKS; i += 2) {
+    for (i = 0; i < BLOCKS; i += 2)
         CHECK(cuMemFree(blocks[i]));
-    }
     CHECK(api_gpuprof_mark("/half"));
     REPORT("too much", cuMemAlloc(&none, 1ul << 46));
     CHECK(cuMemAllocHost(&pinned, 64 * KIB));
@@ -42,20 +39,16 @@ static void memory_cached(void)
 {
     void *blocks[CACHED] = {NULL};
     int i;
-
-    for (i = 0; i < CACHED; i++) {
+    for (i = 0; i < CACHED; i++)
         CHECK(api_gpuprof_alloc(&blocks[i], (size_t)(i + 1) * 700, 0, NULL));
-    }
-    for (i = 0; i < CACHED; i += 3) {
+    for (i = 0; i < CACHED; i += 3)
         CHECK(api_gpuprof_free(blocks[i]));
-    }
 }
 
 static void memory_second(void)
 {
     CUcontext first = NULL, second = NULL;
     CUdevice device = 0;
-
     CHECK(cuCtxGetCurrent(&first));
     CHECK(cuDeviceGet(&device, 1));
     CHECK(cuDevicePrimaryCtxRetain(&second, device));
@@ -67,7 +60,6 @@ static void memory_second(void)
 static void thread_busy(unsigned number)
 {
     void *cached = NULL;
-
     (void)number;
     while (!__atomic_load_n(&x_stop, __ATOMIC_RELAXED)) {
         CHECK(cuMemFree(program_alloc(MIB / 2)));
@@ -82,14 +74,11 @@ static int inherited(void)
     struct dirent *entry;
     DIR *folder = opendir("/proc/self/fd");
     int count = 0;
-
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         char path[300], target[64] = "";
-
         snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
-        if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "gpuprof-pieces") != NULL) {
+        if (readlink(path, target, sizeof(target) - 1) > 0 && strstr(target, "gpuprof-pieces") != NULL)
             count++;
-        }
     }
     return count;
 }
@@ -100,13 +89,10 @@ static int fork_on(int *forks)
     const char *go = getenv("GPUPROF_TEST_GO");
     struct pollfd wait = {.fd = go != NULL ? atoi(go) : -1, .events = POLLIN};
     int leaked = 0, status;
-
     do {
         pid_t child = fork();
-
-        if (child == 0) {
+        if (child == 0)
             _exit(inherited());
-        }
         if (child > 0 && waitpid(child, &status, 0) == child) {
             leaked += WIFEXITED(status) ? WEXITSTATUS(status) : 1;
             (*forks)++;
@@ -119,11 +105,9 @@ int main(void)
 {
     struct thread_arg busy;
     int forks = 0, leaked;
-
     program_start();
-    if (!api_load()) {
+    if (!api_load())
         return 3;
-    }
     memory_own();
     memory_cached();
     memory_second();

@@ -38,11 +38,10 @@ static unsigned long long next_random(unsigned long long *state)
 
 static void give_back(struct block *block)
 {
-    if (block->handle != 0) {
+    if (block->handle != 0)
         CHECK(cuMemRelease(block->handle));
-    } else {
+    else
         CHECK(cuMemFree(block->pointer));
-    }
     memset(block, 0, sizeof(*block));
 }
 
@@ -66,11 +65,10 @@ static void work(unsigned number, unsigned phase, unsigned long long *random)
 {
     for (unsigned i = 0; i < OPERATIONS; i++) {
         struct block *block = &blocks[number][next_random(random) % BLOCKS];
-        if (block->bytes != 0) {
+        if (block->bytes != 0)
             give_back(block);
-        } else {
+        else
             take(block, next_random(random), phase);
-        }
     }
 }
 
@@ -109,26 +107,21 @@ static void under_load(unsigned number)
 {
     unsigned long long random = number + 1;
     time_t end = time(NULL) + 3;
-    while (time(NULL) < end) {
+    while (time(NULL) < end)
         work(number, 0, &random);
-    }
-    for (unsigned i = 0; i < BLOCKS; i++) {
-        if (blocks[number][i].bytes != 0) {
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (blocks[number][i].bytes != 0)
             give_back(&blocks[number][i]);
-        }
-    }
 }
 
 int main(int argc, char **argv)
 {
     struct thread_arg threads[THREADS];
-
     is_load = argc > 1 && strcmp(argv[1], "load") == 0;
     device = program_start();
     pthread_barrier_init(&barrier, NULL, THREADS);
-    if (is_load) {
+    if (is_load)
         program_hold();
-    }
     threads_start(threads, THREADS, is_load ? under_load : in_phases);
     threads_join(threads, THREADS);
     return finish();

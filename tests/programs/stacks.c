@@ -35,9 +35,8 @@ FRAMED static void weights(void)
 static int order(const void *a, const void *b)
 {
     static int done;
-    if (!done++) {
+    if (!done++)
         weights();
-    }
     return *(const int *)a - *(const int *)b;
 }
 
@@ -45,22 +44,19 @@ BARE static void activations(unsigned depth)
 {
     volatile char room[100];
     room[0] = 1;
-    if (depth > 0) {
+    if (depth > 0)
         activations(depth - 1);
-    } else {
-        for (unsigned i = 0; i < 8; i++) {
+    else
+        for (unsigned i = 0; i < 8; i++)
             layers[i] = program_alloc(MIB);
-        }
-    }
     sink += room[0];
 }
 
 BARE static void scratch(size_t bytes, int keep)
 {
     CUdeviceptr pointer = program_alloc(bytes);
-    if (!keep) {
+    if (!keep)
         CHECK(cuMemFree(pointer));
-    }
     sink++;
 }
 
@@ -70,9 +66,8 @@ static void *scratch_main(void *keep)
     volatile int rounds = keep ? 1 : 3;
     volatile size_t bytes = keep ? MIB : 2 * MIB;
     CHECK(cuCtxSetCurrent(context));
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < rounds; i++)
         scratch(bytes, keep != NULL);
-    }
     return NULL;
 }
 
@@ -86,15 +81,13 @@ static void on_a_thread(void *keep)
 int main(void)
 {
     int numbers[] = {2, 1};
-
     program_start();
     CHECK(cuCtxGetCurrent(&context));
     on_a_thread(NULL);
     qsort(numbers, 2, sizeof(numbers[0]), order);
     activations(9);
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++)
         CHECK(cuMemFree(layers[i]));
-    }
     on_a_thread(&context);
     printf("stacks done\n");
     return finish();

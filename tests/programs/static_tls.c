@@ -10,10 +10,8 @@
 int main(int argc, char **argv)
 {
     int i, opened = 0;
-
-    for (i = 1; i < argc; i++) {
+    for (i = 1; i < argc; i++)
         opened += dlopen(argv[i], RTLD_NOW | RTLD_LOCAL) != NULL;
-    }
     printf("opened %d\n", opened);
     program_start();
     program_alloc(MIB);

@@ -12,7 +12,6 @@ int main(void)
 {
     static const size_t sizes[] = {4 * MIB, 2 * MIB, 8 * MIB};
     unsigned i;
-
     program_start();
     program_alloc(MIB);
     for (i = 0; i < 3; i++) {

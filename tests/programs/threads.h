@@ -18,7 +18,6 @@ struct thread_arg {
 static PROGRAM_UNUSED void *thread_main(void *arg)
 {
     struct thread_arg *self = arg;
-
     CHECK(cuCtxSetCurrent(self->context));
     self->body(self->number);
     return NULL;
@@ -28,7 +27,6 @@ static PROGRAM_UNUSED void threads_start(struct thread_arg *threads, unsigned co
 {
     CUcontext context = NULL;
     unsigned i;
-
     CHECK(cuCtxGetCurrent(&context));
     for (i = 0; i < count; i++) {
         threads[i] = (struct thread_arg){.number = i, .body = body, .context = context};
@@ -42,10 +40,8 @@ static PROGRAM_UNUSED void threads_start(struct thread_arg *threads, unsigned co
 static PROGRAM_UNUSED void threads_join(struct thread_arg *threads, unsigned count)
 {
     unsigned i;
-
-    for (i = 0; i < count; i++) {
+    for (i = 0; i < count; i++)
         pthread_join(threads[i].thread, NULL);
-    }
 }
 
 #endif

@@ -11,7 +11,6 @@ static PROGRAM_UNUSED CUmemGenericAllocationHandle vmm_create(CUdevice device, s
 {
     CUmemGenericAllocationHandle handle = 0;
     CUmemAllocationProp shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -23,7 +22,6 @@ static PROGRAM_UNUSED CUmemGenericAllocationHandle vmm_create(CUdevice device, s
 static PROGRAM_UNUSED CUdeviceptr vmm_reserve(size_t bytes)
 {
     CUdeviceptr range = 0;
-
     CHECK(cuMemAddressReserve(&range, bytes, 0, 0, 0));
     return range;
 }
@@ -31,7 +29,6 @@ static PROGRAM_UNUSED CUdeviceptr vmm_reserve(size_t bytes)
 static PROGRAM_UNUSED void vmm_allow(CUdevice device, CUdeviceptr range, size_t bytes)
 {
     CUmemAccessDesc access;
-
     memset(&access, 0, sizeof(access));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device;

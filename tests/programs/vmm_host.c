@@ -14,7 +14,6 @@ int main(void)
     CUmemGenericAllocationHandle handle = 0, gone = 0;
     CUdeviceptr range = vmm_reserve(4 * STEP);
     CUmemAllocationProp shape;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;

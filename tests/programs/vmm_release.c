@@ -16,7 +16,6 @@ int main(void)
     CUmemGenericAllocationHandle gone = vmm_create(device, 2 * STEP);
     CUmemGenericAllocationHandle kept = vmm_create(device, 3 * STEP);
     CUmemGenericAllocationHandle again = 0;
-
     CHECK(cuMemMap(range, STEP, 0, mapped, 0));
     CHECK(cuMemRelease(mapped));
 

@@ -14,7 +14,6 @@ int main(void)
     CUmemGenericAllocationHandle handle = vmm_create(device, 2 * STEP);
     CUdeviceptr range = vmm_reserve(8 * STEP);
     unsigned value = 0;
-
     vmm_create(device, STEP);
     CHECK(cuMemMap(range, 2 * STEP, 0, handle, 0));
     CHECK(cuMemMap(range + 4 * STEP, 2 * STEP, 0, handle, 0));

@@ -15,7 +15,6 @@ int main(void)
     CUdeviceptr range = vmm_reserve(32 * STEP), spare = vmm_reserve(4 * STEP);
     CUmemGenericAllocationHandle handles[8], half;
     unsigned i;
-
     for (i = 0; i < 8; i++) {
         handles[i] = vmm_create(device, STEP);
         CHECK(cuMemMap(range + i * STEP, STEP, 0, handles[i], 0));

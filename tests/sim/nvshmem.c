@@ -6,7 +6,6 @@
 #include "core_check.h"
 
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
 #define MIB (1ll << 20)

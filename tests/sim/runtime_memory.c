@@ -3,7 +3,6 @@
  * that move the right bytes, errors and the last error. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 
 #include "check.h"
 

@@ -3,8 +3,6 @@
 #define _GNU_SOURCE
 #include "standin_check.h"
 
-#include <fcntl.h>
-
 static void fft(void)
 {
     void *fft = library("libcufft.so.11");

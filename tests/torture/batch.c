@@ -10,7 +10,6 @@
  * are released; and after all of it a single event is still reported at once, so no wake-up was
  * missed.
  */
-#define _GNU_SOURCE
 #define _SDT_HAS_SEMAPHORES 1
 #include <sys/sdt.h>
 #undef STAP_PROBE2

@@ -11,9 +11,6 @@
 #ifndef GP_TEST_TORTURE_FRAMEWORK_ORACLE_H
 #define GP_TEST_TORTURE_FRAMEWORK_ORACLE_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "../../src/account/framework/torch.c"
 
 #include "base/clock.h"

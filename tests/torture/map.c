@@ -9,14 +9,12 @@
  * that every shard's tables grow and shrink. The control is the same map without its lock: the
  * test is valid only if the control fails.
  */
-#define _GNU_SOURCE
 #include "base/map.h"
 #include "base/compiler.h"
 #include "lib/random.h"
 #include "torture/yield.h"
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

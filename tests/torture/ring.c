@@ -8,7 +8,6 @@
  * lost, exactly. The control is the same reader without its second check of a chunk's state: the
  * test is valid only if the control fails.
  */
-#define _GNU_SOURCE
 #include "base/ring.h"
 #include "base/clock.h"
 #include "base/compiler.h"

@@ -6,7 +6,6 @@
  */
 #include "account/tap.h"
 #include "lib/accounts.h"
-#include "stack/stack.h"
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
  * freed in odd moments, and what the limit does.
  */
 #include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator_fixture.h"

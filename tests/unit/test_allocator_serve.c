@@ -3,8 +3,6 @@
  * test_allocator_serve.c: what becomes of a program's calls: which go on to the driver, with which arguments, and what
  * is known of its contexts, streams, captures and peers afterwards.
  */
-#include "allocator/allocator.h"
-#include "allocator/cache/policy.h"
 #include "allocator/driver.h"
 #include "allocator/internal.h"
 #include "allocator_fixture.h"
@@ -14,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 TestSuite(allocator_serve, .fini = expect_lock_given);
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze.c: compares the analyses with results worked out by hand; test_analyze_naive.c has random recordings. */
-#include <analyze/flow.h>
-#include <analyze/forecast.h>
-#include <analyze/report.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze_diff.c: what comes and goes within a step, and what differs between two recordings. */
-#include <analyze/flow.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
 #include <stdlib.h>

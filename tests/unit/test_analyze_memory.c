@@ -3,7 +3,6 @@
  * test_analyze_memory.c: what is one piece of memory, for the map of segments and for the largest free block, and what the
  * driver rounds up, at every boundary.
  */
-#include <analyze/flow.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
 #include <stdlib.h>

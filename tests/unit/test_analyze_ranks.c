@@ -2,7 +2,6 @@
  *
  * test_analyze_ranks.c: the order of ranks, their clocks, the skew, and what the worst holds.
  */
-#define _GNU_SOURCE
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include <base/compiler.h>
 #include <lib/recsave.h>
 #include <show/text/text.h>
-#include <sys/resource.h>
 
 #include "cli.h"
 #include "train_fixture.h"

@@ -4,7 +4,6 @@
  * the statistics, arguments out of range, truncated names, marks in the ring, many threads on
  * the table of scopes. Run by the unit tests.
  */
-#define _GNU_SOURCE
 #include <account/feed.h>
 #include <base/thread.h>
 #include <gpuprof/gpuprof.h>

@@ -3,7 +3,6 @@
  * test_attach_seal.c: which memory file of a process is written to; it is sealed as soon as the kernel no
  * longer holds a page of it.
  */
-#define _GNU_SOURCE /* memfd_create, vmsplice */
 #include <attach/internal.h>
 
 #include <criterion/criterion.h>
@@ -12,7 +11,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 /* A memory file with a page that a pipe holds. */

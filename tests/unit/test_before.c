@@ -4,7 +4,6 @@
  * becomes of the number while the program goes on.  The driver is a list of allocations in mappings of this process; the
  * program frees one of them while the driver answers.  test_beforemaps.c has which mappings may be the driver's.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"

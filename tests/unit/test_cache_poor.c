@@ -12,8 +12,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static unsigned failing; /* the mapping with this number fails; 0: none */
 

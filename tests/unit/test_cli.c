@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_cli.c: exit codes, messages and output of the commands that read processes, and wrong
  * usage of all commands.  Run by the unit tests. */
-#define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 
 /* ---- wrong usage ----------------------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
 #include <cmd/cmd.h>
 
 #include <criterion/criterion.h>
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

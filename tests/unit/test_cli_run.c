@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * test_cli_run.c: the commands that start programs (run, trace) or look at the machine (doctor):
  * environment, status, signals, events.  Run by the unit tests. */
-#define _GNU_SOURCE /* pipe2 */
 #include "cli.h"
 #include "lib/build.h"
 #include <cmd/cmd.h>

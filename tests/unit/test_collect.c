@@ -4,7 +4,6 @@
  * be read.
  * Run: alone
  */
-#define _GNU_SOURCE /* memfd_create */
 #include <base/clock.h>
 #include <base/futex.h>
 #include <base/text.h>
@@ -24,7 +23,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>

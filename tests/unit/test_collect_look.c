@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <lib/session.h>
 #include <linux/sched.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>

@@ -9,7 +9,6 @@
 #include <lib/standin.h>
 #include <pwd.h>
 #include <read/collect/collect.h>
-#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

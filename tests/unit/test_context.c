@@ -3,7 +3,6 @@
  * test_context.c: contexts, their memory, modules and streams against a model, after every one of thousands of random
  * calls: the device of each context, the count of contexts, what is held, the events, and which streams capture.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
@@ -11,7 +10,6 @@
 #include "record/ringread.h"
 #include <criterion/criterion.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define GPUS     2
 #define CONTEXTS 8

@@ -3,7 +3,6 @@
  * test_cuptiname.c: which callback id belongs to which row, by the names that CUPTI gives: ids as in CUDA 13.0, ids that
  * were dealt at random, ids with gaps, and names that no row has.
  */
-#include "base/compiler.h"
 #include "source/abi.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>

@@ -3,7 +3,6 @@
  * test_drain.c: the answers of the drain thread to each request (src/session/drain.c), how long it sleeps, the slots of
  * viewers that died, readers of the ring, and a detach.
  */
-#define _GNU_SOURCE
 #include "session_fixture.h"
 #include <fcntl.h>
 

@@ -3,19 +3,15 @@
  * test_extentnest.c: segments and blocks in any order come out as a list in which each segment is followed by its blocks and
  * by the idle memory between them, against a plain model on some hundred bytes of two devices.
  */
-#define _GNU_SOURCE /* mremap */
 #include "account/tap.h"
 #include "lib/mappings.h"
 #include "session/internal.h"
 #include <criterion/criterion.h>
-#include <errno.h>
 #include <gpuprof/gpuprof.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define BYTES 256u
 #define MOST  65536u

@@ -9,7 +9,6 @@
 #include "lib/random.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
-#include <gpuprof/batch.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

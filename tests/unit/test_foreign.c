@@ -4,9 +4,6 @@
  * names that lead out of a root or to pipes and devices, the objects of a process in a chroot, and
  * the names of debug files inside an object.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <lib/build.h>
 #include <read/collect/peer.h>
 #include <read/common/foreign.h>

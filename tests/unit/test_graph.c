@@ -7,7 +7,6 @@
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include <criterion/criterion.h>
-#include <sys/mman.h>
 
 #define NODES    2000u
 #define MAPPINGS 40000u

@@ -16,7 +16,6 @@
 #include <gpuprof/batch.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define CHUNKS  256u

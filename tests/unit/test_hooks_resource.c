@@ -3,7 +3,6 @@
  * test_hooks_resource.c: what the hooks derive from entry points where CUPTI has resource callbacks: contexts, also primary
  * and green ones, modules by their images, and nodes of captures.  The driver is made up, and each call succeeds or fails.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
@@ -15,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 

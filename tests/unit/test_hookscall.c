@@ -4,9 +4,6 @@
  * before and after it, and in which state of the thread the driver is called.  The driver and the accounts are made up and
  * write into one text.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* RTLD_NEXT */
-#endif
 #include "feed_log.h"
 #include "lib/standin.h"
 #include "source/internal.h"

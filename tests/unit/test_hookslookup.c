@@ -10,9 +10,6 @@
 GP_TEST_UNSANITIZED_ONLY(hookslookup)
 #else
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dlvsym */
-#endif
 #include "base/compiler.h"
 #include "lib/build.h"
 #include "lib/standin.h"

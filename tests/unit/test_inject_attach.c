@@ -3,7 +3,6 @@
  * test_inject_attach.c: attach and detach of the library (src/inject/attach.c), on top of its start (init.c). Every stage is a stand-in here
  * that notes its call, and may fail; the order of the calls and what the session then says are compared.
  */
-#define _GNU_SOURCE
 #include "inject_fixture.h"
 
 TestSuite(inject_attach, .timeout = 60);

@@ -3,7 +3,6 @@
  * test_inject_init.c: the start and the end of the library, and a fork (src/inject/init.c). Every stage is a stand-in here
  * that notes its call, and may fail; the order of the calls and what the session then says are compared.
  */
-#define _GNU_SOURCE
 #include "inject_fixture.h"
 #include <criterion/parameterized.h>
 

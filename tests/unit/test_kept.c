@@ -3,7 +3,6 @@
  * test_kept.c: the variables and mappings of a life of the library (src/base/kept.c), put back in a forked child whose only
  * task that is; and the walk of the loader's list while the process forks (loader.c).
  */
-#define _GNU_SOURCE
 #include "base/kept.h"
 #include "base/loader.h"
 #include "lib/mappings.h"

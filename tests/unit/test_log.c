@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * The library's log in a program that closes its descriptors, and whose pipes lose their readers. */
-#define _GNU_SOURCE
 #include "base/log.h"
 #include "lib/sanitized.h"
 #include "lib/standin.h"

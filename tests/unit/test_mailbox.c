@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <lib/session.h>
 #include <read/collect/peer.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -7,12 +7,10 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

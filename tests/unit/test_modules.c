@@ -4,11 +4,9 @@
  * which files are opened for their build IDs (src/record/modules.c) and have one, with files that were replaced, pipes, and
  * system calls that fail.
  */
-#define _GNU_SOURCE
 #include "lib/mappings.h"
 #include "record/recorder.h"
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>

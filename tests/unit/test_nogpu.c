@@ -3,7 +3,6 @@
  * test_nogpu.c: on which machines there is certainly no GPU (src/inject/nogpu.c): the driver's library, its files and its
  * device are made up.
  */
-#define _GNU_SOURCE
 #include "base/compiler.h"
 #include "base/loader.h"
 #include "inject/inject.h"

@@ -3,7 +3,6 @@
  * test_nvtx.c: the functions that NVTX calls, taken from the slots as its header gives them: which event each writes, what
  * becomes of names, nesting in several domains, and more ranges than have room.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
@@ -16,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <wchar.h>

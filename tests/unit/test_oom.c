@@ -3,11 +3,9 @@
  * test_oom.c: the out-of-memory report: facts into the session, the session read back whatever it contains, and a page.
  * test_oom_page.c and test_oom_advice.c have the page and its advice, number by number.
  */
-#define _GNU_SOURCE
 #include "lib/accounts.h"
 #include <account/feed.h>
 #include <allocator/cache/policy.h>
-#include <base/ring.h>
 #include <base/thread.h>
 #include <cmd/cmd.h>
 #include <lib/session.h>
@@ -18,7 +16,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define MIB (1ll << 20)

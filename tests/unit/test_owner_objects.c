@@ -9,7 +9,6 @@
 #include "stack/internal.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 struct args {
     size_t struct_size;

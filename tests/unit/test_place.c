@@ -4,12 +4,10 @@
  * build does not know.  Memory at an unknown place is in no total, and is counted as such.
  */
 #include "account/feed.h"
-#include "base/ring.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>
-#include <sys/mman.h>
 
 static void start_accounts(void)
 {

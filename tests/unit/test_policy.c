@@ -4,7 +4,6 @@
 #include "allocator/cache/policy.h"
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define KIB(n) ((uint64_t)(n) << 10)

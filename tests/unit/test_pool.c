@@ -11,7 +11,6 @@
 #include <criterion/criterion.h>
 #include <gpuprof/batch.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define MIB    ((int64_t)1 << 20)
 #define GPUS   2

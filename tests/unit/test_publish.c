@@ -4,7 +4,6 @@
  * (src/session/publish.c); the layout of a session and the failures of its making (session.c); and the memfd of all extents
  * (extents.c, extentwalk.c).
  */
-#define _GNU_SOURCE
 #include "lib/sanitized.h"
 #include "session/internal.h"
 #include "session_fixture.h"

@@ -3,20 +3,17 @@
  * test_record_file.c: the writer of recordings (src/record/file.c) on a disk that fills up and under system calls that
  * fail: which space it keeps, what it leaves in the file, and that it can always end.
  */
-#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lib/recdump.h>
 #include <record/file.h>
-#include <record/recorder.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -3,7 +3,6 @@
  * test_record_open.c: which files gp_file_open (src/record/file.c) opens for a recording, and which it leaves as they are;
  * with other users' files and system calls that fail.
  */
-#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>

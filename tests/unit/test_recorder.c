@@ -4,7 +4,6 @@
  * that the test sets, compared block by block; and that after any copy, write or mapping that fails, the next round
  * writes what is missing.
  */
-#define _GNU_SOURCE
 #include "recorder_fixture.h"
 #include <inttypes.h>
 #include <sys/utsname.h>

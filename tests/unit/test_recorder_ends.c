@@ -4,7 +4,6 @@
  * a deadline, a baseline, a ring that was overwritten, and the file of a recorder that was killed. And the modules that it
  * looks for.
  */
-#define _GNU_SOURCE
 #include "recorder_fixture.h"
 #include <fcntl.h>
 

@@ -3,10 +3,8 @@
  * test_recorder_faults.c: the recorder (src/record/recorder.c) when a copy, a write or a mapping fails, when the session
  * has wrong or changing contents, when the deadline passes, and when it ends the recording of another recorder.
  */
-#define _GNU_SOURCE
 #include "recorder_fixture.h"
 #include <dirent.h>
-#include <record/file.h>
 
 TestSuite(recorder_faults, .timeout = 120);
 

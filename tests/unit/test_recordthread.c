@@ -4,7 +4,6 @@
  * it opens, how long it pauses, what the session says, and how the program ends it, also when the disk hangs. The recorder
  * itself is a stand-in.
  */
-#define _GNU_SOURCE
 #include "base/worker.h"
 #include "inject/inject.h"
 #include "lib/standin.h"

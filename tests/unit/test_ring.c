@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_ring.c: the writing side of the event ring: turns, takeovers, losses, and its sums after a kill. */
-#include "base/compiler.h"
 #include "base/ring.h"
 #include <criterion/criterion.h>
 #include <errno.h>

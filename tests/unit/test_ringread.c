@@ -3,7 +3,6 @@
  * test_ringread.c: the reader of the event ring: the events it returns, the counts of missed ones,
  * and its reaction to malformed data.
  */
-#define _GNU_SOURCE
 #include "base/compiler.h"
 #include "base/ring.h"
 #include "record/ringread.h"

@@ -3,7 +3,6 @@
  * test_ringread_faults.c: the reader of the event ring (src/record/ringread.c) when any copy or mapping fails, when a chunk
  * changes between two looks, and with numbers at the limits of what can be.
  */
-#define _GNU_SOURCE
 #include "lib/mappings.h"
 #include "record/ringread.h"
 #include <criterion/criterion.h>

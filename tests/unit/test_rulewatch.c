@@ -3,9 +3,6 @@
  * test_rulewatch.c: how a change of the loaded objects is noticed, with a loader whose state and numbers the test writes: which
  * words are watched, when the loader is asked instead, and when rules are forgotten.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dladdr1 */
-#endif
 #include "base/loader.h"
 #include "base/opener.h"
 #include "lib/standin.h"

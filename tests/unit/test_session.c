@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT
  * test_session.c: the reader of sessions reports every damage and survives everything.  Run by the unit tests. */
-#define _GNU_SOURCE /* memfd_create */
 #include <lib/full.h>
 #include <lib/random.h>
 #include <lib/session.h>

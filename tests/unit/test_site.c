@@ -3,7 +3,6 @@
  * test_site.c: call sites through stack.h, on real stacks: which share a site, what each site holds, and sites that are
  * switched on late.  test_sitemodel.c has made-up stacks and full tables.
  */
-#include "base/compiler.h"
 #include "stack/python.h"
 #include "stack/stack.h"
 #include <criterion/criterion.h>

@@ -3,7 +3,6 @@
  * test_slot.c: slots of made-up objects are replaced and put back (src/account/framework/slot.c): which ones, from which
  * definition, on pages that are read-only, that will be, or that cannot be changed.
  */
-#define _GNU_SOURCE
 #include "account/framework/internal.h"
 #include "base/loader.h"
 #include "lib/standin.h"

@@ -4,9 +4,6 @@
  * the unpickler.  tests/python/check_snapshot.py checks the rules of every file, in
  * tests/integration/test_snapshot.c.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <convert/snapshot/internal.h>
 #include <convert/snapshot/snapshot.h>
 #include <lib/recmake.h>

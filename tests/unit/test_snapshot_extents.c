@@ -3,9 +3,6 @@
  * test_snapshot_extents.c: the reader of a process's extents (tools/read/collect/extents.c) with files that
  * are damaged in every field, and with processes that send wrong answers.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include <lib/session.h>
 #include <read/collect/collect.h>
 

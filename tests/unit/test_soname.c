@@ -3,9 +3,6 @@
  * test_soname.c: the name of a loaded library is taken away from the loader: which names find it before and afterwards, that
  * the page of the name is protected as before, and that nothing is changed where the name is none or cannot be written.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* RTLD_NEXT */
-#endif
 #include "lib/build.h"
 #include "source/internal.h"
 #include <criterion/criterion.h>

@@ -3,7 +3,6 @@
  * test_source.c: driver calls as the handlers see them, without a driver: on which device a call counts, above all when it
  * fails, which pool is current, and what each end of a capture leaves.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
 #include "base/thread.h"

@@ -3,7 +3,6 @@
  * test_survey.c: the blocks that a framework had before the attach. The framework is threads that allocate and free
  * under a lock of each device; its snapshot is taken under the same locks and read later, while they go on.
  */
-#include "account/account.h"
 #include "account/tap.h"
 #include "base/thread.h"
 #include "lib/accounts.h"
@@ -11,7 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define GPUS    2

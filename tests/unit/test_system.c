@@ -2,8 +2,6 @@
  * test_system.c: tests the agent's sums in the views: exact peaks, containers by cgroup, hidden processes. */
 #include "view_fixture.h"
 
-#include <show/terminal/siteview.h>
-
 static struct gp_system *whole(uint64_t tick)
 {
     struct gp_system *system = fix_system(2, tick);

@@ -3,7 +3,6 @@
  * test_thread.c: lives of the library, and threads that enter and leave it (src/base/thread.c), with system calls that fail
  * and more threads than there are places; and its own threads (worker.c).
  */
-#define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/worker.h"

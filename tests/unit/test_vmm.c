@@ -8,7 +8,6 @@
 #include "lib/accounts.h"
 #include "lib/random.h"
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <string.h>
 
 #define MIB      ((uint64_t)1 << 20)

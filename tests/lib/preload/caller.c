@@ -19,7 +19,6 @@ void caller_ask(void);
 void caller_ask(void)
 {
     int *mine = dlsym(RTLD_DEFAULT, "caller_mark"), *next = dlsym(RTLD_NEXT, "caller_mark");
-
     printf("plug-in: by default %d, next %d\n", mine != NULL ? *mine : 0, next != NULL ? *next : 0);
 }
 #endif

@@ -46,7 +46,6 @@ __attribute__((constructor)) static void careless_init(void)
 static bool careless_is(const char *mode)
 {
     const char *setting = getenv("GPUPROF_TEST_CARELESS");
-
     return setting != NULL && strcmp(setting, mode) == 0;
 }
 
@@ -56,7 +55,6 @@ static CUresult careless_slab_make(void)
     CUmemAccessDesc access;
     CUmemGenericAllocationHandle handle;
     CUresult result;
-
     memset(&shape, 0, sizeof(shape));
     shape.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     shape.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -65,22 +63,18 @@ static CUresult careless_slab_make(void)
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if ((result = cuMemCreate(&handle, SLAB, &shape, 0)) != CUDA_SUCCESS ||
         (result = cuMemAddressReserve(&careless_slab, SLAB, 0, 0, 0)) != CUDA_SUCCESS ||
-        (result = cuMemMap(careless_slab, SLAB, 0, handle, 0)) != CUDA_SUCCESS) {
+        (result = cuMemMap(careless_slab, SLAB, 0, handle, 0)) != CUDA_SUCCESS)
         return result;
-    }
     return cuMemSetAccess(careless_slab, SLAB, &access, 1);
 }
 
 static CUresult careless_slab_take(CUdeviceptr *out, size_t bytes)
 {
     CUresult result = careless_slab == 0 ? careless_slab_make() : CUDA_SUCCESS;
-
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    if (bytes > SLAB - careless_used) {
+    if (bytes > SLAB - careless_used)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     *out = careless_slab + careless_used;
     careless_used += (bytes + 255) / 256 * 256;
     return CUDA_SUCCESS;
@@ -92,10 +86,8 @@ static CUresult careless_cache_take(CUdeviceptr *out, size_t bytes)
     size_t granted = 512, lack = careless_is("short") ? 4096 : 0;
     CUresult result;
     int i;
-
-    while (granted < bytes && granted < (size_t)1 << 62) {
+    while (granted < bytes && granted < (size_t)1 << 62)
         granted *= 2;
-    }
     granted = careless_is("short") ? bytes : granted;
     for (i = careless_count; i-- > 0;) {
         if (careless_blocks[i].is_free && careless_blocks[i].bytes + lack >= bytes &&
@@ -116,10 +108,8 @@ static CUresult careless_cache_take(CUdeviceptr *out, size_t bytes)
 __attribute__((visibility("default"))) CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
 {
     CUresult result;
-
-    if (dptr == NULL || bytesize == 0) {
+    if (dptr == NULL || bytesize == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    }
     pthread_mutex_lock(&careless_lock);
     result = careless_is("slab") ? careless_slab_take(dptr, bytesize) : careless_cache_take(dptr, bytesize);
     pthread_mutex_unlock(&careless_lock);
@@ -129,13 +119,10 @@ __attribute__((visibility("default"))) CUresult cuMemAlloc(CUdeviceptr *dptr, si
 __attribute__((visibility("default"))) CUresult cuMemFree(CUdeviceptr dptr)
 {
     int i;
-
     pthread_mutex_lock(&careless_lock);
-    for (i = 0; i < careless_count; i++) {
-        if (dptr == careless_blocks[i].at) {
+    for (i = 0; i < careless_count; i++)
+        if (dptr == careless_blocks[i].at)
             careless_blocks[i].is_free = true;
-        }
-    }
     pthread_mutex_unlock(&careless_lock);
     return CUDA_SUCCESS;
 }

@@ -9,8 +9,6 @@
 __attribute__((constructor)) static void constructor_begin(void)
 {
     const char *call = getenv("CONSTRUCTOR_CALL");
-
-    if (call != NULL) {
+    if (call != NULL)
         ((void (*)(void))(uintptr_t)strtoull(call, NULL, 16))();
-    }
 }

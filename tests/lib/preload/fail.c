@@ -48,16 +48,12 @@ static void fail_share(const char *path)
 {
     int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     void *at = MAP_FAILED;
-
-    if (fd >= 0 && ftruncate(fd, sizeof(fail_own)) == 0) {
+    if (fd >= 0 && ftruncate(fd, sizeof(fail_own)) == 0)
         at = mmap(NULL, sizeof(fail_own), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (at != MAP_FAILED) {
+    if (at != MAP_FAILED)
         fail_calls = at;
-    }
-    if (fd >= 0) {
+    if (fd >= 0)
         close(fd);
-    }
 }
 
 __attribute__((constructor)) static void fail_init(void)
@@ -65,7 +61,6 @@ __attribute__((constructor)) static void fail_init(void)
     const char *setting = getenv("GPUPROF_TEST_FAIL");
     char number[24] = "";
     int i;
-
     fail_share(getenv("GPUPROF_TEST_FAIL_COUNT"));
     for (i = 0; i < FAIL_RULES && setting != NULL; i++) {
         if (sscanf(setting, "%31[^:]:%23[^:]:%63[^,]", fail_rules[i].function, number, fail_rules[i].library) == 3) {
@@ -102,7 +97,6 @@ static int fail_is_hit(int rule, long call)
 static int fail_now(const char *function, const void *caller)
 {
     int rule = fail_rule(function, caller);
-
     return rule >= 0 && fail_is_hit(rule, __atomic_add_fetch(&fail_calls[rule], 1, __ATOMIC_RELAXED));
 }
 
@@ -113,17 +107,14 @@ __attribute__((noinline)) static int fail_name(const char *function, const char 
     static char names[64][48];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     int rule = fail_rule(function, caller), i;
-
-    if (rule < 0) {
+    if (rule < 0)
         return 0;
-    }
     pthread_mutex_lock(&lock);
     for (i = 0; i < 63 && names[i][0] != '\0' && strncmp(names[i], name, 47) != 0; i++) {
     }
     strncpy(names[i], name, 47);
-    if (i + 1 > fail_calls[rule]) {
+    if (i + 1 > fail_calls[rule])
         fail_calls[rule] = i + 1;
-    }
     pthread_mutex_unlock(&lock);
     return fail_is_hit(rule, i + 1);
 }
@@ -135,10 +126,8 @@ __attribute__((noinline)) static void *fail_next(const char *name)
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     static void *(*lookup)(void *, const char *);
     size_t i;
-
-    for (i = 0; i < sizeof(versions) / sizeof(versions[0]) && lookup == NULL; i++) {
+    for (i = 0; i < sizeof(versions) / sizeof(versions[0]) && lookup == NULL; i++)
         *(void **)&lookup = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    }
     return lookup(RTLD_NEXT, name);
 }
 
@@ -151,9 +140,8 @@ __attribute__((noinline)) static void *fail_next(const char *name)
             errno = _errno;                                                                                            \
             return _value;                                                                                             \
         }                                                                                                              \
-        if (real == NULL) {                                                                                            \
+        if (real == NULL)                                                                                              \
             *(void **)&real = fail_next(#_name);                                                                       \
-        }                                                                                                              \
         return real _args;                                                                                             \
     }
 
@@ -194,9 +182,8 @@ FAIL(ssize_t, write, (int fd, const void *buffer, size_t n), (fd, buffer, n), -1
             errno = _error;                                                                                            \
             return -1;                                                                                                 \
         }                                                                                                              \
-        if (real == NULL) {                                                                                            \
+        if (real == NULL)                                                                                              \
             *(void **)&real = fail_next(#_name);                                                                       \
-        }                                                                                                              \
         return real _pass;                                                                                             \
     }
 FAIL_VARIADIC(open, (const char *path, int flags, ...), flags, (path, flags, extra), EMFILE)
@@ -207,10 +194,8 @@ __attribute__((visibility("default"))) int close(int fd)
 {
     static int (*real)(int);
     int fails = fail_now("close", __builtin_return_address(0)), error;
-
-    if (real == NULL) {
+    if (real == NULL)
         *(void **)&real = fail_next("close");
-    }
     error = real(fd);
     if (fails && error == 0) {
         errno = EIO;
@@ -262,19 +247,16 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
     long a[6];
     va_list more;
     int i;
-
     va_start(more, number);
-    for (i = 0; i < 6; i++) {
+    for (i = 0; i < 6; i++)
         a[i] = va_arg(more, long);
-    }
     va_end(more);
     if (fail_syscall(number) && fail_now(fail_syscall(number), __builtin_return_address(0))) {
         errno = fail_errno(number);
         return -1;
     }
-    if (real == NULL) {
+    if (real == NULL)
         *(void **)&real = fail_next("syscall");
-    }
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
@@ -283,12 +265,9 @@ __attribute__((visibility("default"))) long syscall(long number, ...)
 __attribute__((visibility("default"), optimize("O2"))) void *dlsym(void *handle, const char *name)
 {
     static void *(*real)(void *, const char *);
-
-    if (fail_name("dlsym", name, __builtin_return_address(0))) {
+    if (fail_name("dlsym", name, __builtin_return_address(0)))
         return NULL;
-    }
-    if (real == NULL) {
+    if (real == NULL)
         *(void **)&real = fail_next("dlsym");
-    }
     return real(handle, name);
 }

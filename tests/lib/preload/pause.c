@@ -27,14 +27,11 @@ static void pause_at(const char *call, int wanted)
     static int seen;
     const char *name = getenv("GPUPROF_TEST_PAUSE");
     int i;
-
-    if (name == NULL || strcmp(name, call) != 0 || ++seen != wanted) {
+    if (name == NULL || strcmp(name, call) != 0 || ++seen != wanted)
         return;
-    }
     __atomic_store_n(&pause_reached, 1, __ATOMIC_SEQ_CST);
-    for (i = 0; i < 2000 && !__atomic_load_n(&pause_over, __ATOMIC_SEQ_CST); i++) {
+    for (i = 0; i < 2000 && !__atomic_load_n(&pause_over, __ATOMIC_SEQ_CST); i++)
         usleep(1000);
-    }
 }
 
 static long (*pause_syscall)(long number, ...);
@@ -54,14 +51,12 @@ long syscall(long number, ...)
 {
     long a, b, c, d, e, f;
     va_list list;
-
     va_start(list, number);
     a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
     d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
     va_end(list);
-    if (number == SYS_memfd_create) {
+    if (number == SYS_memfd_create)
         pause_at("memfd_create", 1);
-    }
     return pause_syscall(number, a, b, c, d, e, f);
 }
 
@@ -76,7 +71,6 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 int pthread_setname_np(pthread_t thread, const char *name)
 {
     const char *wanted = getenv("GPUPROF_TEST_PAUSE");
-
     if (wanted != NULL && strcmp(wanted, name) == 0 && vfork() == 0) {
         usleep(500000);
         _exit(0);

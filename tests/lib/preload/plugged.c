@@ -11,6 +11,5 @@ int plugged_take(size_t bytes)
     CUdeviceptr pointer;
     CUcontext context;
     int failed = cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context);
-
     return failed || cuMemAlloc(&pointer, bytes);
 }

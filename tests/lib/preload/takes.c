@@ -14,7 +14,6 @@ CUdeviceptr takes_memory(size_t bytes)
     CUresult (*alloc)(CUdeviceptr *, size_t) = NULL;
     CUdeviceptr pointer = 0;
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
-
     if (library != NULL)
         *(void **)&alloc = dlsym(library, "cuMemAlloc_v2");
     if (alloc == NULL || alloc(&pointer, bytes) != CUDA_SUCCESS) /* not a tail call: the caller's frame must be here */

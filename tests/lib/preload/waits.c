@@ -35,7 +35,6 @@ static int (*waits_lock)(pthread_mutex_t *);
 static long long clock_ns(void)
 {
     struct timespec now;
-
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
@@ -43,14 +42,12 @@ static long long clock_ns(void)
 static int waits_find(struct dl_phdr_info *info, size_t bytes, void *arg)
 {
     (void)bytes, (void)arg;
-    if (strstr(info->dlpi_name, "/libgpuprof.so") == NULL) {
+    if (strstr(info->dlpi_name, "/libgpuprof.so") == NULL)
         return 0;
-    }
     for (int i = 0; i < info->dlpi_phnum; i++) {
         uintptr_t end = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && end > waits_end) {
+        if (info->dlpi_phdr[i].p_type == PT_LOAD && end > waits_end)
             waits_end = end;
-        }
     }
     waits_begin = info->dlpi_addr;
     return 1;
@@ -65,7 +62,6 @@ void waits_start(void)
 struct waits waits_take(void)
 {
     struct waits taken = waits_now;
-
     waits_now = (struct waits){0};
     return taken;
 }
@@ -79,18 +75,14 @@ long syscall(long number, ...)
 {
     long a[6], result;
     va_list list;
-
     va_start(list, number);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         a[i] = va_arg(list, long);
-    }
     va_end(list);
-    if (waits_syscall == NULL) {
+    if (waits_syscall == NULL)
         *(void **)&waits_syscall = dlsym(RTLD_NEXT, "syscall");
-    }
-    if (number != SYS_futex || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT || !waits_is_ours(__builtin_return_address(0))) {
+    if (number != SYS_futex || (a[1] & FUTEX_CMD_MASK) != FUTEX_WAIT || !waits_is_ours(__builtin_return_address(0)))
         return waits_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
-    }
     const struct timespec *most = (const struct timespec *)a[3];
     long long begin = clock_ns(), most_ns = most != NULL ? most->tv_sec * 1000000000ll + most->tv_nsec : INT64_MAX,
               took;
@@ -104,13 +96,10 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     long long begin;
     int result;
-
-    if (waits_lock == NULL) {
+    if (waits_lock == NULL)
         *(void **)&waits_lock = dlsym(RTLD_NEXT, "pthread_mutex_lock");
-    }
-    if (!waits_is_ours(__builtin_return_address(0))) {
+    if (!waits_is_ours(__builtin_return_address(0)))
         return waits_lock(mutex);
-    }
     begin = clock_ns();
     result = waits_lock(mutex);
     waits_now.locked_ns += clock_ns() - begin;
