@@ -175,6 +175,11 @@ $(B)/tests/framework/%/libc10_cuda.so: tests/framework/c10_cuda.c $(B)/tests/fra
 	$(call say,SHLIB,$@)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP $(frameworklink) -o $@ $< -L$(@D) -lc10 -L$(SIMD) $(if $(call frameworkword,rt),-lcudart) $(if $(call frameworkword,fake),,-lcuda) \
 	    -lpthread -Wl,-rpath,'$$ORIGIN',--allow-shlib-undefined
+FRAMEWORK_POOLS := $(addprefix $(B)/tests/framework/unsigned-now/,libtorch_cuda.so libtorch_python.so)
+$(FRAMEWORK_POOLS): tests/framework/torch_cuda.c $(B)/tests/framework/unsigned-now/libc10_cuda.so $(STAMP)
+	$(call say,SHLIB,$@)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -MMD -MP -shared -fPIC -fexceptions -Itests -Wl,-soname,$(@F),-z,now,-z,relro $(if $(findstring python,$@),-DPYTHON) \
+	    -o $@ $< -L$(@D) -lc10_cuda -Wl,-rpath,'$$ORIGIN',--allow-shlib-undefined
 ENGINE := $(B)/tests/framework/libengine.so
 $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 	$(call say,SHLIB,$@)
@@ -186,7 +191,7 @@ $(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/p
 $(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so
 $(B)/tests/programs/jax: | $(B)/tests/preload/xla_cuda_plugin.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
-$(B)/tests/programs/framework: | $(FRAMEWORK) $(ENGINE)
+$(B)/tests/programs/framework: | $(FRAMEWORK) $(FRAMEWORK_POOLS) $(ENGINE)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-fsanitize=thread)
 $(B)/tests/programs/attach_tsan_static: PROGRAM_CFLAGS += $(if $(CROSS),,-static-libtsan)
 $(B)/tests/programs/attach_tsan $(B)/tests/programs/attach_tsan_static: tests/programs/attach_target.c

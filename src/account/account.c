@@ -132,6 +132,63 @@ bool gp_account_is_divisible(enum gp_wire_kind kind)
     return kind == GP_KIND_LINEAR || kind == GP_KIND_VMM;
 }
 
+/* ---- private pools ---------------------------------------------------------------------------------------------- */
+
+/* The pools in use. More at one time are not known. */
+static struct {
+    uint32_t x_thread; /* the number of the thread that uses it; 0: free */
+    uint64_t x_pool;
+} x_used[32];
+static uint32_t x_pools_told;
+
+void gp_feed_framework_tells_pools(bool tells)
+{
+    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+        __atomic_store_n(&x_used[i].x_pool, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&x_used[i].x_thread, 0, __ATOMIC_RELAXED);
+    }
+    __atomic_store_n(&x_pools_told, tells, __ATOMIC_RELAXED);
+}
+
+void gp_feed_framework_pool(int device, uint64_t first, uint64_t second, enum gp_pool_use use)
+{
+    const uint64_t pool = (first << 24 ^ second) << 8 | (uint8_t)device; /* either number is 0, and the other is not */
+    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+        uint32_t none = 0;
+        if (use) {
+            uint32_t thread = use == GP_POOL_OF_THREAD ? gp_thread.number : UINT32_MAX;
+            if (!__atomic_compare_exchange_n(&x_used[i].x_thread, &none, thread, false, __ATOMIC_RELAXED,
+                                             __ATOMIC_RELAXED))
+                continue;
+            __atomic_store_n(&x_used[i].x_pool, pool, __ATOMIC_RELAXED);
+            return;
+        }
+        if (__atomic_load_n(&x_used[i].x_pool, __ATOMIC_RELAXED) == pool) {
+            __atomic_store_n(&x_used[i].x_pool, 0, __ATOMIC_RELAXED);
+            __atomic_store_n(&x_used[i].x_thread, 0, __ATOMIC_RELAXED);
+            return;
+        }
+    }
+}
+
+/* Whether what this thread asks for now is known to be for a private pool (frameworkoom.c). All threads work for a graph
+ * during its capture, such as those of a backward pass. */
+static bool account_in_pool(int device)
+{
+    bool any = !__atomic_load_n(&x_pools_told, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+        uint64_t pool = __atomic_load_n(&x_used[i].x_pool, __ATOMIC_RELAXED);
+        if (!pool || (uint8_t)pool != (uint8_t)device)
+            continue;
+        any = true;
+        if (__atomic_load_n(&x_used[i].x_thread, __ATOMIC_RELAXED) == gp_thread.number)
+            return true;
+    }
+    return any && __atomic_load_n(&gp_accounts.x_captures, __ATOMIC_RELAXED);
+}
+
+/* ---- moves of a record --------------------------------------------------------------------------------------------- */
+
 void gp_account_own(struct gp_record *record)
 {
     struct gp_owner owner = gp_owner_here();
@@ -140,7 +197,7 @@ void gp_account_own(struct gp_record *record)
     if (owner.segment && gp_account_is_divisible(record->kind)) {
         record->segment = GP_SEGMENT_FRAMEWORK;
         record->owner = owner.framework;
-        record->flags = __atomic_load_n(&gp_accounts.x_captures, __ATOMIC_RELAXED) ? GP_FLAG_PRIVATE : 0;
+        record->flags = account_in_pool(record->device) ? GP_FLAG_PRIVATE : 0;
     }
 }
 

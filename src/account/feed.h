@@ -141,6 +141,12 @@ struct gp_framework_conf {
 /* Before its first block. */
 void gp_feed_framework_conf(const struct gp_framework_conf *conf);
 
+/* From now on the framework tells which threads use a private pool, of which none does now; or it does not. */
+void gp_feed_framework_tells_pools(bool tells);
+/* From now on a pool is used: for what this thread asks, or for what is captured. Until any thread says that it is not. */
+enum gp_pool_use { GP_POOL_UNUSED, GP_POOL_OF_THREAD, GP_POOL_OF_CAPTURE };
+void gp_feed_framework_pool(int device, uint64_t first, uint64_t second, enum gp_pool_use use);
+
 /* What a framework's allocator was asked for on one device, from its first block on, and the state that this led to.
  * Each word is one event: its kind in the low 2 bits. */
 enum gp_history_kind {

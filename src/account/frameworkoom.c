@@ -6,8 +6,8 @@
  *
  * A private pool is one of a CUDA graph or a MemPool: its memory serves only requests of that pool,
  * and emptying the cache leaves it. The framework does not report pools. A segment is known to be a
- * pool's if it was made during a capture, or had no block when the framework emptied its cache and
- * is still there.
+ * pool's if it was made during a capture, or by a thread that used a pool (framework/torch.c), or had
+ * no block when the framework emptied its cache and is still there.
  */
 #include "account/account.h"
 #include "base/clock.h"

@@ -49,6 +49,24 @@ extern bool (*torch_driver)(int device, uint64_t *address, size_t bytes);
 
 void torch_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device);
 
+/* The allocator in force: the places of two of its virtual functions, and what the last call of each got. */
+#define C10_ALLOCATOR "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
+enum { C10_POOL_BEGIN = 2, C10_POOL_END = 4, C10_METHODS };
+struct c10_allocator;
+union c10_method {
+    void (*other)(void);
+    void (*begin)(struct c10_allocator *self, int8_t device, uint64_t first, uint64_t second, void *filter);
+    void (*end)(struct c10_allocator *self, int8_t device, uint64_t first, uint64_t second);
+};
+struct c10_allocator {
+    const union c10_method *methods;
+};
+struct c10_pools {
+    uint64_t begun, ended, first, second;
+    int device;
+};
+extern struct c10_pools c10_pools;
+
 /* Built with EARLY: the function whose address the program left at this address is called while the loader relocates
  * libc10_cuda. */
 #define TORCH_EARLY 0x200000000ul

@@ -359,6 +359,41 @@ void torch_reset_peaks(int device)
     self->stats.reserved_peak = self->stats.reserved;
 }
 
+/* ---- pools ----------------------------------------------------------------------------------------------------- */
+/* They are only told of; segments are the same. */
+
+struct c10_pools c10_pools;
+
+static void native_other(void)
+{
+}
+
+static void native_begin(struct c10_allocator *self, int8_t device, uint64_t first, uint64_t second, void *filter)
+{
+    (void)self;
+    (void)filter;
+    if (c10_thrower)
+        c10_thrower();
+    c10_pools = (struct c10_pools){c10_pools.begun + 1, c10_pools.ended, first, second, device};
+}
+
+static void native_end(struct c10_allocator *self, int8_t device, uint64_t first, uint64_t second)
+{
+    (void)self;
+    c10_pools = (struct c10_pools){c10_pools.begun, c10_pools.ended + 1, first, second, device};
+}
+
+static const union c10_method native_methods[C10_METHODS + 1] = {
+    {native_other},
+    {native_other},
+    [C10_POOL_BEGIN] = {.begin = native_begin},
+    {native_other},
+    [C10_POOL_END] = {.end = native_end},
+};
+static struct c10_allocator native = {native_methods};
+extern struct c10_allocator *native_allocator __asm__(C10_ALLOCATOR);
+struct c10_allocator *native_allocator = &native;
+
 #if defined(FAKE) && !defined(SPELLING_old)
 /* For benches: a report without the allocator around it. */
 void torch_report(void *pointer, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)

@@ -65,6 +65,7 @@ static const struct framework_case cases[] = {
     ROW("uncached", "unsigned-lazy", .when = "late", .source = "hooks", .setting = "PYTORCH_NO_CUDA_MEMORY_CACHING=1"),
     ROW("fork", "unsigned-now"),                ROW("fork", "unsigned-lazy", .when = "late"),               ROW("fork", "unsigned-now", .source = "hooks"),
     ROW("throw", "unsigned-now"),               ROW("throw", "unsigned-lazy", .when = "late"),              ROW("throw", "unsigned-now-noplt"),
+    ROW("pools", "unsigned-now"),               ROW("pools", "unsigned-now", .when = "late", .source = "hooks"),
     /* Loaded again elsewhere; and an allocation while the loader relocates it. */
     ROW("again", "unsigned-now"),               ROW("again", "unsigned-lazy"),                              ROW("again", "old-now", .source = "hooks"),
     ROW("early", "unsigned-now-early"),         ROW("early", "unsigned-now-norelro-early"),                 ROW("early", "unsigned-lazy-early"),
@@ -294,6 +295,17 @@ Test(framework, a_reset_from_outside_restarts_both_peaks)
     held_look(&held);
     HELD("devices/0/stats/allocated_bytes.all.peak", 6 * MIB);
     HELD("devices/0/stats/reserved_bytes.all.peak", 20 * MIB);
+    held_end(&held);
+}
+
+/* What a thread takes between the begin and the end of its MemPool, and what is captured while a graph has a pool. */
+Test(framework, segments_of_private_pools_are_known)
+{
+    struct framework_held held;
+
+    held_start(&held, &(struct framework_case)ROW("pools", "unsigned-now"));
+    HELD(FRAMEWORK("private_bytes"), 100 * MIB);
+    HELD(FRAMEWORK("reserved_bytes"), (12 + 30 + 12 + 50 + 14 + 70 + 14 + 16) * MIB); /* in units of 2 MiB */
     held_end(&held);
 }
 

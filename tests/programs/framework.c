@@ -480,6 +480,92 @@ static void mode_throw(void)
     show("thrown");
 }
 
+/* ---- private pools ----------------------------------------------------------------------------------------------- */
+
+static struct c10_pools *pools;
+static void (*x_torch_pool_begin[2])(int device, uint64_t first, uint64_t second);
+static void (*x_torch_pool_end[2])(int device, uint64_t first, uint64_t second);
+enum { POOL_GRAPH, POOL_MEM };
+
+static void pools_open(void)
+{
+    static const char *const names[] = {"libtorch_cuda.so", "libtorch_python.so"};
+    char path[1024];
+
+    for (int i = 0; i < 2; i++) {
+        void *library;
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        CHECK(library == NULL);
+        *(void **)&x_torch_pool_begin[i] = dlsym(library, "torch_pool_begin");
+        *(void **)&x_torch_pool_end[i] = dlsym(library, "torch_pool_end");
+    }
+    pools = dlsym(torch, "c10_pools");
+}
+
+/* The allocator gets what its caller said. */
+static void pool(int what, int begins, uint64_t first, uint64_t second)
+{
+    struct c10_pools before = *pools;
+
+    (begins ? x_torch_pool_begin : x_torch_pool_end)[what](0, first, second);
+    if (pools->begun != before.begun + (begins != 0) || pools->ended != before.ended + (begins == 0) ||
+        pools->first != first || pools->second != second || pools->device != 0) {
+        printf("the allocator got something else\n");
+    }
+}
+
+static void *pools_thread(void *arg)
+{
+    CHECK(cuCtxSetCurrent(arg));
+    take("another thread's", 12 * MIB);
+    return NULL;
+}
+
+static void pools_throw(void)
+{
+    throw_target = __builtin_frame_address(0);
+    *thrower = throw_far;
+    if (setjmp(caught) == 0) {
+        x_torch_pool_begin[POOL_MEM](0, 0, 9);
+        printf("nothing was thrown\n");
+    }
+    *thrower = NULL;
+}
+
+/* Of the pools are 30 and 70 MiB. */
+static void mode_pools(void)
+{
+    CUcontext context = NULL;
+    CUgraph graph = NULL;
+    CUstream stream;
+    pthread_t thread;
+
+    pools_open();
+    CHECK(cuCtxGetCurrent(&context));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    take("the default pool's", 11 * MIB);
+    pool(POOL_MEM, 1, 0, 1);
+    take("a MemPool's", 30 * MIB);
+    CHECK(pthread_create(&thread, NULL, pools_thread, context));
+    CHECK(pthread_join(thread, NULL));
+    pool(POOL_MEM, 0, 0, 1);
+    take("after it", 50 * MIB);
+    CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    take("before a graph has its pool", 13 * MIB);
+    pool(POOL_GRAPH, 1, 1, 0);
+    take("a graph's", 70 * MIB);
+    CHECK(cuStreamEndCapture(stream, &graph));
+    take("after the capture", 14 * MIB);
+    pool(POOL_GRAPH, 0, 1, 0);
+    pools_throw();
+    take("after a pool that did not begin", 15 * MIB);
+    printf("%llu pools begun, %llu ended\n", (unsigned long long)pools->begun, (unsigned long long)pools->ended);
+    show("pools");
+    CHECK(cuGraphDestroy(graph));
+    CHECK(cuStreamDestroy(stream));
+}
+
 /* ---- loading --------------------------------------------------------------------------------------------------- */
 
 /* Another allocation comes while the loader relocates the framework's library. */
@@ -512,7 +598,8 @@ int main(int count, char **arguments)
                  {"again", mode_again, 0},       {"throw", mode_throw, 0},
                  {"early", mode_early, 1},       {"owners", mode_owners, 0},
                  {"before", mode_before, 0},     {"readers", mode_readers, 0},
-                 {"sleep", mode_sleep, 0},       {"naps", mode_naps, 0}};
+                 {"sleep", mode_sleep, 0},       {"naps", mode_naps, 0},
+                 {"pools", mode_pools, 0}};
     int is_late = count > 3 && strcmp(arguments[3], "late") == 0;
     if (count < 3)
         return 2;

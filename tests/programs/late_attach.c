@@ -186,7 +186,7 @@ static void slot_access(const void *at, char access[5])
         fclose(maps);
 }
 
-/* Notes every slot of the object, for functions and for data. */
+/* Notes every slot of the object, for functions and for data, and every word of a table that the loader has written. */
 static int slots_note(struct dl_phdr_info *info, size_t size, void *arg)
 {
     const ElfW(Dyn) *dynamic = NULL;
@@ -206,8 +206,6 @@ static int slots_note(struct dl_phdr_info *info, size_t size, void *arg)
     for (int t = 0; t < 2; t++)
         for (uint64_t i = 0; i < bytes[t] / sizeof(ElfW(Rela)) && slot_count < SLOTS; i++) {
             const ElfW(Rela) *rela = (const ElfW(Rela) *)tables[t] + i;
-            if (ELF64_R_SYM(rela->r_info) == 0)
-                continue;
             slots[slot_count].at = (uint64_t *)(info->dlpi_addr + rela->r_offset);
             slot_access(slots[slot_count].at, slots[slot_count].access);
             slot_count++;
@@ -238,6 +236,8 @@ static int framework_slots(const char *folder)
     char path[1024];
     snprintf(path, sizeof(path), "%s/libc10_cuda.so", folder);
     void *torch = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    snprintf(path, sizeof(path), "%s/libtorch_cuda.so", folder);
+    dlopen(path, RTLD_NOW | RTLD_LOCAL); /* in some folders: names the functions of a table of libc10_cuda */
     void *(*alloc)(int, size_t) = NULL;
     void (*give)(int, void *) = NULL;
     if (torch) {

@@ -134,6 +134,16 @@ void gp_feed_framework_start(const char *name)
     (void)name;
 }
 
+void gp_feed_framework_tells_pools(bool tells)
+{
+    (void)tells;
+}
+
+void gp_feed_framework_pool(int device, uint64_t first, uint64_t second, enum gp_pool_use use)
+{
+    (void)device, (void)first, (void)second, (void)use;
+}
+
 void gp_feed_framework_oom(const char *api, int device, uint64_t requested_bytes)
 {
     (void)api;

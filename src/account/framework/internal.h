@@ -55,6 +55,8 @@ bool gp_slots_restore(struct gp_slot_import *imports, unsigned count);
 
 /* Whether the program could write there now. */
 bool gp_slot_writable(uint64_t *slot);
+/* Writes the function into a table of an object that the loader has finished with. */
+bool gp_slot_put(uint64_t *slot, void *function);
 
 /* ==== libraries with pools ======================================================================================== */
 /* Libraries with pools of their own, beside PyTorch (torch.c). Private to framework/. */

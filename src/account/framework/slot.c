@@ -123,6 +123,11 @@ static bool slot_write(uint64_t *slot, void *function, bool read_only)
     return !read_only || mprotect((void *)(uintptr_t)at, page, PROT_READ) == 0;
 }
 
+bool gp_slot_put(uint64_t *slot, void *function)
+{
+    return slot_write(slot, function, !gp_slot_writable(slot));
+}
+
 static void slot_restore(const struct look *look, uint64_t *slot)
 {
     struct gp_slot_import *import = look->import;

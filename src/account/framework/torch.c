@@ -9,6 +9,9 @@
  * driver on the same thread, and in that driver call the slots are replaced if its libraries are
  * new. Blocks that were there before are in the totals that come with each call.
  *
+ * Which thread's requests are a MemPool's or a graph's, PyTorch tells its allocator by two virtual
+ * functions, which are replaced in its table.
+ *
  * PyTorch's function may throw; nothing is held here when it is called. The allocators that do not
  * call it (backend:cudaMallocAsync, pluggable ones, PYTORCH_NO_CUDA_MEMORY_CACHING) take each block
  * from the driver, where it is seen.
@@ -17,6 +20,7 @@
 #include "account/framework/framework.h"
 #include "account/framework/internal.h"
 #include "base/compiler.h"
+#include "base/image.h"
 #include "base/kept.h"
 #include "base/loader.h"
 #include "base/lock.h"
@@ -52,12 +56,17 @@ enum {
     TORCH_GRAPH_POOLS,
     TORCH_POOLS_ATEN,
     TORCH_GRAPH_POOLS_ATEN,
+    TORCH_ALLOCATOR,
+    TORCH_TABLE,
+    TORCH_POOL_BEGIN,
+    TORCH_POOL_END,
     TORCH_IMPORTS
 };
 #define TORCH_IMPORT(_name, _function)                                                                                 \
     {                                                                                                                  \
         .name = "_ZN3c10" _name, .replacement = (void *)(_function), .definer = "libc10.so", .importer = "libc10_cuda" \
     }
+#define TORCH_PLUGGABLE "N5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
 static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_REPORT] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", report),
     [TORCH_REPORT_SIGNED] = TORCH_IMPORT("27reportMemoryUsageToProfilerEPvlllNS_6DeviceE", report),
@@ -70,6 +79,18 @@ static struct gp_slot_import imports[TORCH_IMPORTS] = {
     [TORCH_GRAPH_POOLS] = {.name = "_ZN3c104cuda7MemPool5uuid_E", .definer = "libc10_cuda", .importer = "(none)"},
     [TORCH_POOLS_ATEN] = {.name = "_ZN2at4cuda7MemPool4uid_E", .definer = "libtorch_cuda", .importer = "(none)"},
     [TORCH_GRAPH_POOLS_ATEN] = {.name = "_ZN2at4cuda7MemPool5uuid_E", .definer = "libtorch_cuda", .importer = "(none)"},
+    /* Only looked up, too: the allocator in force; and, of the pluggable one, its table and two of its functions. */
+    [TORCH_ALLOCATOR] = {.name = "_ZN3c104cuda20CUDACachingAllocator9allocatorE",
+                         .definer = "libc10_cuda",
+                         .importer = "(none)"},
+    [TORCH_TABLE] = {.name = "_ZTV" TORCH_PLUGGABLE "E", .definer = "libtorch_cuda", .importer = "(none)"},
+    [TORCH_POOL_BEGIN] = {.name =
+                              "_Z" TORCH_PLUGGABLE "19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11CUstream_stEE",
+                          .definer = "libtorch_cuda",
+                          .importer = "(none)"},
+    [TORCH_POOL_END] = {.name = "_Z" TORCH_PLUGGABLE "17endAllocateToPoolEaSt4pairIyyE",
+                        .definer = "libtorch_cuda",
+                        .importer = "(none)"},
 };
 
 /* A thread that has just left `torch_block` goes on to the original. */
@@ -125,6 +146,131 @@ static void out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, 
     ((oom_fn *)original(TORCH_OOM, TORCH_OOM_SIGNED))(bytes, allocated, reserved, device);
 }
 
+/* ---- private pools ------------------------------------------------------------------------------------------------ */
+/* PyTorch's allocator and the pluggable one have a base class in common, so a function has the same place in the tables of
+ * both: behind two words that are no functions. Only the pluggable one's functions have names, which say their parameters. */
+
+typedef void pool_begin_fn(void *allocator, int8_t device, uint64_t first, uint64_t second, const uint64_t *filter);
+typedef void pool_end_fn(void *allocator, int8_t device, uint64_t first, uint64_t second);
+static pool_begin_fn pool_begin;
+static pool_end_fn pool_end;
+
+static struct torch_method {
+    unsigned named; /* of imports */
+    void *replacement;
+    uint64_t x_original;
+    uint64_t *slot; /* NULL: not replaced */
+} methods[] = {{.named = TORCH_POOL_BEGIN, .replacement = (void *)pool_begin},
+               {.named = TORCH_POOL_END, .replacement = (void *)pool_end}};
+
+GP_KEEP(methods);
+
+/* Where the code of libtorch_python is. */
+static uint64_t x_python_low, x_python_high;
+
+static void torch_pool(int8_t device, uint64_t first, uint64_t second, enum gp_pool_use use)
+{
+    int saved_errno = errno;
+    if (!gp_thread_enter())
+        return;
+    gp_feed_framework_pool(device, first, second, use);
+    gp_thread_leave();
+    errno = saved_errno;
+}
+
+/* The filter, a std::function, says what goes to the pool. It is not called, but those of a MemPool, which ask for this
+ * thread, are libtorch_python's; those of a graph, which ask for what is captured, are not. Afterwards: PyTorch's function
+ * throws if the pool is in use. */
+static void pool_begin(void *allocator, int8_t device, uint64_t first, uint64_t second, const uint64_t *filter)
+{
+    uint64_t low = __atomic_load_n(&x_python_low, __ATOMIC_RELAXED);
+    bool is_thread = filter[3] - low < __atomic_load_n(&x_python_high, __ATOMIC_RELAXED) - low; /* its code */
+    ((pool_begin_fn *)(uintptr_t)__atomic_load_n(&methods[0].x_original, __ATOMIC_RELAXED))(allocator, device, first,
+                                                                                            second, filter);
+    torch_pool(device, first, second, is_thread ? GP_POOL_OF_THREAD : GP_POOL_OF_CAPTURE);
+}
+
+static void pool_end(void *allocator, int8_t device, uint64_t first, uint64_t second)
+{
+    torch_pool(device, first, second, GP_POOL_UNUSED);
+    ((pool_end_fn *)(uintptr_t)__atomic_load_n(&methods[1].x_original, __ATOMIC_RELAXED))(allocator, device, first,
+                                                                                          second);
+}
+
+struct torch_where {
+    const uint64_t *slot;
+    bool is_inside;
+};
+
+static int torch_inside(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct torch_where *where = arg;
+    struct gp_image image;
+    (void)size;
+    if (!gp_image_read(&image, info))
+        return 0;
+    if (gp_image_is(&image, "libtorch_python")) {
+        __atomic_store_n(&x_python_low, image.low, __ATOMIC_RELAXED);
+        __atomic_store_n(&x_python_high, image.high, __ATOMIC_RELAXED);
+    }
+    where->is_inside |=
+        gp_image_is(&image, "libc10_cuda") && (uint64_t)(uintptr_t)where->slot - image.low < image.high - image.low;
+    return 0;
+}
+
+/* In the table of an allocator in libc10_cuda, which is still loaded. */
+static bool torch_slot(const uint64_t *slot)
+{
+    struct torch_where where = {.slot = slot};
+    return slot && gp_loader_look(torch_inside, &where) && where.is_inside;
+}
+
+/* Where the allocator has the function that has that name in the pluggable one; NULL: not known. */
+static uint64_t *torch_method_slot(const struct torch_method *method)
+{
+    uint64_t **const *allocator = imports[TORCH_ALLOCATOR].x_original, **object = NULL;
+    const uint64_t *table = imports[TORCH_TABLE].x_original, *at = table ? table + 2 : NULL;
+    uint64_t function = (uint64_t)(uintptr_t)imports[method->named].x_original;
+    while (function && at && *at && *at != function) /* 0: behind its end, or the loader has not written it yet */
+        at++;
+    if (allocator)
+        object = __atomic_load_n(allocator, __ATOMIC_RELAXED);
+    return function && at && *at && object ? *object + (at - (table + 2)) : NULL;
+}
+
+/* Inside gp_loader_with. */
+static void torch_methods(void)
+{
+    uint64_t *slots[2] = {torch_method_slot(&methods[0]), torch_method_slot(&methods[1])};
+    bool is_new = false;
+    if (!slots[0] || !slots[1] || !torch_slot(slots[0]) || !torch_slot(slots[1]))
+        return;
+    for (unsigned i = 2; i-- > 0;) { /* the end first: no pool stays begun */
+        if (*slots[i] == (uint64_t)(uintptr_t)methods[i].replacement)
+            continue;
+        __atomic_store_n(&methods[i].x_original, *slots[i], __ATOMIC_RELAXED);
+        if (!gp_slot_put(slots[i], methods[i].replacement))
+            return;
+        methods[i].slot = slots[i];
+        is_new = true;
+    }
+    if (is_new)
+        gp_feed_framework_tells_pools(true);
+}
+
+static void torch_methods_restore(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t *slot = methods[i].slot;
+        if (torch_slot(slot) && *slot == (uint64_t)(uintptr_t)methods[i].replacement)
+            gp_slot_put(slot, (void *)(uintptr_t)methods[i].x_original);
+        methods[i].slot = NULL;
+    }
+    gp_feed_framework_tells_pools(false);
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------------- */
+
 /* PyTorch looks once, at its first allocation, and then reports no block. */
 static bool torch_uncached(void)
 {
@@ -174,8 +320,10 @@ static void torch_replace(void *arg)
     look->seen = look->slots && !look->refused && !torch_uncached();
     if (look->seen && !told)
         torch_conf();
-    if (look->seen)
+    if (look->seen) {
         gp_feed_framework_start("pytorch");
+        torch_methods();
+    }
     gp_owner_segments_of(look->seen ? "libc10_cuda" : NULL);
     look->first = look->slots && !told;
     told |= look->first;
@@ -207,6 +355,7 @@ static void torch_restore(void *arg)
     (void)arg;
     gp_lock_take(&lock);
     gp_slots_restore(imports, TORCH_IMPORTS);
+    torch_methods_restore();
     gp_lock_give(&lock);
 }
 
