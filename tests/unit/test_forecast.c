@@ -198,6 +198,7 @@ Test(forecast, headroom_is_the_least_limit_and_what_is_idle)
 struct run {
     unsigned steps;
     int64_t weights, state, activations, keeps; /* state: from the end of the first step on; keeps: per step */
+    int64_t after;                              /* allocated after the last step */
     unsigned jitter;                            /* percent: how much the activations differ */
 };
 
@@ -229,6 +230,9 @@ static struct gp_recording *record(const struct run *run)
     }
     recmake_at(make, at++ * MS);
     recmake_mark(make, "step");
+    recmake_at(make, at++ * MS);
+    if (run->after)
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, (uint64_t)run->after, 0);
     return recmake_done(make);
 }
 
@@ -254,6 +258,19 @@ Test(forecast_run, two_steps_tell_the_peak)
     cr_assert_eq(found.now.verdict, GP_FORECAST_STEADY);
     cr_assert_eq(found.now.peak_bytes, 3700 * MIB);
     cr_assert_eq(found.now.step_bytes, 700 * MIB);
+}
+
+/* A server that sleeps after its requests copies its weights first. */
+Test(forecast_run, what_follows_the_last_step_belongs_to_the_run)
+{
+    struct run run = {.steps = 30, .weights = 1000 * MIB, .activations = 700 * MIB};
+    struct gp_forecast_run before = run_of(&run);
+    run.after = 3000 * MIB;
+    struct gp_forecast_run found = run_of(&run);
+    cr_assert_eq(before.now.peak_bytes, 1700 * MIB);
+    cr_assert_eq(found.now.peak_bytes, 4000 * MIB);
+    cr_assert_eq(found.now.step_bytes, 700 * MIB);
+    cr_assert_eq(found.now.spare_bytes, before.now.spare_bytes - 2300 * MIB);
 }
 
 Test(forecast_run, steps_that_differ_are_not_periodic)

@@ -429,6 +429,13 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
     }
     walk_bounds(&to, UINT64_MAX);
     gp_forecast_find(&to.forecast, &room, &run->now);
+    /* What came after the last step, such as a server's sleep, belongs to the run. */
+    int64_t later = run->now.peak_bytes >= 0 ? run->peak_bytes - run->now.peak_bytes : 0;
+    if (later > 0) {
+        run->now.peak_bytes += later;
+        if (run->now.spare_bytes >= 0)
+            run->now.spare_bytes = run->now.spare_bytes > later ? run->now.spare_bytes - later : 0;
+    }
     /* No rhythm was found, or one that memory does not follow. */
     if (steps->source == GP_STEPS_TIME || (!steps->told && !gp_flow_returns(flow, steps, 1))) {
         run->early =
