@@ -152,14 +152,12 @@ bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *r
 /* True: no device has anything to show, which a line now says. */
 static bool page_empty(const struct gp_text_page *page, const struct gp_report *report)
 {
-    for (uint32_t d = 0; d < report->recording->device_count; d++) {
+    for (uint32_t d = 0; d < report->recording->device_count; d++)
         if (report->devices[d].used)
             return false;
-    }
-    fprintf(page->out, "no memory was held or allocated in the recorded time\n");
+    fputs("no memory was held or allocated in the recorded time\n", page->out);
     if (!report->recording->from_torch && !report->recording->from_rmm)
-        fprintf(page->out,
-                "processes that it started under 'gpuprof run' have recordings of their own: NAME.PID.gpuprof\n");
+        fputs("processes that it started under 'gpuprof run' have their own recordings: NAME.PID.gpuprof\n", page->out);
     return true;
 }
 
@@ -781,8 +779,7 @@ void gp_text_diff(const struct gp_text_page *page, const struct gp_diff *diff, c
     if (differ)
         fprintf(page->out, "%s  %11s %10s %10s %11s  SITE%s\n", gp_text_on(page, GP_BOLD), "AT PEAK", "BEFORE", "AFTER",
                 "AT THE END", gp_text_on(page, GP_OFF));
-    /* Rows are sorted by growth: print the first ones, which grew most, and the last ones, which
-     * shrank most. */
+    /* Rows are sorted by growth: the first ones grew most, and the last ones shrank most. */
     for (uint32_t i = 0; i < diff->count; i++) {
         const struct gp_diff_row *row = &diff->rows[i];
         int side = row->site[1] != GP_REC_NONE;
