@@ -17,24 +17,38 @@
 #include <sys/wait.h>
 
 static struct spawn_result said; /* until the next one ends */
+static char said_by[1024];       /* how the last one was started */
 
-#define SAYS(_text)      cr_expect(strstr(said.out, _text), "no '%s' in:\n%s\n%s", _text, said.out, said.err)
-#define SAYS_NOT(_text)  cr_expect(!strstr(said.out, _text), "'%s' in:\n%s", _text, said.out)
-#define WARNS(_text)     cr_expect(strstr(said.err, _text), "no '%s' in:\n%s\n%s", _text, said.err, said.out)
-#define WARNS_NOT(_text) cr_expect(!strstr(said.err, _text), "'%s' in:\n%s", _text, said.err)
+#define SAYS(_text)      cr_expect(strstr(said.out, _text), "%sno '%s' in:\n%s\n%s", said_by, _text, said.out, said.err)
+#define SAYS_NOT(_text)  cr_expect(!strstr(said.out, _text), "%s'%s' in:\n%s", said_by, _text, said.out)
+#define WARNS(_text)     cr_expect(strstr(said.err, _text), "%sno '%s' in:\n%s\n%s", said_by, _text, said.err, said.out)
+#define WARNS_NOT(_text) cr_expect(!strstr(said.err, _text), "%s'%s' in:\n%s", said_by, _text, said.err)
+
+static inline void said_begin(const struct spawn_options *options)
+{
+    FILE *to = fmemopen(said_by, sizeof(said_by) - 1, "w");
+    for (const char *const *word = options->env; word && *word; word++)
+        fprintf(to, "%s ", *word);
+    for (const char *const *word = options->argv; *word; word++)
+        fprintf(to, "%s ", *word);
+    fprintf(to, "(source %s, simulator %s): ", options->source ? options->source : "-",
+            options->sim ? options->sim : "-");
+    fclose(to);
+}
 
 /* Of a process that must have exited with this code. */
 static inline void said_check(const char *what, int code)
 {
-    cr_assert(!said.is_timed_out && WIFEXITED(said.status) && WEXITSTATUS(said.status) == code, "%s: %s, not %d\n%s%s",
-              what, spawn_status_text(&said), code, said.out, said.err);
+    cr_assert(!said.is_timed_out && WIFEXITED(said.status) && WEXITSTATUS(said.status) == code, "%s%s%s, not %d\n%s%s",
+              what, said_by, spawn_status_text(&said), code, said.out, said.err);
 }
 
 static inline void run_program(int code, const struct spawn_options *options)
 {
     spawn_result_free(&said);
+    said_begin(options);
     cr_assert_eq(spawn_run(options, &said), 0);
-    said_check(options->argv[0], code);
+    said_check("", code);
 }
 
 /* The command with the words up to NULL. */
@@ -67,13 +81,25 @@ static inline const char *pid_text(pid_t pid)
     return to;
 }
 
+/* Ends it wherever it is. */
+static inline void program_kill(struct spawn *spawn)
+{
+    spawn_kill(spawn, SIGKILL);
+    spawn_result_free(&said);
+    spawn_finish(spawn, &said);
+}
+
 /* Starts a program, and waits until it holds. */
 static inline void program_hold(struct spawn *spawn, const struct spawn_options *options)
 {
     struct spawn_options held = *options;
     held.want_hold = true;
+    said_begin(options);
     cr_assert_eq(spawn_start(spawn, &held), 0);
-    cr_assert_eq(spawn_wait_held(spawn, 1), 0, "%s did not reach its hold", options->argv[0]);
+    if (!spawn_wait_held(spawn, 1))
+        return;
+    program_kill(spawn);
+    cr_assert_fail("%sit did not reach its hold: %s\n%s%s", said_by, spawn_status_text(&said), said.out, said.err);
 }
 
 /* Lets it go on; it must end well. */
@@ -81,15 +107,7 @@ static inline void program_end(struct spawn *spawn)
 {
     spawn_result_free(&said);
     spawn_finish(spawn, &said);
-    said_check("the program", 0);
-}
-
-/* Ends it wherever it is. */
-static inline void program_kill(struct spawn *spawn)
-{
-    spawn_kill(spawn, SIGKILL);
-    spawn_result_free(&said);
-    spawn_finish(spawn, &said);
+    said_check("the held one; last: ", 0);
 }
 
 #endif

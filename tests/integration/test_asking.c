@@ -3,50 +3,35 @@
  * What the poll thread asks the driver must not harm the program: pools that died with their context are not asked, a
  * capture survives the questions, and if one does not, there are no more.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
+#include "integration/command.h"
 #include "lib/full.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include <limits.h>
+#include <stdlib.h>
 
 #define MIB (1024ll * 1024)
 
 TestSuite(asking, .timeout = 90);
 
-/* The program's numbers at its end, and its output. source NULL: CUPTI. */
-static json_t *asking_run(const char *program, const char *source, const char *sim, struct spawn_result *result)
+/* The program's numbers at its end, which is a good one. source NULL: CUPTI. */
+static json_t *asking_run(const char *program, const char *source, const char *sim)
 {
     const char *argv[] = {path_program(program), NULL};
-    struct spawn_options options = {
-        .argv = argv, .sim = sim, .source = source, .want_library = true, .want_hold = true};
+    struct spawn_options options = {.argv = argv, .sim = sim, .source = source, .want_library = true};
     struct ledger_diff diff = {0};
     struct spawn spawn;
-    json_t *process = NULL;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    if (spawn_wait_held(&spawn, 1) == 0) {
-        process = ledger_stat(&diff, spawn.held[0]);
-        cr_expect_not_null(process, "%s", diff.text);
-    }
-    spawn_finish(&spawn, result);
+    program_hold(&spawn, &options);
+    json_t *process = ledger_stat(&diff, spawn.held[0]);
+    cr_expect_not_null(process, "%s", diff.text);
+    program_end(&spawn);
     return process;
 }
 
 static void asking_reset(const char *source, const char *sim)
 {
-    struct spawn_result result = {0};
-    json_t *process = asking_run("poll_reset", source, sim, &result);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
-              spawn_status_text(&result), result.out, result.err);
+    json_t *process = asking_run("poll_reset", source, sim);
     cr_expect_geq(json_at(process, "devices/0/stats/reserved_bytes.all.current", -1), 64 * MIB);
     json_decref(process);
-    spawn_result_free(&result);
 }
 
 Test(asking, a_pool_that_died_with_its_context_is_not_asked)
@@ -58,16 +43,12 @@ Test(asking, a_pool_that_died_with_its_context_is_not_asked)
 
 static void asking_captures(const char *source, const char *sim, const char *out, const char *trouble)
 {
-    struct spawn_result result = {0};
-    json_t *process = asking_run("poll_capture", source, sim, &result);
+    json_t *process = asking_run("poll_capture", source, sim);
     const char *says = json_string_value(json_object_get(process, "trouble"));
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", sim,
-              spawn_status_text(&result), result.out, result.err);
-    cr_expect_str_eq(result.out, out, "%s", sim);
+    cr_expect_str_eq(said.out, out, "%s", sim);
     says = says != NULL ? says : "";
     cr_expect(strncmp(says, trouble, strlen(trouble)) == 0 && (*trouble || !*says), "%s", says);
     json_decref(process);
-    spawn_result_free(&result);
 }
 
 Test(asking, a_capture_survives_the_questions)

@@ -3,19 +3,13 @@
  * The half of an attach that is inside the process: gpuprof_attach and GP_COMMAND_DETACH. The programs attach
  * gpuprof to themselves (tests/programs/late_attach.c) and compare its numbers with what they did.
  */
-#include <criterion/criterion.h>
 #include <errno.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
 
+#include "integration/command.h"
 #include "lib/build.h"
 #include "lib/full.h"
 #include "lib/ledger.h"
 #include "lib/listen.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 
 #define MIB (1024ll * 1024)
 
@@ -24,13 +18,8 @@ TestSuite(attach_inside, .timeout = 900);
 static void run(const char *library, const char *what, const char *more, const char *sim, const char *expected)
 {
     const char *argv[] = {path_program("late_attach"), what, library, more, NULL};
-    struct spawn_options options = {.argv = argv, .sim = sim};
-    struct spawn_result result = {0};
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s: %s\n%s%s", what,
-              spawn_status_text(&result), result.out, result.err);
-    cr_expect(strstr(result.out, expected) != NULL, "%s", result.out);
-    spawn_result_free(&result);
+    run_program(0, &(struct spawn_options){.argv = argv, .sim = sim});
+    SAYS(expected);
 }
 
 /* Linear, pooled, mapped and managed memory, three contexts, two devices: exact since the attach, and the rest is
@@ -44,15 +33,11 @@ Test(attach_inside, stat_shows_what_was_there_before_as_a_row_of_its_own)
 {
     char library[4096];
     const char *argv[] = {path_program("late_attach"), "hold", library, NULL};
-    struct spawn_options options = {.argv = argv, .want_hold = true};
-    struct spawn_result result = {0}, text = {0};
     struct ledger_diff diff = {0};
     struct spawn spawn;
     json_t *process;
-    char pid[16];
     snprintf(library, sizeof(library), "%s", path_library());
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    program_hold(&spawn, &(struct spawn_options){.argv = argv});
     process = ledger_stat(&diff, spawn.held[0]);
     cr_expect_eq(json_at(process, "devices/0/before_attach_bytes", -1), 12 * MIB, "%s", diff.text);
     cr_expect_eq(json_at(process, "devices/0/before_attach_first_bytes", -1), 18 * MIB);
@@ -60,12 +45,9 @@ Test(attach_inside, stat_shows_what_was_there_before_as_a_row_of_its_own)
     cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), 5 * MIB);
     cr_expect_eq(json_at(process, "devices/0/stats/reserved_bytes.all.current", -1), 5 * MIB);
     json_decref(process);
-    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
-    cr_assert_eq(spawn_command(&text, "stat", "-p", pid, NULL), 0);
-    cr_expect(strstr(text.out, "before attach    12.00 MiB of 18.00 MiB") != NULL, "%s", text.out);
-    spawn_result_free(&text);
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    command(0, "stat", "-p", pid_text(spawn.held[0]), NULL);
+    SAYS("before attach    12.00 MiB of 18.00 MiB");
+    program_end(&spawn);
 }
 
 static const char nothing_stays[] = "threads of gpuprof: 0\ndescriptors: 0 more\nmemory: not grown\n";

@@ -3,14 +3,7 @@
  * The library enables exactly the callbacks of the rows of hooks.def, and the one by which it sees
  * that CUPTI still works: none of the hot path, none of the runtime.  Read from the simulated driver, where a callback costs time.
  */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include "integration/command.h"
 
 #define ENABLED_DRIVER   1
 #define ENABLED_RUNTIME  2
@@ -51,15 +44,11 @@ static unsigned enabled_id(size_t row)
 static int enabled_read(void)
 {
     const char *argv[] = {path_program("enabled"), NULL};
-    struct spawn_options options = {.argv = argv, .want_library = true};
-    struct spawn_result result = {0};
     unsigned domain, id;
     int count = 0;
     char *line;
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    cr_assert(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s\n%s%s", spawn_status_text(&result),
-              result.out, result.err);
-    for (line = strtok(result.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+    run_program(0, &(struct spawn_options){.argv = argv, .want_library = true});
+    for (line = strtok(said.out, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         char name[64] = "";
         if (sscanf(line, "%u %u %63s", &domain, &id, name) >= 2 && domain < 8 && id < ENABLED_IDS) {
             enabled[domain][id] = 1;
@@ -68,7 +57,6 @@ static int enabled_read(void)
             count++;
         }
     }
-    spawn_result_free(&result);
     return count;
 }
 

@@ -3,12 +3,7 @@
  * test_fit_size.c: a program that was recorded runs in the smallest size that `gpuprof fit` names, and
  * not in 3 % less.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <lib/paths.h>
-#include <lib/spawn.h>
-#include <stdio.h>
-#include <string.h>
+#include "integration/command.h"
 #include <unistd.h>
 
 #define MIB  (1ll << 20)
@@ -25,10 +20,10 @@ static long long sim_size(long long bytes)
     return size;
 }
 
-/* The 500 steps of pool_rt, which takes ten seconds with the pauses that it makes for a viewer; record: a file, or NULL. */
-static int run(const char *program, long long memory, const char *allocator, const char *record)
+/* The 500 steps of pool_rt, which takes ten seconds with the pauses that it makes for a viewer; record: a file, or NULL.
+ * Whether it ends well. */
+static bool runs(const char *program, long long memory, const char *allocator, const char *record)
 {
-    struct spawn_result result;
     char sim[64], option[64], setting[128];
     snprintf(sim, sizeof(sim), "--sim=memory=%lldB", memory);
     snprintf(option, sizeof(option), "--allocator=%s", allocator);
@@ -36,51 +31,36 @@ static int run(const char *program, long long memory, const char *allocator, con
     const struct spawn_options options = {.argv = (const char *const[]){path_command(), "run", sim, option, "--",
                                                                         program, "--steps", "500", "--pace", "1", NULL},
                                           .env = (const char *const[]){setting, NULL}};
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    cr_assert(!result.is_timed_out);
-    int status = result.status;
-    spawn_result_free(&result);
-    return status;
+    spawn_result_free(&said);
+    cr_assert_eq(spawn_run(&options, &said), 0);
+    cr_assert(!said.is_timed_out);
+    return said.status == 0;
 }
 
 static void expect_smallest(const char *allocator)
 {
     char file[96], program[4096];
     const char *bin = strstr(path_command(), "/bin/gpuprof");
-    struct spawn_result result;
     snprintf(program, sizeof(program), "%.*s/examples/pool_rt", (int)(bin - path_command()), path_command());
     snprintf(file, sizeof(file), "/tmp/gpuprof-test-fit-size-%d", (int)getpid());
-    cr_assert_eq(run(program, 4096 * MIB, allocator, file), 0);
-    spawn_command(&result, "fit", file, "--gpu", "4GiB", "--context", "0", "--json", NULL);
-    cr_assert_eq(result.status, 0, "%s", result.err);
-    json_t *top = json_loads(result.out, 0, NULL);
-    cr_assert(top);
+    cr_assert(runs(program, 4096 * MIB, allocator, file));
+    command(0, "fit", file, "--gpu", "4GiB", "--context", "0", "--json", NULL);
+    json_t *top = said_json();
     cr_expect(json_is_true(json_object_get(top, "fits")));
     long long smallest = json_integer_value(json_object_get(top, "smallest_bytes"));
     json_decref(top);
-    spawn_result_free(&result);
     cr_assert_gt(smallest, 60 * MIB);
-    cr_expect_eq(run(program, sim_size(smallest), allocator, NULL), 0, "%s: %lld", allocator, smallest);
-    cr_expect_neq(run(program, sim_size(smallest * 97 / 100 / PAGE * PAGE), allocator, NULL), 0, "%s: %lld", allocator,
-                  smallest);
+    cr_expect(runs(program, sim_size(smallest), allocator, NULL), "%s: %lld", allocator, smallest);
+    cr_expect(!runs(program, sim_size(smallest * 97 / 100 / PAGE * PAGE), allocator, NULL), "%s: %lld", allocator,
+              smallest);
     unlink(file);
 }
 
 /* ---- generated traces: they call the C interface, with several threads and streams --------------------------------- */
 
-static json_t *command_json(struct spawn_result *result)
-{
-    cr_assert_eq(result->status, 0, "%s", result->err);
-    json_t *top = json_loads(result->out, 0, NULL);
-    cr_assert(top, "%s", result->out);
-    spawn_result_free(result);
-    return top;
-}
-
 /* The number of requests that fail with so much memory; of a large device with 0.  file: where it is recorded, or NULL. */
 static long long replay(const char *trace, const char *allocator, long long memory, const char *file)
 {
-    struct spawn_result result;
     char sim[64], name[64], option[64], record[128];
     snprintf(sim, sizeof(sim), "--sim=memory=%lldB,latency=zero", memory ? sim_size(memory) : 80ll << 30);
     snprintf(name, sizeof(name), "generate:%s", trace);
@@ -89,8 +69,8 @@ static long long replay(const char *trace, const char *allocator, long long memo
     const struct spawn_options options = {
         .argv = (const char *const[]){path_command(), "replay", name, option, sim, "--json", NULL},
         .env = (const char *const[]){record, NULL}};
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    json_t *top = command_json(&result);
+    run_program(0, &options);
+    json_t *top = said_json();
     long long failed = json_integer_value(json_object_get(top, "failed"));
     json_decref(top);
     return failed;
@@ -99,11 +79,10 @@ static long long replay(const char *trace, const char *allocator, long long memo
 static void expect_replay(const char *trace, const char *allocator)
 {
     char file[96];
-    struct spawn_result result;
     snprintf(file, sizeof(file), "/tmp/gpuprof-test-fit-size-%d", (int)getpid());
     cr_assert_eq(replay(trace, allocator, 0, file), 0);
-    spawn_command(&result, "fit", file, "--gpu", "80GiB", "--context", "0", "--json", NULL);
-    json_t *top = command_json(&result);
+    command(0, "fit", file, "--gpu", "80GiB", "--context", "0", "--json", NULL);
+    json_t *top = said_json();
     long long smallest = json_integer_value(json_object_get(top, "smallest_bytes"));
     cr_expect_str_eq(json_string_value(json_object_get(top, "allocator")), allocator);
     json_decref(top);

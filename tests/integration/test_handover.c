@@ -3,17 +3,10 @@
  * The program's own profiler has priority: when it subscribes to CUPTI, gpuprof gives the subscriber up and counts with
  * driver hooks, and when it leaves, with CUPTI again. In both directions each total equals the simulated GPU's ledger.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
+#include "integration/command.h"
 #include "lib/full.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include <stdlib.h>
 
 #define MIB (1024ll * 1024)
 
@@ -57,22 +50,13 @@ Test(handover, totals_stay_exact_when_the_source_changes)
 static void yields(const char *source, const char *counts, int64_t more)
 {
     const char *argv[] = {path_program("steps"), NULL};
-    struct spawn_options options = {.argv = argv, .source = source, .want_library = true, .want_hold = true};
-    struct spawn_result result = {0};
     struct ledger_diff diff = {0};
     struct spawn spawn;
-    char pid[16];
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
-    snprintf(pid, sizeof(pid), "%d", (int)spawn.held[0]);
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .source = source, .want_library = true});
     json_t *before = ledger_stat(&diff, spawn.held[0]);
-    spawn_command(&result, "yield", "-p", pid, NULL);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "%s%s", result.out, result.err);
-    spawn_result_free(&result);
-    spawn_command(&result, "yield", "-p", pid, NULL);
-    cr_expect(WEXITSTATUS(result.status) != 0 && strstr(result.err, "nothing to give up"), "%s%s", result.out,
-              result.err);
-    spawn_result_free(&result);
+    command(0, "yield", "-p", pid_text(spawn.held[0]), NULL);
+    command(1, "yield", "-p", pid_text(spawn.held[0]), NULL);
+    WARNS("nothing to give up");
     cr_assert_eq(spawn_step(&spawn), 0);
     json_t *after = ledger_stat(&diff, spawn.held[0]);
     const char *is = json_string_value(json_object_get(after, "source"));
@@ -82,8 +66,7 @@ static void yields(const char *source, const char *counts, int64_t more)
     cr_expect((calls > 0) == (more > 0), "%lld", (long long)calls);
     json_decref(before);
     json_decref(after);
-    spawn_finish(&spawn, &result);
-    spawn_result_free(&result);
+    program_end(&spawn);
 }
 
 Test(handover, an_operator_asks)

@@ -6,13 +6,10 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
+#include "integration/command.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
 
 #define MIB (1024ll * 1024)
 
@@ -49,7 +46,6 @@ ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit
     bool has_hooks = one->source[0] != '\0';
     struct spawn_options options = {.argv = argv, .env = env, .want_library = !has_hooks};
     char preload[1024], pause[64];
-    struct spawn_result result = {0};
     double begin = loader_seconds();
     snprintf(pause, sizeof(pause), "GPUPROF_TEST_PAUSE=%s", one->pause);
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so%s%.*s%s",
@@ -58,15 +54,12 @@ ParameterizedTest(struct loader_case *one, loader, a_constructor_may_call_cuinit
     env[1] = pause;
     env[2] = one->pause[0] != '\0' ? preload : "GPUPROF_TEST_NONE=";
     env[3] = has_hooks ? "GPUPROF_SOURCE=hooks" : NULL;
-    cr_assert_eq(spawn_run(&options, &result), 0);
-    cr_expect_eq(result.status, 0, "%s: %s\n%s%s", one->pause, spawn_status_text(&result), result.out, result.err);
-    cr_expect(strstr(result.out, "constructor: cuInit: 0") != NULL, "%s: %s", one->pause, result.out);
-    cr_expect(strstr(result.out, "thread: cuInit: 0") != NULL, "%s: %s", one->pause, result.out);
-    cr_expect(one->said[0] != '\0' ? strstr(result.err, one->said) != NULL : result.err[0] == '\0', "%s: %s",
-              one->pause, result.err);
+    run_program(0, &options);
+    SAYS("constructor: cuInit: 0");
+    SAYS("thread: cuInit: 0");
+    cr_expect(one->said[0] ? strstr(said.err, one->said) != NULL : !said.err[0], "%s: %s", one->pause, said.err);
     /* It gives up after 0.2 s in which the process does nothing. */
     cr_expect_lt(loader_seconds() - begin, 1.5, "%s", one->pause);
-    spawn_result_free(&result);
 }
 
 /* A start that gave up whenever the machine is slow would leave programs without numbers. */
@@ -74,23 +67,18 @@ Test(loader, a_thread_that_waits_its_turn_is_waited_for)
 {
     const char *argv[] = {path_program("linear"), NULL},
                *env[4] = {"GPUPROF_LOG=warning", "GPUPROF_TEST_PAUSE=gpuprof-load"};
-    struct spawn_options options = {.argv = argv, .env = env, .want_library = true, .want_hold = true};
-    struct spawn_result result = {0};
     struct ledger_diff diff = {0};
     struct spawn spawn;
     char preload[1024];
     snprintf(preload, sizeof(preload), "LD_PRELOAD=%.*s/../preload/pause.so", (int)(strrchr(argv[0], '/') - argv[0]),
              argv[0]);
     env[2] = preload;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    program_hold(&spawn, &(struct spawn_options){.argv = argv, .env = env, .want_library = true});
     json_t *process = ledger_stat(&diff, spawn.held[0]);
     cr_expect_gt(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), 0, "%s", diff.text);
     json_decref(process);
-    spawn_finish(&spawn, &result);
-    cr_expect_eq(result.status, 0, "%s\n%s%s", spawn_status_text(&result), result.out, result.err);
-    cr_expect_str_empty(result.err);
-    spawn_result_free(&result);
+    program_end(&spawn);
+    cr_expect_str_empty(said.err);
 }
 
 /* The constructor's own thread holds the loader's lock, which is recursive: it starts gpuprof itself, at once. */
@@ -99,22 +87,17 @@ Test(loader, a_constructor_may_make_the_first_cuinit)
     const char *argv[] = {path_program("loader_first"), NULL};
     int round;
     for (round = 0; round < 2; round++) {
-        struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
-        struct spawn_result result = {0};
         struct ledger_diff diff = {0};
         struct spawn spawn;
         double begin = loader_seconds();
         json_t *process;
-        options.source = round ? "hooks" : NULL;
-        cr_assert_eq(spawn_start(&spawn, &options), 0);
-        cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+        program_hold(&spawn,
+                     &(struct spawn_options){.argv = argv, .want_library = true, .source = round ? "hooks" : NULL});
         cr_expect_lt(loader_seconds() - begin, 1.0);
         process = ledger_stat(&diff, spawn.held[0]);
         cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), MIB, "%s", diff.text);
         json_decref(process);
-        spawn_finish(&spawn, &result);
-        cr_expect_eq(result.status, 0, "%s\n%s%s", spawn_status_text(&result), result.out, result.err);
-        spawn_result_free(&result);
+        program_end(&spawn);
     }
 }
 
@@ -126,11 +109,8 @@ Test(loader, threads_may_allocate_with_the_loaders_locks_held)
     for (round = 0; round < 12; round++) {
         const char *env[] = {"GPUPROF_STACKS=all", NULL};
         struct spawn_options options = {.argv = argv, .want_library = true, .seconds = 15};
-        struct spawn_result result = {0};
         options.env = round % 4 == 1 ? env : NULL;
         options.source = round % 4 == 2 ? "hooks" : NULL;
-        cr_assert_eq(spawn_run(&options, &result), 0);
-        cr_assert_eq(result.status, 0, "round %d: %s\n%s%s", round, spawn_status_text(&result), result.out, result.err);
-        spawn_result_free(&result);
+        run_program(0, &options);
     }
 }

@@ -4,17 +4,9 @@
  * program compares gpuprof's numbers with its own after every step; here the numbers at its end are
  * read from outside, and from a recording.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "integration/command.h"
 #include "lib/ledger.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
+#include <unistd.h>
 
 TestSuite(nvtx_mem, .timeout = 120);
 
@@ -25,29 +17,20 @@ TestSuite(nvtx_mem, .timeout = 120);
 #define LEFT_ALLOCATED (LEFT_BLOCKS + MIB)
 #define LEFT_RESERVED  (3 * MIB)
 
-static json_t *run_program(const char *scene, const char *source, char **out)
+static json_t *run_scene(const char *scene, const char *source)
 {
     const char *argv[] = {path_program("nvtx_mem"), scene, NULL};
     char path[4200];
     snprintf(path, sizeof(path), "NVTX_INJECTION64_PATH=%s", path_library());
     bool refused = strcmp(scene, "refused") == 0;
     const char *env[] = {path, refused ? "GPUPROF_SIM_FAULTS=cuMemFree_v2 1 fail 2\ncuMemUnmap 1 fail 2" : NULL, NULL};
-    struct spawn_options options = {
-        .argv = argv, .env = env, .source = source, .want_library = true, .want_hold = true};
-    struct spawn_result r;
+    struct spawn_options options = {.argv = argv, .env = env, .source = source, .want_library = true};
     struct ledger_diff diff = {0};
     struct spawn spawn;
-    json_t *process = NULL;
-    cr_assert_eq(spawn_start(&spawn, &options), 0);
-    if (spawn_wait_held(&spawn, 1) == 0)
-        process = ledger_stat(&diff, spawn.held[0]);
-    spawn_finish(&spawn, &r);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s %s: %s\n%s%s", source, scene,
-              spawn_status_text(&r), r.out, r.err);
+    program_hold(&spawn, &options);
+    json_t *process = ledger_stat(&diff, spawn.held[0]);
+    program_end(&spawn);
     cr_assert_not_null(process, "%s", diff.text);
-    if (out)
-        *out = strdup(r.out);
-    spawn_result_free(&r);
     return process;
 }
 
@@ -81,7 +64,7 @@ Test(nvtx_mem, every_step_counts)
 {
     static const char *const sources[] = {"cupti", "hooks"};
     for (int i = 0; i < 2; i++) {
-        json_t *process = run_program("", sources[i], NULL);
+        json_t *process = run_scene("", sources[i]);
         check_left(process, sources[i]);
         cr_expect_eq(json_at(process, "lost/annotation", -1), 0);
         cr_expect_eq(json_at(process, "lost/missed_free", -1), 0);
@@ -91,26 +74,22 @@ Test(nvtx_mem, every_step_counts)
 
 Test(nvtx_mem, contradictions_change_nothing_and_are_counted)
 {
-    char *out;
-    json_t *process = run_program("hostile", "cupti", &out);
+    json_t *process = run_scene("hostile", "cupti");
     check_left(process, "cupti");
     cr_expect_gt(json_at(process, "lost/annotation", -1), 20);
-    cr_expect_str_eq(out, "no module: 0\nanother module: 0\nanother version: 0\na short one: 0\nno segments: 0\n"
-                          "segments, none: 0\nanother segment: 0\nfew slots: 1\nwithin them: 1\nhost: 1\n"
-                          "nothing there: 1\nnull: 1\nempty: 1\nwraps: 1\ntoo long: 1\ntwice: 1\nnested: 1\n"
-                          "over the end: 1\n");
-    free(out);
+    cr_expect_str_eq(said.out, "no module: 0\nanother module: 0\nanother version: 0\na short one: 0\nno segments: 0\n"
+                               "segments, none: 0\nanother segment: 0\nfew slots: 1\nwithin them: 1\nhost: 1\n"
+                               "nothing there: 1\nnull: 1\nempty: 1\nwraps: 1\ntoo long: 1\ntwice: 1\nnested: 1\n"
+                               "over the end: 1\n");
     json_decref(process);
 }
 
 Test(nvtx_mem, a_refused_free_leaves_the_memory_without_its_heap)
 {
-    char *out;
-    json_t *process = run_program("refused", "cupti", &out);
+    json_t *process = run_scene("refused", "cupti");
     check_left(process, "cupti");
-    cr_expect(strstr(out, "refused: 1\n"), "%s", out);
-    cr_expect(strstr(out, "unmap refused: 1\n"), "%s", out);
-    free(out);
+    SAYS("refused: 1\n");
+    SAYS("unmap refused: 1\n");
     json_decref(process);
 }
 
@@ -119,13 +98,11 @@ Test(nvtx_mem, heaps_over_mappings_count)
 {
     static const char *const sources[] = {"cupti", "hooks"};
     for (int i = 0; i < 2; i++) {
-        char *out;
-        json_t *process = run_program("mapped", sources[i], &out);
+        json_t *process = run_scene("mapped", sources[i]);
         check_left(process, sources[i]);
-        cr_expect_str_eq(out, "half of a handle: 1\nnot mapped: 1\nmapped twice: 1\n");
+        cr_expect_str_eq(said.out, "half of a handle: 1\nnot mapped: 1\nmapped twice: 1\n");
         cr_expect_eq(json_at(process, "lost/annotation", -1), 8);
         cr_expect_eq(json_at(process, "lost/missed_free", -1), 0);
-        free(out);
         json_decref(process);
     }
 }
@@ -134,7 +111,7 @@ Test(nvtx_mem, threads_agree_at_the_end)
 {
     static const char *const sources[] = {"cupti", "hooks"};
     for (int i = 0; i < 2; i++) {
-        json_t *process = run_program("threads", sources[i], NULL);
+        json_t *process = run_scene("threads", sources[i]);
         check_left(process, sources[i]);
         json_decref(process);
     }
@@ -142,27 +119,21 @@ Test(nvtx_mem, threads_agree_at_the_end)
 
 static long long peak_of(const char *file, const char *key)
 {
-    struct spawn_result r;
-    cr_assert_eq(spawn_command(&r, "report", "--json", file, NULL), 0);
-    json_t *report = json_loads(r.out, 0, NULL);
-    cr_assert_not_null(report, "%s", r.err);
+    command(0, "report", "--json", file, NULL);
+    json_t *report = said_json();
     char path[64];
     snprintf(path, sizeof(path), "devices/0/%s", key);
     long long value = json_at(report, path, -1);
     json_decref(report);
-    spawn_result_free(&r);
     return value;
 }
 
 static void record_program(const char *scene, long long peak)
 {
-    struct spawn_result r;
     char file[64], option[96];
     snprintf(file, sizeof(file), "/tmp/nvtx_mem.%d.gpuprof", (int)getpid());
     snprintf(option, sizeof(option), "--record=%s", file);
-    cr_assert_eq(spawn_command(&r, "run", "--sim", option, "--", path_program("nvtx_mem"), scene, NULL), 0);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s%s", r.out, r.err);
-    spawn_result_free(&r);
+    command(0, "run", "--sim", option, "--", path_program("nvtx_mem"), scene, NULL);
     cr_expect_eq(peak_of(file, "allocated_end_bytes"), LEFT_ALLOCATED, "%s", scene);
     cr_expect_eq(peak_of(file, "reserved_end_bytes"), LEFT_RESERVED, "%s", scene);
     if (peak) {

@@ -3,19 +3,10 @@
  * test_owners.c: memory that two libraries and the program itself asked for: the owners have their own bytes, and add up to
  * the totals of the device, in every command that shows them.
  */
-#include <criterion/criterion.h>
-#include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+#include "integration/command.h"
 #include "lib/kid.h"
-#include "lib/paths.h"
-#include "lib/spawn.h"
-
-TestSuite(owners, .timeout = 120);
+#include <stdlib.h>
+#include <unistd.h>
 
 #define MIB (1ll << 20)
 
@@ -23,9 +14,9 @@ static char folder[64], nccl[128], engine[128], recording[128];
 
 static void copy(const char *to)
 {
-    char command[1024];
-    snprintf(command, sizeof(command), "cp %s/../preload/takes.so %s", path_program("."), to);
-    cr_assert_eq(system(command), 0);
+    char line[1024];
+    snprintf(line, sizeof(line), "cp %s/../preload/takes.so %s", path_program("."), to);
+    cr_assert_eq(system(line), 0);
 }
 
 static void begin(void)
@@ -41,10 +32,12 @@ static void begin(void)
 
 static void end(void)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf %s", folder);
-    cr_expect_eq(system(command), 0);
+    char line[128];
+    snprintf(line, sizeof(line), "rm -rf %s", folder);
+    cr_expect_eq(system(line), 0);
 }
+
+TestSuite(owners, .init = begin, .fini = end, .timeout = 120);
 
 static void execute(void *arg, int exec_fd)
 {
@@ -67,18 +60,10 @@ static struct kid walk(void)
     return kid;
 }
 
-static json_t *command_json(const char *command, const char *target, const char *option)
+static json_t *command_json(const char *what, const char *target, const char *option)
 {
-    struct spawn_result r;
-    char pid[160];
-    snprintf(pid, sizeof(pid), "%s", target);
-    cr_assert_eq(spawn_command(&r, command, pid, "--json", option, NULL), 0);
-    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s: %s\n%s%s", command, spawn_status_text(&r), r.out,
-              r.err);
-    json_t *object = json_loads(r.out, 0, NULL);
-    cr_assert_not_null(object, "%s: %s", command, r.out);
-    spawn_result_free(&r);
-    return object;
+    command(0, what, target, "--json", option, NULL);
+    return said_json();
 }
 
 static int64_t number(const json_t *object, const char *key)
@@ -107,7 +92,7 @@ static void expect_three(const json_t *rows, const char *key, const char *what)
     cr_expect_eq(of(rows, NULL, key), 26 * MIB, "%s: all", what);
 }
 
-Test(owners, add_up_to_the_totals_of_a_running_process, .init = begin, .fini = end)
+Test(owners, add_up_to_the_totals_of_a_running_process)
 {
     struct kid kid = walk();
     char target[32];
@@ -132,7 +117,7 @@ Test(owners, add_up_to_the_totals_of_a_running_process, .init = begin, .fini = e
     kid_end(&kid, 0);
 }
 
-Test(owners, of_call_sites_come_from_their_stacks, .init = begin, .fini = end)
+Test(owners, of_call_sites_come_from_their_stacks)
 {
     struct kid kid = walk();
     kid_end(&kid, 0);
@@ -146,11 +131,9 @@ Test(owners, of_call_sites_come_from_their_stacks, .init = begin, .fini = end)
     device = json_array_get(json_object_get(object, "devices"), 0);
     expect_three(json_object_get(json_object_get(device, "peak"), "owners"), "bytes", "report");
     json_decref(object);
-    struct spawn_result r;
-    cr_assert_eq(spawn_command(&r, "peak", recording, NULL), 0);
-    cr_expect(strstr(r.out, "By owner\n") && strstr(r.out, "%   libmyengine.so\n"), "%s", r.out);
-    spawn_result_free(&r);
-    cr_assert_eq(spawn_command(&r, "diff", recording, recording, "--json", NULL), 0);
-    cr_expect(strstr(r.out, "\"owner\": \"libmyengine.so\""), "%s", r.out);
-    spawn_result_free(&r);
+    command(0, "peak", recording, NULL);
+    SAYS("By owner\n");
+    SAYS("%   libmyengine.so\n");
+    command(0, "diff", recording, recording, "--json", NULL);
+    SAYS("\"owner\": \"libmyengine.so\"");
 }

@@ -73,7 +73,7 @@ static json_t *checked(const char *path)
     cr_assert_eq(spawn_run(&(struct spawn_options){.argv = argv}, &said), 0);
     if (WIFEXITED(said.status) && WEXITSTATUS(said.status) == 127)
         return NULL;
-    said_check("check_snapshot.py", 0);
+    said_check("check_snapshot.py; last: ", 0);
     return said_json();
 }
 
