@@ -121,6 +121,37 @@ Test(framework_oom, pages_of_a_growable_segment)
     cr_expect_eq(wire.releasable_bytes, 40 * MIB, "the two pages in the middle");
 }
 
+/* Of a pool's pages only those without a part of a block are idle memory of pools. */
+Test(framework_oom, pages_of_a_private_pool)
+{
+    pools = 1;
+    gp_feed_stream_created(7, 0);
+    segment(A, 20);
+    block(A, 20);
+    gp_feed_capture_begin(7, GP_CAPTURE_NEW);
+    for (unsigned i = 0; i < 3; i++) {
+        gp_feed_vmm_create(i + 1, (uint64_t)(20 * MIB), 0);
+        gp_feed_vmm_map(AT(B, 20 * i), (uint64_t)(20 * MIB), 0, i + 1);
+    }
+    block(AT(B, 45), 15);
+    gp_feed_capture_end(7, false);
+    gives_up(100);
+    cr_expect(wire.releasable_bytes == 40 * MIB && part.private_bytes == 40 * MIB, "%lld",
+              (long long)part.private_bytes);
+}
+
+/* A request beside the framework that the allocator of --allocator refused. */
+Test(framework_oom, numbers_of_the_cache_that_was_asked_replace_those_of_the_framework)
+{
+    three_segments();
+    gp_owner_segments_of(NULL);
+    driver_fails(GP_KIND_LINEAR);
+    cr_expect(part.flags & GP_OOM_FRAMEWORK && !(wire.flags & GP_OOM_CACHE));
+    gp_feed_oom_cache(0, &(struct gp_feed_oom){.idle_bytes = 5, .free_bytes = -1, .policy = "caching"});
+    cr_expect(part.flags == 0 && wire.flags & GP_OOM_CACHE && wire.idle_bytes == 5);
+    cr_expect_str_eq(wire.policy, "caching");
+}
+
 Test(framework_oom, who_refused)
 {
     three_segments();
