@@ -304,11 +304,13 @@ static void expect_damage(const char *wanted)
     cr_expect_eq(p->state, GP_PROCESS_DAMAGED, "%s", wanted);
     cr_expect_str_eq(p->problem, wanted);
     static const struct gp_wire_oom no_oom;
+    static const struct gp_wire_oom_framework no_framework;
     static const struct gp_cupti_view no_cupti;
     cr_expect(p->device_count == 0 && !p->devices && p->scope_count == 0 && p->failure_count == 0 &&
                   p->owner_count == 0,
               "%s", wanted);
     cr_expect(!p->simulated && memcmp(&p->oom, &no_oom, sizeof(no_oom)) == 0 &&
+                  memcmp(&p->oom_framework, &no_framework, sizeof(no_framework)) == 0 &&
                   memcmp(&p->cupti, &no_cupti, sizeof(no_cupti)) == 0,
               "%s", wanted);
 }
