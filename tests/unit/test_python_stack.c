@@ -97,6 +97,12 @@ Test(python_stack, layouts_that_are_refused)
     }
     /* All 20 offsets except the size of an object head, which is not used for reading. */
     cr_assert_eq(refused, 19, "%u", refused);
+    /* A field may fill what it lies in: the type, the whole head of an object. */
+    for (unsigned more = 0; more < 2; more++) {
+        debug_fill(words, 13);
+        words[44] = 8, words[45] = more;
+        cr_assert_eq(gp_python_layout(&at, 0x030d, words, &why), !more);
+    }
 }
 
 /* ---- line tables ------------------------------------------------------------------------------------------------- */
