@@ -198,9 +198,8 @@ static void read_event(struct gp_read *read, struct gp_read_columns *columns, st
 
 static bool read_all(struct gp_read *read, struct gp_read_columns *columns, struct gp_rec_event *events, uint32_t count)
 {
-    if (gp_unpack_left(&columns->column[GP_COLUMN_TAG]) != count || !read_tags(read, columns) ||
-        !read_names(read, columns))
-        return false;
+    columns->bad = gp_unpack_left(&columns->column[GP_COLUMN_TAG]) != count || !read_tags(read, columns) ||
+                   !read_names(read, columns);
     for (uint32_t i = 0; i < count && !columns->bad; i++)
         read_event(read, columns, &events[i]);
     for (unsigned i = 0; i < GP_COLUMNS; i++)
