@@ -41,14 +41,14 @@ BPF_TESTS = [f"integration/test_{name}" for name in ("bpf bpf_ends pins batch sy
 KERNEL = {f"integration/test_{name}" for name in ("agent agent_life agent_files agent_discover agent_hostile system query "
                                                   "who").split()}
 # The preload is built without coverage.
-SHIM_TESTS = [f"integration/test_{name}" for name in "shim loader hooks stage batch".split()] + ["python/run.sh"]
+SHIM_TESTS = [f"integration/test_{name}" for name in "shim loader hooks stage batch musl.sh".split()] + ["python/run.sh"]
 # What torture compiles itself.
 TORTURE = {**{f"src/base/{name}.c": ("map", "ring", "counter") for name in ("map", "ring", "counter", "span")},
            "src/allocator/cache": ("cache",), "src/session/batch.c": ("batch",),
            "src/stack/live.c": ("site",), "src/stack/names.c": ("site",), "src/stack/site.c": ("site",)}
 # Sweeps over whole programs, which take longer than the budget of a change.
 LONG = {f"integration/test_{name}" for name in ("harmless", "hooks_harmless", "record_harmless", "agent_kill", "deaths")}
-SCRIPTS = [f"integration/test_{name}.sh" for name in "attach_blocks python_stack torch_error snapshot_sound pprof".split()] + [
+SCRIPTS = [f"integration/test_{name}.sh" for name in "attach_blocks musl python_stack torch_error snapshot_sound pprof".split()] + [
     "python/run.sh"]
 BUILDS = ("all", "programs", "testtools")  # a test is linked when it is about to run
 
