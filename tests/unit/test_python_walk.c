@@ -368,6 +368,46 @@ static void at_shutdown(void)
     cr_assert_eq(count_elsewhere(), 1);
 }
 
+static void __attribute__((noinline)) stack_scribble(void)
+{
+    volatile char bytes[16384];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = 0;
+}
+
+/* The copies of a thread's first walk and of its second one. */
+static void *thread_copies(void *argument)
+{
+    unsigned *copies = argument;
+    bool entered = gp_thread_enter();
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned before = *asked;
+        stack_scribble(); /* what is known of the first walk does not lie there */
+        if (walk_wrong(ROOM) < 0)
+            copies[i] = *asked - before;
+    }
+    if (entered)
+        gp_thread_leave();
+    return NULL;
+}
+
+/* A thread's second walk fetches the frames of its first with the state's word, in one copy. */
+static void walked_again(void)
+{
+    unsigned copies[2] = {0};
+    pthread_t thread;
+    made_count = 2;
+    made[0] = (struct made){.address = (uintptr_t)pages + 8192, .previous = (uintptr_t)pages, .code = 1, .unit = 50};
+    made[1] = (struct made){.address = (uintptr_t)pages, .code = 1, .unit = 50};
+    frame_write(&made[0]), frame_write(&made[1]);
+    state_make();
+    *holder = NULL;
+    *newest = *first;
+    cr_assert_eq(pthread_create(&thread, NULL, thread_copies, copies), 0);
+    pthread_join(thread, NULL);
+    cr_expect(copies[0] > 2 && copies[1] == 1, "%u, then %u", copies[0], copies[1]);
+}
+
 /* Frames of C between two of Python, as many as are passed over, and one more. */
 static void many_skipped(void)
 {
@@ -393,6 +433,8 @@ static void version(unsigned minor, bool is_free)
     fake_start(minor, is_free, NULL);
     walk_all_ways(minor, is_free);
     no_state();
+    if (minor > 10 && !is_free)
+        walked_again();
     at_shutdown();
     if (at.frame_owner != GP_PYTHON_NONE)
         many_skipped();
