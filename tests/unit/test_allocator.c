@@ -3,6 +3,7 @@
  * captures and fences.  Tests that need a driver are in tests/integration/test_shim.c. */
 #include "allocator/driver.h"
 #include "allocator/internal.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "lib/lockfree.h"
 #include <criterion/criterion.h>
@@ -430,6 +431,23 @@ Test(shim, streams_are_found_by_their_context)
     gp_stream_fence_forget(two);
     cr_expect_not(gp_stream_nameable(two, (uintptr_t)&handles[4]));
     cr_expect(gp_stream_nameable(one, (uintptr_t)&handles[3]));
+}
+
+Test(shim, a_context_that_is_not_served_is_said)
+{
+    static char contexts[65];
+    char path[] = "/tmp/gpuprof-test-contexts-XXXXXX", text[256] = "";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && gp_log_open(GP_LOG_WARN, path) == 0);
+    for (int i = 0; i < 64; i++)
+        cr_expect_not_null(gp_served_add(&contexts[i], 0, false));
+    cr_expect_eq(lseek(fd, 0, SEEK_END), 0, "nothing is said of those that are");
+    cr_expect_null(gp_served_add(&contexts[64], 0, false));
+    gp_log_close();
+    cr_expect_gt(pread(fd, text, sizeof(text) - 1, 0), 0);
+    cr_expect_not_null(strstr(text, "more than 64 contexts exist"), "%s", text);
+    unlink(path);
+    close(fd);
 }
 
 Test(shim, contexts_run_out)
