@@ -41,14 +41,16 @@ static struct gp_cache_block block_shown(const struct gp_block *block)
         [GP_BLOCK_LIVE] = GP_CACHE_LIVE,   [GP_BLOCK_WAITING] = GP_CACHE_WAITING,
         [GP_BLOCK_IDLE] = GP_CACHE_IDLE,   [GP_BLOCK_UNMAPPED] = GP_CACHE_UNMAPPED,
         [GP_BLOCK_CACHED] = GP_CACHE_IDLE, [GP_BLOCK_TAKEN] = GP_CACHE_IDLE};
-    bool live = gp_block_state(block) == GP_BLOCK_LIVE;
-    /* Other threads allocate blocks from their caches without the lock, hence the atomic loads. */
+    /* Other threads allocate blocks from their caches, and free them, without the lock: the state is read once.
+     * [block.A2] acquire: what belongs to a live block; pairs with [block.R1]. */
+    const unsigned state = (unsigned)(__atomic_load_n(&block->word, __ATOMIC_ACQUIRE) & GP_BLOCK_STATE);
+    bool live = state == GP_BLOCK_LIVE;
     return (struct gp_cache_block){
         .address = block->address,
         .bytes = block->bytes,
         .requested_bytes = __atomic_load_n(&block->requested_bytes, __ATOMIC_RELAXED),
         .stream = __atomic_load_n(&block->stream, __ATOMIC_RELAXED),
-        .state = states[gp_block_state(block)],
+        .state = states[state],
         .tag = live ? __atomic_load_n(&block->tag, __ATOMIC_RELAXED) : 0,
         .time_ns = live ? __atomic_load_n(&block->time_ns, __ATOMIC_RELAXED) : 0,
     };
