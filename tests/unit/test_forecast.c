@@ -152,6 +152,31 @@ Test(forecast, a_reset_begins_again)
     cr_assert_eq(forecast.high, 5);
 }
 
+/* When the points are full, each two become one, which has the extremes, the end and the sums of both. */
+Test(forecast, joined_points_tell_of_both)
+{
+    struct gp_forecast forecast;
+    gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
+    for (int64_t i = 0; i <= GP_FORECAST_POINTS + 2; i++) {
+        bool wide = i % 4 < 2; /* now the first of a point, now the second */
+        struct gp_forecast_sample sample = {.time_ns = (uint64_t)i + 1,
+                                            .low = wide ? 10 : 20,
+                                            .high = wide ? 60 : 50,
+                                            .last = i % 2 ? 30 : 40,
+                                            .allocs = i,
+                                            .frees = 2 * i,
+                                            .taken_bytes = 3 * i};
+        gp_forecast_feed(&forecast, &sample);
+    }
+    cr_expect(forecast.count == GP_FORECAST_POINTS / 2 + 1 && forecast.samples == 2 && forecast.open == 0);
+    for (uint32_t i = 0; i < forecast.count; i++) {
+        const struct gp_forecast_point *point = &forecast.points[i];
+        cr_expect_eq(point->time_ns, 2 * i + 3, "point %u", i);
+        cr_expect(point->low == 10 && point->high == 60 && point->last == 40, "point %u", i);
+        cr_expect(point->allocs == 2 && point->frees == 4 && point->taken_bytes == 6, "point %u", i);
+    }
+}
+
 Test(forecast, claims_of_a_process_do_no_harm)
 {
     static const int64_t values[] = {-1, 0, 1, INT64_MAX, INT64_MIN, INT64_MAX / 2};

@@ -44,7 +44,6 @@ static void point_merge(struct gp_forecast_point *into, const struct gp_forecast
     into->allocs += more->allocs;
     into->frees += more->frees;
     into->taken_bytes += more->taken_bytes;
-    into->fresh_bytes += more->fresh_bytes;
 }
 
 static void forecast_halve(struct gp_forecast *forecast)
