@@ -44,19 +44,16 @@ static int file_compare(const void *one, const void *other)
     return a->side - b->side;
 }
 
-/* How many of the last parts of both paths are equal. */
+/* How many of the last parts of both paths are equal.  The same path is next to its like, and nothing before it has as
+ * many. */
 static uint32_t file_common(const struct diff_file *a, const struct diff_file *b)
 {
     uint32_t parts = 0;
-    if (!a->length || !b->length)
-        return a->length == b->length ? UINT32_MAX : 0;
+    if (!a->length && !b->length)
+        return 1;
     for (size_t at = 0;; at++) {
         int x = file_byte(a, at), y = file_byte(b, at);
-        if (x <= 1 && y <= 1 && at) { /* a part ends on both sides */
-            parts++;
-            if (x == 0 || y == 0)
-                return x == y ? UINT32_MAX : parts; /* the same path is the best of all */
-        }
+        parts += x <= 1 && y <= 1 && at; /* a part ends on both sides */
         if (x != y || x == 0)
             return parts;
     }

@@ -213,7 +213,6 @@ static uint64_t ranges_cut(struct gp_ranges *ranges, uint8_t device, uint64_t st
                 ranges->ranges[rest].growable = range->growable;
                 gp_ranges_bits_add(&ranges->live, rest);
             }
-            break;
         }
     }
     return gone;
