@@ -662,7 +662,7 @@ static int watch_finish(struct gp_counter *set, unsigned watch, int64_t *peaks, 
         for (unsigned g = 0; g < set->shape.gauges; g++)
             gauge_limit(set, g);
     }
-    set_leave(set, false);
+    set_leave(set, false); /* it may be open all the time */
     return active ? 0 : -ENOENT;
 }
 
