@@ -77,7 +77,8 @@ static inline enum gp_block_state gp_block_state(const struct gp_block *block)
     return (enum gp_block_state)(__atomic_load_n(&block->word, __ATOMIC_RELAXED) & GP_BLOCK_STATE);
 }
 
-/* [block.R1] release pairs with [block.A1]: the thread that claims the block sees its record. */
+/* [block.R1] release pairs with [block.A1]: the thread that claims the block sees its record; and with [block.A2], who
+ * visits it (iterate.c). */
 static inline void gp_block_become(struct gp_block *block, unsigned state)
 {
     __atomic_store_n(&block->word, block->address | state, __ATOMIC_RELEASE);
