@@ -137,6 +137,57 @@ Test(uses, that_look_alike_are_unknown_without_a_name)
     gp_recording_free(r);
 }
 
+/* Each step another thread makes blocks of the sizes of the first weights, and one of another size, while the first
+ * thread waits. */
+static struct gp_recording *worker(unsigned count, int64_t scratch)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    uint64_t address = 0x7f0000000000ull, at = 1001;
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, weight_bytes(i), 0);
+    for (unsigned step = 0; step < STEPS; step++) {
+        recmake_at(make, at++ * MS);
+        recmake_mark(make, "step");
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 64 * MIB, 0);
+        for (unsigned i = 0; i <= count; i++)
+            recmake_event(make, &(struct gp_rec_event){.time_ns = at * MS,
+                                                       .address = (2 + i) * GIB,
+                                                       .bytes = i < count ? weight_bytes(i) : (uint64_t)scratch,
+                                                       .type = GP_EVENT_ALLOC,
+                                                       .kind = GP_KIND_LINEAR,
+                                                       .thread = 1});
+        recmake_at(make, at++ * MS);
+        for (unsigned i = 0; i <= count + 1; i++)
+            recmake_free(make, 0, GP_KIND_LINEAR, (1 + i) * GIB);
+    }
+    recmake_at(make, at * MS);
+    recmake_mark(make, "step");
+    return recmake_done(make);
+}
+
+/* After a backward pass its thread holds little else than gradients, and the main thread frees them.  Any thread has blocks
+ * of a weight's size by chance. */
+Test(uses, of_gradients_are_most_of_what_their_thread_holds)
+{
+    const struct {
+        const char *what;
+        unsigned count;
+        int64_t scratch;
+        bool trains;
+    } rows[] = {{"all, and a fifth beside", WEIGHTS, weights() / 5, true},
+                {"all, and more than a quarter", WEIGHTS, weights() / 3, false},
+                {"some, and less of others", 3, 8 * MIB, true},
+                {"some, and more of others", 3, 10 * MIB, false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct gp_recording *r = worker(rows[i].count, rows[i].scratch);
+        struct gp_use_table *uses = find(r, NULL);
+        cr_expect_eq(uses->trains, rows[i].trains, "%s", rows[i].what);
+        cr_expect_eq(most(uses, GP_USE_GRADIENTS) != 0, rows[i].trains, "%s", rows[i].what);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
 /* concat: a cache is one block, replaced by a larger one; else each step adds a block. */
 static struct gp_recording *serve(bool concat, unsigned end)
 {

@@ -114,7 +114,7 @@ static uint8_t flow_close(struct gp_flow *flow, size_t index)
     if (!(what & GP_FLOW_OPEN))
         return 0;
     bool own = item->bytes == event->bytes && item->unused == event->unused && item->site == event->site &&
-               item->kind == event->kind && item->device == event->device;
+               item->kind == event->kind && item->device == event->device && item->thread == event->thread;
     own |= event->type == GP_EVENT_SEGMENT_UNMAP; /* its bytes: gp_flow_bytes */
     return (what & ~GP_FLOW_OPEN) | GP_FLOW_CLOSE | (own ? GP_FLOW_OWN : 0);
 }

@@ -87,7 +87,7 @@ const struct gp_range *gp_ranges_find(const struct gp_ranges *ranges, uint8_t de
 #define GP_FLOW_RESERVED 8u   /* counts as reserved */
 #define GP_FLOW_KIND     16u  /* counts as memory of its kind: all except segments of a cache, and mappings */
 #define GP_FLOW_CACHED   32u  /* a block inside a segment of a cache */
-#define GP_FLOW_OWN      64u  /* an end that has the same bytes, site, kind and device as the start */
+#define GP_FLOW_OWN      64u  /* an end that has the same bytes, site, kind, device and thread as the start */
 #define GP_FLOW_BEFORE   128u /* an end of an item from before the recording that the baseline lacks */
 
 struct gp_flow {
@@ -108,7 +108,7 @@ struct gp_flow *gp_flow_new(const struct gp_recording *recording);
 void gp_flow_free(struct gp_flow *flow);
 
 struct gp_flow_change {
-    const struct gp_rec_event *item; /* the item that starts or ends; its bytes and site are those of the start */
+    const struct gp_rec_event *item; /* the item that starts or ends, with the bytes, site and thread of its start */
     uint64_t time_ns;
     uint32_t id;    /* of the item, equal at its start and end: index of its event, or of the baseline + event_count */
     uint32_t event; /* index of the event that makes this change; GP_REC_NONE: the item was there at the start */
