@@ -137,6 +137,22 @@ Test(uses, that_look_alike_are_unknown_without_a_name)
     gp_recording_free(r);
 }
 
+/* What a library or another use asked for at the start is no weight that gradients could match. */
+Test(uses, of_weights_have_no_other_name)
+{
+    struct gp_recording *r = adam(false, 3, 0);
+    cr_assert_leq(r->site_count, 8);
+    for (uint8_t hint = GP_HINT_NONE; hint < GP_HINT_BACKWARD; hint++) {
+        uint8_t hints[8] = {0, hint};
+        struct gp_use_table *uses = find(r, hints);
+        bool weight = hint == GP_HINT_NONE || hint == GP_HINT_WEIGHTS || hint == GP_HINT_FORWARD;
+        cr_expect_eq(uses->trains, weight, "hint %u", hint);
+        cr_expect_eq(most(uses, GP_USE_WEIGHTS), weight ? weights() : 0, "hint %u", hint);
+        gp_uses_free(uses);
+    }
+    gp_recording_free(r);
+}
+
 /* Each step another thread makes blocks of the sizes of the first weights, and one of another size, while the first
  * thread waits. */
 static struct gp_recording *worker(unsigned count, int64_t scratch)
@@ -239,6 +255,45 @@ Test(uses, of_growing_caches)
         cr_expect_geq(most(uses, GP_USE_KV_CACHE), cases[i].least, "case %zu: %lld", i,
                       (long long)most(uses, GP_USE_KV_CACHE));
         cr_expect_float_eq(sure, cases[i].sure, 1e-9, "case %zu: %g", i, sure);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
+/* In `takes` of its steps a program takes blocks, which go together. */
+static struct gp_recording *request(unsigned steps, unsigned takes, unsigned each)
+{
+    struct recmake *make = recmake_new(16 * GIB);
+    uint32_t places[4];
+    for (unsigned i = 0; i < 4; i++)
+        places[i] = site(make, "work", i);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 4 * MIB, places[0]);
+    for (unsigned step = 0; step <= steps; step++) {
+        recmake_at(make, (1001 + 2 * step) * MS);
+        recmake_mark(make, "step");
+        recmake_at(make, (1002 + 2 * step) * MS);
+        for (unsigned i = 0; step && step <= takes && i < each; i++)
+            recmake_alloc(make, 0, GP_KIND_LINEAR, (step * each + i) * (uint64_t)MIB + 2 * GIB, 8192, places[2]);
+        for (unsigned i = 0; step == takes + 3 && i < takes * each; i++)
+            recmake_free(make, 0, GP_KIND_LINEAR, (each + i) * (uint64_t)MIB + 2 * GIB);
+    }
+    return recmake_done(make);
+}
+
+/* A cache comes in an eighth of the steps and in four at least, and goes together; more blocks of a step are copies. */
+Test(uses, of_a_request_come_often_and_go_together)
+{
+    static const struct {
+        unsigned steps, takes, each;
+        bool cache;
+    } rows[] = {{38, 4, 1, false}, {38, 5, 1, true},    {71, 8, 1, false},
+                {71, 9, 1, true},  {38, 10, 16, false}, {38, 10, 15, true}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct gp_recording *r = request(rows[i].steps, rows[i].takes, rows[i].each);
+        struct gp_use_table *uses = find(r, NULL);
+        int64_t bytes = (int64_t)rows[i].takes * rows[i].each * 8192;
+        cr_expect_eq(most(uses, GP_USE_KV_CACHE), rows[i].cache ? bytes : 0, "row %zu", i);
+        cr_expect_eq(most(uses, GP_USE_UNKNOWN), rows[i].cache ? 0 : bytes, "row %zu", i);
         gp_uses_free(uses);
         gp_recording_free(r);
     }
