@@ -3,9 +3,15 @@
  * Every program of the catalog: what gpuprof says equals the simulated GPU's ledger, the program ends as documented,
  * and the ledger itself is not empty (else zero would equal zero).
  */
-#include "integration/command.h"
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
 #include "lib/catalog.h"
 #include "lib/full.h"
+#include "lib/paths.h"
 
 TestSuite(accounting, .timeout = 60);
 
@@ -16,7 +22,17 @@ ParameterizedTestParameters(accounting, each_program_equals_the_ledger)
 
 ParameterizedTest(int *index, accounting, each_program_equals_the_ledger)
 {
-    catalog_check(&catalog[*index], NULL, NULL);
+    const struct catalog_entry *entry = &catalog[*index];
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    catalog_options(entry, argv, &options);
+    check_against_ledger(&diff, &options, entry->processes == 0 ? 1 : entry->processes, &entry->rules, &result);
+    cr_expect(diff.count == 0, "%s: gpuprof differs from the ledger:\n%s", catalog_title(entry), diff.text);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == entry->exit_code, "%s: %s\n%s%s",
+              catalog_title(entry), spawn_status_text(&result), result.out, result.err);
+    spawn_result_free(&result);
 }
 
 /* The comparison must be able to fail: one byte, one call, one kind more on either side is a difference. */
@@ -62,14 +78,19 @@ Test(accounting, the_comparison_sees_a_difference_of_one)
 Test(accounting, a_peak_made_by_three_threads_is_exact)
 {
     struct ledger_diff diff = {0};
+    struct spawn_result result = {0};
     const char *argv[] = {path_program("cross_thread"), NULL};
+    struct spawn_options options = {.argv = argv, .want_library = true, .want_hold = true};
     struct spawn spawn;
-    program_hold(&spawn, &(struct spawn_options){.argv = argv, .want_library = true});
-    json_t *process = ledger_stat(&diff, spawn.held[0]);
+    json_t *process;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
+    process = ledger_stat(&diff, spawn.held[0]);
     cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.peak", -1), 120 * 65536, "%s", diff.text);
     cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", -1), 60 * 65536);
     json_decref(process);
-    program_end(&spawn);
+    spawn_finish(&spawn, &result);
+    spawn_result_free(&result);
 }
 
 /* Twenty (in a short run five) more walks than the catalog has, each another seed: what breaks one is printed with its seed. */
@@ -77,12 +98,16 @@ Test(accounting, random_walks_equal_the_ledger, .timeout = 120)
 {
     int seed;
     for (seed = 100; seed < (test_is_full() ? 120 : 105); seed++) {
+        struct ledger_diff diff = {0};
+        struct spawn_result result = {0};
         char number[16];
-        struct catalog_entry entry = {.name = "mixed",
-                                      .args = {"--seed", number, "--steps", "600"},
-                                      .note = number,
-                                      .rules = {.is_reserved_polled = true}};
+        const char *argv[] = {path_program("mixed"), "--seed", number, "--steps", "600", NULL};
+        struct spawn_options options = {.argv = argv};
         snprintf(number, sizeof(number), "%d", seed);
-        catalog_check(&entry, NULL, NULL);
+        check_against_ledger(&diff, &options, 1, &(struct ledger_rules){.is_reserved_polled = true}, &result);
+        cr_expect(diff.count == 0, "mixed --seed %d --steps 600:\n%s", seed, diff.text);
+        cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0, "seed %d: %s\n%.300s", seed,
+                  spawn_status_text(&result), result.out);
+        spawn_result_free(&result);
     }
 }

@@ -5,12 +5,36 @@
  * equals that with CUPTI as the source. If CUPTI is taken, the hooks start by themselves.
  * Run: first
  */
-#include "integration/command.h"
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
 #include "lib/catalog.h"
 #include "lib/full.h"
-#include <stdlib.h>
+#include "lib/paths.h"
 
 TestSuite(hooks, .timeout = 90);
+
+/* ---- the ledger ---------------------------------------------------------------------------------------------- */
+
+static void hooks_check_ledger(const struct catalog_entry *entry, const char *source, const char *const *env)
+{
+    const char *argv[CATALOG_ARGS + 2];
+    struct spawn_options options;
+    struct spawn_result result = {0};
+    struct ledger_diff diff = {0};
+    catalog_options(entry, argv, &options);
+    options.source = source;
+    options.env = env;
+    check_against_ledger(&diff, &options, entry->processes == 0 ? 1 : entry->processes, &entry->rules, &result);
+    cr_expect(diff.count == 0, "%s: with hooks gpuprof differs from the ledger:\n%s", catalog_title(entry), diff.text);
+    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == entry->exit_code, "%s: %s\n%s%s",
+              catalog_title(entry), spawn_status_text(&result), result.out, result.err);
+    spawn_result_free(&result);
+}
 
 ParameterizedTestParameters(hooks, each_program_equals_the_ledger)
 {
@@ -19,7 +43,7 @@ ParameterizedTestParameters(hooks, each_program_equals_the_ledger)
 
 ParameterizedTest(int *index, hooks, each_program_equals_the_ledger)
 {
-    catalog_check(&catalog[*index], "hooks", NULL);
+    hooks_check_ledger(&catalog[*index], "hooks", NULL);
 }
 
 /* ---- CUPTI --------------------------------------------------------------------------------------------------- */
@@ -31,16 +55,20 @@ static json_t *hooks_stat(const struct catalog_entry *entry, const char *source,
 {
     const char *argv[CATALOG_ARGS + 2];
     struct spawn_options options;
+    struct spawn_result result = {0};
     struct ledger_diff diff = {0};
     struct spawn spawn;
+    json_t *process = NULL;
     catalog_options(entry, argv, &options);
     options.source = source;
     options.env = env;
-    options.want_library = true;
-    program_hold(&spawn, &options);
-    json_t *process = ledger_stat(&diff, spawn.held[0]);
-    program_kill(&spawn);
-    cr_assert_not_null(process, "%s: no stat: %s\n%s", catalog_title(entry), diff.text, said.err);
+    options.want_library = options.want_hold = true;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    if (spawn_wait_held(&spawn, 1) == 0)
+        process = ledger_stat(&diff, spawn.held[0]);
+    spawn_finish(&spawn, &result);
+    cr_assert_not_null(process, "%s: no stat: %s\n%s", catalog_title(entry), diff.text, result.err);
+    spawn_result_free(&result);
     cr_expect_str_eq(json_string_value(json_object_get(process, "source")), expected, "%s: source",
                      catalog_title(entry));
     cr_expect_not_null(strstr(json_string_value(json_object_get(process, "source_detail")), detail),
@@ -128,7 +156,7 @@ Test(hooks, take_over_where_cupti_cannot_be_had)
     for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         const char *env[] = {settings[i], NULL};
         for (j = 0; j < sizeof(names) / sizeof(names[0]); j++)
-            catalog_check(hooks_entry(names[j]), "auto", env);
+            hooks_check_ledger(hooks_entry(names[j]), "auto", env);
         json_decref(hooks_stat(hooks_entry("linear"), "auto", env, "hooks", i == 0 ? "Nsight" : "driver hooks"));
         json_decref(hooks_stat(hooks_entry("linear"), "cupti", env, "none", i == 0 ? "Nsight" : ""));
     }
@@ -141,8 +169,8 @@ Test(hooks, are_there_with_the_injection_too)
     char setting[512];
     const char *env[] = {setting, NULL};
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
-    catalog_check(hooks_entry("linear"), "hooks", env);
-    catalog_check(hooks_entry("proc_address"), "hooks", env);
+    hooks_check_ledger(hooks_entry("linear"), "hooks", env);
+    hooks_check_ledger(hooks_entry("proc_address"), "hooks", env);
     json_decref(hooks_stat(hooks_entry("linear"), "hooks", env, "hooks", ""));
 }
 
@@ -166,13 +194,16 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
     for (i = 0; i < 2; i++) {
         const char *argv[] = {path_program("plugged"), ways[i], NULL};
-        const char *summary[] = {path_command(), "run", "--sim", "--summary", "--", argv[0], ways[i], NULL};
+        const char *command[] = {path_command(), "run", "--sim", "--summary", "--", argv[0], ways[i], NULL};
+        struct spawn_options options = {
+            .argv = argv, .env = env, .want_library = true, .want_hold = true, .source = "hooks"};
+        struct spawn_result result = {0};
         struct ledger_diff diff = {0};
         struct spawn spawn;
         const char *trouble;
         json_t *process;
-        program_hold(&spawn,
-                     &(struct spawn_options){.argv = argv, .env = env, .want_library = true, .source = "hooks"});
+        cr_assert_eq(spawn_start(&spawn, &options), 0);
+        cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
         /* The thread that looks is waited for for some milliseconds only: beside busy neighbours it may be late. */
         for (tries = 0;; tries++) {
             process = ledger_stat(&diff, spawn.held[0]);
@@ -186,13 +217,18 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
         cr_expect(i == 0 ? trouble == NULL : trouble != NULL && strstr(trouble, "plugged.so") != NULL, "%s: %s",
                   ways[i], trouble);
         json_decref(process);
-        program_end(&spawn);
+        spawn_finish(&spawn, &result);
+        cr_expect_eq(result.status, 0, "%s", spawn_status_text(&result));
+        spawn_result_free(&result);
+        options = (struct spawn_options){.argv = command, .env = source};
         for (tries = 0;; tries++) {
-            run_program(0, &(struct spawn_options){.argv = summary, .env = source});
-            if (i == 0 || tries == 5 || strstr(said.out, "plugged.so"))
+            cr_assert_eq(spawn_run(&options, &result), 0);
+            if (i == 0 || tries == 5 || strstr(result.out, "plugged.so"))
                 break;
+            spawn_result_free(&result);
         }
-        cr_expect_eq(strstr(said.out, "plugged.so") != NULL, i == 1, "%s: %.300s", ways[i], said.out);
+        cr_expect_eq(strstr(result.out, "plugged.so") != NULL, i == 1, "%s: %.300s", ways[i], result.out);
+        spawn_result_free(&result);
     }
 }
 
@@ -206,6 +242,6 @@ Test(hooks, random_walks_equal_the_ledger, .timeout = 180)
                                       .note = number,
                                       .rules = {.is_reserved_polled = true}};
         snprintf(number, sizeof(number), "%d", seed);
-        catalog_check(&entry, "hooks", NULL);
+        hooks_check_ledger(&entry, "hooks", NULL);
     }
 }

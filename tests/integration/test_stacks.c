@@ -3,15 +3,20 @@
  * test_stacks.c: the call sites of a running program, by name, and their bytes at the peak; from
  * every source, and off by default.
  */
+#include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/build.h"
+#include "lib/paths.h"
+#include "lib/spawn.h"
 #include "read/collect/sites.h"
 #include "symbol/symbol.h"
-
-#include "integration/command.h" /* after recording.h, which has a 'said' of its own */
 
 TestSuite(stacks, .timeout = 120);
 
@@ -27,7 +32,7 @@ static struct spawn_options program(const char *stacks, const char *source)
     static const char *argv[2], *env[2];
     argv[0] = path_program("stacks");
     env[0] = stacks;
-    return (struct spawn_options){.argv = argv, .env = env, .want_library = true, .source = source};
+    return (struct spawn_options){.argv = argv, .env = env, .want_library = true, .source = source, .want_hold = true};
 }
 
 static bool in_stack(const struct look *look, uint32_t site, const char *function)
@@ -104,12 +109,16 @@ static const char *deleted; /* once it runs */
 static void held(const struct spawn_options *options, void (*judge)(const struct look *look))
 {
     struct spawn spawn;
-    program_hold(&spawn, options);
+    struct spawn_result r;
+    cr_assert_eq(spawn_start(&spawn, options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     if (deleted)
         cr_assert_eq(unlink(deleted), 0);
     look_at(spawn.held[0], judge);
-    program_end(&spawn);
-    cr_assert_str_eq(said.out, "stacks done\n");
+    spawn_finish(&spawn, &r);
+    cr_assert(WIFEXITED(r.status) && WEXITSTATUS(r.status) == 0, "%s\n%s%s", spawn_status_text(&r), r.out, r.err);
+    cr_assert_str_eq(r.out, "stacks done\n");
+    spawn_result_free(&r);
 }
 
 Test(stacks, native_by_callbacks)
@@ -147,9 +156,12 @@ Test(stacks, off_by_default)
     char problem[GP_PROBLEM_BYTES] = "";
     struct gp_sites *sites;
     struct spawn spawn;
-    program_hold(&spawn, &options);
+    struct spawn_result r;
+    cr_assert_eq(spawn_start(&spawn, &options), 0);
+    cr_assert_eq(spawn_wait_held(&spawn, 1), 0);
     cr_assert_eq(gp_sites_open(&sites, spawn.held[0], problem), -ENOENT);
-    program_end(&spawn);
+    spawn_finish(&spawn, &r);
+    spawn_result_free(&r);
 }
 
 /* docs/limits.md: what our code uses of the stack of a program's thread. The simulator's own frames, less than 1 KiB, are in
@@ -164,11 +176,14 @@ Test(stacks, threads_with_the_smallest_stacks_may_allocate)
     for (unsigned i = 0; i < 8; i++) {
         char stacks[32];
         struct spawn_options options = {.argv = argv, .env = env, .want_library = true};
+        struct spawn_result r;
         size_t used = 0;
         snprintf(stacks, sizeof(stacks), "GPUPROF_STACKS=%s", kinds[i / 2]);
         env[0] = stacks;
         options.source = i % 2 ? "hooks" : NULL;
-        run_program(0, &options);
-        cr_expect(sscanf(said.out, "used %zu", &used) == 1 && used < STACK_BOUND, "%s%s", said_by, said.out);
+        cr_assert_eq(spawn_run(&options, &r), 0);
+        cr_expect_eq(r.status, 0, "%s: %s\n%s%s", stacks, spawn_status_text(&r), r.out, r.err);
+        cr_expect(sscanf(r.out, "used %zu", &used) == 1 && used < STACK_BOUND, "%s: %s", stacks, r.out);
+        spawn_result_free(&r);
     }
 }

@@ -4,10 +4,8 @@
  */
 #include "lib/catalog.h"
 
-#include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "lib/full.h"
 #include "lib/paths.h"
@@ -129,20 +127,4 @@ void catalog_options(const struct catalog_entry *entry, const char **argv, struc
         argv[i + 1] = entry->args[i];
     argv[i + 1] = NULL;
     *options = (struct spawn_options){.argv = argv, .sim = entry->sim};
-}
-
-void catalog_check(const struct catalog_entry *entry, const char *source, const char *const *env)
-{
-    const char *argv[CATALOG_ARGS + 2];
-    struct spawn_options options;
-    struct spawn_result result = {0};
-    struct ledger_diff diff = {0};
-    catalog_options(entry, argv, &options);
-    options.source = source;
-    options.env = env;
-    check_against_ledger(&diff, &options, entry->processes == 0 ? 1 : entry->processes, &entry->rules, &result);
-    cr_expect(diff.count == 0, "%s: gpuprof differs from the ledger:\n%s", catalog_title(entry), diff.text);
-    cr_expect(WIFEXITED(result.status) && WEXITSTATUS(result.status) == entry->exit_code, "%s: %s\n%s%s",
-              catalog_title(entry), spawn_status_text(&result), result.out, result.err);
-    spawn_result_free(&result);
 }

@@ -36,9 +36,6 @@ const char *catalog_title(const struct catalog_entry *entry);
 /* Fills argv (CATALOG_ARGS + 2 entries) and those options that the entry defines. */
 void catalog_options(const struct catalog_entry *entry, const char **argv, struct spawn_options *options);
 
-/* The program beside its ledger; it must end as the entry says. */
-void catalog_check(const struct catalog_entry *entry, const char *source, const char *const *env);
-
 /* For catalog_each: all entries in a full run, those that are not heavy in a short one. */
 bool catalog_is_light(const struct catalog_entry *entry);
 
