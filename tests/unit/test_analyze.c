@@ -233,35 +233,6 @@ Test(fragmentation, agrees_with_the_segments)
     gp_recording_free(recording);
 }
 
-/* What TensorFlow takes at its start: an allocation that its first piece turns into a segment. With another one between,
- * it was allocated, as for the counters. */
-static int64_t peak_of_turned(bool other)
-{
-    struct recmake *make = recmake_new(1 << 20);
-    struct gp_rec_event segment = {
-        .type = GP_EVENT_SEGMENT_ALLOC, .kind = GP_KIND_LINEAR, .address = 0x10000, .bytes = 9000, .time_ns = 10};
-    recmake_at(make, 10);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000, 9000, 0);
-    if (other)
-        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x90000, 50, 0);
-    recmake_free(make, 0, GP_KIND_LINEAR, 0x10000);
-    recmake_mark(make, "of another thread");
-    recmake_event(make, &segment);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, 0x10000, 700, 0);
-    struct gp_recording *recording = recmake_done(make);
-    struct gp_peak *peak = analysis_peak(recording, 0, 0);
-    int64_t bytes = peak->bytes;
-    free(peak);
-    gp_recording_free(recording);
-    return bytes;
-}
-
-Test(fragmentation, a_pool_that_is_taken_at_the_start_was_never_allocated)
-{
-    cr_expect_eq(peak_of_turned(false), 700);
-    cr_expect_eq(peak_of_turned(true), 9050);
-}
-
 Test(fragmentation, names_who_keeps_free_memory)
 {
     struct gp_recording *recording = cached();

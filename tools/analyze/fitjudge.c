@@ -70,7 +70,7 @@ static bool build_kind(const struct gp_fit_build *b, const struct gp_flow_change
     const struct gp_rec_event *item = change->item;
     bool segments = b->flow->has_segments[b->trace->device];
     *kind = GP_FIT_DRIVER_TAKE;
-    if (build_is_segment(item) || (item->kind == GP_KIND_LINEAR && !(change->what & GP_FLOW_SUMMED)))
+    if (build_is_segment(item))
         return b->recorded && segments;
     if (change->what & GP_FLOW_CACHED) {
         *kind = GP_FIT_TAKE;

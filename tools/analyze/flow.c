@@ -49,33 +49,6 @@ static bool flow_sane(const struct gp_recording *recording, const struct gp_rec_
     return event->device < recording->device_count && event->site < recording->site_count && event->kind < GP_KINDS;
 }
 
-#define GP_FLOW_TURN 8u    /* events of other threads between the two that turn an allocation into a segment */
-#define GP_FLOW_NEAR 4096u /* and between its start and them */
-
-/* What an allocator takes at its start counts as an allocation until its first piece shows what it is: then it is freed
- * and comes again as a segment.  If nothing else was allocated meanwhile, it was one from the start, as for the counters
- * (heap.c). */
-static bool flow_turns(const struct gp_recording *recording, size_t i)
-{
-    const struct gp_rec_event *event = &recording->events[i], *other;
-    uint32_t end = recording->peer[i];
-    if (event->type != GP_EVENT_ALLOC || event->kind != GP_KIND_LINEAR || end >= recording->event_count || end <= i ||
-        end - i > GP_FLOW_NEAR)
-        return false;
-    for (size_t k = end + 1ul; k < recording->event_count && k <= end + GP_FLOW_TURN; k++) {
-        other = &recording->events[k];
-        if (other->type != GP_EVENT_SEGMENT_ALLOC || other->address != event->address || other->bytes != event->bytes ||
-            other->device != event->device)
-            continue;
-        for (k = i + 1; k < end; k++)
-            if (recording->events[k].device == event->device && flow_parts(&recording->events[k]) & GP_FLOW_SUMMED &&
-                flow_opens(&recording->events[k]))
-                return false;
-        return true;
-    }
-    return false;
-}
-
 /* A block inside a segment of a cache does not count as reserved: the segment does. */
 static uint8_t flow_open(const struct gp_flow *flow, const struct gp_ranges *ranges, const struct gp_rec_event *event)
 {
@@ -187,9 +160,7 @@ static void flow_fill(struct gp_flow *flow, struct gp_ranges *ranges)
         if (gp_ranges_takes(event))
             flow->what[i] = flow_segment(flow, ranges, event);
         else
-            flow->what[i] = !flow_opens(event)         ? flow_close(flow, i)
-                            : flow_turns(recording, i) ? GP_FLOW_OPEN | GP_FLOW_RESERVED
-                                                       : flow_open(flow, ranges, event);
+            flow->what[i] = flow_opens(event) ? flow_open(flow, ranges, event) : flow_close(flow, i);
     }
 }
 
