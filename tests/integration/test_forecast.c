@@ -154,8 +154,8 @@ Test(forecast, metrics_name_the_site_that_grows)
     cr_assert_eq(rows.site_count, 1);
     cr_expect_eq(growing.count, 1);
     cr_expect_gt(rows.sites[0].growth_bytes, 0);
-    cr_expect_str_eq(rows.sites[0].comm, "leak");
-    cr_expect_str_empty(rows.sites[0].pid);
+    cr_expect_str_eq(rows.sites[0].who.comm, "leak");
+    cr_expect_str_empty(rows.sites[0].who.pid);
     cr_expect_eq(strncmp(rows.sites[0].site, "leak_rt+0x", 10), 0, "%s", rows.sites[0].site);
     container.seconds_to_oom = -1;
     for (unsigned page = 0; page < 30; page++) {

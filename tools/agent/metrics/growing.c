@@ -159,8 +159,7 @@ static struct gp_row_site *growing_row(struct gp_rows *rows, const struct gp_row
         struct gp_row_site *row = &rows->sites[i];
         if (row->device == labels->device && strcmp(row->namespace_, labels->namespace_) == 0 &&
             strcmp(row->pod, labels->pod) == 0 && strcmp(row->container, labels->container) == 0 &&
-            strcmp(row->pid, labels->pid) == 0 && strcmp(row->comm, labels->comm) == 0 &&
-            strcmp(row->ray_job, labels->ray_job) == 0 && strcmp(row->site, labels->site) == 0)
+            gp_row_who_order(&row->who, &labels->who) == 0 && strcmp(row->site, labels->site) == 0)
             return row;
     }
     rows->sites[rows->site_count] = *labels;
@@ -173,14 +172,9 @@ static void growing_add(struct gp_rows *rows, const struct gp_row_container *con
     struct gp_row_site labels = {.device = container->device,
                                  .namespace_ = container->namespace_,
                                  .pod = container->pod,
-                                 .container = container->container};
+                                 .container = container->container,
+                                 .who = gp_row_who(how, process)};
     snprintf(labels.site, sizeof(labels.site), "%s", site);
-    if (how == GP_METRICS_PROCESSES_PID)
-        snprintf(labels.pid, sizeof(labels.pid), "%u", process->key.tgid);
-    if (how != GP_METRICS_PROCESSES_OFF) {
-        gp_text_clean(labels.comm, sizeof(labels.comm), process->comm, sizeof(process->comm));
-        memcpy(labels.ray_job, process->ray_job, sizeof(labels.ray_job));
-    }
     struct gp_row_site *row = growing_row(rows, &labels);
     if (__builtin_add_overflow(row->growth_bytes, bytes, &row->growth_bytes))
         row->growth_bytes = INT64_MAX;

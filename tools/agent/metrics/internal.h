@@ -58,10 +58,17 @@ struct gp_row_container {
     int64_t headroom_bytes, seconds_to_oom;
 };
 
+/* A process, in the labels of a row: "" where one is not given. */
+struct gp_row_who {
+    char pid[12], comm[64], ray_job[12];
+};
+struct gp_row_who gp_row_who(enum gp_metrics_processes how, const struct gp_system_process *process);
+int gp_row_who_order(const struct gp_row_who *a, const struct gp_row_who *b);
+
 struct gp_row_process {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64], ray_job[12];
+    struct gp_row_who who;
     int64_t allocated_bytes, allocated_peak_bytes, reserved_bytes, reserved_peak_bytes, asleep_bytes;
 };
 
@@ -69,7 +76,8 @@ struct gp_row_process {
 struct gp_row_owner {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64], ray_job[12], owner[24];
+    struct gp_row_who who;
+    char owner[24];
     int64_t allocated_bytes, reserved_bytes, asleep_bytes;
 };
 
@@ -77,7 +85,8 @@ struct gp_row_owner {
 struct gp_row_site {
     const struct gp_row_device *device;
     const char *namespace_, *pod, *container;
-    char pid[12], comm[64], ray_job[12], site[128];
+    struct gp_row_who who;
+    char site[128];
     int64_t growth_bytes;
 };
 

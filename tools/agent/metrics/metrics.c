@@ -350,14 +350,14 @@ static void page_containers(struct gp_page_out *page, const struct gp_rows *rows
     }
 }
 
-static void page_process(const struct gp_page_out *page, const char *pid, const char *comm, const char *ray_job)
+static void page_process(const struct gp_page_out *page, const struct gp_row_who *who)
 {
-    if (pid[0])
-        page_label(page, ',', "pid", pid);
-    if (comm[0])
-        page_label(page, ',', "comm", comm);
-    if (ray_job[0])
-        page_label(page, ',', "ray_job", ray_job);
+    if (who->pid[0])
+        page_label(page, ',', "pid", who->pid);
+    if (who->comm[0])
+        page_label(page, ',', "comm", who->comm);
+    if (who->ray_job[0])
+        page_label(page, ',', "ray_job", who->ray_job);
 }
 
 static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
@@ -372,7 +372,7 @@ static void page_processes(struct gp_page_out *page, const struct gp_rows *rows)
             fputs(process_families[f].name, page->out);
             page_device(page, row->device);
             page_pod(page, row->namespace_, row->pod, row->container);
-            page_process(page, row->pid, row->comm, row->ray_job);
+            page_process(page, &row->who);
             fprintf(page->out, "} %" PRId64 "\n", value);
             page->series++;
         }
@@ -388,7 +388,7 @@ static void page_owners(struct gp_page_out *page, const struct gp_rows *rows)
             fputs(owner_families[f].name, page->out);
             page_device(page, row->device);
             page_pod(page, row->namespace_, row->pod, row->container);
-            page_process(page, row->pid, row->comm, row->ray_job);
+            page_process(page, &row->who);
             page_label(page, ',', "owner", row->owner);
             fprintf(page->out, "} %" PRId64 "\n", value_of(row, &owner_families[f]));
             page->series++;
@@ -404,7 +404,7 @@ static void page_sites(struct gp_page_out *page, const struct gp_rows *rows)
         fputs(family_site.name, page->out);
         page_device(page, row->device);
         page_pod(page, row->namespace_, row->pod, row->container);
-        page_process(page, row->pid, row->comm, row->ray_job);
+        page_process(page, &row->who);
         page_label(page, ',', "site", row->site);
         fprintf(page->out, "} %" PRId64 "\n", row->growth_bytes);
         page->series++;

@@ -9,6 +9,25 @@
 
 #define OWNERS_OTHER "other"
 
+struct gp_row_who gp_row_who(enum gp_metrics_processes how, const struct gp_system_process *process)
+{
+    struct gp_row_who who = {.pid = ""};
+    if (how == GP_METRICS_PROCESSES_PID)
+        snprintf(who.pid, sizeof(who.pid), "%u", process->key.tgid);
+    if (how == GP_METRICS_PROCESSES_OFF)
+        return who;
+    gp_text_clean(who.comm, sizeof(who.comm), process->comm, sizeof(process->comm));
+    memcpy(who.ray_job, process->ray_job, sizeof(who.ray_job));
+    return who;
+}
+
+int gp_row_who_order(const struct gp_row_who *a, const struct gp_row_who *b)
+{
+    int order = strcmp(a->pid, b->pid);
+    order = order ? order : strcmp(a->comm, b->comm);
+    return order ? order : strcmp(a->ray_job, b->ray_job);
+}
+
 static int owners_by_labels(const void *a, const void *b)
 {
     const struct gp_row_owner *x = a, *y = b;
@@ -16,9 +35,7 @@ static int owners_by_labels(const void *a, const void *b)
     order = order ? order : strcmp(x->namespace_, y->namespace_);
     order = order ? order : strcmp(x->pod, y->pod);
     order = order ? order : strcmp(x->container, y->container);
-    order = order ? order : strcmp(x->pid, y->pid);
-    order = order ? order : strcmp(x->comm, y->comm);
-    order = order ? order : strcmp(x->ray_job, y->ray_job);
+    order = order ? order : gp_row_who_order(&x->who, &y->who);
     return order ? order : strcmp(x->owner, y->owner);
 }
 
@@ -114,13 +131,8 @@ static uint32_t owners_gather(const struct gp_rows *rows, struct gp_row_owner *a
             .namespace_ = name ? name->found.namespace_ : "",
             .pod = name ? name->found.pod : "",
             .container = name ? name->found.container : "",
+            .who = gp_row_who(how, one),
         };
-        if (how == GP_METRICS_PROCESSES_PID)
-            snprintf(labels.pid, sizeof(labels.pid), "%u", one->key.tgid);
-        if (how != GP_METRICS_PROCESSES_OFF) {
-            gp_text_clean(labels.comm, sizeof(labels.comm), one->comm, sizeof(one->comm));
-            memcpy(labels.ray_job, one->ray_job, sizeof(labels.ray_job));
-        }
         count = owners_take(all, count, &labels, process, device);
     }
     return count;
@@ -140,8 +152,9 @@ bool gp_owners_make(struct gp_rows *rows, const struct gp_names *names, enum gp_
         for (uint32_t i = most; i < count; i++) {
             all[i].namespace_ = all[i].pod = "";
             all[i].container = OWNERS_OTHER;
-            all[i].pid[0] = all[i].ray_job[0] = '\0';
-            snprintf(all[i].comm, sizeof(all[i].comm), "%s", how == GP_METRICS_PROCESSES_OFF ? "" : OWNERS_OTHER);
+            all[i].who = (struct gp_row_who){.comm = OWNERS_OTHER};
+            if (how == GP_METRICS_PROCESSES_OFF)
+                all[i].who.comm[0] = '\0';
             strcpy(all[i].owner, OWNERS_OTHER);
         }
         count = owners_merge(all, count);

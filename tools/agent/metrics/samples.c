@@ -578,9 +578,7 @@ static int row_process_labels(const struct gp_row_process *x, const struct gp_ro
     order = order ? order : strcmp(x->namespace_, y->namespace_);
     order = order ? order : strcmp(x->pod, y->pod);
     order = order ? order : strcmp(x->container, y->container);
-    order = order ? order : strcmp(x->pid, y->pid);
-    order = order ? order : strcmp(x->comm, y->comm);
-    return order ? order : strcmp(x->ray_job, y->ray_job);
+    return order ? order : gp_row_who_order(&x->who, &y->who);
 }
 
 static int row_process_by_labels(const void *a, const void *b)
@@ -614,11 +612,8 @@ static void row_process_fill(const struct gp_row_memory *memory, struct gp_row_p
         .reserved_bytes = row_known(process->value.reserved_bytes),
         .reserved_peak_bytes = one ? row_known(process->value.reserved_peak_bytes) : -1,
         .asleep_bytes = row_known(process->value.asleep_bytes),
+        .who = gp_row_who(memory->how, process),
     };
-    if (one)
-        snprintf(row->pid, sizeof(row->pid), "%u", process->key.tgid);
-    gp_text_clean(row->comm, sizeof(row->comm), process->comm, sizeof(process->comm));
-    memcpy(row->ray_job, process->ray_job, sizeof(row->ray_job));
 }
 
 /* Adds `more` to `into`. Peaks become unknown, since a sum of two peaks is not a peak. */
@@ -664,8 +659,7 @@ static bool rows_processes(struct gp_row_memory *memory, const struct gp_system_
         for (uint32_t i = most; i < count; i++) {
             all[i].namespace_ = all[i].pod = "";
             all[i].container = GP_OTHER;
-            all[i].pid[0] = all[i].ray_job[0] = '\0';
-            strcpy(all[i].comm, GP_OTHER);
+            all[i].who = (struct gp_row_who){.comm = GP_OTHER};
             all[i].allocated_peak_bytes = all[i].reserved_peak_bytes = -1;
         }
         count = row_process_merge(all, count);
