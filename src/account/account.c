@@ -6,6 +6,7 @@
 #include "account/account.h"
 #include "account/tap.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/kept.h"
 #include "base/thread.h"
 #include "stack/stack.h"
@@ -143,7 +144,7 @@ static uint32_t x_pools_told;
 
 void gp_feed_framework_tells_pools(bool tells)
 {
-    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+    for (unsigned i = 0; i < GP_COUNT(x_used); i++) {
         __atomic_store_n(&x_used[i].x_pool, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&x_used[i].x_thread, 0, __ATOMIC_RELAXED);
     }
@@ -153,7 +154,7 @@ void gp_feed_framework_tells_pools(bool tells)
 void gp_feed_framework_pool(int device, uint64_t first, uint64_t second, enum gp_pool_use use)
 {
     const uint64_t pool = (first << 24 ^ second) << 8 | (uint8_t)device; /* either number is 0, and the other is not */
-    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+    for (unsigned i = 0; i < GP_COUNT(x_used); i++) {
         uint32_t none = 0;
         if (use) {
             uint32_t thread = use == GP_POOL_OF_THREAD ? gp_thread.number : UINT32_MAX;
@@ -176,7 +177,7 @@ void gp_feed_framework_pool(int device, uint64_t first, uint64_t second, enum gp
 static bool account_in_pool(int device)
 {
     bool any = !__atomic_load_n(&x_pools_told, __ATOMIC_RELAXED);
-    for (unsigned i = 0; i < sizeof(x_used) / sizeof(x_used[0]); i++) {
+    for (unsigned i = 0; i < GP_COUNT(x_used); i++) {
         uint64_t pool = __atomic_load_n(&x_used[i].x_pool, __ATOMIC_RELAXED);
         if (!pool || (uint8_t)pool != (uint8_t)device)
             continue;

@@ -16,6 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+static inline int64_t gp_larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* ==== polled quantities =========================================================================================== */
 /* Quantities that no call reports: what pools and graphs hold. They have gauges of their own, which
  * are folded into the reserved and allocated statistics when those are read:

@@ -69,16 +69,11 @@ static struct gp_door_numbers polled[GP_WIRE_GPUS]; /* of the one library that i
 static struct gp_wire_polled most[GP_WIRE_GPUS];    /* the same, and it stays */
 static void (*x_ask)(void);
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static void door_most(struct gp_wire_polled *is, const struct gp_door_numbers *said)
 {
-    is->peak_bytes = larger(is->peak_bytes, larger(said->allocated_bytes, said->allocated_peak_bytes));
-    is->pool_bytes = larger(is->pool_bytes, larger(said->reserved_bytes, said->reserved_peak_bytes));
-    is->limit_bytes = larger(is->limit_bytes, said->limit_bytes);
+    is->peak_bytes = gp_larger(is->peak_bytes, gp_larger(said->allocated_bytes, said->allocated_peak_bytes));
+    is->pool_bytes = gp_larger(is->pool_bytes, gp_larger(said->reserved_bytes, said->reserved_peak_bytes));
+    is->limit_bytes = gp_larger(is->limit_bytes, said->limit_bytes);
 }
 
 void gp_feed_door_polled(enum gp_door door, int device, const struct gp_door_numbers *numbers)

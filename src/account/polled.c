@@ -2,11 +2,6 @@
  * polled.c: folds polled pools into a device's numbers and their peaks (account.h). */
 #include "account/account.h"
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static const uint8_t folded_gauges[GP_FOLDED] = {
     GP_GAUGE_RESERVED_BYTES + GP_POOL_ALL,  GP_GAUGE_RESERVED_BYTES + GP_POOL_LARGE,
     GP_GAUGE_ALLOCATED_BYTES + GP_POOL_ALL, GP_GAUGE_ALLOCATED_BYTES + GP_POOL_LARGE,
@@ -57,7 +52,7 @@ static int64_t polled_handed_out(const struct gp_gauge_value *gauges)
 
 int64_t gp_polled_pools(const struct gp_gauge_value *gauges)
 {
-    return larger(gauges[GP_GAUGE_POOL_RESERVED].current, polled_handed_out(gauges));
+    return gp_larger(gauges[GP_GAUGE_POOL_RESERVED].current, polled_handed_out(gauges));
 }
 
 static void polled_move(struct gp_account *account, unsigned gauge, int64_t change)
@@ -77,7 +72,7 @@ static void polled_lift(struct gp_account *account, struct gp_gauge_value *gauge
     pools->current += lack;
     pools->allocated += lack;
     gp_lock_take(&gp_accounts.lock);
-    int64_t change = larger(polled_handed_out(gauges) - account->polled.pool_bytes - account->polled.lifted, 0);
+    int64_t change = gp_larger(polled_handed_out(gauges) - account->polled.pool_bytes - account->polled.lifted, 0);
     account->polled.lifted += change;
     gp_lock_give(&gp_accounts.lock);
     polled_move(account, GP_GAUGE_POOL_RESERVED, change);
@@ -87,8 +82,8 @@ static void polled_lift(struct gp_account *account, struct gp_gauge_value *gauge
 static void polled_settle(struct gp_account *account, struct gp_gauge_value *gauges)
 {
     gp_lock_take(&gp_accounts.lock);
-    int64_t needed = larger(polled_handed_out(gauges) - account->polled.pool_bytes, 0);
-    int64_t change = larger(account->polled.lifted - needed, 0);
+    int64_t needed = gp_larger(polled_handed_out(gauges) - account->polled.pool_bytes, 0);
+    int64_t change = gp_larger(account->polled.lifted - needed, 0);
     account->polled.lifted -= change;
     gp_lock_give(&gp_accounts.lock);
     gauges[GP_GAUGE_POOL_RESERVED].current -= change;
@@ -101,7 +96,7 @@ static int64_t polled_absorb(struct gp_polled *polled, unsigned gauge, int64_t c
 {
     if (gauge != GP_GAUGE_POOL_RESERVED)
         return change;
-    int64_t absorbed = larger(change < polled->lifted ? change : polled->lifted, 0);
+    int64_t absorbed = gp_larger(change < polled->lifted ? change : polled->lifted, 0);
     polled->pool_bytes += change;
     polled->lifted -= absorbed;
     return change - absorbed;
@@ -119,16 +114,16 @@ void gp_polled_fold(struct gp_account *account, struct gp_gauge_value *gauges)
         gauge->allocated += part.allocated;
         gauge->freed += part.freed;
         /* No peak may be below the value shown. */
-        account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], gauge->current);
-        gauge->peak = larger(gauge->peak, account->polled.peaks[0][i]);
+        account->polled.peaks[0][i] = gp_larger(account->polled.peaks[0][i], gauge->current);
+        gauge->peak = gp_larger(gauge->peak, account->polled.peaks[0][i]);
     }
     /* At its peak all that was allocated lay in reserved memory. */
     for (unsigned i = 0; i < GP_FOLDED; i++) {
         int64_t allocated = gauges[folded_gauges[folded_allocated(i)]].peak;
         if (!folded_is_reserved(i) || allocated <= account->polled.allocated_before)
             continue;
-        account->polled.peaks[0][i] = larger(account->polled.peaks[0][i], allocated);
-        gauges[folded_gauges[i]].peak = larger(gauges[folded_gauges[i]].peak, allocated);
+        account->polled.peaks[0][i] = gp_larger(account->polled.peaks[0][i], allocated);
+        gauges[folded_gauges[i]].peak = gp_larger(gauges[folded_gauges[i]].peak, allocated);
     }
     gp_lock_give(&gp_accounts.lock);
 }
@@ -139,10 +134,10 @@ void gp_polled_fold_scope(struct gp_account *account, unsigned slot, int64_t *pe
         return;
     gp_lock_take(&gp_accounts.lock);
     for (unsigned i = 0; i < GP_FOLDED; i++)
-        peaks[folded_gauges[i]] = larger(peaks[folded_gauges[i]], account->polled.peaks[1 + slot][i]);
+        peaks[folded_gauges[i]] = gp_larger(peaks[folded_gauges[i]], account->polled.peaks[1 + slot][i]);
     for (unsigned i = 0; i < GP_FOLDED; i++)
         if (folded_is_reserved(i))
-            peaks[folded_gauges[i]] = larger(peaks[folded_gauges[i]], peaks[folded_gauges[folded_allocated(i)]]);
+            peaks[folded_gauges[i]] = gp_larger(peaks[folded_gauges[i]], peaks[folded_gauges[folded_allocated(i)]]);
     gp_lock_give(&gp_accounts.lock);
 }
 
@@ -187,10 +182,10 @@ void gp_polled_turn(struct gp_account *account, unsigned slot, struct gp_gauge_v
 static void polled_raise(struct gp_polled *polled, unsigned i, int64_t bytes)
 {
     uint32_t scopes = __atomic_load_n(&gp_accounts.x_scopes, __ATOMIC_ACQUIRE);
-    polled->peaks[0][i] = larger(polled->peaks[0][i], bytes);
+    polled->peaks[0][i] = gp_larger(polled->peaks[0][i], bytes);
     for (unsigned slot = 0; scopes >> slot; slot++)
         if (scopes >> slot & 1)
-            polled->peaks[1 + slot][i] = larger(polled->peaks[1 + slot][i], bytes);
+            polled->peaks[1 + slot][i] = gp_larger(polled->peaks[1 + slot][i], bytes);
 }
 
 void gp_polled_set(struct gp_account *account, unsigned gauge, int64_t last, int64_t now, int64_t *last_high,
