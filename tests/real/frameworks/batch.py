@@ -8,31 +8,15 @@ import os
 import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+import llama
 from sglang.benchmark import one_batch
 from sglang.srt.server_args import ServerArgs
 from tokenizers import Tokenizer, models
 
-CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "vocab_size": 32000,
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-5,
-    "torch_dtype": "bfloat16",
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            json.dump(CONFIG, file)
+        llama.write(folder, bos_token_id=1, eos_token_id=2)
         words = Tokenizer(models.WordLevel({str(number): number for number in range(8)}, unk_token="0"))
         words.save(os.path.join(folder, "tokenizer.json"))
         with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
