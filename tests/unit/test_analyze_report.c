@@ -83,59 +83,52 @@ Test(report, notes_missing_stacks_only_of_allocations)
     }
 }
 
-/* A consumer of CUDA IPC has nothing of its own. */
-Test(report, shows_imported_memory_outside_of_the_sums)
+/* What `report` says of the recording, with the bill of `reconcile` behind it if that is wanted. Free it. */
+static char *summary_of(struct gp_recording *r, bool bill)
 {
-    struct recmake *make = recmake_new(GIB);
     char *text = NULL;
     size_t size = 0;
-    recmake_at(make, 1000 * MS);
-    recmake_alloc(make, 0, GP_KIND_IMPORTED, 2 * GIB, 512 * MIB, 0);
-    recmake_at(make, 1001 * MS);
-    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
-    struct gp_recording *r = recmake_done(make);
     struct gp_symbols *symbols = NULL;
     const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
     struct gp_report report;
     struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
     cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
     cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
-    cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY | GP_REPORT_BILL, GP_DETAIL_SUMMARY), 0);
+    cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY | (bill ? GP_REPORT_BILL : 0), GP_DETAIL_SUMMARY), 0);
     gp_text_summary(&page, &report);
-    gp_text_reconcile(&page, &report);
+    if (bill)
+        gp_text_reconcile(&page, &report);
     fclose(page.out);
+    gp_report_fini(&report);
+    gp_symbols_free(symbols);
+    gp_recording_free(r);
+    return text;
+}
+
+/* A consumer of CUDA IPC has nothing of its own. */
+Test(report, shows_imported_memory_outside_of_the_sums)
+{
+    struct recmake *make = recmake_new(GIB);
+    recmake_at(make, 1000 * MS);
+    recmake_alloc(make, 0, GP_KIND_IMPORTED, 2 * GIB, 512 * MIB, 0);
+    recmake_at(make, 1001 * MS);
+    recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
+    char *text = summary_of(recmake_done(make), true);
     cr_expect(strstr(text, "  imported   peak 512.0 MiB; 512.0 MiB at the end"), "%s", text);
     cr_expect(strstr(text, "  allocated  peak 1.000 MiB"), "%s", text);
     cr_expect(strstr(text, "512.0 MiB  imported: memory of other processes"), "%s", text);
     free(text);
-    gp_report_fini(&report);
-    gp_symbols_free(symbols);
-    gp_recording_free(r);
 }
 
 /* The engine of a server is a process of its own: who opens the server's recording is told of the others. */
 Test(report, without_memory_tells_of_other_processes)
 {
     struct recmake *make = recmake_new(GIB);
-    char *text = NULL;
-    size_t size = 0;
     recmake_at(make, 1000 * MS);
     recmake_mark(make, "start");
-    struct gp_recording *r = recmake_done(make);
-    struct gp_symbols *symbols = NULL;
-    const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
-    struct gp_report report;
-    struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
-    cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
-    cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
-    cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY), 0);
-    gp_text_summary(&page, &report);
-    fclose(page.out);
+    char *text = summary_of(recmake_done(make), false);
     cr_expect(strstr(text, "no memory was held or allocated") && strstr(text, "NAME.PID.gpuprof"), "%s", text);
     free(text);
-    gp_report_fini(&report);
-    gp_symbols_free(symbols);
-    gp_recording_free(r);
 }
 
 /* A snapshot of PyTorch has no more of a failed request than an entry in its trace. */
@@ -143,8 +136,6 @@ Test(report, says_of_the_last_failed_request)
 {
     for (unsigned failures = 0; failures < 3; failures++) {
         struct recmake *make = recmake_new(GIB);
-        char *text = NULL;
-        size_t size = 0;
         recmake_at(make, 1000 * MS);
         recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, MIB, 0);
         for (unsigned i = 0; i < failures; i++)
@@ -152,23 +143,12 @@ Test(report, says_of_the_last_failed_request)
                 make, &(struct gp_rec_event){
                           .time_ns = (1010 + i) * MS, .bytes = (i + 1) * 7 * MIB, .type = GP_EVENT_OOM, .device = 0});
         struct gp_recording *r = recmake_done(make);
-        struct gp_symbols *symbols = NULL;
-        const struct gp_symbol_source source = {.strings = r->strings, .root = ""};
-        struct gp_report report;
-        struct gp_text_page page = {.out = open_memstream(&text, &size), .width = 100};
         r->from_torch = true;
-        cr_assert_eq(gp_symbols_new(&symbols, &source), 0);
-        cr_assert_eq(gp_report_init(&report, r, symbols, ""), 0);
-        cr_assert_eq(gp_report_run(&report, GP_REPORT_SUMMARY, GP_DETAIL_SUMMARY), 0);
-        gp_text_summary(&page, &report);
-        fclose(page.out);
+        char *text = summary_of(r, false);
         cr_expect_eq(strstr(text, "out of memory at ") != NULL, failures > 0, "%s", text);
         cr_expect_eq(strstr(text, ": 7.000 MiB asked for\n") != NULL, failures == 1, "%s", text);
         cr_expect_eq(strstr(text, ": 14.00 MiB asked for, the last of 2 times\n") != NULL, failures == 2, "%s", text);
         free(text);
-        gp_report_fini(&report);
-        gp_symbols_free(symbols);
-        gp_recording_free(r);
     }
 }
 
