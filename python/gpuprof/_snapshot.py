@@ -370,8 +370,8 @@ def build() -> Dict[str, Any]:
 
 def snapshot(path: Any) -> None:
     """Writes a snapshot of this process for pytorch.org/memory_viz: the segments and blocks of
-    every device, pinned memory of the host, and the last events (about 32 thousand) with their times.  Marks appear as
-    annotations.  Call sites (frames) are empty.
+    every device, pinned memory of the host, and the last events (about 32 thousand) with their
+    times.  Marks appear as annotations.  Call sites (frames) are empty.
 
     If gpuprof is not active, writes a valid snapshot without memory and warns (RuntimeWarning).
     """

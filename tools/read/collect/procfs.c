@@ -245,7 +245,7 @@ static void proc_ray(const struct gp_proc *proc, struct gp_process *process)
     char *text = gp_proc_whole(proc->dir, "environ", GP_ENVIRON_BYTES, &bytes);
     const char *job = gp_proc_variable(text, bytes, "RAY_JOB_ID");
     size_t digits = job ? strspn(job, "0123456789abcdef") : 0;
-    if (digits == 8 && !job[digits] && strcmp(job, "ffffffff") != 0) /* that is none */
+    if (digits == 8 && !job[digits] && strcmp(job, "ffffffff") != 0) /* Ray's word for no job */
         snprintf(process->ray_job, sizeof(process->ray_job), "%s", job);
     free(text);
 }
