@@ -595,7 +595,7 @@ struct gp_wire_event { /* one cache line */
     uint8_t kind;
     uint8_t device; /* index in devices[]; 255: none */
     uint8_t cost;   /* duration of the driver call, encoded by gp_wire_cost; 0: unknown */
-    uint32_t error; /* oom: CUresult; alloc, free, snapshot: GP_SLEEP_*, or 0 */
+    uint32_t error; /* oom: CUresult; alloc, free, snapshot: GP_SLEEP_*, GP_FREE_SEGMENT or 0 */
 };
 
 /* Blocks of a framework without memory under them (docs/accounting.md) are in no total. A block that falls asleep is a
@@ -603,6 +603,9 @@ struct gp_wire_event { /* one cache line */
 #define GP_SLEEP_FALLS 1u /* free: the block stays, without memory */
 #define GP_SLEEP_WAKES 2u /* alloc: it has memory again */
 #define GP_SLEEP_ENDS  3u /* snapshot: the framework takes it back asleep; its bytes were freed before */
+
+/* Of a free that a segment of the same memory follows: it was one from the start, and no peak has it (docs/format.md). */
+#define GP_FREE_SEGMENT 4u
 
 /* Encodes a duration in one byte, in steps of an eighth of a power of two, rounded down.  Decoding
  * returns the middle of the step, at most 6 % off. */

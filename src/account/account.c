@@ -119,13 +119,12 @@ uint64_t gp_account_raises(int device)
     return account ? gp_counter_raises(account->counter) : 0;
 }
 
-void gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
+bool gp_account_retract(int device, uint64_t raises, const struct gp_move *move)
 {
     struct gp_delta deltas[GP_DELTAS];
     struct gp_account *account = gp_account_of(device);
     unsigned count = gp_gauge_deltas(move, deltas);
-    if (account && count)
-        gp_counter_retract(account->counter, gp_thread.number, (uint32_t)raises, deltas, count);
+    return account && count && gp_counter_retract(account->counter, gp_thread.number, (uint32_t)raises, deltas, count);
 }
 
 bool gp_account_is_divisible(enum gp_wire_kind kind)

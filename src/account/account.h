@@ -170,8 +170,8 @@ uint64_t gp_account_move(int device, enum gp_counter_op op, const struct gp_move
 /* The driver refused a free that was counted before the call, at that time. */
 void gp_account_putback(int device, uint64_t since_ns, const struct gp_move *move);
 /* GP_SUB of an allocation that turns out to be a segment: its bytes leave the peaks too. raises:
- * from gp_account_raises, before it was added. */
-void gp_account_retract(int device, uint64_t raises, const struct gp_move *move);
+ * from gp_account_raises, before it was added. False: a peak still has them. */
+bool gp_account_retract(int device, uint64_t raises, const struct gp_move *move);
 uint64_t gp_account_raises(int device);
 /* Sets the record's owner, and whether it is a segment, from the stack of the driver call under way. */
 void gp_account_own(struct gp_record *record);
@@ -307,8 +307,8 @@ static inline bool gp_event_heard(void)
 }
 /* gp_event_record_at for a framework's block: the ring only while it has a reader. */
 void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record, uint64_t time_ns);
-/* The same, with a mark: GP_SLEEP_*. */
-void gp_event_sleep(uint32_t mark, const struct gp_record *record, uint64_t time_ns);
+/* The same, with a mark: GP_SLEEP_*; GP_FREE_SEGMENT, which is always written. */
+void gp_event_marked(uint32_t mark, const struct gp_record *record, uint64_t time_ns);
 /* The site of the call under way; 0 when stacks are off. */
 uint32_t gp_event_here(int device, enum gp_wire_kind kind);
 /* The same for a record whose owner is known: 0 for a segment, whose blocks have sites. */

@@ -137,13 +137,15 @@ void gp_event_block(enum gp_wire_event_type type, const struct gp_record *record
                                            .bytes = record->bytes});
 }
 
-void gp_event_sleep(uint32_t mark, const struct gp_record *record, uint64_t time_ns)
+void gp_event_marked(uint32_t mark, const struct gp_record *record, uint64_t time_ns)
 {
+    static const uint8_t types[] = {[GP_SLEEP_FALLS] = GP_EVENT_FREE,
+                                    [GP_SLEEP_WAKES] = GP_EVENT_ALLOC,
+                                    [GP_SLEEP_ENDS] = GP_EVENT_SNAPSHOT, /* it moves nothing */
+                                    [GP_FREE_SEGMENT] = GP_EVENT_FREE};
     struct gp_wire_event event = {
         .time_ns = time_ns,
-        .type = mark == GP_SLEEP_FALLS   ? GP_EVENT_FREE
-                : mark == GP_SLEEP_WAKES ? GP_EVENT_ALLOC
-                                         : GP_EVENT_SNAPSHOT, /* it moves nothing */
+        .type = types[mark],
         .kind = record->kind,
         .device = record->device,
         .site = record->site,
@@ -151,7 +153,10 @@ void gp_event_sleep(uint32_t mark, const struct gp_record *record, uint64_t time
     };
     event.address = record->key;
     event.bytes = event.requested_bytes = record->bytes;
-    gp_event_write_if_heard(&event);
+    if (mark == GP_FREE_SEGMENT)
+        gp_event_write(&event);
+    else
+        gp_event_write_if_heard(&event);
 }
 
 void gp_feed_event(enum gp_wire_event_type type, const char *name)

@@ -109,7 +109,7 @@ static void claim_move(const struct gp_span *claim, struct gp_record block, enum
     block.bytes = block.requested_bytes = claim->claim.counted;
     block.time_ns = gp_account_move(claim->device, op, &move);
     if (mark)
-        gp_event_sleep(mark, &block, block.time_ns);
+        gp_event_marked(mark, &block, block.time_ns);
     else
         gp_event_block(op == GP_ADD ? GP_EVENT_ALLOC : GP_EVENT_FREE, &block, block.time_ns);
 }
@@ -167,7 +167,7 @@ static void claim_end(struct gp_span *claim, struct gp_record block)
     block.bytes = asleep;
     claim_drop(claim);
     if (asleep)
-        gp_event_sleep(GP_SLEEP_ENDS, &block, gp_clock_ns());
+        gp_event_marked(GP_SLEEP_ENDS, &block, gp_clock_ns());
 }
 
 static struct gp_span *claim_put(const struct gp_record *block)

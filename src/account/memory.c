@@ -4,6 +4,7 @@
  * segment that the driver did not free.
  */
 #include "account/account.h"
+#include "base/clock.h"
 
 struct gp_memory gp_memory = {.lock = GP_LOCK_INIT(GP_RANK_GROUND), .set = {.limit = 1u << 22}};
 uint32_t gp_memory_x_waits;
@@ -87,19 +88,19 @@ static struct gp_move linear_allocated(const struct gp_record *record)
     return move;
 }
 
-/* In a recording an allocation ends and a segment of the same memory begins. */
+/* In a recording an allocation ends and a segment of the same memory begins; the mark of the first makes them one. */
 static bool memory_make_linear(uint64_t address, struct memory_change *change, bool whole)
 {
     const struct gp_record *before = &change->before;
-    uint64_t time_ns = 0;
     if (gp_map_update(gp_accounts.blocks, GP_SPACE_DEVICE, address, linear_make, change) != 0 || !change->done)
         return false;
     struct gp_move move = linear_allocated(before);
-    if (whole)
-        gp_account_retract(before->device, before->memory.raises, &move);
+    if (!whole)
+        gp_event_record_at(GP_EVENT_FREE, before, 0, gp_account_move(before->device, GP_SUB, &move));
+    else if (gp_account_retract(before->device, before->memory.raises, &move))
+        gp_event_marked(GP_FREE_SEGMENT, before, gp_clock_ns());
     else
-        time_ns = gp_account_move(before->device, GP_SUB, &move);
-    gp_event_record_at(GP_EVENT_FREE, before, 0, time_ns);
+        gp_event_record(GP_EVENT_FREE, before, 0);
     gp_segment_framework(&change->after, GP_ADD);
     gp_segment_remade(before, &change->after);
     change->after.time_ns = 0; /* now */

@@ -575,9 +575,10 @@ static int64_t gauge_without(int64_t peak, int64_t before, int64_t amount)
     return without < peak ? without : peak;
 }
 
-void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
+bool gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
                         unsigned n)
 {
+    bool forgotten = true;
     set_enter(set);
     set_register(set, shard % set->shape.shards);
     set_moves_all(set, deltas, n);
@@ -585,8 +586,12 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
     for (unsigned i = 0; i < n; i++) {
         unsigned g = deltas[i].gauge;
         int64_t amount = deltas[i].amount;
-        if ((int32_t)(set->raise[g] - since) <= 0 || set->raise_amount[g] != amount)
+        if ((int32_t)(set->raise[g] - since) <= 0)
             continue;
+        if (set->raise_amount[g] != amount) {
+            forgotten = false;
+            continue;
+        }
         set->peak[g] = gauge_without(set->peak[g], set->raise_peak[g], amount);
         for (uint32_t bits = set->watching; bits; bits &= bits - 1) {
             unsigned w = (unsigned)__builtin_ctz(bits);
@@ -595,6 +600,7 @@ void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, 
         gauge_limit(set, g);
     }
     set_leave(set, false); /* limits may be lower */
+    return forgotten;
 }
 
 void gp_counter_putback(struct gp_counter *set, unsigned shard, uint64_t since_ns, const struct gp_delta *deltas,

@@ -87,8 +87,8 @@ uint32_t gp_counter_raises(const struct gp_counter *set);
 /* GP_SUB of an addition that turns out not to have been one: peaks become what they were before it,
  * and what they would have been without it since. since: the number read before the addition. A peak
  * that another addition has raised in between stays: it is then too high, by no more than the
- * amount. Slow path. */
-void gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
+ * amount, and the answer is false. Slow path. */
+bool gp_counter_retract(struct gp_counter *set, unsigned shard, uint32_t since, const struct gp_delta *deltas,
                         unsigned n);
 
 /* All gauges at one instant: out[0 .. gauges-1].  Slow path.  Threads: any. */

@@ -128,7 +128,7 @@ static long long peak_of(const char *file, const char *key)
     return value;
 }
 
-static void record_program(const char *scene, long long peak)
+static void record_program(const char *scene, long long allocated, long long reserved)
 {
     char file[64], option[96];
     snprintf(file, sizeof(file), "/tmp/nvtx_mem.%d.gpuprof", (int)getpid());
@@ -136,16 +136,17 @@ static void record_program(const char *scene, long long peak)
     command(0, "run", "--sim", option, "--", path_program("nvtx_mem"), scene, NULL);
     cr_expect_eq(peak_of(file, "allocated_end_bytes"), LEFT_ALLOCATED, "%s", scene);
     cr_expect_eq(peak_of(file, "reserved_end_bytes"), LEFT_RESERVED, "%s", scene);
-    if (peak) {
-        cr_expect_eq(peak_of(file, "allocated_peak_bytes"), peak);
-        cr_expect_eq(peak_of(file, "reserved_peak_bytes"), peak);
+    if (allocated) {
+        cr_expect_eq(peak_of(file, "allocated_peak_bytes"), allocated);
+        cr_expect_eq(peak_of(file, "reserved_peak_bytes"), reserved);
     }
     unlink(file);
 }
 
 Test(nvtx_mem, a_recording_has_the_same_totals)
 {
-    record_program("", 16 * MIB);
-    record_program("mapped", 0);
-    record_program("threads", 0); /* addresses pass from thread to thread */
+    record_program("", 16 * MIB, 16 * MIB);
+    record_program("mapped", 0, 0);
+    record_program("threads", 0, 0);                  /* addresses pass from thread to thread */
+    record_program("taken", LEFT_RESERVED, 64 * MIB); /* what was taken was never allocated */
 }

@@ -4,7 +4,7 @@
  * numbers of gpuprof.h are compared with what the steps add up to: a difference is printed and
  * counts as a failure. With "hostile": descriptions that contradict themselves or each other, which
  * change nothing. With "mapped": heaps over mappings of cuMemMap. With "threads": pools of several
- * threads at once. With "refused": the harness makes the first free, and the first unmap, fail. Leaves
+ * threads at once. With "taken": a pool of much more than is used. With "refused": the harness makes the first free, and the first unmap, fail. Leaves
  * a heap with two blocks.
  */
 #include <cuda.h>
@@ -401,6 +401,15 @@ static void mapped_refused(void)
     range_free();
 }
 
+/* A pool that takes much of the GPU whole, and uses little. */
+static void taken(void)
+{
+    char *base = segment_alloc(64 * MIB);
+    nvtxMemHeapHandle_t heap = heap_begin(base, 64 * MIB);
+    block_begin(heap, base, MIB);
+    segment_free(base, 64 * MIB, MIB);
+}
+
 static void leave_some(void)
 {
     char *base = segment_alloc(3 * MIB);
@@ -645,6 +654,8 @@ int main(int count, char **arguments)
         mapped();
     } else if (strcmp(what, "threads") == 0) {
         threads();
+    } else if (strcmp(what, "taken") == 0) {
+        taken();
     } else {
         one_pool();
         parts();

@@ -609,6 +609,58 @@ Test(recording_events, sites_have_what_was_there_at_the_start)
     }
 }
 
+/* A marked free and the segment of the same memory after it: it was a segment from the start. */
+Test(recording_events, memory_that_was_a_segment_from_the_start)
+{
+    enum { ALLOC, MARKED, SEGMENT, FREE };
+    static const struct {
+        uint8_t tag, type; /* type: as which it is read; GP_EVENT_NONE: not at all */
+        uint64_t address, bytes;
+    } rows[] = {
+        {ALLOC, GP_EVENT_SEGMENT_ALLOC, 1, 64},   {MARKED, GP_EVENT_NONE, 1, 64},
+        {SEGMENT, GP_EVENT_NONE, 1, 64},          {ALLOC, GP_EVENT_ALLOC, 1, 8}, /* of it */
+        {ALLOC, GP_EVENT_ALLOC, 2, 64},           {MARKED, GP_EVENT_FREE, 2, 64},
+        {ALLOC, GP_EVENT_ALLOC, 2, 64},           {SEGMENT, GP_EVENT_SEGMENT_ALLOC, 2, 64}, /* of another allocation */
+        {ALLOC, GP_EVENT_ALLOC, 3, 64},           {MARKED, GP_EVENT_FREE, 3, 64},
+        {SEGMENT, GP_EVENT_SEGMENT_ALLOC, 3, 32}, /* of another size */
+        {ALLOC, GP_EVENT_ALLOC, 4, 64},           {FREE, GP_EVENT_FREE, 4, 64},
+        {MARKED, GP_EVENT_FREE, 4, 64},           {SEGMENT, GP_EVENT_SEGMENT_ALLOC, 4, 64}, /* nothing was live */
+        {ALLOC, GP_EVENT_ALLOC, 5, 64},           {MARKED, GP_EVENT_FREE, 5, 64},
+    };
+    begin();
+    sites_block(2);
+    clear();
+    tag(GP_EVENT_ALLOC, GP_KIND_LINEAR, 0, GP_TAG_BYTES | GP_TAG_SITE);
+    tag(GP_EVENT_FREE, GP_KIND_LINEAR, 0, GP_TAG_BYTES | GP_TAG_SITE | GP_TAG_ERROR);
+    tag(GP_EVENT_SEGMENT_ALLOC, GP_KIND_LINEAR, 0, GP_TAG_BYTES);
+    tag(GP_EVENT_FREE, GP_KIND_LINEAR, 0, GP_TAG_BYTES | GP_TAG_SITE);
+    uint64_t at = 0;
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        event(rows[i].tag, 1);
+        step(GP_COLUMN_ADDRESS, (int64_t)(rows[i].address - at));
+        number(GP_COLUMN_BYTES, rows[i].bytes);
+        if (rows[i].tag != SEGMENT)
+            step(GP_COLUMN_SITE, i == 0);
+        if (rows[i].tag == MARKED)
+            number(GP_COLUMN_ERROR, GP_FREE_SEGMENT);
+        at = rows[i].address;
+    }
+    block(GP_BLOCK_EVENTS, GP_COUNT(rows), 1000);
+    struct gp_recording *r = parse();
+    size_t found = 0;
+    for (size_t i = 0; i < GP_COUNT(rows); i++) {
+        if (rows[i].type == GP_EVENT_NONE)
+            continue;
+        cr_assert_lt(found, r->event_count);
+        const struct gp_rec_event *is = &r->events[found++];
+        cr_expect(is->type == rows[i].type && is->address == rows[i].address && is->bytes == rows[i].bytes &&
+                      is->time_ns == 1001 + i,
+                  "row %zu: type %u", i, is->type);
+    }
+    cr_expect_eq(found, r->event_count);
+    cr_expect_eq(r->sites[1].peak_bytes, 136, "%lld", (long long)r->sites[1].peak_bytes);
+}
+
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 /* 65 535 streams are told apart, number 0 being the default stream's. */

@@ -190,8 +190,14 @@ static void read_event(struct gp_read *read, struct gp_read_columns *columns, st
     if (GP_UNLIKELY(columns->thread == GP_REC_NONE))
         columns->thread = gp_read_thread(read, 0);
     event->thread = columns->thread;
-    if (tag->mask & GP_TAG_ERROR)
-        read_sleep(read, columns, event, read_next(columns, GP_COLUMN_ERROR));
+    if (tag->mask & GP_TAG_ERROR) {
+        uint64_t mark = read_next(columns, GP_COLUMN_ERROR);
+        if (mark == GP_FREE_SEGMENT && event->type == GP_EVENT_FREE) {
+            event->type = GP_READ_TURNED;
+            read->has_turned = true;
+        }
+        read_sleep(read, columns, event, mark);
+    }
     const uint8_t *cost = tag->mask & GP_TAG_COST ? gp_unpack_raw(&columns->column[GP_COLUMN_COST], 1) : NULL;
     event->cost = cost ? *cost : 0;
 }

@@ -32,6 +32,8 @@
 #define GP_READ_TABLE(_bytes)    ((1ull << 17) + (_bytes) / 2)
 #define GP_READ_ALLOCATION_LIMIT (1ull << 50) /* largest allocation: a petabyte */
 
+#define GP_READ_TURNED 15u /* a free that is marked GP_FREE_SEGMENT, until the last block was read */
+
 struct gp_read_work; /* events.c: the block that is being decoded; from malloc */
 
 struct gp_read {
@@ -53,7 +55,7 @@ struct gp_read {
     uint32_t late_frames;                         /* those from this one on were written after the last modules */
     uint32_t comm, command_line, host, allocator; /* offsets in strings */
     uint64_t file_bytes;
-    bool has_process, has_numbers, has_counts;
+    bool has_process, has_numbers, has_counts, has_turned; /* an event of type GP_READ_TURNED */
 };
 
 /* Makes room for `need` rows; new ones are zero, except events. False: read->error is set. */

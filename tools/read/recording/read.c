@@ -63,7 +63,7 @@ int gp_read_imports(struct gp_recording *r)
             else if (!opens)
                 gp_hash_remove(&open, gp_hash_of_number(imports_key(&event)), NULL, NULL);
         }
-        if (i >= r->baseline_count && !is_second)
+        if (i >= r->baseline_count && !is_second && event.type != GP_EVENT_NONE)
             r->events[kept++] = event;
     }
     /* What is joined counts as one event. */
@@ -71,6 +71,60 @@ int gp_read_imports(struct gp_recording *r)
     r->event_count = kept;
     r->delivered -= joined < r->delivered ? joined : r->delivered;
     r->tried -= joined < r->tried ? joined : r->tried;
+    gp_hash_free(&open);
+    return error;
+}
+
+/* ==== segments from the start ===================================================================================== */
+/* What a pool takes counts as an allocation until the pool shows what it is.  Then there are a marked free, which no
+ * peak of the process has, and a segment of the same memory.  The three become one segment, from the first one's time. */
+
+/* The key of what a marked free waits for. */
+static uint64_t turned_key(const struct gp_rec_event *event, bool freed)
+{
+    return imports_key(event) ^ (uint64_t)freed << 63;
+}
+
+static void turned_drop(struct gp_hash *open, const struct gp_rec_event *event, bool freed)
+{
+    gp_hash_remove(open, gp_hash_of_number(turned_key(event, freed)), NULL, NULL);
+}
+
+static bool turned_end(struct gp_recording *r, struct gp_hash *open, uint32_t segment)
+{
+    struct gp_rec_event *event = imports_event(r, segment);
+    uint32_t start, freed;
+    if (!gp_hash_get(open, turned_key(event, true), &freed) || !gp_hash_get(open, turned_key(event, false), &start) ||
+        imports_event(r, start)->bytes != event->bytes)
+        return false;
+    imports_event(r, start)->type = GP_EVENT_SEGMENT_ALLOC;
+    imports_event(r, start)->site = event->site;
+    imports_event(r, freed)->type = GP_EVENT_NONE;
+    turned_drop(open, event, true);
+    turned_drop(open, event, false);
+    return true;
+}
+
+static int read_turned(struct gp_recording *r)
+{
+    struct gp_hash open = {0};
+    size_t all = r->baseline_count + r->event_count;
+    int error = 0;
+    for (uint32_t i = 0; i < all && !error; i++) {
+        struct gp_rec_event *event = imports_event(r, i);
+        if (event->kind != GP_KIND_LINEAR)
+            continue;
+        if (event->type == GP_EVENT_ALLOC)
+            turned_drop(&open, event, true);
+        if (event->type == GP_EVENT_ALLOC || event->type == GP_READ_TURNED)
+            error = gp_hash_set(&open, turned_key(event, event->type != GP_EVENT_ALLOC), i);
+        else if (event->type == GP_EVENT_FREE)
+            turned_drop(&open, event, false);
+        else if (event->type == GP_EVENT_SEGMENT_ALLOC && turned_end(r, &open, i))
+            event->type = GP_EVENT_NONE;
+        if (event->type == GP_READ_TURNED)
+            event->type = GP_EVENT_FREE;
+    }
     gp_hash_free(&open);
     return error;
 }
@@ -307,6 +361,8 @@ static int read_finish(struct gp_read *read)
     int error = finish_order(r->events, r->event_count);
     if (!error)
         error = finish_order(r->baseline, r->baseline_count);
+    if (!error && read->has_turned)
+        error = read_turned(r);
     if (error)
         return error;
     if (!finish_strings(read) ||
