@@ -11,65 +11,9 @@
 #include <math.h>
 
 #include "checked_memory.h"
-#include "tiny_fixture.h"
-
-#define RECORDINGS 200u
+#include "naive.h"
 
 TestSuite(naive, .timeout = 120);
-
-static bool summed(uint8_t kind)
-{
-    return kind == GP_KIND_LINEAR || kind == GP_KIND_PITCHED || kind == GP_KIND_ARRAY || kind == GP_KIND_POOL ||
-           kind == GP_KIND_PINNED || kind == GP_KIND_REGISTERED;
-}
-
-/* Some memory from one moment until another.  Both are times of events; UINT64_MAX: to the end. */
-struct span {
-    uint64_t from, to, bytes, off; /* off: what its end takes off */
-    const struct gp_rec_event *item;
-    uint32_t id;
-};
-
-static uint64_t end_of(const struct gp_recording *recording, uint32_t id, uint32_t *end)
-{
-    *end = GP_REC_NONE;
-    for (uint32_t i = 0; i < recording->event_count && id >= recording->event_count; i++)
-        if (recording->peer[i] == id)
-            *end = i;
-    if (id < recording->event_count)
-        *end = recording->peer[id];
-    return *end == GP_REC_NONE ? UINT64_MAX : recording->events[*end].time_ns;
-}
-
-/* All that counts as allocated on the device, in the order of its starts. */
-static unsigned spans_of(const struct gp_recording *recording, uint32_t device, struct span *spans)
-{
-    unsigned count = 0;
-    bool was_there = !recording->from_start && recording->attached != GP_REC_ATTACHED_YES;
-    size_t all = recording->baseline_count + recording->event_count;
-    for (unsigned pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < all; i++) {
-            bool early = i < recording->baseline_count;
-            uint32_t at = (uint32_t)(i - recording->baseline_count), end,
-                     id = early ? (uint32_t)(recording->event_count + i) : at;
-            const struct gp_rec_event *event = early ? &recording->baseline[i] : &recording->events[at];
-            bool map = event->type == GP_EVENT_SEGMENT_MAP && event->kind == GP_KIND_VMM;
-            bool start = (event->type == GP_EVENT_ALLOC && summed(event->kind)) || map;
-            bool unmap = event->type == GP_EVENT_SEGMENT_UNMAP && event->kind == GP_KIND_VMM;
-            bool only_end = !early && ((event->type == GP_EVENT_FREE && summed(event->kind)) || unmap) &&
-                            recording->peer[at] == GP_REC_NONE && was_there;
-            if (event->device != device || (pass ? early || !start : !(early && start) && !only_end))
-                continue;
-            struct span *span = &spans[count++];
-            *span = (struct span){.from = start && !early ? event->time_ns : 0, .item = event, .id = id};
-            span->bytes = map || unmap ? event->bytes - event->unused : event->bytes;
-            span->to = only_end ? event->time_ns : end_of(recording, id, &end);
-            span->off = span->bytes;
-            if (!only_end && map && end != GP_REC_NONE && recording->events[end].type == GP_EVENT_SEGMENT_UNMAP)
-                span->off = recording->events[end].bytes - recording->events[end].unused;
-        }
-    return count;
-}
 
 static int64_t live_at(const struct span *spans, unsigned count, uint64_t time_ns, uint32_t site, int64_t *blocks)
 {

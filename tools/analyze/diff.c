@@ -513,10 +513,10 @@ static bool diff_peaks(const struct gp_flow *flow, const uint32_t *rows, uint32_
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;
     while (held && gp_flow_next(&walk, &change)) {
-        uint64_t bytes = change.add ? change.item->bytes : -change.item->bytes;
-        uint32_t row = rows[change.item->site];
         if (!(change.what & GP_FLOW_SUMMED)) /* as in the peak of the device: code that is loaded at a line is none */
             continue;
+        uint64_t bytes = change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
+        uint32_t row = rows[change.item->site];
         held[row] = (int64_t)((uint64_t)held[row] + bytes);
         peaks[row] = held[row] > peaks[row] ? held[row] : peaks[row];
     }
