@@ -14,6 +14,20 @@
 #include "checked_memory.h"
 #include "tiny_fixture.h"
 
+/* The C library's takes memory for many elements, and can do without. */
+void qsort(void *base, size_t count, size_t bytes, int (*order)(const void *, const void *))
+{
+    char *first = base, kept[1024];
+    cr_assert_leq(bytes, sizeof(kept));
+    for (size_t i = 1; i < count; i++) {
+        size_t to = i;
+        memcpy(kept, first + i * bytes, bytes);
+        for (; to > 0 && order(first + (to - 1) * bytes, kept) > 0; to--)
+            memcpy(first + to * bytes, first + (to - 1) * bytes, bytes);
+        memcpy(first + to * bytes, kept, bytes);
+    }
+}
+
 struct nomem_case {
     struct gp_recording *recording;
     struct gp_flow *flow;
@@ -40,7 +54,7 @@ static bool find_steps(const struct nomem_case *is)
 
 static bool choose_steps(const struct nomem_case *is)
 {
-    char third[32]; /* of few steps: where there are many, qsort takes memory, and can do without */
+    char third[32];
     snprintf(third, sizeof(third), "%lluns",
              (unsigned long long)(is->recording->end_ns - is->recording->begin_ns) / 3 + 1);
     const char *const names[] = {"step", "iter", third};
@@ -235,9 +249,9 @@ static const struct nomem_analysis {
                 {"steps", find_steps, false},
                 {"chosen steps", choose_steps, false},
                 {"names of steps", name_steps, true},
-                {"leaks", find_leaks, true}, /* a curve without room for its slopes is no suspect */
+                {"leaks", find_leaks, false},
                 {"churn", find_churn, false},
-                {"forecast", find_forecast, true}, /* the same */
+                {"forecast", find_forecast, false},
                 {"peak", find_peak, false},
                 {"segments", find_segments, false},
                 {"sizes and bill", find_sizes, false},
@@ -248,7 +262,7 @@ static const struct nomem_analysis {
                 {"diff", compare_two, false},
                 {"match", match_two, false},
                 {"ranks", compare_ranks, false},
-                {"report", make_report, true},
+                {"report", make_report, false},
                 {"fit", play_requests, true}, /* a cache that gets no memory for a segment serves without */
                 {"judge", judge_fit, true}};
 

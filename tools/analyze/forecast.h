@@ -32,7 +32,9 @@ struct gp_trend {
     double confidence;
 };
 
-/* Judges values[count]; count <= 4096.  True: the curve grows. */
+#define GP_TREND_MOST 200u /* points; the slope is a median over all pairs, which are then 20 000 */
+
+/* Judges values[count]; count <= GP_TREND_MOST.  True: the curve grows. */
 bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend);
 
 /* ==== forecasts =================================================================================================== */

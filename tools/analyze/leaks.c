@@ -17,9 +17,8 @@
 /* With one step of warm-up, four steps give three chances to grow, the fewest that can look
  * regular. */
 #define GP_LEAK_STEPS 4u
-/* Most points of a curve; of more steps, several share a point.  A slope is a median over all pairs
- * of points, which are then 20 000. */
-#define GP_LEAK_POINTS 200u
+/* Most points of a curve; of more steps, several share a point. */
+#define GP_LEAK_POINTS GP_TREND_MOST
 /* Most curves.  The sites that grew most get one; this is far more than a user repairs at once. */
 #define GP_LEAK_CURVES 512u
 /* The least confidence of a suspect. */

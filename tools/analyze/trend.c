@@ -75,17 +75,15 @@ static double trend_median(double *values, size_t count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* The part of the curve's variation that a line through it explains, 0..1; < 0: out of memory. */
+/* The part of the curve's variation that a line through it explains, 0..1. */
 static double trend_line(const int64_t *values, uint32_t count, double *slope)
 {
-    size_t pairs = (size_t)count * (count - 1) / 2, n = 0;
-    double *slopes = malloc((pairs + count) * sizeof(*slopes));
+    double slopes[GP_TREND_MOST * (GP_TREND_MOST - 1) / 2]; /* at least as many as values: count is 4 or more */
     double mean = 0, total = 0, off = 0;
-    if (!slopes)
-        return -1;
+    size_t pairs = 0;
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = i + 1; k < count; k++)
-            slopes[n++] = ((double)values[k] - (double)values[i]) / (k - i);
+            slopes[pairs++] = ((double)values[k] - (double)values[i]) / (k - i);
         mean += (double)values[i] / count;
     }
     *slope = trend_median(slopes, pairs);
@@ -97,7 +95,6 @@ static double trend_line(const int64_t *values, uint32_t count, double *slope)
         total += by * by;
         off += miss * miss;
     }
-    free(slopes);
     return total > 0 && off < total ? 1 - off / total : 0;
 }
 
@@ -140,7 +137,7 @@ bool gp_trend_find(const int64_t *values, uint32_t count, struct gp_trend *trend
     if (trend->verdict != GP_TREND_GROWS)
         return false;
     double line = trend_line(values, count, &trend->slope), halves = trend_halves(values, count);
-    if (line < 0 || trend->slope <= 0) {
+    if (trend->slope <= 0) {
         trend->verdict = GP_TREND_RARE;
         return false;
     }
