@@ -431,3 +431,138 @@ Test(rows, phases_are_sums_between_two_events)
     for (unsigned i = 0; i < 4; i++)
         cr_assert_gt(seen[i], 9, "%u recordings of source %u", seen[i], i);
 }
+
+/* ---- times asleep ---------------------------------------------------------------------------------------------------- */
+
+/* At times of events and shortly after them, on two devices. */
+static void sleeps_make(struct gp_recording *recording, uint64_t *seed)
+{
+    static const uint64_t later[] = {0, 0, 1, 9999999, 10000000, 10000001, 499999999, 500000000, 500000001};
+    static const uint8_t whats[] = {GP_SLEEP_FALLS, GP_SLEEP_FALLS, GP_SLEEP_FALLS,
+                                    GP_SLEEP_WAKES, GP_SLEEP_WAKES, GP_SLEEP_ENDS};
+    uint64_t now = recording->begin_ns;
+    recording->sleep_count = random_next(seed) % 120;
+    recording->sleeps = calloc(recording->sleep_count + 1, sizeof(*recording->sleeps));
+    for (size_t i = 0; i < recording->sleep_count; i++) {
+        size_t at = i * recording->event_count / recording->sleep_count;
+        uint64_t event = recording->event_count ? recording->events[at].time_ns : 0,
+                 moved = now + later[random_next(seed) % 9];
+        now = event > moved && random_next(seed) % 2 ? event : moved;
+        recording->sleeps[i] = (struct gp_rec_sleep){.time_ns = now,
+                                                     .bytes = random_next(seed) % 4 * MIB,
+                                                     .site = (uint32_t)(random_next(seed) % recording->site_count),
+                                                     .device = random_next(seed) % 2,
+                                                     .what = whats[random_next(seed) % 6]};
+    }
+}
+
+/* What was reserved after all that happens at a time, and before the first of what happens at `until` or later. */
+static int64_t reserved_at(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, uint64_t until,
+                           int64_t *lowest, uint64_t *lowest_ns)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    int64_t before = 0;
+    *lowest = *lowest_ns = 0;
+    while (gp_flow_next(&walk, &change)) {
+        if (change.event != GP_REC_NONE && change.time_ns >= until)
+            break;
+        if (change.item->device == device)
+            gp_level_apply(&level, &change);
+        bool early = change.event == GP_REC_NONE || change.time_ns <= time_ns;
+        before = early ? level.reserved : before;
+        if (early || level.reserved < *lowest) {
+            *lowest = level.reserved;
+            *lowest_ns = early ? 0 : change.time_ns;
+        }
+    }
+    return before;
+}
+
+/* rows[count]: those of the time from its first one, which falls asleep, until before the next time begins. */
+static void sleep_compared(const struct gp_flow *flow, const struct gp_sleep *sleep, uint32_t device,
+                           const struct gp_rec_sleep *const *rows, unsigned count)
+{
+    struct gp_sleep right = {.begin_ns = rows[0]->time_ns};
+    int64_t lowest, held = 0, blocks = 0;
+    for (unsigned i = 0; i < count; i++) {
+        int64_t bytes = (int64_t)rows[i]->bytes;
+        right.end_ns = rows[i]->what == GP_SLEEP_FALLS ? rows[i]->time_ns : right.end_ns;
+        right.wake_ns = rows[i]->what == GP_SLEEP_WAKES && !right.wake_ns ? rows[i]->time_ns : right.wake_ns;
+        right.woken_ns = rows[i]->what == GP_SLEEP_WAKES ? rows[i]->time_ns : right.woken_ns;
+        *(rows[i]->what == GP_SLEEP_FALLS   ? &right.fell_bytes
+          : rows[i]->what == GP_SLEEP_WAKES ? &right.woke_bytes
+                                            : &right.ended_bytes) += bytes;
+    }
+    right.reserved_bytes = reserved_at(flow, device, right.end_ns + 10000000,
+                                       right.wake_ns ? right.wake_ns : UINT64_MAX, &lowest, &right.late_ns);
+    right.late_bytes = right.reserved_bytes - lowest;
+    right.released = sleep->released;
+    right.stayed = sleep->stayed;
+    cr_assert_eq(memcmp(sleep, &right, sizeof(right)), 0, "%lld late, not %lld", (long long)sleep->late_bytes,
+                 (long long)right.late_bytes);
+    struct gp_peak *stayed = gp_flow_peak(flow, device, sleep->end_ns);
+    cr_assert_eq(sleep->stayed->bytes, stayed->bytes);
+    free(stayed);
+    for (uint32_t i = 0; i < sleep->released->count; i++) {
+        const struct gp_peak_part *part = &sleep->released->parts[i];
+        held = blocks = 0;
+        for (size_t k = 0; k < flow->recording->sleep_count;
+             k++) { /* at the same moment may be some of the next time */
+            const struct gp_rec_sleep *row = &flow->recording->sleeps[k];
+            bool here = row->device == device && row->what == GP_SLEEP_FALLS && row->site == part->site &&
+                        row->time_ns >= right.begin_ns && row->time_ns <= right.end_ns;
+            held += here ? (int64_t)row->bytes : 0;
+            blocks += here;
+        }
+        cr_assert(part->bytes == held && part->count == blocks && part->kind == GP_KIND_LINEAR);
+        cr_assert(!i || part[-1].bytes > part->bytes || (part[-1].bytes == part->bytes && part[-1].site < part->site));
+    }
+    cr_assert(sleep->released->bytes >= right.fell_bytes && sleep->released->time_ns == right.end_ns &&
+              sleep->released->device == device);
+}
+
+Test(rows, times_asleep)
+{
+    unsigned many = 0;
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        uint64_t seed = number + 1;
+        free(recording->sleeps);
+        sleeps_make(recording, &seed);
+        struct gp_flow *flow = gp_flow_new(recording);
+        for (uint32_t device = 0; device < 2; device++) {
+            const struct gp_rec_sleep *rows[120];
+            unsigned count = 0, first = 0, times = 0, more = 0;
+            uint64_t fell = 0;
+            bool woke = true; /* the next one that falls asleep begins a time */
+            struct gp_sleeps *sleeps = gp_flow_sleeps(flow, device);
+            for (size_t i = 0; i <= recording->sleep_count; i++) {
+                const struct gp_rec_sleep *row = i < recording->sleep_count ? &recording->sleeps[i] : NULL;
+                if (row && row->device != device)
+                    continue;
+                bool falls = row && row->what == GP_SLEEP_FALLS;
+                bool begins = !row || (falls && (woke || row->time_ns > fell + 500000000));
+                if (begins && count > first && times <= 16)
+                    sleep_compared(flow, &sleeps->rows[times - 1], device, rows + first, count - first);
+                if (begins && row) {
+                    first = count;
+                    times += times <= 16;
+                }
+                more += falls && times > 16;
+                fell = falls && times <= 16 ? row->time_ns : fell;
+                woke = falls ? times > 16 : woke || (row && row->what == GP_SLEEP_WAKES);
+                if (row && times)
+                    rows[count++] = row;
+            }
+            cr_assert(sleeps->count == (times < 16 ? times : 16) && sleeps->more == more, "%u more, not %u",
+                      sleeps->more, more);
+            many += more > 0;
+            gp_sleeps_free(sleeps);
+        }
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+    cr_assert_gt(many, 5);
+}

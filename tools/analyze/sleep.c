@@ -79,7 +79,7 @@ static void sleep_row(struct gp_sleeps *sleeps, const struct gp_rec_sleep *row)
     struct gp_sleep *sleep = sleeps->count ? &sleeps->rows[sleeps->count - 1] : NULL;
     int64_t bytes = (int64_t)(row->bytes & INT64_MAX);
     if (row->what != GP_SLEEP_FALLS) {
-        if (!sleep)
+        if (!sleep || sleeps->more) /* of a time that is not kept */
             return;
         sleep->wake_ns = row->what == GP_SLEEP_WAKES && !sleep->wake_ns ? row->time_ns : sleep->wake_ns;
         sleep->woken_ns = row->what == GP_SLEEP_WAKES ? row->time_ns : sleep->woken_ns;
