@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -56,6 +57,24 @@ Test(sandbox, a_filter_that_comes_later_is_seen)
     gp_sandbox_close(&after);
     gp_sandbox_stop();
     cr_expect_not(gp_sandboxed_now() || gp_sandboxed());
+}
+
+/* The file is read in pieces, of which the last to have the lines comes first. */
+Test(sandbox, a_filter_is_seen_wherever_its_line_moves)
+{
+    struct gp_sandbox sandbox;
+    gid_t groups[240];
+    if (geteuid() != 0)
+        cr_skip_test("needs CAP_SETGID");
+    for (unsigned i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        groups[i] = 100000 + i;
+    gp_sandbox_open(&sandbox);
+    for (unsigned n = 0; n <= sizeof(groups) / sizeof(groups[0]); n++) {
+        cr_assert_eq(setgroups(n, groups), 0);
+        cr_assert_not(entered(&sandbox), "%u groups", n);
+    }
+    cr_assert(enter());
+    cr_expect(entered(&sandbox));
 }
 
 Test(sandbox, a_filter_of_the_start_does_not_count)
