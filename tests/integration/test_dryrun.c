@@ -176,6 +176,23 @@ Test(dryrun, a_pool_that_is_taken_ahead)
     pool_ahead("");
 }
 
+/* Half of the GPU, of which 1 MiB is used. */
+Test(dryrun, a_pool_that_tells_its_pieces)
+{
+    char line[2048];
+    snprintf(line, sizeof(line), "--gpu=t4 --json -- %s taken", path_program("nvtx_mem"));
+    json_t *top = dryrun_json(line, 0), *rank = at(top, "ranks", 0);
+    cr_expect_eq(number(rank, "allocated_peak_bytes"), 3 * MIB);
+    cr_expect_eq(number(rank, "needed_bytes"), 8192 * MIB + CONTEXT);
+    cr_expect_eq(number(rank, "smallest_bytes"), 2 * MIB + CONTEXT);
+    cr_expect(json_is_null(json_object_get(rank, "polled_pool")));
+    json_decref(top);
+    snprintf(line, sizeof(line), "--gpu=t4 -- %s taken", path_program("nvtx_mem"));
+    dryrun(line, 0);
+    SAYS("  a pool of 8.000 GiB counts as a whole; at most 1.000 MiB of it were in use\n");
+    SAYS("the smallest GPU that is enough, by its size alone: ");
+}
+
 Test(dryrun, a_pool_that_is_left_to_the_end)
 {
     pool_ahead("leave");

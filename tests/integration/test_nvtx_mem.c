@@ -147,6 +147,6 @@ Test(nvtx_mem, a_recording_has_the_same_totals)
 {
     record_program("", 16 * MIB, 16 * MIB);
     record_program("mapped", 0, 0);
-    record_program("threads", 0, 0);                  /* addresses pass from thread to thread */
-    record_program("taken", LEFT_RESERVED, 64 * MIB); /* what was taken was never allocated */
+    record_program("threads", 0, 0);                    /* addresses pass from thread to thread */
+    record_program("taken", LEFT_RESERVED, 8192 * MIB); /* what was taken was never allocated */
 }

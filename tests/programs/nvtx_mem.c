@@ -404,10 +404,10 @@ static void mapped_refused(void)
 /* A pool that takes much of the GPU whole, and uses little. */
 static void taken(void)
 {
-    char *base = segment_alloc(64 * MIB);
-    nvtxMemHeapHandle_t heap = heap_begin(base, 64 * MIB);
+    char *base = segment_alloc(8192 * MIB);
+    nvtxMemHeapHandle_t heap = heap_begin(base, 8192 * MIB);
     block_begin(heap, base, MIB);
-    segment_free(base, 64 * MIB, MIB);
+    segment_free(base, 8192 * MIB, MIB);
 }
 
 static void leave_some(void)

@@ -305,10 +305,10 @@ static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun
 {
     const struct gp_dryrun_run *run = &w->answer.runs[one->run];
     const struct gp_need *need = gp_dryrun_worst(run);
-    if (!need || !need->polled.pool_bytes)
+    if (!need || !need->ahead.pool_bytes)
         return total >= one->needed_bytes;
-    double part = run->total_bytes > 0 ? (double)need->polled.limit_bytes / (double)run->total_bytes : 1;
-    return total >= one->smallest_bytes && (double)total * part >= (double)need->polled.peak_bytes;
+    double part = run->total_bytes > 0 ? (double)need->ahead.limit_bytes / (double)run->total_bytes : 1;
+    return total >= one->smallest_bytes && (double)total * part >= (double)need->ahead.peak_bytes;
 }
 
 /* The smallest GPU that is enough: of those tried, or, if there was only one, of the whole table by its size. */

@@ -225,14 +225,53 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     return rc;
 }
 
-/* XLA takes its pool ahead, as a part of the device: of it counts what it had in use, by its own count. */
-static void need_polled(struct gp_need *need, const struct gp_rec_device *device, bool plenty)
+/* Pools take half of a device (RMM), three quarters (XLA), or nearly all of it (TensorFlow). */
+#define GP_NEED_AHEAD_PART 3
+
+/* The first segment that is a large part of the device, and whose first piece is a small part of it: that was taken
+ * ahead, and what was in use of it tells more. */
+static struct gp_wire_polled need_taken(const struct gp_flow *flow, uint32_t d)
 {
-    struct gp_wire_polled said = gp_rec_polled(device);
+    const int64_t total = flow->recording->devices[d].total_bytes;
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    const struct gp_rec_event *segment = NULL;
+    int64_t inside = 0, peak = 0;
+    while (total > 0 && gp_flow_next(&walk, &change)) {
+        const struct gp_rec_event *item = change.item;
+        if (item->device != d)
+            continue;
+        if (segment && gp_ranges_takes(item) && !change.add && item->address == segment->address)
+            break; /* it is given back, and others may get the address */
+        if (gp_ranges_takes(item) && change.add && !segment && item->type == GP_EVENT_SEGMENT_ALLOC &&
+            item->bytes >= (uint64_t)total / GP_NEED_AHEAD_PART && item->bytes <= (uint64_t)total)
+            segment = item;
+        if (!segment || !(change.what & GP_FLOW_CACHED) || item->address - segment->address >= segment->bytes)
+            continue;
+        if (!peak && item->bytes >= segment->bytes / 2) { /* it was made for this piece */
+            segment = NULL;
+            continue;
+        }
+        /* Unsigned: that of a damaged file may wrap. */
+        inside = (int64_t)((uint64_t)inside + (change.add ? item->bytes : -item->bytes));
+        peak = inside > peak ? inside : peak;
+    }
+    if (!peak || (uint64_t)peak > segment->bytes)
+        return (struct gp_wire_polled){0};
+    return (struct gp_wire_polled){
+        .pool_bytes = (int64_t)segment->bytes, .limit_bytes = (int64_t)segment->bytes, .peak_bytes = peak};
+}
+
+/* Of a pool that was taken ahead, as a part of the device, counts what it had in use. */
+static void need_ahead(struct gp_need *need, const struct gp_flow *flow, uint32_t d, bool plenty)
+{
+    need->polled = gp_rec_polled(&flow->recording->devices[d]);
+    if (need->polled.pool_bytes > need->reserved_peak_bytes)
+        need->polled = (struct gp_wire_polled){0};
+    struct gp_wire_polled said = need->ahead = need->polled.pool_bytes ? need->polled : need_taken(flow, d);
     int64_t idle = need_pages(said.pool_bytes) - need_pages(said.peak_bytes);
-    if (!said.pool_bytes || said.pool_bytes > need->reserved_peak_bytes)
+    if (!said.pool_bytes)
         return;
-    need->polled = said;
     if (need->needed_bytes - idle < need->smallest_bytes)
         need->smallest_bytes = need->needed_bytes - idle;
     if (plenty) /* a part of a device of another size says nothing */
@@ -350,7 +389,7 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     if (!rc)
         rc = need_sizes(need, loaded, d);
     if (!rc)
-        need_polled(need, &r->devices[d], plenty);
+        need_ahead(need, report->flow, d, plenty);
     if (!rc && need_is_oom(r, d))
         need_failure(need, loaded);
     if (!rc && budget_bytes && need->needed_bytes > budget_bytes)

@@ -185,12 +185,14 @@ static void text_uses(const struct gp_text_page *page, const struct gp_need *nee
     text_row(page, need->context_bytes, of, "context", "  estimated");
 }
 
-static void text_polled(const struct gp_text_page *page, const struct gp_need *need)
+static void text_ahead(const struct gp_text_page *page, const struct gp_need *need)
 {
     char pool[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];
-    if (need->polled.pool_bytes)
-        fprintf(page->out, "  XLA's pool of %s counts as a whole; at most %s of it were in use, by XLA's own count\n",
-                gp_size_text(pool, need->polled.pool_bytes), gp_size_text(peak, need->polled.peak_bytes));
+    bool polled = need->polled.pool_bytes;
+    if (need->ahead.pool_bytes)
+        fprintf(page->out, "  %s of %s counts as a whole; at most %s of it were in use%s\n",
+                polled ? "XLA's pool" : "a pool", gp_size_text(pool, need->ahead.pool_bytes),
+                gp_size_text(peak, need->ahead.peak_bytes), polled ? ", by XLA's own count" : "");
 }
 
 static void text_lines(const struct gp_text_page *page, const struct gp_need *need)
@@ -452,7 +454,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
         return;
     text_heading(page, run, need);
     text_uses(page, need);
-    text_polled(page, need);
+    text_ahead(page, need);
     fputc('\n', page->out);
     text_lines(page, need);
     text_ranks(page, run);

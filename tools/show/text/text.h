@@ -218,6 +218,7 @@ struct gp_need { /* of one process on one device */
     int64_t assumed_reserved_bytes; /* the same when most was reserved, so a part of needed_bytes */
     int64_t growable_bytes;         /* needed with expandable segments; -1: not tried */
     struct gp_wire_polled polled;   /* XLA's pool; pool_bytes 0: none */
+    struct gp_wire_polled ahead;    /* the same, or another pool that was taken ahead */
     int64_t uses[GP_USES];          /* at the peak of the allocated bytes, to which they add up */
     double sure[GP_USES];           /* of most of its bytes; 0: unknown */
     struct gp_need_line *lines;
