@@ -176,6 +176,23 @@ Test(dryrun, a_pool_that_is_taken_ahead)
     pool_ahead("");
 }
 
+/* Such a pool fails without a request to the driver. */
+Test(dryrun, a_pool_that_is_too_small)
+{
+    char line[2048];
+    snprintf(line, sizeof(line), "--gpu=t4,a100-40g --json -- %s much", path_program("jax"));
+    json_t *top = dryrun_json(line, 3), *small = at(top, "gpus", 0), *large = at(top, "gpus", 1);
+    cr_expect_str_eq(json_string_value(json_object_get(small, "verdict")), "does_not_fit");
+    cr_expect_eq(number(small, "needed_bytes"), 640 * MIB + CONTEXT);
+    cr_expect(json_is_null(json_object_get(small, "fails")));
+    cr_expect_str_eq(json_string_value(json_object_get(large, "verdict")), "fits");
+    json_decref(top);
+    snprintf(line, sizeof(line), "--gpu=t4 -- %s much", path_program("jax"));
+    dryrun(line, 3);
+    SAYS("does not fit\n");
+    SAYS("\n  CMD failed on t4, and ran once more on a device of 1 TiB, where it did not fail\n");
+}
+
 /* Half of the GPU, of which 1 MiB is used. */
 Test(dryrun, a_pool_that_tells_its_pieces)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Does what JAX does with XLA's plug-in: a client takes its pool with the first buffer. With "leave" the client is not
- * ended before the program is.
+ * ended before the program is. With "much" the pool of a small GPU is not enough, and the program fails.
  */
 #include "finish.h"
 
@@ -41,6 +41,10 @@ int main(int argc, char **argv)
     }
     if (argc < 2 || strcmp(argv[1], "leave") != 0) {
         api->functions[11](&args);
+    }
+    if (argc > 1 && strcmp(argv[1], "much") == 0) {
+        api->functions[34](&args); /* what it says of its pool */
+        CHECK(args.out[17] < (long)(15000 * MIB));
     }
     return finish();
 }

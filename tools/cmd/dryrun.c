@@ -173,6 +173,26 @@ static const struct gp_dryrun_gpu *dryrun_like(const struct dryrun_work *w, cons
     return NULL;
 }
 
+/* A pool that was taken ahead fails without asking the driver: whether it was too small shows where there is plenty. */
+static int dryrun_pool(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
+{
+    const struct gp_need *need = gp_dryrun_worst(&w->answer.runs[gpu->run]);
+    int rc = GP_EXIT_OK;
+    if (!need || !need->ahead.pool_bytes)
+        return rc;
+    fprintf(stderr,
+            "gpuprof: dryrun: CMD failed on %s, where it has taken its memory ahead: it runs once more on a device of "
+            "%s, which shows whether that was too little\n",
+            gpu->key, GP_DRYRUN_PLENTY);
+    uint32_t run = dryrun_once(w, gpu, true, &rc);
+    if (rc || (w->answer.runs[run].status && !w->answer.runs[run].ended))
+        return rc;
+    gpu->verdict = GP_DRYRUN_TOO_LARGE;
+    gpu->failed = gpu->run;
+    gpu->run = run;
+    return rc;
+}
+
 /* Runs the program on the GPU. */
 static int dryrun_first(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
 {
@@ -190,15 +210,17 @@ static int dryrun_first(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
         return GP_EXIT_OK;
     }
     gpu->verdict = run->status && !run->ended ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
-    dryrun_sizes(gpu, run);
-    return GP_EXIT_OK;
+    if (gpu->verdict == GP_DRYRUN_FAILED)
+        rc = dryrun_pool(w, gpu);
+    dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
+    return rc;
 }
 
 /* ... and once more if its memory was not enough. */
 static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
 {
     int rc = dryrun_first(w, gpu);
-    if (rc || gpu->verdict != GP_DRYRUN_TOO_LARGE)
+    if (rc || gpu->verdict != GP_DRYRUN_TOO_LARGE || gpu->run != gpu->failed)
         return rc;
     fprintf(stderr,
             "gpuprof: dryrun: CMD ran out of memory on %s: it runs once more on a device of %s, which shows what it "

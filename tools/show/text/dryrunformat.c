@@ -43,6 +43,15 @@ const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run)
     return worst;
 }
 
+/* The first process that went over the budget, or whose request failed; NULL: none. */
+static const struct gp_need *need_broken(const struct gp_dryrun_run *run, bool over)
+{
+    for (uint32_t i = 0; i < run->need_count; i++)
+        if (over ? run->needs[i].over : run->needs[i].oom)
+            return &run->needs[i];
+    return NULL;
+}
+
 /* ---- the GPUs ---------------------------------------------------------------------------------------------------- */
 
 static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun_answer *answer,
@@ -131,8 +140,10 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
-        fprintf(page->out, "\n  %sCMD ran out of memory on %s%s, and ran once more on a device of 1 TiB:\n",
-                gp_text_on(page, GP_RED), gpu->key, gp_text_on(page, GP_OFF));
+        bool asked = need_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
+        fprintf(page->out, "\n  %sCMD %s on %s%s, and ran once more on a device of 1 TiB%s\n", gp_text_on(page, GP_RED),
+                asked ? "ran out of memory" : "failed", gpu->key, gp_text_on(page, GP_OFF),
+                asked ? ":" : ", where it did not fail");
         text_moments(page, &answer->runs[gpu->failed], false);
     }
     for (uint32_t i = 0; answer->over && i < answer->gpu_count; i++) {
@@ -489,18 +500,10 @@ static json_t *json_moment(const struct gp_need_moment *moment)
     return object ? json_place(object, &moment->place) : NULL;
 }
 
-static const struct gp_need *json_first(const struct gp_dryrun_run *run, bool over)
-{
-    for (uint32_t i = 0; i < run->need_count; i++)
-        if (over ? run->needs[i].over : run->needs[i].oom)
-            return &run->needs[i];
-    return NULL;
-}
-
 static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_dryrun_gpu *gpu)
 {
-    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : json_first(&answer->runs[gpu->failed], false);
-    const struct gp_need *over = json_first(&answer->runs[gpu->run], true);
+    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : need_broken(&answer->runs[gpu->failed], false);
+    const struct gp_need *over = need_broken(&answer->runs[gpu->run], true);
     bool known = gpu->verdict != GP_DRYRUN_FAILED;
     return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "capability",
                      gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
