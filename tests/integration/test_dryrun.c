@@ -163,6 +163,7 @@ static void pool_ahead(const char *end)
     cr_expect_eq(number(pool, "peak_bytes"), 640 * MIB);
     cr_expect_eq(number(rank, "needed_bytes"), (taken + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) + CONTEXT);
     cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT);
+    cr_expect_eq(number(json_object_get(rank, "uses"), "unknown"), taken);
     json_decref(top);
     snprintf(line, sizeof(line), "--gpu=a100-40g -- %s %s", path_program("jax"), end);
     dryrun(line, 0);

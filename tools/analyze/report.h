@@ -184,13 +184,14 @@ enum gp_use_hint {
     GP_HINT_KV_CACHE,
     GP_HINT_GRAPHS,
     GP_HINT_WORKSPACE,
+    GP_HINT_POOL,    /* of XLA: what is in it is not seen */
     GP_HINT_LIBRARY, /* a library of functions asked for it: its workspace */
     GP_HINT_COMMUNICATION,
     GP_HINT_FORWARD, /* in the call of a layer */
     GP_HINT_BACKWARD /* in a backward pass */
 };
 
-#define GP_USE_RULES 32u /* rows; internal.h names them */
+#define GP_USE_RULES 33u /* rows; internal.h names them */
 
 struct gp_use_row { /* all blocks that one rule decided */
     enum gp_use use;

@@ -482,6 +482,7 @@ static const struct {
     [RULE_LIBRARY] = {GP_USE_WORKSPACE, 0.9, "a library of mathematical functions asked for it"},
     [RULE_WORKSPACE_NAME] = {GP_USE_WORKSPACE, 0.8, "a function on its stack has a workspace in its name"},
     [RULE_COMMUNICATION] = {GP_USE_COMMUNICATION, 0.95, "a library of communication asked for it"},
+    [RULE_POOL] = {GP_USE_UNKNOWN, 0, "XLA's pool: what it is used for is not seen"},
     [RULE_TEMPORARY] = {GP_USE_TEMPORARY, 0.8, "came and went before the steps"},
     [RULE_WORKSPACE_SIZE] = {GP_USE_WORKSPACE, 0.7,
                              "stays, and has the size of the workspace that PyTorch gives cuBLAS"},
@@ -522,6 +523,8 @@ static enum use_rule rule_of_hint(enum gp_use_hint hint, enum use_life life)
         return RULE_COMMUNICATION;
     case GP_HINT_LIBRARY:
         return RULE_LIBRARY;
+    case GP_HINT_POOL:
+        return RULE_POOL;
     case GP_HINT_WORKSPACE:
         return RULE_WORKSPACE_NAME;
     case GP_HINT_GRAPHS:

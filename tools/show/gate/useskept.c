@@ -6,6 +6,7 @@
 #include <symbol/symbol.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 uint8_t *gp_gate_hints(const struct gp_report *report)
 {
@@ -16,12 +17,15 @@ uint8_t *gp_gate_hints(const struct gp_report *report)
         [GP_PART_GRAPHS] = GP_HINT_GRAPHS,       [GP_PART_KV_CACHE] = GP_HINT_KV_CACHE};
     const struct gp_recording *recording = report->recording;
     uint8_t *hints = calloc(recording->site_count + 1ul, 1);
+    bool pool = false; /* without one, XLA asks the driver for each buffer */
+    for (uint32_t d = 0; d < recording->device_count; d++)
+        pool |= gp_rec_polled(&recording->devices[d]).pool_bytes > 0;
     for (uint32_t site = 1; hints && site < recording->site_count; site++) {
         char owner[GP_SITE_OWNER];
         const struct gp_frame_text *frames;
         uint32_t count = gp_symbols_site(report->symbols, site, &frames);
         gp_bill_site_owner(recording, site, owner);
-        hints[site] = (uint8_t)gp_use_hint_of_owner(owner);
+        hints[site] = pool && strcmp(owner, "xla") == 0 ? GP_HINT_POOL : (uint8_t)gp_use_hint_of_owner(owner);
         if (!hints[site])
             hints[site] = parts[gp_symbols_operation(report->symbols, site)->part];
         for (uint32_t i = 0; !hints[site] && i < count; i++)
