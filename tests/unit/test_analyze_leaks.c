@@ -210,12 +210,13 @@ Test(leaks, a_program_that_loads_is_not_suspected)
 
 /* ---- layers and steps -------------------------------------------------------------------------------------------- */
 
-static uint32_t net_site(struct recmake *make, bool net, unsigned layer)
+/* net: the function by which main calls the net; NULL: there is none. */
+static uint32_t net_site(struct recmake *make, const char *net, unsigned layer)
 {
     struct recmake_frame inside[] = {{"Layer.forward", "net.py", 10 + layer},
                                      {"Module._call_impl", "/usr/lib/torch/nn/modules/module.py", 1750},
                                      {"Net.forward", "net.py", 40},
-                                     {"Module._call_impl", "/usr/lib/torch/nn/modules/module.py", 1750},
+                                     {net, "/usr/lib/torch/nn/modules/module.py", 1750},
                                      {"main", "train.py", 7},
                                      {NULL, NULL, 0}};
     struct recmake_frame outside[] = {
@@ -223,8 +224,10 @@ static uint32_t net_site(struct recmake *make, bool net, unsigned layer)
     return recmake_site(make, GP_KIND_LINEAR, net ? inside : outside);
 }
 
-/* `calls` times: with `batch` a block in main(), then 24 layers, each of which keeps two blocks of three, the third of `used`. */
-static struct gp_recording *passes_of(unsigned calls, bool net, bool batch, const char *mark, uint64_t used)
+/* `calls` times: with `batch` a block in main(), then 24 layers, each of which keeps two blocks of three, the third of `used`.
+ * beside: another thread allocates as main() does, between any two layers. */
+static struct gp_recording *passes_by(unsigned calls, const char *net, bool batch, const char *mark, uint64_t used,
+                                      bool beside)
 {
     struct recmake *make = recmake_new(16 * GIB);
     uint32_t loads = site(make, "batch", 6), sites[3];
@@ -244,10 +247,26 @@ static struct gp_recording *passes_of(unsigned calls, bool net, bool batch, cons
             for (unsigned i = 0; i < 3; i++)
                 recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, i < 2 ? MIB : used, sites[i]);
             recmake_free(make, 0, GP_KIND_LINEAR, address);
+            struct gp_rec_event loader = {.time_ns = at * MS,
+                                          .type = GP_EVENT_ALLOC,
+                                          .kind = GP_KIND_LINEAR,
+                                          .thread = 1,
+                                          .address = GIB / 2,
+                                          .bytes = MIB,
+                                          .site = loads};
+            if (beside)
+                recmake_event(make, &loader);
+            if (beside)
+                recmake_free(make, 0, GP_KIND_LINEAR, GIB / 2);
         }
     }
     recmake_at(make, at * MS);
     return recmake_done(make);
+}
+
+static struct gp_recording *passes_of(unsigned calls, bool net, bool batch, const char *mark, uint64_t used)
+{
+    return passes_by(calls, net ? "Module._call_impl" : NULL, batch, mark, used, false);
 }
 
 static struct gp_recording *passes(unsigned calls, bool net, bool batch, const char *mark)
@@ -279,6 +298,7 @@ Test(leaks, the_layers_of_one_forward_pass_are_no_steps)
     expect_passes(passes(1, false, true, "layer"), 23, 23, false);
     expect_passes(passes_of(1, true, true, NULL, 30 * MIB), 22, 24,
                   false); /* each computes its activations again later */
+    expect_passes(passes_by(1, "Module._call_impl", true, NULL, MIB, true), 20, 72, false);
 }
 
 /* The program allocates outside the net before each call: it is in a loop around the net. */
@@ -286,6 +306,9 @@ Test(leaks, calls_of_a_net_that_keep_all_are_steps)
 {
     expect_passes(passes(12, true, true, NULL), 11, 11, true);
     expect_passes(passes(5, true, true, NULL), 4, 4, true);
+    expect_passes(passes_by(5, "Net.forward", true, NULL, MIB, false), 4, 4, true);
+    expect_passes(passes_by(5, "_wrapped_call_impl", true, NULL, MIB, false), 4, 4, true);
+    expect_passes(passes_by(5, "Module._call_impl", true, NULL, MIB, true), 4, 4, true);
     /* Without a net, or without anything between its calls, it may be one long forward pass. */
     expect_passes(passes(12, false, true, NULL), 20, 300, false);
     expect_passes(passes(12, true, false, NULL), 20, 300, false);

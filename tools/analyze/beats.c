@@ -142,7 +142,7 @@ bool gp_beat_curve_init(struct gp_beat_curve *curve, const struct gp_recording *
             ok = row;
             curve->symbol[i - begin] = ok ? (uint32_t)(row - symbols.rows) + 1 : 0;
             level += curve_counts(curve, i, peer) ? event->bytes : 0;
-        } else if (event->type == GP_EVENT_FREE && peer != GP_REC_NONE && curve_counts(curve, peer, i)) {
+        } else if (curve_counts(curve, peer, i)) {
             level -= recording->events[peer].bytes;
         }
     }

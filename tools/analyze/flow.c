@@ -326,6 +326,21 @@ int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struc
     return (int64_t)((uint64_t)level->reserved + (uint64_t)(extra > 0 ? extra : 0));
 }
 
+int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, int64_t reserved)
+{
+    const struct gp_recording *recording = flow->recording;
+    int64_t total = recording->devices[device].total_bytes, held = reserved, used = 0;
+    int64_t before = gp_rec_before_at(recording, device, time_ns).bytes;
+    for (size_t i = 0; i < recording->sample_count && recording->samples[i].time_ns <= time_ns; i++) {
+        if (recording->samples[i].device == device && recording->samples[i].used_bytes >= 0)
+            used = recording->samples[i].used_bytes;
+    }
+    if (before > 0 && __builtin_add_overflow(reserved, before, &held))
+        held = INT64_MAX;
+    GP_RAISE(used, held);
+    return total <= 0 ? -1 : total > used ? total - used : 0;
+}
+
 /* ---- what the allocator gives back ------------------------------------------------------------------------------- */
 /* Whether steps that were only found in the allocations can be steps. */
 

@@ -180,6 +180,10 @@ struct gp_flow_polled gp_flow_polled_begin(const struct gp_flow *flow, uint32_t 
 void gp_flow_polled_advance(struct gp_flow_polled *polled, uint64_t time_ns, const struct gp_level *level);
 int64_t gp_flow_polled_reserved(const struct gp_flow_polled *polled, const struct gp_level *level);
 
+/* What is free of the device at a time at which the process has reserved so much; -1: its size is not known.
+ * What others use is known from samples, and counts. */
+int64_t gp_flow_left(const struct gp_flow *flow, uint32_t device, uint64_t time_ns, int64_t reserved);
+
 /* The steps are not inside one call of a net, and after the warm-up, what is held at the start of a
  * step differs less from what is held at its end than half of how far it moves in between.  A layer
  * of one forward pass keeps its activations, and a program that loads its weights keeps all:

@@ -361,27 +361,6 @@ static void walk_take(struct forecast_walk *walk, uint64_t bytes)
         sample->fresh_bytes = (int64_t)(((uint64_t)sample->fresh_bytes + bytes) & INT64_MAX);
 }
 
-/* What can be allocated at time_ns, of memory that the process has not allocated. */
-static struct gp_forecast_room walk_room(const struct gp_recording *recording, uint32_t device, uint64_t time_ns,
-                                         int64_t reserved, int64_t allocated)
-{
-    int64_t total = recording->devices[device].total_bytes, used = -1, held = reserved;
-    int64_t before = gp_rec_before_at(recording, device, time_ns).bytes;
-    for (size_t i = 0; i < recording->sample_count; i++) {
-        if (recording->samples[i].device == device && recording->samples[i].time_ns <= time_ns &&
-            recording->samples[i].used_bytes >= 0)
-            used = recording->samples[i].used_bytes;
-    }
-    if (before > 0 && __builtin_add_overflow(reserved, before, &held))
-        held = INT64_MAX;
-    used = used > held ? used : held;
-    return (struct gp_forecast_room){.device_free_bytes = total <= 0     ? -1
-                                                          : total > used ? total - used
-                                                                         : 0,
-                                     .limit_left_bytes = -1,
-                                     .idle_bytes = reserved > allocated ? reserved - allocated : 0};
-}
-
 struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struct gp_steps *steps, uint32_t device)
 {
     struct gp_forecast_run *run = calloc(1, sizeof(*run));
@@ -401,8 +380,9 @@ struct gp_forecast_run *gp_flow_forecast(const struct gp_flow *flow, const struc
         more = gp_flow_next(&walk, &change);
         if (!ended && (!more || (change.event != GP_REC_NONE && change.time_ns > last_ns))) {
             gp_flow_polled_advance(&polled, last_ns, &level);
-            room =
-                walk_room(flow->recording, device, last_ns, gp_flow_polled_reserved(&polled, &level), level.allocated);
+            int64_t reserved = gp_flow_polled_reserved(&polled, &level);
+            room.device_free_bytes = gp_flow_left(flow, device, last_ns, reserved);
+            room.idle_bytes = reserved > level.allocated ? reserved - level.allocated : 0;
             ended = true;
         }
         if (!more)

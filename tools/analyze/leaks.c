@@ -190,21 +190,10 @@ static bool leak_draw(struct gp_leak_search *search)
 
 static double leak_seconds(const struct gp_leak_search *search, uint32_t device, double bytes_per_step)
 {
-    const struct gp_recording *recording = search->flow->recording;
-    int64_t total = recording->devices[device].total_bytes, used = -1;
     double span = (double)(search->last_ns - search->steps->bounds_ns[0]) / 1e9;
-    if (total <= 0 || bytes_per_step <= 0 || span <= 0)
-        return -1;
-    int64_t reserved = gp_flow_polled_reserved(&search->polled[device], &search->levels[device]);
-    for (size_t i = 0; i < recording->sample_count; i++) {
-        if (recording->samples[i].device == device && recording->samples[i].time_ns <= search->last_ns &&
-            recording->samples[i].used_bytes >= 0)
-            used = recording->samples[i].used_bytes; /* includes other processes, which fill the device too */
-    }
-    int64_t before = gp_rec_before_at(recording, device, search->last_ns).bytes;
-    double held = (double)reserved + (before > 0 ? (double)before : 0);
-    double left = (double)total - ((double)used > held ? (double)used : held);
-    return left > 0 ? left / (bytes_per_step * search->steps->count / span) : 0;
+    int64_t reserved = gp_flow_polled_reserved(&search->polled[device], &search->levels[device]),
+            left = gp_flow_left(search->flow, device, search->last_ns, reserved);
+    return left < 0 ? -1 : (double)left / (bytes_per_step * search->steps->count / span);
 }
 
 static int leak_compare(const void *one, const void *other)

@@ -164,13 +164,11 @@ static bool runs_most(const struct gp_recording *recording, const struct stack_s
     return ok;
 }
 
-/* The first step starts where its loop first allocates: at the place that the others start with.
+/* The first step of several starts where its loop first allocates: at the place that the others start with.
  * GP_REC_NONE: it occurs more often there, so the loop has another beginning. */
 static uint32_t first_step(const struct gp_recording *recording, const struct stack_runs *runs)
 {
     uint32_t start = runs->list[0].end, before = 0, within = 0, first = GP_REC_NONE;
-    if (start == GP_REC_NONE || runs->count < 2)
-        return GP_REC_NONE;
     uint32_t site = recording->events[start].site;
     for (uint32_t i = 0; i < runs->list[1].begin; i++) {
         const struct gp_rec_event *event = &recording->events[i];

@@ -3,7 +3,6 @@
 #include <analyze/internal.h>
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool tally_grow(struct gp_tally *tally)
 {
@@ -34,5 +33,4 @@ void gp_tally_fini(struct gp_tally *tally)
 {
     free(tally->rows);
     gp_hash_free(&tally->map);
-    memset(tally, 0, sizeof(*tally));
 }
