@@ -184,6 +184,89 @@ Test(steps, do_not_depend_on_how_long_one_looks, .timeout = 60)
     cr_assert_eq(wrong, 0);
 }
 
+/* A profiler that attaches in the middle of a step finds the same ones: they start where the program holds the least, whatever
+ * comes first in the recording. */
+Test(steps, do_not_depend_on_where_a_recording_begins, .timeout = 60)
+{
+    for (size_t r = 0; r < sizeof(rhythms) / sizeof(rhythms[0]); r++) {
+        if (rhythms[r].vary && !rhythms[r].stacks)
+            continue;
+        unsigned count;
+        struct gp_recording *whole = record(&rhythms[r], 6, r + 1, &count);
+        struct gp_steps *right = gp_steps_find(whole);
+        for (unsigned part = 1; part < 8; part++) {
+            struct gp_recording *recording = record(&rhythms[r], 6, r + 1, &count);
+            uint64_t from = right->bounds_ns[4] + right->length_ns * part / 8;
+            cr_assert_eq(gp_recording_cut(recording, from, recording->end_ns), 0);
+            struct gp_steps *steps = gp_steps_find(recording);
+            uint32_t first = right->count - steps->count;
+            cr_expect(first >= 4 && first <= 7 && strcmp(steps->name, right->name) == 0,
+                      "%s, %u: %u steps of %s, not %u of %s", rhythms[r].name, part, steps->count, steps->name,
+                      right->count, right->name);
+            for (uint32_t i = 0; first <= 7 && i <= steps->count; i++)
+                cr_assert_eq(steps->bounds_ns[i], right->bounds_ns[first + i]);
+            free(steps);
+            gp_recording_free(recording);
+        }
+        free(right);
+        gp_recording_free(whole);
+    }
+}
+
+/* `steps` times: a batch, and within it `inner` times the same four lines, which keep a block until the step ends or only work
+ * with it.  Then `once` lines that run once. */
+static struct gp_recording *loop_in_loop(unsigned steps, unsigned inner, bool keeps, unsigned once)
+{
+    struct recmake *make = recmake_new(GIB);
+    uint32_t batch = site(make, "batch", 1), lines[4];
+    uint64_t now = 1000 * MS, address = GIB, kept[16];
+    for (unsigned k = 0; k < 4; k++)
+        lines[k] = site(make, "line", k + 2);
+    for (unsigned step = 0; step < steps; step++) {
+        recmake_at(make, now += MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, MIB, keeps ? MIB : 100 * MIB, batch);
+        for (unsigned i = 0; i < inner; i++) {
+            kept[i] = address += GIB;
+            for (unsigned k = 0; k < 4; k++) {
+                recmake_at(make, now += MS);
+                recmake_alloc(make, 0, GP_KIND_LINEAR, kept[i] + k * 16 * MIB, 10 * MIB, lines[k]);
+                if (k || !keeps)
+                    recmake_free(make, 0, GP_KIND_LINEAR, kept[i] + k * 16 * MIB);
+            }
+        }
+        for (unsigned i = inner; keeps && i-- > 0;)
+            recmake_free(make, 0, GP_KIND_LINEAR, kept[i]);
+        recmake_free(make, 0, GP_KIND_LINEAR, MIB);
+    }
+    for (unsigned i = 0; i < once; i++) {
+        recmake_at(make, now += MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, address += GIB, MIB, site(make, "once", i));
+        recmake_free(make, 0, GP_KIND_LINEAR, address);
+    }
+    return recmake_done(make);
+}
+
+/* An inner loop has nearly all lines of the step, but only its own workspaces; or it leaves a block, so that the memory does
+ * not return.  What fills less than half of a recording is no step of it. */
+Test(steps, are_those_of_the_outer_loop)
+{
+    static const struct {
+        unsigned inner, once;
+        bool keeps, found;
+    } cases[] = {{10, 0, false, true},  {4, 0, false, true},    {2, 0, true, true},
+                 {3, 0, true, true},    {10, 0, true, true},    {4, 500, false, true},
+                 {4, 646, false, true}, {4, 700, false, false}, {4, 900, false, false}};
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct gp_recording *recording = loop_in_loop(40, cases[c].inner, cases[c].keeps, cases[c].once);
+        struct gp_steps *steps = gp_steps_find(recording);
+        cr_expect_eq(steps->source, cases[c].found ? GP_STEPS_PERIOD : GP_STEPS_TIME, "case %zu", c);
+        cr_expect(!cases[c].found || (steps->count == 39 && strcmp(steps->name, "batch") == 0),
+                  "case %zu: %u steps of %s", c, steps->count, steps->name);
+        free(steps);
+        gp_recording_free(recording);
+    }
+}
+
 /* ---- steps that a user names ------------------------------------------------------------------------------------- */
 
 Test(steps, are_the_ones_that_a_user_names)
