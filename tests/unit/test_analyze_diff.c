@@ -2,6 +2,7 @@
  * test_analyze_diff.c: what comes and goes within a step, and what differs between two recordings. */
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
+#include <lib/random.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,84 @@ Test(diff, knows_a_function_by_its_memory)
     expect_renamed(old, 4, MARKS({2, 7}, {2, 9}, {0, 1}, {4, 9}), 4, itself, 5); /* 0 has kept its name */
     expect_renamed(old, 3, MARKS({2, 7}, {2, 9}, {4, 7}, {4, 9}, {4, 9}), 5, (const uint32_t[]){0, 1, 2, 3, 0}, 5);
     expect_renamed(old, 0, MARKS({2, 7}), 1, itself, 5);
+}
+
+/* ---- random marks ------------------------------------------------------------------------------------------------- */
+
+#define THINGS 6u
+
+/* How many marks the things have in common, and how many the larger one has. */
+static unsigned marks_common(const struct gp_diff_mark *const marks[2], const size_t counts[2],
+                             const uint32_t things[2], unsigned *most)
+{
+    unsigned has[2][4] = {{0}}, all[2] = {0}, common = 0;
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < counts[side]; i++)
+            if (marks[side][i].thing == things[side]) {
+                has[side][marks[side][i].mark]++;
+                all[side]++;
+            }
+    for (unsigned mark = 0; mark < 4; mark++)
+        common += has[0][mark] < has[1][mark] ? has[0][mark] : has[1][mark];
+    *most = all[0] > all[1] ? all[0] : all[1];
+    return common;
+}
+
+/* Takes the pair that is most alike, of two alike ones that of more marks, of the lower numbers; then the next one. */
+static void renamed_slowly(const struct gp_diff_mark *const marks[2], const size_t counts[2], const uint32_t *group,
+                           uint32_t *same)
+{
+    unsigned on[THINGS] = {0};
+    for (uint32_t i = 0; i < THINGS; i++)
+        same[i] = i;
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < counts[side]; i++)
+            on[marks[side][i].thing] |= 1u << side;
+    for (;;) {
+        uint32_t best[2] = {0, 0};
+        unsigned best_common = 0, best_most = 1;
+        for (uint32_t old = 0; old < THINGS; old++)
+            for (uint32_t new = 0; new < THINGS; new ++) {
+                const uint32_t pair[2] = {old, new};
+                unsigned most, common = marks_common(marks, counts, pair, &most);
+                if (on[old] != 1 || on[new] != 2 || group[old] != group[new] || common * 2 < most)
+                    continue;
+                unsigned more = common * best_most, less = best_common * most;
+                if (more > less || (more == less && common > best_common)) {
+                    memcpy(best, pair, sizeof(pair));
+                    best_common = common, best_most = most;
+                }
+            }
+        if (!best_common)
+            return;
+        on[best[0]] = on[best[1]] = 3;
+        same[best[1]] = best[0];
+    }
+}
+
+Test(diff, the_most_alike_are_renamed)
+{
+    uint64_t seed = 5;
+    unsigned renamed = 0;
+    for (unsigned round = 0; round < 3000; round++) {
+        struct gp_diff_mark marks[2][16];
+        size_t counts[2] = {random_below(&seed, 16), random_below(&seed, 16)};
+        uint32_t group[THINGS], same[THINGS], right[THINGS];
+        for (uint32_t i = 0; i < THINGS; i++)
+            group[i] = random_below(&seed, 2);
+        for (int side = 0; side < 2; side++)
+            for (size_t i = 0; i < counts[side]; i++)
+                marks[side][i] = (struct gp_diff_mark){
+                    random_below(&seed, 8) ? random_below(&seed, 3) + 3 * (unsigned)side : random_below(&seed, THINGS),
+                    random_below(&seed, 4)};
+        renamed_slowly((const struct gp_diff_mark *const[2]){marks[0], marks[1]}, counts, group, right);
+        cr_assert(gp_diff_renamed((struct gp_diff_mark *const[2]){marks[0], marks[1]}, counts, group, THINGS, same));
+        for (uint32_t i = 0; i < THINGS; i++) {
+            cr_assert_eq(same[i], right[i], "round %u: %u was %u, not %u", round, i, right[i], same[i]);
+            renamed += same[i] != i;
+        }
+    }
+    cr_assert_gt(renamed, 1000);
 }
 
 /* For each of `second` the index of the path in `first` that is the same file, or -1; NULL ends both. */

@@ -213,9 +213,9 @@ Test(leaks, a_program_that_loads_is_not_suspected)
 /* net: the function by which main calls the net; NULL: there is none. */
 static uint32_t net_site(struct recmake *make, const char *net, unsigned layer)
 {
-    struct recmake_frame inside[] = {{"Layer.forward", "net.py", 10 + layer},
-                                     {"Module._call_impl", "/usr/lib/torch/nn/modules/module.py", 1750},
-                                     {"Net.forward", "net.py", 40},
+    struct recmake_frame inside[] = {{"Layer.run", "net.py", 10 + layer},
+                                     {net, "/usr/lib/torch/nn/modules/module.py", 1750},
+                                     {"Net.run", "net.py", 40},
                                      {net, "/usr/lib/torch/nn/modules/module.py", 1750},
                                      {"main", "train.py", 7},
                                      {NULL, NULL, 0}};

@@ -4,6 +4,7 @@
  */
 #include <analyze/analyze.h>
 #include <criterion/criterion.h>
+#include <lib/random.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,4 +98,182 @@ Test(ranks, clocks_of_two_machines)
     cr_expect_eq(gp_ranks_at(all, &ranks[0], GP_RANK_POINT * 5 / 8), 2 * GIB);
     cr_expect_eq(gp_ranks_at(all, &ranks[1], GP_RANK_POINT * 5 / 8), 0);
     ranks_end(ranks, 2, all);
+}
+
+/* The clock of one boot drifts from the wall clock by up to a minute; a name that is missing may be any machine. */
+Test(ranks, clocks_of_one_machine)
+{
+    static const struct {
+        int64_t apart;
+        const char *host;
+        bool from_torch;
+        enum gp_rank_clock clock;
+    } cases[] = {{60 * (int64_t)SECOND, "a", false, GP_CLOCK_MONOTONIC},
+                 {60 * (int64_t)SECOND + 1, "a", false, GP_CLOCK_WALL},
+                 {-60 * (int64_t)SECOND, "a", false, GP_CLOCK_MONOTONIC},
+                 {-60 * (int64_t)SECOND - 1, "a", false, GP_CLOCK_WALL},
+                 {0, "a", true, GP_CLOCK_WALL},
+                 {0, "", false, GP_CLOCK_WALL},
+                 {0, "a2", false, GP_CLOCK_WALL}};
+    for (unsigned c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct gp_job_rank ranks[2] = {rank_new(0, "a", 500 * SECOND, 2 * GIB, 0),
+                                       rank_new(1, cases[c].host, 500 * SECOND, GIB, 0)};
+        ranks[1].begin_unix_ns += (uint64_t)cases[c].apart;
+        ranks[1].from_torch = cases[c].from_torch;
+        struct gp_ranks *all = gp_ranks_find(ranks, 2);
+        cr_expect_eq(all->clock, cases[c].clock, "case %u", c);
+        cr_expect_eq(all->begin_unix_ns, 1500 * SECOND - (cases[c].apart < 0 ? (uint64_t)-cases[c].apart : 0));
+        ranks_end(ranks, 2, all);
+    }
+}
+
+/* ---- random ranks ------------------------------------------------------------------------------------------------- */
+
+#define MANY  6u
+#define SITES 5u
+
+static int number_order(const void *one, const void *other)
+{
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return (a > b) - (a < b);
+}
+
+static int64_t median_of(int64_t *values, unsigned count)
+{
+    qsort(values, count, sizeof(*values), number_order);
+    return values[(count - 1) / 2];
+}
+
+/* The most in [from, until), -1 outside of the recording: what was held at its start, and each point in it. */
+static int64_t most_in(const struct gp_job_rank *rank, uint64_t from, uint64_t until)
+{
+    int64_t most = 0;
+    if (rank->begin_ns + rank->shift_ns >= until || rank->end_ns + rank->shift_ns < from)
+        return -1;
+    for (uint32_t i = 0; i < rank->allocated->count; i++) {
+        const struct gp_series_point *point = &rank->allocated->points[i];
+        uint64_t at = point->time_ns + rank->shift_ns;
+        if (at <= from || i == 0)
+            most = point->last;
+        else if (at < until)
+            most = point->high > most ? point->high : most;
+    }
+    return most;
+}
+
+static struct gp_job_rank rank_draw(uint64_t *seed, int32_t number, bool known)
+{
+    struct gp_job_rank rank = {.number = number,
+                               .begin_ns = random_next(seed) % 900,
+                               .ooms = !(random_next(seed) % 5),
+                               .peak_bytes = (int64_t)(random_next(seed) % 4),
+                               .headroom_bytes = known || random_next(seed) % 3 ? (int64_t)(random_next(seed) % 3) : -1,
+                               .site_count = (uint32_t)(random_next(seed) % SITES),
+                               .host = "a"};
+    uint64_t at = rank.begin_unix_ns = rank.begin_ns;
+    rank.allocated = calloc(1, sizeof(*rank.allocated) + 8 * sizeof(rank.allocated->points[0]));
+    rank.sites = calloc(SITES, sizeof(*rank.sites));
+    rank.allocated->count = 1 + random_next(seed) % 8;
+    for (uint32_t i = 0; i < rank.allocated->count; i++) {
+        int64_t last = (int64_t)(random_next(seed) % 9);
+        rank.allocated->points[i] = (struct gp_series_point){at, 0, last + (int64_t)(random_next(seed) % 4), last};
+        at += 1 + random_next(seed) % 300;
+    }
+    rank.end_ns = at + random_next(seed) % 100;
+    for (uint32_t i = 0; i < rank.site_count; i++) {
+        strcpy(rank.sites[i].name, random_next(seed) % 2 ? "layer" : "gather");
+        strcpy(rank.sites[i].owner, random_next(seed) % 2 ? "pytorch" : "nccl");
+        rank.sites[i].kind = random_next(seed) % 2;
+        rank.sites[i].peak_bytes = (int64_t)(random_next(seed) % 5);
+    }
+    return rank;
+}
+
+/* What the sites of this name, owner and kind hold in each rank; NULL: any name and kind. */
+static unsigned held_by(const struct gp_job_rank *ranks, unsigned count, const char *name, const char *owner,
+                        unsigned kind, int64_t *values)
+{
+    unsigned holders = 0;
+    for (unsigned i = 0; i < count; i++) {
+        values[i] = 0;
+        for (uint32_t k = 0; k < ranks[i].site_count; k++) {
+            const struct gp_rank_site *site = &ranks[i].sites[k];
+            if ((!name || (strcmp(site->name, name) == 0 && site->kind == kind)) && strcmp(site->owner, owner) == 0)
+                values[i] += site->peak_bytes;
+        }
+        holders += values[i] > 0;
+    }
+    return holders;
+}
+
+static void rows_compared(const struct gp_ranks *all, const struct gp_rank_row *rows, uint32_t row_count, bool owners)
+{
+    int64_t values[MANY], sum = 0, right = 0;
+    for (uint32_t i = 0; i < row_count; i++) {
+        const struct gp_rank_row *row = &rows[i];
+        cr_assert_eq(row->holders,
+                     held_by(all->ranks, all->count, owners ? NULL : row->name, row->owner, row->kind, values));
+        cr_assert_eq(row->worst_bytes, values[0]);
+        for (uint32_t k = 0; k < all->count; k++)
+            sum += values[k];
+        cr_assert_eq(row->median_bytes, median_of(values, all->count));
+        int64_t less = i ? row[-1].worst_bytes - row[-1].median_bytes - (row->worst_bytes - row->median_bytes) : 1;
+        cr_assert(less > 0 || (less == 0 && strcmp(row[-1].name, row->name) <= 0));
+    }
+    for (uint32_t i = 0; i < all->count; i++)
+        for (uint32_t k = 0; k < all->ranks[i].site_count; k++)
+            right += all->ranks[i].sites[k].peak_bytes;
+    cr_assert_eq(sum, right, "each site is in one row");
+}
+
+/* Less than 0: this rank is worse. */
+static int64_t rank_order(const struct gp_job_rank *a, const struct gp_job_rank *b, bool known)
+{
+    return (a->ooms > 0) != (b->ooms > 0)                    ? (b->ooms > 0) - (a->ooms > 0)
+           : known && a->headroom_bytes != b->headroom_bytes ? a->headroom_bytes - b->headroom_bytes
+           : a->peak_bytes != b->peak_bytes                  ? b->peak_bytes - a->peak_bytes
+                                                             : a->number - b->number;
+}
+
+Test(ranks, of_random_jobs)
+{
+    uint64_t seed = 11;
+    for (unsigned round = 0; round < 300; round++) {
+        struct gp_job_rank ranks[MANY];
+        uint32_t count = 1 + random_next(&seed) % MANY;
+        int64_t values[MANY];
+        bool known = true;
+        for (uint32_t i = 0; i < count; i++) {
+            ranks[i] = rank_draw(&seed, (int32_t)i, round % 2);
+            known &= ranks[i].headroom_bytes >= 0;
+        }
+        struct gp_ranks *all = gp_ranks_find(ranks, count);
+        uint64_t end = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            cr_assert(!i || rank_order(&ranks[i - 1], &ranks[i], known) < 0, "round %u, rank %u", round, i);
+            end = ranks[i].end_ns + ranks[i].shift_ns > end ? ranks[i].end_ns + ranks[i].shift_ns : end;
+            values[i] = ranks[i].peak_bytes;
+        }
+        cr_assert_eq(all->length_ns, end);
+        cr_assert_eq(all->median_bytes, median_of(values, count));
+        cr_assert(all->lowest_bytes == values[0] && all->highest_bytes == values[count - 1]);
+        for (uint32_t m = 0; m < GP_RANK_POINT; m++) {
+            uint64_t from = (uint64_t)((double)end / GP_RANK_POINT * m),
+                     until = (uint64_t)((double)end / GP_RANK_POINT * (m + 1));
+            uint32_t there = 0;
+            for (uint32_t i = 0; i < count; i++) {
+                int64_t most = most_in(&ranks[i], from, until);
+                cr_assert_eq(gp_ranks_at(all, &ranks[i], m), most, "round %u, moment %u", round, m);
+                if (most >= 0)
+                    values[there++] = most;
+            }
+            const struct gp_rank_moment *moment = &all->moments[m];
+            cr_assert(moment->ranks == there && moment->time_ns == from);
+            cr_assert(!there || (moment->median == median_of(values, there) && moment->low == values[0] &&
+                                 moment->high == values[there - 1]));
+        }
+        rows_compared(all, all->sites, all->site_count, false);
+        rows_compared(all, all->owners, all->owner_count, true);
+        ranks_end(ranks, count, all);
+    }
 }

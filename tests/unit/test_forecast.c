@@ -5,6 +5,7 @@
 #include <convert/replay/replay.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
+#include <lib/random.h>
 #include <math.h>
 #include <read/common/hash.h>
 #include <show/text/text.h>
@@ -216,6 +217,127 @@ Test(forecast, headroom_is_the_least_limit_and_what_is_idle)
         gp_forecast_find(&nothing, &rows[i].room, &result);
         cr_expect_eq(result.headroom_bytes, rows[i].headroom, "%u", i);
     }
+}
+
+/* ---- a second model --------------------------------------------------------------------------------------------- */
+
+#define SAMPLES 40u
+
+static int double_order(const void *one, const void *other)
+{
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+/* The verdict, and the most that a step takes, of steps 1 .. count, each a sample after the one before. */
+static enum gp_forecast_verdict steps_judged(const struct gp_forecast_sample *samples, unsigned count, int64_t *step)
+{
+    double works[SAMPLES], sorted[SAMPLES];
+    unsigned first = count > 17 ? count - 15 : 2, alike = 0; /* the newest 16, but the first one never */
+    int64_t calls = 0;
+    *step = 0;
+    if (count < 2)
+        return GP_FORECAST_SHORT;
+    for (unsigned i = first; i <= count; i++) {
+        const struct gp_forecast_sample *now = &samples[i], *before = now - 1;
+        calls += now->allocs - before->allocs + now->frees - before->frees;
+        works[i] = sorted[i - first] = (double)(now->taken_bytes - before->taken_bytes - (now->last - before->last));
+    }
+    qsort(sorted, count + 1 - first, sizeof(*sorted), double_order);
+    double median = sorted[(count + 1 - first) / 2];
+    for (unsigned i = first; i <= count; i++) {
+        bool same = works[i] >= 0.98 * median && works[i] <= 1.02 * median;
+        alike += same;
+        *step = same && samples[i].high - samples[i - 1].last > *step ? samples[i].high - samples[i - 1].last : *step;
+    }
+    if (count == 2) {
+        int64_t one = samples[1].taken_bytes - samples[0].taken_bytes,
+                two = samples[2].taken_bytes - samples[1].taken_bytes,
+                fresh = samples[2].fresh_bytes - samples[1].fresh_bytes;
+        return two > 0 && (double)two <= 1.02 * (double)one && (double)fresh <= 0.02 * (double)two
+                   ? GP_FORECAST_STEADY
+                   : GP_FORECAST_APERIODIC;
+    }
+    return !calls                                               ? GP_FORECAST_IDLE
+           : median > 0 && alike * 4 >= (count + 1 - first) * 3 ? GP_FORECAST_STEADY
+                                                                : GP_FORECAST_APERIODIC;
+}
+
+/* Of what a steady program holds at least in each step, how it grows. */
+static bool steps_grow(const struct gp_forecast_sample *samples, unsigned count, struct gp_forecast_result *right)
+{
+    int64_t lows[SAMPLES], stays = samples[count].low;
+    unsigned warm = count >= 20 ? count / 10 : 1, n = 0;
+    struct gp_trend trend;
+    for (unsigned i = warm + 1; i <= count; i++)
+        lows[n++] = samples[i].low;
+    if (count < 5 || !gp_trend_find(lows, n, &trend) || trend.confidence < 0.4)
+        return false;
+    for (unsigned i = count - 3; i <= count; i++)
+        stays = samples[i].low < stays ? samples[i].low : stays;
+    right->bytes_per_second = trend.slope * n / ((double)(samples[count].time_ns - samples[warm].time_ns) / 1e9);
+    double left = (double)(right->headroom_bytes + samples[count].last - stays - right->step_bytes);
+    right->seconds_to_oom = left > 0 ? left / right->bytes_per_second : 0;
+    if (right->headroom_bytes < 0 || right->seconds_to_oom > GP_FORECAST_HORIZON)
+        right->seconds_to_oom = -1;
+    return true;
+}
+
+Test(forecast, of_random_steps)
+{
+    static const int64_t works[] = {100000, 100000, 100000, 100000, 100000, 102000, 98000, 102040, 97960, 50000, 0};
+    uint64_t seed = 3;
+    unsigned seen[5] = {0};
+    for (unsigned round = 0; round < 4000; round++) {
+        struct gp_forecast_sample samples[SAMPLES] = {{.time_ns = 1, .low = 50, .high = 5000, .last = 500}};
+        struct gp_forecast forecast;
+        unsigned count = random_below(&seed, SAMPLES - 1), odd = 3 + random_below(&seed, 9);
+        bool keeps = random_below(&seed, 3), calls = random_below(&seed, 8), late = random_below(&seed, 4);
+        struct gp_forecast_room room = {.device_free_bytes = round % 5 ? random_below(&seed, 400000) : -1, -1, -1};
+        int64_t high = samples[0].high;
+        gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
+        gp_forecast_feed(&forecast, &samples[0]);
+        for (unsigned i = 1; i <= count; i++) {
+            struct gp_forecast_sample *now = &samples[i], *before = now - 1;
+            int64_t kept = keeps ? random_below(&seed, 4) * 1000 : 0, work = works[random_below(&seed, odd)];
+            work = i == 1 && late ? 300000 : work;
+            *now = (struct gp_forecast_sample){.time_ns = before->time_ns + SECOND * (1 + random_below(&seed, 2)),
+                                               .low = before->last + random_below(&seed, 2) * 100,
+                                               .high = before->last + work,
+                                               .last = before->last + kept,
+                                               .allocs = before->allocs + calls,
+                                               .frees = before->frees + calls * random_below(&seed, 2),
+                                               .taken_bytes = before->taken_bytes + work + kept,
+                                               .fresh_bytes = before->fresh_bytes + random_below(&seed, 3) * 1000};
+            high = now->high > high ? now->high : high;
+            gp_forecast_feed(&forecast, now);
+        }
+        const struct gp_forecast_sample *last = &samples[count];
+        struct gp_forecast_result is, right = {.peak_bytes = -1, .spare_bytes = -1, .seconds_to_oom = -1};
+        int64_t step;
+        gp_forecast_find(&forecast, &room, &is);
+        right.verdict = steps_judged(samples, count, &step);
+        right.headroom_bytes = room.device_free_bytes;
+        right.step_bytes = right.verdict == GP_FORECAST_STEADY ? step : -1;
+        if (right.verdict == GP_FORECAST_STEADY) {
+            right.peak_bytes = last->last + step > high ? last->last + step : high;
+            int64_t spare = right.headroom_bytes + last->last - right.peak_bytes;
+            right.spare_bytes = right.headroom_bytes < 0 ? -1 : spare > 0 ? spare : 0;
+            if (steps_grow(samples, count, &right))
+                right.verdict = GP_FORECAST_GROWS;
+        }
+        seen[right.verdict]++;
+        cr_assert_eq(is.verdict, right.verdict, "round %u, %u steps: %s, not %s", round, count,
+                     gp_forecast_word(is.verdict), gp_forecast_word(right.verdict));
+        cr_assert(is.points == count && is.seen_ns == last->time_ns - 1 && is.headroom_bytes == right.headroom_bytes);
+        cr_assert(is.peak_bytes == right.peak_bytes && is.step_bytes == right.step_bytes &&
+                      is.spare_bytes == right.spare_bytes,
+                  "round %u: a peak of %lld, not %lld", round, (long long)is.peak_bytes, (long long)right.peak_bytes);
+        cr_assert_float_eq(is.seconds_to_oom, right.seconds_to_oom, 1e-6);
+        cr_assert_float_eq(is.bytes_per_second, right.bytes_per_second, 1e-6);
+    }
+    for (unsigned i = 0; i < 5; i++)
+        cr_assert_gt(seen[i], 20, "%u of verdict %u", seen[i], i);
 }
 
 /* ---- recordings -------------------------------------------------------------------------------------------------- */
