@@ -61,7 +61,7 @@ static void whole(void)
     copy(&word, results, sizeof word, SIM_FILL_ANY);
     copy(&number, results, sizeof number, SIM_FILL_ANY);
     copy(&alone, results, sizeof alone, SIM_FILL_ANY);
-    CHECK(word >= 1 && word <= 7 && number >= 1 && number <= 7 && alone <= 1);
+    CHECK(word >= 1 && word <= 7 && number == word && alone <= 1);
     copy(words, results, sizeof words, SIM_FILL_ANY); /* in whichever type */
     for (int i = 0; i < COUNT; i++)
         good &= words[i] == 0 || words[i] == 1;
@@ -104,10 +104,14 @@ static void launches(void)
                                 ".visible .entry _Z14or_kernel_cudav(.param .u64 a) { ret; }\n"
                                 ".visible .entry _Z5otherv(.param .u64 a) { ret; }\n";
     CUmodule module;
+    int32_t before = -1, after = -2;
+    copy(&before, results, sizeof before, SIM_FILL_ANY);
     CHECK_OK(cuModuleLoadData(&module, image));
     verdict(module, "_Z15and_kernel_cudav", 1);
     verdict(module, "_Z14or_kernel_cudav", 0);
     verdict(module, "_Z5otherv", -1);
+    copy(&after, results + 512, sizeof after, SIM_FILL_ANY);
+    CHECK(after == before); /* two masks find as many */
 }
 
 int main(void)

@@ -15,6 +15,7 @@
 
 #define SIM_FILL_MOST  (16 * SIM_MIB) /* a larger read is a checkpoint */
 #define SIM_FILL_COUNT 7u             /* whole numbers are 1 .. 7: 0 divides nothing, and more would not be an index */
+#define SIM_FILL_ALONE 4u /* as many that a mask finds: x[mask] = y[mask] counts twice, and wants both to be equal */
 #define SIM_VERDICTS   4096u
 
 SIM_EXPORT int sim_fill_as(int type);
@@ -127,6 +128,8 @@ static uint64_t sim_fill_value(CUdeviceptr p, int type, size_t read, size_t widt
         bits = sim_fill_truth(p, random, read == 1);
     } else if (type == SIM_FILL_ANY && read > 8) {
         bits = random & 1; /* a list of truth values, or of whole numbers of any size */
+    } else if (type == SIM_FILL_ANY && read == width) {
+        bits = SIM_FILL_ALONE;
     } else {
         bits = random % SIM_FILL_COUNT + 1;
     }
