@@ -4,9 +4,9 @@
 `gpuprof run --sim` puts this folder in front of PYTHONPATH.  PyTorch's object collectives (broadcast_object_list,
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
-there whether it has reached its longest text; here its host says so.  vLLM counts there how many tokens each request
-got; here each gets one a step once its prompt is done.  With fill=random, PyTorch tells the driver which
-type the results have that it reads back.  JAX finds the GPU, which has no device file.  Without these modules
+there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
+vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  With
+fill=random, PyTorch tells the driver which type the results have that it reads back.  JAX finds the GPU, which has no device file.  Without these modules
 nothing happens, and a sitecustomize of the program's own is run first.
 """
 import functools
@@ -115,6 +115,23 @@ def _generation(module):
         return unfinished(self, this_peer_finished or reached, *args, **kwargs)
 
     mixin._has_unfinished_sequences = has_unfinished
+
+
+def _completions(trainer, module):
+    """A mask that the GPU computes says which words of a text come before its end."""
+    turn = getattr(module, trainer)._generate_single_turn
+
+    @functools.wraps(turn)
+    def call(self, *args, **kwargs):
+        result = turn(self, *args, **kwargs)
+        if not self.use_vllm and not getattr(self, "use_transformers_continuous_batching", False):
+            # Alone, before the probabilities, or (until TRL 1.0) behind the prompts.
+            made = result if isinstance(result, list) else result[len(result) > 2]
+            most = self.generation_config.max_new_tokens
+            made[:] = [(words + [0] * most)[:most] for words in made]
+        return result
+
+    getattr(module, trainer)._generate_single_turn = call
 
 
 def _vllm_runner(module):
@@ -255,6 +272,9 @@ _CHANGES = {
     "torch.distributed.optim.zero_redundancy_optimizer": _zero,
     "transformers.generation.stopping_criteria": _criteria,
     "transformers.generation.utils": _generation,
+    "trl.trainer.distillation_trainer": functools.partial(_completions, "DistillationTrainer"),
+    "trl.trainer.grpo_trainer": functools.partial(_completions, "GRPOTrainer"),
+    "trl.trainer.rloo_trainer": functools.partial(_completions, "RLOOTrainer"),
     "vllm.v1.worker.gpu.async_utils": _vllm_output,
     "vllm.v1.worker.gpu.model_runner": _vllm_runner,
 }
