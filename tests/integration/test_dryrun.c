@@ -463,7 +463,7 @@ static const char reader[] = "import ctypes, sys\n"
                              "cuda.cuCtxSetCurrent(context)\n"
                              "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))\n"
                              "for i in range(9):\n"
-                             "    assert (decide() == 0) == (len(sys.argv) == 1)\n";
+                             "    assert (decide() == 0) == (sys.argv[1] == 'zeros')\n";
 
 Test(dryrun, results_that_are_read_back_have_their_line)
 {
@@ -472,15 +472,57 @@ Test(dryrun, results_that_are_read_back_have_their_line)
         cr_skip("no python3");
     snprintf(path, sizeof(path), "%s/reader.py", folder);
     write_file(path, reader);
-    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s", path);
+    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s zeros", path);
     dryrun(line, 0);
     SAYS("Results read back 9 times");
+    SAYS_NOT("--fill=random");
     SAYS("kernels computed nothing, so they are zeros.");
     SAYS("36 B       9 x decide (reader.py:6)\n");
     snprintf(line, sizeof(line), "--gpu=t4 --fill=random -- /usr/bin/python3 %s not-zeros", path);
     dryrun(line, 0);
     SAYS("kernels computed nothing, so they are random.");
+    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s not-zeros", path);
+    dryrun(line, 1);
+    SAYS("  If CMD failed because of a zero, try --fill=random.\n");
     left[0] = "reader.py";
+}
+
+static const char layers[] = "import ctypes, sys, time\n"
+                             "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                             "context = ctypes.c_void_p()\n"
+                             "cuda.cuInit(0)\n"
+                             "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
+                             "cuda.cuCtxSetCurrent(context)\n"
+                             "def take(mib):\n"
+                             "    pointer = ctypes.c_uint64()\n"
+                             "    cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))\n"
+                             "    return pointer\n"
+                             "def library(file, text):\n"
+                             "    exec(compile(text, '/v/site-packages/torch/' + file, 'exec'), globals())\n"
+                             "library('nn/modules/module.py', 'def _call_impl(): return take(64)')\n"
+                             "library('_tensor.py', 'def backward(): cuda.cuMemFree_v2(take(8))')\n"
+                             "weights = [take(8) for _ in range(8)]\n"
+                             "for step in range(40):\n"
+                             "    kept = _call_impl()\n"
+                             "    if sys.argv[1] == 'train': backward()\n"
+                             "    time.sleep(0.01)\n"
+                             "    cuda.cuMemFree_v2(kept)\n";
+
+Test(dryrun, what_would_help_is_told_of_what_it_helps)
+{
+    char path[96], line[256];
+    if (access("/usr/bin/python3", X_OK) != 0)
+        cr_skip("no python3");
+    snprintf(path, sizeof(path), "%s/layers.py", folder);
+    write_file(path, layers);
+    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s train", path);
+    dryrun(line, 0);
+    SAYS("checkpointing, a candidate: 64.00 MiB of activations live");
+    snprintf(line, sizeof(line), "--gpu=t4 -- /usr/bin/python3 %s infer", path);
+    dryrun(line, 0);
+    SAYS("64.00 MiB       1 x activations     take (layers.py:9)");
+    SAYS_NOT("checkpointing"); /* without a backward pass */
+    left[0] = "layers.py";
 }
 
 Test(dryrun, a_hostile_list_of_results_is_not_shown)

@@ -382,6 +382,8 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     const struct gp_recording *r = loaded->recording;
     need_identity(need, loaded, d);
     struct gp_use_table *uses = gp_uses_find(report->flow, report->steps, report->leaks, hints, d);
+    for (uint32_t site = 0; uses && !uses->trains && site < r->site_count; site++)
+        need->infers |= hints[site] == GP_HINT_FORWARD;
     int rc = uses && need_lines(need, loaded, uses, report->devices[d].peak, assumed) ? 0 : -ENOMEM;
     gp_uses_free(uses);
     if (!rc)

@@ -268,11 +268,11 @@ static bool text_growable(const struct gp_text_page *page, const struct gp_need 
     return true;
 }
 
-/* Lines whose activations are most bytes for the longest time. */
+/* Lines whose activations are most bytes for the longest time. Without a backward pass nothing is kept for one. */
 static uint32_t text_candidates(const struct gp_need *need, const struct gp_need_line *found[GP_DRYRUN_FEW])
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < need->line_count; i++) {
+    for (uint32_t i = 0; !need->infers && i < need->line_count; i++) {
         const struct gp_need_line *line = &need->lines[i];
         if (line->use != GP_USE_ACTIVATIONS || line->bytes < need->allocated_peak_bytes / GP_DRYRUN_PART)
             continue;
@@ -359,6 +359,8 @@ static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_r
             "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are %s. If CMD decides by\n"
             "  one of them, it may do something else on a GPU.\n",
             count, random ? "random" : "zeros");
+    if (run->status && !run->ended && !random)
+        fprintf(page->out, "  If CMD failed because of a zero, try --fill=random.\n");
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_dryrun_read *read = &run->reads[i];
         fprintf(page->out, "  %10s %7" PRId64 " x ", gp_size_text(size, read->bytes), read->count);

@@ -225,6 +225,7 @@ struct gp_need { /* of one process on one device */
     uint32_t line_count; /* the most bytes first */
     uint32_t steps, peak_step;
     uint64_t peak_ns, step_ns; /* since the start of the recording; length of a step */
+    bool infers;               /* stacks show layers that are called, and no backward pass */
     bool oom, over;
     struct gp_need_moment failed; /* the last request that failed, with oom */
     struct gp_need_moment broke;  /* what took the device over the budget, with over */
