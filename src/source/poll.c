@@ -32,6 +32,8 @@
 
 /* No thread of the program waits for us longer than this. */
 #define GP_POLL_PATIENCE_NS 20000000ull
+/* But on a busy machine our thread may run only after this time; the exit waits for that too. */
+#define GP_POLL_LATE_NS 200000000ull
 
 struct gp_driver {
     int (*version)(int *);
@@ -54,6 +56,7 @@ struct gp_driver {
 static struct gp_driver driver;
 static uint32_t x_ring;     /* doorbell */
 static uint32_t x_asked;    /* viewers' requests */
+static uint32_t x_noticed;  /* the last request that the thread has seen */
 static uint32_t x_answered; /* the last request that is done */
 static uint32_t x_version;
 static uint32_t x_running;
@@ -427,8 +430,11 @@ static void poll_round(unsigned *ever, unsigned *trail)
     /* Requests made before this read are answered by the poll that follows it. */
     uint32_t asked = __atomic_load_n(&x_asked, __ATOMIC_ACQUIRE);
     bool urgent = asked != __atomic_load_n(&x_answered, __ATOMIC_RELAXED);
-    if (urgent)
+    if (urgent) {
+        __atomic_store_n(&x_noticed, asked, __ATOMIC_RELAXED);
+        gp_futex_wake(&x_answered);
         poll_check();
+    }
     poll_doors(urgent);
     unsigned wanted = gp_feed_poll_wanted();
     if (wanted & (GP_POLL_POOLS | GP_POLL_GRAPHS))
@@ -506,24 +512,35 @@ void gp_poll_wake(void)
     gp_futex_wake(&x_ring);
 }
 
-bool gp_poll_now(uint64_t timeout_ns)
+/* late_ns: how much longer while the thread has not seen the request and is not in the driver: then it waits for
+ * a processor alone. */
+static bool poll_now(uint64_t timeout_ns, uint64_t late_ns)
 {
     if (!__atomic_load_n(&x_running, __ATOMIC_ACQUIRE))
         return false;
     uint32_t mine = __atomic_add_fetch(&x_asked, 1, __ATOMIC_ACQ_REL);
     gp_futex_wake(&x_asked);
     gp_poll_wake();
-    uint64_t deadline = gp_clock_ns() + timeout_ns;
-    for (;;) {
+    uint64_t now = gp_clock_ns(), deadline = now + timeout_ns + late_ns;
+    for (;; now = gp_clock_ns()) {
         /* [poll.A] acquire: pairs with [poll.R]. */
         uint32_t answered = __atomic_load_n(&x_answered, __ATOMIC_ACQUIRE);
-        uint64_t now = gp_clock_ns();
         if ((int32_t)(answered - mine) >= 0)
             return true;
+        if (late_ns && ((int32_t)(__atomic_load_n(&x_noticed, __ATOMIC_RELAXED) - mine) >= 0 ||
+                        __atomic_load_n(&x_busy, __ATOMIC_RELAXED))) {
+            deadline = now + timeout_ns;
+            late_ns = 0;
+        }
         if (now >= deadline)
             return false;
         gp_futex_wait(&x_answered, answered, deadline - now);
     }
+}
+
+bool gp_poll_now(uint64_t timeout_ns)
+{
+    return poll_now(timeout_ns, 0);
 }
 
 /* Wherever the thread sleeps. */
@@ -557,14 +574,15 @@ void gp_poll_stop(void)
     poll_stop(GP_POLL_PATIENCE_NS);
 }
 
-/* An exit handler: polls once more, if anything is polled or a device has no name yet, for at most 20 ms, and stops. */
+/* An exit handler: polls once more, if anything is polled or a device has no name yet, for at most 20 ms once the thread
+ * runs, and stops. */
 static void poll_last(void)
 {
     if (!gp_thread_life_on())
         return;
     if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED) ||
         gp_feed_poll_doors(false))
-        gp_poll_now(GP_POLL_PATIENCE_NS / 2);
+        poll_now(GP_POLL_PATIENCE_NS / 2, GP_POLL_LATE_NS);
     poll_stop(GP_POLL_PATIENCE_NS / 2);
 }
 

@@ -249,13 +249,15 @@ Test(record_command, run_says_what_was_recorded)
 Test(record_command, the_device_of_a_momentary_program_has_a_name)
 {
     char option[128];
+    const char *argv[] = {path_command(), "run", "--sim", option, "--", path_program("momentary"), NULL};
     snprintf(option, sizeof(option), "--record=%s", file);
     for (int i = 0; i < 10; i++) {
-        setenv("GPUPROF_SOURCE", i % 2 ? "hooks" : "cupti", 1);
-        command(0, "run", "--sim", option, "--", path_program("momentary"), NULL);
+        const char *env[] = {i % 2 ? "GPUPROF_SOURCE=hooks" : "GPUPROF_SOURCE=cupti", NULL};
+        run_program(0, &(struct spawn_options){.argv = argv, .env = env});
         struct gp_recording *r = record_open(file);
         cr_assert(r->device_count >= 1 && r->devices[0].total_bytes > 0);
         cr_assert_str_eq(r->devices[0].name, "Simulated GPU 0", "run %d", i);
+        cr_assert_eq(r->source, i % 2 ? GP_SOURCE_HOOKS : GP_SOURCE_CUPTI);
         gp_recording_free(r);
     }
 }

@@ -19,7 +19,9 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dlfcn.h>
+#include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -455,8 +457,13 @@ STANDIN(int, clock_gettime, clockid_t clock, struct timespec *out)
     return 0;
 }
 
+static jmp_buf asleep;
+static bool is_nested; /* the poller runs while another thread waits */
+
 static void wait_until(uint64_t deadline)
 {
+    if (is_nested)
+        longjmp(asleep, 1);
     bool comes = happened < planned && start_ns + plan[happened].at_ms * MS <= deadline;
     now_ns = comes ? start_ns + plan[happened].at_ms * MS : deadline;
     cr_assert_neq(now_ns, UINT64_MAX, "it waits for ever, and nothing is planned");
@@ -495,6 +502,14 @@ STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     poll_main = main;
     return is_virtual ? worker_error : __real_gp_worker_start(main, name);
+}
+
+static void (*at_exit)(void);
+
+STANDIN(int, atexit, void (*handler)(void))
+{
+    at_exit = handler;
+    return 0;
 }
 
 static char logged[4096];
@@ -725,4 +740,53 @@ Test(poll, a_failure_is_logged_with_the_devices_size, .timeout = 60)
     cr_assert_null(poll_main(NULL));
     cr_expect_not_null(strstr(logged, "cuMemAlloc"), "%s", logged);
     cr_expect_not_null(strstr(logged, "40.04 GiB"), "%s", logged);
+}
+
+/* Until it sleeps. */
+static void poller_runs(void)
+{
+    is_nested = true;
+    if (!setjmp(asleep))
+        poll_main(NULL);
+    is_nested = false;
+}
+
+static void program_exits(void)
+{
+    start_ns = now_ns;
+    at_exit();
+    cr_expect_eq(waited_ms(), 20, "a call is under way");
+}
+
+/* A program that ends at once on a busy machine: its exit waits until the poller has run. */
+Test(poll, a_last_look_waits_for_a_processor, .timeout = 60)
+{
+    struct gp_wire_device is;
+    open_driver(0);
+    at(170, poller_runs);
+    begin();
+    gp_poll_expect();
+    at_exit();
+    cr_expect_eq(waited_ms(), 170);
+    cr_assert(gp_tap_device(0, &is));
+    cr_expect_str_eq(is.name, "Fake 40");
+}
+
+Test(poll, a_last_look_has_an_end, .timeout = 60)
+{
+    open_driver(0);
+    begin();
+    gp_poll_expect();
+    at_exit();
+    cr_expect_eq(waited_ms(), 210, "the poller never runs");
+}
+
+Test(poll, a_last_look_does_not_wait_long_for_the_driver, .timeout = 60)
+{
+    open_driver(0);
+    *inside = program_exits;
+    *inside_at = 3;
+    begin();
+    gp_poll_expect();
+    poll_main(NULL);
 }
