@@ -99,14 +99,11 @@ Test(leaks, report_agrees_with_the_process_s_own_counters, .timeout = 120)
     unlink(file);
 }
 
-/* cudaMalloc and cudaFree take microseconds in a driver, and in the simulated one if it is
- * configured so. */
+/* A pair of cudaMalloc and cudaFree takes microseconds in the simulated driver too. */
 Test(leaks, churn_says_what_the_calls_cost, .timeout = 120)
 {
     char file[64];
-    setenv("GPUPROF_SIM", "latency=typical", 1);
     record(file, "fixed", "marked");
-    unsetenv("GPUPROF_SIM");
     json_t *top = analyse("churn", file);
     expect_callers(json_object_get(top, "sites"));
     json_int_t pairs = json_integer_value(json_object_get(top, "pairs"));
