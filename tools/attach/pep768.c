@@ -162,7 +162,7 @@ int gp_pep768_find(pid_t pid, uint64_t runtime, pid_t main_tid, struct gp_pep768
 int gp_pep768_request(pid_t pid, const struct gp_pep768 *place, const char *path)
 {
     uint32_t pending = 1;
-    uint8_t breaker;
+    uint8_t breaker = 0;
     if (strlen(path) >= place->path_bytes)
         return -ENAMETOOLONG;
     int rc = gp_remote_write(pid, path, strlen(path) + 1, place->path);
