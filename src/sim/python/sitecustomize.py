@@ -6,8 +6,8 @@ all_gather_object and so on) compute the sizes of pickles on the GPU.  Each grou
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
 vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  With
-fill=random, PyTorch tells the driver which type the results have that it reads back.  JAX finds the GPU, which has no device file.  Without these modules
-nothing happens, and a sitecustomize of the program's own is run first.
+fill=random, PyTorch tells the driver which type the results have that it reads back.  JAX finds the GPU, which has no
+device file.  Without these modules nothing happens, and a sitecustomize of the program's own is run first.
 """
 import functools
 import importlib.machinery
