@@ -337,7 +337,7 @@ static bool fde_read(const struct gp_cfi_table *table, const uint8_t *at, uint64
         return false;
     info->begin = read_pointer(&r, info->encoding, table->header);
     uint64_t range = read_pointer(&r, info->encoding & 0x0f, table->header);
-    if (r.bad || target < info->begin || target - info->begin >= range)
+    if (target < info->begin || target - info->begin >= range)
         return false;
     if (info->sized)
         read_skip(&r, read_uleb(&r));

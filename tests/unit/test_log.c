@@ -284,11 +284,15 @@ Test(log, descriptors)
     gp_log_close();
     cr_expect_eq(log_descriptors(), before);
     gp_log_close();
-    cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
-    cr_assert_eq(dup2(0, 200), 200);
-    gp_log_close();
-    cr_expect_eq(fcntl(200, F_GETFD), 0);
-    close(200);
+    for (unsigned beside = 0; beside < 2; beside++) { /* of another device, and of ours */
+        int other = beside ? open(log_path("second"), O_WRONLY | O_CREAT, 0600) : dup(0);
+        cr_assert_eq(gp_log_open(GP_LOG_INFO, path), 0);
+        cr_assert_eq(dup2(other, 200), 200);
+        gp_log_close();
+        cr_expect_eq(fcntl(200, F_GETFD), 0);
+        close(200);
+        close(other);
+    }
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = 200;
     cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);

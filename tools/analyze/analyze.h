@@ -92,7 +92,6 @@ struct gp_leak {
 };
 struct gp_leaks {
     uint32_t steps, count;
-    enum gp_step_source source;
     const char *why;           /* the reason if there are no suspects, else "" */
     uint32_t points;           /* of each suspect's curve: one per step, or per group of steps if they are many */
     int64_t *kept;             /* [count][points + 1]: the least bytes held during each; the last: held at the end */

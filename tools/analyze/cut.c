@@ -63,11 +63,11 @@ static struct gp_rec_event cut_start(const struct gp_recording *recording, uint3
 static bool cut_baseline(struct gp_cut *cut)
 {
     const struct gp_recording *recording = cut->recording;
-    size_t room = cut->ranges.count + 1ul;
+    size_t room = cut->ranges.count;
     for (uint32_t id = gp_ranges_bits_next(&cut->live, 0); id != GP_BITS_NONE;
          id = gp_ranges_bits_next(&cut->live, id + 1))
         room++;
-    cut->baseline = calloc(room, sizeof(*cut->baseline));
+    cut->baseline = calloc(room + 1, sizeof(*cut->baseline));
     if (!cut->baseline)
         return false;
     for (uint32_t i = cut->ranges.count ? gp_ranges_bits_next(&cut->ranges.live, 0) : GP_BITS_NONE; i != GP_BITS_NONE;

@@ -261,7 +261,6 @@ static struct gp_leaks *leak_result(const struct gp_leak_search *search)
     if (!leaks)
         return NULL;
     leaks->steps = search->steps->count;
-    leaks->source = search->steps->source;
     leaks->points = search->points;
     leaks->kept = (int64_t *)&leaks->suspects[search->curve_count + 1];
     for (uint32_t i = 0; i < search->curve_count; i++) {
@@ -288,7 +287,6 @@ static struct gp_leaks *leak_none(const struct gp_steps *steps, const char *why)
     struct gp_leaks *leaks = calloc(1, sizeof(*leaks));
     if (leaks) {
         leaks->steps = steps->count;
-        leaks->source = steps->source;
         leaks->why = why;
     }
     return leaks;

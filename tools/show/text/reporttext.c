@@ -420,7 +420,7 @@ static void page_suspect(const struct gp_text_page *page, const struct gp_report
     char slope[GP_SIZE_TEXT], live[GP_SIZE_TEXT], oom[GP_SIZE_TEXT], age[GP_SIZE_TEXT];
     char evidence[GP_EVIDENCE_TEXT], text[512];
     const uint32_t points = leaks->points + 1;
-    bool timed = leaks->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
+    bool timed = report->steps->source == GP_STEPS_TIME; /* a stretch of time is no step, and no measure of certainty */
     fprintf(page->out, "%3u  %s%s per %s%s  ", i + 1, gp_text_on(page, GP_RED),
             gp_size_text(slope, (int64_t)(timed ? leak->bytes_per_second : leak->bytes_per_step)),
             timed ? "second" : "step", gp_text_on(page, GP_OFF));
