@@ -358,6 +358,76 @@ Test(naive, few_moments_have_the_peak)
     }
 }
 
+static struct gp_level level_before(const struct gp_flow *flow, uint32_t device, uint64_t time_ns)
+{
+    struct gp_flow_walk walk = gp_flow_begin(flow);
+    struct gp_flow_change change;
+    struct gp_level level = {0};
+    while (gp_flow_next(&walk, &change) && (change.event == GP_REC_NONE || change.time_ns < time_ns))
+        if (change.item->device == device)
+            gp_level_apply(&level, &change);
+    return level;
+}
+
+/* At the end the last sample says what pools hold in reserve, beyond what the events say; they hold at least their blocks. */
+Test(naive, samples_tell_what_pools_reserve)
+{
+    unsigned polled = 0;
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        struct gp_flow *flow = gp_flow_new(recording);
+        for (uint32_t device = 0; device < 2; device++) {
+            struct gp_level level = level_before(flow, device, UINT64_MAX);
+            struct gp_series *series = gp_series_reserved(recording, device, 1000);
+            int64_t extra = 0;
+            bool pools = false;
+            for (size_t i = 0; i < recording->event_count + recording->baseline_count; i++) {
+                const struct gp_rec_event *event = i < recording->event_count
+                                                       ? &recording->events[i]
+                                                       : &recording->baseline[i - recording->event_count];
+                pools |= event->device == device && event->type == GP_EVENT_ALLOC &&
+                         (event->kind == GP_KIND_POOL || event->kind == GP_KIND_GRAPH);
+            }
+            for (size_t i = 0; pools && i < recording->sample_count; i++) {
+                const struct gp_rec_sample *sample = &recording->samples[i];
+                if (sample->device == device && sample->reserved_bytes >= 0 && sample->time_ns <= recording->end_ns)
+                    extra = sample->reserved_bytes - level_before(flow, device, sample->time_ns).reserved;
+            }
+            polled += extra > level.pool;
+            cr_assert_eq(series->points[series->count - 1].last,
+                         level.reserved + (extra > level.pool ? extra
+                                           : level.pool > 0   ? level.pool
+                                                              : 0),
+                         "recording %u, device %u", number, device);
+            free(series);
+        }
+        gp_flow_free(flow);
+        gp_recording_free(recording);
+    }
+    cr_assert_gt(polled, 20);
+}
+
+/* Nothing happens in the recording: what was there is all that there is, from the first moment on. */
+Test(naive, what_was_there_is_held_all_the_time)
+{
+    static struct span spans[400];
+    for (unsigned number = 0; number < RECORDINGS; number++) {
+        struct gp_recording *recording = tiny_make(number);
+        cr_assert_eq(gp_recording_cut(recording, recording->end_ns, recording->end_ns + 2), 0);
+        recording->event_count = 0;
+        for (uint32_t device = 0; device < 3; device++) {
+            int64_t blocks, held = live_at(spans, spans_of(recording, device, spans), 1, GP_REC_NONE, &blocks);
+            struct gp_series *series = gp_series_allocated(recording, device, GP_KIND_NONE, 9);
+            cr_assert_eq(series->points[0].time_ns, recording->begin_ns);
+            for (uint32_t i = 0; i < series->count; i++)
+                cr_assert(series->points[i].last == held && series->points[i].low == held &&
+                          series->points[i].high == held);
+            free(series);
+        }
+        gp_recording_free(recording);
+    }
+}
+
 /* What no program makes: the numbers mean nothing, but every analysis ends, with a result or an error. */
 Test(naive, analyses_of_damaged_recordings_end)
 {
