@@ -47,7 +47,7 @@ print(", ".join(importlib.metadata.version(name) for name in sys.argv[1:]))' "${
 program() { # NAME ENVIRONMENT PACKAGES PROGRAM TOP
     local name=$1 folder=$2 file=${4%% *} top=$5 spec=gpu=a100-40g,contents=none how starts=yes totals=equal site=right output=same
     local command=(timeout -k 10 600 tests/real/inside "$folder" python3 tests/real/table/run.py)
-    case $4 in field/* | programs/*) spec=$(sed -n 's/^# sim: //p' "tests/real/$file") ;; esac
+    case $4 in field/* | programs/* | frameworks/grpo.py) spec=$(sed -n 's/^# sim: //p' "tests/real/$file") ;; esac
     rm -f "$work"/*
     for how in plain under; do
         # shellcheck disable=SC2086 # the program's arguments
