@@ -30,6 +30,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -325,6 +326,43 @@ INSIDE_TEST(discover, one_inode_is_armed_once, finish)
 INSIDE_TEST(discover, one_inode_is_armed_once_through_perf, finish)
 {
     same(&(struct gp_bpf_options){.by_perf = true});
+}
+
+/* As `gpuprof attach` makes one of the file. */
+static int memory_copy(const char *path)
+{
+    int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("gpuprof/libgpuprof.so", MFD_ALLOW_SEALING);
+    struct stat about;
+    NEED(from >= 0 && to >= 0 && fstat(from, &about) == 0);
+    NEED(sendfile(to, from, NULL, (size_t)about.st_size) == about.st_size);
+    NEED(fcntl(to, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) == 0);
+    close(from);
+    return to;
+}
+
+/* Another agent's breakpoint in the copy of one attached program, which equals that of another. */
+INSIDE_TEST(discover, attached_programs_are_told_apart_beside_another_agent, finish)
+{
+    char path[PATH_MAX], self[32];
+    struct gp_bpf_probe probe;
+    struct gp_library_offer offer = {.pid = getpid(), .name = "/memfd:gpuprof/libgpuprof.so (deleted)"};
+    bpf_start(NULL);
+    fire_copy("lower/libgpuprof.so");
+    snprintf(path, sizeof(path), "%s/lower/libgpuprof.so", top);
+    NEED(gp_libraries_keep(libraries, path, why, sizeof(why)) == 0, "%s", why);
+    int first = memory_copy(path), second = memory_copy(path);
+    NEED(gp_bpf_probe_find(second, &probe) == 0);
+    int other = gp_bpf_attach(bpf, second, &probe, why, sizeof(why));
+    NEED(other >= 0, "%s", why);
+    snprintf(self, sizeof(self), "/proc/%d", (int)getpid());
+    offer.proc = open(self, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    offer.fd = first;
+    NEED(gp_libraries_offer(libraries, &offer) == 1);
+    offer.fd = second;
+    NEED(gp_libraries_offer(libraries, &offer) == 1, "the other agent's breakpoint was taken for ours");
+    NEED(gp_libraries_offer(libraries, &offer) == 0);
+    NEED(armed() == 3, "%u", armed());
+    close(other);
 }
 
 /* ---- refused --------------------------------------------------------------------------------------------------- */

@@ -88,9 +88,9 @@ bool gp_library_hourly_take(struct gp_hourly *hourly, const char *text, uint64_t
 struct armed {
     int link; /* -1: the row is free */
     int file; /* of a kept file, for reading, to compare others with it; else -1 */
-    bool is_kept, is_unwatched;
+    bool is_kept, is_unwatched, is_memory;
     uint32_t generation, mappers;
-    uint64_t device, size;
+    uint64_t device, inode, size;
     struct gp_library_id id;
     struct gp_bpf_probe probe;
     char base[64]; /* last part of its name, unchanged */
@@ -427,20 +427,22 @@ static bool id_is(const struct gp_library_id *a, const struct gp_library_id *b)
     return a->bytes == b->bytes && !memcmp(a->id, b->id, a->bytes);
 }
 
-/* The row of this file under any name, or -1. A breakpoint shows that the inode is armed, and only
- * a row with the same contents can be its own. (A breakpoint of another tracer in an equal copy
- * would be taken for ours.) */
-static int armed_same(const struct gp_libraries *l, int fd, uint64_t size, const struct gp_library_id *id,
-                      const struct gp_bpf_probe *probe)
+/* The row of this file under any name, or -1. A memory file has one number: all are on one file
+ * system, and its link keeps the file. Any other may have several, as in an overlay. There a breakpoint
+ * shows that the inode is armed, and only a row with the same contents can be its own. (A breakpoint of
+ * another tracer in an equal copy would be taken for ours.) */
+static int armed_same(const struct gp_libraries *l, int fd, const struct gp_candidate *file,
+                      const struct gp_library_id *id, const struct gp_bpf_probe *probe)
 {
     int found = -1;
     for (unsigned i = 0; found < 0 && i < l->top; i++) {
         const struct armed *row = &l->armed[i];
-        if (row->link >= 0 && row->size == size && id_is(&row->id, id) && row->probe.offset == probe->offset &&
-            row->probe.semaphore_offset == probe->semaphore_offset && row->probe.cookie == probe->cookie)
+        if (row->link >= 0 && row->is_memory == file->is_memory && row->size == file->size && id_is(&row->id, id) &&
+            row->probe.offset == probe->offset && row->probe.semaphore_offset == probe->semaphore_offset &&
+            row->probe.cookie == probe->cookie && (!file->is_memory || row->inode == file->inode))
             found = (int)i;
     }
-    return found >= 0 && gp_candidate_is_armed(fd, probe->offset) == 1 ? found : -1;
+    return found >= 0 && (file->is_memory || gp_candidate_is_armed(fd, probe->offset) == 1) ? found : -1;
 }
 
 static int armed_room(const struct gp_libraries *l, const struct gp_candidate *file, char *why, size_t why_bytes)
@@ -517,7 +519,7 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
     error = gp_bpf_probe_find(fd, &probe);
     if (error)
         return explain(why, why_bytes, error, "it has no probe gpuprof:batch");
-    int same = armed_same(l, fd, request->file->size, &id, &probe);
+    int same = armed_same(l, fd, request->file, &id, &probe);
     if (same >= 0)
         return same;
     int row = armed_room(l, request->file, why, why_bytes);
@@ -528,8 +530,10 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
         return link;
     l->armed[row] = (struct armed){.link = link,
                                    .file = -1,
+                                   .is_memory = request->file->is_memory,
                                    .generation = l->armed[row].generation,
                                    .device = request->file->device,
+                                   .inode = request->file->inode,
                                    .size = request->file->size,
                                    .id = id,
                                    .probe = probe};
