@@ -293,7 +293,8 @@ Test(forecast, of_random_steps)
         struct gp_forecast forecast;
         unsigned count = random_below(&seed, SAMPLES - 1), odd = 3 + random_below(&seed, 9);
         bool keeps = random_below(&seed, 3), calls = random_below(&seed, 8), late = random_below(&seed, 4);
-        struct gp_forecast_room room = {.device_free_bytes = round % 5 ? (int64_t)random_below(&seed, 400000) : -1, -1, -1};
+        struct gp_forecast_room room = {
+            .device_free_bytes = round % 5 ? (int64_t)random_below(&seed, 400000) : -1, -1, -1};
         int64_t high = samples[0].high;
         gp_forecast_begin(&forecast, GP_FORECAST_STEPS);
         gp_forecast_feed(&forecast, &samples[0]);

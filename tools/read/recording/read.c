@@ -80,28 +80,28 @@ int gp_read_imports(struct gp_recording *r)
  * peak of the process has, and a segment of the same memory.  The three become one segment, from the first one's time. */
 
 /* The key of what a marked free waits for. */
-static uint64_t turned_key(const struct gp_rec_event *event, bool freed)
+static uint64_t read_turned_key(const struct gp_rec_event *event, bool freed)
 {
     return imports_key(event) ^ (uint64_t)freed << 63;
 }
 
-static void turned_drop(struct gp_hash *open, const struct gp_rec_event *event, bool freed)
+static void read_turned_drop(struct gp_hash *open, const struct gp_rec_event *event, bool freed)
 {
-    gp_hash_remove(open, gp_hash_of_number(turned_key(event, freed)), NULL, NULL);
+    gp_hash_remove(open, gp_hash_of_number(read_turned_key(event, freed)), NULL, NULL);
 }
 
-static bool turned_end(struct gp_recording *r, struct gp_hash *open, uint32_t segment)
+static bool read_turned_end(struct gp_recording *r, struct gp_hash *open, uint32_t segment)
 {
     struct gp_rec_event *event = imports_event(r, segment);
     uint32_t start, freed;
-    if (!gp_hash_get(open, turned_key(event, true), &freed) || !gp_hash_get(open, turned_key(event, false), &start) ||
-        imports_event(r, start)->bytes != event->bytes)
+    if (!gp_hash_get(open, read_turned_key(event, true), &freed) ||
+        !gp_hash_get(open, read_turned_key(event, false), &start) || imports_event(r, start)->bytes != event->bytes)
         return false;
     imports_event(r, start)->type = GP_EVENT_SEGMENT_ALLOC;
     imports_event(r, start)->site = event->site;
     imports_event(r, freed)->type = GP_EVENT_NONE;
-    turned_drop(open, event, true);
-    turned_drop(open, event, false);
+    read_turned_drop(open, event, true);
+    read_turned_drop(open, event, false);
     return true;
 }
 
@@ -115,12 +115,12 @@ static int read_turned(struct gp_recording *r)
         if (event->kind != GP_KIND_LINEAR)
             continue;
         if (event->type == GP_EVENT_ALLOC)
-            turned_drop(&open, event, true);
+            read_turned_drop(&open, event, true);
         if (event->type == GP_EVENT_ALLOC || event->type == GP_READ_TURNED)
-            error = gp_hash_set(&open, turned_key(event, event->type != GP_EVENT_ALLOC), i);
+            error = gp_hash_set(&open, read_turned_key(event, event->type != GP_EVENT_ALLOC), i);
         else if (event->type == GP_EVENT_FREE)
-            turned_drop(&open, event, false);
-        else if (event->type == GP_EVENT_SEGMENT_ALLOC && turned_end(r, &open, i))
+            read_turned_drop(&open, event, false);
+        else if (event->type == GP_EVENT_SEGMENT_ALLOC && read_turned_end(r, &open, i))
             event->type = GP_EVENT_NONE;
         if (event->type == GP_READ_TURNED)
             event->type = GP_EVENT_FREE;

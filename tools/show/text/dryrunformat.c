@@ -44,7 +44,7 @@ const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run)
 }
 
 /* The first process that went over the budget, or whose request failed; NULL: none. */
-static const struct gp_need *need_broken(const struct gp_dryrun_run *run, bool over)
+static const struct gp_need *dryrun_broken(const struct gp_dryrun_run *run, bool over)
 {
     for (uint32_t i = 0; i < run->need_count; i++)
         if (over ? run->needs[i].over : run->needs[i].oom)
@@ -140,7 +140,8 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
-        bool asked = need_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
+        bool asked =
+            dryrun_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
         fprintf(page->out, "\n  %sCMD %s on %s%s, and ran once more on a device of 1 TiB%s\n", gp_text_on(page, GP_RED),
                 asked ? "ran out of memory" : "failed", gpu->key, gp_text_on(page, GP_OFF),
                 asked ? ":" : ", where it did not fail");
@@ -504,8 +505,8 @@ static json_t *json_moment(const struct gp_need_moment *moment)
 
 static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_dryrun_gpu *gpu)
 {
-    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : need_broken(&answer->runs[gpu->failed], false);
-    const struct gp_need *over = need_broken(&answer->runs[gpu->run], true);
+    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : dryrun_broken(&answer->runs[gpu->failed], false);
+    const struct gp_need *over = dryrun_broken(&answer->runs[gpu->run], true);
     bool known = gpu->verdict != GP_DRYRUN_FAILED;
     return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "capability",
                      gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
