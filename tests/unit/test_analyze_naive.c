@@ -245,6 +245,9 @@ Test(naive, churn_is_what_comes_and_goes_in_a_step)
         for (uint32_t i = 0; i < churn->count; i++) {
             const struct gp_churn_site *row = &churn->sites[i];
             cr_assert_geq(row->pairs, pairs[row->site], "recording %u, site %u", number, row->site);
+            cr_assert(!i || row[-1].pairs > row->pairs ||
+                      (row[-1].pairs == row->pairs &&
+                       (row[-1].bytes > row->bytes || (row[-1].bytes == row->bytes && row[-1].site < row->site))));
             all += row->pairs;
             if (row->pairs != pairs[row->site]) /* also of memory that is not summed */
                 continue;
