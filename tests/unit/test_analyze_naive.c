@@ -275,7 +275,7 @@ Test(naive, histories_and_maps)
         for (uint32_t device = 0; device < 3; device++) {
             const struct gp_history_limits all = {1000, 0, 0, 0}, none = {0, 3, 4, 2};
             unsigned count = spans_of(recording, device, spans);
-            struct gp_past *past = gp_flow_history(flow, device, &all), *few = gp_flow_history(flow, device, &none);
+            struct gp_past *past = gp_history_flow(flow, device, &all), *few = gp_history_flow(flow, device, &none);
             cr_assert(past->blocks == count && past->life_count == count && past->complete && !past->moment_count);
             uint64_t held = 0, blocks = 0;
             for (unsigned i = 0; i < count; i++)
@@ -348,7 +348,7 @@ Test(naive, few_moments_have_the_peak)
             int64_t blocks, end = live_at(spans, count, UINT64_MAX - 1, GP_REC_NONE, &blocks);
             struct gp_peak *peak = gp_flow_peak(flow, device, 0);
             for (unsigned k = 0; k < 2; k++) {
-                struct gp_past *past = gp_flow_history(flow, device, &limits[k]);
+                struct gp_past *past = gp_history_flow(flow, device, &limits[k]);
                 cr_assert_leq(past->moment_count, 2 * limits[k].stretches);
                 if (!past->complete)
                     moments_compared(past, peak, end);

@@ -317,7 +317,7 @@ static bool history_moments(struct gp_past *history, const struct gp_flow *flow,
 
 /* ---- both ------------------------------------------------------------------------------------------------------- */
 
-struct gp_past *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits)
+struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits)
 {
     struct gp_flow_walk walk = gp_flow_begin(flow);
     struct gp_flow_change change;

@@ -93,7 +93,7 @@ struct gp_net_call {
     bool net;      /* the site is inside a net, which that frame calls */
 };
 /* stepstack.c. One for each site; freed with free(). NULL: out of memory. */
-struct gp_net_call *gp_calls_find(const struct gp_recording *recording);
+struct gp_net_call *gp_steps_calls(const struct gp_recording *recording);
 
 /* Identifies the code that allocates: its call site; without stacks, the kind of the block and the
  * power of two of its size. */

@@ -124,7 +124,7 @@ static bool report_history(struct gp_report *report)
                                              .parts = report_histories[i].parts};
     for (uint32_t d = 0; ok && d < report->recording->device_count; d++) {
         struct gp_report_device *device = &report->devices[d];
-        ok = (device->history = gp_flow_history(report->flow, d, &limits)) != NULL;
+        ok = (device->history = gp_history_flow(report->flow, d, &limits)) != NULL;
         if (ok && !device->history->complete)
             ok = (device->fine = gp_flow_allocated(report->flow, d, GP_KIND_NONE, GP_FINE_POINTS / used)) != NULL;
         if (ok && gp_flow_reserved_apart(report->flow, d))

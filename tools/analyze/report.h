@@ -59,7 +59,7 @@ struct gp_past {
 };
 
 /* NULL: out of memory. */
-struct gp_past *gp_flow_history(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
+struct gp_past *gp_history_flow(const struct gp_flow *flow, uint32_t device, const struct gp_history_limits *limits);
 void gp_history_free(struct gp_past *history);
 
 /* ==== the report ================================================================================================== */

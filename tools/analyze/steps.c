@@ -256,7 +256,7 @@ struct gp_call_walk {
 
 static bool calls_init(struct gp_call_walk *walk, const struct gp_recording *recording)
 {
-    *walk = (struct gp_call_walk){.recording = recording, .calls = gp_calls_find(recording)};
+    *walk = (struct gp_call_walk){.recording = recording, .calls = gp_steps_calls(recording)};
     walk->before = calloc(recording->thread_count + 1ul, sizeof(*walk->before));
     return walk->calls && walk->before;
 }
@@ -446,7 +446,7 @@ static struct gp_steps *steps_of_key(const struct gp_recording *recording, uint6
             return NULL;
     }
     steps->source = GP_STEPS_PERIOD;
-    struct gp_net_call *calls = gp_calls_find(recording);
+    struct gp_net_call *calls = gp_steps_calls(recording);
     if (!calls) {
         free(steps);
         return NULL;

@@ -26,7 +26,7 @@ static bool calls_net(const struct gp_recording *recording, const struct gp_rec_
     return strcmp(name, "forward") == 0 || strcmp(name, "_call_impl") == 0 || strcmp(name, "_wrapped_call_impl") == 0;
 }
 
-struct gp_net_call *gp_calls_find(const struct gp_recording *recording)
+struct gp_net_call *gp_steps_calls(const struct gp_recording *recording)
 {
     struct gp_net_call *calls = calloc(recording->site_count + 1ul, sizeof(*calls));
     for (uint32_t i = 0; calls && i < recording->site_count; i++) {

@@ -155,8 +155,8 @@ static int explain(char *why, size_t why_bytes, int error, const char *format, .
 
 /* One line an hour for each text; with --verbose all of them. `text` has no number of a process, so that
  * the same library of other programs is the same text. */
-static void hourly_log(struct gp_hourly *hourly, enum gp_agentlog_level level, const char *before, const char *name,
-                       pid_t pid, const char *after)
+static void library_log(struct gp_hourly *hourly, enum gp_agentlog_level level, const char *before, const char *name,
+                        pid_t pid, const char *after)
 {
     char text[512], since[96] = "", of[32] = "";
     uint64_t more = 0, others = 0;
@@ -185,7 +185,7 @@ static void refusal_log(struct gp_libraries *l, const struct gp_library_offer *o
     }
     snprintf(what, sizeof(what), " is not armed: %s%s", why,
              is_final(error) ? ". Programs that load it are not counted here" : "");
-    hourly_log(&l->refused_lines, GP_AGENTLOG_WARNING, "", name, offer->pid, what);
+    library_log(&l->refused_lines, GP_AGENTLOG_WARNING, "", name, offer->pid, what);
 }
 
 static void postponed_log(struct gp_libraries *l, const struct gp_library_offer *offer)
@@ -431,8 +431,8 @@ static bool id_is(const struct gp_library_id *a, const struct gp_library_id *b)
  * system, and its link keeps the file. Any other may have several, as in an overlay. There a breakpoint
  * shows that the inode is armed, and only a row with the same contents can be its own. (A breakpoint of
  * another tracer in an equal copy would be taken for ours.) */
-static int armed_same(const struct gp_libraries *l, int fd, const struct gp_candidate *file,
-                      const struct gp_library_id *id, const struct gp_bpf_probe *probe)
+static int library_armed_same(const struct gp_libraries *l, int fd, const struct gp_candidate *file,
+                              const struct gp_library_id *id, const struct gp_bpf_probe *probe)
 {
     int found = -1;
     for (unsigned i = 0; found < 0 && i < l->top; i++) {
@@ -445,7 +445,8 @@ static int armed_same(const struct gp_libraries *l, int fd, const struct gp_cand
     return found >= 0 && (file->is_memory || gp_candidate_is_armed(fd, probe->offset) == 1) ? found : -1;
 }
 
-static int armed_room(const struct gp_libraries *l, const struct gp_candidate *file, char *why, size_t why_bytes)
+static int library_armed_room(const struct gp_libraries *l, const struct gp_candidate *file, char *why,
+                              size_t why_bytes)
 {
     int room = -1;
     unsigned of_one = 0;
@@ -463,7 +464,7 @@ static int armed_room(const struct gp_libraries *l, const struct gp_candidate *f
     return room;
 }
 
-static void armed_name(struct armed *row, const char *name)
+static void library_armed_name(struct armed *row, const char *name)
 {
     const char *base = strrchr(name, '/');
     snprintf(row->base, sizeof(row->base), "%s", base ? base + 1 : name);
@@ -473,7 +474,7 @@ static void armed_name(struct armed *row, const char *name)
 static void disarm(struct gp_libraries *l, uint32_t i)
 {
     struct armed *row = &l->armed[i];
-    hourly_log(&l->disarmed_lines, GP_AGENTLOG_INFO, "disarmed ", row->name, 0, ": no process maps it any more");
+    library_log(&l->disarmed_lines, GP_AGENTLOG_INFO, "disarmed ", row->name, 0, ": no process maps it any more");
     close(row->link);
     l->room++;
     *row = (struct armed){.link = -1, .file = -1, .generation = row->generation + 1};
@@ -519,10 +520,10 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
     error = gp_bpf_probe_find(fd, &probe);
     if (error)
         return explain(why, why_bytes, error, "it has no probe gpuprof:batch");
-    int same = armed_same(l, fd, request->file, &id, &probe);
+    int same = library_armed_same(l, fd, request->file, &id, &probe);
     if (same >= 0)
         return same;
-    int row = armed_room(l, request->file, why, why_bytes);
+    int row = library_armed_room(l, request->file, why, why_bytes);
     if (row < 0)
         return row;
     int link = gp_bpf_attach(l->bpf, fd, &probe, why, why_bytes);
@@ -537,7 +538,7 @@ static int file_arm(struct gp_libraries *l, int fd, const struct request *reques
                                    .size = request->file->size,
                                    .id = id,
                                    .probe = probe};
-    armed_name(&l->armed[row], request->name);
+    library_armed_name(&l->armed[row], request->name);
     if ((unsigned)row >= l->top)
         l->top = (unsigned)row + 1;
     *is_new = true;
@@ -636,7 +637,7 @@ static int offer_new(struct gp_libraries *l, const struct gp_library_offer *offe
     if (row < 0)
         return row;
     if (is_new)
-        hourly_log(&l->armed_lines, GP_AGENTLOG_INFO, "armed ", l->armed[row].name, offer->pid, "");
+        library_log(&l->armed_lines, GP_AGENTLOG_INFO, "armed ", l->armed[row].name, offer->pid, "");
     mapper_watch(l, (uint32_t)row, offer);
     return is_new;
 }

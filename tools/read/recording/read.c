@@ -26,19 +26,19 @@
  * driver soon after, and writes a second event for the import. One that ended before has its size in
  * neither; a free that has one gives it to the import. */
 
-static struct gp_rec_event *imports_event(struct gp_recording *r, uint32_t index)
+static struct gp_rec_event *read_imports_event(struct gp_recording *r, uint32_t index)
 {
     return index < r->baseline_count ? &r->baseline[index] : &r->events[index - r->baseline_count];
 }
 
-static uint64_t imports_key(const struct gp_rec_event *event)
+static uint64_t read_imports_key(const struct gp_rec_event *event)
 {
     return event->address ^ (uint64_t)event->device << 56;
 }
 
-static void imports_size(struct gp_recording *r, uint32_t open, const struct gp_rec_event *from)
+static void read_imports_size(struct gp_recording *r, uint32_t open, const struct gp_rec_event *from)
 {
-    struct gp_rec_event *import = imports_event(r, open);
+    struct gp_rec_event *import = read_imports_event(r, open);
     if (import->bytes == 0)
         import->bytes = from->bytes;
 }
@@ -49,19 +49,19 @@ int gp_read_imports(struct gp_recording *r)
     size_t all = r->baseline_count + r->event_count, kept = 0;
     int error = 0;
     for (size_t i = 0; i < all; i++) {
-        const struct gp_rec_event event = *imports_event(r, (uint32_t)i);
+        const struct gp_rec_event event = *read_imports_event(r, (uint32_t)i);
         bool opens = event.type == GP_EVENT_ALLOC, is_second = false;
         uint32_t first;
         if (event.kind == GP_KIND_IMPORTED && (opens || event.type == GP_EVENT_FREE) && !error) {
-            bool is_open = gp_hash_get(&open, imports_key(&event), &first);
-            is_second = opens && is_open && event.bytes && imports_event(r, first)->bytes == 0;
+            bool is_open = gp_hash_get(&open, read_imports_key(&event), &first);
+            is_second = opens && is_open && event.bytes && read_imports_event(r, first)->bytes == 0;
             if (is_open)
-                imports_size(r, first, &event);
+                read_imports_size(r, first, &event);
             if (opens && !is_second)
-                error = gp_hash_set(&open, imports_key(&event),
+                error = gp_hash_set(&open, read_imports_key(&event),
                                     (uint32_t)(i < r->baseline_count ? i : r->baseline_count + kept));
             else if (!opens)
-                gp_hash_remove(&open, gp_hash_of_number(imports_key(&event)), NULL, NULL);
+                gp_hash_remove(&open, gp_hash_of_number(read_imports_key(&event)), NULL, NULL);
         }
         if (i >= r->baseline_count && !is_second && event.type != GP_EVENT_NONE)
             r->events[kept++] = event;
@@ -82,7 +82,7 @@ int gp_read_imports(struct gp_recording *r)
 /* The key of what a marked free waits for. */
 static uint64_t read_turned_key(const struct gp_rec_event *event, bool freed)
 {
-    return imports_key(event) ^ (uint64_t)freed << 63;
+    return read_imports_key(event) ^ (uint64_t)freed << 63;
 }
 
 static void read_turned_drop(struct gp_hash *open, const struct gp_rec_event *event, bool freed)
@@ -92,14 +92,15 @@ static void read_turned_drop(struct gp_hash *open, const struct gp_rec_event *ev
 
 static bool read_turned_end(struct gp_recording *r, struct gp_hash *open, uint32_t segment)
 {
-    struct gp_rec_event *event = imports_event(r, segment);
+    struct gp_rec_event *event = read_imports_event(r, segment);
     uint32_t start, freed;
     if (!gp_hash_get(open, read_turned_key(event, true), &freed) ||
-        !gp_hash_get(open, read_turned_key(event, false), &start) || imports_event(r, start)->bytes != event->bytes)
+        !gp_hash_get(open, read_turned_key(event, false), &start) ||
+        read_imports_event(r, start)->bytes != event->bytes)
         return false;
-    imports_event(r, start)->type = GP_EVENT_SEGMENT_ALLOC;
-    imports_event(r, start)->site = event->site;
-    imports_event(r, freed)->type = GP_EVENT_NONE;
+    read_imports_event(r, start)->type = GP_EVENT_SEGMENT_ALLOC;
+    read_imports_event(r, start)->site = event->site;
+    read_imports_event(r, freed)->type = GP_EVENT_NONE;
     read_turned_drop(open, event, true);
     read_turned_drop(open, event, false);
     return true;
@@ -111,7 +112,7 @@ static int read_turned(struct gp_recording *r)
     size_t all = r->baseline_count + r->event_count;
     int error = 0;
     for (uint32_t i = 0; i < all && !error; i++) {
-        struct gp_rec_event *event = imports_event(r, i);
+        struct gp_rec_event *event = read_imports_event(r, i);
         if (event->kind != GP_KIND_LINEAR)
             continue;
         if (event->type == GP_EVENT_ALLOC)
