@@ -23,6 +23,7 @@ struct net {
     bool plain; /* an optimizer without memory of its own */
     bool late;  /* the input goes after the optimizer's step */
     uint64_t input;
+    const char *range; /* an NVTX range around each step's forward pass */
 };
 
 static const uint8_t place_hints[PLACES] = {
@@ -91,6 +92,10 @@ static void pass(struct net *net, unsigned step, uint64_t gradients[WEIGHTS])
 {
     unsigned layers = 4 + step % 3 * 2, other = net->engine;
     uint64_t size = (8 + step * 5 % 7) * MIB + step * 512, outputs[10];
+    if (net->range) {
+        recmake_at(net->make, net->at);
+        recmake_mark(net->make, net->range);
+    }
     net->input = take(net, size / 2, INPUT, 0);
     for (unsigned i = 0; i < layers; i++) {
         uint64_t scratch = take(net, 2 * size, SCRATCH, 0);
@@ -233,6 +238,21 @@ Test(uses_stacks, steps_are_those_of_the_optimizer)
         for (size_t i = 0; i < r->event_count && !input; i++)
             input = r->events[i].site == net.site[INPUT] ? r->events[i].time_ns : 0;
         cr_expect(plain || steps->bounds_ns[0] == input, "the first step starts with its input");
+        free(steps);
+        gp_recording_free(r);
+    }
+}
+
+/* Ranges that a library has around its functions are no steps, and those that say so are. */
+Test(uses_stacks, steps_are_not_any_range)
+{
+    static const char *const ranges[] = {"nvtx:Engine.forward", "nvtx:iteration 7"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct net net = {.steps = 10, .engine = true, .accumulates = true, .range = ranges[i]};
+        struct gp_recording *r = net_train(&net);
+        struct gp_steps *steps = gp_steps_find(r);
+        cr_expect_eq(steps->source, i ? GP_STEPS_NVTX : GP_STEPS_STACKS);
+        cr_expect_eq(steps->count, i ? 29 : 10, "%u", steps->count);
         free(steps);
         gp_recording_free(r);
     }

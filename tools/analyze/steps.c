@@ -618,14 +618,27 @@ int gp_steps_choose(const struct gp_recording *recording, const char *text, stru
     return *out ? 0 : -ENOMEM;
 }
 
+/* Libraries have ranges around their own functions (DeepSpeed): those whose names tell nothing give way to calls of an
+ * optimizer. */
+static bool steps_calls_first(const struct gp_recording *recording, struct gp_steps **steps)
+{
+    struct gp_steps *calls = NULL;
+    bool ok = gp_steps_of_stacks(recording, &calls);
+    if (calls) {
+        free(*steps);
+        *steps = calls;
+    }
+    return ok;
+}
+
 struct gp_steps *gp_steps_find(const struct gp_recording *recording)
 {
     struct gp_steps *steps = NULL;
     bool ok = steps_marks(recording, false, false, &steps);
     if (ok && !steps)
         ok = steps_marks(recording, true, false, &steps);
-    if (ok && !steps)
-        ok = gp_steps_of_stacks(recording, &steps);
+    if (ok && (!steps || (steps->source == GP_STEPS_NVTX && !steps->told)))
+        ok = steps_calls_first(recording, &steps);
     if (ok && !steps)
         ok = steps_calls(recording, &steps);
     if (ok && !steps)
