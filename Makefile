@@ -230,7 +230,7 @@ $(SIMD)/libcudart.so.12: $(B)/obj/src/sim/cudart12.o $(SIM_CUDART12_OBJ) src/sim
 # so the run path of a Python package does not lead to NVIDIA's copy, and NVML is found as beside every driver.
 $(SIMD)/libgpuprof-sim.so: $(SIMD)/libcudart.so.12 $(SIMD)/libcudart.so.13 $(SIMD)/libcupti.so.12 $(SIMD)/libcupti.so.13 $(SIMD)/libnvidia-ml.so.1
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
+	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new $(patsubst %,-l:%,$(notdir $^))
 	$(Q)mv -f $@.new $@
 # The version of every symbol is the library's name, as in NVIDIA's; two of them have none.
 standin_objects = $(patsubst %,$(B)/obj/src/sim/standin/%.o,standin $(or $(STANDIN_$(1)),$(1))) $(B)/obj/src/sim/report.o
@@ -245,14 +245,14 @@ endef
 $(foreach s,$(STANDIN_NAMES),$(eval $(call standin,$(s))))
 $(STANDIN_PARTS:%=$(SIMD)/standin/%): $(SIMD)/standin/libcudnn.so.8 $(SIMD)/standin/libcudnn.so.9
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new -l:libcudnn$(suffix $(basename $(@F)))$(suffix $(@F))
+	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,--no-as-needed -Wl,--allow-shlib-undefined -L$(@D) -o $@.new -l:libcudnn$(suffix $(basename $(@F)))$(suffix $(@F))
 	$(Q)mv -f $@.new $@
 # The loader's audit library, without libc: nothing may call memset and the like for it.
 $(B)/obj/src/sim/standin/audit.o: SIM_CFLAGS += -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns
 $(SIMD)/standin/libgpuprof-standin.so: $(B)/obj/src/sim/standin/audit.o
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -nostdlib -Wl,-soname,$(@F) -Wl,-z,defs -o $@.new $<
+	$(Q)$(CC) -shared -nostdlib -Wl,-z,noexecstack -Wl,-soname,$(@F) -Wl,-z,defs -o $@.new $<
 	$(Q)mv -f $@.new $@
 # The runtime that nvcc links by default: the same objects, and the program itself does not name the driver.
 $(SIMD)/libcudart_static.a: $(SIM_CUDART_OBJ)
