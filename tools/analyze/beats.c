@@ -3,6 +3,7 @@
 #include <analyze/internal.h>
 #include <read/common/hash.h>
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,15 +265,13 @@ static size_t rhythms_join(struct gp_rhythm *list, size_t count, const uint32_t 
 /* The most frequent rhythm that returns to its level and has most of the swing and of the sites. */
 static const struct gp_tally_row *rhythms_choose(const struct gp_rhythm *list, size_t count)
 {
-    double swing = 0, sites = 0, low = 0;
-    bool any = false;
+    double swing = 0, sites = 0, low = DBL_MAX;
     for (size_t i = 0; i < count; i++) {
         if (list[i].drift > GP_BEAT_DRIFT)
             continue;
         GP_RAISE(swing, list[i].swing);
         GP_RAISE(sites, list[i].sites);
-        low = !any || list[i].low < low ? list[i].low : low;
-        any = true;
+        low = list[i].low < low ? list[i].low : low;
     }
     for (size_t i = 0; i < count; i++) {
         const struct gp_rhythm *at = &list[i];

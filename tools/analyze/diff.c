@@ -190,7 +190,7 @@ static int64_t match_cost(const struct gp_diff_place *const *few, uint32_t few_c
         }
     }
     for (uint32_t i = few_count, k = many_count; i > 0; k--) {
-        if (k > i && table[i * width + k] == table[i * width + k - 1])
+        if (table[i * width + k] == table[i * width + k - 1]) /* with k == i it is not */
             continue;
         chosen[--i] = k - 1;
     }
