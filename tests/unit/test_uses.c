@@ -299,6 +299,34 @@ Test(uses, of_a_request_come_often_and_go_together)
     }
 }
 
+/* Of every so many blocks of a place one is still there in the next step: more than a fifth are kept until the next one is
+ * there, fewer are no more than late. */
+Test(uses, that_often_cross_a_step_are_kept_for_the_next)
+{
+    for (unsigned every = 2; every < 12; every++) {
+        struct recmake *make = recmake_new(16 * GIB);
+        uint32_t weights = site(make, "load", 1), place = site(make, "work", 2);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, GIB, 4 * MIB, weights);
+        for (unsigned step = 0; step < 60; step++) {
+            recmake_at(make, (1001 + 4 * step) * MS);
+            recmake_mark(make, "step");
+            recmake_at(make, (1002 + 4 * step) * MS);
+            if (step && step % every == 0)
+                recmake_free(make, 0, GP_KIND_LINEAR, (step + 1) * GIB);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, (step + 2) * GIB, 3 * MIB, place);
+            recmake_at(make, (1003 + 4 * step) * MS);
+            if (step == 59 || (step + 1) % every)
+                recmake_free(make, 0, GP_KIND_LINEAR, (step + 2) * GIB);
+        }
+        struct gp_recording *r = recmake_done(make);
+        struct gp_use_table *uses = find(r, NULL);
+        cr_expect_eq(most(uses, GP_USE_UNKNOWN), every < 5 ? 3 * MIB : 0, "one of %u", every);
+        cr_expect_eq(most(uses, GP_USE_ACTIVATIONS), 3 * MIB, "one of %u", every);
+        gp_uses_free(uses);
+        gp_recording_free(r);
+    }
+}
+
 Test(uses, are_unknown_without_steps)
 {
     struct recmake *make = recmake_new(GIB);
