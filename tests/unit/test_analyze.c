@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * test_analyze.c: compares the analyses with results worked out by hand; test_analyze_naive.c has random recordings. */
+#include <base/compiler.h>
 #include <criterion/criterion.h>
 #include <lib/analyses.h>
+#include <read/common/hash.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -408,6 +410,31 @@ Test(bill, adds_up_to_the_total_of_nvml)
     cr_assert_eq(bill_row(bill, "untracked"), INT64_MIN);
     free(bill);
     gp_recording_free(recording);
+}
+
+/* Between two events a pool may grow and shrink: each sample counts. */
+Test(series, has_the_peak_of_samples_between_two_events)
+{
+    static const int64_t reserved[] = {35, 99, -1, 40};
+    for (size_t points = 1; points < 20; points++) {
+        struct recmake *make = recmake_new(GIB);
+        uint32_t a = site(make, "a", 1);
+        recmake_at(make, 1001 * MS);
+        recmake_alloc(make, 0, GP_KIND_POOL, 0x2000000, 5 * MIB, a);
+        for (size_t i = 0; i < GP_COUNT(reserved); i++)
+            recmake_sample(make,
+                           &(struct gp_rec_sample){.time_ns = (1002 + i) * MS, .reserved_bytes = reserved[i] * MIB});
+        recmake_at(make, 1010 * MS);
+        recmake_free(make, 0, GP_KIND_POOL, 0x2000000);
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_series *series = gp_series_reserved(recording, 0, (uint32_t)points);
+        int64_t most = 0;
+        for (uint32_t i = 0; i < series->count; i++)
+            GP_RAISE(most, series->points[i].high);
+        cr_expect_eq(most, 99 * MIB, "%zu points: %lld", points, (long long)most);
+        free(series);
+        gp_recording_free(recording);
+    }
 }
 
 /* ---- a part of the time ------------------------------------------------------------------------------------------ */

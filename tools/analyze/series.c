@@ -190,12 +190,20 @@ static void reserved_begin(struct gp_reserved *reserved, const struct gp_recordi
     reserved->begun = true;
 }
 
+/* Sees each sample until then: of several between two events any may be the highest. */
 static void reserved_advance(struct gp_reserved *reserved, const struct gp_recording *recording, uint64_t time_ns)
 {
-    size_t sampled = reserved->polled.at;
-    gp_flow_polled_advance(&reserved->polled, time_ns, &reserved->level);
-    if (reserved->begun && sampled != reserved->polled.at)
-        reserved_see(reserved, recording->samples[reserved->polled.at - 1].time_ns);
+    while (reserved->polled.at < recording->sample_count) {
+        size_t sampled = reserved->polled.at;
+        uint64_t at_ns = recording->samples[sampled].time_ns;
+        if (at_ns > time_ns)
+            return;
+        gp_flow_polled_advance(&reserved->polled, at_ns, &reserved->level);
+        if (sampled == reserved->polled.at) /* nothing is polled */
+            return;
+        if (reserved->begun)
+            reserved_see(reserved, at_ns);
+    }
 }
 
 static struct gp_reserved reserved_walk(const struct gp_flow *flow, uint32_t device, struct gp_series_maker *maker)
