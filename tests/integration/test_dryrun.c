@@ -451,19 +451,19 @@ Test(dryrun, results_that_are_read_back_are_counted)
     json_decref(top);
 }
 
-static const char reader[] = "import ctypes, sys\n"
-                             "cuda = ctypes.CDLL('libcuda.so.1')\n"
-                             "device, context, pointer = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()\n"
-                             "def decide():\n"
-                             "    value = ctypes.c_int(1)\n"
-                             "    cuda.cuMemcpyDtoH_v2(ctypes.byref(value), pointer, ctypes.c_size_t(4))\n"
-                             "    return value.value\n"
-                             "cuda.cuInit(0)\n"
-                             "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
-                             "cuda.cuCtxSetCurrent(context)\n"
-                             "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))\n"
-                             "for i in range(9):\n"
-                             "    assert (decide() == 0) == (sys.argv[1] == 'zeros')\n";
+/* One line of Python, for a context. */
+#define STARTED                                                                                                        \
+    "import ctypes, sys, time; cuda = ctypes.CDLL('libcuda.so.1'); context = ctypes.c_void_p(); cuda.cuInit(0); "      \
+    "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0); cuda.cuCtxSetCurrent(context)\n"
+
+static const char reader[] = STARTED "pointer = ctypes.c_uint64()\n"
+                                     "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(4096))\n"
+                                     "def decide():\n"
+                                     "    value = ctypes.c_int(1)\n"
+                                     "    cuda.cuMemcpyDtoH_v2(ctypes.byref(value), pointer, ctypes.c_size_t(4))\n"
+                                     "    return value.value\n"
+                                     "for i in range(9):\n"
+                                     "    assert (decide() == 0) == (sys.argv[1] == 'zeros')\n";
 
 Test(dryrun, results_that_are_read_back_have_their_line)
 {
@@ -487,26 +487,21 @@ Test(dryrun, results_that_are_read_back_have_their_line)
     left[0] = "reader.py";
 }
 
-static const char layers[] = "import ctypes, sys, time\n"
-                             "cuda = ctypes.CDLL('libcuda.so.1')\n"
-                             "context = ctypes.c_void_p()\n"
-                             "cuda.cuInit(0)\n"
-                             "cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)\n"
-                             "cuda.cuCtxSetCurrent(context)\n"
-                             "def take(mib):\n"
-                             "    pointer = ctypes.c_uint64()\n"
-                             "    cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))\n"
-                             "    return pointer\n"
-                             "def library(file, text):\n"
-                             "    exec(compile(text, '/v/site-packages/torch/' + file, 'exec'), globals())\n"
-                             "library('nn/modules/module.py', 'def _call_impl(): return take(64)')\n"
-                             "library('_tensor.py', 'def backward(): cuda.cuMemFree_v2(take(8))')\n"
-                             "weights = [take(8) for _ in range(8)]\n"
-                             "for step in range(40):\n"
-                             "    kept = _call_impl()\n"
-                             "    if sys.argv[1] == 'train': backward()\n"
-                             "    time.sleep(0.01)\n"
-                             "    cuda.cuMemFree_v2(kept)\n";
+static const char layers[] = STARTED "def library(file, text):\n"
+                                     "    exec(compile(text, '/v/site-packages/torch/' + file, 'exec'), globals())\n"
+                                     "library('nn/modules/module.py', 'def _call_impl(): return take(64)')\n"
+                                     "library('_tensor.py', 'def backward(): cuda.cuMemFree_v2(take(8))')\n"
+                                     "\n"
+                                     "def take(mib):\n"
+                                     "    pointer = ctypes.c_uint64()\n"
+                                     "    cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))\n"
+                                     "    return pointer\n"
+                                     "weights = [take(8) for _ in range(8)]\n"
+                                     "for step in range(40):\n"
+                                     "    kept = _call_impl()\n"
+                                     "    if sys.argv[1] == 'train': backward()\n"
+                                     "    time.sleep(0.01)\n"
+                                     "    cuda.cuMemFree_v2(kept)\n";
 
 Test(dryrun, what_would_help_is_told_of_what_it_helps)
 {
