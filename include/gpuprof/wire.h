@@ -604,7 +604,8 @@ struct gp_wire_event { /* one cache line */
 #define GP_SLEEP_WAKES 2u /* alloc: it has memory again */
 #define GP_SLEEP_ENDS  3u /* snapshot: the framework takes it back asleep; its bytes were freed before */
 
-/* Of a free that a segment of the same memory follows: it was one from the start, and no peak has it (docs/format.md). */
+/* Of a free that a segment of the same memory follows: it was one from the start, and no peak has it
+ * (docs/interface.md). */
 #define GP_FREE_SEGMENT 4u
 
 /* Encodes a duration in one byte, in steps of an eighth of a power of two, rounded down.  Decoding

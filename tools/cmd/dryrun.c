@@ -132,10 +132,7 @@ static uint32_t dryrun_once(struct dryrun_work *w, const struct gp_dryrun_gpu *g
 
 static bool dryrun_no_memory(const struct gp_dryrun_run *run)
 {
-    bool is = false;
-    for (uint32_t i = 0; i < run->need_count; i++)
-        is |= run->needs[i].oom;
-    return is && run->status != 0 && !run->ended;
+    return gp_dryrun_failed(run) && gp_dryrun_broken(run, false);
 }
 
 /* A short program ends before its device's UUID is asked for; then the numbers count. */
@@ -185,7 +182,7 @@ static int dryrun_pool(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
             "%s, which shows whether that was too little\n",
             gpu->key, GP_DRYRUN_PLENTY);
     uint32_t run = dryrun_once(w, gpu, true, &rc);
-    if (rc || (w->answer.runs[run].status && !w->answer.runs[run].ended))
+    if (rc || gp_dryrun_failed(&w->answer.runs[run]))
         return rc;
     gpu->verdict = GP_DRYRUN_TOO_LARGE;
     gpu->failed = gpu->run;
@@ -209,7 +206,7 @@ static int dryrun_first(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
         gpu->failed = gpu->run;
         return GP_EXIT_OK;
     }
-    gpu->verdict = run->status && !run->ended ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
+    gpu->verdict = gp_dryrun_failed(run) ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
     if (gpu->verdict == GP_DRYRUN_FAILED)
         rc = dryrun_pool(w, gpu);
     dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
@@ -373,7 +370,7 @@ static void dryrun_places(const struct dryrun_work *w)
     uint32_t places = 0;
     for (uint32_t i = 0; i < w->answer.run_count; i++) {
         const struct gp_dryrun_run *run = &w->answer.runs[i];
-        if (run->status && !run->ended)
+        if (gp_dryrun_failed(run))
             GP_RAISE(places, run->places);
         if (run->ranks < run->world && (!fewest || run->ranks < fewest->ranks))
             fewest = run;

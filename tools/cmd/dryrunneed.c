@@ -265,13 +265,13 @@ static struct gp_wire_polled need_taken(const struct gp_flow *flow, uint32_t d)
 /* Of a pool that was taken ahead, as a part of the device, counts what it had in use. */
 static void need_ahead(struct gp_need *need, const struct gp_flow *flow, uint32_t d, bool plenty)
 {
-    need->polled = gp_rec_polled(&flow->recording->devices[d]);
-    if (need->polled.pool_bytes > need->reserved_peak_bytes)
-        need->polled = (struct gp_wire_polled){0};
-    struct gp_wire_polled said = need->ahead = need->polled.pool_bytes ? need->polled : need_taken(flow, d);
-    int64_t idle = need_pages(said.pool_bytes) - need_pages(said.peak_bytes);
-    if (!said.pool_bytes)
+    need->ahead = gp_rec_polled(&flow->recording->devices[d]);
+    need->ahead_told = need->ahead.pool_bytes > 0 && need->ahead.pool_bytes <= need->reserved_peak_bytes;
+    if (!need->ahead_told)
+        need->ahead = need_taken(flow, d);
+    if (!need->ahead.pool_bytes)
         return;
+    int64_t idle = need_pages(need->ahead.pool_bytes) - need_pages(need->ahead.peak_bytes);
     if (need->needed_bytes - idle < need->smallest_bytes)
         need->smallest_bytes = need->needed_bytes - idle;
     if (plenty) /* a part of a device of another size says nothing */

@@ -73,7 +73,8 @@ uint8_t gp_read_device(struct gp_read *read, uint32_t index);   /* index in devi
 bool gp_read_payload(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 bool gp_read_events(struct gp_read *read, const struct gp_format_block *block, const void *payload);
 
-/* read.c. Gives each import its size, which the events have later than the import. 0 or -ENOMEM. */
+/* read.c. Gives each import its size, which the events have later than the import, and leaves out events of no type, as of
+ * segments that were joined. 0 or -ENOMEM. */
 int gp_read_imports(struct gp_recording *recording);
 
 /* ==== pickles and JSON ============================================================================================ */

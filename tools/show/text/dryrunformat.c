@@ -43,8 +43,7 @@ const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run)
     return worst;
 }
 
-/* The first process that went over the budget, or whose request failed; NULL: none. */
-static const struct gp_need *dryrun_broken(const struct gp_dryrun_run *run, bool over)
+const struct gp_need *gp_dryrun_broken(const struct gp_dryrun_run *run, bool over)
 {
     for (uint32_t i = 0; i < run->need_count; i++)
         if (over ? run->needs[i].over : run->needs[i].oom)
@@ -141,7 +140,7 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
         bool asked =
-            dryrun_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
+            gp_dryrun_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
         fprintf(page->out, "\n  %sCMD %s on %s%s, and ran once more on a device of 1 TiB%s\n", gp_text_on(page, GP_RED),
                 asked ? "ran out of memory" : "failed", gpu->key, gp_text_on(page, GP_OFF),
                 asked ? ":" : ", where it did not fail");
@@ -200,11 +199,10 @@ static void text_uses(const struct gp_text_page *page, const struct gp_need *nee
 static void text_ahead(const struct gp_text_page *page, const struct gp_need *need)
 {
     char pool[GP_SIZE_TEXT], peak[GP_SIZE_TEXT];
-    bool polled = need->polled.pool_bytes;
     if (need->ahead.pool_bytes)
         fprintf(page->out, "  %s of %s counts as a whole; at most %s of it were in use%s\n",
-                polled ? "XLA's pool" : "a pool", gp_size_text(pool, need->ahead.pool_bytes),
-                gp_size_text(peak, need->ahead.peak_bytes), polled ? ", by XLA's own count" : "");
+                need->ahead_told ? "XLA's pool" : "a pool", gp_size_text(pool, need->ahead.pool_bytes),
+                gp_size_text(peak, need->ahead.peak_bytes), need->ahead_told ? ", by XLA's own count" : "");
 }
 
 static void text_lines(const struct gp_text_page *page, const struct gp_need *need)
@@ -360,7 +358,7 @@ static void text_reads(const struct gp_text_page *page, const struct gp_dryrun_r
             "\n  Results read back %" PRId64 " times: kernels computed nothing, so they are %s. If CMD decides by\n"
             "  one of them, it may do something else on a GPU.\n",
             count, random ? "random" : "zeros");
-    if (run->status && !run->ended && !random)
+    if (gp_dryrun_failed(run) && !random)
         fprintf(page->out, "  If CMD failed because of a zero, try --fill=random.\n");
     for (uint32_t i = 0; i < shown; i++) {
         const struct gp_dryrun_read *read = &run->reads[i];
@@ -386,7 +384,7 @@ static void text_status(const struct gp_text_page *page, const struct gp_dryrun_
     for (uint32_t i = 0; i < answer->gpu_count; i++) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         const struct gp_dryrun_run *run = &answer->runs[gpu->run];
-        if (gpu->verdict != GP_DRYRUN_FAILED && !(run->status && !run->ended))
+        if (gpu->verdict != GP_DRYRUN_FAILED && !gp_dryrun_failed(run))
             continue;
         if (run->status > 128)
             fprintf(page->out, "%sCMD was ended by signal %d%s", gp_text_on(page, GP_RED), run->status - 128,
@@ -505,8 +503,9 @@ static json_t *json_moment(const struct gp_need_moment *moment)
 
 static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_dryrun_gpu *gpu)
 {
-    const struct gp_need *failed = gpu->failed == GP_REC_NONE ? NULL : dryrun_broken(&answer->runs[gpu->failed], false);
-    const struct gp_need *over = dryrun_broken(&answer->runs[gpu->run], true);
+    const struct gp_need *failed =
+        gpu->failed == GP_REC_NONE ? NULL : gp_dryrun_broken(&answer->runs[gpu->failed], false);
+    const struct gp_need *over = gp_dryrun_broken(&answer->runs[gpu->run], true);
     bool known = gpu->verdict != GP_DRYRUN_FAILED;
     return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "capability",
                      gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
@@ -558,7 +557,7 @@ static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *
         gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
         (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
-        gp_polled_json(&need->polled));
+        need->ahead_told ? gp_polled_json(&need->ahead) : json_null());
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */

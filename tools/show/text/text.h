@@ -217,8 +217,8 @@ struct gp_need { /* of one process on one device */
     int64_t assumed_bytes;          /* at the peak: what libraries took that are stood in for */
     int64_t assumed_reserved_bytes; /* the same when most was reserved, so a part of needed_bytes */
     int64_t growable_bytes;         /* needed with expandable segments; -1: not tried */
-    struct gp_wire_polled polled;   /* XLA's pool; pool_bytes 0: none */
-    struct gp_wire_polled ahead;    /* the same, or another pool that was taken ahead */
+    struct gp_wire_polled ahead;    /* a pool that was taken ahead; pool_bytes 0: none */
+    bool ahead_told;                /* by XLA; else its pieces tell */
     int64_t uses[GP_USES];          /* at the peak of the allocated bytes, to which they add up */
     double sure[GP_USES];           /* of most of its bytes; 0: unknown */
     struct gp_need_line *lines;
@@ -297,6 +297,12 @@ struct gp_dryrun_answer {
 
 /* The process that needs most of a device; NULL: none used one. */
 const struct gp_need *gp_dryrun_worst(const struct gp_dryrun_run *run);
+/* The first process that went over the budget, or else whose request to the driver failed; NULL: none. */
+const struct gp_need *gp_dryrun_broken(const struct gp_dryrun_run *run, bool over);
+static inline bool gp_dryrun_failed(const struct gp_dryrun_run *run)
+{
+    return run->status && !run->ended;
+}
 void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
 /* gpuprof.dryrun/1; NULL: out of memory. */
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer);
