@@ -7,6 +7,7 @@ last line is "N passed, N failed, N skipped".  All measured figures go into one 
 was not measured in this run, and never count a check that did not run as passed.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import select
@@ -23,7 +24,8 @@ TIMEOUT_S = 60  # programs need a few seconds; the first CUDA call on a machine 
 SPECIAL = {"killed", "static_tls", "enabled", "steps", "reconcile", "cost_rt", "hook_caller_srt", "oom_fail", "lend",
            "leak_branch", "nvtx", "snapshot", "api_cached", "api_harmless", "api_host", "api_peaks", "api_pools", "api_scopes", "api_threads", "api_walk",
            "agent_walk", "probe_fire", "rude", "owners", "framework", "cupti", "exit_poll", "nvtx_mem", "record_walk", "who", "ranks",
-           "attach_target", "late_attach", "momentary"}
+           "attach_target", "late_attach", "momentary", "attach_tsan", "attach_tsan_static", "handover", "loader_busy",
+           "locked", "small_stack", "ends", "job"}
 # Programs with more than one process that is held at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Programs whose threads allocate at the same time, so their peaks differ from run to run.
@@ -195,8 +197,16 @@ def program_argv(machine, name):
     return [machine.program(name)] + extra
 
 
+def check_each(report, title, names, problem_of):
+    """problem_of(name) for all of them at once; one with a problem has to have it alone too."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        problems = list(pool.map(problem_of, names))
+    for name, problem in zip(names, problems):
+        report.check(f"{title}: {name}", problem and problem_of(name))
+
+
 def check_injection(report, machine, names):
-    for name in names:
+    def problem_of(name):
         argv = program_argv(machine, name)
         plain = Run(machine, argv).finish()
         profiled = Run(machine, argv, library=machine.library).finish()
@@ -204,7 +214,9 @@ def check_injection(report, machine, names):
         for what, index in (("exit code", 0), ("stdout", 1), ("stderr", 2)):
             if plain[index] != profiled[index]:
                 problem += f"{what}: without {plain[index]!r:.300}, with {profiled[index]!r:.300}; "
-        report.check(f"same with and without: {name}", problem)
+        return problem
+
+    check_each(report, "same with and without", names, problem_of)
 
 
 def check_odd_libraries(report, machine, work):
@@ -266,23 +278,24 @@ def check_ledger(report, sim, names, work):
 
 def check_same_as_sim(report, real, sim, names):
     """On a real GPU: kinds and output equal those of the same source on the simulated GPU."""
-    for name in names:
-        if not sim.program(name):
-            report.skip(f"real equals simulated: {name}", "not built for the simulated GPU")
-            continue
+    def problem_of(name):
         env = {"CUDA_VISIBLE_DEVICES": "0"}
         seen, seen_end = held_stat(real, name, program_argv(real, name), env)
         wanted, wanted_end = held_stat(sim, name, program_argv(sim, name), env)
         if len(seen) != len(wanted) or None in seen or None in wanted:
-            report.check(f"real equals simulated: {name}", f"held {len(seen)} and {len(wanted)}, {seen_end!r:.200}")
-            continue
+            return f"held {len(seen)} and {len(wanted)}, {seen_end!r:.200}"
         problem = ""
         for a, b in zip(seen, wanted):
             if name not in MACHINE_DEPENDENT:
                 problem += kinds_problem(kinds_of(a), kinds_of(b), name not in CONCURRENT)
         if name not in MACHINE_DEPENDENT and seen_end[:2] != wanted_end[:2]:
             problem += f"output: real {seen_end[:2]!r:.400}, simulated {wanted_end[:2]!r:.400}"
-        report.check(f"real equals simulated: {name}", problem)
+        return problem
+
+    for name in names:
+        if not sim.program(name):
+            report.skip(f"real equals simulated: {name}", "not built for the simulated GPU")
+    check_each(report, "real equals simulated", [name for name in names if sim.program(name)], problem_of)
 
 
 def nvml_used(pid):
@@ -409,6 +422,7 @@ def main():
     for name in ("--build", "--work", "--json"):
         parser.add_argument(name, required=True)
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--only", help="same, simulated, reconcile, cost, python")
     options = parser.parse_args()
     build = os.path.abspath(options.build)
     report = Report()
@@ -421,16 +435,17 @@ def main():
     built = [n for n in names if machine.program(n)]
     report.check("every program compiles", " ".join(n for n in names if n not in built))
 
-    check_injection(report, machine, built)
-    check_odd_libraries(report, machine, options.work)
-    if options.dry_run:
-        check_ledger(report, sim, [n for n in built if n != "fork_child"], options.work)
-    else:
-        check_same_as_sim(report, machine, sim, [n for n in built if n != "fork_child"])
-    check_reconcile(report, machine)
-    check_cost(report, machine, rounds=3 if options.dry_run else 5, scale=1)
-    check_python(report, machine)
-    check_kineto(report, machine)
+    counted = [n for n in built if n != "fork_child"]
+    parts = {
+        "same": lambda: (check_injection(report, machine, built), check_odd_libraries(report, machine, options.work)),
+        "simulated": lambda: check_ledger(report, sim, counted, options.work) if options.dry_run else check_same_as_sim(report, machine, sim, counted),
+        "reconcile": lambda: check_reconcile(report, machine),
+        "cost": lambda: check_cost(report, machine, rounds=3 if options.dry_run else 5, scale=1),
+        "python": lambda: (check_python(report, machine), check_kineto(report, machine)),
+    }
+    for name, part in parts.items():
+        if not options.only or name in options.only.split(","):
+            part()
 
     summary = {"schema": "gpuprof.check-gpu/1", "machine": "simulated" if options.dry_run else "real",
                "seconds": round(time.time() - start, 1), "passed": report.passed, "failed": report.failed,

@@ -4,7 +4,7 @@
 # run.sh: `make check-gpu` runs it.  It builds the test programs with the toolkit of this machine.  Then check.py runs
 # them with and without the profiler, compares the results, measures, and writes the figures to one JSON.
 #
-#   run.sh [--dry-run] [--json FILE]      --dry-run: use the simulated GPU instead
+#   run.sh [--dry-run] [--json FILE] [--only=PART,..]      --dry-run: use the simulated GPU instead
 #
 # Environment: CUDA_HOME (default /usr/local/cuda), GPUPROF_BUILD (default: build beside this tree).
 # Needs bash, gcc (or nvcc), python3, coreutils.  Exit: 0 all passed, 1 something failed, 77 no GPU here.
@@ -15,6 +15,7 @@ top=$(cd "$here/../.." && pwd)
 build=${GPUPROF_BUILD:-$top/build}
 sim=$build/lib/gpuprof/sim
 dry=0
+only=
 stubs=
 nvcc=
 json=
@@ -27,8 +28,9 @@ while [ $# -gt 0 ]; do
         json=$2
         shift
         ;;
+    --only=*) only=$1 ;;
     *)
-        echo "usage: run.sh [--dry-run] [--json FILE]" >&2
+        echo "usage: run.sh [--dry-run] [--json FILE] [--only=PART,..]" >&2
         exit 2
         ;;
     esac
@@ -61,11 +63,17 @@ compile() {
     *_rt) libs=(-lcudart "${libs[@]}") ;;
     esac
     if [ -n "$cc" ]; then
-        "$cc" -std=gnu11 -O1 -g -I"$2" -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
+        "$cc" -std=gnu11 -D_GNU_SOURCE -O1 -g -I"$2" -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" -Wl,--allow-shlib-undefined \
             > "$1/$name.log" 2>&1
     else
         "$nvcc" -x c -O1 -g -cudart shared -I"$top/include" -o "$1/$name" "$4" -L"$3" ${stubs:+-L"$stubs"} "${libs[@]}" > "$1/$name.log" 2>&1
     fi || { echo "does not compile: $name"; head -5 "$1/$name.log"; rm -f "$1/$name"; }
+}
+
+# All processors compile at once.
+begin() {
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    compile "$@" &
 }
 
 sources=("$top"/tests/programs/*.c "$here"/reconcile.c "$here"/cost_rt.c)
@@ -79,22 +87,23 @@ if [ $dry -eq 0 ]; then
     stubs=$cuda/lib64/stubs
     for source in "${sources[@]}"; do
         case $source in */enabled.c) continue ;; esac
-        compile "$work/real" "$cuda/include" "$cuda/lib64" "$source"
+        begin "$work/real" "$cuda/include" "$cuda/lib64" "$source"
     done
     export LD_LIBRARY_PATH=$cuda/lib64:$cuda/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 stubs=
 if [ -e "$sim/libcuda.so.1" ] && [ -n "$cc" ]; then
     for source in "${sources[@]}"; do
-        compile "$work/sim" "$top/src/sim/include" "$sim" "$source"
+        begin "$work/sim" "$top/src/sim/include" "$sim" "$source"
     done
 elif [ $dry -eq 1 ]; then
     echo "run.sh: $sim is missing: run make first" >&2
     exit 1
 fi
+wait
 [ -n "$cc" ] && "$cc" -shared -fPIC -o "$work/inject_zero.so" "$here/inject_zero.c"
 
-python3 "$here/check.py" --build "$build" --work "$work" --json "$json" $([ $dry -eq 1 ] && echo --dry-run)
+python3 "$here/check.py" --build "$build" --work "$work" --json "$json" $([ $dry -eq 1 ] && echo --dry-run) $only
 code=$?
 [ "$json" = "$work/figures.json" ] && cat "$json"
 exit $code
