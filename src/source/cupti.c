@@ -383,7 +383,7 @@ static void cupti_path(char *to, size_t to_bytes, const char *path)
     memcpy(to, path + skip, length - skip + 1);
 }
 
-/* first: the copy that fits best. */
+/* CUPTI 13.0 says "<not provided>" of a tool that subscribed without a name.  first: the copy that fits best. */
 static void cupti_explain(struct gp_source_status *out, const struct gp_wire_copy *first,
                           const struct gp_wire_copy *last, unsigned count, const char *holder)
 {
@@ -391,7 +391,7 @@ static void cupti_explain(struct gp_source_status *out, const struct gp_wire_cop
         snprintf(out->detail, sizeof(out->detail), "no CUPTI found: install the toolkit's CUPTI or set CUDA_HOME");
     else if (cupti_is_taken(last->status))
         snprintf(out->detail, sizeof(out->detail), "the CUPTI subscriber is taken by %.64s",
-                 *holder ? holder : "another tool");
+                 *holder && *holder != '<' ? holder : "another tool");
     else if (count == 1)
         snprintf(out->detail, sizeof(out->detail), "%.70s: %.40s (%d)", first->path, first->answer, first->status);
     else

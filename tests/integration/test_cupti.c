@@ -461,7 +461,7 @@ Test(cupti, run_falls_back_to_hooks, .timeout = 120)
         run_is_exact("GPUPROF_SIM_CUPTI=taken:Nsight", programs[i], NULL, "subscriber is taken by Nsight");
     }
     snprintf(own, sizeof(own), "subscribe:%s/libcupti.so.13", path_sim()); /* before cuInit */
-    run_is_exact("GPUPROF_SIM_CUPTI=", "cupti", own, "subscriber is taken by CUPTI");
+    run_is_exact("GPUPROF_SIM_CUPTI=", "cupti", own, "subscriber is taken by another tool");
 }
 
 /* With GPUPROF_SOURCE=cupti `gpuprof run` preloads no hooks, so starting the program with it is no advice. */

@@ -141,8 +141,8 @@ static struct CUpti_Subscriber_st *cupti_subscriber_make(CUpti_CallbackFunc call
         return NULL;
     made->callback = callback;
     made->userdata = userdata;
-    /* A subscriber without a name is called "CUPTI"; the guide does not name it. */
-    strcpy(made->name, name ? CUPTI_NAME_PREFIX : "CUPTI");
+    /* As CUPTI 13.0 called compute-sanitizer; the guide does not name it. */
+    strcpy(made->name, name ? CUPTI_NAME_PREFIX : "<not provided>");
     if (name)
         strncat(made->name, name, CUPTI_SUBSCRIBER_NAME_MAX_LEN);
     return made;
