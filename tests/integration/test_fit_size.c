@@ -9,13 +9,15 @@
 #define MIB  (1ll << 20)
 #define PAGE (2 * MIB)
 
-/* The smallest simulated GPU that has so much left beside its context, an eighth of it and at most 256 MiB. */
+#define CONTEXT (132 * 2048 * 2048ll) /* of the GPU that has no name */
+
+/* The smallest simulated GPU that has so much left beside its context, an eighth of it and at most that. */
 static long long sim_size(long long bytes)
 {
     long long size = bytes, context = 0;
     do {
         size = bytes + context;
-        context = size / 8 / PAGE * PAGE < 256 * MIB ? size / 8 / PAGE * PAGE : 256 * MIB;
+        context = size / 8 / PAGE * PAGE < CONTEXT ? size / 8 / PAGE * PAGE : CONTEXT;
     } while (size - context < bytes);
     return size;
 }

@@ -106,6 +106,30 @@ static void b200(void)
     CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), 1);
 }
 
+/* What a process without code holds on the real one, as NVML tells it; what is simulated is near to it. */
+static size_t seen;
+
+static void context(void)
+{
+    size_t left = 0, total = 0;
+    check_begin(0);
+    CHECK_OK(cuMemGetInfo(&left, &total));
+    CHECK(total - left > seen - seen / 16 && total - left < seen + seen / 16);
+    CHECK_EQ((total - left) % (2 << 20), 0);
+}
+
+static void contexts(void)
+{
+    static const struct {
+        const char *spec;
+        size_t mib;
+    } known[] = {{"gpu=h200", 518}, {"gpu=rtx-pro-6000", 555}, {"gpu=rtx-3090", 256}, {"gpu=h200,memory=2GiB", 256}};
+    for (unsigned i = 0; i < sizeof known / sizeof known[0]; i++) {
+        seen = known[i].mib << 20;
+        with(known[i].spec, context);
+    }
+}
+
 /* ---- which of a binary's codes runs ------------------------------------------------------------------------------ */
 
 /* A fat binary with an entry of each kind (2 compiled, 1 PTX) and generation. */
@@ -249,6 +273,7 @@ int main(void)
     with("gpu=h300", unknown);
     with("gpu=l40s", runtime_12);
     with("gpu=l40s", runtime_13);
+    contexts();
     list();
     return check_done();
 }
