@@ -20,11 +20,10 @@ static inline void *library(const char *name)
     _type (*_name)(__VA_ARGS__) = (_type(*)(__VA_ARGS__))dlsym(_handle, #_name);                                       \
     CHECK(_name != NULL)
 
+/* Bytes of device 0 that calls asked for. */
 static inline long long used(void)
 {
-    size_t left = 0, total = 0;
-    CHECK_OK(cuMemGetInfo(&left, &total));
-    return (long long)(total - left);
+    return check_allocated(0, "\"current\":");
 }
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Selftest: stand-ins for cuBLAS, cuBLASLt and cuDNN.  Handles, sizes and descriptors answer as the real ones do, results
+ * Selftest: stand-ins for cuBLAS, cuBLASLt, handles of cuSOLVER, and cuDNN.  Handles, sizes and descriptors answer as the real ones do, results
  * count as computed, and the report names each assumption once. */
 #define _GNU_SOURCE
 #include "standin_check.h"
 
-static void blas(void)
+/* Capability 9: a handle of cuBLAS 13 has two small blocks beside its workspace. */
+static void blas(const char *name, long long takes)
 {
-    void *blas = library("libcublas.so.12"), *handle = NULL, *stream = NULL;
+    void *blas = library(name), *handle = NULL, *stream = NULL;
     FUNCTION(int, cublasCreate_v2, blas, void **);
     FUNCTION(int, cublasDestroy_v2, blas, void *);
     FUNCTION(int, cublasSetStream_v2, blas, void *, void *);
@@ -26,7 +27,7 @@ static void blas(void)
 
     long long before = used();
     CHECK_EQ(cublasCreate_v2(&handle), 0);
-    CHECK_EQ(used() - before, 32 * CHECK_MIB); /* a workspace of capability 9 */
+    CHECK_EQ(used() - before, takes);
     CHECK_EQ(cublasSetStream_v2(handle, (void *)0x1230), 0);
     CHECK_EQ(cublasGetStream_v2(handle, &stream), 0);
     CHECK(stream == (void *)0x1230);
@@ -34,7 +35,7 @@ static void blas(void)
     CHECK_EQ(cublasGetMathMode(handle, &mode), 0);
     CHECK_EQ(mode, 3);
     CHECK_EQ(cublasGetVersion_v2(handle, &version), 0);
-    CHECK_EQ(version / 10000, 12);
+    CHECK_EQ(version / 10000, atoi(strstr(name, ".so.") + 4));
     CHECK(!strcmp(cublasGetStatusName(0), "CUBLAS_STATUS_SUCCESS"));
 
     CHECK_OK(cuMemAlloc(&c, 4096));
@@ -51,8 +52,27 @@ static void blas(void)
     CHECK_OK(cuMemcpyDtoH(back, a, sizeof back));
     CHECK(back[3] == 4); /* an input */
     CHECK_EQ(cublasDestroy_v2(handle), 0);
+    setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:2:16:8", 1);
+    long long without = used();
+    CHECK_EQ(cublasCreate_v2(&handle), 0);
+    CHECK_EQ(used() - without, takes % CHECK_MIB + 8 * CHECK_MIB + 128 * 1024);
+    CHECK_EQ(cublasDestroy_v2(handle), 0);
+    unsetenv("CUBLAS_WORKSPACE_CONFIG");
     CHECK_OK(cuMemFree(a));
     CHECK_OK(cuMemFree(c));
+    CHECK_EQ(used(), before);
+}
+
+/* A handle of cuBLAS, and a workspace for it. */
+static void solver(void)
+{
+    void *solver = library("libcusolver.so.12"), *handle = NULL;
+    FUNCTION(int, cusolverDnCreate, solver, void **);
+    FUNCTION(int, cusolverDnDestroy, solver, void *);
+    long long before = used();
+    CHECK_EQ(cusolverDnCreate(&handle), 0);
+    CHECK_EQ(used() - before, (64 + 32) * CHECK_MIB + 131072 + 1024);
+    CHECK_EQ(cusolverDnDestroy(handle), 0);
     CHECK_EQ(used(), before);
 }
 
@@ -185,10 +205,13 @@ static void dnn(const char *name)
     FUNCTION(size_t, cudnnGetVersion, dnn, void);
     int n, c, h, v, type, dims, size[4], step[4];
     size_t bytes = 1;
+    long long before = used();
 
     CHECK_EQ(cudnnGetVersion() / 1000 % 90, strstr(name, ".8") ? 8 : 2);
     CHECK(!strcmp(cudnnGetErrorString(0), "CUDNN_STATUS_SUCCESS"));
     CHECK_EQ(cudnnCreate(&handle), 0);
+    CHECK_EQ(used() - before, strstr(name, ".8") ? 0 : 132 * 192 + 4);
+    CHECK_EQ(check_kind(-1, "pinned", "current_bytes"), strstr(name, ".8") ? 0 : 4);
     CHECK_EQ(cudnnCreateTensorDescriptor(&x), 0);
     CHECK_EQ(cudnnCreateTensorDescriptor(&y), 0);
     CHECK_EQ(cudnnCreateFilterDescriptor(&w), 0);
@@ -210,6 +233,7 @@ static void dnn(const char *name)
     dnn_parts();
     dnn_graph(dnn);
     CHECK_EQ(cudnnDestroy(handle), 0);
+    CHECK_EQ(used(), before);
 }
 
 static void report(const char *path)
@@ -236,8 +260,10 @@ int main(void)
     setenv("GPUPROF_STANDIN_REPORT", path, 1);
     setenv("GPUPROF_SIM", "gpu=h100-80g,contents=none", 1);
     check_begin(0);
-    blas();
+    blas("libcublas.so.12", 32 * CHECK_MIB);
+    blas("libcublas.so.13", 64 * CHECK_MIB + 131072 + 1024);
     blas_lt();
+    solver();
     dnn("libcudnn.so.8");
     dnn("libcudnn.so.9");
     report(path);

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * libcublas.so.11 to .13.  A handle has a workspace on the device, as the documents say; the copies of
- * vectors and matrices are made. */
+ * libcublas.so.11 to .13.  The copies of vectors and matrices are made. */
 #include "standin.h"
 
-#include <stdlib.h>
-
 enum { STANDIN_NO_MEMORY = 3, STANDIN_NOT_SUPPORTED = 15 };
-enum { WORKSPACE, STREAM, POINTER_MODE, MATH_MODE, ATOMICS, SM_COUNT, EMULATION, BLOCK, PINNING };
+enum { STREAM, POINTER_MODE, MATH_MODE, ATOMICS, SM_COUNT, EMULATION, BLOCK, PINNING };
 
 #define ZERO(_type, _function)                                                                                         \
     EXPORT _type _function(void);                                                                                      \
@@ -45,43 +42,22 @@ G(cublasXtGetPinningMemMode, PINNING, 2, int, 0)
 
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
 
-/* CUBLAS_WORKSPACE_CONFIG is a list of ":SIZE:COUNT" in KiB; without it, the size that the documents
- * recommend for the capability. */
-static size_t workspace_size(void)
-{
-    const char *text = getenv("CUBLAS_WORKSPACE_CONFIG");
-    size_t sum = 0;
-    int capability = standin_capability() / 10;
-    if (text && *text == ':') {
-        while (*text == ':') {
-            char *end;
-            size_t kib = strtoul(text + 1, &end, 10), count = *end == ':' ? strtoul(end + 1, &end, 10) : 1;
-            sum += kib * count * 1024;
-            text = end;
-        }
-        standin_assumed("workspace of a handle: as CUBLAS_WORKSPACE_CONFIG says");
-        return sum;
-    }
-    standin_assumed("workspace of a handle: 32 MiB for capability 9 and 10, 12 MiB for 12, else 4 MiB");
-    return (capability == 9 || capability == 10 ? 32u : capability == 12 ? 12u : 4u) << 20;
-}
-
 EXPORT int cublasCreate_v2(struct standin_object **handle);
 EXPORT int cublasCreate_v2(struct standin_object **handle)
 {
-    size_t bytes = workspace_size();
-    word workspace = bytes ? standin_device_alloc(bytes) : 0;
-    if (bytes && !workspace)
+    struct standin_object *object = standin_new(0);
+    if (!standin_take_blas(object, standin_major())) {
+        standin_drop(object);
         return STANDIN_NO_MEMORY;
-    *handle = standin_new(0);
-    return standin_set_number(*handle, WORKSPACE, (int64_t)workspace) ? 0 : STANDIN_NO_MEMORY;
+    }
+    *handle = object;
+    return 0;
 }
 
 EXPORT int cublasDestroy_v2(struct standin_object *handle);
 EXPORT int cublasDestroy_v2(struct standin_object *handle)
 {
-    standin_device_free((word)standin_number(handle, WORKSPACE, 0));
-    standin_drop(handle);
+    standin_drop(standin_object((word)handle));
     return 0;
 }
 

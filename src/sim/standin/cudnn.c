@@ -8,6 +8,23 @@ enum { STREAM = 1, TENSOR, PAD, STRIDE, DILATION, MODE, TYPE, MATH, GROUPS, REOR
 
 #include "cudnn.def"
 
+/* cuDNN 9: seen on capability 9.0 with 132 multiprocessors. */
+EXPORT int cudnnCreate(struct standin_object **handle);
+EXPORT int cudnnCreate(struct standin_object **handle)
+{
+    enum { EACH = 192 };
+    struct standin_object *object = standin_new(0);
+    bool done =
+        object && (standin_major() < 9 || (standin_take(object, (size_t)standin_multiprocessors() * EACH, false) &&
+                                           standin_take(object, 4, false) && standin_take(object, 4, true)));
+    if (!done) {
+        standin_drop(object);
+        return STANDIN_NO_MEMORY;
+    }
+    *handle = object;
+    return 0;
+}
+
 S(cudnnSetStream, STREAM, 2)
 G(cudnnGetStream, STREAM, 2, word, 0)
 

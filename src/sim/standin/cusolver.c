@@ -7,6 +7,21 @@ enum { STREAM = 1, MATH, DETERMINISTIC, STRATEGY, SPECIAL, CONTROL, MANTISSA, OF
 
 #include "cusolver.def"
 
+/* cuSOLVER 12 has a handle of cuBLAS 13, and a workspace for it: seen on capability 9.0. */
+EXPORT int cusolverDnCreate(struct standin_object **handle);
+EXPORT int cusolverDnCreate(struct standin_object **handle)
+{
+    struct standin_object *object = standin_new(0);
+    bool done = object && (standin_major() < 12 ||
+                           (standin_take_blas(object, 13) && standin_take(object, standin_blas_recommended(), false)));
+    if (!done) {
+        standin_drop(object);
+        return STANDIN_NO_MEMORY;
+    }
+    *handle = object;
+    return 0;
+}
+
 S(cusolverDnSetStream, STREAM, 2)
 G(cusolverDnGetStream, STREAM, 2, word, 0)
 S(cusolverSpSetStream, STREAM, 2)

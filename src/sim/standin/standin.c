@@ -22,7 +22,7 @@ struct standin_value {
     struct standin_value *next;
     long key;
     size_t size;
-    bool objects;
+    enum { STANDIN_BYTES, STANDIN_OBJECTS, STANDIN_DEVICE, STANDIN_PINNED } what; /* the last two: an address */
     _Alignas(16) char bytes[];
 };
 struct standin_object {
@@ -67,11 +67,18 @@ struct standin_object *standin_hold(struct standin_object *object)
     return object;
 }
 
+static word standin_pinned_alloc(size_t bytes);
+static void standin_pinned_free(word pointer);
+
 static void standin_value_free(struct standin_value *value)
 {
-    if (value->objects)
-        for (size_t i = 0; i < value->size / sizeof(word); i++)
-            standin_drop(standin_object(((const word *)value->bytes)[i]));
+    const word *words = (const word *)value->bytes;
+    if (value->what == STANDIN_DEVICE)
+        standin_device_free(*words);
+    else if (value->what == STANDIN_PINNED)
+        standin_pinned_free(*words);
+    for (size_t i = 0; value->what == STANDIN_OBJECTS && i < value->size / sizeof(word); i++)
+        standin_drop(standin_object(words[i]));
     free(value);
 }
 
@@ -88,19 +95,17 @@ void standin_drop(struct standin_object *object)
     free(object);
 }
 
-bool standin_set(struct standin_object *object, long key, const void *bytes, size_t size, bool objects)
+static bool standin_put(struct standin_object *object, long key, const void *bytes, size_t size, int what)
 {
-    if (!object)
-        return true;
     struct standin_value *value = malloc(sizeof *value + size), **at = &object->values;
     if (!value)
         return false;
     value->key = key;
     value->size = size;
-    value->objects = objects;
+    value->what = what;
     if (size)
         memcpy(value->bytes, bytes, size);
-    if (objects)
+    if (what == STANDIN_OBJECTS)
         for (size_t i = 0; i < size / sizeof(word); i++)
             standin_hold(standin_object(((const word *)value->bytes)[i]));
     while (*at && (*at)->key != key)
@@ -111,6 +116,27 @@ bool standin_set(struct standin_object *object, long key, const void *bytes, siz
     if (before)
         standin_value_free(before);
     return true;
+}
+
+bool standin_set(struct standin_object *object, long key, const void *bytes, size_t size, bool objects)
+{
+    return !object || standin_put(object, key, bytes, size, objects ? STANDIN_OBJECTS : STANDIN_BYTES);
+}
+
+/* Each has a key of its own, below those of others. */
+bool standin_take(struct standin_object *object, size_t bytes, bool pinned)
+{
+    long key = -2000;
+    size_t size;
+    if (!object)
+        return false;
+    while (standin_get(object, key, &size))
+        key--;
+    word pointer = pinned ? standin_pinned_alloc(bytes) : standin_device_alloc(bytes);
+    if (pointer && standin_put(object, key, &pointer, sizeof pointer, pinned ? STANDIN_PINNED : STANDIN_DEVICE))
+        return true;
+    (pinned ? standin_pinned_free : standin_device_free)(pointer);
+    return false;
 }
 
 const void *standin_get(const struct standin_object *object, long key, size_t *size)
@@ -127,7 +153,8 @@ const void *standin_get(const struct standin_object *object, long key, size_t *s
 bool standin_copy(struct standin_object *to, const struct standin_object *from)
 {
     for (const struct standin_value *value = from ? from->values : NULL; value; value = value->next)
-        if (!standin_set(to, value->key, value->bytes, value->size, value->objects))
+        if (value->what <= STANDIN_OBJECTS && to &&
+            !standin_put(to, value->key, value->bytes, value->size, value->what))
             return false;
     return true;
 }
@@ -214,6 +241,8 @@ static struct {
     int (*pointer)(void *value, int attribute, word pointer);
     int (*alloc)(word *pointer, size_t bytes);
     int (*release)(word pointer);
+    int (*pinned)(word *pointer, size_t bytes, unsigned flags);
+    int (*unpin)(word pointer);
     int (*copy)(const struct standin_copy2d *copy);
     /* The simulated driver's own: what a launch with this pointer among its parameters does. */
     void (*given)(word pointer);
@@ -232,6 +261,8 @@ static void standin_bind(void)
     *(void **)&driver.pointer = dlsym(library, "cuPointerGetAttribute");
     *(void **)&driver.alloc = dlsym(library, "cuMemAlloc_v2");
     *(void **)&driver.release = dlsym(library, "cuMemFree_v2");
+    *(void **)&driver.pinned = dlsym(library, "cuMemHostAlloc");
+    *(void **)&driver.unpin = dlsym(library, "cuMemFreeHost");
     *(void **)&driver.copy = dlsym(library, "cuMemcpy2DUnaligned_v2");
     *(void **)&driver.given = dlsym(library, "sim_memory_given");
     *(void **)&driver.init = dlsym(library, "cuInit");
@@ -286,6 +317,18 @@ void standin_device_free(word pointer)
 {
     if (pointer && standin_driver())
         driver.release(pointer);
+}
+
+static word standin_pinned_alloc(size_t bytes)
+{
+    word pointer = 0;
+    return standin_driver() && driver.pinned(&pointer, bytes, 0) == 0 ? pointer : 0;
+}
+
+static void standin_pinned_free(word pointer)
+{
+    if (pointer && standin_driver())
+        driver.unpin(pointer);
 }
 
 int standin_device_copy(word to, size_t to_pitch, word from, size_t from_pitch, size_t width, size_t height)

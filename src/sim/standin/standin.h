@@ -48,6 +48,10 @@ const void *standin_get(const struct standin_object *object, long key, size_t *s
 bool standin_copy(struct standin_object *to, const struct standin_object *from);
 int64_t standin_number(const struct standin_object *object, long key, int64_t otherwise);
 bool standin_set_number(struct standin_object *object, long key, int64_t value);
+/* Memory of the device, or pinned memory of the host, that ends with the object.  false: no memory. */
+bool standin_take(struct standin_object *object, size_t bytes, bool pinned);
+/* What a handle of cuBLAS takes, with the object of the library that makes it. */
+bool standin_take_blas(struct standin_object *object, int cublas_major);
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
@@ -62,6 +66,8 @@ void standin_device_free(word pointer);
 int standin_device_copy(word to, size_t to_pitch, word from, size_t from_pitch, size_t width, size_t height);
 /* 10 * major + minor of the current device; 0 unknown. */
 int standin_capability(void);
+/* The workspace of cuBLAS that the documents recommend for the current device. */
+size_t standin_blas_recommended(void);
 /* Of the current device; 0 unknown. */
 int standin_multiprocessors(void);
 

@@ -44,5 +44,5 @@ except RuntimeError as error:
     print("matmul:", str(error).splitlines()[0])
 took = gpuprof.memory_reserved() - torch.cuda.memory_reserved()
 print(f"cuBLAS took {took} bytes itself, which PyTorch does not count")
-expect("no more than its workspace", took in (0, 32 << 20))
+expect("what a handle of cuBLAS takes on capability 9.0", took in (0, 32 << 20 if torch.version.cuda < "13" else (64 << 20) + 131072 + 1024))
 done()
