@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cuda/contents.h"
+#include "cuda/context.h"
 #include "cuda/graph.h"
 #include "cuda/module.h"
 
@@ -221,7 +222,9 @@ CUresult sim_launch(const CUlaunchConfig *c, CUfunction h, void **params, void *
         return r;
     if (sim_stream_capturing(s))
         return sim_launch_captured(s, c, h, params, extra);
-    r = sim_op_begin(s);
+    r = sim_context_launches(s->context);
+    if (!r)
+        r = sim_op_begin(s);
     if (r)
         return r;
     sim_contents_launch(f, params, extra);

@@ -120,7 +120,7 @@ struct sim_device {
     int ordinal;  /* the ordinal that programs use */
     int physical; /* number before CUDA_VISIBLE_DEVICES; UUID and bus id derive from it */
     uint64_t total, used;
-    bool charged; /* context overhead is counted in `used` */
+    uint64_t overhead; /* of its contexts; part of `used` */
     struct sim_context *primary;
     int primary_refs;
     unsigned primary_flags;
