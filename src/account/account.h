@@ -323,9 +323,9 @@ void gp_oom_context_gone(uint32_t ctx);
  * number + 1 is the token. */
 struct gp_frame {
     uint32_t x_busy;
-    uint32_t what;           /* enum gp_space: the kind of begin */
-    uint64_t address, bytes; /* an unmap: its range. A pool's end: the pool */
-    uint64_t time_ns;        /* when the record's bytes left the totals */
+    uint32_t what;    /* enum gp_space: the kind of begin */
+    uint64_t address; /* an unmap: its first mapping. A pool's end: the pool */
+    uint64_t time_ns; /* when the record's bytes left the totals */
     struct gp_record record;
     bool died;       /* a handle, an import: the record has left the map */
     bool referenced; /* a handle: it had references before the release */

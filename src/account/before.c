@@ -379,8 +379,16 @@ bool gp_before_free(enum gp_space space, uint64_t address)
 void gp_feed_before_unmapped(uint64_t address, uint64_t bytes)
 {
     uint64_t at = address, size;
-    for (; gp_before_map() && at - address < bytes && (size = before_free(at)); at += size)
-        __atomic_fetch_add(&x_unmapped, 1, __ATOMIC_RELAXED);
+    unsigned holes = 0;
+    for (; gp_before_map() && at - address < bytes && holes < 32768; at += size) {
+        size = before_free(at);
+        if (size) {
+            __atomic_fetch_add(&x_unmapped, 1, __ATOMIC_RELAXED);
+            continue;
+        }
+        holes++; /* the driver passes over them: the next mapping begins on a step */
+        size = SURVEY_STEP - at % SURVEY_STEP;
+    }
 }
 
 static GP_COLD void before_replaced(uint64_t address)

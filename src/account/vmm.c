@@ -19,7 +19,9 @@
 #include "base/clock.h"
 #include <errno.h>
 
-#define GP_TOKEN_SHIFT 52
+#define GP_TOKEN_SHIFT    52
+#define GP_VMM_STEP       (2ull << 20) /* on which every mapping starts */
+#define GP_VMM_HOLE_STEPS 512u
 
 static uint64_t pending_key(uint64_t key, uint32_t token)
 {
@@ -252,11 +254,9 @@ void gp_feed_vmm_map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t
 uint64_t gp_feed_vmm_handle_at(uint64_t address)
 {
     struct gp_record mapping;
-    /* The program may pass an address inside a mapping, but only the start is a key. Walk down
-     * in steps of 2 MiB, on which every mapping starts, for at most 64 GiB: the largest single
-     * mapping for which a linear search pays. */
-    const uint64_t page = 2u << 20;
-    for (uint64_t start = address & ~(page - 1), i = 0; i < 32768 && start; i++, start -= page)
+    /* The program may pass an address inside a mapping, but only the start is a key. Walk down for
+     * at most 64 GiB: the largest single mapping for which a linear search pays. */
+    for (uint64_t start = address & ~(GP_VMM_STEP - 1), i = 0; i < 32768 && start; i++, start -= GP_VMM_STEP)
         if (gp_map_find(gp_accounts.objects, GP_SPACE_MAPPING, start, &mapping) == 0)
             return address - start < mapping.bytes ? mapping.mapping.handle : 0;
     return 0;
@@ -277,13 +277,13 @@ static void vmm_unmap_segment(struct gp_record *mapping, const struct gp_vmm_cha
 
 /* Moves one mapping into GP_SPACE_PENDING and subtracts its part from the totals. While it is there,
  * its time is that of the subtraction; so is that of a handle that would be freed. */
-static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
+static void vmm_unmap_one(struct gp_record *mapping, uint64_t next, uint32_t token)
 {
     /* Another mapping of a segment's memory added nothing. */
     struct gp_vmm_change change = {.bytes = mapping->bytes, .heap = mapping->requested_bytes != 0};
     gp_ground_gone(mapping);
     uint64_t added = mapping->requested_bytes, handle = mapping->mapping.handle;
-    mapping->pending = (struct gp_record_pending){.handle = handle};
+    mapping->pending = (struct gp_record_pending){.handle = handle, .next = next};
     mapping->requested_bytes = 0;
     if (gp_map_update(gp_accounts.objects, GP_SPACE_VMM, handle, vmm_unuse, &change) == 0) {
         mapping->time_ns = gp_vmm_move_share(&change, GP_SUB);
@@ -307,22 +307,52 @@ static void vmm_unmap_one(struct gp_record *mapping, uint32_t token)
         gp_feed_lost(GP_LOST_MAP);
 }
 
+struct gp_vmm_search {
+    uint64_t from, end, found;
+};
+
+static bool vmm_nearer(struct gp_record *record, void *arg)
+{
+    struct gp_vmm_search *search = arg;
+    if (record->space == GP_SPACE_MAPPING && record->key >= search->from && record->key < search->end)
+        search->end = search->found = record->key;
+    return false;
+}
+
+/* Takes the first mapping that begins at or after an address, and before end: the driver passes over holes. Returns its
+ * address, or 0. Behind a hole it begins on a step; where many are empty, a walk over all mappings costs less. */
+static uint64_t vmm_take_from(uint64_t from, uint64_t end, struct gp_record *mapping)
+{
+    struct gp_vmm_search search = {.end = end};
+    uint64_t at = from;
+    for (unsigned i = 0; i < GP_VMM_HOLE_STEPS && at >= from && at < end; i++) {
+        if (gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, at, mapping) == 0)
+            return at;
+        at = (at & ~(GP_VMM_STEP - 1)) + GP_VMM_STEP;
+    }
+    if (at < from || at >= end)
+        return 0;
+    search.from = at;
+    gp_map_each(gp_accounts.objects, vmm_nearer, &search);
+    return search.found && gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, search.found, mapping) == 0 ? search.found
+                                                                                                          : 0;
+}
+
 uint32_t gp_feed_vmm_unmap_begin(uint64_t address, uint64_t bytes)
 {
+    const uint64_t end = address + bytes < address ? UINT64_MAX : address + bytes;
     struct gp_frame *frame;
     struct gp_record mapping;
     uint32_t token = gp_account_frame_get(&frame);
     if (!token)
         return 0;
     frame->what = GP_SPACE_MAPPING;
-    frame->address = address;
-    uint64_t at = address;
-    while (at - address < bytes && gp_map_take(gp_accounts.objects, GP_SPACE_MAPPING, at, &mapping) == 0) {
-        uint64_t size = mapping.bytes ? mapping.bytes : 1;
-        vmm_unmap_one(&mapping, token);
-        at += size;
+    frame->address = vmm_take_from(address, end, &mapping);
+    for (uint64_t next, at = frame->address; at; at = next) {
+        struct gp_record one = mapping;
+        next = vmm_take_from(at + (one.bytes ? one.bytes : 1), end, &mapping);
+        vmm_unmap_one(&one, next, token);
     }
-    frame->bytes = at - address;
     return token;
 }
 
@@ -406,14 +436,14 @@ void gp_feed_vmm_unmap_end(uint32_t token, bool ok)
     if (!frame)
         return;
     struct gp_record mapping;
-    uint64_t at = frame->address, end = at + frame->bytes;
-    while (at < end && gp_map_take(gp_accounts.objects, GP_SPACE_PENDING, pending_key(at, token), &mapping) == 0) {
-        uint64_t size = mapping.bytes ? mapping.bytes : 1;
+    uint64_t at = frame->address;
+    while (at && gp_map_take(gp_accounts.objects, GP_SPACE_PENDING, pending_key(at, token), &mapping) == 0) {
+        uint64_t next = mapping.pending.next;
         if (ok)
             vmm_unmapped(&mapping, at, token);
         else
             vmm_restore(&mapping, at, token);
-        at += size;
+        at = next;
     }
     gp_account_frame_put(token);
 }

@@ -54,9 +54,10 @@ struct gp_record { /* one cache line */
         } binding;
         struct gp_record_pending { /* a mapping while it is being unmapped; requested_bytes left the totals */
             uint64_t handle;
-            bool was_last; /* of its handle */
-            bool died;     /* the handle did, and pends too */
-            bool large;    /* the pool of the handle */
+            uint64_t next : 56;    /* the next mapping of the unmap's range; 0: none */
+            uint64_t was_last : 1; /* of its handle */
+            uint64_t died : 1;     /* the handle did, and pends too */
+            uint64_t large : 1;    /* the pool of the handle */
         } pending;
         struct gp_record_pool { /* bytes: reserved at the last poll */
             int64_t high;       /* the highest reserve that the driver reported */

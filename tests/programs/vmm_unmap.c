@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Expandable-segment style: many handles side by side, one unmap over several, none cut in two;
- * part of a handle mapped; addresses freed. Leaves 3 mapped steps of 8, and a handle of which one
- * half is mapped.
+ * Expandable-segment style: many handles side by side, one unmap over several, one over a hole and
+ * a mapping, none cut in two; part of a handle, which cannot be mapped; addresses freed. Leaves 2
+ * mapped steps of 8, and a handle of 4.
  */
 #include <cuda.h>
 
@@ -13,7 +13,7 @@ int main(void)
 {
     CUdevice device = program_start();
     CUdeviceptr range = vmm_reserve(32 * STEP), spare = vmm_reserve(4 * STEP);
-    CUmemGenericAllocationHandle handles[8], half;
+    CUmemGenericAllocationHandle handles[8], whole;
     unsigned i;
     for (i = 0; i < 8; i++) {
         handles[i] = vmm_create(device, STEP);
@@ -22,11 +22,14 @@ int main(void)
     }
     vmm_allow(device, range, 8 * STEP);
     CHECK(cuMemUnmap(range + 2 * STEP, 5 * STEP));
+    REPORT("nothing is mapped", cuMemUnmap(range + 8 * STEP, STEP));
+    REPORT("from a hole on", cuMemUnmap(range + 4 * STEP, 4 * STEP));
 
-    half = vmm_create(device, 4 * STEP);
-    CHECK(cuMemMap(range + 16 * STEP, 2 * STEP, 0, half, 0));
+    whole = vmm_create(device, 4 * STEP);
+    REPORT("half of a handle", cuMemMap(range + 16 * STEP, 2 * STEP, 0, whole, 0));
+    CHECK(cuMemMap(range + 16 * STEP, 4 * STEP, 0, whole, 0));
     REPORT("cuts a mapping", cuMemUnmap(range + 16 * STEP, STEP));
-    REPORT("odd address", cuMemMap(range + 20 * STEP + 4096, STEP, 0, half, 0));
+    REPORT("odd address", cuMemMap(range + 20 * STEP + 4096, STEP, 0, whole, 0));
     CHECK(cuMemAddressFree(spare, 4 * STEP));
     return finish();
 }

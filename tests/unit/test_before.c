@@ -270,7 +270,7 @@ static void rows_gone(unsigned from, unsigned to)
     }
 }
 
-/* An unmap ends those that it covers from its start on, and each of their handles may be released once. */
+/* An unmap ends those that it covers, behind gaps too, and each of their handles may be released once. */
 Test(before, an_unmap_ends_the_mappings_that_it_covers)
 {
     uint64_t at = room(16 * UNIT);
@@ -288,12 +288,15 @@ Test(before, an_unmap_ends_the_mappings_that_it_covers)
     gp_feed_before_unmapped(at + 4 * UNIT, 1);
     rows_gone(4, 5);
     number_check(GP_BEFORE_DRIVER, "one");
-    gp_feed_before_unmapped(at + 3 * UNIT, 10 * UNIT); /* up to the gap */
+    gp_feed_before_unmapped(at + 3 * UNIT, 4 * UNIT);
     rows_gone(3, 4);
-    number_check(GP_BEFORE_DRIVER, "up to a gap");
-    for (unsigned i = 0; i < 7; i++)
+    rows_gone(5, 7);
+    number_check(GP_BEFORE_DRIVER, "over a gap");
+    gp_feed_before_unmapped(at, 7 * UNIT);
+    number_check(GP_BEFORE_DRIVER, "nothing but a gap");
+    for (unsigned i = 0; i < 9; i++)
         gp_feed_unknown_free(GP_SPACE_VMM, i);
-    cr_assert_eq(lost[GP_LOST_UNKNOWN_FREE], 1 + 2, "five mappings have ended");
+    cr_assert_eq(lost[GP_LOST_UNKNOWN_FREE], 1 + 2, "seven mappings have ended");
 }
 
 /* ---- the list of mappings ----------------------------------------------------------------------------------------- */

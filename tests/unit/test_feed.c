@@ -702,3 +702,31 @@ Test(feed, an_unbind_ends_the_bindings_that_it_covers_and_no_other)
     gp_feed_vmm_release_end(gp_feed_vmm_release_begin(object), true);
     cr_expect_eq(live_handles(), 0, "all end with the object");
 }
+
+/* Whatever lies between them: the driver passes over addresses at which nothing is mapped. A failed unmap ends none. */
+Test(feed, an_unmap_ends_the_mappings_that_it_covers_and_no_other)
+{
+    const uint64_t base = 1ull << 40, step = 4 * MIB;
+    const uint64_t places[] = {0, 1, 3, 4, 600, 5000, 40000, 40001};
+    for (uint64_t i = 0; i < GP_COUNT(places); i++) {
+        gp_feed_vmm_create(i + 1, step, 0);
+        gp_feed_vmm_map(base + places[i] * step, step, 0, i + 1);
+        gp_feed_vmm_release_end(gp_feed_vmm_release_begin(i + 1), true);
+    }
+    static const struct {
+        uint64_t from, count;
+        bool ok;
+        int64_t left;
+    } unmaps[] = {
+        {2, 1, true, 8},        {5, 595, true, 8},         {0, 50000, false, 8}, {2, 2, true, 7},
+        {2, 598, true, 6},      {599, 2, false, 6},        {599, 2, true, 5},    {601, 39400, true, 3},
+        {5000, 35000, true, 3}, {0, UINT64_MAX, false, 3}, {0, 40001, true, 1},
+    };
+    for (unsigned i = 0; i < GP_COUNT(unmaps); i++) {
+        uint64_t bytes = unmaps[i].count == UINT64_MAX ? UINT64_MAX : unmaps[i].count * step;
+        gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(base + unmaps[i].from * step, bytes), unmaps[i].ok);
+        cr_expect_eq(live_handles(), unmaps[i].left, "unmap %u: %lld", i, (long long)live_handles());
+    }
+    gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(base + 40001 * step, step), true);
+    cr_expect_eq(live_handles(), 0);
+}
