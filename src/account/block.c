@@ -76,6 +76,8 @@ static bool block_begun(struct gp_record *record, void *arg)
 
 void gp_feed_alloc(const struct gp_allocation *block)
 {
+    if (GP_UNLIKELY(!block->address))
+        return; /* 0 bytes, for which some calls succeed and hand out nothing */
     struct gp_record old, record = {
                               .key = block->address,
                               .space = (uint8_t)block->space,

@@ -138,6 +138,7 @@ static uint32_t serve_alloc(struct gp_served_context *served, const char *api, s
     struct gp_cache *cache = gp_served_make_cache(served);
     struct gp_request request = serve_request(bytes);
     struct gp_grant grant;
+    *address = 0; /* the driver leaves no old value there when it fails */
     if (GP_UNLIKELY(!cache))
         return GP_CU_OUT_OF_MEMORY;
     gp_served_tag(served, &request);

@@ -2,7 +2,7 @@
  *
  * The device's default pool: used bytes follow the calls, reserved bytes the pool's own rules.  A
  * pool's pointer may be freed by cuMemFreeAsync, on another stream, and by cuMemFree; linear memory
- * by cuMemFreeAsync too. Leaves 1 MiB + 7 B used.
+ * by cuMemFreeAsync too. No bytes succeed, and are nothing. Leaves 1 MiB + 7 B used.
  */
 #include <cuda.h>
 
@@ -31,6 +31,7 @@ int main(void)
     CHECK(cuDeviceGetDefaultMemPool(&pool, device));
     CHECK(cuMemPoolTrimTo(pool, 0));
     REPORT("size 0", cuMemAllocAsync(&pointers[1], 0, one));
+    printf("no memory: %d\n", pointers[1] == 0);
     CHECK(cuStreamDestroy(one));
     CHECK(cuStreamDestroy(other));
     return finish();

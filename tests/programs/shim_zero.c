@@ -25,11 +25,14 @@ static void sizes(void)
     CUdeviceptr none = 77;
     size_t i;
     REPORT("no bytes", cuMemAlloc(&none, 0));
+    printf("pointer %llu\n", (unsigned long long)none);
     REPORT("no place", cuMemAlloc(NULL, KIB));
     REPORT("neither", cuMemAlloc(NULL, 0));
-    for (i = 0; i < sizeof(large) / sizeof(large[0]); i++)
+    for (i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+        none = 77;
         REPORT("too large", cuMemAlloc(&none, large[i]));
-    printf("untouched: %d\n", none == 77);
+        printf("pointer %llu\n", (unsigned long long)none);
+    }
 }
 
 static void frees(size_t bytes)

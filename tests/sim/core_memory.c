@@ -13,6 +13,7 @@ static size_t device_free(void)
 static void errors(void)
 {
     CUdeviceptr p = 0, q = 0;
+    CUcontext context;
     CHECK_EQ(cuMemAlloc(&p, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuMemAlloc(NULL, 512), CUDA_ERROR_INVALID_VALUE);
     CHECK_OK(cuMemFree(0));
@@ -21,8 +22,14 @@ static void errors(void)
     CHECK_EQ(cuMemFree(p + 512), CUDA_ERROR_INVALID_VALUE);
     CHECK_OK(cuMemFree(p));
     CHECK_EQ(cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
+    q = 77;
     CHECK_EQ(cuMemAlloc(&q, 1ull << 40), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_EQ(q, 0); /* a failure leaves no pointer */
     CHECK_EQ(cuMemAlloc(&q, ~(size_t)0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK_OK(cuCtxPopCurrent(&context));
+    CHECK_EQ(cuMemFree(0x1234000), CUDA_ERROR_INVALID_VALUE); /* nobody's memory needs no context */
+    CHECK_EQ(cuMemAlloc(&q, 512), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_OK(cuCtxPushCurrent(context));
     CHECK_EQ(check_kind(0, "linear", "current_bytes"), 0);
     CHECK_EQ(check_kind(0, "linear", "peak_bytes"), 4096);
     CHECK_EQ(check_kind(0, "linear", "calls"), 1);
@@ -128,6 +135,9 @@ static void host(void)
     CHECK_EQ(cuMemFree(d), CUDA_ERROR_INVALID_VALUE);
     CHECK_OK(cuMemFreeHost(p));
     CHECK_EQ(cuMemFreeHost(p), CUDA_ERROR_INVALID_VALUE);
+    CHECK_OK(cuMemAllocHost(&p, 0));
+    CHECK(!p);
+    CHECK_EQ(check_kind(-1, "pinned", "calls"), 1);
     CHECK_OK(cuMemHostRegister(page, sizeof page, 0));
     CHECK_EQ(cuMemHostRegister(page + 4096, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     CHECK_EQ(check_kind(-1, "registered", "current_bytes"), sizeof page);

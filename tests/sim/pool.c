@@ -100,7 +100,9 @@ static void growth(void)
 
     pool = make_pool(0);
     CHECK_OK(cuMemGetInfo(&before, &total));
-    CHECK_EQ(cuMemAllocFromPoolAsync(&p, 0, pool, a), CUDA_ERROR_INVALID_VALUE);
+    p = 77;
+    CHECK_OK(cuMemAllocFromPoolAsync(&p, 0, pool, a)); /* nothing, and no call of the kind */
+    CHECK_EQ(p, 0);
     CHECK_EQ(cuMemAllocFromPoolAsync(NULL, 1, pool, a), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQ(cuMemAllocFromPoolAsync(&p, 8ull << 30, pool, a), CUDA_ERROR_OUT_OF_MEMORY);
     check_pool(0, 0);

@@ -730,3 +730,16 @@ Test(feed, an_unmap_ends_the_mappings_that_it_covers_and_no_other)
     gp_feed_vmm_unmap_end(gp_feed_vmm_unmap_begin(base + 40001 * step, step), true);
     cr_expect_eq(live_handles(), 0);
 }
+
+/* For 0 bytes the driver may succeed and hand out nothing, again and again. */
+Test(feed, no_address_is_no_memory)
+{
+    const struct gp_allocation nothing = {.space = GP_SPACE_DEVICE, .kind = GP_KIND_POOL, .device = 0};
+    for (unsigned i = 0; i < 3; i++)
+        gp_feed_alloc(&nothing);
+    gp_feed_free_end(gp_feed_free_begin(GP_SPACE_DEVICE, 0), true, 0);
+    struct gp_wire_device is;
+    cr_expect(!gp_tap_device(0, &is) || (is.kinds[GP_KIND_POOL].live == 0 && is.kinds[GP_KIND_POOL].calls == 0));
+    for (int cause = 0; cause < GP_LOSTS; cause++)
+        cr_expect_eq(lost[cause], 0);
+}

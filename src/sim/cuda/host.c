@@ -16,8 +16,12 @@ static CUresult sim_pinned_new(void **pp, size_t size, unsigned flags)
     CUresult result = sim_allocation_check(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!pp || size == 0 || flags & ~known)
+    if (!pp || flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
+    *pp = NULL;
+    if (size ==
+        0) /* an H200 with driver 580.159 succeeds, unlike cuMemAlloc; that it hands out NULL is an assumption */
+        return CUDA_SUCCESS;
     if (size > SIM_HOST_LARGEST)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_memory *memory = calloc(1, sizeof *memory);

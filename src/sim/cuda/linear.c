@@ -59,7 +59,10 @@ static CUresult sim_linear_new(enum sim_kind kind, size_t size, CUdeviceptr *add
     CUresult result = sim_allocation_check(&context);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!address || size == 0)
+    if (!address)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = 0; /* an H200 with driver 580.159 writes there though it fails */
+    if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (size > sim_devices[context->device].total) /* before rounding, which could wrap */
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -221,6 +224,8 @@ SIM_API1(245, 3020, cuMemFree_v2, CUdeviceptr, dptr)
 {
     struct sim_context *context;
     CUresult result = sim_allocation_check(&context);
+    if (result == CUDA_ERROR_INVALID_CONTEXT && dptr && !sim_memory_find(dptr))
+        return CUDA_ERROR_INVALID_VALUE; /* the address is looked up first */
     if (result != CUDA_SUCCESS || dptr == 0)
         return result;
     return sim_memory_freed(dptr);

@@ -78,7 +78,7 @@ static CUresult sim_pool_alloc_call(CUdeviceptr *dptr, size_t bytes, CUmemoryPoo
 
     if (r)
         return r;
-    if (!dptr || !bytes)
+    if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (named)
         r = sim_pool_find(pool, &p);
@@ -87,7 +87,10 @@ static CUresult sim_pool_alloc_call(CUdeviceptr *dptr, size_t bytes, CUmemoryPoo
     if (r || p->imported)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_stream_capturing(s))
-        return sim_graph_capture_alloc(s, &p->props, bytes, dptr);
+        return bytes ? sim_graph_capture_alloc(s, &p->props, bytes, dptr) : CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0;
+    if (!bytes) /* as cuMemAllocHost (host.c) */
+        return CUDA_SUCCESS;
     return sim_pool_alloc(p, bytes, s, dptr);
 }
 
