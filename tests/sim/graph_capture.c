@@ -124,6 +124,13 @@ static void mode_case(CUstreamCaptureMode capture, CUstreamCaptureMode thread, C
     CHECK_EQ(!graph, here != 0);
     if (graph)
         CHECK_OK(cuGraphDestroy(graph));
+    CHECK_OK(cuStreamBeginCapture(stream, capture));
+    CHECK_EQ(cuMemAllocAsync(&memory, 4096, other), here); /* a stream that does not capture */
+    CHECK_EQ(cuStreamEndCapture(stream, &graph), here ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+    if (graph)
+        CHECK_OK(cuGraphDestroy(graph));
+    if (!here)
+        CHECK_OK(cuMemFreeAsync(memory, other));
 }
 
 /* How much memory is free may be asked: PyTorch does when a request in a capture fails. */

@@ -88,6 +88,9 @@ static CUresult sim_pool_alloc_call(CUdeviceptr *dptr, size_t bytes, CUmemoryPoo
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_stream_capturing(s))
         return bytes ? sim_graph_capture_alloc(s, &p->props, bytes, dptr) : CUDA_ERROR_INVALID_VALUE;
+    r = sim_capture_check(); /* beside a capture it is as unsafe as cuMemAlloc */
+    if (r)
+        return r;
     *dptr = 0;
     if (!bytes) /* as cuMemAllocHost (host.c) */
         return CUDA_SUCCESS;

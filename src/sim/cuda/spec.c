@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,fill=zeros|random,
  * reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE.
- * capture=strict: relaxed mode excuses no other thread, as if cuThreadExchangeStreamCaptureMode had no effect.
+ * capture=strict: relaxed mode excuses no thread but the capturing one, as if cuThreadExchangeStreamCaptureMode had no effect
+ * elsewhere.
  * reset=pools: pools do not outlive the primary context of their device, and a call with such a pool aborts.
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read by cuInit, and before it when another library asks (machine.c).  A value that it cannot read is reported on stderr and cuInit fails. */
