@@ -147,6 +147,112 @@ static void dnn_parts(void)
     CHECK_EQ((long long)(cudnnGetVersion() / 1000), 8);
 }
 
+/* Of fp32 there are two engines: one with tensor cores, whose notes say so, and one without. */
+static void dnn_engines(void *dnn)
+{
+    FUNCTION(int, cudnnBackendCreateDescriptor, dnn, int, void **);
+    FUNCTION(int, cudnnBackendDestroyDescriptor, dnn, void *);
+    FUNCTION(int, cudnnBackendFinalize, dnn, void *);
+    FUNCTION(int, cudnnBackendGetAttribute, dnn, void *, int, int, int64_t, int64_t *, void *);
+    static const int64_t size[3][4] = {{16, 64, 56, 56}, {64, 64, 3, 3}, {16, 64, 56, 56}};
+    static const int name[3] = {716, 715, 717};
+    void *tensor, *operation, *graph, *heuristic, *config[2], *engine, *plan;
+    int64_t count = -1, workspace[2] = {-1, -1}, notes[2] = {-1, -1};
+    *(void **)&set = dlsym(dnn, "cudnnBackendSetAttribute");
+
+    CHECK_EQ(cudnnBackendCreateDescriptor(11, &operation), 0); /* the gradient of the filter */
+    for (int i = 0; i < 3; i++) {
+        tensor = dnn_tensor(cudnnBackendCreateDescriptor, cudnnBackendFinalize, size[i], 0);
+        CHECK_EQ(set(operation, name[i], DESCRIPTOR, 1, &tensor), 0);
+        CHECK_EQ(cudnnBackendDestroyDescriptor(tensor), 0);
+    }
+    CHECK_EQ(cudnnBackendCreateDescriptor(15, &graph), 0);
+    CHECK_EQ(set(graph, 801, DESCRIPTOR, 1, &operation), 0);
+    CHECK_EQ(cudnnBackendCreateDescriptor(4, &heuristic), 0);
+    CHECK_EQ(set(heuristic, 201, DESCRIPTOR, 1, &graph), 0);
+    CHECK_EQ(cudnnBackendGetAttribute(heuristic, 202, DESCRIPTOR, 0, &count, NULL), 0);
+    CHECK_EQ(count, 2);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQ(cudnnBackendCreateDescriptor(3, &config[i]), 0);
+    CHECK_EQ(cudnnBackendGetAttribute(heuristic, 202, DESCRIPTOR, 2, &count, config), 0);
+    for (int i = 0; i < 2; i++) {
+        int note = -1;
+        CHECK_EQ(cudnnBackendCreateDescriptor(2, &engine), 0);
+        CHECK_EQ(cudnnBackendGetAttribute(config[i], 300, DESCRIPTOR, 1, &count, &engine), 0);
+        CHECK_EQ(cudnnBackendGetAttribute(engine, 1303, 20, 1, &notes[i], &note), 0);
+        CHECK_EQ(note, i == 0 ? 0 : -1);
+        CHECK_EQ(cudnnBackendCreateDescriptor(5, &plan), 0);
+        CHECK_EQ(set(plan, 401, DESCRIPTOR, 1, &config[i]), 0);
+        CHECK_EQ(cudnnBackendGetAttribute(plan, 402, INT64, 1, &count, &workspace[i]), 0);
+        CHECK_EQ(cudnnBackendDestroyDescriptor(plan), 0);
+        CHECK_EQ(cudnnBackendDestroyDescriptor(engine), 0);
+        CHECK_EQ(cudnnBackendDestroyDescriptor(config[i]), 0);
+    }
+    CHECK(notes[0] == 1 && notes[1] == 0);
+    CHECK_EQ((workspace[0] + 511) / 512 * 512, 27902976);
+    CHECK_EQ(workspace[1], 58392576);
+    CHECK_EQ(cudnnBackendDestroyDescriptor(heuristic), 0);
+    CHECK_EQ(cudnnBackendDestroyDescriptor(graph), 0);
+    CHECK_EQ(cudnnBackendDestroyDescriptor(operation), 0);
+}
+
+/* What PyTorch took for workspaces of cuDNN 9 on an H200, 16 images each, in blocks of 512 bytes.  Forms: TF32, exact fp32,
+ * bf16, all with the channels first; bf16, fp16, TF32 with the channels last. */
+static void dnn_workspaces(void *dnn)
+{
+    enum { FORWARD, DATA, FILTER };
+    static const struct {
+        int in, height, out, reach, stride, form, direction;
+        size_t bytes;
+    } rows[] = {
+        {3, 224, 64, 7, 2, 0, FORWARD, 61051904},     {3, 224, 64, 7, 2, 1, FORWARD, 0},
+        {3, 224, 64, 7, 2, 2, FORWARD, 38585856},     {3, 224, 64, 7, 2, 3, FORWARD, 12895744},
+        {3, 224, 64, 7, 2, 4, FORWARD, 6448128},      {3, 224, 64, 7, 2, 5, FORWARD, 9671680},
+        {64, 56, 64, 1, 1, 2, FILTER, 262144},        {64, 56, 64, 3, 1, 0, FORWARD, 12993024},
+        {64, 56, 64, 3, 1, 0, DATA, 25838080},        {64, 56, 64, 3, 1, 0, FILTER, 27902976},
+        {64, 56, 64, 3, 1, 1, DATA, 35651584},        {64, 56, 64, 3, 1, 1, FILTER, 58392576},
+        {256, 28, 256, 3, 1, 1, DATA, 320864256},     {256, 28, 256, 3, 1, 1, FILTER, 67239936},
+        {512, 14, 512, 3, 1, 1, FILTER, 75497472},    {128, 56, 128, 3, 2, 0, FILTER, 36832256},
+        {128, 56, 128, 3, 2, 2, FORWARD, 16351744},   {256, 28, 256, 3, 1, 5, FILTER, 7078912},
+        {512, 14, 512, 3, 1, 5, FILTER, 8651776},     {512, 14, 512, 3, 1, 2, DATA, 11141632},
+        {1024, 14, 2048, 1, 2, 0, FORWARD, 19268096}, {512, 7, 512, 3, 1, 0, FORWARD, 12648960},
+        {4, 64, 320, 3, 1, 2, FORWARD, 43038208},     {4, 64, 320, 3, 1, 4, FORWARD, 0},
+        {320, 64, 320, 3, 1, 2, FORWARD, 85729792},   {320, 64, 320, 3, 1, 3, DATA, 0},
+    };
+    FUNCTION(int, cudnnCreateTensorDescriptor, dnn, void **);
+    FUNCTION(int, cudnnCreateFilterDescriptor, dnn, void **);
+    FUNCTION(int, cudnnCreateConvolutionDescriptor, dnn, void **);
+    FUNCTION(int, cudnnSetTensor4dDescriptor, dnn, void *, int, int, int, int, int, int);
+    FUNCTION(int, cudnnSetFilter4dDescriptor, dnn, void *, int, int, int, int, int, int);
+    FUNCTION(int, cudnnSetConvolutionMathType, dnn, void *, int);
+    FUNCTION(int, cudnnGetConvolutionForwardWorkspaceSize, dnn, void *, void *, void *, void *, void *, int, size_t *);
+    FUNCTION(int, cudnnGetConvolutionBackwardDataWorkspaceSize, dnn, void *, void *, void *, void *, void *, int,
+             size_t *);
+    FUNCTION(int, cudnnGetConvolutionBackwardFilterWorkspaceSize, dnn, void *, void *, void *, void *, void *, int,
+             size_t *);
+    void *x, *w, *y, *convolution;
+    CHECK_EQ(cudnnCreateTensorDescriptor(&x), 0);
+    CHECK_EQ(cudnnCreateTensorDescriptor(&y), 0);
+    CHECK_EQ(cudnnCreateFilterDescriptor(&w), 0);
+    CHECK_EQ(cudnnCreateConvolutionDescriptor(&convolution), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static const int types[] = {0, 0, 9, 9, 2, 0};
+        int form = rows[i].form, type = types[form], last = form >= 3, height = rows[i].height / rows[i].stride;
+        size_t bytes = 1;
+        CHECK_EQ(cudnnSetTensor4dDescriptor(x, last, type, 16, rows[i].in, rows[i].height, rows[i].height), 0);
+        CHECK_EQ(cudnnSetTensor4dDescriptor(y, last, type, 16, rows[i].out, height, height), 0);
+        CHECK_EQ(cudnnSetFilter4dDescriptor(w, type, last, rows[i].out, rows[i].in, rows[i].reach, rows[i].reach), 0);
+        CHECK_EQ(cudnnSetConvolutionMathType(convolution, form == 1 ? 3 : 0), 0);
+        if (rows[i].direction == FORWARD)
+            CHECK_EQ(cudnnGetConvolutionForwardWorkspaceSize(NULL, x, w, convolution, y, 1, &bytes), 0);
+        else if (rows[i].direction == DATA)
+            CHECK_EQ(cudnnGetConvolutionBackwardDataWorkspaceSize(NULL, w, y, convolution, x, 1, &bytes), 0);
+        else
+            CHECK_EQ(cudnnGetConvolutionBackwardFilterWorkspaceSize(NULL, x, y, convolution, w, 1, &bytes), 0);
+        CHECK_EQ((bytes + 511) / 512 * 512, rows[i].bytes);
+    }
+}
+
 /* The descriptors of the graph end before the plan is asked. */
 static void dnn_graph(void *dnn)
 {
@@ -182,7 +288,7 @@ static void dnn_graph(void *dnn)
     CHECK_EQ(cudnnBackendDestroyDescriptor(heuristic), 0);
     CHECK_EQ(cudnnBackendDestroyDescriptor(config), 0);
     CHECK_EQ(cudnnBackendGetAttribute(plan, 402, INT64, 1, &count, &workspace), 0);
-    CHECK_EQ(workspace, 2 * (8 * 16 * 32 * 32 + 24 * 16 * 3 * 3 + 8 * 24 * 32 * 32));
+    CHECK_EQ(workspace, 2 * (8 * 16 * 32 * 32 + 24 * 16 * 3 * 3 + 8 * 24 * 32 * 32) + 256);
     CHECK_EQ(cudnnBackendDestroyDescriptor(plan), 0);
 }
 
@@ -226,12 +332,14 @@ static void dnn(const char *name)
     CHECK(n == 2 && c == 64 && h == 112 && v == 112);
     CHECK_EQ(cudnnSetTensor4dDescriptor(y, 0, 0, n, c, h, v), 0);
     CHECK_EQ(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, 1, &bytes), 0);
-    CHECK_EQ(bytes, 4 * (2 * 3 * 224 * 224 + 64 * 3 * 7 * 7 + 2 * 64 * 112 * 112));
+    CHECK_EQ(bytes, 4 * (2 * 3 * 224 * 224 + 64 * 3 * 7 * 7 + 2 * 64 * 112 * 112) + 256);
     CHECK_EQ(cudnnSetConvolutionMathType(convolution, 3), 0); /* no TF32 */
     CHECK_EQ(cudnnGetConvolutionForwardWorkspaceSize(handle, x, w, convolution, y, 1, &bytes), 0);
     CHECK_EQ(bytes, 0);
     dnn_parts();
     dnn_graph(dnn);
+    dnn_engines(dnn);
+    dnn_workspaces(dnn);
     CHECK_EQ(cudnnDestroy(handle), 0);
     CHECK_EQ(used(), before);
 }
@@ -247,7 +355,7 @@ static void report(const char *path)
         fclose(file);
     snprintf(line, sizeof line, "%d\tlibcublas.so.12\tloaded\t", (int)getpid());
     CHECK(strstr(text, line) != NULL);
-    snprintf(line, sizeof line, "%d\tlibcudnn.so.9\tassumed\tconvolution in NCHW", (int)getpid());
+    snprintf(line, sizeof line, "%d\tlibcudnn.so.9\tassumed\tconvolutions: the workspace", (int)getpid());
     char *first = strstr(text, line);
     CHECK(first && !strstr(first + 1, line)); /* asked twice, said once */
 }

@@ -211,30 +211,6 @@ EXPORT int cudnnDeriveBNTensorDescriptor(word derived, word x, int mode)
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */
 
-size_t cudnn_convolution_workspace(const struct cudnn_tensor *x, const struct cudnn_tensor *w,
-                                   const struct cudnn_tensor *y, bool exact)
-{
-    size_t all = cudnn_bytes(x) + cudnn_bytes(w) + cudnn_bytes(y);
-    bool half = x->type == 2 || x->type == 9;
-    bool tf32 = x->type == 0 && !exact && standin_capability() >= 80;
-    bool last = x->dims > 2 && x->step[1] == 1 && x->size[1] > 1;
-    if (!half && !tf32) {
-        standin_assumed("convolution other than fp16, bf16 and TF32: no workspace");
-        return 0;
-    }
-    if (!last) {
-        standin_assumed("convolution in NCHW: workspace of x + w + y bytes (real ones: 0.7 to 1.1 of it)");
-        return all;
-    }
-    if (half) {
-        standin_assumed("convolution in NHWC, fp16 or bf16: workspace of a tenth of x + w + y bytes (real ones: 0.03 "
-                        "to 0.17 of it)");
-        return all / 10;
-    }
-    standin_assumed("convolution in NHWC, TF32: workspace of half of x + w + y bytes (real ones: 0 to 1.0 of it)");
-    return all / 2;
-}
-
 EXPORT int cudnnSetConvolutionNdDescriptor(word descriptor, int dims, const int *pad, const int *stride,
                                            const int *dilation, int mode, int type);
 EXPORT int cudnnSetConvolutionNdDescriptor(word descriptor, int dims, const int *pad, const int *stride,
@@ -333,26 +309,26 @@ EXPORT int cudnnGetConvolution2dForwardOutputDim(word convolution, word x, word 
     return 0;
 }
 
-static size_t convolution_workspace(word x, word w, word y, word convolution)
+static size_t convolution_workspace(enum cudnn_direction direction, word x, word w, word y, word convolution)
 {
     enum { FMA = 3 };
     struct cudnn_tensor input = tensor_get(x), filter = tensor_get(w), output = tensor_get(y);
     bool exact = standin_number(standin_object(convolution), MATH, 0) == FMA;
-    return cudnn_convolution_workspace(&input, &filter, &output, exact);
+    return cudnn_convolution_workspace(direction, &input, &filter, &output, exact);
 }
 
 /* The four descriptors come in an order of each function's own: positions of x, w, y and convolution. */
-#define WORKSPACE(_function, _x, _w, _y, _convolution)                                                                 \
+#define WORKSPACE(_function, _direction, _x, _w, _y, _convolution)                                                     \
     EXPORT int _function(ARGS);                                                                                        \
     EXPORT int _function(ARGS)                                                                                         \
     {                                                                                                                  \
         UNREAD;                                                                                                        \
-        *(size_t *)a7 = convolution_workspace(_x, _w, _y, _convolution);                                               \
+        *(size_t *)a7 = convolution_workspace(_direction, _x, _w, _y, _convolution);                                   \
         return 0;                                                                                                      \
     }
-WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, a2, a3, a5, a4)
-WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, a5, a2, a3, a4)
-WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, a2, a5, a3, a4)
+WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, CUDNN_FORWARD, a2, a3, a5, a4)
+WORKSPACE(cudnnGetConvolutionBackwardDataWorkspaceSize, CUDNN_DATA, a5, a2, a3, a4)
+WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize, CUDNN_FILTER, a2, a5, a3, a4)
 
 struct convolution_algorithm {
     int algorithm, status;
@@ -371,24 +347,24 @@ static int algorithm_answer(int wanted, int *count, struct convolution_algorithm
 }
 
 /* Positions of the number wanted, the number found and the results. */
-#define ALGORITHM(_function, _x, _w, _y, _convolution, _wanted, _count, _results)                                      \
+#define ALGORITHM(_function, _direction, _x, _w, _y, _convolution, _wanted, _count, _results)                          \
     EXPORT int _function(ARGS);                                                                                        \
     EXPORT int _function(ARGS)                                                                                         \
     {                                                                                                                  \
         UNREAD;                                                                                                        \
         return algorithm_answer((int)_wanted, (int *)_count, (struct convolution_algorithm *)_results,                 \
-                                convolution_workspace(_x, _w, _y, _convolution));                                      \
+                                convolution_workspace(_direction, _x, _w, _y, _convolution));                          \
     }
-ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7, a2, a3, a5, a4, a6, a7, a8)
-ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7, a5, a2, a3, a4, a6, a7, a8)
-ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, a2, a5, a3, a4, a6, a7, a8)
-ALGORITHM(cudnnFindConvolutionForwardAlgorithm, a2, a3, a5, a4, a6, a7, a8)
-ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithm, a5, a2, a3, a4, a6, a7, a8)
-ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithm, a2, a5, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7, CUDNN_FORWARD, a2, a3, a5, a4, a6, a7, a8)
+ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7, CUDNN_DATA, a5, a2, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7, CUDNN_FILTER, a2, a5, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionForwardAlgorithm, CUDNN_FORWARD, a2, a3, a5, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithm, CUDNN_DATA, a5, a2, a3, a4, a6, a7, a8)
+ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithm, CUDNN_FILTER, a2, a5, a3, a4, a6, a7, a8)
 /* Those with Ex have each tensor's memory behind its descriptor, and none for the convolution. */
-ALGORITHM(cudnnFindConvolutionForwardAlgorithmEx, a2, a4, a7, a6, a9, a10, a11)
-ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithmEx, a7, a2, a4, a6, a9, a10, a11)
-ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithmEx, a2, a7, a4, a6, a9, a10, a11)
+ALGORITHM(cudnnFindConvolutionForwardAlgorithmEx, CUDNN_FORWARD, a2, a4, a7, a6, a9, a10, a11)
+ALGORITHM(cudnnFindConvolutionBackwardDataAlgorithmEx, CUDNN_DATA, a7, a2, a4, a6, a9, a10, a11)
+ALGORITHM(cudnnFindConvolutionBackwardFilterAlgorithmEx, CUDNN_FILTER, a2, a7, a4, a6, a9, a10, a11)
 
 static int algorithm_most(word handle, int *count)
 {

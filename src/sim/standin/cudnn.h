@@ -20,9 +20,10 @@ struct cudnn_tensor {
 size_t cudnn_element(int type);
 /* From the first element to behind the last. */
 size_t cudnn_bytes(const struct cudnn_tensor *tensor);
-/* By the stated rule; w is the filter, exact: the program forbids TF32. */
-size_t cudnn_convolution_workspace(const struct cudnn_tensor *x, const struct cudnn_tensor *w,
-                                   const struct cudnn_tensor *y, bool exact);
+enum cudnn_direction { CUDNN_FORWARD, CUDNN_FILTER, CUDNN_DATA };
+/* w is the filter; exact: the program forbids TF32. */
+size_t cudnn_convolution_workspace(enum cudnn_direction direction, const struct cudnn_tensor *x,
+                                   const struct cudnn_tensor *w, const struct cudnn_tensor *y, bool exact);
 
 /* Sets a dense tensor of three dimensions. */
 int cudnn_tensor_set(word descriptor, int type, const int size[3]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * The graph interface of cuDNN: descriptors with attributes, from which a program builds a graph of
- * operations, asks for engines and makes plans.  Every graph has one engine, without knobs and notes.
+ * operations, asks for engines and makes plans.  Every graph has one engine, without knobs; one with fp32
+ * convolutions has another before it, whose notes say that it computes in TF32.
  * Programs end the descriptors of a graph before they ask the plan for its workspace: each holds
  * those that it names. */
 #include "cudnn.h"
@@ -34,7 +35,8 @@ enum {
     TENSOR_STEPS = 903,
     PACK_POINTERS = 1001,
     ENGINE_GRAPH = 1300,
-    ENGINE_INDEX = 1301
+    ENGINE_INDEX = 1301,
+    ENGINE_NOTES = 1303
 };
 enum {
     TYPE_BOOLEAN = 2,
@@ -126,29 +128,32 @@ static bool tensor_of(const struct standin_object *operation, int name, struct c
     return true;
 }
 
-static size_t operation_workspace(const struct standin_object *operation)
+/* The image, the filter and the result, by kind of operation. */
+static const int operation_tensors[][3] = {
+    {FORWARD_X, FORWARD_W, FORWARD_Y}, {FILTER_X, FILTER_DW, FILTER_DY}, {DATA_DX, DATA_W, DATA_DY}};
+
+static size_t operation_workspace(const struct standin_object *operation, bool exact)
 {
-    static const int names[][3] = {
-        {FORWARD_X, FORWARD_W, FORWARD_Y}, {FILTER_X, FILTER_DW, FILTER_DY}, {DATA_DX, DATA_W, DATA_DY}};
     int kind = standin_type(operation) - FORWARD;
     struct cudnn_tensor x, w, y;
     if (kind < 0 || kind > BACKWARD_DATA - FORWARD) {
         standin_assumed("graphs other than convolutions: no workspace");
         return 0;
     }
-    if (!tensor_of(operation, names[kind][0], &x) || !tensor_of(operation, names[kind][1], &w) ||
-        !tensor_of(operation, names[kind][2], &y))
+    if (!tensor_of(operation, operation_tensors[kind][0], &x) ||
+        !tensor_of(operation, operation_tensors[kind][1], &w) || !tensor_of(operation, operation_tensors[kind][2], &y))
         return 0;
-    return cudnn_convolution_workspace(&x, &w, &y, false);
+    return cudnn_convolution_workspace((enum cudnn_direction)kind, &x, &w, &y, exact);
 }
 
 static int64_t config_workspace(const struct standin_object *config)
 {
-    const struct standin_object *graph = member(member(config, CONFIG_ENGINE), ENGINE_GRAPH);
+    const struct standin_object *engine = member(config, CONFIG_ENGINE), *graph = member(engine, ENGINE_GRAPH);
+    bool exact = standin_number(engine, ENGINE_INDEX, 0) != 0;
     size_t size, most = 0;
     const word *operations = standin_get(graph, GRAPH_OPERATIONS, &size);
     for (size_t i = 0; i < size / sizeof *operations; i++) {
-        size_t bytes = operation_workspace(standin_object(operations[i]));
+        size_t bytes = operation_workspace(standin_object(operations[i]), exact);
         most = bytes > most ? bytes : most;
     }
     return (int64_t)most;
@@ -165,19 +170,42 @@ static int fill_descriptors(const word *from, int64_t have, int64_t wanted, cons
     return 0;
 }
 
+static int engines_of(const struct standin_object *graph)
+{
+    size_t size;
+    const word *operations = standin_get(graph, GRAPH_OPERATIONS, &size);
+    for (size_t i = 0; i < size / sizeof *operations; i++) {
+        const struct standin_object *operation = standin_object(operations[i]);
+        int kind = standin_type(operation);
+        struct cudnn_tensor x;
+        if (kind == FORWARD || kind == BACKWARD_FILTER || kind == BACKWARD_DATA)
+            return tensor_of(operation, operation_tensors[kind - FORWARD][0], &x) && x.type == 0 ? 2 : 1;
+    }
+    return 1;
+}
+
+static bool engine_put(struct standin_object *config, struct standin_object *graph, int index, bool tf32)
+{
+    static const int tensor_core = 0;
+    struct standin_object *engine = standin_new(0);
+    bool done = engine && standin_set(engine, ENGINE_GRAPH, &graph, sizeof graph, true) &&
+                standin_set_number(engine, ENGINE_INDEX, index) &&
+                (!tf32 || standin_set(engine, ENGINE_NOTES, &tensor_core, sizeof tensor_core, false)) &&
+                standin_set(config, CONFIG_ENGINE, &engine, sizeof engine, true);
+    standin_drop(engine);
+    return done;
+}
+
 static int answer_engines(const struct standin_object *heuristic, int64_t wanted, int64_t *count, const word *to)
 {
     struct standin_object *graph = member(heuristic, HEUR_GRAPH);
+    int engines = engines_of(graph);
     if (count)
-        *count = 1;
-    if (wanted < 1 || !to)
-        return 0;
-    struct standin_object *engine = standin_new(0);
-    bool done = engine && standin_set(engine, ENGINE_GRAPH, &graph, sizeof graph, true) &&
-                standin_set_number(engine, ENGINE_INDEX, 0) &&
-                standin_set(standin_object(to[0]), CONFIG_ENGINE, &engine, sizeof engine, true);
-    standin_drop(engine);
-    return done ? 0 : STANDIN_NO_MEMORY;
+        *count = engines;
+    for (int i = 0; to && i < engines && i < wanted; i++)
+        if (!engine_put(standin_object(to[i]), graph, i, engines == 2 && i == 0))
+            return STANDIN_NO_MEMORY;
+    return 0;
 }
 
 static int answer_number(int64_t value, int64_t wanted, int64_t *count, void *to)
@@ -198,7 +226,7 @@ EXPORT int cudnnBackendGetAttribute(word descriptor, int name, int type, int64_t
     case HEUR_RESULTS:
         return answer_engines(object, wanted, count, elements);
     case GRAPH_ENGINES:
-        return answer_number(1, wanted, count, elements);
+        return answer_number(engines_of(object), wanted, count, elements);
     case PLAN_WORKSPACE:
         return answer_number(config_workspace(member(object, PLAN_CONFIG)), wanted, count, elements);
     case CONFIG_WORKSPACE:
