@@ -6,7 +6,7 @@
 #   bundle.sh BUILD [FOLDER]
 #
 # Run there, in the folder, tests/gpu/first.py first: it needs the driver and Python alone, takes five minutes, and prints a
-# verdict for each item of docs/first-contact.md.  tests/gpu/run.sh then needs a compiler and the toolkit.
+# verdict for each item.  tests/gpu/run.sh then needs a compiler and the toolkit.
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}

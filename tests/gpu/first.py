@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""first.py: what only a GPU can show of gpuprof, within five minutes: one verdict for each item of docs/first-contact.md.
+"""first.py: what only a GPU can show of gpuprof, within five minutes: a verdict for each item.
 
     first.py [--dry-run] [--short] [--seconds=300] [--json=FILE] [--only=1,2]
-    first.py --list           the items of docs/first-contact.md
+    first.py --list           the items
     first.py --programs       the test programs that it needs
 
 It needs the driver and Python 3.6, and uses PyTorch, JAX, nsys, cuda-checkpoint and the like where they are.  --dry-run takes

@@ -114,19 +114,28 @@ def main():
     ways = {"without": ({}, []), "again without": ({}, []), "cupti": ({"CUDA_INJECTION64_PATH": os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib", "libgpuprof.so")}, []),
             "hooks": ({"GPUPROF_SOURCE": "hooks"}, [COMMAND, "run", "--"]), "stacks": ({}, [COMMAND, "run", "--stacks=all", "--"])}
     rows = {}
-    for _ in range(options.rounds):
+
+    def say(name, first):
+        columns = []
+        for what in ("decode", "train"):
+            seen, plain = (statistics.median(row[what] for row in rows[one]) for one in (name, first))
+            columns.append("%s %8.1f us %+6.2f %% (%s)" % (what, seen, 100 * (seen / plain - 1), " ".join("%.1f" % row[what] for row in rows[name])))
+        print("%-20s %s" % (name, "   ".join(columns)), flush=True)
+
+    def program(prefix, more, *arguments):
+        done = subprocess.run(prefix + [python, os.path.abspath(__file__)] + list(arguments), env={**base, **more}, stdout=subprocess.PIPE,
+                              universal_newlines=True)
+        return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+    # What is printed stays, should the time run out.
+    rows.update(program([], {}, "--turns", "--rounds=%d" % options.rounds) or {})
+    for name in list(rows):
+        say(name, "before the attach")
+    for turn in range(options.rounds):
         for name, (more, prefix) in ways.items():
-            done = subprocess.run(prefix + [python, os.path.abspath(__file__), "--one"], env={**base, **more}, stdout=subprocess.PIPE, universal_newlines=True)
-            if done.returncode == 0:
-                rows.setdefault(name, []).append(json.loads(done.stdout.splitlines()[-1]))
-    done = subprocess.run([python, os.path.abspath(__file__), "--turns", "--rounds=%d" % options.rounds], env=base, stdout=subprocess.PIPE, universal_newlines=True)
-    if done.returncode == 0:
-        rows.update(json.loads(done.stdout.splitlines()[-1]))
-    for name, all in rows.items():
-        first = rows["before the attach" if name in ("attached", "attached, stacks", "detached", "before the attach") else "without"]
-        print("%-20s%s" % (name, "".join("   %s %8.1f us %+6.2f %%  (%s)" % (what, statistics.median(row[what] for row in all),
-              100 * (statistics.median(row[what] for row in all) / statistics.median(row[what] for row in first) - 1),
-              " ".join("%.1f" % row[what] for row in all)) for what in ("decode", "train"))))
+            row = program(prefix, more, "--one")
+            if row:
+                rows.setdefault(name, []).append(row)
+                say(name, "without")
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
