@@ -38,7 +38,7 @@ static void bind_released(bind_fn bind, uint32_t id, CUdevice device, uint64_t o
 
 int main(void)
 {
-    CUdevice device = program_start();
+    CUdevice device = later_start(13030);
     reserve_fn reserve = (reserve_fn)later("cuLogicalEndpointIdReserve", 13030);
     create_fn create = (create_fn)later("cuLogicalEndpointCreate", 13030);
     query_fn query = (query_fn)later("cuLogicalEndpointQuery", 13030);

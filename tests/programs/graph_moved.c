@@ -47,7 +47,7 @@ static CUgraph family(CUdevice device, size_t own, size_t child_bytes)
 
 int main(void)
 {
-    CUdevice device = program_start();
+    CUdevice device = later_start(13040);
     CUgraph doomed, kept;
     add = (add_fn)later("cuGraphAddNode", 13040);
     doomed = family(device, 5 * MIB, 7 * MIB);

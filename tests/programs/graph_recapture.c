@@ -41,7 +41,7 @@ int main(void)
     begin_fn begin;
     again_fn again;
 
-    program_start();
+    later_start(13030);
     begin = (begin_fn)later("cuStreamBeginCapture", 10000);
     again = (again_fn)later("cuStreamBeginRecaptureToGraph", 13030);
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * later.h: entry points that are newer than the CUDA headers, by name.  A driver that has not the
- * version answers that it does not know them; then the programs only say so.
+ * later.h: entry points that are newer than the CUDA headers, by name.  A program that is about
+ * them ends with 77 on a driver that is older.
  */
 #ifndef GP_TEST_PROGRAMS_LATER_H
 #define GP_TEST_PROGRAMS_LATER_H
@@ -18,6 +18,16 @@ static PROGRAM_UNUSED void *later(const char *name, int version)
         return NULL;
     }
     return function;
+}
+
+static PROGRAM_UNUSED CUdevice later_start(int version)
+{
+    int is = 0;
+    if (cuDriverGetVersion(&is) == CUDA_SUCCESS && is < version) {
+        printf("the driver is of %d and not of %d\n", is, version);
+        exit(77);
+    }
+    return program_start();
 }
 
 #define LATER(_function, ...) ((_function) != NULL ? (int)(_function)(__VA_ARGS__) : LATER_MISSING)

@@ -22,7 +22,8 @@ static CUmemGenericAllocationHandle team(CUdevice device)
     memset(&shape, 0, sizeof(shape));
     shape.numDevices = 1;
     shape.size = 32 * STEP;
-    CHECK(cuMulticastCreate(&object, &shape));
+    if (CHECK(cuMulticastCreate(&object, &shape)) == CUDA_ERROR_NOT_SUPPORTED)
+        exit(77); /* the GPU is in no NVLink fabric */
     CHECK(cuMulticastAddDevice(object, device));
     return object;
 }
@@ -40,7 +41,7 @@ static void bind_released(bind_fn bind, CUmemGenericAllocationHandle object, CUd
 
 int main(void)
 {
-    CUdevice device = program_start();
+    CUdevice device = later_start(13010);
     bind_fn bind = (bind_fn)later("cuMulticastBindMem", 13010);
     bind_addr_fn bind_addr = (bind_addr_fn)later("cuMulticastBindAddr", 13010);
     CUmemGenericAllocationHandle kept = team(device), doomed = team(device), memory;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Captures, in the mode that forbids unsafe calls to all threads, while gpuprof has a reason to ask the driver about a
- * pool: an allocation by this thread, whose relaxed mode keeps it from ending the capture. Prints how each capture ends. On the simulated GPU
- * with capture=strict the first one cannot survive a question.
+ * Captures, in the mode that forbids unsafe calls to all threads, while gpuprof has a reason to ask
+ * the driver about a pool: an allocation by this thread, whose relaxed mode keeps it from ending the
+ * capture. Prints how each capture ends. On the simulated GPU with capture=strict the first one
+ * cannot survive a question.
  */
 #include <cuda.h>
 #include <time.h>

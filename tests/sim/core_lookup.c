@@ -33,6 +33,7 @@ static void addresses(void)
     CHECK(look("cuMemcpyHtoD", 7000, 0, 0) == SYMBOL("cuMemcpyHtoD_v2"));
     CHECK(look("cuMemsetD8Async", 7000, 2, 0) == SYMBOL("cuMemsetD8Async_ptsz"));
     CHECK(look("cuMemFree", 12000, 2, 0) == SYMBOL("cuMemFree_v2")); /* it has no twin */
+    CHECK(look("cuMemAlloc", 12000, 3, 0) == SYMBOL("cuMemAlloc_v2"));
     CHECK(look("cuGetProcAddress", 12000, 0, 0) == SYMBOL("cuGetProcAddress_v2"));
     look("cuMemAdvise", 7000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     look("cuNothing", 12000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);

@@ -50,7 +50,8 @@ static CUresult sim_proc_address(const char *symbol, void **pfn, int version, cu
                                  CUdriverProcAddressQueryResult *status)
 {
     const cuuint64_t both = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-    if (!symbol || !pfn || version > SIM_VERSION || flags & ~both || flags == both)
+    if (!symbol || !pfn || version > SIM_VERSION ||
+        flags & ~both) /* both at once: an H200 with driver 580.159 answers */
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_search search = sim_entry_search(symbol, version);
     const struct sim_entry *entry = search.normal;
