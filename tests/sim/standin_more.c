@@ -245,6 +245,50 @@ static void recurrent(void)
     CHECK(workspace > 0 && reserve == 0);
 }
 
+/* What PyTorch took for cuDNN 9's recurrent layers on an H200, in blocks of 512 bytes. */
+static void recurrent_spaces(void)
+{
+    enum { RELU, TANH, LSTM, GRU, HALF = 2 };
+    static const struct {
+        int cell, batch, steps, input, hidden, layers, type;
+        size_t evaluation, training, reserve;
+    } rows[] = {
+        {LSTM, 64, 16, 256, 512, 1, 0, 27526144, 27526144, 10486272},
+        {LSTM, 64, 64, 256, 512, 2, 0, 80217088, 80217088, 92275200},
+        {LSTM, 64, 16, 256, 512, 2, HALF, 31196160, 31196160, 11534848},
+        {LSTM, 32, 100, 512, 1024, 3, HALF, 109314560, 109314560, 111411712},
+        {GRU, 64, 16, 256, 512, 2, 0, 38536192, 39584768, 27263488},
+        {GRU, 64, 64, 256, 512, 2, 0, 66847744, 66847744, 109052416},
+        {GRU, 32, 100, 512, 1024, 3, HALF, 90243584, 90243584, 131072512},
+        {TANH, 64, 16, 256, 512, 1, 0, 15598592, 21103616, 2097664},
+        {TANH, 64, 64, 256, 512, 2, 0, 42206208, 57410560, 25166336},
+        {TANH, 8, 64, 1024, 128, 1, 0, 12665344, 18440704, 262656},
+    };
+    void *dnn = library("libcudnn.so.9"), *rnn = NULL, *data = NULL;
+    FUNCTION(int, cudnnCreateRNNDescriptor, dnn, void **);
+    FUNCTION(int, cudnnCreateRNNDataDescriptor, dnn, void **);
+    FUNCTION(int, cudnnSetRNNDescriptor_v8, dnn, void *, int, int, int, int, int, int, int, int, int, int, int, int,
+             void *, unsigned);
+    FUNCTION(int, cudnnSetRNNDataDescriptor, dnn, void *, int, int, int, int, int, const int *, void *);
+    FUNCTION(int, cudnnGetRNNTempSpaceSizes, dnn, void *, void *, int, void *, size_t *, size_t *);
+    CHECK_EQ(cudnnCreateRNNDescriptor(&rnn), 0);
+    CHECK_EQ(cudnnCreateRNNDataDescriptor(&data), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t evaluation = 0, training = 0, reserve = 0;
+        CHECK_EQ(cudnnSetRNNDescriptor_v8(rnn, 0, rows[i].cell, 2, 0, 0, rows[i].type, 0, 0, rows[i].input,
+                                          rows[i].hidden, rows[i].hidden, rows[i].layers, NULL, 0),
+                 0);
+        CHECK_EQ(
+            cudnnSetRNNDataDescriptor(data, rows[i].type, 0, rows[i].steps, rows[i].batch, rows[i].input, NULL, NULL),
+            0);
+        CHECK_EQ(cudnnGetRNNTempSpaceSizes(NULL, rnn, 0, data, &evaluation, NULL), 0);
+        CHECK_EQ(cudnnGetRNNTempSpaceSizes(NULL, rnn, 1, data, &training, &reserve), 0);
+        CHECK_EQ((reserve + 511) / 512 * 512, rows[i].reserve);
+        CHECK(llabs((long long)evaluation - (long long)rows[i].evaluation) <= 4096);
+        CHECK(llabs((long long)training - (long long)rows[i].training) <= 4096);
+    }
+}
+
 int main(void)
 {
     setenv("GPUPROF_SIM", "gpu=a100-80g,contents=none", 1);
@@ -257,5 +301,6 @@ int main(void)
     sparse_lt();
     file();
     recurrent();
+    recurrent_spaces();
     return check_done();
 }

@@ -114,6 +114,36 @@ EXPORT int cudnnGetRNNWeightParams(void *handle, word descriptor, int layer, siz
     return has ? rnn_tensor(bias, rnn.type, rnn.hidden, 1) : 0;
 }
 
+/* ---- workspace and reserve ----------------------------------------------------------------------------------------- */
+
+/* Rules that explain what cuDNN 9 took on an H200, in units of a state, the hidden numbers of a batch: LSTM,
+ * GRU and plain networks of one to four layers.  The reserve is known to the byte: for each step, gates and
+ * cells of each layer, and the output between two layers.  So is the workspace in evaluation for batches of
+ * 16 and more in one direction; else, and in training, it is within a fifth. */
+static size_t rnn_reserve(const struct rnn *rnn, size_t steps, size_t state)
+{
+    size_t kept = rnn->cell == LSTM ? 5 : rnn->cell == GRU ? 6 : 1, layers = (size_t)rnn->layers;
+    return steps * state * (size_t)rnn->directions * ((kept + 1) * layers - 1) + 512;
+}
+
+/* A block of 8 MiB for each layer, a copy of the matrices, and states by step and by layer. */
+static size_t rnn_workspace(const struct rnn *rnn, size_t steps, size_t batch, size_t state, bool training)
+{
+    const size_t element = cudnn_element(rnn->type), layer = (size_t)8 << 20, spare = 1024;
+    size_t layers = (size_t)(rnn->layers * rnn->directions), both = rnn->directions == 2;
+    size_t gates = (size_t)(rnn->gates * rnn->directions) * (batch < 16 ? 5 : 1);
+    size_t each = rnn->cell == LSTM ? 10 : rnn->cell == GRU ? 5 : 3;
+    size_t input = batch * rnn->input * element * (both ? 2 : 1);
+    size_t bytes = steps * ((gates + (both ? 6 : 1)) * state + input) + layers * each * state;
+    if (training) {
+        size_t back = steps * (both ? 12 : 4) * state + (16 + (both ? 7 : 5) * layers) * state;
+        if (batch < 16)
+            back = steps * (12 * state + 3 * input) + 6 * layers * state;
+        bytes = back > bytes ? back : bytes;
+    }
+    return layers * layer + rnn_matrices(rnn, (int)layers, 0) * element + bytes + spare;
+}
+
 EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, word descriptor, int training, word data, size_t *workspace,
                                      size_t *reserve);
 EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, word descriptor, int training, word data, size_t *workspace,
@@ -121,14 +151,13 @@ EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, word descriptor, int training
 {
     struct rnn rnn = rnn_of(descriptor);
     const struct standin_object *object = standin_object(data);
-    size_t states = (uint32_t)standin_kept(object, MOST_STEPS) * (size_t)(uint32_t)standin_kept(object, BATCH) *
-                    rnn.hidden * (size_t)rnn.directions * cudnn_element(rnn.type);
+    size_t steps = (uint32_t)standin_kept(object, MOST_STEPS), batch = (uint32_t)standin_kept(object, BATCH);
+    size_t state = batch * rnn.hidden * cudnn_element(rnn.type);
     (void)handle;
-    standin_assumed("recurrent layers: workspace of the gates of one layer, reserve of gates, cells and outputs of all "
-                    "layers in training");
+    standin_assumed("recurrent layers: workspace and reserve that rules of cuDNN 9 on capability 9.0 give");
     if (workspace)
-        *workspace = states * (size_t)rnn.gates;
+        *workspace = rnn_workspace(&rnn, steps, batch, state, training);
     if (reserve)
-        *reserve = training ? states * (size_t)(rnn.gates + 2) * (size_t)rnn.layers : 0;
+        *reserve = training ? rnn_reserve(&rnn, steps, state) : 0;
     return 0;
 }
