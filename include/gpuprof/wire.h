@@ -82,9 +82,13 @@ struct gp_wire_scope_value {
 #define GP_DEVICE_POLLED     8u  /* reserved_bytes holds polled parts (pools, graphs) */
 #define GP_DEVICE_FRAMEWORK  16u /* counts a framework's blocks: requested sizes and idle splits are unknown */
 #define GP_DEVICE_UNSOUND    32u /* allocated_bytes is more than reserved_bytes: memory was missed */
+/* The upper half of the flags: how many threads the device can hold, in this unit, of which each multiprocessor has
+ * two to four.  0: unknown, as from older libraries. */
+#define GP_DEVICE_THREADS_SHIFT 16
+#define GP_DEVICE_THREADS_UNIT  512u
 
 struct gp_wire_device {
-    uint32_t flags;
+    uint32_t flags;  /* GP_DEVICE_ */
     int32_t ordinal; /* the driver's, in this process; -1 for the host */
     uint8_t uuid[16];
     char name[64];

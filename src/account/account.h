@@ -134,6 +134,7 @@ struct gp_account {             /* one device, or the host */
     uint8_t uuid[16];
     char name[64];
     int64_t total_bytes;
+    uint32_t threads; /* that it can hold, in GP_DEVICE_THREADS_UNIT; 0: unknown */
     struct gp_polled polled;
     struct gp_forgotten forgotten;
 };

@@ -413,7 +413,8 @@ void gp_feed_poll_begin(int device);
 void gp_feed_poll_end(int device);
 void gp_feed_poll_pool(uint64_t pool, int64_t reserved, int64_t reserved_high);
 void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t reserved, int64_t reserved_high);
-void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes);
+/* threads: that the device can hold at once; 0: unknown. */
+void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes, int64_t threads);
 
 /* Imports whose size the API does not report: the next address to query (false: none), and the
  * answer. */

@@ -151,13 +151,15 @@ bool gp_tap_owned(unsigned index, struct gp_wire_device *out, struct gp_wire_own
     memcpy(out->uuid, account->uuid, sizeof(out->uuid));
     memcpy(out->name, account->name, sizeof(out->name));
     out->total_bytes = account->total_bytes;
+    out->flags |= account->threads << GP_DEVICE_THREADS_SHIFT;
     out->polled = gp_door_polled(index);
     gp_lock_give(&gp_accounts.lock);
     return true;
 }
 
-void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes)
+void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes, int64_t threads)
 {
+    const int64_t most = (int64_t)GP_DEVICE_THREADS_UNIT << (32 - GP_DEVICE_THREADS_SHIFT);
     struct gp_account *account = gp_account_of(device);
     if (!account)
         return;
@@ -165,6 +167,7 @@ void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, i
     memcpy(account->uuid, uuid, sizeof(account->uuid));
     strncpy(account->name, name, sizeof(account->name) - 1);
     account->total_bytes = total_bytes;
+    account->threads = threads > 0 && threads < most ? (uint32_t)threads / GP_DEVICE_THREADS_UNIT : 0;
     gp_lock_give(&gp_accounts.lock);
     __atomic_fetch_or(&account->x_flags, GP_DEVICE_IDENTIFIED, __ATOMIC_RELAXED);
 }

@@ -42,6 +42,7 @@ struct gp_driver {
     int (*device_uuid)(uint8_t *, int);
     int (*device_name)(char *, int, int);
     int (*device_total)(size_t *, int);
+    int (*device_attribute)(int *, int, int);
     int (*device_default_pool)(void **, int);
     int (*pool_get)(void *, int, void *);
     int (*graph_get)(int, int, void *);
@@ -103,6 +104,7 @@ static bool driver_bind(void)
         {"cuDeviceGetUuid_v2", offsetof(struct gp_driver, device_uuid)},
         {"cuDeviceGetName", offsetof(struct gp_driver, device_name)},
         {"cuDeviceTotalMem_v2", offsetof(struct gp_driver, device_total)},
+        {"cuDeviceGetAttribute", offsetof(struct gp_driver, device_attribute)},
         {"cuDeviceGetDefaultMemPool", offsetof(struct gp_driver, device_default_pool)},
         {"cuMemPoolGetAttribute", offsetof(struct gp_driver, pool_get)},
         {"cuDeviceGetGraphMemAttribute", offsetof(struct gp_driver, graph_get)},
@@ -143,6 +145,12 @@ static bool is_over(void)
     return __atomic_load_n(&x_stopped, __ATOMIC_RELAXED) || gp_feed_poll_silent();
 }
 
+static int64_t device_attribute(int device, int attribute)
+{
+    int value = 0;
+    return driver.device_attribute && GP_ASK(device_attribute(&value, attribute, device)) == 0 ? value : 0;
+}
+
 static void poll_devices(uint64_t devices)
 {
     static uint64_t known;
@@ -158,9 +166,11 @@ static void poll_devices(uint64_t devices)
         if (driver.device_name)
             GP_ASK(device_name(name, sizeof(name), device));
         bool sized = driver.device_total && GP_ASK(device_total(&total, device)) == 0;
+        int64_t threads = device_attribute(device, GP_CU_DEVICE_MULTIPROCESSORS) *
+                          device_attribute(device, GP_CU_DEVICE_THREADS_EACH);
         if (is_over()) /* the answers are incomplete */
             return;
-        gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1);
+        gp_feed_poll_device(i, uuid, name, sized ? (int64_t)total : -1, threads);
         known |= 1ull << i;
     }
     __atomic_store_n(&x_unnamed, 0, __ATOMIC_RELAXED);

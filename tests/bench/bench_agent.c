@@ -232,7 +232,7 @@ static int idle_main(void)
     char byte;
     if (start() != 0)
         return 1;
-    gp_feed_poll_device(0, bench_uuid, "bench", 80ll << 30);
+    gp_feed_poll_device(0, bench_uuid, "bench", 80ll << 30, 0);
     allocate(0x700000000000ull, 1 << 20);
     while (read(0, &byte, 1) > 0)
         ;
@@ -428,7 +428,7 @@ int main(int argc, char **argv)
     agent_stop(&agent, SIGTERM);
     if (start() != 0)
         return 1;
-    gp_feed_poll_device(0, bench_uuid, "bench", 80ll << 30);
+    gp_feed_poll_device(0, bench_uuid, "bench", 80ll << 30, 0);
     prepare();
     for (unsigned threads = 1; threads <= 2; threads++)
         measure_cost(threads);

@@ -613,7 +613,7 @@ Test(batch, time_without_a_listener_is_not_told)
     cr_assert(gp_thread_enter());
     host_alloc(0x1000, MIB);
     gp_thread_leave();
-    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30, 0);
     host_mark(9);
     cr_expect_leq(host_work(), 10000000000ull, "it would sleep for ever with the watch on");
     cr_expect(host_watched());
@@ -729,7 +729,7 @@ Test(batch, a_peak_of_a_device_without_a_name_is_not_lost)
     LISTEN_UNTIL(&listen, heard.high >= 3 * MIB);
     cr_expect_eq(heard.high, 3 * MIB);
     heard.high = 0;
-    gp_feed_poll_device(0, uuid, "GPU", 1 << 30);
+    gp_feed_poll_device(0, uuid, "GPU", 1 << 30, 0);
     LISTEN_UNTIL(&listen, heard.device.flags & GP_DEVICE_IDENTIFIED); /* it is asked for again, with no event */
     cr_expect(heard.device.flags & GP_DEVICE_IDENTIFIED);
     cr_expect_arr_eq(heard.device.uuid, uuid, 16);

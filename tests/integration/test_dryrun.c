@@ -14,8 +14,9 @@
 
 #include "integration/command.h"
 
-#define MIB     (1ll << 20)
-#define CONTEXT (256 * MIB) /* what is estimated for the simulated GPU */
+#define MIB          (1ll << 20)
+#define CONTEXT      (80 * MIB) /* what is estimated for a T4, which can hold 40 x 1024 threads */
+#define CONTEXT_A100 (432 * MIB)
 
 static char folder[64];
 static const char *left[4]; /* of the runs, in that folder */
@@ -93,17 +94,18 @@ Test(dryrun, a_program_that_fits)
     dryrun("--gpu=t4 -- %s mib=1024", 0);
     cr_expect_str_empty(said.err);
     cr_expect_eq(strncmp(said.out, "job\n", 4), 0); /* its own output, first */
-    SAYS("t4                14.76 GiB   1.500 GiB   1.500 GiB  fits, 13.26 GiB left");
+    SAYS("t4                14.76 GiB   1.328 GiB   1.328 GiB  fits, 13.43 GiB left");
     SAYS("1.000 GiB       1 x weights         job_weights (job.c:");
     SAYS("context           estimated");
+    SAYS("80.00 MiB: the context, 2 KiB for each thread that the GPU can hold\n");
 }
 
 Test(dryrun, a_program_that_does_not_fit_runs_again_with_plenty)
 {
     dryrun("--gpu=t4,a100-40g -- %s mib=16384", 3);
     WARNS("ran out of memory on t4: it runs once more on a device of 1TiB");
-    SAYS("t4                14.76 GiB   20.25 GiB   20.25 GiB  does not fit: 5.494 GiB too much");
-    SAYS("a100-40g          39.59 GiB   20.25 GiB   20.25 GiB  fits, 19.34 GiB left");
+    SAYS("t4                14.76 GiB   20.08 GiB   20.08 GiB  does not fit: 5.323 GiB too much");
+    SAYS("a100-40g          39.59 GiB   20.42 GiB   20.42 GiB  fits, 19.16 GiB left");
     SAYS("the smallest GPU that is enough: a100-40g");
     SAYS("CMD ran out of memory on t4, and ran once more on a device of 1 TiB:\n    at ");
     SAYS("16.00 GiB asked, 14.68 GiB free: job_weights (job.c:");
@@ -111,8 +113,8 @@ Test(dryrun, a_program_that_does_not_fit_runs_again_with_plenty)
 
 Test(dryrun, the_budget_names_the_line_that_breaks_it)
 {
-    dryrun("--gpu=t4 --budget=1400MiB -- %s mib=1024", 3);
-    SAYS("over the budget of 1.367 GiB on t4:\n    at ");
+    dryrun("--gpu=t4 --budget=1300MiB -- %s mib=1024", 3);
+    SAYS("over the budget of 1.270 GiB on t4:\n    at ");
     SAYS("128.0 MiB asked: job_steps (job.c:");
     dryrun("--gpu=t4 --budget=1536MiB -- %s mib=1024", 0);
     SAYS_NOT("budget");
@@ -161,8 +163,8 @@ static void pool_ahead(const char *end)
     cr_expect_eq(number(pool, "pool_bytes"), taken);
     cr_expect_eq(number(pool, "limit_bytes"), taken);
     cr_expect_eq(number(pool, "peak_bytes"), 640 * MIB);
-    cr_expect_eq(number(rank, "needed_bytes"), (taken + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) + CONTEXT);
-    cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT);
+    cr_expect_eq(number(rank, "needed_bytes"), (taken + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) + CONTEXT_A100);
+    cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT_A100);
     cr_expect_eq(number(json_object_get(rank, "uses"), "unknown"), taken);
     json_decref(top);
     snprintf(line, sizeof(line), "--gpu=a100-40g -- %s %s", path_program("jax"), end);
@@ -312,12 +314,20 @@ Test(dryrun, all_runs_once_for_each_capability)
 {
     json_t *top = dryrun_json("--gpu=all --json -- %s mib=16384", 0);
     size_t count = json_array_size(json_object_get(top, "gpus")), own = 0, fit = 0;
+    static const struct {
+        const char *gpu;
+        long long mib;
+    } contexts[] = {{"t4", 80},   {"l4", 174}, {"rtx-4090", 384}, {"a100-40g", 432}, {"h100-80g-pcie", 456},
+                    {"h200", 528}};
     for (size_t i = 0; i < count; i++) {
         json_t *gpu = at(top, "gpus", i);
+        const char *name = json_string_value(json_object_get(gpu, "gpu"));
+        for (size_t k = 0; k < sizeof(contexts) / sizeof(contexts[0]); k++)
+            if (strcmp(name, contexts[k].gpu) == 0)
+                cr_expect_eq(number(gpu, "needed_bytes"), (20480 + contexts[k].mib) * MIB, "%s", name);
         own += json_is_true(json_object_get(gpu, "run"));
         fit += json_is_true(json_object_get(gpu, "fits"));
-        cr_expect_eq(json_is_true(json_object_get(gpu, "fits")), number(gpu, "total_bytes") >= 20736 * MIB, "%s",
-                     json_string_value(json_object_get(gpu, "gpu")));
+        cr_expect_eq(json_is_true(json_object_get(gpu, "fits")), number(gpu, "total_bytes") >= 20736 * MIB, "%s", name);
     }
     cr_expect_gt(count, 20);
     cr_expect_lt(own, 13);
@@ -364,17 +374,17 @@ Test(dryrun, ends_a_program_whose_peak_repeats)
 Test(dryrun, the_largest_batch_that_fits_is_tried)
 {
     dryrun("--gpu=t4 --batch=2048 -- %s mib={batch}", 0);
-    SAYS("t4                14.76 GiB   12.75 GiB   12.75 GiB  fits");
-    SAYS("10240             12.75 GiB  fits\n");
+    SAYS("t4                14.76 GiB   12.58 GiB   12.58 GiB  fits");
+    SAYS("10240             12.58 GiB  fits\n");
     SAYS("12288                     -  does not fit\n");
     SAYS("each more costs 1.250 MiB, between 2048 and 4096\n");
     SAYS("the largest that fits: 10240 (tried, as was 12288, which does not)");
-    SAYS("\nt4: peak of 12.75 GiB");
+    SAYS("\nt4: peak of 12.58 GiB");
     json_t *top = dryrun_json("--gpu=t4 --batch=512,768 --budget=2GiB --json -- %s mib={batch}", 0);
-    cr_expect_eq(number(top, "batch_largest"), 1280);
+    cr_expect_eq(number(top, "batch_largest"), 1536);
     cr_expect_eq(number(top, "batch_more_bytes"), 1310720);
     json_t *last = at(top, "batches", json_array_size(json_object_get(top, "batches")) - 1);
-    cr_expect_eq(number(last, "batch"), 1536);
+    cr_expect_eq(number(last, "batch"), 1792);
     cr_expect_str_eq(json_string_value(json_object_get(last, "verdict")), "does_not_fit");
     json_decref(top);
     dryrun("--gpu=t4 --batch=20480 -- %s mib={batch}", 3);

@@ -219,11 +219,12 @@ static void list(void)
     CHECK(table != NULL);
     for (const char *at = table ? table() : ""; *at; at = strchr(at, '\n') + 1, count++) {
         char key[32], spec[64], known[16];
-        int major, minor, multiprocessors, l2;
+        int major, minor, multiprocessors, l2, threads;
         unsigned long long bandwidth;
-        int fields = sscanf(at, "%31[^\t]\t%63[^\t]\t%d.%d\t%d\t%zu\t%15[^\t]\t%d\t%llu\n", key, listed_name, &major,
-                            &minor, &multiprocessors, &listed_memory, known, &l2, &bandwidth);
-        CHECK_EQ(fields, 9);
+        int fields = sscanf(at, "%31[^\t]\t%63[^\t]\t%d.%d\t%d\t%zu\t%15[^\t]\t%d\t%llu\t%d\n", key, listed_name,
+                            &major, &minor, &multiprocessors, &listed_memory, known, &l2, &bandwidth, &threads);
+        CHECK_EQ(fields, 10);
+        CHECK(threads == 1024 || threads == 1536 || threads == 2048);
         CHECK(multiprocessors > 0 && l2 > 0 && bandwidth > 100000000000ull);
         listed_capability = 10 * major + minor;
         snprintf(spec, sizeof spec, "gpu=%s", key);

@@ -176,7 +176,7 @@ Test(limits, calls_for_a_device_without_memory)
         gp_feed_poll_begin(device);
         gp_feed_poll_graph(device, 1, 1, 1, 1);
         gp_feed_poll_end(device);
-        gp_feed_poll_device(device, uuid, "name", 5);
+        gp_feed_poll_device(device, uuid, "name", 5, 0);
         gp_feed_framework_block(
             &(struct gp_framework_event){.device = device, .address = 0x100, .bytes = 5, .allocated_bytes = -1}, 0);
         gp_feed_framework_oom("f", device, 5);
@@ -681,8 +681,18 @@ Test(limits, long_names)
     cr_expect_str_eq(event[1].name, "");
     struct gp_wire_device is;
     uint8_t uuid[16] = {3, [15] = 4};
-    gp_feed_poll_device(0, uuid, name, 77);
+    gp_feed_poll_device(0, uuid, name, 77, 132 * 2048);
     cr_assert(gp_tap_device(0, &is));
+    cr_expect_eq(is.flags >> GP_DEVICE_THREADS_SHIFT, 132 * 4);
+    static const struct {
+        int64_t said;
+        unsigned kept;
+    } threads[] = {{-512, 0}, {511, 0}, {512, 1}, {(1 << 25) - 1, 65535}, {1 << 25, 0}, {INT64_MAX, 0}, {0, 0}};
+    for (unsigned i = 0; i < GP_COUNT(threads); i++) {
+        gp_feed_poll_device(0, uuid, name, 77, threads[i].said);
+        cr_assert(gp_tap_device(0, &is));
+        cr_expect_eq(is.flags >> GP_DEVICE_THREADS_SHIFT, threads[i].kept, "%lld", (long long)threads[i].said);
+    }
     cr_expect(strlen(is.name) == sizeof(is.name) - 1 && is.total_bytes == 77 && is.uuid[0] == 3 && is.uuid[15] == 4);
     cr_expect(is.flags == (GP_DEVICE_PRESENT | GP_DEVICE_IDENTIFIED) && is.ordinal == 0);
     gp_feed_framework_start(name);

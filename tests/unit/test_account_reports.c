@@ -553,7 +553,7 @@ Test(reports, batches_count_from_the_start)
     struct gp_batch_device batch;
     struct gp_wire_before_after said;
     uint8_t uuid[16] = {5, [15] = 6};
-    gp_feed_poll_device(1, uuid, "x", 99);
+    gp_feed_poll_device(1, uuid, "x", 99, 512);
     gp_account_of(0);
     gp_tap_batch_begin();
     for (int64_t turn = 1; turn < 6; turn++) {

@@ -214,12 +214,52 @@ Test(fit_driver, contexts_of_samples)
                                                          .reserved_bytes = samples[i].reserved});
         struct gp_recording *recording = recmake_done(make);
         uint64_t bytes = 4711;
-        enum gp_fit_context context = gp_fit_context_find(recording, 0, &bytes);
+        enum gp_fit_context context = gp_fit_context_find(recording, 0, 0, &bytes);
         cr_expect_eq(context, count < 4 ? GP_FIT_ASSUMED : GP_FIT_MEASURED, "%u samples", count);
         cr_expect_eq(bytes, count < 4 ? 256ull << 20 : most[count - 1], "%u samples: %llu", count,
                      (unsigned long long)bytes);
-        cr_expect_eq(gp_fit_context_find(recording, 1, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
+        cr_expect_eq(gp_fit_context_find(recording, 1, 0, &bytes), count < 3 ? GP_FIT_ASSUMED : GP_FIT_MEASURED);
         cr_expect_eq(bytes, count < 3 ? 256ull << 20 : 900);
+        gp_recording_free(recording);
+    }
+}
+
+/* What is known of the recorded GPU and of the one that is asked about decides how the context is estimated. */
+Test(fit_driver, contexts_of_gpus)
+{
+    enum { UNKNOWN = 0, H200 = 132 * 2048, L40S = 142 * 1536, T4 = 40 * 1024, ODD = 57 * 1536 };
+    static const struct {
+        uint32_t own, other;
+        int64_t measured; /* MiB; 0: not */
+        enum gp_fit_context how;
+        uint64_t mib;
+    } cases[] = {
+        {UNKNOWN, UNKNOWN, 0, GP_FIT_ASSUMED, 256},
+        {H200, UNKNOWN, 0, GP_FIT_ESTIMATED, 528},
+        {H200, L40S, 0, GP_FIT_ESTIMATED, 426},
+        {UNKNOWN, T4, 0, GP_FIT_ESTIMATED, 80},
+        {UNKNOWN, ODD, 0, GP_FIT_ESTIMATED, 172}, /* whole pages */
+        {UNKNOWN, UNKNOWN, 518, GP_FIT_MEASURED, 518},
+        {H200, UNKNOWN, 518, GP_FIT_MEASURED, 518},
+        {H200, H200, 518, GP_FIT_MEASURED, 518},
+        {H200, L40S, 618, GP_FIT_SCALED, 516},
+        {L40S, H200, 618, GP_FIT_SCALED, 720},
+        {H200, T4, 500, GP_FIT_ESTIMATED, 80}, /* less was measured than the estimate takes away */
+        {UNKNOWN, H200, 618, GP_FIT_MEASURED, 618},
+        {UNKNOWN, H200, 300, GP_FIT_ESTIMATED, 528},
+    };
+    for (unsigned i = 0; i < GP_COUNT(cases); i++) {
+        struct recmake *make = recmake_new(GIB);
+        if (cases[i].measured)
+            recmake_sample(make, &(struct gp_rec_sample){.time_ns = 1000 * MS,
+                                                         .process_bytes = (cases[i].measured + 64) * (int64_t)MIB,
+                                                         .reserved_bytes = 64 * MIB});
+        struct gp_recording *recording = recmake_done(make);
+        recording->devices[0].last.flags = GP_DEVICE_PRESENT | cases[i].own / GP_DEVICE_THREADS_UNIT
+                                                                   << GP_DEVICE_THREADS_SHIFT;
+        uint64_t bytes = 4711;
+        cr_expect_eq(gp_fit_context_find(recording, 0, cases[i].other, &bytes), cases[i].how, "case %u", i);
+        cr_expect_eq(bytes, cases[i].mib * MIB, "case %u: %llu", i, (unsigned long long)bytes);
         gp_recording_free(recording);
     }
 }

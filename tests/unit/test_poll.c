@@ -47,9 +47,10 @@ enum {
     MODE,
     PUSH,
     POP,
-    INFO
+    INFO,
+    ATTRIBUTE
 };
-#define FUNCTIONS (INFO + 1)
+#define FUNCTIONS (ATTRIBUTE + 1)
 
 static struct gp_wire_oom oom;
 static unsigned *fails, *calls, *wrong, *slow, *queries, *fresh, *inside_at, *asked;
@@ -116,7 +117,7 @@ static void start(void)
 }
 
 struct known { /* what the poller can learn */
-    bool any, device, uuid, name, total, pools, graphs, import, oom_asked, oom;
+    bool any, device, uuid, name, total, threads, pools, graphs, import, oom_asked, oom;
 };
 
 static struct known known_without(unsigned lacks, unsigned failing)
@@ -131,6 +132,7 @@ static struct known known_without(unsigned lacks, unsigned failing)
         .uuid = device && !(off & 1u << UUID),
         .name = device && !(off & 1u << NAME),
         .total = device && !(off & 1u << TOTAL),
+        .threads = device && !(off & 1u << ATTRIBUTE),
         .pools = any && !(off & (1u << DEFAULT_POOL | 1u << POOL_GET)),
         .graphs = any && !(off & 1u << GRAPH_GET),
         .import = any && !(off & 1u << POINTER),
@@ -153,6 +155,7 @@ static void check_device(int i, const struct known *known)
     cr_expect_str_eq(is.name, name);
     cr_expect_eq(memcmp(is.uuid, uuid, sizeof(uuid)), 0);
     cr_expect_eq(is.total_bytes, known->total ? (40 + i) * 1000 * MIB : -1, "%lld", (long long)is.total_bytes);
+    cr_expect_eq(is.flags >> GP_DEVICE_THREADS_SHIFT, known->threads ? (40 + (unsigned)i) * 3 : 0);
     int64_t pool = known->pools ? (int64_t)*held + i * MIB : 0, graph = known->graphs ? (int64_t)*held + i * MIB : 0;
     cr_expect_eq(is.kinds[GP_KIND_POOL].reserved_bytes, pool, "%lld", (long long)is.kinds[GP_KIND_POOL].reserved_bytes);
     cr_expect_eq(is.kinds[GP_KIND_GRAPH].reserved_bytes, graph, "%lld",
@@ -328,7 +331,7 @@ Test(poll, nothing_is_asked_while_a_module_is_loaded, .timeout = 120)
     gp_thread_leave();
     await(&calls[POOL_GET], 0); /* by itself */
     cr_assert(gp_poll_now(PATIENCE));
-    check(&(struct known){true, true, true, true, true, true, true, true, true, true});
+    check(&(struct known){true, true, true, true, true, true, true, true, true, true, true});
     gp_poll_end();
 }
 

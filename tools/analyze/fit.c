@@ -419,9 +419,13 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
 
 /* ---- the context ------------------------------------------------------------------------------------------------- */
 
-enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t *bytes)
+enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
+                                        uint64_t *bytes)
 {
+    uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
     int64_t most = -1;
+    own *= GP_DEVICE_THREADS_UNIT;
+    threads = threads ? threads : own;
     for (size_t i = 0; i < recording->sample_count; i++) {
         const struct gp_rec_sample *sample = &recording->samples[i];
         if (sample->device != device || sample->process_bytes < 0 || sample->reserved_bytes < 0)
@@ -429,6 +433,15 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
         int64_t rest = sample->process_bytes - sample->reserved_bytes;
         GP_RAISE(most, rest);
     }
-    *bytes = most >= 0 ? (uint64_t)most : GP_FIT_CONTEXT_BYTES;
-    return most >= 0 ? GP_FIT_MEASURED : GP_FIT_ASSUMED;
+    const uint64_t measured = (uint64_t)most, here = gp_fit_context_of(own), there = gp_fit_context_of(threads);
+    if (most >= 0 && (here ? here == there : there <= measured)) {
+        *bytes = measured;
+        return GP_FIT_MEASURED;
+    }
+    if (most >= 0 && here && measured >= here) {
+        *bytes = measured - here + there;
+        return GP_FIT_SCALED;
+    }
+    *bytes = threads ? there : GP_FIT_CONTEXT_BYTES;
+    return threads ? GP_FIT_ESTIMATED : GP_FIT_ASSUMED;
 }

@@ -115,16 +115,31 @@ int gp_fit_fits(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
 
 /* What the process held besides the memory that is counted: its context, code and what the driver
  * keeps. */
-enum gp_fit_context { GP_FIT_ASSUMED, GP_FIT_GIVEN, GP_FIT_MEASURED /* NVML's bytes of the process */ };
-#define GP_FIT_CONTEXT_BYTES (256ull << 20) /* assumed: processes without code of note hold 250 to 430 MiB */
-enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t *bytes);
+enum gp_fit_context {
+    GP_FIT_ASSUMED, /* GP_FIT_CONTEXT_BYTES */
+    GP_FIT_GIVEN,
+    GP_FIT_MEASURED,  /* NVML's bytes of the process */
+    GP_FIT_ESTIMATED, /* gp_fit_context_of the threads that the GPU can hold */
+    GP_FIT_SCALED,    /* measured, and the difference of the estimates for the two GPUs */
+};
+#define GP_FIT_CONTEXT_BYTES (256ull << 20)
+/* The driver keeps local memory for each thread that can be resident.  Contexts without code, from 107 MiB on an RTX 4060
+ * Ti to 555 MiB on an RTX PRO 6000 Blackwell, are within 5 % of this. */
+static inline uint64_t gp_fit_context_of(uint64_t threads)
+{
+    return (threads * 2048 + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE;
+}
+/* threads: that the GPU can hold; 0: as the recorded one. */
+enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
+                                        uint64_t *bytes);
 
 /* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
 
 struct gp_fit_question {
     uint64_t gpu_bytes;               /* of the device to try */
     uint32_t tenants;                 /* programs like this one that share it; at least 1 */
-    int64_t context_bytes;            /* of each; -1: as measured or assumed */
+    int64_t context_bytes;            /* of each; -1: as gp_fit_context_find has it */
+    uint64_t threads;                 /* that the device can hold; 0: as the recorded one */
     const char *allocator;            /* a policy, or "off"; NULL: as it was recorded */
     const char *conf;                 /* settings of the allocator, as checked by gp_policy_configure; may be NULL */
     bool all;                         /* every allocator, the recorded one first */

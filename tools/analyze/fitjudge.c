@@ -288,8 +288,9 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
     trace->requests = look_requests(flow, device, &look);
     trace->growable = look.growable;
     uint64_t context;
+    const enum gp_fit_context how = gp_fit_context_find(flow->recording, device, 0, &context);
     struct gp_fit_build build = {.flow = flow,
-                                 .modules = gp_fit_context_find(flow->recording, device, &context) == GP_FIT_ASSUMED,
+                                 .modules = how != GP_FIT_MEASURED,
                                  .trace = trace,
                                  .graphs = look.graphs,
                                  .polled = gp_flow_polled_begin(flow, device),
@@ -542,7 +543,7 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     *result = (struct gp_fit_result){.device = device, .event = GP_REC_NONE};
     struct gp_fit_judge judge = {.flow = flow, .question = question, .result = result};
     judge.trace = gp_fit_trace_new(flow, device, false);
-    result->context = gp_fit_context_find(recording, device, &result->context_bytes);
+    result->context = gp_fit_context_find(recording, device, question->threads, &result->context_bytes);
     if (question->context_bytes >= 0) {
         result->context = GP_FIT_GIVEN;
         result->context_bytes = (uint64_t)question->context_bytes;

@@ -334,6 +334,7 @@ int gp_launch_gpus(const char *command);
 struct gp_sim_gpu { /* a GPU that the simulator knows by name */
     char key[32], name[64], capability[8];
     int64_t total_bytes;
+    int64_t threads; /* that it can hold */
 };
 /* All of them, to be freed.  GP_EXIT_OK, or an exit status after a message. */
 int gp_launch_gpu_table(const char *command, struct gp_sim_gpu **gpus, uint32_t *count);

@@ -53,6 +53,7 @@ static void dryrun_add(struct dryrun_work *w, const struct gp_sim_gpu *gpu, int6
 {
     struct gp_dryrun_gpu *row = &w->answer.gpus[w->answer.gpu_count++];
     *row = (struct gp_dryrun_gpu){.total_bytes = memory > 0 ? memory : gpu->total_bytes,
+                                  .threads = gpu->threads,
                                   .verdict = GP_DRYRUN_FAILED, /* until it has run */
                                   .failed = GP_REC_NONE,
                                   .needed_bytes = -1,
@@ -125,7 +126,7 @@ static uint32_t dryrun_once(struct dryrun_work *w, const struct gp_dryrun_gpu *g
         w->answer.runs = grown;
     if (*rc)
         return 0;
-    *rc = gp_dryrun_run(&w->job, gpu->key, plenty ? GP_DRYRUN_PLENTY : NULL, &grown[w->answer.run_count]);
+    *rc = gp_dryrun_run(&w->job, gpu, plenty ? GP_DRYRUN_PLENTY : NULL, &grown[w->answer.run_count]);
     grown[w->answer.run_count].total_bytes = plenty ? 1ll << 40 : gpu->total_bytes;
     return w->answer.run_count++;
 }
@@ -143,16 +144,18 @@ static bool dryrun_same(const struct gp_need *one, const struct gp_need *other)
     return one->device == other->device;
 }
 
-/* The bytes of the fullest device, of all processes that use it. */
+/* The bytes of the fullest device, of all processes that use it, with their contexts on this GPU. */
 static void dryrun_sizes(struct gp_dryrun_gpu *gpu, const struct gp_dryrun_run *run)
 {
+    const int64_t more =
+        (int64_t)(gp_fit_context_of((uint64_t)gpu->threads) - gp_fit_context_of((uint64_t)run->threads));
     for (uint32_t i = 0; i < run->need_count; i++) {
         int64_t needed = 0, smallest = 0;
         for (uint32_t k = 0; k < run->need_count; k++) {
             if (!dryrun_same(&run->needs[i], &run->needs[k]))
                 continue;
-            needed += run->needs[k].needed_bytes;
-            smallest += run->needs[k].smallest_bytes;
+            needed += run->needs[k].needed_bytes + more;
+            smallest += run->needs[k].smallest_bytes + more;
         }
         if (needed <= gpu->needed_bytes)
             continue;
@@ -231,7 +234,7 @@ static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
 
 static void dryrun_judge(struct gp_dryrun_gpu *gpu)
 {
-    /* The simulator's context is smaller than that of most GPUs, so a run that fits by a hair is no proof. */
+    /* What a context takes is an estimate, here and in the simulator: a run that fits by a hair is no proof. */
     bool small = gpu->needed_bytes > gpu->total_bytes && gpu->smallest_bytes > gpu->total_bytes;
     if (gpu->verdict == GP_DRYRUN_FITS && small)
         gpu->verdict = GP_DRYRUN_TOO_LARGE;
@@ -246,8 +249,7 @@ static int dryrun_all(struct dryrun_work *w)
         if (like) {
             gpu->run = like->run;
             gpu->verdict = like->verdict;
-            gpu->needed_bytes = like->needed_bytes;
-            gpu->smallest_bytes = like->smallest_bytes;
+            dryrun_sizes(gpu, &w->answer.runs[like->run]);
         } else {
             if (w->answer.gpu_count > 1)
                 fprintf(stderr, "gpuprof: dryrun: running on %s\n", gpu->key);
@@ -320,14 +322,18 @@ static int dryrun_batches(struct dryrun_work *w)
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 /* A pool that is taken ahead is the same part of another GPU. */
-static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun_gpu *one, int64_t total)
+static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun_gpu *one,
+                             const struct gp_sim_gpu *other)
 {
     const struct gp_dryrun_run *run = &w->answer.runs[one->run];
     const struct gp_need *need = gp_dryrun_worst(run);
+    struct gp_dryrun_gpu there = {.threads = other->threads, .needed_bytes = -1};
+    int64_t total = other->total_bytes;
+    dryrun_sizes(&there, run);
     if (!need || !need->ahead.pool_bytes)
-        return total >= one->needed_bytes;
+        return total >= there.needed_bytes;
     double part = run->total_bytes > 0 ? (double)need->ahead.limit_bytes / (double)run->total_bytes : 1;
-    return total >= one->smallest_bytes && (double)total * part >= (double)need->ahead.peak_bytes;
+    return total >= there.smallest_bytes && (double)total * part >= (double)need->ahead.peak_bytes;
 }
 
 /* The smallest GPU that is enough: of those tried, or, if there was only one, of the whole table by its size. */
@@ -345,8 +351,7 @@ static void dryrun_enough(struct dryrun_work *w)
         return;
     const struct gp_sim_gpu *found = NULL;
     for (uint32_t i = 0; i < w->table_count; i++)
-        if (dryrun_is_enough(w, one, w->table[i].total_bytes) &&
-            (!found || w->table[i].total_bytes < found->total_bytes))
+        if (dryrun_is_enough(w, one, &w->table[i]) && (!found || w->table[i].total_bytes < found->total_bytes))
             found = &w->table[i];
     if (!found || (answer->enough && found->total_bytes >= answer->enough->total_bytes))
         return;

@@ -29,7 +29,8 @@ int gp_dryrun_begin(struct gp_dryrun_job *job, const char *beside);
 void gp_dryrun_end(struct gp_dryrun_job *job);
 /* Runs the program on `gpu`, whose memory is that of the job, or `memory`.  Fills in all of *run but its
  * total; the recordings are in the folder, under gp_dryrun_files.  GP_EXIT_OK, or an exit status after a message. */
-int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run);
+int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
+                  struct gp_dryrun_run *run);
 void gp_dryrun_run_free(struct gp_dryrun_run *run);
 /* Its recordings, NULL after the last; free each and the list.
  * NULL: out of memory. */

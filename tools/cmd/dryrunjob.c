@@ -592,16 +592,17 @@ static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, stru
             close(ends.fds[i]);
 }
 
-int gp_dryrun_run(struct gp_dryrun_job *job, const char *gpu, const char *memory, struct gp_dryrun_run *run)
+int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
+                  struct gp_dryrun_run *run)
 {
     char folder[4200], notes[4300];
     struct gp_watch watch = {0};
     struct gp_child child;
     unsigned number = job->runs;
-    *run = (struct gp_dryrun_run){.plenty = memory};
-    snprintf(run->gpu, sizeof(run->gpu), "%s", gpu);
+    *run = (struct gp_dryrun_run){.plenty = memory, .threads = gpu->threads};
+    snprintf(run->gpu, sizeof(run->gpu), "%s", gpu->key);
     dryrun_folder(job, number, folder, sizeof(folder));
-    int rc = job_environment(job, folder, gpu, memory);
+    int rc = job_environment(job, folder, gpu->key, memory);
     if (!rc && mkdir(folder, 0700) != 0) {
         gp_error("dryrun", "%s: cannot be made: %s", folder, strerror(errno));
         rc = GP_EXIT_FAILED;

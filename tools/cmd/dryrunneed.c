@@ -187,19 +187,21 @@ static void need_code_shares(struct gp_need *need, int64_t left)
     need->code_bytes = need->context_bytes - context;
 }
 
-static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, int64_t threads)
 {
     const struct gp_flow *flow = loaded->report.flow;
     int64_t total = loaded->recording->devices[d].total_bytes;
-    struct gp_fit_question question = {
-        .gpu_bytes = total > 0 ? (uint64_t)total : UINT64_C(1) << 40, .tenants = 1, .context_bytes = -1};
+    struct gp_fit_question question = {.gpu_bytes = total > 0 ? (uint64_t)total : UINT64_C(1) << 40,
+                                       .tenants = 1,
+                                       .context_bytes = -1,
+                                       .threads = (uint64_t)threads};
     struct gp_fit_result result, growable;
     int64_t replayed = 0;
     int rc = gp_fit_judge(flow, d, &question, &result);
     if (!rc) {
         need->needed_bytes = (int64_t)result.rows[0].peak_bytes;
         need->smallest_bytes = (int64_t)result.rows[0].smallest_bytes;
-        need->code_bytes = result.context == GP_FIT_ASSUMED ? need_code(flow, d) : 0;
+        need->code_bytes = result.context == GP_FIT_ESTIMATED ? need_code(flow, d) : 0;
         need->context_bytes = (int64_t)result.context_bytes + need->code_bytes;
         replayed = need->needed_bytes;
         /* An allocator has asked for segments, of which the recording has the sum; a replay is near to it.  The
@@ -376,7 +378,7 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
 }
 
 static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, const bool *assumed,
-                       uint32_t d, int64_t budget_bytes, bool plenty)
+                       uint32_t d, int64_t budget_bytes, const struct gp_dryrun_run *run)
 {
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *r = loaded->recording;
@@ -389,9 +391,9 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     if (!rc)
         need_assumed_reserved(need, report->flow, d, assumed);
     if (!rc)
-        rc = need_sizes(need, loaded, d);
+        rc = need_sizes(need, loaded, d, run->threads);
     if (!rc)
-        need_ahead(need, report->flow, d, plenty);
+        need_ahead(need, report->flow, d, run->plenty);
     if (!rc && need_is_oom(r, d))
         need_failure(need, loaded);
     if (!rc && budget_bytes && need->needed_bytes > budget_bytes)
@@ -415,7 +417,7 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
             continue;
         struct gp_need *need = &run->needs[run->need_count++];
         memset(need, 0, sizeof(*need));
-        rc = need_device(need, loaded, hints, assumed, d, budget_bytes, run->plenty);
+        rc = need_device(need, loaded, hints, assumed, d, budget_bytes, run);
     }
     free(assumed);
     free(hints);

@@ -71,14 +71,14 @@ static int standin_environment(const char *command, const char *sim)
 
 /* A line of the list. */
 struct simspec_gpu {
-    char *key, *name, *capability, *multiprocessors, *memory, *known, *l2, *bandwidth;
+    char *key, *name, *capability, *multiprocessors, *memory, *known, *l2, *bandwidth, *threads;
 };
 
 /* The next line of *rest, which is cut into its fields.  False: no more. */
 static bool simspec_next(char **rest, struct simspec_gpu *gpu)
 {
-    char **const fields[] = {&gpu->key,    &gpu->name,  &gpu->capability, &gpu->multiprocessors,
-                             &gpu->memory, &gpu->known, &gpu->l2,         &gpu->bandwidth};
+    char **const fields[] = {&gpu->key,   &gpu->name, &gpu->capability, &gpu->multiprocessors, &gpu->memory,
+                             &gpu->known, &gpu->l2,   &gpu->bandwidth,  &gpu->threads};
     char *line = strsep(rest, "\n");
     for (size_t i = 0; i < GP_COUNT(fields); i++) {
         *fields[i] = strsep(&line, "\t");
@@ -157,6 +157,7 @@ static int simspec_gpus(const char *command, const char *driver, struct gp_sim_g
         snprintf(one->name, sizeof(one->name), "%s", gpu.name);
         snprintf(one->capability, sizeof(one->capability), "%s", gpu.capability);
         one->total_bytes = atoll(gpu.memory);
+        one->threads = atoll(gpu.multiprocessors) * atoll(gpu.threads);
     }
     free(table);
     if (table && *gpus)

@@ -135,7 +135,8 @@ void sim_gpu_groups(const struct sim_gpu *gpu, unsigned *smallest, unsigned *ste
 
 /* The table for programs that do not run on the simulator, found with dlsym: a line per GPU with
  * tabs between key, the driver's name, compute capability, multiprocessors, bytes of memory, how they
- * are known (exact, MiB or estimate), bytes of L2 and bytes per second.  Static; any thread. */
+ * are known (exact, MiB or estimate), bytes of L2, bytes per second, and the threads that a
+ * multiprocessor can hold.  Static; any thread. */
 SIM_EXPORT const char *sim_gpu_table(void);
 const char *sim_gpu_table(void)
 {
@@ -145,10 +146,11 @@ const char *sim_gpu_table(void)
     pthread_mutex_lock(&lock);
     size_t at = *text ? sizeof text : 0;
     for (const struct sim_gpu *gpu = sim_gpus; gpu < sim_gpus + SIM_GPUS && at < sizeof text; gpu++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s\t%s\t%d.%d\t%d\t%llu\t%s\t%d\t%llu\n", gpu->key,
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s\t%s\t%d.%d\t%d\t%llu\t%s\t%d\t%llu\t%d\n", gpu->key,
                                gpu->name, gpu->capability / 10, gpu->capability % 10, gpu->multiprocessors,
                                (unsigned long long)gpu->memory, known[gpu->known], gpu->l2,
-                               2000ull * (unsigned)gpu->memory_clock * (unsigned)gpu->bus / 8);
+                               2000ull * (unsigned)gpu->memory_clock * (unsigned)gpu->bus / 8,
+                               sim_gpu_arch(gpu)->threads);
     pthread_mutex_unlock(&lock);
     return text;
 }

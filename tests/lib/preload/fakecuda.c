@@ -18,7 +18,7 @@
 
 unsigned fake_fails;             /* bits of functions that fail */
 int fake_attribute = -1;         /* the attribute of a pool or graph that fails */
-unsigned fake_calls[15];         /* of each function */
+unsigned fake_calls[16];         /* of each function */
 unsigned fake_wrong;             /* calls at a time when they are not allowed */
 int fake_mode, fake_current;     /* of the calling thread: capture mode; contexts that are current */
 uint64_t fake_held, fake_height; /* what pools and graphs hold */
@@ -162,5 +162,13 @@ int cuMemGetInfo_v2(size_t *free, size_t *total)
     *total = 5 * MIB;
     fake_wrong += fake_current != 1;
     return answer(14);
+}
+#endif
+#if HAS(15)
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    *value = attribute == 16 ? device : 1536; /* as many multiprocessors, of so many threads */
+    fake_wrong += attribute != 16 && attribute != 39;
+    return answer(15);
 }
 #endif

@@ -331,9 +331,10 @@ static void text_sure(const struct gp_text_page *page, const struct gp_dryrun_ru
     if (need->assumed_reserved_bytes)
         fprintf(page->out, "  %-10s %s: what libraries took that are stood in for\n", "assumed",
                 gp_size_text(size, need->assumed_reserved_bytes));
-    fprintf(page->out, "  %-10s %s: the context", "estimated", gp_size_text(size, need->context_bytes));
+    fprintf(page->out, "  %-10s %s: the context, 2 KiB for each thread that the GPU can hold", "estimated",
+            gp_size_text(size, need->context_bytes));
     if (need->code_bytes)
-        fprintf(page->out, ", of which %s are the code of kernels", gp_size_text(size, need->code_bytes));
+        fprintf(page->out, ", and %s for the code of kernels", gp_size_text(size, need->code_bytes));
     fputc('\n', page->out);
     text_notes(page, run, "assumed", "assumed");
     text_notes(page, run, "unsupported", "missing");

@@ -9,8 +9,17 @@
 
 #define GP_FIT_HELD 10u /* call sites of the text */
 
-static const char *const fit_contexts[] = {
-    [GP_FIT_ASSUMED] = "assumed", [GP_FIT_GIVEN] = "given", [GP_FIT_MEASURED] = "measured"};
+static const char *const fit_contexts[] = {[GP_FIT_ASSUMED] = "assumed",
+                                           [GP_FIT_GIVEN] = "given",
+                                           [GP_FIT_MEASURED] = "measured",
+                                           [GP_FIT_ESTIMATED] = "estimated",
+                                           [GP_FIT_SCALED] = "scaled"};
+static const char *const fit_because[] = {
+    [GP_FIT_ASSUMED] = "; --context sets it",
+    [GP_FIT_GIVEN] = "",
+    [GP_FIT_MEASURED] = "",
+    [GP_FIT_ESTIMATED] = ": 2 KiB for each thread that the GPU can hold; --context sets it",
+    [GP_FIT_SCALED] = ": as measured, and 2 KiB for each thread more or less that this GPU can hold"};
 static const char *const fit_requests[] = {[GP_FIT_OF_DRIVER] = "driver",
                                            [GP_FIT_OF_CACHE] = "cache",
                                            [GP_FIT_OF_FRAMEWORK] = "framework",
@@ -126,7 +135,7 @@ static void text_assumed(const struct gp_text_page *page, const struct gp_fit_an
 {
     char size[GP_SIZE_TEXT];
     fprintf(page->out, "  includes a context of %s (%s%s)%s\n", gp_size_text(size, (int64_t)result->context_bytes),
-            fit_contexts[result->context], result->context == GP_FIT_ASSUMED ? "; --context sets it" : "",
+            fit_contexts[result->context], fit_because[result->context],
             answer->question->tenants > 1 ? " for each tenant, and the peaks of all at once" : "");
     if (result->unexplained_bytes)
         fprintf(page->out, "  and %s that the recorded program held beyond its replay (other streams, private pools)\n",

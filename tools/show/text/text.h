@@ -244,6 +244,7 @@ struct gp_dryrun_read {         /* copies of results to the host from one place 
 struct gp_dryrun_run { /* one run of the program */
     char gpu[32];      /* the name */
     int64_t total_bytes;
+    int64_t threads;       /* that the GPU can hold */
     bool plenty;           /* the run after one that failed, on a device of another size */
     int status;            /* of the program, as a shell gives it */
     bool ended;            /* by --steps */
@@ -263,7 +264,7 @@ enum gp_dryrun_verdict { GP_DRYRUN_FITS, GP_DRYRUN_TOO_LARGE, GP_DRYRUN_FAILED /
 
 struct gp_dryrun_gpu {
     char key[32], name[64], capability[8];
-    int64_t total_bytes;
+    int64_t total_bytes, threads;
     enum gp_dryrun_verdict verdict;
     uint32_t run;                         /* on which this rests */
     uint32_t failed;                      /* the run that ran out of memory; GP_REC_NONE */
