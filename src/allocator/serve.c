@@ -105,12 +105,11 @@ static bool serve_enter_any(struct gp_serve *serve)
     return !gp_thread.inside && gp_thread_enter_late();
 }
 
-/* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. */
+/* For calls that need a current context, but do not care which: 0, or the driver's error if none is current. At the end
+ * of the process too, in place of the program's own call: from some moment on the driver answers that it is gone. */
 static uint32_t serve_current(void)
 {
     void *ctx = NULL;
-    if (gp_driver_stopped()) /* the process is ending: make no driver call */
-        return 0;
     uint32_t result = gp_driver_real.cuCtxGetCurrent(&ctx);
     return result || ctx ? result : GP_CU_INVALID_CONTEXT;
 }

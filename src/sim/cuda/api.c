@@ -30,6 +30,8 @@ static uint32_t sim_correlation_next(void)
 static CUresult sim_call_gate(const struct sim_entry *entry)
 {
     /* acquire pairs with the release in cuInit: a thread that sees `true` sees the devices. */
+    if (__atomic_load_n(&sim_deinitialized, __ATOMIC_RELAXED) && !(entry->flags & SIM_ENTRY_EARLY))
+        return CUDA_ERROR_DEINITIALIZED;
     if (entry->flags & SIM_ENTRY_EARLY || __atomic_load_n(&sim_initialized, __ATOMIC_ACQUIRE))
         return CUDA_SUCCESS;
     return CUDA_ERROR_NOT_INITIALIZED;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 bool sim_initialized;
+bool sim_deinitialized;
 static bool sim_forked;   /* this process is a fork of one that had initialised: CUDA is unusable in it */
 static bool sim_starting; /* a thread is inside the first cuInit */
 static pthread_t sim_starter;
@@ -24,6 +25,13 @@ static void sim_fork_child(void)
     __atomic_store_n(&sim_initialized, false, __ATOMIC_RELAXED); /* the child has one thread */
     sim_self = (struct sim_thread){0};
     sim_ledger_forget();
+}
+
+/* A handler of exit() that the program registered before its first cuInit, and a destructor, come too late: each call fails
+ * (as UCX, Hypre and many more report of real drivers). quick_exit has no part in it. */
+static void sim_deinitialize(void)
+{
+    __atomic_store_n(&sim_deinitialized, true, __ATOMIC_RELAXED);
 }
 
 /* As the driver does: a missing library or symbol causes no error and no message, and the library's
@@ -54,7 +62,7 @@ static CUresult sim_setup(void)
     if (sim_device_setup() != 0)
         return CUDA_ERROR_NO_DEVICE;
     static bool hooked;
-    if (!hooked && pthread_atfork(NULL, NULL, sim_fork_child) != 0)
+    if (!hooked && (pthread_atfork(NULL, NULL, sim_fork_child) != 0 || atexit(sim_deinitialize) != 0))
         return CUDA_ERROR_OPERATING_SYSTEM;
     hooked = true;
     if (*sim_spec.shared && sim_share_setup(sim_spec.shared) != 0)

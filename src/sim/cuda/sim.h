@@ -128,7 +128,8 @@ struct sim_device {
 };
 extern struct sim_device sim_devices[SIM_MAX_DEVICES];
 extern int sim_device_count;
-extern bool sim_initialized; /* written under the lock in cuInit; read by the wrapper with acquire */
+extern bool sim_initialized;   /* written under the lock in cuInit; read by the wrapper with acquire */
+extern bool sim_deinitialized; /* exit() has come to the driver: it serves no call any more */
 int sim_device_setup(void);
 struct sim_device *sim_device_get(CUdevice ordinal); /* NULL: no such device */
 /* Physical bytes: CUDA_ERROR_OUT_OF_MEMORY when they are not there.  Bytes are multiples of the
