@@ -120,6 +120,9 @@ struct gp_cu_multicast_prop {
 #define GP_CU_POINTER_DEVICE         9
 #define GP_CU_POINTER_RANGE_START    11
 #define GP_CU_POINTER_RANGE_SIZE     12
+#define GP_CU_POINTER_MAPPED         13
+#define GP_CU_POINTER_MAPPING_SIZE   18 /* newer than some drivers */
+#define GP_CU_POINTER_MAPPING_BASE   19
 #define GP_CU_MEMORY_DEVICE          2 /* CUmemorytype */
 #define GP_CU_CAPTURE_UNSUPPORTED    900
 #define GP_CU_CAPTURE_INVALIDATED    901

@@ -247,20 +247,41 @@ static void poll_imports(void)
 enum { SCAN_NONE, SCAN_WANTED, SCAN_DONE };
 static uint32_t x_scan;
 
+/* The driver's range of virtual memory is all that the program reserved, mapped or not: a part is one mapping, or a hole.
+ * Of other memory a mapping may be larger. */
+static void scan_narrow(uint64_t address, bool mapped, struct gp_before_range *range)
+{
+    uint64_t base = 0, end = range->address + range->bytes;
+    size_t size = 0;
+    if (!driver.pointer_get)
+        return;
+    if (GP_ASK(pointer_get(&base, GP_CU_POINTER_MAPPING_BASE, address)) == 0 &&
+        GP_ASK(pointer_get(&size, GP_CU_POINTER_MAPPING_SIZE, address)) == 0 && size && address - base < size) {
+        end = base + size < end ? base + size : end;
+        range->address = base > range->address ? base : range->address;
+        range->bytes = end - range->address;
+    } else if (!mapped) {
+        range->bytes = 0;
+    }
+}
+
 /* Unlike its single form this call succeeds for an address that the driver does not know, with zeros. No
  * context needs to be current. */
 static bool scan_ask(uint64_t address, struct gp_before_range *out)
 {
     int attributes[] = {GP_CU_POINTER_RANGE_START, GP_CU_POINTER_RANGE_SIZE, GP_CU_POINTER_DEVICE,
-                        GP_CU_POINTER_CONTEXT,     GP_CU_POINTER_IS_MANAGED, GP_CU_POINTER_MEMORY_TYPE};
-    uint32_t managed = 0, type = 0;
+                        GP_CU_POINTER_CONTEXT,     GP_CU_POINTER_IS_MANAGED, GP_CU_POINTER_MEMORY_TYPE,
+                        GP_CU_POINTER_MAPPED};
+    uint32_t managed = 0, type = 0, mapped = 0; /* a driver may write one byte of those that are true or false */
     size_t bytes = 0;
     *out = (struct gp_before_range){.device = -1};
-    void *answers[] = {&out->address, &bytes, &out->device, &out->context, &managed, &type};
+    void *answers[] = {&out->address, &bytes, &out->device, &out->context, &managed, &type, &mapped};
     if (!gp_thread_life_on() || GP_ASK(pointer_get_all(GP_COUNT(attributes), attributes, answers, address)) != 0)
         return false;
     out->bytes = bytes;
     out->counts = type == GP_CU_MEMORY_DEVICE && !managed;
+    if (bytes && (out->counts || type == 0))
+        scan_narrow(address, mapped, out);
     return true;
 }
 

@@ -54,17 +54,17 @@ static CUdeviceptr managed_alloc(size_t bytes)
 static CUdeviceptr mapped_alloc(CUdevice device, size_t bytes)
 {
     CUmemGenericAllocationHandle handle = vmm_create(device, bytes);
-    CUdeviceptr range = vmm_reserve(bytes);
-    CHECK(cuMemMap(range, bytes, 0, handle, 0));
-    vmm_allow(device, range, bytes);
+    CUdeviceptr at = vmm_reserve(4 * bytes) + bytes; /* between holes, as in PyTorch's expandable segments */
+    CHECK(cuMemMap(at, bytes, 0, handle, 0));
+    vmm_allow(device, at, bytes);
     CHECK(cuMemRelease(handle));
-    return range;
+    return at;
 }
 
-static void mapped_free(CUdeviceptr range, size_t bytes)
+static void mapped_free(CUdeviceptr at, size_t bytes)
 {
-    CHECK(cuMemUnmap(range, bytes));
-    CHECK(cuMemAddressFree(range, bytes));
+    CHECK(cuMemUnmap(at, bytes));
+    CHECK(cuMemAddressFree(at - bytes, 4 * bytes));
 }
 
 static void expect(const char *what, int64_t have, int64_t want)

@@ -117,6 +117,28 @@ static void references(void)
     CHECK_OK(cuMemAddressFree(p, 2 * PAGE));
 }
 
+/* The range is all that was reserved; the mapping, and its type, what lies at the address: 0, nothing. */
+static void range_is(CUdeviceptr at, CUdeviceptr range, size_t size, CUdeviceptr mapping, size_t mapping_size)
+{
+    CUpointer_attribute which[] = {
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE,     CU_POINTER_ATTRIBUTE_MAPPED,     CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    CUdeviceptr start = 1, base = 1;
+    size_t bytes = 1, mapping_bytes = 1;
+    unsigned mapped = 7, type = 7;
+    void *data[] = {&start, &bytes, &base, &mapping_bytes, &mapped, &type};
+
+    CHECK_OK(cuPointerGetAttributes(6, which, data, at));
+    CHECK_EQ(start, range);
+    CHECK_EQ(bytes, size);
+    CHECK_EQ(base, mapping);
+    CHECK_EQ(mapping_bytes, mapping_size);
+    CHECK_EQ(mapped, mapping_size != 0);
+    CHECK_EQ(type, mapping_size ? CU_MEMORYTYPE_DEVICE : 0);
+    CHECK_OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
+    CHECK_EQ(start, range);
+}
+
 static void mappings(void)
 {
     CUmemGenericAllocationHandle h, g;
@@ -150,6 +172,8 @@ static void mappings(void)
     check_counts(3 * PAGE, 0, 4 * PAGE);
     CHECK_OK(cuMemMap(p + PAGE, 2 * PAGE, 0, g, 0));
     check_counts(3 * PAGE, 2 * PAGE, 4 * PAGE);
+    range_is(p + PAGE + 5, p, 4 * PAGE, p + PAGE, 2 * PAGE);
+    range_is(p + 3 * PAGE, p, 4 * PAGE, 0, 0);
     CHECK_OK(cuMemUnmap(p, 4 * PAGE)); /* between holes */
     check_counts(3 * PAGE, 0, 4 * PAGE);
     CHECK_OK(cuMemRelease(h));

@@ -14,6 +14,8 @@ struct sim_pointer {
     const struct sim_memory *memory;
     const struct sim_physical *physical; /* of a VMM mapping */
     size_t offset;                       /* in it */
+    CUdeviceptr range; /* that a program has reserved, whether something is mapped at the address or not */
+    size_t range_size; /* 0: none */
 };
 
 static struct sim_pointer sim_pointer_find(CUdeviceptr address)
@@ -21,6 +23,8 @@ static struct sim_pointer sim_pointer_find(CUdeviceptr address)
     struct sim_pointer pointer = {.address = address, .memory = sim_memory_find(address)};
     if (pointer.memory && pointer.memory->type == SIM_MEMORY_VMM)
         pointer.physical = sim_physical_at(address, &pointer.offset);
+    if (!pointer.memory || pointer.physical)
+        sim_reservation_at(address, &pointer.range, &pointer.range_size);
     return pointer;
 }
 
@@ -100,9 +104,29 @@ static CUresult sim_pointer_range(void *data, CUpointer_attribute attribute, con
     }
 }
 
+/* In a reserved range the "range" attributes are about all of it, and the "mapping" ones about what lies at the address
+ * (NVIDIA's DALI tests the former on GPUs: dali/core/mm/cu_vm_test.cc). */
+static CUresult sim_pointer_reserved(void *data, CUpointer_attribute attribute, const struct sim_pointer *pointer)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = pointer->range;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = pointer->range_size;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute, const struct sim_pointer *pointer)
 {
     const struct sim_memory *memory = pointer->memory;
+    if (pointer->range_size && sim_pointer_reserved(data, attribute, pointer) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    if (!memory)
+        return CUDA_ERROR_INVALID_VALUE;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -130,7 +154,7 @@ static CUresult sim_pointer_attribute(void *data, CUpointer_attribute attribute,
 SIM_API3(310, 4000, cuPointerGetAttribute, void *, data, CUpointer_attribute, attribute, CUdeviceptr, ptr)
 {
     struct sim_pointer pointer = sim_pointer_find(ptr);
-    if (!data || !pointer.memory)
+    if (!data)
         return CUDA_ERROR_INVALID_VALUE;
     return sim_pointer_attribute(data, attribute, &pointer);
 }
@@ -165,7 +189,7 @@ SIM_API4(450, 7000, cuPointerGetAttributes, unsigned int, numAttributes, CUpoint
             attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
             attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-        if (pointer.memory && sim_pointer_attribute(data[i], attributes[i], &pointer) == CUDA_SUCCESS)
+        if (sim_pointer_attribute(data[i], attributes[i], &pointer) == CUDA_SUCCESS)
             continue;
         memset(data[i], 0, sim_attribute_size(attributes[i]));
         if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)

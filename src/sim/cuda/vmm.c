@@ -65,6 +65,15 @@ static struct sim_reservation *sim_reservation_of(CUdeviceptr p, size_t size)
     return NULL;
 }
 
+bool sim_reservation_at(CUdeviceptr address, CUdeviceptr *base, size_t *size)
+{
+    const struct sim_reservation *v = sim_reservation_of(address, 1);
+
+    *base = v ? v->base : 0;
+    *size = v ? v->size : 0;
+    return v;
+}
+
 /* Does a record (a mapping) touch [p, p+size)? */
 static bool sim_range_mapped(CUdeviceptr p, size_t size)
 {

@@ -38,6 +38,8 @@ struct sim_physical *sim_physical_new(size_t size);                     /* with 
 void sim_physical_settle(struct sim_physical *p);
 /* A mapping of `size` bytes comes (+) or goes (-): the ledger's allocated or imported bytes follow. */
 void sim_physical_mapped(struct sim_physical *p, int64_t size);
+/* The reserved range around an address, mapped or not.  False: there is none. */
+bool sim_reservation_at(CUdeviceptr address, CUdeviceptr *base, size_t *size);
 /* The allocation mapped at an address, or NULL; *offset = place inside it. */
 struct sim_physical *sim_physical_at(CUdeviceptr address, size_t *offset);
 /* Memory bound to an object (a multicast object, a logical endpoint) at an offset, for one device. */
