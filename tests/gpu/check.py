@@ -30,7 +30,7 @@ NOT = {"static_tls"}  # needs flags of its own (first.py runs the one of the bui
 # Programs with more than one process that is held at the end.
 PROCESSES = {"ipc": 2, "fork_child": 2}
 # Programs whose threads allocate at the same time, so their peaks differ from run to run; and so does how much they do.
-CONCURRENT = {"reuse", "short_threads", "stack_switch"}
+CONCURRENT = {"poll_waits", "reuse", "short_threads", "stack_switch"}
 TIMED = {"fork", "shim_exit", "shim_fork", "shim_threads", "site_fork"}
 # What depends on the size of the device, also where the simulated GPU has that of the real one.
 SIZED = {"shim_meminfo", "shim_oom_retry"}
