@@ -11,6 +11,7 @@ under `gpuprof run --record`, and on the simulated GPU under the same.  Exit cod
 The columns of a step: what PyTorch holds and its peak since the last step (allocated, reserved), what gpuprof counts beyond
 PyTorch's reserved memory, and what NVML says of the process.
 """
+
 import argparse
 import concurrent.futures
 import ctypes
@@ -30,6 +31,7 @@ LIMIT_S = 120
 
 # ---- the cases --------------------------------------------------------------------------------------------------------------
 
+
 def nvml_bytes():
     """What NVML says of this process, or None."""
     try:
@@ -37,7 +39,9 @@ def nvml_bytes():
 
         pynvml.nvmlInit()
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return next((one.usedGpuMemory for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device) if one.pid == os.getpid()), None)
+        return next(
+            (one.usedGpuMemory for one in pynvml.nvmlDeviceGetComputeRunningProcesses(device) if one.pid == os.getpid()), None
+        )
     except Exception:
         return None
 
@@ -47,8 +51,10 @@ def step(name, *more):
 
     torch.cuda.synchronize()
     stats = torch.cuda.memory_stats()
-    torch_numbers = [stats["%s_bytes.all.%s" % key] for key in (("allocated", "current"), ("allocated", "peak"), ("reserved", "current"),
-                                                               ("reserved", "peak"))]
+    torch_numbers = [
+        stats["%s_bytes.all.%s" % key]
+        for key in (("allocated", "current"), ("allocated", "peak"), ("reserved", "current"), ("reserved", "peak"))
+    ]
     beyond = None
     if os.environ.get("CUDA_INJECTION64_PATH"):
         import gpuprof
@@ -128,8 +134,13 @@ def libraries():
     step("matmul_bf16")
     nn.functional.linear(x, x, x[0])
     step("linear_bias")
-    torch._scaled_mm(x.to(torch.float8_e4m3fn), x.to(torch.float8_e4m3fn).t(), torch.ones(1, device="cuda"), torch.ones(1, device="cuda"),
-                     out_dtype=torch.bfloat16)
+    torch._scaled_mm(
+        x.to(torch.float8_e4m3fn),
+        x.to(torch.float8_e4m3fn).t(),
+        torch.ones(1, device="cuda"),
+        torch.ones(1, device="cuda"),
+        out_dtype=torch.bfloat16,
+    )
     step("scaled_mm")
     torch.bmm(torch.randn(8, 256, 256, device="cuda"), torch.randn(8, 256, 256, device="cuda"))
     step("bmm")
@@ -162,33 +173,45 @@ def libraries():
     lstm = nn.LSTM(256, 512, 2).cuda()
     lstm(torch.randn(64, 16, 256, device="cuda"))[0].sum().backward()
     step("lstm")
-    nn.functional.ctc_loss(torch.randn(50, 4, 20, device="cuda").log_softmax(2), torch.randint(1, 20, (4, 10)), torch.full((4,), 50, dtype=torch.int32),
-                           torch.full((4,), 10, dtype=torch.int32))
+    nn.functional.ctc_loss(
+        torch.randn(50, 4, 20, device="cuda").log_softmax(2),
+        torch.randint(1, 20, (4, 10)),
+        torch.full((4,), 50, dtype=torch.int32),
+        torch.full((4,), 10, dtype=torch.int32),
+    )
     step("ctc")
     q = torch.randn(2, 16, 2048, 128, **half, requires_grad=True)
     from torch.nn.attention import SDPBackend, sdpa_kernel
+
     for backend in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH"):
         with sdpa_kernel(getattr(SDPBackend, backend)):
             nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
         q.grad = None
         step(backend.lower())
     s = torch.randn(512, 512, device="cuda")
-    for name, function in (("fft", lambda: torch.fft.fft2(torch.randn(64, 512, 512, device="cuda"))),
-                           ("rfft", lambda: torch.fft.rfft(torch.randn(4096, 4096, device="cuda"))),
-                           ("cholesky", lambda: torch.linalg.cholesky(s @ s.T + 512 * torch.eye(512, device="cuda"))),
-                           ("solve", lambda: torch.linalg.solve(s, s)), ("qr", lambda: torch.linalg.qr(s)),
-                           ("svd", lambda: torch.linalg.svd(s)), ("eigh", lambda: torch.linalg.eigh(s + s.T)),
-                           ("sparse_mm", lambda: torch.sparse.mm((s > 2).float().to_sparse(), s)),
-                           ("csr_mm", lambda: (s > 2).float().to_sparse_csr() @ s),
-                           ("csr_csr", lambda: (s > 2).float().to_sparse_csr() @ (s > 2).float().to_sparse_csr()),
-                           ("sort", lambda: torch.sort(torch.randn(10000000, device="cuda"))),
-                           ("unique", lambda: torch.unique(torch.randint(0, 1000, (1000000,), device="cuda"))),
-                           ("topk", lambda: torch.topk(torch.randn(64, 100000, device="cuda"), 50)),
-                           ("cumsum", lambda: torch.cumsum(torch.randn(10000000, device="cuda"), 0)),
-                           ("nonzero", lambda: torch.nonzero(s > 0)),
-                           ("multinomial", lambda: torch.multinomial(torch.ones(4, 32000, device="cuda"), 1)),
-                           ("randperm", lambda: torch.randperm(1000000, device="cuda")),
-                           ("grouped_mm", lambda: torch._grouped_mm(x, torch.stack([x, x]), offs=torch.tensor([512, 1024], device="cuda", dtype=torch.int32)))):
+    for name, function in (
+        ("fft", lambda: torch.fft.fft2(torch.randn(64, 512, 512, device="cuda"))),
+        ("rfft", lambda: torch.fft.rfft(torch.randn(4096, 4096, device="cuda"))),
+        ("cholesky", lambda: torch.linalg.cholesky(s @ s.T + 512 * torch.eye(512, device="cuda"))),
+        ("solve", lambda: torch.linalg.solve(s, s)),
+        ("qr", lambda: torch.linalg.qr(s)),
+        ("svd", lambda: torch.linalg.svd(s)),
+        ("eigh", lambda: torch.linalg.eigh(s + s.T)),
+        ("sparse_mm", lambda: torch.sparse.mm((s > 2).float().to_sparse(), s)),
+        ("csr_mm", lambda: (s > 2).float().to_sparse_csr() @ s),
+        ("csr_csr", lambda: (s > 2).float().to_sparse_csr() @ (s > 2).float().to_sparse_csr()),
+        ("sort", lambda: torch.sort(torch.randn(10000000, device="cuda"))),
+        ("unique", lambda: torch.unique(torch.randint(0, 1000, (1000000,), device="cuda"))),
+        ("topk", lambda: torch.topk(torch.randn(64, 100000, device="cuda"), 50)),
+        ("cumsum", lambda: torch.cumsum(torch.randn(10000000, device="cuda"), 0)),
+        ("nonzero", lambda: torch.nonzero(s > 0)),
+        ("multinomial", lambda: torch.multinomial(torch.ones(4, 32000, device="cuda"), 1)),
+        ("randperm", lambda: torch.randperm(1000000, device="cuda")),
+        (
+            "grouped_mm",
+            lambda: torch._grouped_mm(x, torch.stack([x, x]), offs=torch.tensor([512, 1024], device="cuda", dtype=torch.int32)),
+        ),
+    ):
         try:
             function()
             step(name)
@@ -235,9 +258,24 @@ def transforms():
 
 
 # input channels, height and width, output channels, kernel, stride, groups; batch 16
-LAYERS = [(3, 224, 64, 7, 2, 1), (64, 56, 64, 1, 1, 1), (64, 56, 64, 3, 1, 1), (64, 56, 256, 1, 1, 1), (256, 56, 128, 1, 1, 1), (128, 56, 128, 3, 2, 1),
-          (256, 28, 256, 3, 1, 1), (512, 28, 256, 1, 1, 1), (512, 14, 512, 3, 1, 1), (1024, 14, 2048, 1, 2, 1), (512, 7, 512, 3, 1, 1),
-          (320, 64, 320, 3, 1, 1), (4, 64, 320, 3, 1, 1), (128, 28, 128, 3, 1, 128), (128, 28, 128, 3, 1, 32), (32, 112, 32, 5, 1, 1)]
+LAYERS = [
+    (3, 224, 64, 7, 2, 1),
+    (64, 56, 64, 1, 1, 1),
+    (64, 56, 64, 3, 1, 1),
+    (64, 56, 256, 1, 1, 1),
+    (256, 56, 128, 1, 1, 1),
+    (128, 56, 128, 3, 2, 1),
+    (256, 28, 256, 3, 1, 1),
+    (512, 28, 256, 1, 1, 1),
+    (512, 14, 512, 3, 1, 1),
+    (1024, 14, 2048, 1, 2, 1),
+    (512, 7, 512, 3, 1, 1),
+    (320, 64, 320, 3, 1, 1),
+    (4, 64, 320, 3, 1, 1),
+    (128, 28, 128, 3, 1, 128),
+    (128, 28, 128, 3, 1, 32),
+    (32, 112, 32, 5, 1, 1),
+]
 
 
 def convolutions():
@@ -247,14 +285,33 @@ def convolutions():
 
     for layer in LAYERS:
         channels, size, out, kernel, stride, groups = layer
-        for kind, form, exact in (("float32", "contiguous_format", False), ("float32", "contiguous_format", True), ("bfloat16", "contiguous_format", False),
-                                  ("bfloat16", "channels_last", False), ("float16", "channels_last", False), ("float32", "channels_last", False)):
+        for kind, form, exact in (
+            ("float32", "contiguous_format", False),
+            ("float32", "contiguous_format", True),
+            ("bfloat16", "contiguous_format", False),
+            ("bfloat16", "channels_last", False),
+            ("float16", "channels_last", False),
+            ("float32", "channels_last", False),
+        ):
             torch.backends.cudnn.allow_tf32 = not exact
-            net = nn.Conv2d(channels, out, kernel, stride, kernel // 2, groups=groups, bias=False).cuda().to(getattr(torch, kind), memory_format=getattr(torch, form))
-            x = torch.zeros(16, channels, size, size, device="cuda", dtype=getattr(torch, kind)).to(memory_format=getattr(torch, form)).requires_grad_()
+            net = (
+                nn.Conv2d(channels, out, kernel, stride, kernel // 2, groups=groups, bias=False)
+                .cuda()
+                .to(getattr(torch, kind), memory_format=getattr(torch, form))
+            )
+            x = (
+                torch.zeros(16, channels, size, size, device="cuda", dtype=getattr(torch, kind))
+                .to(memory_format=getattr(torch, form))
+                .requires_grad_()
+            )
             step("before")
             y = net(x)
-            name = "%s_%s%s_%s" % ("x".join(str(number) for number in layer), kind, "_exact" * exact, "nhwc" if form == "channels_last" else "nchw")
+            name = "%s_%s%s_%s" % (
+                "x".join(str(number) for number in layer),
+                kind,
+                "_exact" * exact,
+                "nhwc" if form == "channels_last" else "nchw",
+            )
             step("forward_" + name, x.nbytes, net.weight.nbytes, y.nbytes)
             gradient = torch.zeros_like(y)
             step("between")
@@ -270,17 +327,31 @@ def recurrent():
 
     torch.cuda.memory_allocated()
     for kind in ("LSTM", "GRU", "RNN"):
-        for batch, length, width, hidden, layers, both, dtype in ((8, 64, 1024, 128, 1, False, "float32"), (8, 16, 1024, 128, 1, False, "float32"), (64, 16, 256, 512, 2, False, "float32"),
-                                                                  (64, 16, 256, 512, 1, False, "float32"), (64, 64, 256, 512, 2, False, "float32"), (16, 16, 256, 512, 2, False, "float32"),
-                                                                  (64, 16, 256, 512, 2, True, "float32"), (64, 16, 256, 512, 2, False, "float16"), (32, 100, 512, 1024, 3, False, "float16"),
-                                                                  (1, 10, 64, 64, 1, False, "float32"), (128, 50, 128, 256, 4, False, "float32")):
+        for batch, length, width, hidden, layers, both, dtype in (
+            (8, 64, 1024, 128, 1, False, "float32"),
+            (8, 16, 1024, 128, 1, False, "float32"),
+            (64, 16, 256, 512, 2, False, "float32"),
+            (64, 16, 256, 512, 1, False, "float32"),
+            (64, 64, 256, 512, 2, False, "float32"),
+            (16, 16, 256, 512, 2, False, "float32"),
+            (64, 16, 256, 512, 2, True, "float32"),
+            (64, 16, 256, 512, 2, False, "float16"),
+            (32, 100, 512, 1024, 3, False, "float16"),
+            (1, 10, 64, 64, 1, False, "float32"),
+            (128, 50, 128, 256, 4, False, "float32"),
+        ):
             for training in (False, True):
                 net = getattr(nn, kind)(width, hidden, layers, bidirectional=both).cuda().to(getattr(torch, dtype)).train(training)
                 x = torch.zeros(length, batch, width, device="cuda", dtype=getattr(torch, dtype))
                 step("before")
                 with torch.set_grad_enabled(training):
                     y = net(x)[0]
-                name = "%s_%s_%s_%s" % (kind, "x".join(str(number) for number in (batch, length, width, hidden, layers, 1 + both)), dtype, "train" if training else "eval")
+                name = "%s_%s_%s_%s" % (
+                    kind,
+                    "x".join(str(number) for number in (batch, length, width, hidden, layers, 1 + both)),
+                    dtype,
+                    "train" if training else "eval",
+                )
                 step(name, sum(p.nbytes for p in net.parameters()), x.nbytes, y.nbytes)
                 if training:
                     y.sum().backward()
@@ -325,13 +396,25 @@ def modules():
     torch.empty(1, device="cuda")
     step("context")
     x, h = torch.zeros(4096, 4096, device="cuda"), torch.zeros(4096, 4096, device="cuda", dtype=torch.bfloat16)
-    for name, function in (("add", lambda: x + 1), ("softmax", lambda: x.softmax(-1)), ("norm", lambda: nn.functional.layer_norm(x, (4096,))),
-                           ("embedding", lambda: nn.functional.embedding(torch.zeros(8, 8, dtype=torch.long, device="cuda"), x)),
-                           ("adamw", lambda: (lambda p: (p.sum().backward(), torch.optim.AdamW([p]).step()))(torch.zeros(1000, device="cuda", requires_grad=True))),
-                           ("attention", lambda: nn.functional.scaled_dot_product_attention(*[h.view(4, 16, 2048, 128)] * 3, is_causal=True)),
-                           ("matmul_bf16", lambda: h @ h), ("linear_bf16", lambda: nn.functional.linear(h, h, h[0])), ("matmul_fp16", lambda: h.half() @ h.half()),
-                           ("matmul_fp32", lambda: x @ x), ("conv_bf16", lambda: nn.functional.conv2d(h.view(16, 64, 128, 128), h.view(-1)[:64 * 64 * 9].view(64, 64, 3, 3))),
-                           ("conv_fp32", lambda: nn.functional.conv2d(x.view(16, 64, 128, 128), x.view(-1)[:64 * 64 * 9].view(64, 64, 3, 3)))):
+    for name, function in (
+        ("add", lambda: x + 1),
+        ("softmax", lambda: x.softmax(-1)),
+        ("norm", lambda: nn.functional.layer_norm(x, (4096,))),
+        ("embedding", lambda: nn.functional.embedding(torch.zeros(8, 8, dtype=torch.long, device="cuda"), x)),
+        (
+            "adamw",
+            lambda: (lambda p: (p.sum().backward(), torch.optim.AdamW([p]).step()))(
+                torch.zeros(1000, device="cuda", requires_grad=True)
+            ),
+        ),
+        ("attention", lambda: nn.functional.scaled_dot_product_attention(*[h.view(4, 16, 2048, 128)] * 3, is_causal=True)),
+        ("matmul_bf16", lambda: h @ h),
+        ("linear_bf16", lambda: nn.functional.linear(h, h, h[0])),
+        ("matmul_fp16", lambda: h.half() @ h.half()),
+        ("matmul_fp32", lambda: x @ x),
+        ("conv_bf16", lambda: nn.functional.conv2d(h.view(16, 64, 128, 128), h.view(-1)[: 64 * 64 * 9].view(64, 64, 3, 3))),
+        ("conv_fp32", lambda: nn.functional.conv2d(x.view(16, 64, 128, 128), x.view(-1)[: 64 * 64 * 9].view(64, 64, 3, 3))),
+    ):
         function()
         step(name)
 
@@ -360,12 +443,22 @@ def program(path, *arguments):
         sys.path.insert(0, os.path.dirname(path))
         runpy.run_path(path, run_name="__main__")
         step("end")
+
     return run
 
 
 REAL = os.path.join(TOP, "tests", "real")
-CASES = {"device": device, "libraries": libraries, "transforms": transforms, "convolutions": convolutions, "recurrent": recurrent,
-         "solvers": solvers, "modules": modules, "compiled": compiled, "gpt": program(os.path.join(REAL, "dryrun", "gpt.py"), "8", "4")}
+CASES = {
+    "device": device,
+    "libraries": libraries,
+    "transforms": transforms,
+    "convolutions": convolutions,
+    "recurrent": recurrent,
+    "solvers": solvers,
+    "modules": modules,
+    "compiled": compiled,
+    "gpt": program(os.path.join(REAL, "dryrun", "gpt.py"), "8", "4"),
+}
 for one in ("trainer", "trainer_workers", "generate", "lora", "accelerated", "lightning", "resnet"):
     CASES[one] = program(os.path.join(REAL, "frameworks", "train.py"), one)
 for one in ("classifier", "cache", "images", "sentences", "streams"):
@@ -373,6 +466,7 @@ for one in ("classifier", "cache", "images", "sentences", "streams"):
 
 
 # ---- the comparison ---------------------------------------------------------------------------------------------------------
+
 
 def run(where, case, options):
     """Its steps and values, and what the recording says."""
@@ -382,12 +476,23 @@ def run(where, case, options):
     env["PYTHONPATH"] = os.pathsep.join([os.path.join(TOP, "python")] + ([env["PYTHONPATH"]] if env.get("PYTHONPATH") else []))
     with tempfile.TemporaryDirectory() as folder:
         recording = os.path.join(folder, "recording")
-        prefix = {"plain": [], "real": [command, "run", "--record=" + recording, "--"],
-                  "simulated": [command, "run", "--sim=gpu=%s,contents=none" % options.gpu, "--record=" + recording, "--"]}[where]
+        prefix = {
+            "plain": [],
+            "real": [command, "run", "--record=" + recording, "--"],
+            "simulated": [command, "run", "--sim=gpu=%s,contents=none" % options.gpu, "--record=" + recording, "--"],
+        }[where]
         env["TRITON_CACHE_DIR"] = env["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
-            done = subprocess.run(prefix + [python, os.path.abspath(__file__), "--case", case], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT_S, cwd=folder)
+            done = subprocess.run(
+                prefix + [python, os.path.abspath(__file__), "--case", case],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+                timeout=LIMIT_S,
+                cwd=folder,
+            )
         except subprocess.TimeoutExpired:
             return {"code": "did not end within %d s" % LIMIT_S, "error": ""}
         said = {"code": done.returncode, "error": done.stderr[-1500:], "steps": {}, "values": {}, "text": []}
@@ -402,10 +507,15 @@ def run(where, case, options):
         if os.path.exists(recording):
             if options.keep:
                 shutil.copy(recording, os.path.join(options.keep, "%s.%s.gpuprof" % (case, where)))
-            report = subprocess.run([command, "report", "--json", recording], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+            report = subprocess.run(
+                [command, "report", "--json", recording], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True
+            )
             if report.returncode == 0:
-                said["devices"] = [{key: one[key] for key in ("device", "allocated_peak_bytes", "reserved_peak_bytes")} |
-                                   {"owners": one["peak"]["owners"] if one.get("peak") else None} for one in json.loads(report.stdout)["devices"]]
+                said["devices"] = [
+                    {key: one[key] for key in ("device", "allocated_peak_bytes", "reserved_peak_bytes")}
+                    | {"owners": one["peak"]["owners"] if one.get("peak") else None}
+                    for one in json.loads(report.stdout)["devices"]
+                ]
             else:
                 said["report"] = report.stderr[-300:]
     return said
@@ -432,8 +542,10 @@ def compare(case, plain, real, simulated):
         if other is None:
             lines.append("%-24s not reached on the simulated GPU" % name)
         elif (seen["torch"], seen["beyond"], seen["more"]) != (other["torch"], other["beyond"], other["more"]):
-            lines.append("%-24s here %r beyond %r %s, simulated %r beyond %r %s" % (
-                name, seen["torch"], seen["beyond"], seen["more"] or "", other["torch"], other["beyond"], other["more"] or ""))
+            lines.append(
+                "%-24s here %r beyond %r %s, simulated %r beyond %r %s"
+                % (name, seen["torch"], seen["beyond"], seen["more"] or "", other["torch"], other["beyond"], other["more"] or "")
+            )
     return lines
 
 
@@ -454,7 +566,9 @@ def main():
     names = options.cases or list(CASES)
     rows, differ = {}, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waits = {(name, where): pool.submit(run, where, name, options) for name in names for where in ("plain", "real", "simulated")}
+        waits = {
+            (name, where): pool.submit(run, where, name, options) for name in names for where in ("plain", "real", "simulated")
+        }
         for name in names:
             row = rows[name] = {where: waits[name, where].result() for where in ("plain", "real", "simulated")}
             lines = compare(name, **row)

@@ -9,6 +9,7 @@ Each is measured in a process without gpuprof, with it from the start by CUPTI, 
 in one process before an attach, attached, with stacks, and after the detach, N times in turn.  Prints medians in microseconds of an
 iteration and what is added to them, with the spread of the rounds without gpuprof.  Exit code 77: no PyTorch with a GPU.
 """
+
 import argparse
 import json
 import os
@@ -27,7 +28,12 @@ def loops():
     from torch import nn
 
     torch.manual_seed(0)
-    layers = nn.ModuleList(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, norm_first=True) for _ in range(6)).cuda().half().eval()
+    layers = (
+        nn.ModuleList(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, norm_first=True) for _ in range(6))
+        .cuda()
+        .half()
+        .eval()
+    )
     word = torch.randn(1, 1, 512, device="cuda", dtype=torch.float16)
 
     def decode(count=200):
@@ -38,7 +44,11 @@ def loops():
                     x = layer(x)
         torch.cuda.synchronize()
 
-    model = nn.Sequential(nn.Embedding(8192, 512), *(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True) for _ in range(4)), nn.Linear(512, 8192)).cuda()
+    model = nn.Sequential(
+        nn.Embedding(8192, 512),
+        *(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True) for _ in range(4)),
+        nn.Linear(512, 8192)
+    ).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     words = torch.randint(0, 8192, (8, 256), device="cuda")
 
@@ -50,6 +60,7 @@ def loops():
             loss.backward()
             optimizer.step()
         torch.cuda.synchronize()
+
     decode(50)
     train(5)
 
@@ -63,6 +74,7 @@ def loops():
                 times.append((time.perf_counter() - start) * 1e6 / count)
             row[name] = statistics.median(times)
         return row
+
     return measure
 
 
@@ -84,6 +96,7 @@ def turns(rounds):
 
     def take(state):
         rows.setdefault(state, []).append(measure())
+
     for turn in range(rounds):
         take("before the attach" if turn == 0 else "detached")
         if not command("attach", pid):
@@ -107,25 +120,40 @@ def main():
     if options.one or options.turns:
         return one() if options.one else turns(options.rounds)
     python = os.environ.get("PYTHON", "python3")
-    if subprocess.run([python, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(
+        [python, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"], stderr=subprocess.DEVNULL
+    ).returncode:
         print("no PyTorch with a GPU here")
         return 77
     base = {k: v for k, v in os.environ.items() if not k.startswith(("GPUPROF_", "CUDA_INJECTION")) and k != "LD_PRELOAD"}
-    ways = {"without": ({}, []), "again without": ({}, []), "cupti": ({"CUDA_INJECTION64_PATH": os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib", "libgpuprof.so")}, []),
-            "hooks": ({"GPUPROF_SOURCE": "hooks"}, [COMMAND, "run", "--"]), "stacks": ({}, [COMMAND, "run", "--stacks=all", "--"])}
+    ways = {
+        "without": ({}, []),
+        "again without": ({}, []),
+        "cupti": ({"CUDA_INJECTION64_PATH": os.path.join(os.path.dirname(os.path.dirname(COMMAND)), "lib", "libgpuprof.so")}, []),
+        "hooks": ({"GPUPROF_SOURCE": "hooks"}, [COMMAND, "run", "--"]),
+        "stacks": ({}, [COMMAND, "run", "--stacks=all", "--"]),
+    }
     rows = {}
 
     def say(name, first):
         columns = []
         for what in ("decode", "train"):
             seen, plain = (statistics.median(row[what] for row in rows[one]) for one in (name, first))
-            columns.append("%s %8.1f us %+6.2f %% (%s)" % (what, seen, 100 * (seen / plain - 1), " ".join("%.1f" % row[what] for row in rows[name])))
+            columns.append(
+                "%s %8.1f us %+6.2f %% (%s)"
+                % (what, seen, 100 * (seen / plain - 1), " ".join("%.1f" % row[what] for row in rows[name]))
+            )
         print("%-20s %s" % (name, "   ".join(columns)), flush=True)
 
     def program(prefix, more, *arguments):
-        done = subprocess.run(prefix + [python, os.path.abspath(__file__)] + list(arguments), env={**base, **more}, stdout=subprocess.PIPE,
-                              universal_newlines=True)
+        done = subprocess.run(
+            prefix + [python, os.path.abspath(__file__)] + list(arguments),
+            env={**base, **more},
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        )
         return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+
     # What is printed stays, should the time run out.
     rows.update(program([], {}, "--turns", "--rounds=%d" % options.rounds) or {})
     for name in list(rows):
