@@ -19,6 +19,7 @@
  * sanitized program. */
 #define SIM_FILE_SIZE  (UINT64_C(16) << 40)
 #define SIM_ARENA_SIZE (UINT64_C(256) << 30)
+#define SIM_STEP       (UINT64_C(32) << 20)
 /* Ranges freed last that are tried first; more than a program frees between two allocations of one
  * size. */
 #define SIM_RECENT 32
@@ -33,7 +34,7 @@ struct sim_ranges {
     struct sim_range recent[SIM_RECENT];
     unsigned recent_count;
 };
-static struct sim_ranges sim_addresses, sim_pages;
+static struct sim_ranges sim_addresses, sim_untouched, sim_pages;
 static int sim_backing = -1;
 
 /* Index of the first free range whose end is beyond `address`. */
@@ -179,7 +180,7 @@ static int sim_arena_add(size_t wanted)
     for (uint64_t size = wanted > SIM_ARENA_SIZE ? wanted : SIM_ARENA_SIZE; size >= wanted; size /= 2) {
         char *base = mmap(NULL, size + SIM_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base != MAP_FAILED)
-            return sim_ranges_put(&sim_addresses, sim_round_up((uintptr_t)base, SIM_PAGE), size);
+            return sim_ranges_put(&sim_untouched, sim_round_up((uintptr_t)base, SIM_PAGE), size);
     }
     return -ENOMEM;
 }
@@ -188,7 +189,7 @@ static int sim_arena_add(size_t wanted)
 static CUdeviceptr sim_space_reserve_at(size_t size, CUdeviceptr wanted)
 {
     void *got;
-    if (sim_ranges_take_at(&sim_addresses, wanted, size) == 0)
+    if (sim_ranges_take_at(&sim_addresses, wanted, size) == 0 || sim_ranges_take_at(&sim_untouched, wanted, size) == 0)
         return wanted;
     got =
         mmap((void *)wanted, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -199,15 +200,36 @@ static CUdeviceptr sim_space_reserve_at(size_t size, CUdeviceptr wanted)
     return got == MAP_FAILED ? 0 : wanted;
 }
 
+/* The driver of an H200 took addresses from the kernel in steps of 32 MiB, each step below the last, and filled what it had
+ * upwards.  PyTorch's cache prefers low addresses among blocks of one size, so what it reserves depends on that. */
+static int sim_space_below(size_t size, size_t align, uint64_t *base)
+{
+    for (size_t i = sim_untouched.count; i-- > 0;) {
+        struct sim_range hole = sim_untouched.free[i];
+        uint64_t end = hole.base + hole.size;
+        if (hole.size < size)
+            continue;
+        *base = (end - size) / SIM_STEP * SIM_STEP;
+        *base -= *base % align;
+        if (*base < hole.base)
+            continue;
+        int error = sim_ranges_take_at(&sim_untouched, *base, end - *base);
+        if (!error && *base + size < end)
+            error = sim_ranges_put(&sim_addresses, *base + size, end - *base - size);
+        return error;
+    }
+    return -ENOMEM;
+}
+
 CUdeviceptr sim_space_reserve(size_t size, size_t align, CUdeviceptr hint)
 {
     uint64_t base;
     size = sim_round_up(size, SIM_SMALL_PAGE);
     if (hint)
         return sim_space_reserve_at(size, hint);
-    if (sim_ranges_take(&sim_addresses, size, align, &base) == 0)
+    if (sim_ranges_take(&sim_addresses, size, align, &base) == 0 || sim_space_below(size, align, &base) == 0)
         return base;
-    if (sim_arena_add(size + align) != 0 || sim_ranges_take(&sim_addresses, size, align, &base) != 0)
+    if (sim_arena_add(size + align + SIM_STEP) != 0 || sim_space_below(size, align, &base) != 0)
         return 0;
     return base;
 }
