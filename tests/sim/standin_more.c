@@ -107,10 +107,58 @@ static void solver(void)
 
     CHECK_EQ(cusolverDnCreate(&handle), 0);
     CHECK_EQ(cusolverDnSgetrf_bufferSize(handle, 4, 4, NULL, 4, &lwork), 0);
-    CHECK_EQ(lwork, 0);
+    CHECK_EQ(lwork, 4 * 4 + 128);
     CHECK_EQ(cusolverSpDcsrlsvqr(handle, 1, 1, NULL, NULL, NULL, NULL, NULL, 0.5, 0, NULL, &singularity), 0);
     CHECK_EQ(singularity, -1);
     CHECK(cusolverSpDcsrlsvluHost(handle) != 0);
+}
+
+/* What PyTorch took for workspaces of cuSOLVER 12 on an H200, in blocks of 512 bytes. */
+static void solver_spaces(void)
+{
+    static const struct {
+        int n;
+        size_t cholesky, qr, matrix, product, values, vectors;
+    } rows[] = {{64, 512, 3146240, 148480, 493056, 53760, 29184},
+                {256, 512, 3146240, 459776, 1574912, 596480, 301568},
+                {512, 1536, 4194816, 852992, 3935232, 2238976, 1124864},
+                {1024, 4608, 6291968, 1639424, 11801600, 8675840, 0},
+                {2048, 16896, 10486272, 3212288, 40117248, 34157056, 0}};
+    void *solver = library("libcusolver.so.12");
+    FUNCTION(int, cusolverDnXpotrf_bufferSize, solver, void *, void *, int, int64_t, int, void *, int64_t, int,
+             size_t *, size_t *);
+    FUNCTION(int, cusolverDnXgeqrf_bufferSize, solver, void *, void *, int64_t, int64_t, int, void *, int64_t, int,
+             void *, int, size_t *, size_t *);
+    FUNCTION(int, cusolverDnXsyevd_bufferSize, solver, void *, void *, int, int, int64_t, int, void *, int64_t, int,
+             void *, int, size_t *, size_t *);
+    FUNCTION(int, cusolverDnSorgqr_bufferSize, solver, void *, int, int, int, float *, int, float *, int *);
+    FUNCTION(int, cusolverDnSormqr_bufferSize, solver, void *, int, int, int, int, int, float *, int, float *, float *,
+             int, int *);
+    FUNCTION(int, cusolverDnSgesvdj_bufferSize, solver, void *, int, int, int, int, float *, int, float *, float *, int,
+             float *, int, int *, void *);
+    FUNCTION(int, cusolverDnSsyevj_bufferSize, solver, void *, int, int, int, float *, int, float *, int *, void *);
+    size_t bytes[2] = {0, 9};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int n = rows[i].n, matrix = 0, product = 0, values = 0, vectors = 0;
+        CHECK_EQ(cusolverDnXpotrf_bufferSize(NULL, NULL, 0, n, 0, NULL, n, 0, &bytes[0], &bytes[1]), 0);
+        CHECK_EQ((bytes[0] + 511) / 512 * 512, rows[i].cholesky);
+        CHECK_EQ(bytes[1], 0);
+        CHECK_EQ(cusolverDnXgeqrf_bufferSize(NULL, NULL, n, n, 0, NULL, n, 0, NULL, 0, &bytes[0], &bytes[1]), 0);
+        CHECK_EQ((bytes[0] + 511) / 512 * 512, rows[i].qr);
+        CHECK_EQ(cusolverDnSorgqr_bufferSize(NULL, n, n, n, NULL, n, NULL, &matrix), 0);
+        CHECK_EQ((4 * matrix + 511) / 512 * 512, rows[i].matrix);
+        CHECK_EQ(cusolverDnSormqr_bufferSize(NULL, 0, 1, n, n, n, NULL, n, NULL, NULL, n, &product), 0);
+        CHECK_EQ((4 * product + 511) / 512 * 512, rows[i].product);
+        CHECK_EQ(cusolverDnSgesvdj_bufferSize(NULL, 1, 0, n, n, NULL, n, NULL, NULL, n, NULL, n, &values, NULL), 0);
+        CHECK_EQ((4 * values + 511) / 512 * 512, rows[i].values);
+        CHECK_EQ(cusolverDnSsyevj_bufferSize(NULL, 1, 0, n, NULL, n, NULL, &vectors, NULL), 0);
+        CHECK(!rows[i].vectors || (4 * (size_t)vectors + 511) / 512 * 512 == rows[i].vectors);
+    }
+    CHECK_EQ(cusolverDnXsyevd_bufferSize(NULL, NULL, 1, 0, 1024, 0, NULL, 1024, 0, NULL, 0, &bytes[0], &bytes[1]), 0);
+    CHECK_EQ((bytes[0] + 511) / 512 * 512, 17429504);
+    size_t single = bytes[0];
+    CHECK_EQ(cusolverDnXsyevd_bufferSize(NULL, NULL, 1, 0, 1024, 1, NULL, 1024, 1, NULL, 1, &bytes[0], &bytes[1]), 0);
+    CHECK_EQ(bytes[0], 2 * single);
 }
 
 static void sparse(void)
@@ -297,6 +345,7 @@ int main(void)
     fft_spaces();
     random_numbers();
     solver();
+    solver_spaces();
     sparse();
     sparse_lt();
     file();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * libcusolver.so.11 and .12.  Factorizations need no workspace and find no error. */
+ * libcusolver.so.11 and .12.  Factorizations find no error. */
 #include "standin.h"
 
 enum { STANDIN_NO_MEMORY = 2, STANDIN_INVALID = 3, STANDIN_NOT_SUPPORTED = 9 };
@@ -44,6 +44,93 @@ S(cusolverRfSetResetValuesFastMode, RESET, 2)
 G(cusolverRfGetResetValuesFastMode, RESET, 2, int, 0)
 KEPT(cusolverRfSetAlgs)
 TOLD(cusolverRfGetAlgs, "ii")
+
+/* ---- workspaces -------------------------------------------------------------------------------------------------- */
+
+/* Rules that explain what cuSOLVER 12 took on an H200 for square matrices of 16 to 2048 in fp32, in
+ * elements: to 512 bytes, but for those of getrf and of syevd beyond 1024.  Other types are assumed to need as many. */
+static int64_t cholesky(int64_t n)
+{
+    return n * n / 1024 + 64;
+}
+
+static int64_t lu(int64_t n)
+{
+    return n <= 512 ? 4 * n + 128 : n <= 1024 ? 3 * n + 128 : 51 * n / 8 + 128;
+}
+
+static int64_t qr(int64_t n)
+{
+    return (1 << 19) + 1024 * (n < 256 ? 256 : n) + 128;
+}
+
+static int64_t qr_matrix(int64_t n)
+{
+    return n <= 128 ? 80 * n + 32000 : 384 * n + 16640;
+}
+
+static int64_t qr_product(int64_t m, int64_t n)
+{
+    return 2 * m * n + 769 * m + 65760;
+}
+
+/* Jacobi's method: two matrices for singular values, one for eigenvalues. */
+static int64_t jacobi(int64_t m, int64_t n, int matrices)
+{
+    return matrices * m * n + n * n / 256 + (32 * matrices + 1) * n + 1056;
+}
+
+static int64_t eigenvalues(int64_t n)
+{
+    return 257 * n * n / 64 + 137 * n / 2 + 76544;
+}
+
+/* The answer is an int for elements, at position _to. */
+#define ELEMENTS(_function, _elements, _to)                                                                            \
+    EXPORT int _function##_bufferSize(ARGS);                                                                           \
+    EXPORT int _function##_bufferSize(ARGS)                                                                            \
+    {                                                                                                                  \
+        UNREAD;                                                                                                        \
+        standin_assumed(FACTORIZED);                                                                                   \
+        *(int *)a##_to = (int)(_elements);                                                                             \
+        return 0;                                                                                                      \
+    }
+/* Answers in bytes for the device and the host; the type of the computation comes before them. */
+#define BYTES(_function, _elements, _type, _device, _host)                                                             \
+    EXPORT int _function##_bufferSize(ARGS);                                                                           \
+    EXPORT int _function##_bufferSize(ARGS)                                                                            \
+    {                                                                                                                  \
+        UNREAD;                                                                                                        \
+        standin_assumed(FACTORIZED);                                                                                   \
+        *(size_t *)a##_device = (size_t)(_elements)*element((int)_type);                                               \
+        *(size_t *)a##_host = 0;                                                                                       \
+        return 0;                                                                                                      \
+    }
+#define FACTORIZED "factorizations: the workspace that rules of cuSOLVER 12 on capability 9.0 give"
+
+/* A cudaDataType: R_64F is 1, C_32F 4, C_64F 5. */
+static size_t element(int type)
+{
+    return type == 5 ? 16 : type == 1 || type == 4 ? 8 : 4;
+}
+
+#define TYPES(_t, _or, _sy)                                                                                            \
+    ELEMENTS(cusolverDn##_t##potrf, cholesky((int)a3), 6)                                                              \
+    ELEMENTS(cusolverDn##_t##getrf, lu((int)a3), 6)                                                                    \
+    ELEMENTS(cusolverDn##_t##geqrf, qr((int)a3), 6)                                                                    \
+    ELEMENTS(cusolverDn##_t##_or##gqr, qr_matrix((int)a3), 8)                                                          \
+    ELEMENTS(cusolverDn##_t##_or##mqr, qr_product((int)a4, (int)a5), 12)                                               \
+    ELEMENTS(cusolverDn##_t##gesvdj, jacobi((int)a4, (int)a5, 2), 13)                                                  \
+    ELEMENTS(cusolverDn##_t##gesvdjBatched, 4 * (int64_t)(int)a3 * (int)a4 * (int)a14, 12)                             \
+    ELEMENTS(cusolverDn##_t##_sy##evj, jacobi((int)a4, (int)a4, 1), 8)                                                 \
+    ELEMENTS(cusolverDn##_t##_sy##evd, eigenvalues((int)a4), 8)
+TYPES(S, or, sy)
+TYPES(D, or, sy)
+TYPES(C, un, he)
+TYPES(Z, un, he)
+BYTES(cusolverDnXpotrf, cholesky((int64_t)a4), a8, 9, 10)
+BYTES(cusolverDnXgeqrf, qr((int64_t)a4), a10, 11, 12)
+BYTES(cusolverDnXsyevd, eigenvalues((int64_t)a5), a11, 12, 13)
 
 static int version(int part)
 {
