@@ -121,10 +121,10 @@ static int64_t real_space(int64_t n, int64_t count, int64_t element, int kind)
         return length > SHORT_CONVOLUTION ? 2 * length * pairs * element + data : n % 2 ? 2 * data : data;
     if (n % 2)
         return n <= LARGEST_PRIME ? 0 : 2 * data;
-    if (kind == TO_COMPLEX)
-        return n <= 1024 ? 0 : data;
     if (half * element > SHARED_MEMORY)
         return data;
+    if (kind == TO_COMPLEX)
+        return n <= 1024 || (n & (n - 1)) == 0 ? 0 : data;
     return largest_prime(n) <= 13 ? 0 : half % 2 ? 2 * data : data;
 }
 
