@@ -584,6 +584,17 @@ static void memory(struct rank *r)
     CHECK(left() - before >= (288 + 384 + 197) * MIB);
 }
 
+/* A communicator of one rank takes its channels at its start, and no more with a collective. */
+static void memory_alone(struct rank *r)
+{
+    size_t before = left();
+    CHECK_EQ(nccl.AllReduce(r->from, r->to, 1, FLOAT32, SUM, r->comm, r->stream), 0);
+    CHECK_OK(cuStreamSynchronize(r->stream));
+    CHECK_EQ(before, left());
+    CHECK_EQ(nccl.CommDestroy(r->comm), 0);
+    CHECK_EQ(left() - before, 388 * MIB);
+}
+
 static void scaled(struct rank *r)
 {
     float factor = r->rank ? 10 : 0.5f, value;
@@ -744,6 +755,7 @@ int main(void)
     launch(2, spec, memory);
     unsetenv("GPUPROF_STANDIN_REPORT");
     reported(report);
+    launch(1, spec, memory_alone);
     launch(2, spec, scaled);
     process(alone);
     process(threads);

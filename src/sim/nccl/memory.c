@@ -6,13 +6,17 @@
  * The amounts are those of NCCL 2.28.9, built from its source and run on the simulated driver with
  * 2 to 8 ranks of compute capability 9.0, once with NVSwitch (without NVLink SHARP, which takes
  * more) and once without NVLink. For other versions, generations and numbers of ranks they are
- * assumed. */
+ * assumed.
+ *
+ * A communicator of one rank has the 64 channels that NCCL allows, each with three small blocks, and
+ * two blocks of its own; NCCL maps every block as a page of 2 MiB.  An H200 showed the sum. */
 #include "nccl.h"
 #include "report.h"
 
 #include <stdio.h>
 
-#define NCCL_MIB ((size_t)1 << 20)
+#define NCCL_MIB   ((size_t)1 << 20)
+#define NCCL_ALONE ((3 * 64 + 2) * 2) /* MiB */
 
 static const struct nccl_table {
     const char *topology;
@@ -49,15 +53,21 @@ static enum nccl_result memory_take(struct nccl_comm *comm, size_t mib, const ch
 enum nccl_result nccl_memory_init(struct nccl_comm *comm)
 {
     const struct nccl_table *table = memory_table(comm);
-    if (comm->ranks == 1) /* it has nobody to send to */
-        return NCCL_SUCCESS;
-    sim_report(
-        NCCL_LIBRARY, "assumed",
-        "memory of NCCL 2.28.9 %s, without NVLink SHARP: %zu MiB a communicator, %zu its first collective, %zu a "
-        "peer, %zu a split",
-        table->topology, table->start, table->collective, table->peer, table->split);
+    bool alone = comm->ranks == 1;
+    if (alone)
+        sim_report(NCCL_LIBRARY, "assumed", "memory of a communicator of one rank: %d MiB", NCCL_ALONE);
+    else
+        sim_report(
+            NCCL_LIBRARY, "assumed",
+            "memory of NCCL 2.28.9 %s, without NVLink SHARP: %zu MiB a communicator, %zu its first collective, %zu a "
+            "peer, %zu a split",
+            table->topology, table->start, table->collective, table->peer, table->split);
     pthread_mutex_lock(&comm->lock);
-    enum nccl_result result = memory_take(comm, comm->child ? table->split : table->start, "a communicator");
+    enum nccl_result result = memory_take(comm,
+                                          alone         ? NCCL_ALONE
+                                          : comm->child ? table->split
+                                                        : table->start,
+                                          "a communicator");
     pthread_mutex_unlock(&comm->lock);
     return result;
 }
