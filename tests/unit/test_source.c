@@ -396,6 +396,7 @@ Test(source, memory_of_a_pool_that_is_nowhere_counts_on_no_device)
 {
     gp_feed_pool_create((uint64_t)(uintptr_t)POOL, GP_DEVICE_UNKNOWN, 0);
     lost[GP_LOST_DEVICE] = 0;
+    address = 0x10000000;
     call("cuMemAllocFromPoolAsync", &(struct gp_params_cuMemAllocFromPoolAsync){&address, MIB, POOL, STREAM}, 0);
     cr_expect(live(0, GP_KIND_POOL) == 0 && live(1, GP_KIND_POOL) == 0 && lost[GP_LOST_DEVICE] == 1);
 }

@@ -377,9 +377,9 @@ static void do_unmap(void)
     bool ok = draw_below(3);
     uint32_t token = gp_feed_vmm_unmap_begin(place_address(place), pages * PAGE);
     gp_feed_vmm_unmap_end(token, ok);
-    while (at < PLACES && at < place + pages && places[at].handle) {
-        unsigned next = at + places[at].pages;
-        if (ok)
+    while (at < PLACES && at < place + pages) { /* the driver passes over holes */
+        unsigned next = at + (places[at].handle ? places[at].pages : 1);
+        if (ok && places[at].handle)
             place_end(at);
         at = next;
     }
