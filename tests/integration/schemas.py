@@ -117,6 +117,7 @@ def of_recordings(work):
         for command in "report", "leaks", "peak", "churn", "fragmentation", "reconcile", "phases", "explain":
             yield run(command, file, "--json")
         yield run("fit", file, "--gpu=24GiB", "--json")
+        yield run("fit", file, "--gpu=l4", "--json")
         yield run("fit", file, "--gpu=2MiB", "--all", "--json")
         yield run("check", file, "--budget=1MiB", "--json")
         yield run("export", file, "--format=jsonl")

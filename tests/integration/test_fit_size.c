@@ -58,6 +58,32 @@ static void expect_smallest(const char *allocator)
     unlink(file);
 }
 
+/* The recorded GPU tells how many threads it can hold, and a name that of another one. */
+Test(fit_size, a_context_is_that_of_the_gpu_that_is_asked_about)
+{
+    static const struct {
+        const char *gpu;
+        long long memory, context;
+    } cases[] = {{"1GiB", 1024 * MIB, 80}, {"t4", 15843721216, 80}, {"NVIDIA H100 PCIe", 81008 * MIB, 456}};
+    char file[96], record[128];
+    snprintf(file, sizeof(file), "/tmp/gpuprof-test-fit-size-%d", (int)getpid());
+    snprintf(record, sizeof(record), "--record=%s", file);
+    command(0, "run", "--sim=gpu=t4", record, "--", path_program("job"), "mib=64", NULL);
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        command(0, "fit", file, "--gpu", cases[i].gpu, "--json", NULL);
+        json_t *top = said_json(), *device = json_array_get(json_object_get(top, "devices"), 0);
+        cr_expect_eq(json_integer_value(json_object_get(top, "gpu_bytes")), cases[i].memory);
+        cr_expect_eq(json_integer_value(json_object_get(device, "context_bytes")), cases[i].context * MIB);
+        cr_expect_eq(json_integer_value(json_object_get(device, "peak_bytes")), (80 + cases[i].context) * MIB);
+        cr_expect_str_eq(json_string_value(json_object_get(device, "context")), "estimated");
+        json_decref(top);
+    }
+    command(0, "fit", file, "--gpu", "l4", NULL);
+    SAYS("fits in 21.99 GiB of l4 (");
+    SAYS("a context of 174.0 MiB (estimated: 2 KiB for each thread that the GPU can hold; ");
+    unlink(file);
+}
+
 /* ---- generated traces: they call the C interface, with several threads and streams --------------------------------- */
 
 /* The number of requests that fail with so much memory; of a large device with 0.  file: where it is recorded, or NULL. */

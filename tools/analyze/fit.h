@@ -136,6 +136,7 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
 /* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
 
 struct gp_fit_question {
+    const char *gpu;                  /* its name in the table of GPUs; NULL: only its size is known */
     uint64_t gpu_bytes;               /* of the device to try */
     uint32_t tenants;                 /* programs like this one that share it; at least 1 */
     int64_t context_bytes;            /* of each; -1: as gp_fit_context_find has it */

@@ -11,12 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* The first member is what gp_load_check and gp_load take. */
 struct gp_fit_options {
     struct gp_load_options load;
-    int64_t gpu, tenants, context; /* context: -1 not given */
-    const char *allocator, *conf;
+    int64_t tenants, context;           /* context: -1 not given */
+    const char *gpu, *allocator, *conf; /* gpu: a size, or the name of a GPU */
     bool all;
 };
 
@@ -25,12 +26,39 @@ static int fit_check(void *options)
     const struct gp_fit_options *o = options;
     int rc = gp_load_check(options);
     if (!rc && !o->gpu)
-        rc = gp_usage_error("fit", "--gpu is needed: the size of the GPU to try, such as 24GiB");
+        rc = gp_usage_error("fit", "--gpu is needed: the size of the GPU to try, such as 24GiB, or its name");
     if (!rc && o->all && o->allocator)
         rc = gp_usage_error("fit", "--all tries every allocator: leave --allocator out");
     if (!rc && o->conf && (!o->allocator || strcmp(o->allocator, "off") == 0))
         rc = gp_usage_error("fit", "--alloc-conf sets an allocator: name one with --allocator");
     return rc ? rc : gp_conf_check("fit", "--alloc-conf", o->conf, o->allocator ? o->allocator : "off");
+}
+
+/* The size of the GPU to try, and what its context takes if it is one of the table. */
+static int fit_gpu(const struct gp_fit_options *o, struct gp_fit_question *question)
+{
+    struct gp_sim_gpu *table = NULL;
+    uint32_t count = 0, i = 0;
+    int64_t bytes = 0;
+    if (gp_text_size_parse(o->gpu, &bytes) == 0 && bytes > 0 && bytes <= INT64_MAX / 2) {
+        question->gpu_bytes = (uint64_t)bytes;
+        return GP_EXIT_OK;
+    }
+    int rc = gp_launch_gpu_table("fit", &table, &count);
+    while (!rc && i < count && strcasecmp(table[i].key, o->gpu) != 0 && strcasecmp(table[i].name, o->gpu) != 0)
+        i++;
+    if (!rc && i == count)
+        rc = gp_usage_error("fit",
+                            "--gpu %s: neither a size (like 24GiB) nor the name of a GPU: 'gpuprof dryrun --list' "
+                            "shows the names",
+                            o->gpu);
+    if (!rc) {
+        question->gpu = o->gpu;
+        question->gpu_bytes = (uint64_t)table[i].total_bytes;
+        question->threads = (uint64_t)table[i].threads;
+    }
+    free(table);
+    return rc;
 }
 
 static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer *answer)
@@ -67,23 +95,16 @@ static void fit_progress(unsigned parts)
     gp_progress_step(parts);
 }
 
-static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
+static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded, const struct gp_fit_question *question)
 {
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *recording = report->recording;
-    const struct gp_fit_question question = {.gpu_bytes = (uint64_t)o->gpu,
-                                             .tenants = (uint32_t)o->tenants,
-                                             .context_bytes = o->context,
-                                             .allocator = o->allocator,
-                                             .conf = o->conf,
-                                             .all = o->all,
-                                             .progress = fit_progress};
     struct gp_fit_result *results = calloc(recording->device_count + 1ul, sizeof(*results));
-    struct gp_fit_answer answer = {report, &question, results, 0};
+    struct gp_fit_answer answer = {report, question, results, 0};
     int rc = results ? 0 : -ENOMEM;
     for (uint32_t d = 0; !rc && d < recording->device_count; d++) {
         if (report->devices[d].used && recording->devices[d].index != GP_WIRE_HOST)
-            rc = gp_fit_judge(report->flow, d, &question, &results[answer.count++]);
+            rc = gp_fit_judge(report->flow, d, question, &results[answer.count++]);
     }
     gp_progress_end();
     if (!rc)
@@ -104,20 +125,27 @@ static int fit_answer(const struct gp_fit_options *o, struct gp_loaded *loaded)
 static int fit_run(void *options)
 {
     const struct gp_fit_options *o = options;
+    struct gp_fit_question question = {.tenants = (uint32_t)o->tenants,
+                                       .context_bytes = o->context,
+                                       .allocator = o->allocator,
+                                       .conf = o->conf,
+                                       .all = o->all,
+                                       .progress = fit_progress};
     struct gp_loaded loaded;
-    int rc = gp_load(&loaded, &o->load, 0);
+    int rc = fit_gpu(o, &question);
+    rc = rc ? rc : gp_load(&loaded, &o->load, 0);
     if (rc)
         return rc;
     if (o->load.json)
         gp_load_warn("fit", loaded.report.file, loaded.recording);
-    rc = fit_answer(o, &loaded);
+    rc = fit_answer(o, &loaded, &question);
     gp_load_free(&loaded);
     return rc;
 }
 
 static const struct gp_command_option fit_options[] = {
-    GP_OPTION(struct gp_fit_options, gpu, 0, "gpu", "SIZE", GP_ARG_SIZE, "the memory of the GPU to try: 24GiB",
-              .low = 1, .high = INT64_MAX / 2),
+    GP_OPTION(struct gp_fit_options, gpu, 0, "gpu", "GPU", GP_ARG_TEXT,
+              "the GPU to try: its memory, such as 24GiB, or a name that 'gpuprof dryrun --list' shows"),
     GP_OPTION(struct gp_fit_options, allocator, 0, "allocator", "NAME", GP_ARG_CHOICE,
               "replay with this allocator (default: the one that was recorded)", .choice = gp_allocator_name),
     GP_OPTION(struct gp_fit_options, conf, 0, "alloc-conf", "K:V,..", GP_ARG_TEXT,
@@ -126,7 +154,7 @@ static const struct gp_command_option fit_options[] = {
     GP_OPTION(struct gp_fit_options, tenants, 0, "tenants", "N", GP_ARG_NUMBER,
               "N such programs share the GPU, each at its peak at the same time (default 1)", .low = 1, .high = 1024),
     GP_OPTION(struct gp_fit_options, context, 0, "context", "SIZE", GP_ARG_SIZE,
-              "what the context of one program takes (default: as NVML measured it, otherwise 256MiB)"),
+              "what the context of one program takes (default: as NVML measured it, otherwise an estimate)"),
     GP_OPTION(struct gp_fit_options, load.json, 0, "json", NULL, GP_ARG_FLAG, "print JSON, schema gpuprof.fit/1"),
     {0}};
 
@@ -134,7 +162,7 @@ const struct gp_command_spec gp_command_fit = {
     .name = "fit",
     .summary = "say whether a recorded program fits on another GPU",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("FILE --gpu=SIZE [--allocator=NAME [--alloc-conf=K:V,..] | --all] [--tenants=N] [--context=SIZE] "
+    .usage = GP_LIST("FILE --gpu=GPU [--allocator=NAME [--alloc-conf=K:V,..] | --all] [--tenants=N] [--context=SIZE] "
                      "[--json]"),
     .about = GP_LIST("Replays the requests of a recording on a GPU of another size, and prints whether they fit, the "
                      "smallest size that fits, and otherwise the request that fails and what was held then. The exit "
@@ -143,6 +171,7 @@ const struct gp_command_spec gp_command_fit = {
     .operands = gp_load_operand,
     .examples = GP_EXAMPLES(
         {"gpuprof fit train.gpuprof --gpu 24GiB", "Ask whether a recorded program fits on a GPU of 24 GiB."},
+        {"gpuprof fit train.gpuprof --gpu l4", "Ask the same of an L4, whose context is not that of the recorded GPU."},
         {"gpuprof fit train.gpuprof --gpu 16GiB --all", "Find the allocator with which it fits."},
         {"gpuprof fit serve.gpuprof --gpu 80GiB --tenants 4", "Ask whether four of them can share a GPU."}),
     GP_DEFAULTS(struct gp_fit_options, .load.target = GP_TARGET_INIT("fit"), .load.file_count = 1, .load.sites = true,

@@ -155,10 +155,11 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
     char gpu[GP_SIZE_TEXT], smallest[GP_SIZE_TEXT], step[GP_SIZE_TEXT], peak[GP_SIZE_TEXT], name[96], copies[32] = "";
     if (answer->question->tenants > 1)
         snprintf(copies, sizeof(copies), ", %u programs", answer->question->tenants);
-    fprintf(page->out, "device %d: %s%s%s in %s (allocator %s%s)\n",
+    fprintf(page->out, "device %d: %s%s%s in %s%s%s (allocator %s%s)\n",
             device->ordinal >= 0 ? device->ordinal : device->index, gp_text_on(page, row->fits ? GP_GREEN : GP_RED),
             row->fits ? "fits" : "does not fit", gp_text_on(page, GP_OFF),
-            gp_size_text(gpu, (int64_t)answer->question->gpu_bytes), fit_name(row, name), copies);
+            gp_size_text(gpu, (int64_t)answer->question->gpu_bytes), answer->question->gpu ? " of " : "",
+            answer->question->gpu ? answer->question->gpu : "", fit_name(row, name), copies);
     if (!row->fits)
         text_failure(page, answer, result);
     fprintf(page->out, "  smallest size that fits: %s%s (in steps of %s); peak with plenty: %s\n",
@@ -245,10 +246,11 @@ json_t *gp_fit_json(const struct gp_fit_answer *answer)
             return NULL;
         }
     }
-    return json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:s,s:o,s:o,s:o}", "schema", "gpuprof.fit/1", "fits",
-                     (int)gp_fit_answer_fits(answer), "gpu_bytes", (json_int_t)answer->question->gpu_bytes, "tenants",
-                     (json_int_t)answer->question->tenants, "peak_bytes", (json_int_t)worst->rows[0].peak_bytes,
-                     "smallest_bytes", (json_int_t)worst->rows[0].smallest_bytes, "allocator", worst->rows[0].allocator,
-                     "fails_at_ns", first ? json_integer(gp_report_since(report, first->fails_ns)) : json_null(),
-                     "held", gp_report_parts(report, shown->held), "devices", devices);
+    return json_pack("{s:s,s:b,s:s?,s:I,s:I,s:I,s:I,s:s,s:o,s:o,s:o}", "schema", "gpuprof.fit/1", "fits",
+                     (int)gp_fit_answer_fits(answer), "gpu", answer->question->gpu, "gpu_bytes",
+                     (json_int_t)answer->question->gpu_bytes, "tenants", (json_int_t)answer->question->tenants,
+                     "peak_bytes", (json_int_t)worst->rows[0].peak_bytes, "smallest_bytes",
+                     (json_int_t)worst->rows[0].smallest_bytes, "allocator", worst->rows[0].allocator, "fails_at_ns",
+                     first ? json_integer(gp_report_since(report, first->fails_ns)) : json_null(), "held",
+                     gp_report_parts(report, shown->held), "devices", devices);
 }
