@@ -17,7 +17,8 @@ step("arrays")
 stats = device.memory_stats()
 pool = stats["pool_bytes"]
 say("bytes in use", stats["bytes_in_use"], "of", pool)
-equal("JAX's pool", ledger()["reserved_bytes"]["current"], pool)
+beside = ledger()["reserved_bytes"]["current"] - pool
+equal("JAX's pool, and handles of cuDNN beside it", 0 <= beside < 1 << 20, True)
 say("they come back", all(bool((np.asarray(array) == at).all()) for at, array in enumerate(arrays)))
 del arrays[::2]
 step("some freed")
