@@ -53,7 +53,9 @@ int main(void)
     CHECK(LATER(again, stream, CU_STREAM_CAPTURE_MODE_RELAXED, graph, NULL, NULL));
     work(&first_again, &second_again);
     same = end("again");
-    printf("same: %d %d %d\n", same == graph, first == first_again, second == second_again);
+    if (same != NULL) { /* after a failed capture addresses are anybody's */
+        printf("same: %d %d %d\n", same == graph, first == first_again, second == second_again);
+    }
 
     CHECK(LATER(begin, stream));
     work(&first_again, &second_again);
