@@ -119,7 +119,7 @@ EXPORT int cudnnGetRNNWeightParams(void *handle, word descriptor, int layer, siz
 /* Rules that explain what cuDNN 9 took on an H200, in units of a state, the hidden numbers of a batch: LSTM,
  * GRU and plain networks of one to four layers.  The reserve is known to the byte: for each step, gates and
  * cells of each layer, and the output between two layers.  So is the workspace in evaluation for batches of
- * 16 and more in one direction; else, and in training, it is within a fifth. */
+ * 16 and more in one direction; else, and in training, it is within a tenth. */
 static size_t rnn_reserve(const struct rnn *rnn, size_t steps, size_t state)
 {
     size_t kept = rnn->cell == LSTM ? 5 : rnn->cell == GRU ? 6 : 1, layers = (size_t)rnn->layers;
@@ -138,7 +138,8 @@ static size_t rnn_workspace(const struct rnn *rnn, size_t steps, size_t batch, s
     if (training) {
         size_t back = steps * (both ? 12 : 4) * state + (16 + (both ? 7 : 5) * layers) * state;
         if (batch < 16)
-            back = steps * (12 * state + 3 * input) + 6 * layers * state;
+            back = steps * ((11 + (size_t)(rnn->cell == LSTM ? 4 : 1)) * state + 3 * input) +
+                   (size_t)(rnn->cell == LSTM ? 12 : 6) * layers * state;
         bytes = back > bytes ? back : bytes;
     }
     return layers * layer + rnn_matrices(rnn, (int)layers, 0) * element + bytes + spare;
