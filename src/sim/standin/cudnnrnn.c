@@ -126,10 +126,11 @@ static size_t rnn_reserve(const struct rnn *rnn, size_t steps, size_t state)
     return steps * state * (size_t)rnn->directions * ((kept + 1) * layers - 1) + 512;
 }
 
-/* A block of 8 MiB for each layer, a copy of the matrices, and states by step and by layer. */
+/* A block of 8 MiB for each layer, a copy of the matrices, states by step and by layer, and three numbers for
+ * each sequence. */
 static size_t rnn_workspace(const struct rnn *rnn, size_t steps, size_t batch, size_t state, bool training)
 {
-    const size_t element = cudnn_element(rnn->type), layer = (size_t)8 << 20, spare = 1024;
+    const size_t element = cudnn_element(rnn->type), layer = (size_t)8 << 20, lengths = 12 * batch;
     size_t layers = (size_t)(rnn->layers * rnn->directions), both = rnn->directions == 2;
     size_t gates = (size_t)(rnn->gates * rnn->directions) * (batch < 16 ? 5 : 1);
     size_t each = rnn->cell == LSTM ? 10 : rnn->cell == GRU ? 5 : 3;
@@ -142,7 +143,7 @@ static size_t rnn_workspace(const struct rnn *rnn, size_t steps, size_t batch, s
                    (size_t)(rnn->cell == LSTM ? 12 : 6) * layers * state;
         bytes = back > bytes ? back : bytes;
     }
-    return layers * layer + rnn_matrices(rnn, (int)layers, 0) * element + bytes + spare;
+    return layers * layer + rnn_matrices(rnn, (int)layers, 0) * element + bytes + lengths;
 }
 
 EXPORT int cudnnGetRNNTempSpaceSizes(void *handle, word descriptor, int training, word data, size_t *workspace,
