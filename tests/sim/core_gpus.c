@@ -106,6 +106,31 @@ static void b200(void)
     CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED), 1);
 }
 
+/* As an H200 answered. */
+static void h200(void)
+{
+    size_t bytes = 0;
+    device("NVIDIA H200", 90, 150109880320, 132, 62914560);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH), 6016);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH), 131072);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH), 2097120);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS), 2046);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH), 268435456);
+    CHECK_EQ(attribute(CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT), 4);
+    CHECK_OK(cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE));
+    CHECK_EQ(bytes, 8650752);
+    CHECK_EQ(cuCtxGetLimit(&bytes, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    CHECK_EQ(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 2), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    CHECK_OK(cuCtxGetLimit(&bytes, CU_LIMIT_PERSISTING_L2_CACHE_SIZE));
+    CHECK_EQ(bytes, 11796480);
+    CHECK_OK(cuCtxGetLimit(&bytes, CU_LIMIT_SHMEM_SIZE));
+    CHECK_EQ(bytes, 232448);
+    CHECK_OK(cuCtxGetLimit(&bytes, CU_LIMIT_CIG_ENABLED));
+    CHECK_EQ(bytes, 0);
+    CHECK_EQ(cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    CHECK_EQ(cuCtxGetLimit(&bytes, CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED), CUDA_ERROR_UNSUPPORTED_LIMIT);
+}
+
 /* What a process without code holds on the real one, as NVML tells it; what is simulated is near to it. */
 static size_t seen;
 
@@ -270,6 +295,7 @@ int main(void)
     with("gpu=A100-80G", a100);
     with("memory=4GiB,gpu=rtx-4090", rtx);
     with("gpu=NVIDIA B200", b200);
+    with("gpu=h200", h200);
     with("gpu=l4", generations);
     with("gpu=h300", unknown);
     with("gpu=l40s", runtime_12);

@@ -113,13 +113,20 @@ static void sim_overhead_give(int device)
 
 static void sim_limits_default(struct sim_context *context)
 {
-    /* The driver's defaults for a new context on a current device. */
+    const int device = context->device;
+    const size_t l2 = (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
+                 printf_bytes = (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) * 65536;
+    const bool hopper = sim_spec.gpu->capability == 90;
+    /* The driver's defaults for a new context on a current device; those that depend on the GPU as an H200's. */
     context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = SIM_MIB;
+    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = hopper ? printf_bytes : SIM_MIB;
     context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * SIM_MIB;
     context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
     context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
+    context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = hopper ? l2 / 16 * 3 : 0;
+    context->limits[CU_LIMIT_SHMEM_SIZE] =
+        (size_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 }
 
 /* `context` is zeroed memory.  Drops the lock for the CONTEXT_CREATED event. */

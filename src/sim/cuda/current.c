@@ -148,6 +148,12 @@ SIM_API0(568, 11000, cuCtxResetPersistingL2Cache)
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
+/* The depth of synchronising kernels ended with capability 9.0. */
+static bool sim_limit_is_known(CUlimit limit)
+{
+    return limit <= CU_LIMIT_CIG_ENABLED && (limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || sim_spec.gpu->capability < 90);
+}
+
 SIM_API2(136, 3010, cuCtxSetLimit, CUlimit, limit, size_t, value)
 {
     struct sim_context *context;
@@ -156,7 +162,7 @@ SIM_API2(136, 3010, cuCtxSetLimit, CUlimit, limit, size_t, value)
         return result;
     if (limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    if (!sim_limit_is_known(limit) || limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE) /* the later ones are only read */
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
@@ -172,7 +178,7 @@ SIM_API2(137, 3010, cuCtxGetLimit, size_t *, pvalue, CUlimit, limit)
         return result;
     if (!pvalue || limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (limit > CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    if (!sim_limit_is_known(limit))
         return CUDA_ERROR_UNSUPPORTED_LIMIT;
     *pvalue = context->limits[limit];
     return CUDA_SUCCESS;

@@ -105,6 +105,7 @@ bool sim_gpu_attribute(const struct sim_gpu *gpu, CUdevice_attribute attribute, 
         {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, arch->blocks},
         {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, gpu->capability >= 80 ? 1024 : 0},
         {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, since_90},
+        {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, since_90 ? 4 : 1},
         {CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, since_90},
         /* NVLink with switches: not on cards of capability 12. */
         {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, since_90 && gpu->capability < 120},
