@@ -18,8 +18,8 @@ struct sim_machine_device {
     int clock, memory_clock; /* kHz */
     int bus_width;           /* bits */
     int ecc;
-    int links, link_version; /* NVLinks of a board with NVSwitch, 0: none; NVML's number of the version */
-    uint64_t total;
+    int links, link_version;  /* NVLinks of a board with NVSwitch, 0: none; NVML's number of the version */
+    uint64_t total, reserved; /* bytes that the driver keeps beside the total; with another size of memory: 0 */
 };
 
 /* The number of devices, or -EINVAL: GPUPROF_SIM cannot be read. */

@@ -265,9 +265,27 @@ static void unreadable(int line)
     CHECK_EQ(NVML(nvmlInit_v2), 9);
 }
 
+/* An idle H200: the first form counts what the driver keeps as used, the second does not. */
+static void reserves(int line)
+{
+    struct memory_v2 newer = {.version = sizeof newer | 2u << 24};
+    setenv("GPUPROF_SIM", "gpu=h200", 1);
+    CHECK_EQ(NVML(nvmlInit_v2), 0);
+    struct memory first = memory_of(0);
+    CHECK_EQ(first.total, 150754820096);
+    CHECK_EQ(first.used, 644939776);
+    CHECK_EQ(NVML(nvmlDeviceGetMemoryInfo_v2, handle(0), &newer), 0);
+    CHECK_EQ(newer.total, 150754820096);
+    CHECK_EQ(newer.reserved, 644939776);
+    CHECK_EQ(newer.used, 0);
+    CHECK_EQ(newer.free, 150109880320);
+    (void)line;
+}
+
 int main(void)
 {
     nvml_open();
+    end(start(NULL, reserves), 0);
     watch();
     end(start(NULL, same), 0);
     end(start(NULL, unlinked), 0);

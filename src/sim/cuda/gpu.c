@@ -26,6 +26,7 @@ static const struct sim_gpu sim_unnamed = {.key = "",
 static const struct sim_gpu sim_gpus[] = {
 #define SIM_ARCH(...)
 #define SIM_NVLINK(...)
+#define SIM_BOARD(...)
 #define SIM_GPU(key_, name_, capability_, multiprocessors_, memory_, known_, l2_, clock_, memory_clock_, bus_, ecc_)   \
     {key_,          name_, capability_, multiprocessors_, UINT64_C(1) * memory_, SIM_KNOWN_##known_, l2_, clock_,      \
      memory_clock_, bus_,  ecc_},
@@ -43,6 +44,23 @@ static const struct sim_arch {
 #undef SIM_GPU
 #undef SIM_ARCH
 #undef SIM_NVLINK
+};
+
+static const struct {
+    const char *key;
+    uint64_t mib;
+} sim_boards[] = {
+#define SIM_ARCH(...)
+#define SIM_GPU(...)
+#define SIM_NVLINK(...)
+#undef SIM_BOARD
+#define SIM_BOARD(...) {__VA_ARGS__},
+#include "gpus.def"
+#undef SIM_BOARD
+#undef SIM_NVLINK
+#undef SIM_GPU
+#undef SIM_ARCH
+#define SIM_BOARD(...)
 };
 
 static const struct {
@@ -126,6 +144,14 @@ void sim_gpu_links(const struct sim_gpu *gpu, int *links, int *version)
             *links = sim_nvlinks[i].links;
             *version = sim_nvlinks[i].version;
         }
+}
+
+uint64_t sim_gpu_board(const struct sim_gpu *gpu)
+{
+    for (size_t i = 0; i < sizeof sim_boards / sizeof sim_boards[0]; i++)
+        if (!strcmp(sim_boards[i].key, gpu->key))
+            return sim_boards[i].mib * SIM_MIB;
+    return gpu->memory;
 }
 
 void sim_gpu_groups(const struct sim_gpu *gpu, unsigned *smallest, unsigned *step)

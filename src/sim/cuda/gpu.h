@@ -23,6 +23,8 @@ const struct sim_gpu *sim_gpu_default(void);
 bool sim_gpu_attribute(const struct sim_gpu *gpu, CUdevice_attribute attribute, int *value);
 /* NVLinks of a GPU whose board has NVSwitch, and NVML's number of their version; 0 and 0 for others. */
 void sim_gpu_links(const struct sim_gpu *gpu, int *links, int *version);
+/* Bytes of the board, as NVML has them: at least its memory. */
+uint64_t sim_gpu_board(const struct sim_gpu *gpu);
 /* Groups of multiprocessors of a green context. */
 void sim_gpu_groups(const struct sim_gpu *gpu, unsigned *smallest, unsigned *step);
 

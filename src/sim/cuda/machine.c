@@ -51,6 +51,7 @@ int sim_machine_device(int physical, struct sim_machine_device *device)
             .bus_width = gpu->bus,
             .ecc = gpu->ecc,
             .total = sim_spec.memory,
+            .reserved = sim_spec.memory == gpu->memory ? sim_gpu_board(gpu) - gpu->memory : 0,
         };
         sim_gpu_links(gpu, &device->links, &device->link_version);
         sim_device_name(physical, device->name, sizeof device->name);

@@ -53,8 +53,7 @@ static void sim_nvml_users_read(const struct nvml_device *device, struct sim_nvm
     users->count = count < NVML_MOST_PROCESSES ? count : NVML_MOST_PROCESSES;
 }
 
-/* Nothing is reserved for the system: the total is what the simulated driver's is, not the somewhat larger one that
- * NVML reports on hardware. */
+/* The total has what the driver reserves, and so has what is used in the first form, not in the second. */
 static enum nvml_return sim_nvml_memory(struct nvml_device *device, struct nvml_memory *memory)
 {
     struct sim_nvml_users users;
@@ -68,6 +67,8 @@ static enum nvml_return sim_nvml_memory(struct nvml_device *device, struct nvml_
     if (memory->used > memory->total) /* read while a process moved */
         memory->used = memory->total;
     memory->free = memory->total - memory->used;
+    memory->total += device->is.reserved;
+    memory->used += device->is.reserved;
     return NVML_SUCCESS;
 }
 
@@ -85,7 +86,8 @@ NVML_API nvmlDeviceGetMemoryInfo_v2(struct nvml_device *device, struct nvml_memo
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     enum nvml_return result = sim_nvml_memory(device, &sum);
     if (result == NVML_SUCCESS)
-        *memory = (struct nvml_memory_v2){memory->version, sum.total, 0, sum.free, sum.used};
+        *memory = (struct nvml_memory_v2){memory->version, sum.total, device->is.reserved, sum.free,
+                                          sum.used - device->is.reserved};
     return result;
 }
 
