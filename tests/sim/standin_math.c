@@ -147,6 +147,28 @@ static void dnn_parts(void)
     CHECK_EQ((long long)(cudnnGetVersion() / 1000), 8);
 }
 
+/* A graph of attention has products of matrices. */
+static void dnn_product(void *dnn)
+{
+    FUNCTION(int, cudnnBackendCreateDescriptor, dnn, int, void **);
+    FUNCTION(int, cudnnBackendGetAttribute, dnn, void *, int, int, int64_t, int64_t *, void *);
+    void *operation, *graph, *heuristic, *config, *plan;
+    int64_t count = 0, workspace = 0;
+    *(void **)&set = dlsym(dnn, "cudnnBackendSetAttribute");
+    CHECK_EQ(cudnnBackendCreateDescriptor(19, &operation), 0);
+    CHECK_EQ(cudnnBackendCreateDescriptor(15, &graph), 0);
+    CHECK_EQ(set(graph, 801, DESCRIPTOR, 1, &operation), 0);
+    CHECK_EQ(cudnnBackendCreateDescriptor(4, &heuristic), 0);
+    CHECK_EQ(set(heuristic, 201, DESCRIPTOR, 1, &graph), 0);
+    CHECK_EQ(cudnnBackendCreateDescriptor(3, &config), 0);
+    CHECK_EQ(cudnnBackendGetAttribute(heuristic, 202, DESCRIPTOR, 1, &count, &config), 0);
+    CHECK_EQ(count, 1);
+    CHECK_EQ(cudnnBackendCreateDescriptor(5, &plan), 0);
+    CHECK_EQ(set(plan, 401, DESCRIPTOR, 1, &config), 0);
+    CHECK_EQ(cudnnBackendGetAttribute(plan, 402, INT64, 1, &count, &workspace), 0);
+    CHECK_EQ(workspace, 512);
+}
+
 /* Of fp32 there are two engines: one with tensor cores, whose notes say so, and one without. */
 static void dnn_engines(void *dnn)
 {
@@ -339,6 +361,7 @@ static void dnn(const char *name)
     dnn_parts();
     dnn_graph(dnn);
     dnn_engines(dnn);
+    dnn_product(dnn);
     dnn_workspaces(dnn);
     CHECK_EQ(cudnnDestroy(handle), 0);
     CHECK_EQ(used(), before);

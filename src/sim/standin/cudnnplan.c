@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Kinds of descriptors, attributes and types, as cudnn_backend.h numbers them. */
-enum { FORWARD = 10, BACKWARD_FILTER = 11, BACKWARD_DATA = 12 };
+enum { FORWARD = 10, BACKWARD_FILTER = 11, BACKWARD_DATA = 12, PRODUCT = 19 };
 enum {
     HEUR_GRAPH = 201,
     HEUR_RESULTS = 202,
@@ -136,6 +136,10 @@ static size_t operation_workspace(const struct standin_object *operation, bool e
 {
     int kind = standin_type(operation) - FORWARD;
     struct cudnn_tensor x, w, y;
+    if (kind == PRODUCT - FORWARD) { /* as attention has: PyTorch took a block of 512 bytes on an H200 */
+        standin_assumed("graphs with products of matrices: a workspace of 512 bytes");
+        return 512;
+    }
     if (kind < 0 || kind > BACKWARD_DATA - FORWARD) {
         standin_assumed("graphs other than convolutions: no workspace");
         return 0;
