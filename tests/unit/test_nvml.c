@@ -18,18 +18,20 @@
 struct fake {
     unsigned gpus;
     int init, count, handle, uuid, name, memory, compute, graphics; /* error codes */
-    unsigned long long total, used;
-    unsigned compute_pids, graphics_pids; /* from pid 1000 on */
-    unsigned growth;                      /* of both lists, at each call */
-    unsigned long long bytes[2];          /* of a process in the first and the second list */
-    unsigned lies;                        /* success, with as many processes as do not fit */
+    unsigned long long total, used, reserved;                       /* used: without what is reserved */
+    int second;                                                     /* error code of the second form */
+    unsigned compute_pids, graphics_pids;                           /* from pid 1000 on */
+    unsigned growth;                                                /* of both lists, at each call */
+    unsigned long long bytes[2];                                    /* of a process in the first and the second list */
+    unsigned lies;                                                  /* success, with as many processes as do not fit */
     unsigned calls;
 };
 
 static const char source[] =
     "#include <string.h>\n"
     "struct fake { unsigned gpus; int init, count, handle, uuid, name, memory, compute, graphics;\n"
-    "  unsigned long long total, used; unsigned compute_pids, graphics_pids, growth; unsigned long long bytes[2];\n"
+    "  unsigned long long total, used, reserved; int second; unsigned compute_pids, graphics_pids, growth; unsigned "
+    "long long bytes[2];\n"
     "  unsigned lies, calls; } fake;\n"
     "struct info { unsigned pid; unsigned long long used; unsigned a, b; };\n"
     "int nvmlInit_v2(void) { return fake.init; }\n"
@@ -38,7 +40,12 @@ static const char source[] =
     "int nvmlDeviceGetUUID(void *h, char *t, unsigned n) { strncpy(t, \"GPU-1\", n); return fake.uuid; }\n"
     "int nvmlDeviceGetName(void *h, char *t, unsigned n) { strncpy(t, \"Fake\", n); return fake.name; }\n"
     "int nvmlDeviceGetMemoryInfo(void *h, unsigned long long *m)\n"
-    "  { m[0] = fake.total; m[1] = 0; m[2] = fake.used; return fake.memory; }\n"
+    "  { m[0] = fake.total; m[1] = 0; m[2] = fake.used + fake.reserved; return fake.memory; }\n"
+    "struct second { unsigned version; unsigned long long total, reserved, free, used; };\n"
+    "int nvmlDeviceGetMemoryInfo_v2(void *h, struct second *m) {\n"
+    "  if (m->version != 0x2000028) return 25;\n"
+    "  *m = (struct second){m->version, fake.total, fake.reserved, 0, fake.used};\n"
+    "  return fake.memory ? fake.memory : fake.second; }\n"
     "static int list(unsigned *n, struct info *to, unsigned *have, int rc, unsigned long long bytes) {\n"
     "  unsigned k = *have, room = *n; *have += fake.growth; *n = k; fake.calls++;\n"
     "  for (unsigned i = 0; i < k && i < room; i++) to[i] = (struct info){1000 + i, bytes, 0, 0};\n"
@@ -141,6 +148,9 @@ Test(nvml, unhappy_answers)
         {{.uuid = 1, .total = 9, .used = 5}, 9, 5, 0, 0, "", "Fake"},
         {{.name = 1, .total = 9, .used = 5}, 9, 5, 0, 0, "GPU-1", ""},
         {{.memory = 3, .total = 9, .used = 5}, -1, -1, 0, 0, "GPU-1", "Fake"},
+        {{.total = 9, .used = 5, .reserved = 2}, 7, 5, 0, 0, "GPU-1", "Fake"},
+        {{.second = 25, .total = 9, .used = 5, .reserved = 2}, 9, 7, 0, 0, "GPU-1", "Fake"},
+        {{.total = 9, .used = 5, .reserved = 10}, 9, 15, 0, 0, "GPU-1", "Fake"},
         {{.total = INT64_MAX, .used = INT64_MAX}, INT64_MAX, INT64_MAX, 0, 0, "GPU-1", "Fake"},
         {{.total = INT64_MAX + 1ull, .used = 5}, -1, -1, 0, 0, "GPU-1", "Fake"},
         {{.total = 9, .used = INT64_MAX + 1ull}, -1, -1, 0, 0, "GPU-1", "Fake"},

@@ -24,6 +24,14 @@ struct gp_nvml_memory {
     unsigned long long total, free, used;
 };
 
+/* Of driver 510 and later.  What the driver keeps of the device for itself is part of the total, and in the first form
+ * of what is used too: 616 MiB of an H200. */
+struct gp_nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+#define GP_NVML_MEMORY_V2 (sizeof(struct gp_nvml_memory_v2) | 2u << 24)
+
 /* Record of the _v2 and _v3 process lists. */
 struct gp_nvml_info {
     unsigned pid;
@@ -36,6 +44,7 @@ typedef int (*gp_nvml_count_fn)(unsigned *);
 typedef int (*gp_nvml_handle_fn)(unsigned, void **);
 typedef int (*gp_nvml_text_fn)(void *, char *, unsigned);
 typedef int (*gp_nvml_memory_fn)(void *, struct gp_nvml_memory *);
+typedef int (*gp_nvml_memory_v2_fn)(void *, struct gp_nvml_memory_v2 *);
 typedef int (*gp_nvml_processes_fn)(void *, unsigned *, struct gp_nvml_info *);
 
 static struct {
@@ -45,6 +54,7 @@ static struct {
     gp_nvml_handle_fn handle;
     gp_nvml_text_fn uuid, name;
     gp_nvml_memory_fn memory;
+    gp_nvml_memory_v2_fn memory_v2;         /* may be NULL */
     gp_nvml_processes_fn compute, graphics; /* may be NULL */
 } gp_nvml;
 
@@ -67,6 +77,7 @@ static void nvml_load(void)
     gp_nvml.uuid = (gp_nvml_text_fn)dlsym(library, "nvmlDeviceGetUUID");
     gp_nvml.name = (gp_nvml_text_fn)dlsym(library, "nvmlDeviceGetName");
     gp_nvml.memory = (gp_nvml_memory_fn)dlsym(library, "nvmlDeviceGetMemoryInfo");
+    gp_nvml.memory_v2 = (gp_nvml_memory_v2_fn)dlsym(library, "nvmlDeviceGetMemoryInfo_v2");
     gp_nvml.compute = (gp_nvml_processes_fn)nvml_either(library, "nvmlDeviceGetComputeRunningProcesses_v3",
                                                         "nvmlDeviceGetComputeRunningProcesses_v2");
     gp_nvml.graphics = (gp_nvml_processes_fn)nvml_either(library, "nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -127,10 +138,24 @@ static int nvml_list(struct gp_nvml_gpu *gpu, void *handle, gp_nvml_processes_fn
     return result;
 }
 
+/* The total that programs can have, which is CUDA's, and what is used of it, as nvidia-smi shows it. */
+static void nvml_memory_read(struct gp_nvml_gpu *gpu, void *handle)
+{
+    struct gp_nvml_memory_v2 second = {.version = GP_NVML_MEMORY_V2};
+    struct gp_nvml_memory memory;
+    if (gp_nvml.memory_v2 && gp_nvml.memory_v2(handle, &second) == 0 && second.reserved <= second.total)
+        memory = (struct gp_nvml_memory){second.total - second.reserved, second.free, second.used};
+    else if (gp_nvml.memory(handle, &memory) != 0)
+        return;
+    if (memory.total > INT64_MAX || memory.used > INT64_MAX)
+        return;
+    gpu->total_bytes = (int64_t)memory.total;
+    gpu->used_bytes = (int64_t)memory.used;
+}
+
 static int nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
 {
     char text[GP_NVML_TEXT_BYTES];
-    struct gp_nvml_memory memory;
     void *handle;
     gpu->total_bytes = gpu->used_bytes = -1;
     gpu->process_count = -1;
@@ -140,10 +165,7 @@ static int nvml_gpu_read(struct gp_nvml_gpu *gpu, unsigned index)
         gp_text_clean(gpu->uuid, sizeof(gpu->uuid), text, sizeof(text));
     if (gp_nvml.name(handle, text, sizeof(text)) == 0)
         gp_text_clean(gpu->name, sizeof(gpu->name), text, sizeof(text));
-    if (gp_nvml.memory(handle, &memory) == 0 && memory.total <= INT64_MAX && memory.used <= INT64_MAX) {
-        gpu->total_bytes = (int64_t)memory.total;
-        gpu->used_bytes = (int64_t)memory.used;
-    }
+    nvml_memory_read(gpu, handle);
     gpu->process_count = 0;
     int rc = gp_nvml.compute ? nvml_list(gpu, handle, gp_nvml.compute) : -ENOSYS;
     if (rc == 0 && gp_nvml.graphics && nvml_list(gpu, handle, gp_nvml.graphics) == -ENOMEM)
