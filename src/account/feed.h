@@ -416,12 +416,13 @@ void gp_feed_poll_graph(int device, int64_t used, int64_t used_high, int64_t res
 /* threads: that the device can hold at once; 0: unknown. */
 void gp_feed_poll_device(int device, const uint8_t uuid[16], const char *name, int64_t total_bytes, int64_t threads);
 
-/* Imports whose size the API does not report: the next address to query (false: none), and the
- * answer. */
+/* Imports whose size the API does not report: whether one waits to be asked for, the next address to
+ * query (false: none), and the answer. */
 struct gp_poll_import {
     uint8_t space;
     uint64_t address;
 };
+bool gp_feed_poll_import_waits(void);
 bool gp_feed_poll_import_next(struct gp_poll_import *out);
 void gp_feed_poll_import(const struct gp_poll_import *import, uint64_t bytes);
 

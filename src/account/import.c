@@ -90,6 +90,14 @@ static void import_ask(enum gp_space space, uint64_t address)
     gp_feed_poll_want(GP_POLL_IMPORTS);
 }
 
+bool gp_feed_poll_import_waits(void)
+{
+    gp_lock_take(&gp_accounts.lock);
+    bool waits = gp_imports.count > 0;
+    gp_lock_give(&gp_accounts.lock);
+    return waits;
+}
+
 bool gp_feed_poll_import_next(struct gp_poll_import *out)
 {
     gp_lock_take(&gp_accounts.lock);

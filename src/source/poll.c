@@ -605,14 +605,14 @@ void gp_poll_stop(void)
     poll_stop(GP_POLL_PATIENCE_NS);
 }
 
-/* An exit handler: polls once more, if anything is polled or a device has no name yet, for at most 20 ms once the thread
- * runs, and stops. */
+/* An exit handler: polls once more, if anything is polled, a device has no name or an import no size yet, for at most 20 ms
+ * once the thread runs, and stops. */
 static void poll_last(void)
 {
     if (!gp_thread_life_on())
         return;
     if (__atomic_load_n(&x_polls, __ATOMIC_RELAXED) || __atomic_load_n(&x_unnamed, __ATOMIC_RELAXED) ||
-        gp_feed_poll_doors(false))
+        gp_feed_poll_import_waits() || gp_feed_poll_doors(false))
         poll_now(GP_POLL_PATIENCE_NS / 2, GP_POLL_LATE_NS);
     poll_stop(GP_POLL_PATIENCE_NS / 2);
 }

@@ -711,12 +711,12 @@ Test(limits, imports_that_are_asked_for)
         for (uint64_t i = 0; i < 300; i++)
             gp_feed_ipc_open(0x1000000 + (i << 20) + ((uint64_t)turn << 40), 0, 0);
         for (uint64_t i = 256; i-- > 0;) {
-            cr_assert(gp_feed_poll_import_next(&asked));
+            cr_assert(gp_feed_poll_import_waits() && gp_feed_poll_import_next(&asked));
             cr_assert(asked.address == 0x1000000 + (i << 20) + ((uint64_t)turn << 40) && asked.space == GP_SPACE_IPC);
             gp_feed_poll_import(&asked, 10);
             gp_feed_poll_import(&asked, 10); /* the second answer is none */
         }
-        cr_expect_not(gp_feed_poll_import_next(&asked));
+        cr_expect(!gp_feed_poll_import_waits() && !gp_feed_poll_import_next(&asked));
         cr_expect_eq(held_on(0).kind_bytes[GP_KIND_IMPORTED], (turn + 1) * 2560);
         cr_expect_eq(held_on(0).kind_live[GP_KIND_IMPORTED], (turn + 1) * 300);
         event_count();
