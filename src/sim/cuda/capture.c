@@ -83,8 +83,8 @@ CUresult sim_capture_implicit(const struct sim_stream *s)
 
 /* Does c forbid the calling thread an unsafe call? NVIDIA does not list these calls. Programs have met allocations, also
  * by cuMemAllocAsync in a stream that does not capture, queries of events and cuMemPoolGetAttribute; the other calls
- * about pools are held to be like it.  cuMemGetInfo is
- * allowed: PyTorch asks it inside a capture when memory is short, and its test on real GPUs gets the error for that. */
+ * about pools are held to be like it.  cuMemGetInfo is allowed: PyTorch asks it inside a capture when memory is short, and
+ * its test on real GPUs gets the error for that. */
 static bool sim_capture_forbids(const struct sim_capture *c)
 {
     bool relaxed = sim_self.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED, own = c->thread == gettid();

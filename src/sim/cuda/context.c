@@ -20,7 +20,7 @@ static uint64_t sim_overhead(int device)
     uint64_t eighth = sim_devices[device].total / 8 / SIM_PAGE * SIM_PAGE;
     uint64_t threads = (uint64_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) *
                        (uint64_t)sim_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-    uint64_t bytes = (threads * 2048 + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
+    uint64_t bytes = sim_round_up(threads * 2048, SIM_PAGE);
     return eighth < bytes ? eighth : bytes;
 }
 

@@ -19,8 +19,8 @@ static CUresult sim_pinned_new(void **pp, size_t size, unsigned flags)
     if (!pp || flags & ~known)
         return CUDA_ERROR_INVALID_VALUE;
     *pp = NULL;
-    if (size ==
-        0) /* an H200 with driver 580.159 succeeds, unlike cuMemAlloc; that it hands out NULL is an assumption */
+    /* An H200 with driver 580.159 succeeds, unlike in cuMemAlloc; that it hands out NULL is an assumption. */
+    if (size == 0)
         return CUDA_SUCCESS;
     if (size > SIM_HOST_LARGEST)
         return CUDA_ERROR_OUT_OF_MEMORY;
