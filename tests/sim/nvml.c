@@ -249,13 +249,28 @@ static void same(int line)
     CHECK_EQ(NVML(nvmlDeviceGetTemperature, found, 0, &value), 1);
 }
 
+/* NCCL asks of each device and itself, and gives up on an error. */
+static void reaches(void)
+{
+    int count = 2;
+    for (int i = 0; i < count * count; i++)
+        for (int index = 0; index < 2; index++) { /* reading and writing */
+            int status = -1;
+            CHECK_EQ(NVML(nvmlDeviceGetP2PStatus, handle((unsigned)(i / count)), handle((unsigned)(i % count)), index,
+                          &status),
+                     0);
+            CHECK_EQ(status, 0);
+        }
+}
+
 static void unlinked(int line)
 {
     int active;
     (void)line;
-    setenv("GPUPROF_SIM", "gpu=t4", 1);
+    setenv("GPUPROF_SIM", "devices=2,gpu=t4", 1);
     CHECK_EQ(NVML(nvmlInit), 0);
     CHECK_EQ(NVML(nvmlDeviceGetNvLinkState, handle(0), 0u, &active), 3);
+    reaches();
 }
 
 static void unreadable(int line)

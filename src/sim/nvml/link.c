@@ -94,7 +94,8 @@ NVML_API nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *device, unsigne
     return result;
 }
 
-/* The simulated driver's answers: any two devices reach each other, without atomics. */
+/* The simulated driver's answers: any two devices reach each other, without atomics.  Of a device and itself
+ * NCCL asks too, and gives up if it gets no answer. */
 NVML_API nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *two, int index, int *status)
 {
     enum nvml_return result = sim_nvml_check(one);
@@ -102,7 +103,7 @@ NVML_API nvmlDeviceGetP2PStatus(struct nvml_device *one, struct nvml_device *two
         result = sim_nvml_check(two);
     if (result != NVML_SUCCESS)
         return result;
-    if (!status || one == two || index < NVML_P2P_READ || index > NVML_P2P_PCI)
+    if (!status || index < NVML_P2P_READ || index > NVML_P2P_PCI)
         return NVML_ERROR_INVALID_ARGUMENT;
     bool linked = one->is.links && two->is.links;
     bool works = index == NVML_P2P_READ || index == NVML_P2P_WRITE || (index == NVML_P2P_LINK && linked) ||
