@@ -24,6 +24,9 @@ struct sim_machine_device {
 
 /* The number of devices, or -EINVAL: GPUPROF_SIM cannot be read. */
 int sim_machine_devices(void);
+/* How many ranks of the job share a node: rank r of the job is on node r / that.  0: all, as nothing else was
+ * said; -EINVAL as above. */
+int sim_machine_node(void);
 /* 0 or -EINVAL: no such device, or another size of the struct. */
 int sim_machine_device(int physical, struct sim_machine_device *device);
 /* The processes that have memory of a device: of private devices at most this one, since others are not

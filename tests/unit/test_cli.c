@@ -126,6 +126,7 @@ static const struct {
     {"run --library=@ --sim=latency=slow true", 2, "latency="},
     {"run --library=@ --sim=gpu=h300 true", 2, "gpu=h300: no GPU of that name; --sim=gpu=list shows the names"},
     {"run --library=@ --sim=shared=a/b true", 2, "shared=a/b: not a name"},
+    {"run --library=@ --sim=node=0 true", 2, "node=0: from 1 to 65536 ranks"},
     {"run --library=@ --sim=contents=some true", 2, "contents=some: keep or none"},
     {"run --library=@ --sim=faults=/nonexistent true", 2, "faults="},
     {"run --library=@ --sim=nonsense true", 2, "nonsense"},

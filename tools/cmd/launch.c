@@ -185,6 +185,8 @@ static int spec_word(const char *command, const char *key, const char *value, co
         return gp_usage_error(command, "--sim: fill=%s: zeros or random", value);
     if (strcmp(key, "shared") == 0 && (!value[0] || strlen(value) > 32 || value[strspn(value, SIMSPEC_NAME)]))
         return gp_usage_error(command, "--sim: shared=%s: not a name of 1 to 32 letters, digits, - and _", value);
+    if (strcmp(key, "node") == 0 && gp_parse_number(value, 1, 65536, &number) != 0)
+        return gp_usage_error(command, "--sim: node=%s: from 1 to 65536 ranks", value);
     if (strcmp(key, "faults") == 0 && access(value, R_OK) != 0)
         return gp_usage_error(command, "--sim: faults=%s: %s", value, strerror(errno));
     return GP_EXIT_OK;
@@ -195,7 +197,7 @@ static int spec_word(const char *command, const char *key, const char *value, co
 static int simspec_check(const char *command, const char *spec, const char *driver)
 {
     static const char *const keys[] = {"devices",  "gpu",  "memory", "limit", "latency",
-                                       "contents", "fill", "shared", "faults"};
+                                       "contents", "fill", "shared", "node",  "faults"};
     char *copy = strdup(spec), *state = copy, *word;
     int rc = copy ? GP_EXIT_OK : GP_EXIT_FAILED;
     while (!rc && spec[0] && (word = strsep(&state, ","))) {
@@ -211,7 +213,7 @@ static int simspec_check(const char *command, const char *spec, const char *driv
             rc = gp_usage_error(
                 command,
                 "--sim: '%s': expected devices=N, gpu=NAME, memory=SIZE, limit=SIZE, latency=zero|typical, "
-                "contents=keep|none, fill=zeros|random, shared[=NAME], faults=FILE",
+                "contents=keep|none, fill=zeros|random, shared[=NAME], node=RANKS, faults=FILE",
                 word);
         else
             rc = spec_word(command, word, value, driver);

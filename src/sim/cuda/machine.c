@@ -11,6 +11,7 @@
 #include <string.h>
 
 SIM_EXPORT int sim_machine_devices(void);
+SIM_EXPORT int sim_machine_node(void);
 SIM_EXPORT int sim_machine_device(int physical, struct sim_machine_device *device);
 SIM_EXPORT int sim_memory_fetch(void *to, uint64_t from, size_t size);
 SIM_EXPORT int sim_memory_store(uint64_t to, const void *from, size_t size);
@@ -29,6 +30,15 @@ int sim_machine_devices(void)
     int count = error ? error : sim_spec.devices;
     sim_unlock();
     return count;
+}
+
+int sim_machine_node(void)
+{
+    sim_lock();
+    int error = sim_machine_read();
+    int ranks = error ? error : sim_spec.node;
+    sim_unlock();
+    return ranks;
 }
 
 int sim_machine_device(int physical, struct sim_machine_device *device)

@@ -48,6 +48,7 @@ struct sim_spec {
     int devices; /* 1 .. SIM_MAX_DEVICES, before CUDA_VISIBLE_DEVICES */
     const struct sim_gpu *gpu;
     uint64_t memory;     /* bytes of each device */
+    int node;            /* ranks that share a node; 0: all */
     uint64_t limit;      /* bytes that this process may take of each device; 0: all */
     bool latency;        /* false: every call costs 0 virtual ns */
     bool dropped;        /* contents=none: see contents.c */

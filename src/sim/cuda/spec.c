@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * GPUPROF_SIM: devices=2,gpu=NAME,memory=16GiB,limit=4GiB,latency=zero|typical,contents=keep|none,fill=zeros|random,
- * reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE.
+ * reset=keep|pools,capture=real|strict,shared[=NAME],node=RANKS,faults=FILE.
  * capture=strict: relaxed mode excuses no thread but the capturing one, as if cuThreadExchangeStreamCaptureMode had no effect
  * elsewhere.
  * reset=pools: pools do not outlive the primary context of their device, and a call with such a pool aborts.
+ * node: how many ranks of the job share a node, for libraries that communicate (machine.h).
  * limit: what one process may take of each device, as a driver of CUDA 13.4 enforces it for a cgroup.
  * Read by cuInit, and before it when another library asks (machine.c).  A value that it cannot read is reported on stderr and cuInit fails. */
 #define _GNU_SOURCE
@@ -16,6 +17,8 @@
 
 #define SIM_SHARED_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
+#define SIM_MAX_NODE 65536 /* ranks */
+
 struct sim_spec sim_spec = {.devices = 1};
 
 static int sim_spec_bad(const char *item, const char *why)
@@ -23,7 +26,8 @@ static int sim_spec_bad(const char *item, const char *why)
     fprintf(stderr,
             "gpuprof: sim: GPUPROF_SIM: \"%s\": %s; it takes "
             "devices=1..%d,gpu=NAME,memory=SIZE,limit=SIZE,latency=zero|typical,"
-            "contents=keep|none,fill=zeros|random,reset=keep|pools,capture=real|strict,shared[=NAME],faults=FILE\n",
+            "contents=keep|none,fill=zeros|random,reset=keep|pools,capture=real|strict,shared[=NAME],node=RANKS,"
+            "faults=FILE\n",
             item, why, SIM_MAX_DEVICES);
     return -EINVAL;
 }
@@ -106,6 +110,11 @@ static int sim_spec_item(char *item)
         if (strcmp(value, "keep") && strcmp(value, "pools"))
             return sim_spec_bad(item, "neither keep nor pools");
         sim_spec.reset_pools = !strcmp(value, "pools");
+    } else if (key == 4 && !strncmp(item, "node", key)) {
+        long ranks = strtol(value, &end, 10);
+        if (end == value || *end || ranks < 1 || ranks > SIM_MAX_NODE)
+            return sim_spec_bad(item, "not a number of ranks");
+        sim_spec.node = (int)ranks;
     } else if (key == 6 && !strncmp(item, "faults", key)) {
         if (strlen(value) >= sizeof sim_spec.faults)
             return sim_spec_bad(item, "path too long");
