@@ -1,106 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * Selftest: the stand-in for NCCL.  Ranks are processes of this test, which know each other's inputs, so each computes what
  * must come out: random collectives of all types and operations, groups, splits, graphs, a rank that dies, ranks
- * that do not agree, several ranks in one process, and the device memory that a communicator takes. */
+ * that do not agree, and several ranks in one process. */
 #define _GNU_SOURCE
-#include "core_check.h"
+#include "nccl_check.h"
 
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-#define MIB  (1ull << 20)
-#define MOST 4
-
-typedef struct {
-    char bytes[128];
-} unique_id;
-typedef void *comm_t;
-enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, TYPES };
-enum { SUM, PROD, MAX, MIN, AVG, OPS };
-
-/* NCCL's interface, as NVIDIA documents it. */
-static struct {
-    int (*GetVersion)(int *);
-    int (*GetUniqueId)(unique_id *);
-    int (*CommInitRank)(comm_t *, int, unique_id, int);
-    int (*CommInitAll)(comm_t *, int, const int *);
-    int (*CommSplit)(comm_t, int, int, comm_t *, void *);
-    int (*CommShrink)(comm_t, int *, int, comm_t *, void *, int);
-    int (*CommDestroy)(comm_t);
-    int (*CommAbort)(comm_t);
-    int (*CommCount)(comm_t, int *);
-    int (*CommUserRank)(comm_t, int *);
-    int (*CommGetAsyncError)(comm_t, int *);
-    const char *(*GetLastError)(comm_t);
-    int (*GroupStart)(void);
-    int (*GroupEnd)(void);
-    int (*MemAlloc)(void **, size_t);
-    int (*MemFree)(void *);
-    int (*RedOpCreatePreMulSum)(int *, void *, int, int, comm_t);
-    int (*RedOpDestroy)(int, comm_t);
-    int (*AllReduce)(CUdeviceptr, CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*Reduce)(CUdeviceptr, CUdeviceptr, size_t, int, int, int, comm_t, CUstream);
-    int (*Broadcast)(CUdeviceptr, CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*AllGather)(CUdeviceptr, CUdeviceptr, size_t, int, comm_t, CUstream);
-    int (*ReduceScatter)(CUdeviceptr, CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*AlltoAll)(CUdeviceptr, CUdeviceptr, size_t, int, comm_t, CUstream);
-    int (*Gather)(CUdeviceptr, CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*Scatter)(CUdeviceptr, CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*Send)(CUdeviceptr, size_t, int, int, comm_t, CUstream);
-    int (*Recv)(CUdeviceptr, size_t, int, int, comm_t, CUstream);
-} nccl;
-
-static void nccl_open(void)
-{
-    static const char *const names[] = {"GetVersion",
-                                        "GetUniqueId",
-                                        "CommInitRank",
-                                        "CommInitAll",
-                                        "CommSplit",
-                                        "CommShrink",
-                                        "CommDestroy",
-                                        "CommAbort",
-                                        "CommCount",
-                                        "CommUserRank",
-                                        "CommGetAsyncError",
-                                        "GetLastError",
-                                        "GroupStart",
-                                        "GroupEnd",
-                                        "MemAlloc",
-                                        "MemFree",
-                                        "RedOpCreatePreMulSum",
-                                        "RedOpDestroy",
-                                        "AllReduce",
-                                        "Reduce",
-                                        "Broadcast",
-                                        "AllGather",
-                                        "ReduceScatter",
-                                        "AlltoAll",
-                                        "Gather",
-                                        "Scatter",
-                                        "Send",
-                                        "Recv"};
-    char path[4096], name[64];
-    Dl_info driver;
-    CHECK(dladdr((void *)cuInit, &driver) != 0);
-    snprintf(path, sizeof path, "%.*s/standin/libnccl.so.2", (int)(strrchr(driver.dli_fname, '/') - driver.dli_fname),
-             driver.dli_fname);
-    void *library = dlopen(path, RTLD_NOW);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(name, sizeof name, "nccl%s", names[i]);
-        void *symbol = library ? dlsym(library, name) : NULL;
-        CHECK(symbol != NULL);
-        if (!symbol)
-            exit(check_done());
-        memcpy((char *)&nccl + i * sizeof symbol, &symbol, sizeof symbol);
-    }
-}
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
@@ -231,23 +138,6 @@ static bool near(double a, double b, int type)
 
 /* ---- ranks ------------------------------------------------------------------------------------------------------- */
 
-struct rank {
-    int ranks, rank;
-    comm_t comm;
-    CUstream stream;
-    CUdeviceptr from, to;
-    char *host;
-};
-#define BUFFER (MOST * 65536 * 2)
-
-static void buffers_make(struct rank *r)
-{
-    CHECK_OK(cuStreamCreate(&r->stream, CU_STREAM_NON_BLOCKING));
-    CHECK_OK(cuMemAlloc(&r->from, BUFFER));
-    CHECK_OK(cuMemAlloc(&r->to, BUFFER));
-    r->host = malloc(BUFFER);
-}
-
 static void fill(struct rank *r, uint64_t seed, size_t count, int type, int op)
 {
     for (size_t i = 0; i < count; i++)
@@ -361,35 +251,6 @@ static void collective(struct rank *r, uint64_t seed)
         break;
     }
     CHECK_OK(cuStreamSynchronize(r->stream));
-}
-
-/* Runs body in as many processes, each with its own device; the results come back by status. */
-static void launch(int ranks, const char *spec, void (*body)(struct rank *r))
-{
-    unique_id *id = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t pids[MOST];
-    CHECK_EQ(nccl.GetUniqueId(id), 0);
-    fflush(NULL);
-    for (int i = 0; i < ranks; i++) {
-        pids[i] = fork();
-        if (pids[i] == 0) {
-            struct rank r = {.ranks = ranks, .rank = i};
-            check_passed = check_failed = 0;
-            setenv("GPUPROF_SIM", spec, 1);
-            check_begin(i);
-            buffers_make(&r);
-            CHECK_EQ(nccl.CommInitRank(&r.comm, ranks, *id, i), 0);
-            if (r.comm)
-                body(&r);
-            exit(check_failed || !check_passed);
-        }
-    }
-    for (int i = 0; i < ranks; i++) {
-        int status = -1;
-        CHECK(waitpid(pids[i], &status, 0) == pids[i]);
-        CHECK(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)); /* `dies` kills itself */
-    }
-    munmap(id, 4096);
 }
 
 static void random_ones(struct rank *r)
@@ -546,55 +407,6 @@ static void disagree(struct rank *r)
     check_passed++;
 }
 
-static size_t left(void)
-{
-    size_t bytes = 0, total;
-    CHECK_OK(cuMemGetInfo(&bytes, &total));
-    return bytes;
-}
-
-/* The amounts of NCCL 2.28.9 with NVSwitch. */
-static void memory(struct rank *r)
-{
-    size_t before = left();
-    comm_t child;
-    void *own;
-    CHECK_EQ(nccl.AllReduce(r->from, r->to, 1, FLOAT32, SUM, r->comm, r->stream), 0);
-    CHECK_OK(cuStreamSynchronize(r->stream));
-    CHECK_EQ(before - left(), 288 * MIB);
-    before = left();
-    CHECK_EQ(nccl.GroupStart(), 0);
-    CHECK_EQ(nccl.Send(r->from, 1, FLOAT32, 1 - r->rank, r->comm, r->stream), 0);
-    CHECK_EQ(nccl.Recv(r->to, 1, FLOAT32, 1 - r->rank, r->comm, r->stream), 0);
-    CHECK_EQ(nccl.GroupEnd(), 0);
-    CHECK_OK(cuStreamSynchronize(r->stream));
-    CHECK_EQ(before - left(), 384 * MIB);
-    before = left();
-    CHECK_EQ(nccl.CommSplit(r->comm, 0, 0, &child, NULL), 0);
-    CHECK_EQ(before - left(), 196 * MIB);
-    CHECK_EQ(nccl.CommDestroy(child), 0);
-    CHECK_EQ(before, left());
-    CHECK_EQ(nccl.MemAlloc(&own, 3 * MIB), 0);
-    CHECK_EQ(before - left(), 4 * MIB);
-    CHECK_EQ(nccl.AllReduce((CUdeviceptr)own, (CUdeviceptr)own, 8, INT64, SUM, r->comm, r->stream), 0);
-    CHECK_OK(cuStreamSynchronize(r->stream));
-    CHECK_EQ(nccl.MemFree(own), 0);
-    CHECK_EQ(before, left());
-    CHECK_EQ(nccl.CommDestroy(r->comm), 0);
-    CHECK(left() - before >= (288 + 384 + 197) * MIB);
-}
-
-/* A communicator of one rank takes its channels at its start, and no more with a collective. */
-static void memory_alone(struct rank *r)
-{
-    size_t before = left();
-    CHECK_EQ(nccl.AllReduce(r->from, r->to, 1, FLOAT32, SUM, r->comm, r->stream), 0);
-    CHECK_OK(cuStreamSynchronize(r->stream));
-    CHECK_EQ(before, left());
-    CHECK_EQ(nccl.CommDestroy(r->comm), 0);
-    CHECK_EQ(left() - before, 388 * MIB);
-}
-
 static void scaled(struct rank *r)
 {
     float factor = r->rank ? 10 : 0.5f, value;
@@ -697,27 +509,6 @@ static void process(void (*body)(void))
     CHECK_EQ(status, 0);
 }
 
-/* A line for each process and item, with tabs between pid, library, kind and text. */
-static void reported(const char *path)
-{
-    char line[1024], kind[32], text[1024], seen[64][1024];
-    int count = 0, assumed = 0, pid;
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    while (file && fgets(line, sizeof line, file) && count < 64) {
-        for (int i = 0; i < count; i++)
-            CHECK(strcmp(line, seen[i]) != 0);
-        strcpy(seen[count++], line);
-        CHECK_EQ(sscanf(line, "%d\tlibnccl.so.2\t%31[a-z]\t%1023[^\t\n]\n", &pid, kind, text), 3);
-        CHECK(!strcmp(kind, "loaded") || !strcmp(kind, "assumed"));
-        assumed += !strcmp(kind, "assumed") && strstr(text, "197 MiB a communicator") != NULL;
-    }
-    CHECK_EQ(assumed, 2);
-    CHECK_EQ(count, 4); /* of two ranks */
-    if (file)
-        fclose(file);
-}
-
 /* The file of ranks that were killed before they met goes, that of others stays. */
 static void sweep(void)
 {
@@ -739,7 +530,6 @@ static void sweep(void)
 int main(void)
 {
     static const char spec[] = "devices=4,memory=4GiB";
-    char report[4096];
     nccl_open();
     process(sweep);
     for (int ranks = 1; ranks <= MOST; ranks++)
@@ -749,13 +539,6 @@ int main(void)
     launch(3, spec, graph);
     launch(3, spec, large);
     launch(2, spec, crossed);
-    snprintf(report, sizeof report, "%s/nccl-report", getenv("SIM_SELFTEST_DIR") ? getenv("SIM_SELFTEST_DIR") : "/tmp");
-    unlink(report);
-    setenv("GPUPROF_STANDIN_REPORT", report, 1);
-    launch(2, spec, memory);
-    unsetenv("GPUPROF_STANDIN_REPORT");
-    reported(report);
-    launch(1, spec, memory_alone);
     launch(2, spec, scaled);
     process(alone);
     process(threads);

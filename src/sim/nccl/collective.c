@@ -376,6 +376,66 @@ static void work_computed(void *data)
     work_over(work);
 }
 
+/* ---- the memory that NCCL takes for it --------------------------------------------------------------------------- */
+
+/* NVLink SHARP adds and compares some types. */
+static bool work_sums(const struct nccl_work *work)
+{
+    bool compares = work->op == NCCL_MAX || work->op == NCCL_MIN;
+    switch (work->type) {
+    case NCCL_INT32:
+    case NCCL_UINT32:
+    case NCCL_INT64:
+    case NCCL_UINT64:
+    case NCCL_FLOAT16:
+    case NCCL_BFLOAT16:
+        return work->op == NCCL_SUM || compares;
+    case NCCL_FLOAT32:
+    case NCCL_FLOAT64:
+        return work->op == NCCL_SUM;
+    default:
+        return false;
+    }
+}
+
+/* Before any work of a group begins.  NCCL makes messages of what is not done by rings or trees. */
+static enum nccl_result work_want(struct nccl_task *task)
+{
+    struct nccl_work *work = (struct nccl_work *)task;
+    struct nccl_comm *comm = work->comm;
+    size_t part;
+    bool messages = work->kind == WORK_ALL_TO_ALL || work->kind == WORK_GATHER || work->kind == WORK_SCATTER ||
+                    work->kind == WORK_SEND || work->kind == WORK_RECEIVE;
+    if (comm->failed)
+        return nccl_error(comm->failed, "%s: the communicator has failed", work_names[work->kind]);
+    if (!comm->ready)
+        return nccl_error(NCCL_INVALID_USAGE, "%s: the communicator is not ready", work_names[work->kind]);
+    for (int i = 0; messages && i < comm->ranks; i++) {
+        if (work_sends(work, i, &part))
+            nccl_memory_want(comm, i, true);
+        if (work_receives(work, i, &part))
+            nccl_memory_want(comm, i, false);
+    }
+    if (work->kind == WORK_GATHER || work->kind == WORK_SCATTER)
+        nccl_memory_want_proxy(comm, work->root, work->kind == WORK_SCATTER);
+    return NCCL_SUCCESS;
+}
+
+static enum nccl_result work_take(struct nccl_work *work)
+{
+    static const enum nccl_function functions[] = {[WORK_ALL_REDUCE] = NCCL_ALL_REDUCE,
+                                                   [WORK_REDUCE] = NCCL_FROM_ROOT,
+                                                   [WORK_BROADCAST] = NCCL_FROM_ROOT,
+                                                   [WORK_ALL_GATHER] = NCCL_ALL_GATHER,
+                                                   [WORK_REDUCE_SCATTER] = NCCL_REDUCE_SCATTER};
+    uint64_t bytes = work->bytes;
+    if (work->kind >= WORK_ALL_TO_ALL)
+        return nccl_memory_connect(work->comm);
+    if (work->kind == WORK_ALL_GATHER || work->kind == WORK_REDUCE_SCATTER)
+        bytes *= (uint64_t)work->comm->ranks;
+    return nccl_memory_collective(work->comm, functions[work->kind], bytes, work_sums(work));
+}
+
 /* ---- from the call to the steps ---------------------------------------------------------------------------------- */
 
 /* Now, if everything before it in the stream is done; else in stream order. */
@@ -399,15 +459,7 @@ static enum nccl_result work_start(struct nccl_task *task)
     struct nccl_comm *comm = work->comm;
     const struct nccl_driver *driver = nccl_driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    enum nccl_result result;
-    if (comm->failed)
-        return nccl_error(comm->failed, "%s: the communicator has failed", work_names[work->kind]);
-    if (!comm->ready)
-        return nccl_error(NCCL_INVALID_USAGE, "%s: the communicator is not ready", work_names[work->kind]);
-    if (work->kind == WORK_SEND || work->kind == WORK_RECEIVE)
-        result = nccl_memory_peer(comm, work->root);
-    else
-        result = nccl_memory_collective(comm);
+    enum nccl_result result = work_take(work);
     if (result != NCCL_SUCCESS)
         return result;
     driver->cuCtxPushCurrent(comm->context);
@@ -495,7 +547,7 @@ static enum nccl_result work_add(struct nccl_work wanted)
         work->scaler = work->comm->scalers[work->op - NCCL_OPS];
     if (!work->moves && work->comm->ranks > 1)
         sim_report(NCCL_LIBRARY, "assumed", "collectives above 64 KiB a rank move no data: results are zeros");
-    work->task = (struct nccl_task){.stage = {work_start, work_finish}, .end = work_end};
+    work->task = (struct nccl_task){.stage = {work_want, work_start, work_finish}, .end = work_end};
     work->steps = 1;
     nccl_comm_hold(work->comm);
     return nccl_task_add(&work->task);

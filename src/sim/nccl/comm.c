@@ -171,6 +171,7 @@ void nccl_comm_drop(struct nccl_comm *comm)
     comm->magic = 0;
     pthread_mutex_destroy(&comm->lock);
     pthread_cond_destroy(&comm->moved);
+    nccl_memory_free(comm);
     free(comm->scalers);
     free(comm);
 }
@@ -196,7 +197,7 @@ static enum nccl_result comm_device(struct nccl_comm *comm, int wanted)
         result = driver->cuDevicePrimaryCtxRetain(&comm->context, comm->device);
     if (result != CUDA_SUCCESS)
         return nccl_error(NCCL_CUDA_ERROR, "no context on device %d: CUDA error %d", comm->device, (int)result);
-    comm->links = nccl_links(comm->device);
+    comm->node = nccl_memory_node(comm->device);
     return NCCL_SUCCESS;
 }
 
@@ -241,7 +242,7 @@ static void comm_task_end(struct nccl_task *task)
 
 static enum nccl_result comm_join(struct nccl_comm *comm)
 {
-    int error = nccl_room_join(comm->key, comm->ranks, comm->rank, &comm->room);
+    int error = nccl_room_join(comm->key, comm->ranks, comm->rank, comm->node, &comm->room);
     if (error == -EEXIST)
         return nccl_error(NCCL_INVALID_USAGE, "rank %d of %d is there already: two processes have the same rank",
                           comm->rank, comm->ranks);
@@ -259,13 +260,13 @@ static bool comm_is_there(struct nccl_comm *comm, int peer, void *unused)
     return nccl_room_pid(comm->room, peer) != 0;
 }
 
-static enum nccl_result comm_ready(struct nccl_comm *comm)
+static enum nccl_result comm_ready(struct nccl_comm *comm, struct nccl_comm *parent)
 {
     int missing;
     while (!nccl_room_full(comm->room, &missing))
         if (!nccl_comm_wait(comm, missing, "the start of a communicator", comm_is_there, NULL))
             return comm->failed ? comm->failed : NCCL_INTERNAL_ERROR;
-    enum nccl_result result = nccl_memory_init(comm);
+    enum nccl_result result = nccl_memory_init(comm, parent);
     __atomic_store_n(&comm->ready, result == NCCL_SUCCESS, __ATOMIC_SEQ_CST);
     return result;
 }
@@ -277,12 +278,13 @@ static enum nccl_result comm_task_join(struct nccl_task *task)
 
 static enum nccl_result comm_task_ready(struct nccl_task *task)
 {
-    struct nccl_comm *comm = ((struct comm_task *)task)->comm;
-    return comm ? comm_ready(comm) : NCCL_SUCCESS;
+    struct comm_task *own = (struct comm_task *)task;
+    return own->comm ? comm_ready(own->comm, own->parent) : NCCL_SUCCESS;
 }
 
 /* The program has the handle at once; it works after the group. */
-static enum nccl_result comm_start(struct nccl_comm **out, int ranks, int rank, const char *key, int device, bool child)
+static enum nccl_result comm_start(struct nccl_comm **out, int ranks, int rank, const char *key, int device,
+                                   struct nccl_settings set)
 {
     struct comm_task *task = calloc(1, sizeof *task);
     struct nccl_comm *comm = NULL;
@@ -293,7 +295,7 @@ static enum nccl_result comm_start(struct nccl_comm **out, int ranks, int rank, 
         free(task);
         return result;
     }
-    comm->child = child;
+    comm->set = set;
     *out = comm;
     *task =
         (struct comm_task){.task = {.stage = {comm_task_join, comm_task_ready}, .end = comm_task_end}, .comm = comm};
@@ -357,7 +359,7 @@ NCCL_API(enum nccl_result, ncclCommInitRankScalable, struct nccl_comm **comm, in
     if (result != NCCL_SUCCESS)
         return result;
     comm_id_key(key, ids, count);
-    return comm_start(comm, ranks, rank, key, -1, false);
+    return comm_start(comm, ranks, rank, key, -1, nccl_settings_read(config));
 }
 
 NCCL_API(enum nccl_result, ncclCommInitRankConfig, struct nccl_comm **comm, int ranks, struct nccl_id id, int rank,
@@ -381,7 +383,7 @@ NCCL_API(enum nccl_result, ncclCommInitAll, struct nccl_comm **comms, int ranks,
     comm_id_key(key, &id, 1);
     pncclGroupStart();
     for (int i = 0; i < ranks && result == NCCL_SUCCESS; i++)
-        result = comm_start(&comms[i], ranks, i, key, devices ? devices[i] : i, false);
+        result = comm_start(&comms[i], ranks, i, key, devices ? devices[i] : i, nccl_settings_read(NULL));
     end = pncclGroupEnd();
     return result == NCCL_SUCCESS ? end : result;
 }
@@ -463,7 +465,7 @@ NCCL_API(enum nccl_result, ncclCommSplit, struct nccl_comm *parent, int color, i
         return result;
     }
     if (comm)
-        comm->child = true;
+        comm->set = config ? nccl_settings_read(config) : parent->set;
     *out = comm;
     nccl_comm_hold(parent);
     *task = (struct comm_task){.task = {.stage = {split_announce, split_hear, comm_task_ready}, .end = comm_task_end},
@@ -501,7 +503,7 @@ NCCL_API(enum nccl_result, ncclCommShrink, struct nccl_comm *parent, int *exclud
         rank += stays && i < parent->rank;
     }
     comm_key(name, parent->key, "shrink", __atomic_fetch_add(&parent->children, 1, __ATOMIC_SEQ_CST), ranks);
-    return comm_start(out, ranks, rank, name, parent->device, true);
+    return comm_start(out, ranks, rank, name, parent->device, config ? nccl_settings_read(config) : parent->set);
 }
 
 /* ---- questions and the end --------------------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The functions of the simulated driver, found in the process or in the folder above the stand-in's own. */
 #define _GNU_SOURCE
-#include "machine.h"
 #include "nccl.h"
 
 #include <dlfcn.h>
@@ -24,6 +23,7 @@ static const struct {
     NCCL_NAME(cuCtxGetCurrent, "cuCtxGetCurrent"),
     NCCL_NAME(cuCtxPushCurrent, "cuCtxPushCurrent_v2"),
     NCCL_NAME(cuCtxPopCurrent, "cuCtxPopCurrent_v2"),
+    NCCL_NAME(cuDeviceGetAttribute, "cuDeviceGetAttribute"),
     NCCL_NAME(cuDeviceGetCount, "cuDeviceGetCount"),
     NCCL_NAME(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain"),
     NCCL_NAME(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId"),
@@ -45,6 +45,7 @@ static const struct {
     NCCL_NAME(cuMemGetAddressRange, "cuMemGetAddressRange_v2"),
     NCCL_NAME(sim_machine_devices, "sim_machine_devices"),
     NCCL_NAME(sim_machine_device, "sim_machine_device"),
+    NCCL_NAME(sim_machine_node, "sim_machine_node"),
     NCCL_NAME(sim_memory_fetch, "sim_memory_fetch"),
     NCCL_NAME(sim_memory_store, "sim_memory_store"),
     NCCL_NAME(sim_memory_computed, "sim_memory_computed"),
@@ -89,16 +90,17 @@ const struct nccl_driver *nccl_driver(void)
 }
 
 /* The driver's own numbers begin after CUDA_VISIBLE_DEVICES; the bus says which device of the machine it is. */
-int nccl_links(CUdevice device)
+int nccl_device(CUdevice device, struct sim_machine_device *is)
 {
     const struct nccl_driver *driver = nccl_driver();
-    struct sim_machine_device is = {.size = sizeof is};
     char bus[16];
     unsigned number;
     if (driver->cuDeviceGetPCIBusId(bus, sizeof bus, device) != CUDA_SUCCESS || sscanf(bus, "%*x:%x", &number) != 1)
-        return 0;
-    for (int i = 0; i < driver->sim_machine_devices(); i++)
-        if (driver->sim_machine_device(i, &is) == 0 && (unsigned)is.bus == number)
-            return is.links;
-    return 0;
+        return -1;
+    for (int i = 0; i < driver->sim_machine_devices(); i++) {
+        *is = (struct sim_machine_device){.size = sizeof *is};
+        if (driver->sim_machine_device(i, is) == 0 && (unsigned)is->bus == number)
+            return i;
+    }
+    return -1;
 }

@@ -1,117 +1,109 @@
 /* SPDX-License-Identifier: MIT
  *
- * The device memory that NCCL takes for itself: the same amounts, at the same moments, by
- * cuMemAlloc; and the memory that it gives to programs.
+ * The device memory that NCCL takes for itself, at the same moments as NCCL and by the same calls of the driver, but in
+ * one piece where NCCL takes many; and the memory that it gives to programs.
  *
- * The amounts are those of NCCL 2.28.9, built from its source and run on the simulated driver with
- * 2 to 8 ranks of compute capability 9.0, once with NVSwitch (without NVLink SHARP, which takes
- * more) and once without NVLink. For other versions, generations and numbers of ranks they are
- * assumed.
- *
- * A communicator of one rank has the 64 channels that NCCL allows, each with three small blocks, and
- * two blocks of its own; NCCL maps every block as a page of 2 MiB.  An H200 showed the sum. */
+ * How much it is depends on the shape of the communicator (size.h): its ranks, and which of them share a node. */
+#define _GNU_SOURCE
 #include "nccl.h"
 #include "report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define NCCL_MIB   ((size_t)1 << 20)
-#define NCCL_ALONE ((3 * 64 + 2) * 2) /* MiB */
+#define NCCL_MIB ((size_t)1 << 20)
 
-static const struct nccl_table {
-    const char *topology;
-    size_t start, split, collective, peer; /* MiB of a rank */
-} nccl_tables[] = {
-    {"without NVLink", 17, 17, 24, 24},
-    {"with NVSwitch", 197, 196, 288, 384},
+/* Of a peer of send and receive: connected, and by MEMORY_WANTS bits higher, to be connected. */
+enum { MEMORY_SENDS = 1, MEMORY_RECEIVES = 2, MEMORY_WANTS = 2 };
+/* Of a pool: there, to be taken, and asked for by a send of this group. */
+enum { MEMORY_THERE = 1, MEMORY_WANTED = 2, MEMORY_ASKED = 4 };
+
+struct memory_piece {
+    CUdeviceptr base;
+    size_t size; /* 0: not mapped by us */
 };
 
-static const struct nccl_table *memory_table(const struct nccl_comm *comm)
+struct nccl_memory {
+    struct nccl_shape shape;
+    struct nccl_counts counts;
+    struct memory_piece *pieces;
+    int count, room;
+    unsigned connected; /* a bit for each algorithm */
+    struct memory_peer {
+        int place;                     /* among the ranks of its node */
+        bool near;                     /* its node is this rank's */
+        unsigned char connected, pool; /* pool: for the sender of this place */
+    } * peers;
+    bool received;       /* the pool for receiving is there */
+    bool wants;          /* something is to be connected */
+    bool group_receives; /* from another node, in this group */
+};
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static int memory_world_rank(void)
 {
-    return &nccl_tables[comm->links > 0];
+    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = secure_getenv(variables[i]);
+        char *end;
+        long rank = text ? strtol(text, &end, 10) : -1;
+        if (text && end != text && !*end && rank >= 0 && rank <= INT_MAX)
+            return (int)rank;
+    }
+    return -1;
 }
 
-static enum nccl_result memory_take(struct nccl_comm *comm, size_t mib, const char *what)
+/* What NCCL_HOSTID says, as for NCCL; else, with node=M, M ranks of the job share one, or, where the process does not know
+ * its rank, M devices. */
+uint32_t nccl_memory_node(CUdevice device)
 {
-    const struct nccl_driver *driver = nccl_driver();
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* this memory belongs to no graph */
-    CUdeviceptr buffer = 0;
-    if (comm->buffer_count == NCCL_BUFFERS)
-        return NCCL_SUCCESS;
-    driver->cuCtxPushCurrent(comm->context);
-    driver->cuThreadExchangeStreamCaptureMode(&mode);
-    CUresult result = driver->cuMemAlloc(&buffer, mib * NCCL_MIB);
-    driver->cuThreadExchangeStreamCaptureMode(&mode);
-    driver->cuCtxPopCurrent(NULL);
-    if (result != CUDA_SUCCESS)
-        return nccl_error(NCCL_CUDA_ERROR, "no memory for %s: cuMemAlloc of %zu MiB failed with error %d", what, mib,
-                          (int)result);
-    comm->buffers[comm->buffer_count++] = buffer;
-    return NCCL_SUCCESS;
+    const char *host = secure_getenv("NCCL_HOSTID");
+    struct sim_machine_device is;
+    int share = nccl_driver()->sim_machine_node(), rank = memory_world_rank();
+    uint32_t hash = 2166136261u;
+    if (host && *host) {
+        for (; *host; host++)
+            hash = (hash ^ (unsigned char)*host) * 16777619u;
+        return hash;
+    }
+    if (share <= 0)
+        return 0;
+    if (rank < 0)
+        rank = nccl_device(device, &is);
+    return rank < 0 ? 0 : (uint32_t)(rank / share);
 }
 
-enum nccl_result nccl_memory_init(struct nccl_comm *comm)
+static void memory_shape(struct nccl_comm *comm, struct nccl_memory *memory)
 {
-    const struct nccl_table *table = memory_table(comm);
-    bool alone = comm->ranks == 1;
-    if (alone)
-        sim_report(NCCL_LIBRARY, "assumed", "memory of a communicator of one rank: %d MiB", NCCL_ALONE);
-    else
-        sim_report(
-            NCCL_LIBRARY, "assumed",
-            "memory of NCCL 2.28.9 %s, without NVLink SHARP: %zu MiB a communicator, %zu its first collective, %zu a "
-            "peer, %zu a split",
-            table->topology, table->start, table->collective, table->peer, table->split);
-    pthread_mutex_lock(&comm->lock);
-    enum nccl_result result = memory_take(comm,
-                                          alone         ? NCCL_ALONE
-                                          : comm->child ? table->split
-                                                        : table->start,
-                                          "a communicator");
-    pthread_mutex_unlock(&comm->lock);
-    return result;
+    struct nccl_shape *shape = &memory->shape;
+    struct sim_machine_device is = {.size = sizeof is};
+    int multicast = 0;
+    nccl_device(comm->device, &is);
+    nccl_driver()->cuDeviceGetAttribute(&multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, comm->device);
+    *shape = (struct nccl_shape){.version = nccl_version(),
+                                 .capability = is.capability,
+                                 .linked = is.links > 0,
+                                 .multicast = multicast,
+                                 .ranks = comm->ranks,
+                                 .set = comm->set};
+    for (int i = 0; i < comm->ranks; i++) {
+        struct memory_peer *peer = &memory->peers[i];
+        uint32_t node = nccl_room_node(comm->room, i);
+        for (int j = 0; j < i; j++)
+            peer->place += nccl_room_node(comm->room, j) == node;
+        peer->near = node == comm->node;
+        shape->nodes += peer->place == 0;
+        shape->local += peer->near;
+    }
 }
 
-enum nccl_result nccl_memory_collective(struct nccl_comm *comm)
-{
-    enum nccl_result result = NCCL_SUCCESS;
-    pthread_mutex_lock(&comm->lock);
-    if (comm->ranks > 1 && !comm->connected)
-        result = memory_take(comm, memory_table(comm)->collective, "the first collective");
-    comm->connected = comm->connected || result == NCCL_SUCCESS;
-    pthread_mutex_unlock(&comm->lock);
-    return result;
-}
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-enum nccl_result nccl_memory_peer(struct nccl_comm *comm, int peer)
-{
-    enum nccl_result result = NCCL_SUCCESS;
-    pthread_mutex_lock(&comm->lock);
-    if (peer != comm->rank && !comm->peers[peer])
-        result = memory_take(comm, memory_table(comm)->peer, "a peer of send and receive");
-    comm->peers[peer] = comm->peers[peer] || result == NCCL_SUCCESS;
-    pthread_mutex_unlock(&comm->lock);
-    return result;
-}
-
-void nccl_memory_end(struct nccl_comm *comm)
-{
-    const struct nccl_driver *driver = nccl_driver();
-    pthread_mutex_lock(&comm->lock);
-    int count = comm->buffer_count;
-    comm->buffer_count = 0;
-    pthread_mutex_unlock(&comm->lock);
-    if (!count || driver->cuCtxPushCurrent(comm->context) != CUDA_SUCCESS)
-        return;
-    for (int i = 0; i < count; i++)
-        driver->cuMemFree(comm->buffers[i]);
-    driver->cuCtxPopCurrent(NULL);
-}
-
-/* ---- for programs ------------------------------------------------------------------------------------------------ */
-
-/* As NCCL does: virtual memory that can be exported, open to all devices. */
-static CUresult memory_map(const struct nccl_driver *driver, CUdeviceptr *to, size_t size, CUdevice device)
+/* As NCCL does: virtual memory that can be exported, open to this device, or to all. */
+static CUresult memory_map(const struct nccl_driver *driver, struct memory_piece *piece, size_t size, CUdevice device,
+                           bool all)
 {
     CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -120,7 +112,7 @@ static CUresult memory_map(const struct nccl_driver *driver, CUdeviceptr *to, si
     CUmemGenericAllocationHandle handle;
     CUdeviceptr base = 0;
     size_t step = 0;
-    int devices = 0;
+    int first = device, last = device;
     CUresult result = driver->cuMemGetAllocationGranularity(&step, &kind, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
     if (result != CUDA_SUCCESS)
         return result;
@@ -131,8 +123,9 @@ static CUresult memory_map(const struct nccl_driver *driver, CUdeviceptr *to, si
     result = driver->cuMemAddressReserve(&base, size, step, 0, 0);
     if (result == CUDA_SUCCESS) {
         result = driver->cuMemMap(base, size, 0, handle, 0);
-        driver->cuDeviceGetCount(&devices);
-        for (access.location.id = 0; result == CUDA_SUCCESS && access.location.id < devices; access.location.id++)
+        if (all && driver->cuDeviceGetCount(&last) == CUDA_SUCCESS)
+            first = 0, last--;
+        for (access.location.id = first; result == CUDA_SUCCESS && access.location.id <= last; access.location.id++)
             result = driver->cuMemSetAccess(base, size, &access, 1);
         if (result != CUDA_SUCCESS) {
             driver->cuMemUnmap(base, size);
@@ -140,25 +133,263 @@ static CUresult memory_map(const struct nccl_driver *driver, CUdeviceptr *to, si
         }
     }
     driver->cuMemRelease(handle); /* the mapping keeps it */
-    *to = base;
+    *piece = (struct memory_piece){base, size};
     return result;
 }
+
+/* With the communicator's lock. */
+static enum nccl_result memory_take(struct nccl_comm *comm, uint64_t bytes, const char *what)
+{
+    const struct nccl_driver *driver = nccl_driver();
+    struct nccl_memory *memory = comm->memory;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* this memory belongs to no graph */
+    struct memory_piece piece = {0};
+    if (!bytes)
+        return NCCL_SUCCESS;
+    if (memory->count == memory->room) {
+        int room = memory->room ? 2 * memory->room : 8;
+        struct memory_piece *pieces = realloc(memory->pieces, (size_t)room * sizeof *pieces);
+        if (!pieces)
+            return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+        memory->pieces = pieces;
+        memory->room = room;
+    }
+    driver->cuCtxPushCurrent(comm->context);
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    bool mapped = nccl_mapped(&memory->shape);
+    CUresult result =
+        mapped ? memory_map(driver, &piece, bytes, comm->device, false) : driver->cuMemAlloc(&piece.base, bytes);
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    driver->cuCtxPopCurrent(NULL);
+    if (result != CUDA_SUCCESS)
+        return nccl_error(NCCL_CUDA_ERROR, "no memory for %s: %s of %zu MiB failed with error %d", what,
+                          mapped ? "cuMemCreate" : "cuMemAlloc", (size_t)bytes / NCCL_MIB, (int)result);
+    memory->pieces[memory->count++] = piece;
+    return NCCL_SUCCESS;
+}
+
+static void memory_say(const struct nccl_memory *memory, uint64_t start)
+{
+    const struct nccl_shape *shape = &memory->shape;
+    const struct nccl_counts *counts = &memory->counts;
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", shape->version / 10000, shape->version / 100 % 100,
+             shape->version % 100);
+    if (shape->ranks == 1)
+        sim_report(NCCL_LIBRARY, "assumed", "memory of a communicator of one rank of NCCL %s: %zu MiB", version,
+                   (size_t)start / NCCL_MIB);
+    else
+        sim_report(NCCL_LIBRARY, "assumed",
+                   "memory of NCCL %s %s, %d ranks on %d node%s%s: %zu MiB a communicator, %zu its first ring, %zu "
+                   "a peer of the node",
+                   version, shape->linked ? "with NVSwitch" : "without NVLink", shape->ranks, shape->nodes,
+                   shape->nodes == 1 ? "" : "s", counts->nvls ? ", with NVLink SHARP" : "", (size_t)start / NCCL_MIB,
+                   (size_t)nccl_size_algorithm(shape, counts, NCCL_RING, 0) / NCCL_MIB,
+                   (size_t)(nccl_size_peer(shape, counts, true) + nccl_size_peer(shape, counts, false)) / NCCL_MIB);
+}
+
+enum nccl_result nccl_memory_init(struct nccl_comm *comm, struct nccl_comm *parent)
+{
+    struct nccl_memory *memory = calloc(1, sizeof *memory);
+    const struct nccl_memory *shared = parent && parent->set.split_share ? parent->memory : NULL;
+    if (memory)
+        memory->peers = calloc((size_t)comm->ranks, sizeof *memory->peers);
+    if (!memory || !memory->peers) {
+        free(memory);
+        return nccl_error(NCCL_SYSTEM_ERROR, "out of host memory");
+    }
+    comm->memory = memory;
+    memory_shape(comm, memory);
+    memory->counts = nccl_counts(&memory->shape, shared ? &shared->counts : NULL);
+    /* NVLink SHARP of a parent serves a child that has as many ranks on the node. */
+    const struct nccl_counts *lent = shared ? &shared->counts : NULL;
+    struct nccl_counts plain = lent ? *lent : (struct nccl_counts){0};
+    if (shared && shared->shape.local == memory->shape.local)
+        memory->connected = shared->connected & (1u << NCCL_NVLS | 1u << NCCL_NVLS_TREE);
+    else
+        plain.nvls = 0;
+    uint64_t start = nccl_size_start(&memory->shape, &memory->counts, lent ? &plain : NULL);
+    memory_say(memory, start);
+    pthread_mutex_lock(&comm->lock);
+    enum nccl_result result = memory_take(comm, start, "a communicator");
+    pthread_mutex_unlock(&comm->lock);
+    if (!nccl_late(&memory->shape))
+        memory->connected = ~0u;
+    return result;
+}
+
+enum nccl_result nccl_memory_collective(struct nccl_comm *comm, enum nccl_function function, uint64_t bytes, bool sums)
+{
+    struct nccl_memory *memory = comm->memory;
+    enum nccl_result result = NCCL_SUCCESS;
+    char what[64];
+    if (comm->ranks == 1)
+        return NCCL_SUCCESS;
+    enum nccl_algorithm algorithm = nccl_choice(&memory->shape, &memory->counts, function, bytes, sums);
+    pthread_mutex_lock(&comm->lock);
+    if (!(memory->connected & 1u << algorithm)) {
+        snprintf(what, sizeof what, "the first use of %s", nccl_algorithm_names[algorithm]);
+        result =
+            memory_take(comm, nccl_size_algorithm(&memory->shape, &memory->counts, algorithm, memory->connected), what);
+        if (result == NCCL_SUCCESS)
+            memory->connected |= 1u << algorithm;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return result;
+}
+
+/* ---- send and receive -------------------------------------------------------------------------------------------- */
+
+void nccl_memory_want(struct nccl_comm *comm, int rank, bool send)
+{
+    struct nccl_memory *memory = comm->memory;
+    struct memory_peer *peer = &memory->peers[rank];
+    int bit = send ? MEMORY_SENDS : MEMORY_RECEIVES;
+    if (rank == comm->rank)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    if (!(peer->connected & bit)) {
+        peer->connected |= (unsigned char)(bit << MEMORY_WANTS);
+        memory->wants = true;
+    }
+    if (!peer->near && !send)
+        memory->group_receives = true;
+    if (!peer->near && send && !(memory->peers[peer->place].pool & MEMORY_THERE)) {
+        memory->peers[peer->place].pool |= MEMORY_ASKED;
+        memory->wants = true;
+    }
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* A message leaves a node through the GPU whose place is the receiver's, which has a pool for each sender.  From the
+ * root, each of its node sends on to those of its place; to the root, those of its place send for their whole node. */
+void nccl_memory_want_proxy(struct nccl_comm *comm, int root, bool from_root)
+{
+    struct nccl_memory *memory = comm->memory;
+    struct memory_peer *peers = memory->peers;
+    int own = peers[comm->rank].place;
+    bool far = false;
+    if (!nccl_proxied(&memory->shape) || comm->rank == root || peers[root].near != from_root ||
+        (!from_root && own != peers[root].place))
+        return;
+    for (int i = 0; i < comm->ranks && from_root; i++)
+        far = far || (!peers[i].near && peers[i].place == own);
+    if (from_root && !far)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    for (int i = 0; i < comm->ranks; i++)
+        if (peers[i].near && (!from_root || i == root) && !(peers[peers[i].place].pool & MEMORY_THERE)) {
+            peers[peers[i].place].pool |= MEMORY_WANTED;
+            memory->wants = true;
+        }
+    pthread_mutex_unlock(&comm->lock);
+}
+
+/* With the lock: the pools that this group needs besides those that are there.  A rank that sends to other nodes and
+ * receives from them in one group does as all others do: what it sends through their GPUs, they send through its.  One
+ * that only sends is alone with it. */
+static uint64_t memory_pools(struct nccl_comm *comm)
+{
+    struct nccl_memory *memory = comm->memory;
+    const struct nccl_settings *set = &memory->shape.set;
+    bool all = memory->group_receives && nccl_proxied(&memory->shape);
+    struct memory_peer *own = &memory->peers[memory->peers[comm->rank].place];
+    uint64_t count = memory->group_receives && !memory->received;
+    for (int i = 0; i < comm->ranks; i++)
+        if (memory->peers[i].pool & MEMORY_ASKED)
+            (all ? &memory->peers[i] : own)->pool |= MEMORY_WANTED;
+    for (int i = 0; i < comm->ranks; i++)
+        count += memory->peers[i].pool & MEMORY_WANTED && !(memory->peers[i].pool & MEMORY_THERE);
+    return set->net_host || set->net_shared == 0 ? 0 : count * nccl_size_pool(&memory->shape, &memory->counts);
+}
+
+/* With the lock: all that was wanted is there. */
+static void memory_connected(struct nccl_comm *comm)
+{
+    struct nccl_memory *memory = comm->memory;
+    for (int i = 0; i < comm->ranks; i++) {
+        struct memory_peer *peer = &memory->peers[i];
+        peer->connected |= peer->connected >> MEMORY_WANTS;
+        peer->connected &= MEMORY_SENDS | MEMORY_RECEIVES;
+        peer->pool = peer->pool & (MEMORY_THERE | MEMORY_WANTED) ? MEMORY_THERE : 0;
+    }
+    memory->received = memory->received || memory->group_receives;
+    memory->wants = false;
+}
+
+enum nccl_result nccl_memory_connect(struct nccl_comm *comm)
+{
+    struct nccl_memory *memory = comm->memory;
+    enum nccl_result result = NCCL_SUCCESS;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&comm->lock);
+    for (int i = 0; memory->wants && i < comm->ranks; i++) {
+        const struct memory_peer *peer = &memory->peers[i];
+        int wanted = peer->connected >> MEMORY_WANTS & ~peer->connected;
+        for (int send = 0; send < 2; send++)
+            if (wanted & (send ? MEMORY_SENDS : MEMORY_RECEIVES))
+                bytes += (peer->near ? nccl_size_peer : nccl_size_remote)(&memory->shape, &memory->counts, send);
+    }
+    if (memory->wants)
+        result = memory_take(comm, bytes + memory_pools(comm), "the peers of send and receive");
+    if (memory->wants && result == NCCL_SUCCESS)
+        memory_connected(comm);
+    memory->group_receives = false;
+    pthread_mutex_unlock(&comm->lock);
+    return result;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+void nccl_memory_end(struct nccl_comm *comm)
+{
+    const struct nccl_driver *driver = nccl_driver();
+    struct nccl_memory *memory = comm->memory;
+    if (!memory)
+        return;
+    pthread_mutex_lock(&comm->lock);
+    int count = memory->count;
+    memory->count = 0;
+    pthread_mutex_unlock(&comm->lock);
+    if (!count || driver->cuCtxPushCurrent(comm->context) != CUDA_SUCCESS)
+        return;
+    for (int i = 0; i < count; i++) {
+        struct memory_piece piece = memory->pieces[i];
+        if (!piece.size) {
+            driver->cuMemFree(piece.base);
+        } else if (driver->cuMemUnmap(piece.base, piece.size) == CUDA_SUCCESS) {
+            driver->cuMemAddressFree(piece.base, piece.size);
+        }
+    }
+    driver->cuCtxPopCurrent(NULL);
+}
+
+void nccl_memory_free(struct nccl_comm *comm)
+{
+    if (comm->memory) {
+        free(comm->memory->pieces);
+        free(comm->memory->peers);
+    }
+    free(comm->memory);
+}
+
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
 
 NCCL_API(enum nccl_result, ncclMemAlloc, void **memory, size_t size)
 {
     const struct nccl_driver *driver = nccl_driver();
+    struct memory_piece piece = {0};
     CUdevice device;
-    CUdeviceptr base = 0;
     if (!memory || !size)
         return nccl_error(NCCL_INVALID_ARGUMENT, "ncclMemAlloc: no pointer, or no size");
     if (!driver)
         return NCCL_SYSTEM_ERROR;
     CUresult result = driver->cuCtxGetDevice(&device);
     if (result == CUDA_SUCCESS)
-        result = memory_map(driver, &base, size, device);
+        result = memory_map(driver, &piece, size, device, true);
     if (result != CUDA_SUCCESS)
         return nccl_error(NCCL_CUDA_ERROR, "ncclMemAlloc of %zu bytes: CUDA error %d", size, (int)result);
-    *memory = (void *)base;
+    *memory = (void *)piece.base;
     return NCCL_SUCCESS;
 }
 

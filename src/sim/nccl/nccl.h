@@ -7,6 +7,9 @@
 #ifndef SIM_NCCL_H
 #define SIM_NCCL_H
 
+#include "machine.h"
+#include "size.h"
+
 #include <cuda.h>
 #include <limits.h>
 #include <pthread.h>
@@ -43,11 +46,16 @@ enum nccl_type {
     NCCL_FLOAT8E5M2,
     NCCL_TYPES
 };
-#define NCCL_CONFIG_MAGIC 0xcafebeefu
-struct nccl_config { /* later versions have more */
+#define NCCL_CONFIG_MAGIC     0xcafebeefu
+#define NCCL_CONFIG_UNDEFINED INT_MIN
+struct nccl_config { /* earlier versions have less, later ones more */
     size_t size;
     unsigned magic, version;
-    int blocking;
+    int blocking, cluster, ctas_least, ctas_most;
+    const char *network;
+    int split_share, traffic;
+    const char *name;
+    int collnet, policy, shrink_share, nvls_channels, net_each;
 };
 struct nccl_id {
     char bytes[128];
@@ -69,6 +77,7 @@ struct nccl_driver {
     CUresult (*cuCtxGetCurrent)(CUcontext *);
     CUresult (*cuCtxPushCurrent)(CUcontext);
     CUresult (*cuCtxPopCurrent)(CUcontext *);
+    CUresult (*cuDeviceGetAttribute)(int *, CUdevice_attribute, CUdevice);
     CUresult (*cuDeviceGetCount)(int *);
     CUresult (*cuDevicePrimaryCtxRetain)(CUcontext *, CUdevice);
     CUresult (*cuDeviceGetPCIBusId)(char *, int, CUdevice);
@@ -89,7 +98,8 @@ struct nccl_driver {
     CUresult (*cuMemSetAccess)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
     CUresult (*cuMemGetAddressRange)(CUdeviceptr *, size_t *, CUdeviceptr);
     int (*sim_machine_devices)(void);
-    int (*sim_machine_device)(int, void *);
+    int (*sim_machine_device)(int, struct sim_machine_device *);
+    int (*sim_machine_node)(void);
     int (*sim_memory_fetch)(void *, uint64_t, size_t);
     int (*sim_memory_store)(uint64_t, const void *, size_t);
     void (*sim_memory_computed)(uint64_t, size_t);
@@ -97,8 +107,8 @@ struct nccl_driver {
 };
 /* NULL after a message: the process does not have the simulated driver. */
 const struct nccl_driver *nccl_driver(void);
-/* The NVLinks of a device of the program; 0 without. */
-int nccl_links(CUdevice device);
+/* What the machine says of a device of the program, and its number there; -1: nothing. */
+int nccl_device(CUdevice device, struct sim_machine_device *is);
 
 /* ---- rooms (room.c) ---------------------------------------------------------------------------------------------- */
 struct nccl_room;
@@ -112,9 +122,9 @@ struct nccl_message {
     uint64_t count;
     uint64_t bytes; /* of this piece */
 };
-/* Key: what the ranks have in common.  0 or -errno: -EEXIST if the rank is there already, -EINVAL
- * if the room has another size. */
-int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **room);
+/* Key: what the ranks have in common.  node: any number that the ranks of a node share.  0 or -errno: -EEXIST if the
+ * rank is there already, -EINVAL if the room has another size. */
+int nccl_room_join(const char *key, int ranks, int rank, uint32_t node, struct nccl_room **room);
 void nccl_room_leave(struct nccl_room *room, int rank);
 /* Removes the files of ranks that were all killed before they had met. */
 void nccl_room_sweep(void);
@@ -134,10 +144,10 @@ void nccl_room_sleep(struct nccl_room *room, int rank, uint32_t bell);
 /* The rank was there and has ended, or has left the room (*left). */
 bool nccl_room_gone(struct nccl_room *room, int rank, bool *left);
 int nccl_room_pid(struct nccl_room *room, int rank); /* 0: not there yet */
+uint32_t nccl_room_node(struct nccl_room *room, int rank);
 
 /* ---- communicators (comm.c) -------------------------------------------------------------------------------------- */
 #define NCCL_COMM_MAGIC 0x6d6d6f63u
-#define NCCL_BUFFERS    (NCCL_MOST + 2)
 struct nccl_scaler { /* of ncclRedOpCreatePreMulSum */
     bool used, device;
     int type;
@@ -156,18 +166,15 @@ struct nccl_comm {
     bool aborted, left;
     enum nccl_result failed;
     bool ready; /* all ranks were there */
-    bool child; /* made by a split */
-    int links;
+    struct nccl_settings set;
+    uint32_t node;
     pthread_mutex_t lock; /* of what follows */
     /* The order of the work: first steps run in the order of the calls, except those in graphs, and second steps in the
      * order of the first ones, whatever their streams are. */
     pthread_cond_t moved;
     uint64_t submitted, started;
     uint64_t tickets, turn;
-    CUdeviceptr buffers[NCCL_BUFFERS];
-    int buffer_count;
-    bool connected;        /* for collectives */
-    bool peers[NCCL_MOST]; /* connected for send and receive */
+    struct nccl_memory *memory; /* memory.c */
     struct nccl_scaler *scalers;
     int scaler_count;
 };
@@ -199,10 +206,20 @@ struct nccl_task {
 enum nccl_result nccl_task_add(struct nccl_task *task);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
-enum nccl_result nccl_memory_init(struct nccl_comm *comm);
-enum nccl_result nccl_memory_collective(struct nccl_comm *comm);
-enum nccl_result nccl_memory_peer(struct nccl_comm *comm, int peer);
+struct nccl_settings nccl_settings_read(const struct nccl_config *config); /* setting.c; NULL: none */
+/* The node of a process's rank on this device: a number that only its ranks have. */
+uint32_t nccl_memory_node(CUdevice device);
+/* All ranks are there.  Parent: its resources are shared; may be NULL. */
+enum nccl_result nccl_memory_init(struct nccl_comm *comm, struct nccl_comm *parent);
+/* Before a collective of so many bytes as NCCL counts; sums as nccl_choice has it. */
+enum nccl_result nccl_memory_collective(struct nccl_comm *comm, enum nccl_function function, uint64_t bytes, bool sums);
+/* The rank will send to the peer, or receive from it; nccl_memory_connect takes what all of a group need. */
+void nccl_memory_want(struct nccl_comm *comm, int peer, bool send);
+/* Others send to the root, or the root to others, through this rank's GPU. */
+void nccl_memory_want_proxy(struct nccl_comm *comm, int root, bool from_root);
+enum nccl_result nccl_memory_connect(struct nccl_comm *comm);
 void nccl_memory_end(struct nccl_comm *comm);
+void nccl_memory_free(struct nccl_comm *comm);
 
 /* ---- numbers (reduce.c) ------------------------------------------------------------------------------------------ */
 size_t nccl_type_size(int type); /* 0: no such type */

@@ -35,7 +35,7 @@ enum { ROOM_NEVER, ROOM_THERE, ROOM_LEFT };
 struct room_rank {
     int32_t state, pid;
     uint32_t bell; /* rung by whoever sends to the rank */
-    uint32_t unused;
+    uint32_t node;
 };
 /* Written: by the sender, release pairs with the receiver's acquire.  Read: by the receiver, likewise. */
 struct room_channel {
@@ -156,7 +156,7 @@ static int room_open(const char *path, int ranks, struct nccl_room **opened)
     return 0;
 }
 
-static int room_enter(struct nccl_room *room, int rank)
+static int room_enter(struct nccl_room *room, int rank, uint32_t node)
 {
     struct room_rank *own = &room->head->rank[rank];
     int32_t never = ROOM_NEVER;
@@ -164,6 +164,7 @@ static int room_enter(struct nccl_room *room, int rank)
     if (error)
         return -EEXIST;
     own->pid = getpid();
+    own->node = node;
     if (!__atomic_compare_exchange_n(&own->state, &never, ROOM_THERE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return -EEXIST;
     if (__atomic_add_fetch(&room->head->joined, 1, __ATOMIC_SEQ_CST) == room->ranks)
@@ -173,7 +174,7 @@ static int room_enter(struct nccl_room *room, int rank)
     return 0;
 }
 
-int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **joined)
+int nccl_room_join(const char *key, int ranks, int rank, uint32_t node, struct nccl_room **joined)
 {
     char path[160];
     struct nccl_room *room;
@@ -194,7 +195,7 @@ int nccl_room_join(const char *key, int ranks, int rank, struct nccl_room **join
         error = -EINVAL;
     }
     if (!error)
-        error = room_enter(room, rank);
+        error = room_enter(room, rank, node);
     if (!error)
         room->references++;
     pthread_mutex_unlock(&nccl_rooms_lock);
@@ -285,6 +286,11 @@ int nccl_room_pid(struct nccl_room *room, int rank)
 {
     return __atomic_load_n(&room->head->rank[rank].state, __ATOMIC_SEQ_CST) == ROOM_NEVER ? 0
                                                                                           : room->head->rank[rank].pid;
+}
+
+uint32_t nccl_room_node(struct nccl_room *room, int rank)
+{
+    return room->head->rank[rank].node;
 }
 
 bool nccl_room_gone(struct nccl_room *room, int rank, bool *left)

@@ -6,7 +6,7 @@
 
 int nccl_version(void)
 {
-    static const int newest[3] = {2, 28, 9};
+    static const int newest[3] = {2, 30, 7};
     int major = standin_version(0, newest), minor = standin_version(1, newest), patch = standin_version(2, newest);
     /* Up to 2.8 the numbers were coded with less room. */
     return major <= 2 && minor <= 8 ? major * 1000 + minor * 100 + patch : major * 10000 + minor * 100 + patch;

@@ -126,7 +126,7 @@ static int job_start(const char *key, int pe, int pes)
         fprintf(stderr, "gpuprof: sim: NVSHMEM: %d PEs: the stand-in takes at most %d\n", pes, NVSHMEM_MOST);
         return NVSHMEM_INVALID;
     }
-    int error = nccl_room_join(key, pes, pe, &nvshmem_job.room);
+    int error = nccl_room_join(key, pes, pe, 0, &nvshmem_job.room);
     if (error) {
         fprintf(stderr, "gpuprof: sim: NVSHMEM: PE %d of %d cannot meet the others: %s\n", pe, pes, strerror(-error));
         return NVSHMEM_INVALID;
