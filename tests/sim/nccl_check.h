@@ -38,6 +38,8 @@ static struct {
     const char *(*GetLastError)(comm_t);
     int (*GroupStart)(void);
     int (*GroupEnd)(void);
+    int (*CommWindowRegister)(comm_t, void *, size_t, void **, int);
+    int (*CommWindowDeregister)(comm_t, void *);
     int (*MemAlloc)(void **, size_t);
     int (*MemFree)(void *);
     int (*RedOpCreatePreMulSum)(int *, void *, int, int, comm_t);
@@ -56,20 +58,36 @@ static struct {
 
 static inline void nccl_open(void)
 {
-    static const char *const names[] = {"GetVersion",   "GetUniqueId",
-                                        "CommInitRank", "CommInitRankConfig",
-                                        "CommInitAll",  "CommSplit",
-                                        "CommShrink",   "CommDestroy",
-                                        "CommAbort",    "CommCount",
-                                        "CommUserRank", "CommGetAsyncError",
-                                        "GetLastError", "GroupStart",
-                                        "GroupEnd",     "MemAlloc",
-                                        "MemFree",      "RedOpCreatePreMulSum",
-                                        "RedOpDestroy", "AllReduce",
-                                        "Reduce",       "Broadcast",
-                                        "AllGather",    "ReduceScatter",
-                                        "AlltoAll",     "Gather",
-                                        "Scatter",      "Send",
+    static const char *const names[] = {"GetVersion",
+                                        "GetUniqueId",
+                                        "CommInitRank",
+                                        "CommInitRankConfig",
+                                        "CommInitAll",
+                                        "CommSplit",
+                                        "CommShrink",
+                                        "CommDestroy",
+                                        "CommAbort",
+                                        "CommCount",
+                                        "CommUserRank",
+                                        "CommGetAsyncError",
+                                        "GetLastError",
+                                        "GroupStart",
+                                        "GroupEnd",
+                                        "CommWindowRegister",
+                                        "CommWindowDeregister",
+                                        "MemAlloc",
+                                        "MemFree",
+                                        "RedOpCreatePreMulSum",
+                                        "RedOpDestroy",
+                                        "AllReduce",
+                                        "Reduce",
+                                        "Broadcast",
+                                        "AllGather",
+                                        "ReduceScatter",
+                                        "AlltoAll",
+                                        "Gather",
+                                        "Scatter",
+                                        "Send",
                                         "Recv"};
     char path[4096], name[64];
     Dl_info driver;

@@ -94,10 +94,15 @@ static void pair(struct rank *r)
     CHECK_EQ(nccl.MemAlloc(&own, 3 * MIB), 0);
     took(r, "ncclMemAlloc", 4);
     CHECK_EQ(nccl.AllReduce((CUdeviceptr)own, (CUdeviceptr)own, 8, INT64, SUM, r->comm, r->stream), 0);
-    CHECK_OK(cuStreamSynchronize(r->stream));
+    for (int i = 0; i < 3; i++) {
+        void *window = NULL;
+        CHECK_EQ(nccl.CommWindowRegister(r->comm, own, 2 * MIB, &window, i > 0), 0);
+        took(r, "a window", i == 1 ? 36 : 0); /* the first one that is symmetric */
+        CHECK_EQ(nccl.CommWindowDeregister(r->comm, window), 0);
+    }
     CHECK_EQ(nccl.MemFree(own), 0);
     took(r, "ncclMemFree", -4);
-    started(r, 230 + 288 + 384);
+    started(r, 230 + 288 + 384 + 36);
 }
 
 static void one_node(struct rank *r)

@@ -46,8 +46,8 @@ static const struct row {
     {23007, 80, 1, 4, 24, 32, 32, 0, 196, 288, 216, 0, 72, 0, 192, 192, 256},      /* seen */
     {23007, 100, 1, 4, 32, 32, 32, 24, 246, 384, 288, 192, 96, 192, 64, 320, 256}, /* seen */
     {23007, 90, 4, 1, 4, 4, 4, 0, 28, 80, 80, 0, 40, 0, 8, 40, 8},                 /* seen */
-    {23007, 90, 2, 2, 8, 8, 4, 16, 134, 128, 176, 304, 128, 64, 8, 40, 16},        /* seen */
-    {22809, 90, 2, 2, 8, 8, 2, 16, 134, 128, 176, 304, 128, 64, 4, 20, 16},        /* seen */
+    {23007, 90, 2, 2, 8, 8, 4, 16, 134, 128, 128, 304, 80, 64, 8, 40, 16},         /* seen */
+    {22809, 90, 2, 2, 8, 8, 2, 16, 134, 128, 128, 304, 80, 64, 4, 20, 16},         /* seen */
     {23007, 90, 2, 4, 16, 16, 4, 16, 134, 224, 272, 368, 128, 128, 8, 40, 32},     /* seen */
     {23007, 80, 2, 4, 8, 8, 2, 0, 52, 112, 136, 0, 64, 0, 12, 12, 16},             /* seen */
     {23007, 100, 2, 4, 16, 16, 4, 32, 262, 224, 272, 1072, 128, 512, 8, 40, 32},   /* seen: start, ring, peers */
@@ -111,6 +111,15 @@ static void many(void)
     CHECK_EQ(mib(nccl_size_algorithm(&s, &c, NCCL_PAT, 1u << NCCL_RING)), 800);
 }
 
+static void windows(void)
+{
+    static const int seen[][3] = {{1, 1, 34}, {1, 2, 36}, {1, 3, 36}, {1, 4, 38}, {1, 8, 42}, {2, 1, 0}, {2, 2, 0}};
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        struct nccl_shape s = shape(23007, 90, seen[i][0], seen[i][1]);
+        CHECK_EQ(mib(nccl_size_window(&s)), seen[i][2]);
+    }
+}
+
 static void settings(void)
 {
     static const long sizes[][3] = {{1, 8, 6}, {2, 8, 8}, {4, 10, 10}, {8, 14, 14}, {16, 22, 22}};
@@ -132,6 +141,13 @@ static void settings(void)
     c = nccl_counts(&s, NULL);
     CHECK(!nccl_mapped(&s));
     CHECK_EQ(mib(nccl_size_start(&s, &c, NULL)) / 2 * 2, 2 + 288 + 256);
+    static const int seen[][3] = {{1, 4, 1118}, {2, 2, 726}};
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        s = shape(23007, 90, seen[i][0], seen[i][1]);
+        s.set.late = 0;
+        c = nccl_counts(&s, NULL);
+        CHECK_EQ(mib(nccl_size_start(&s, &c, NULL)), seen[i][2]);
+    }
     /* Channels that a communicator may have, and what it shares with its parent. */
     s = shape(23007, 90, 1, 8);
     s.set.ctas_most = 1;
@@ -216,6 +232,7 @@ int main(void)
 {
     table();
     many();
+    windows();
     settings();
     choices();
     return check_done();

@@ -598,8 +598,11 @@ NCCL_API(enum nccl_result, ncclCommDeregister, const struct nccl_comm *comm, voi
 NCCL_API(enum nccl_result, ncclCommWindowRegister, struct nccl_comm *comm, void *buffer, size_t size, void **window,
          int flags)
 {
-    (void)flags;
-    return pncclCommRegister(comm, buffer, size, window);
+    COMM_ASK(comm, buffer && size && window);
+    if (!comm->ready)
+        return nccl_error(NCCL_INVALID_USAGE, "ncclCommWindowRegister: the communicator is not ready");
+    enum nccl_result result = flags & NCCL_WINDOW_SYMMETRIC ? nccl_memory_window(comm) : NCCL_SUCCESS;
+    return result == NCCL_SUCCESS ? pncclCommRegister(comm, buffer, size, window) : result;
 }
 
 NCCL_API(enum nccl_result, ncclCommWindowDeregister, struct nccl_comm *comm, void *window)

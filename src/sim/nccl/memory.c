@@ -35,6 +35,7 @@ struct nccl_memory {
         bool near;                     /* its node is this rank's */
         unsigned char connected, pool; /* pool: for the sender of this place */
     } * peers;
+    bool windows;        /* what windows need is there */
     bool received;       /* the pool for receiving is there */
     bool wants;          /* something is to be connected */
     bool group_receives; /* from another node, in this group */
@@ -234,6 +235,18 @@ enum nccl_result nccl_memory_collective(struct nccl_comm *comm, enum nccl_functi
         if (result == NCCL_SUCCESS)
             memory->connected |= 1u << algorithm;
     }
+    pthread_mutex_unlock(&comm->lock);
+    return result;
+}
+
+enum nccl_result nccl_memory_window(struct nccl_comm *comm)
+{
+    struct nccl_memory *memory = comm->memory;
+    enum nccl_result result = NCCL_SUCCESS;
+    pthread_mutex_lock(&comm->lock);
+    if (!memory->windows)
+        result = memory_take(comm, nccl_size_window(&memory->shape), "the first window of symmetric memory");
+    memory->windows = memory->windows || result == NCCL_SUCCESS;
     pthread_mutex_unlock(&comm->lock);
     return result;
 }

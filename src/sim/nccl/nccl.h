@@ -57,6 +57,7 @@ struct nccl_config { /* earlier versions have less, later ones more */
     const char *name;
     int collnet, policy, shrink_share, nvls_channels, net_each;
 };
+#define NCCL_WINDOW_SYMMETRIC 1
 struct nccl_id {
     char bytes[128];
 };
@@ -218,6 +219,8 @@ void nccl_memory_want(struct nccl_comm *comm, int peer, bool send);
 /* Others send to the root, or the root to others, through this rank's GPU. */
 void nccl_memory_want_proxy(struct nccl_comm *comm, int root, bool from_root);
 enum nccl_result nccl_memory_connect(struct nccl_comm *comm);
+/* Before a window of symmetric memory. */
+enum nccl_result nccl_memory_window(struct nccl_comm *comm);
 void nccl_memory_end(struct nccl_comm *comm);
 void nccl_memory_free(struct nccl_comm *comm);
 

@@ -22,14 +22,14 @@
 /* From the version on.  Channels: most at all, of NVLink SHARP with capability 10.0 in one node, on two nodes and on
  * more; ranks of a node that NVLink SHARP wants; MiB of its buffers a head (0: by channels and NCCL_NVLS_CHUNKSIZE).
  * late: connects at the first use.  mapped: by cuMemCreate.  net: channels of a peer on another node depend on
- * the NIC.  pat: that algorithm is there.  Seen: 2.30.7, 2.28.9. */
+ * the NIC.  pat: that algorithm is there. */
 static const struct size_version {
     int from, most, nvls_one, nvls_two, nvls_more, nvls_least, head;
     bool late, mapped, net, pat;
 } size_versions[] = {
-    {23007, 64, 24, 32, 24, 2, 0, true, true, true, true},      /* read */
+    {23007, 64, 24, 32, 24, 2, 0, true, true, true, true},      /* seen */
     {22902, 64, 24, 32, 32, 2, 0, true, true, true, true},      /* read */
-    {22800, 64, 24, 32, 32, 2, 0, true, true, false, true},     /* read */
+    {22800, 64, 24, 32, 32, 2, 0, true, true, false, true},     /* seen: 2.28.9 */
     {22700, 64, 24, 32, 32, 3, 0, true, true, false, true},     /* read */
     {22500, 64, 32, 32, 32, 3, 0, true, true, false, true},     /* read */
     {22300, 32, 16, 16, 16, 3, 0, true, true, false, true},     /* read */
@@ -231,6 +231,12 @@ uint64_t nccl_size_pool(const struct nccl_shape *shape, const struct nccl_counts
     return size_pages((uint64_t)counts->p2p * SIZE_POOL * (chunk < most ? chunk : most));
 }
 
+/* Seen with 1, 2, 3, 4 and 8 ranks of a node, and none on several nodes. */
+uint64_t nccl_size_window(const struct nccl_shape *shape)
+{
+    return shape->nodes > 1 ? 0 : 32 * SIZE_MIB + size_pages((uint64_t)shape->local * SIZE_MIB + 1);
+}
+
 bool nccl_proxied(const struct nccl_shape *shape)
 {
     return shape->linked && !shape->set.proxy_off && shape->set.proxy_level == 2;
@@ -286,7 +292,8 @@ static uint64_t size_connected(const struct nccl_shape *shape, const struct nccl
         else if (shape->nodes > 1 && shape->local == 1)
             shared = shape->nodes == 2 ? net : net / 2;
         else if (shape->nodes > 1)
-            shared = local < 8 ? (local - 2) * near : (local - 1.5) * near + (shape->nodes == 2 ? net : net / 2);
+            shared = local < 8 ? (local > 2 ? local - 2 : 1) * near
+                               : (local - 1.5) * near + (shape->nodes == 2 ? net : net / 2);
         sum -= channels * shared / local;
     }
     if (nvls)
@@ -348,5 +355,6 @@ uint64_t nccl_size_start(const struct nccl_shape *shape, const struct nccl_count
         bytes += nccl_size_algorithm(shape, counts, all[i], connected);
         connected |= 1u << all[i];
     }
-    return bytes + nccl_size_pool(shape, counts);
+    /* A pool for its own messages, and for those of each rank of its node that go through its GPU. */
+    return bytes + nccl_size_pool(shape, counts) * (shape->nodes > 1 && nccl_proxied(shape) ? local : 1);
 }

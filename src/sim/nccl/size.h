@@ -60,6 +60,8 @@ uint64_t nccl_size_remote(const struct nccl_shape *shape, const struct nccl_coun
 /* The pool of one direction, which a communicator has once, and once for each rank of the node that sends through this
  * rank's GPU. */
 uint64_t nccl_size_pool(const struct nccl_shape *shape, const struct nccl_counts *counts);
+/* The first window of symmetric memory, besides the memory itself. */
+uint64_t nccl_size_window(const struct nccl_shape *shape);
 /* A message to another node leaves the node through the GPU whose place in the node is the receiver's. */
 bool nccl_proxied(const struct nccl_shape *shape);
 
