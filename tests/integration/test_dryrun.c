@@ -497,6 +497,29 @@ Test(dryrun, results_that_are_read_back_have_their_line)
     left[0] = "reader.py";
 }
 
+static const char mapped[] =
+    STARTED "pointer = ctypes.c_uint64()\n"
+            "cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(16 << 20))\n"
+            "nccl = ctypes.CDLL(sys.argv[1])\n"
+            "assert nccl.ncclMemAlloc(ctypes.byref(pointer), ctypes.c_size_t(32 << 20)) == 0\n";
+
+/* With the creation of its memory the device holds most; it is allocated after that, when it is mapped. */
+Test(dryrun, memory_that_a_library_maps_last_is_the_librarys)
+{
+    char path[96], line[512];
+    if (access("/usr/bin/python3", X_OK) != 0)
+        cr_skip("no python3");
+    snprintf(path, sizeof(path), "%s/mapped.py", folder);
+    write_file(path, mapped);
+    snprintf(line, sizeof(line), "--gpu=h100-80g --json -- /usr/bin/python3 %s %s/standin/libnccl.so.2", path,
+             path_sim());
+    json_t *top = dryrun_json(line, 0), *rank = at(top, "ranks", 0);
+    cr_assert_eq(number(rank, "assumed_bytes"), 32 << 20);
+    cr_assert_eq(number(rank, "assumed_reserved_bytes"), 32 << 20);
+    json_decref(top);
+    left[0] = "mapped.py";
+}
+
 static const char layers[] = STARTED "def library(file, text):\n"
                                      "    exec(compile(text, '/v/site-packages/torch/' + file, 'exec'), globals())\n"
                                      "library('nn/modules/module.py', 'def _call_impl(): return take(64)')\n"

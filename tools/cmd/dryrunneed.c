@@ -295,7 +295,7 @@ static void need_assumed_reserved(struct gp_need *need, const struct gp_flow *fl
         gp_level_apply(&level, &change);
         int64_t bytes = (int64_t)(gp_flow_bytes(&change) & INT64_MAX),
                 reserved = gp_flow_polled_reserved(&polled, &level);
-        if (assumed[change.item->site] && (change.what & GP_FLOW_SUMMED))
+        if (assumed[change.item->site] && (change.what & GP_FLOW_RESERVED))
             held = (int64_t)((uint64_t)held + (change.add ? (uint64_t)bytes : -(uint64_t)bytes));
         if (reserved <= most)
             continue;
