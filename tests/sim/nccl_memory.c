@@ -146,6 +146,20 @@ static void named_nodes(struct rank *r)
     took(r, "a communicator over named nodes", 134);
 }
 
+/* Four ranks of a larger job, the first ones of their nodes. */
+static void ranks_of_the_job(struct rank *r)
+{
+    char world[16];
+    unique_id id;
+    memset(&id, 4, sizeof id);
+    snprintf(id.bytes, sizeof id.bytes, "ranks %d", getppid());
+    snprintf(world, sizeof world, "%d", r->rank * 4);
+    setenv("RANK", world, 1);
+    started(r, 230); /* their devices are those of one node */
+    CHECK_EQ(nccl.CommInitRank(&r->comm, r->ranks, id, r->rank), 0);
+    took(r, "a communicator of nodes of one", 28);
+}
+
 /* Four nodes: a tree for what is small, then the rest of a ring. */
 static void nodes_of_one(struct rank *r)
 {
@@ -273,6 +287,7 @@ int main(void)
     launch(4, SPEC, one_node);
     launch(4, SPEC ",node=2", two_nodes);
     launch(4, SPEC, named_nodes);
+    launch(4, SPEC ",node=4", ranks_of_the_job);
     launch(4, SPEC ",node=1", nodes_of_one);
     launch(2, SPEC, variables);
     launch(2, SPEC, configured);
