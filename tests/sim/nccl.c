@@ -509,6 +509,57 @@ static void process(void (*body)(void))
     CHECK_EQ(status, 0);
 }
 
+/* The file in /dev/shm that a process has mapped for its room; 0: none yet. */
+static long room_bytes(pid_t pid)
+{
+    char maps[64], line[512];
+    struct stat status;
+    long bytes = 0;
+    snprintf(maps, sizeof maps, "/proc/%d/maps", (int)pid);
+    FILE *file = fopen(maps, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        char *path = strstr(line, "/dev/shm/gpuprof-nccl-");
+        line[strcspn(line, "\n")] = 0;
+        if (path && stat(path, &status) == 0)
+            bytes = (long)status.st_blocks * 512;
+    }
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
+/* Two ranks of a communicator of 4096: its room takes what two need, until they give up. */
+static void many(void)
+{
+    unique_id id;
+    pid_t pids[2];
+    long most = 0;
+    int status, ended = 0;
+    CHECK_EQ(nccl.GetUniqueId(&id), 0);
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            comm_t comm = NULL;
+            setenv("GPUPROF_SIM_NCCL_WAIT", "2", 1);
+            check_begin(i);
+            int result = nccl.CommInitRank(&comm, 4096, id, i ? 4095 : 0);
+            _exit(result == 2 && strstr(nccl.GetLastError(comm), "has not come within 2 s") ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 1000 && most < 2 * 4096 * 32; i++) {
+        long bytes = room_bytes(pids[0]);
+        most = bytes > most ? bytes : most;
+        usleep(10000);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(waitpid(pids[i], &status, 0) == pids[i]);
+        ended += status == 0;
+    }
+    CHECK_EQ(ended, 2);
+    CHECK(most >= 2 * 4096 * 32 && most < 512 << 10);
+}
+
 /* The file of ranks that were killed before they met goes, that of others stays. */
 static void sweep(void)
 {
@@ -546,5 +597,7 @@ int main(void)
     launch(3, spec, dies);
     launch(2, spec, late);
     launch(2, spec, disagree);
+    setenv("GPUPROF_SIM", spec, 1);
+    process(many);
     return check_done();
 }

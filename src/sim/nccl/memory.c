@@ -92,8 +92,10 @@ static void memory_shape(struct nccl_comm *comm, struct nccl_memory *memory)
     for (int i = 0; i < comm->ranks; i++) {
         struct memory_peer *peer = &memory->peers[i];
         uint32_t node = nccl_room_node(comm->room, i);
-        for (int j = 0; j < i; j++)
-            peer->place += nccl_room_node(comm->room, j) == node;
+        int before = i - 1;
+        while (before >= 0 && nccl_room_node(comm->room, before) != node)
+            before--;
+        peer->place = before < 0 ? 0 : memory->peers[before].place + 1;
         peer->near = node == comm->node;
         shape->nodes += peer->place == 0;
         shape->local += peer->near;

@@ -2,7 +2,9 @@
  * A room: a file in /dev/shm, named after what the ranks of a communicator have in common, which loses its name as soon
  * as all of them are there.  Its beginning, which is mapped, says who is there and how far each channel is; behind it
  * each channel has a range of the file, written by one rank and read by one, whose bytes the reader gives back.
- * Messages are written and read with system calls, so that a full /dev/shm is an error and not a signal.
+ * Messages are written and read with system calls, so that a full /dev/shm is an error and not a signal.  The same
+ * holds for what is mapped: the room's first rank takes the space for who is there, each rank that of the channels by
+ * which it sends, before anyone looks at them.  So a room of many ranks costs what those need that come.
  *
  * A rank holds a record lock on its byte of the file: the kernel drops it when the process ends, however that happens.
  * A process that has several ranks has the file open once, since closing any descriptor of it would drop the
@@ -45,8 +47,7 @@ struct room_head {
     uint64_t magic;
     int32_t ranks;
     int32_t joined;
-    struct room_rank rank[NCCL_MOST];
-    struct room_channel channel[];
+    struct room_rank rank[]; /* then the channels by which each sends */
 };
 
 struct nccl_room {
@@ -54,7 +55,7 @@ struct nccl_room {
     int references;
     char path[160];
     int fd, ranks;
-    size_t size; /* of the mapped part */
+    size_t first, row, size; /* bytes: before the channels, of a rank's channels, of the mapped part */
     struct room_head *head;
     pthread_mutex_t sending;
     pid_t owner;
@@ -75,25 +76,32 @@ static int room_lock(int fd, off_t byte, short type, int command)
     return command == F_GETLK && lock.l_type != F_UNLCK;
 }
 
-static size_t room_channels(int ranks)
-{
-    return 2 * (size_t)ranks * (size_t)ranks;
-}
-
 static struct room_channel *room_channel(struct nccl_room *room, enum nccl_line line, int from, int to)
 {
-    return &room->head->channel[2 * ((size_t)from * (size_t)room->ranks + (size_t)to) + (size_t)line];
+    char *row = (char *)room->head + room->first + (size_t)from * room->row;
+    return (struct room_channel *)row + 2 * (size_t)to + (size_t)line;
 }
 
 static off_t room_place(const struct nccl_room *room, const struct room_channel *channel, uint64_t at)
 {
-    return (off_t)((1 + (uint64_t)(channel - room->head->channel)) * ROOM_CHANNEL + at % ROOM_CHANNEL);
+    const char *channels = (const char *)room->head + room->first;
+    uint64_t number = (uint64_t)(channel - (const struct room_channel *)channels);
+    uint64_t mapped = (room->size + ROOM_CHANNEL - 1) / ROOM_CHANNEL;
+    return (off_t)((mapped + number) * ROOM_CHANNEL + at % ROOM_CHANNEL);
 }
 
 static void room_wake(struct nccl_room *room, int rank)
 {
     __atomic_add_fetch(&room->head->rank[rank].bell, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &room->head->rank[rank].bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* One that is not there yet looks at the others' states after it has set its own, as the caller has. */
+static void room_wake_all(struct nccl_room *room)
+{
+    for (int i = 0; i < room->ranks; i++)
+        if (__atomic_load_n(&room->head->rank[i].state, __ATOMIC_SEQ_CST) == ROOM_THERE)
+            room_wake(room, i);
 }
 
 /* ---- coming and going -------------------------------------------------------------------------------------------- */
@@ -117,11 +125,11 @@ static int room_begin(struct nccl_room *room)
         return -EPERM;
     if (status.st_nlink == 0)
         return -EAGAIN; /* the room that was here is full, and this one is another's */
-    if (status.st_size < (off_t)room->size) {
-        int error = posix_fallocate(room->fd, 0, (off_t)room->size);
-        if (error)
-            return -error;
-    }
+    if (status.st_size < (off_t)room->size && ftruncate(room->fd, (off_t)room->size) != 0)
+        return -errno;
+    int error = posix_fallocate(room->fd, 0, (off_t)room->first);
+    if (error)
+        return -error;
     void *map = mmap(NULL, room->size, PROT_READ | PROT_WRITE, MAP_SHARED, room->fd, 0);
     if (map == MAP_FAILED)
         return -errno;
@@ -139,7 +147,9 @@ static int room_open(const char *path, int ranks, struct nccl_room **opened)
     if (!room)
         return -ENOMEM;
     *room = (struct nccl_room){.references = 0, .ranks = ranks, .owner = getpid()};
-    room->size = sizeof *room->head + room_channels(ranks) * sizeof(struct room_channel);
+    room->first = sizeof *room->head + (size_t)ranks * sizeof(struct room_rank);
+    room->row = 2 * (size_t)ranks * sizeof(struct room_channel);
+    room->size = room->first + (size_t)ranks * room->row;
     pthread_mutex_init(&room->sending, NULL);
     snprintf(room->path, sizeof room->path, "%s", path);
     room->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -163,14 +173,18 @@ static int room_enter(struct nccl_room *room, int rank, uint32_t node)
     int error = room_lock(room->fd, rank, F_WRLCK, F_SETLK);
     if (error)
         return -EEXIST;
+    error = posix_fallocate(room->fd, (off_t)(room->first + (size_t)rank * room->row), (off_t)room->row);
+    if (error) {
+        room_lock(room->fd, rank, F_UNLCK, F_SETLK);
+        return -error;
+    }
     own->pid = getpid();
     own->node = node;
     if (!__atomic_compare_exchange_n(&own->state, &never, ROOM_THERE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return -EEXIST;
     if (__atomic_add_fetch(&room->head->joined, 1, __ATOMIC_SEQ_CST) == room->ranks)
         unlink(room->path);
-    for (int i = 0; i < room->ranks; i++)
-        room_wake(room, i);
+    room_wake_all(room);
     return 0;
 }
 
@@ -207,8 +221,7 @@ int nccl_room_join(const char *key, int ranks, int rank, uint32_t node, struct n
 static void room_say_left(struct nccl_room *room, int rank)
 {
     __atomic_store_n(&room->head->rank[rank].state, ROOM_LEFT, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < room->ranks; i++)
-        room_wake(room, i);
+    room_wake_all(room);
 }
 
 void nccl_room_leave(struct nccl_room *room, int rank)
