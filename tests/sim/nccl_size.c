@@ -220,6 +220,9 @@ static void choices(void)
     struct nccl_shape s = shape(22203, 90, 16, 1);
     struct nccl_counts c = nccl_counts(&s, NULL);
     CHECK_EQ(nccl_choice(&s, &c, NCCL_ALL_GATHER, 1 << 20, true), NCCL_RING); /* it had no PAT */
+    s = shape(23007, 100, 2, 4);
+    c = nccl_counts(&s, NULL);
+    CHECK_EQ(nccl_choice(&s, &c, NCCL_ALL_REDUCE, 1 << 28, true), NCCL_TREE);
     s = shape(23007, 90, 1, 8);
     c = nccl_counts(&s, NULL);
     CHECK_EQ(nccl_choice(&s, &c, NCCL_ALL_REDUCE, 1 << 28, false), NCCL_RING); /* a type that SHARP does not add */

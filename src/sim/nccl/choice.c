@@ -61,6 +61,7 @@ static const struct choice_reduce {
     {90, 8, 128, 32 * MIB, 32 * MIB, ANY},
     {90, 8, 512, 38 * MIB, 38 * MIB, ANY},
     {100, 3, 1, 0, ANY, ANY},
+    {100, 3, 2, 1 * GIB, ANY, ANY},
     {100, 3, 3, 2 * MIB, 1 * GIB, ANY},
     {100, 3, 8, 16 * MIB, 1 * GIB, ANY},
     {100, 3, 64, 64 * MIB, 64 * MIB, ANY},
