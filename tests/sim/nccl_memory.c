@@ -134,6 +134,17 @@ static void two_nodes(struct rank *r)
     started(r, 134 + 128 + 96);
 }
 
+/* Connected from the start, with the pools for sending. */
+static void two_nodes_at_once(struct rank *r)
+{
+    before = left();
+    reduce(r, 1);
+    took(r, "all-reduce", 0);
+    CHECK_EQ(nccl.AlltoAll(r->from, r->to, 1, FLOAT32, r->comm, r->stream), 0);
+    took(r, "all-to-all", 48 + 16);
+    started(r, 726 + 64);
+}
+
 /* The same between ranks that NCCL_HOSTID puts on nodes, of which each has two. */
 static void named_nodes(struct rank *r)
 {
@@ -286,6 +297,9 @@ int main(void)
     reported(report);
     launch(4, SPEC, one_node);
     launch(4, SPEC ",node=2", two_nodes);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 1);
+    launch(4, SPEC ",node=2", two_nodes_at_once);
+    unsetenv("NCCL_RUNTIME_CONNECT");
     launch(4, SPEC, named_nodes);
     launch(4, SPEC ",node=4", ranks_of_the_job);
     launch(4, SPEC ",node=1", nodes_of_one);

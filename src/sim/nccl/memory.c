@@ -216,8 +216,13 @@ enum nccl_result nccl_memory_init(struct nccl_comm *comm, struct nccl_comm *pare
     pthread_mutex_lock(&comm->lock);
     enum nccl_result result = memory_take(comm, start, "a communicator");
     pthread_mutex_unlock(&comm->lock);
-    if (!nccl_late(&memory->shape))
+    if (!nccl_late(&memory->shape)) { /* the pools for sending too */
+        bool all = memory->shape.nodes > 1 && nccl_proxied(&memory->shape);
+        int own = memory->peers[comm->rank].place;
+        for (int i = 0; i < memory->shape.local; i++)
+            memory->peers[all ? i : own].pool = MEMORY_THERE;
         memory->connected = ~0u;
+    }
     return result;
 }
 
