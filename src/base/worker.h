@@ -5,11 +5,18 @@
 #ifndef GP_BASE_WORKER_H
 #define GP_BASE_WORKER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* taken: glibc's __pthread_get_minstack, or NULL in a C library without it. Threads that are started
  * before this call have a stack of the default size. */
 void gp_worker_sizes(void *taken);
+
+/* count, layout: glibc's __nptl_nthreads and _thread_db___nptl_nthreads, or NULL.  Threads that are
+ * started after this call do not keep a process alive whose own threads have ended. */
+void gp_worker_counts(void *count, const void *layout);
+/* Whether that is so. */
+bool gp_worker_is_apart(void);
 
 /* Starts a detached thread that never takes the program's signals but SIGSYS, whose driver calls are not
  * the program's (gp_thread.ignored), and that debuggers show as `name` (at most 15 characters).

@@ -359,6 +359,8 @@ void gp_inject_start(const char *settings)
         return;
     }
     gp_worker_sizes(gp_opener_symbol(RTLD_DEFAULT, "__pthread_get_minstack"));
+    void *threads = gp_opener_symbol(RTLD_DEFAULT, "__nptl_nthreads");
+    gp_worker_counts(threads, threads ? gp_opener_symbol(RTLD_DEFAULT, "_thread_db___nptl_nthreads") : NULL);
     inject_once();
     if (options.record || options.ring_always)
         gp_session_listen_always();

@@ -122,6 +122,13 @@ STANDIN(void, gp_worker_sizes, void *taken)
     stage("sizes");
 }
 
+STANDIN(void, gp_worker_counts, void *count, const void *layout)
+{
+    (void)count;
+    (void)layout;
+    stage("counts");
+}
+
 STANDIN(int, gp_worker_start, void *(*main)(void *), const char *name)
 {
     worker_main = main;

@@ -9,7 +9,7 @@ TestSuite(inject_attach, .timeout = 60);
 
 /* ---- attach and detach ------------------------------------------------------------------------------------------- */
 
-#define ATTACHED "bytes=4096,sites=0,wide=0 session opener __pthread_get_minstack=1 sizes "
+#define ATTACHED "bytes=4096,sites=0,wide=0 session opener __pthread_get_minstack=1 sizes __nptl_nthreads=1 counts "
 #define REST     "ring feed before owners framework *event12 nvtx poll timed0 cupti "
 
 static void attach_is(uint32_t state, int error, const char *text)

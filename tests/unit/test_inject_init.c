@@ -9,7 +9,8 @@
 TestSuite(inject_init, .timeout = 60);
 
 #define OPEN(_sites, _wide)                                                                                            \
-    "bytes=4096,sites=" _sites ",wide=" _wide " session opener __pthread_get_minstack=1 sizes atfork "
+    "bytes=4096,sites=" _sites ",wide=" _wide                                                                          \
+    " session opener __pthread_get_minstack=1 sizes __nptl_nthreads=1 counts atfork "
 
 /* Without any setting. */
 Test(inject_init, a_plain_start, .init = enter)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "lib/full.h"
 #include "lib/mappings.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -426,4 +427,110 @@ Test(thread, workers_that_cannot_be_made)
     set_step(2);
     while (gp_worker_count() == 0)
         sched_yield();
+}
+
+/* ---- the program's last thread ----------------------------------------------------------------------------------- */
+
+static void worker_ends(void)
+{
+    set_step(2);
+    no_worker();
+}
+
+/* glibc, which adds a thread that it makes and subtracts one that ends, is not asked here. */
+Test(thread, workers_are_not_in_the_count_of_threads)
+{
+    static const uint32_t layout[3] = {32, 1, 0}, other[3] = {64, 1, 0};
+    static uint32_t count = 5;
+    cr_assert_eq(gp_thread_life_start(), 0);
+    gp_worker_counts(&count, other);
+    gp_worker_counts(&count, NULL);
+    gp_worker_counts(NULL, layout);
+    cr_expect(!gp_worker_is_apart());
+    cr_assert_eq(gp_worker_start(work, "gpuprof-test"), 0);
+    wait_step(1);
+    cr_expect_eq(__atomic_load_n(&count, __ATOMIC_RELAXED), 5);
+    worker_ends();
+    gp_worker_counts(&count, layout);
+    cr_expect(gp_worker_is_apart());
+    set_step(0);
+    cr_assert_eq(gp_worker_start(work, "gpuprof-test"), 0);
+    wait_step(1);
+    cr_expect_eq(__atomic_load_n(&count, __ATOMIC_RELAXED), 4);
+    worker_ends();
+    for (int i = 0; i < 5000 && __atomic_load_n(&count, __ATOMIC_RELAXED) != 5; i++)
+        usleep(1000);
+    cr_expect_eq(__atomic_load_n(&count, __ATOMIC_RELAXED), 5);
+    /* The last thread that is counted: its end is the end of the process. */
+    __atomic_store_n(&count, 1, __ATOMIC_RELAXED);
+    set_step(0);
+    cr_assert_eq(gp_worker_start(work, "gpuprof-test"), 0);
+    wait_step(1);
+    cr_expect_eq(__atomic_load_n(&count, __ATOMIC_RELAXED), 1);
+    worker_ends();
+}
+
+/* ---- and glibc's own count: many processes whose last thread ends while workers come and go ---- */
+
+static int exit_pipe;
+
+static void exit_note(void)
+{
+    ssize_t written = write(exit_pipe, "x", 1);
+    usleep(2000);                /* a second exit would come now */
+    _exit(written == 1 ? 0 : 9); /* without the handlers of the test's own frame */
+}
+
+static void *work_shortly(void *arg)
+{
+    usleep((useconds_t)(gp_thread.tid * 7 % 400));
+    return arg;
+}
+
+static void *work_for_ever(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+static void *program_thread(void *arg)
+{
+    for (int i = 0; i < 3; i++)
+        gp_worker_start(work_shortly, "gpuprof-short");
+    usleep((useconds_t)(uintptr_t)arg);
+    return NULL;
+}
+
+static void process_without_main(unsigned number)
+{
+    pthread_t thread;
+    atexit(exit_note);
+    gp_worker_counts(dlsym(RTLD_DEFAULT, "__nptl_nthreads"), dlsym(RTLD_DEFAULT, "_thread_db___nptl_nthreads"));
+    gp_worker_start(work_for_ever, "gpuprof-long");
+    pthread_create(&thread, NULL, program_thread, (void *)(uintptr_t)(number * 37 % 600));
+    pthread_exit(NULL);
+}
+
+Test(thread, a_process_ends_with_the_last_thread_of_the_program, .timeout = 60)
+{
+    if (!dlsym(RTLD_DEFAULT, "__nptl_nthreads"))
+        cr_skip("this C library does not show its count");
+    cr_assert_eq(gp_thread_life_start(), 0);
+    for (unsigned i = 0; i < (test_is_full() ? 2000u : 200u); i++) {
+        int fds[2], status = -1;
+        char text[8];
+        cr_assert_eq(pipe(fds), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            exit_pipe = fds[1];
+            process_without_main(i);
+        }
+        close(fds[1]);
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "process %u: %d", i, status);
+        cr_assert_eq(read(fds[0], text, sizeof(text)), 1, "exit ran once");
+        close(fds[0]);
+    }
 }
