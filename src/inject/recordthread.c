@@ -221,8 +221,10 @@ static int record_open_module(const char *proc, const struct gp_vma *file)
 
 static int record_begin(void)
 {
+    static char memory[40]; /* of this thread: the main thread may end */
     struct gp_record *record = &gp_record_mine;
     int error = record_private();
+    snprintf(memory, sizeof(memory), "/proc/self/task/%d", (int)syscall(SYS_gettid));
     gp_sandbox_open(&record_sandbox);
     int fd = error ? error : record_open(record);
     if (fd < 0)
@@ -230,6 +232,7 @@ static int record_begin(void)
     struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = record->setup.header,
                                       .proc = "/proc/self",
+                                      .memory = memory,
                                       .from_start = true,
                                       .rank = record->rank,
                                       .run_unix_ns = record->setup.since_unix_ns,

@@ -90,13 +90,20 @@ static bool recorder_confined(const struct gp_recorder *r)
     return r->setup.confined && r->setup.confined(r->setup.arg);
 }
 
-static void recorder_proc_text(const struct gp_recorder *r, const char *name, char *text, size_t bytes)
+/* The directory of its memory. */
+static const char *recorder_memory(const struct gp_recorder *r)
+{
+    return r->setup.memory ? r->setup.memory : r->setup.proc;
+}
+
+static void recorder_proc_text(const struct gp_recorder *r, const char *proc, const char *name, char *text,
+                               size_t bytes)
 {
     char path[80];
     text[0] = '\0';
     if (recorder_confined(r))
         return;
-    snprintf(path, sizeof(path), "%.50s/%s", r->setup.proc, name);
+    snprintf(path, sizeof(path), "%.50s/%s", proc, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -141,8 +148,8 @@ static void recorder_process(struct gp_recorder *r)
     if (r->process_written && now.source == r->source && now.driver_version == r->driver_version &&
         strcmp(now.allocator, r->allocator) == 0)
         return;
-    recorder_proc_text(r, "comm", comm, sizeof(comm));
-    recorder_proc_text(r, "cmdline", command_line, sizeof(command_line));
+    recorder_proc_text(r, r->setup.proc, "comm", comm, sizeof(comm));
+    recorder_proc_text(r, recorder_memory(r), "cmdline", command_line, sizeof(command_line));
     if (comm[0])
         memcpy(r->comm, comm, sizeof(comm));
     if (command_line[0])
@@ -193,7 +200,7 @@ static void recorder_threads(struct gp_recorder *r)
     for (uint32_t i = r->tid_count_named; i < r->tids; i++) {
         char file[48], name[64];
         snprintf(file, sizeof(file), "task/%u/comm", r->tid_new[i]);
-        recorder_proc_text(r, file, name, sizeof(name));
+        recorder_proc_text(r, r->setup.proc, file, name, sizeof(name));
         gp_block_thread(pack, r->tid_new[i], name);
     }
     if (gp_file_block(r->file, GP_BLOCK_THREADS, count, false) == 0)
@@ -269,7 +276,7 @@ static void recorder_modules(struct gp_recorder *r)
     uint32_t count = 0;
     if (recorder_confined(r))
         return;
-    if (gp_modules_read_by(&now, r->setup.proc, r->setup.open_module) != 0)
+    if (gp_modules_read_by(&now, recorder_memory(r), r->setup.open_module) != 0)
         return;
     struct gp_pack *pack = gp_file_pack(r->file);
     for (uint32_t i = 0; i < now.count; i++) {

@@ -144,6 +144,7 @@ struct gp_recorder_setup {
     void *copy_arg;
     struct gp_wire_header header; /* a copy whose offsets and counts were checked against the session's size */
     const char *proc;             /* the process's directory, "/proc/123"; not copied: must stay valid */
+    const char *memory;           /* that of a thread which lives, whose maps and files are read; NULL: the same */
     struct gp_rank rank;
     uint64_t run_unix_ns; /* format.h */
     bool from_start;      /* include the events that the ring still holds */

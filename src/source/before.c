@@ -12,7 +12,9 @@
 #include "base/vma.h"
 #include "source/internal.h"
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define BEFORE_UNIT    (2ull << 20)
@@ -133,7 +135,10 @@ static bool before_mapping(void *context, const struct gp_vma *said)
 static bool before_walk(struct before_list *list)
 {
     static char lines[65536];
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char path[48];
+    /* Not /proc/self: if the main thread has ended, that has none. */
+    snprintf(path, sizeof(path), "/proc/self/task/%d/maps", (int)syscall(SYS_gettid));
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
     int rc = gp_vma_walk(fd, lines, sizeof(lines), SIZE_MAX, before_mapping, list);

@@ -48,6 +48,29 @@ Test(attach, thousand_cycles, .timeout = 3600)
         cycles(targets_busy[i / 3], 25, false);
 }
 
+/* Its main thread has ended: the kernel shows its memory and files in those of its other threads. */
+Test(attach, reads_a_process_without_its_main_thread, .timeout = 60)
+{
+    struct target target;
+    struct spawn_result result;
+    char text[1024], number[16];
+    target_start(&target, "leader");
+    usleep(50000);
+    snprintf(number, sizeof(number), "%d", (int)target.spawn.pid);
+    for (int round = 0; round < 3; round++) {
+        cr_assert_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+        spawn_command(&result, "stat", "--json", "-p", number, NULL);
+        cr_expect(result.status == 0 && strstr(result.out, "\"cupti\""), "%s%s", result.out, result.err);
+        spawn_result_free(&result);
+        spawn_command(&result, "top", "--once", NULL);
+        cr_expect(result.status == 0 && strstr(result.out, number), "%s%s", result.out, result.err);
+        spawn_result_free(&result);
+        cr_assert_eq(command("detach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    }
+    cr_assert_eq(command("attach", target.spawn.pid, text, sizeof(text)), 0, "%s", text);
+    target_end(&target, "leader");
+}
+
 Test(attach, counts_what_is_allocated_afterwards, .timeout = 60)
 {
     struct target target;

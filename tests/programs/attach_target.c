@@ -435,49 +435,28 @@ static const struct target_kind {
     const char *name;
     void (*once)(void);
 } target_kinds[] = {
-    {"nanosleep", do_nanosleep},
-    {"clock_nanosleep", do_clock_nanosleep},
-    {"poll", do_poll},
-    {"ppoll", do_ppoll},
-    {"select", do_select},
-    {"epoll_timed", do_epoll_timed},
-    {"futex", do_futex},
-    {"sigtimedwait", do_sigtimedwait},
-    {"read", do_read},
-    {"recv", do_recv},
-    {"epoll", do_epoll},
-    {"accept", do_accept},
-    {"wait", do_wait},
-    {"malloc", do_malloc},
-    {"dlopen", do_dlopen},
-    {"cuda", do_cuda},
-    {"compute", do_compute},
-    {"signals", do_compute},
-    {"fork", do_fork},
-    {"threads", NULL},
-    {"short", do_nanosleep},
-    {"long", do_long},
-    {"trap_map", do_trap_map},
-    {"trap_file", do_trap_file},
-    {"kill_map", do_poll},
-    {"kill_file", do_poll},
-    {"kill_thread", do_poll},
-    {"kill_rest", do_poll},
-    {"exec", do_exec},
-    {"graph", do_graph},
-    {"capture", do_capture},
-    {"setxid", do_setxid},
-    {"setxid_often", do_setxid_often},
-    {"fibre", do_fibre},
-    {"fibres", do_fibre},
-    {"advised", do_fibre},
-    {"below", do_below},
-    {"vfork", do_vfork},
-    {"vfork_often", do_vfork_often},
-    {"forked", do_forked},
-    {"forked_early", do_poll},
-    {"waitall", do_waitall},
-    {"lowat", do_many},
+    {"nanosleep", do_nanosleep}, {"clock_nanosleep", do_clock_nanosleep},
+    {"poll", do_poll},           {"ppoll", do_ppoll},
+    {"select", do_select},       {"epoll_timed", do_epoll_timed},
+    {"futex", do_futex},         {"sigtimedwait", do_sigtimedwait},
+    {"read", do_read},           {"recv", do_recv},
+    {"epoll", do_epoll},         {"accept", do_accept},
+    {"wait", do_wait},           {"malloc", do_malloc},
+    {"dlopen", do_dlopen},       {"cuda", do_cuda},
+    {"compute", do_compute},     {"signals", do_compute},
+    {"fork", do_fork},           {"threads", NULL},
+    {"leader", do_cuda},         {"short", do_nanosleep},
+    {"long", do_long},           {"trap_map", do_trap_map},
+    {"trap_file", do_trap_file}, {"kill_map", do_poll},
+    {"kill_file", do_poll},      {"kill_thread", do_poll},
+    {"kill_rest", do_poll},      {"exec", do_exec},
+    {"graph", do_graph},         {"capture", do_capture},
+    {"setxid", do_setxid},       {"setxid_often", do_setxid_often},
+    {"fibre", do_fibre},         {"fibres", do_fibre},
+    {"advised", do_fibre},       {"below", do_below},
+    {"vfork", do_vfork},         {"vfork_often", do_vfork_often},
+    {"forked", do_forked},       {"forked_early", do_poll},
+    {"waitall", do_waitall},     {"lowat", do_many},
     {"terminal", do_many},
 };
 
@@ -532,6 +511,29 @@ static void target_prepare(const char *name, const char *folder)
         target_forbid(SYS_memfd_create, 1, 3);
 }
 
+/* Until the file `stop` is there. */
+static int target_run(const struct target_kind *kind)
+{
+    uint64_t end = target_now() + (strcmp(kind->name, "short") == 0 ? 30000000ull : 100000000000ull);
+    if (kind->once == NULL)
+        target_threads();
+    while (access(target_stop, F_OK) != 0 && target_now() < end)
+        kind->once();
+    if (strcmp(kind->name, "signals") == 0) {
+        struct itimerval never = {{0, 0}, {0, 0}};
+        setitimer(ITIMER_REAL, &never, NULL);
+    }
+    return finish();
+}
+
+/* The main thread has ended, and this thread is the last one. */
+static void *target_leader(void *kind)
+{
+    usleep(20000);
+    program_start();
+    exit(target_run(kind));
+}
+
 int main(int argc, char **argv)
 {
     const struct target_kind *kind = NULL;
@@ -558,14 +560,8 @@ int main(int argc, char **argv)
         return 1;
     }
     hostile_sandbox(kind->name);
-    uint64_t end = target_now() + (strcmp(kind->name, "short") == 0 ? 30000000ull : 100000000000ull);
-    if (kind->once == NULL)
-        target_threads();
-    while (access(target_stop, F_OK) != 0 && target_now() < end)
-        kind->once();
-    if (strcmp(kind->name, "signals") == 0) {
-        struct itimerval never = {{0, 0}, {0, 0}};
-        setitimer(ITIMER_REAL, &never, NULL);
-    }
-    return finish();
+    pthread_t last;
+    if (strcmp(kind->name, "leader") == 0 && pthread_create(&last, NULL, target_leader, (void *)kind) == 0)
+        pthread_exit(NULL);
+    return target_run(kind);
 }

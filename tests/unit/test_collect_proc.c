@@ -94,7 +94,7 @@ Test(collect_proc, the_line_of_stat)
                       "%zu", i);
         /* Alive: the same process, and not a zombie. */
         for (uint64_t other = 0; other < 2; other++) {
-            struct gp_proc held = {.dir = dir, .start_time = rows[i].start + other};
+            struct gp_proc held = {.dir = dir, .process = dir, .start_time = rows[i].start + other};
             cr_expect_eq(gp_proc_alive(&held), rows[i].rc == 0 && !rows[i].zombie && !other, "%zu", i);
         }
     }

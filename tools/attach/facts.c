@@ -112,8 +112,8 @@ static bool facts_is_first(const char *status)
 
 static enum gp_attach_outcome facts_status(struct gp_facts *facts, struct gp_attach *attach)
 {
-    char path[64], text[4096];
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)facts->pid);
+    char path[64], folder[GP_PROC_FOLDER], text[4096];
+    snprintf(path, sizeof(path), "%s/status", gp_proc_folder(facts->pid, folder));
     ssize_t got = facts_text(path, text, sizeof(text));
     if (got <= 0)
         return facts_unread(attach, got ? (int)-got : ESRCH);
@@ -187,7 +187,7 @@ void gp_facts_denied(const struct gp_facts *facts, struct gp_attach *attach, int
 
 static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_attach *attach)
 {
-    char path[64], comm[32];
+    char path[64], folder[GP_PROC_FOLDER], comm[32];
     if (facts->tracer) {
         facts_comm(facts->tracer, comm, sizeof(comm));
         gp_attach_why(attach, "leave it there, and try again", "it is traced by %s (process %d)", comm,
@@ -195,7 +195,7 @@ static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_att
         return GP_ATTACH_REFUSED;
     }
     /* The kernel checks for this file what it checks for ptrace. */
-    snprintf(path, sizeof(path), "/proc/%d/mem", (int)facts->pid);
+    snprintf(path, sizeof(path), "%s/mem", gp_proc_folder(facts->pid, folder));
     int fd = open(path, O_RDONLY | O_CLOEXEC), error = errno;
     if (fd >= 0) {
         close(fd);
@@ -209,8 +209,8 @@ static enum gp_attach_outcome facts_rights(struct gp_facts *facts, struct gp_att
 
 static enum gp_attach_outcome facts_spared(const struct gp_facts *facts, struct gp_attach *attach)
 {
-    char path[64], program[4096];
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
+    char path[64], folder[GP_PROC_FOLDER], program[4096];
+    snprintf(path, sizeof(path), "%s/exe", gp_proc_folder(facts->pid, folder));
     ssize_t got = readlink(path, program, sizeof(program) - 1);
     program[got > 0 ? got : 0] = '\0';
     const char *what = gp_spared(program);
@@ -281,8 +281,8 @@ static bool facts_mapping(void *context, const struct gp_vma *mapping)
 int gp_facts_maps(struct gp_facts *facts)
 {
     struct facts_maps maps = {.facts = facts};
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)facts->pid);
+    char path[64], folder[GP_PROC_FOLDER];
+    snprintf(path, sizeof(path), "%s/exe", gp_proc_folder(facts->pid, folder));
     ssize_t got = readlink(path, maps.program, sizeof(maps.program) - 1);
     maps.program[got > 0 ? got : 0] = '\0';
     return gp_proc_mapped_each(facts->pid, facts_mapping, &maps);

@@ -144,13 +144,13 @@ static uint32_t inject_spins(void)
 
 static enum gp_attach_outcome inject_prepare(struct inject *inject)
 {
-    char path[64];
+    char path[80], folder[GP_PROC_FOLDER];
 #if !defined(__x86_64__)
     gp_attach_why(inject->attach, "start the program with 'gpuprof run'",
                   "attaching by ptrace is not implemented on this processor, only on x86-64");
     return GP_ATTACH_IMPOSSIBLE;
 #endif
-    snprintf(path, sizeof(path), "/proc/%d/root/proc/self", (int)inject->facts->pid);
+    snprintf(path, sizeof(path), "%s/root/proc/self", gp_proc_folder(inject->facts->pid, folder));
     struct stat status;
     if (!inject->facts->profiler.path[0] && lstat(path, &status) != 0) {
         gp_attach_why(inject->attach, "mount one there", "there is no /proc in its file system");
@@ -200,8 +200,8 @@ static int inject_least(const struct inject *inject, int fd, bool is_socket)
 static enum inject_rank inject_rank_read(const struct inject *inject, int fd)
 {
     struct statx about;
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)inject->attach->pid, fd);
+    char path[64], folder[GP_PROC_FOLDER];
+    snprintf(path, sizeof(path), "%s/fd/%d", gp_proc_folder(inject->attach->pid, folder), fd);
     /* Asks no server of a file system, which could keep this command waiting. */
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &about) != 0)
         return INJECT_NEVER;
@@ -599,15 +599,17 @@ static int inject_library(struct inject *inject, const struct gp_stub_data *data
     uint64_t path_at = inject->region + GP_INJECT_CODE + offsetof(struct gp_stub_data, path);
     if (data->fd < 0)
         return data->fd;
-    snprintf(name, sizeof(name), "/proc/%d", (int)inject->attach->pid);
-    int proc = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char folder[GP_PROC_FOLDER];
+    int proc = open(gp_proc_folder(inject->attach->pid, folder), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = proc < 0 ? -errno : inject_owner(proc, inject->attach->thread, &owner);
     if (!fd)
         fd = gp_attach_memory(proc, data->fd, GP_INJECT_FILE, owner);
     int rc = fd < 0 ? fd : gp_attach_copy(inject->attach->library, fd);
     if (!rc)
         rc = gp_attach_seal(fd);
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", data->fd);
+    /* The entry of a main thread that has ended is empty. */
+    bool has_main = gp_proc_thread(inject->attach->pid) == inject->attach->pid;
+    snprintf(name, sizeof(name), "/proc/%s/fd/%d", has_main ? "self" : "thread-self", data->fd);
     if (!rc)
         rc = gp_remote_write(inject->attach->pid, name, sizeof(name), path_at);
     if (fd >= 0)

@@ -92,9 +92,8 @@ static int lock_folder(int proc)
 
 static int lock_open(pid_t pid)
 {
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    int proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char folder_of[GP_PROC_FOLDER];
+    int proc = open(gp_proc_folder(pid, folder_of), O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (proc < 0)
         return -errno;
     int folder = lock_folder(proc), fd = folder < 0 ? folder : lock_below(folder, "mem", O_RDONLY);

@@ -12,6 +12,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <read/collect/peer.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,9 @@ static struct {
 
 int gp_remote_hold(pid_t pid)
 {
-    char path[32];
+    char path[64], folder[GP_PROC_FOLDER];
     gp_remote_let_go();
-    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    snprintf(path, sizeof(path), "%s/mem", gp_proc_folder(pid, folder));
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return -errno;
@@ -67,7 +68,7 @@ int gp_remote_read(pid_t pid, void *to, size_t bytes, uint64_t from)
 static int remote_peek(pid_t pid, void *to, size_t bytes, uint64_t from)
 {
     struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)from, bytes};
-    return remote_result(process_vm_readv(pid, &here, 1, &there, 1, 0), bytes);
+    return remote_result(process_vm_readv(gp_proc_thread(pid), &here, 1, &there, 1, 0), bytes);
 }
 
 int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to)
@@ -75,7 +76,7 @@ int gp_remote_write(pid_t pid, const void *from, size_t bytes, uint64_t to)
     if (remote_held.pid == pid)
         return remote_result(pwrite(remote_held.fd, from, bytes, (off_t)to), bytes);
     struct iovec here = {(void *)(uintptr_t)from, bytes}, there = {(void *)(uintptr_t)to, bytes};
-    return remote_result(process_vm_writev(pid, &here, 1, &there, 1, 0), bytes);
+    return remote_result(process_vm_writev(gp_proc_thread(pid), &here, 1, &there, 1, 0), bytes);
 }
 
 struct remote_tables { /* addresses in the process */

@@ -95,13 +95,13 @@ void gp_unwind_stacks_look(struct gp_stacks *stacks)
 /* The end of the last guard page in [from, to) that was made by advice and is no mapping of its own; 0: none. */
 static uint64_t stack_advised(pid_t pid, uint64_t from, uint64_t to)
 {
-    char path[64];
+    char path[64], folder[GP_PROC_FOLDER];
     uint64_t found = 0, first = from / GP_STACK_PAGE, count = to / GP_STACK_PAGE - first;
     if (count > GP_STACK_PAGES) {
         first += count - GP_STACK_PAGES;
         count = GP_STACK_PAGES;
     }
-    snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+    snprintf(path, sizeof(path), "%s/pagemap", gp_proc_folder(pid, folder));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     uint64_t *pages = calloc(count + 1, sizeof(*pages));
     ssize_t got = fd >= 0 && pages ? pread(fd, pages, count * sizeof(*pages), (off_t)(first * sizeof(*pages))) : 0;
@@ -255,10 +255,10 @@ static bool unwind_mapping(void *context, const struct gp_vma *mapping)
 static int unwind_find(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
 {
     struct gp_unwind *unwind = unwind_now;
-    char proc[32];
+    char proc[GP_PROC_FOLDER];
     if (strcmp(name, "[vdso]") == 0)
         return dwfl_linux_proc_find_elf(module, userdata, name, base, found, elf);
-    snprintf(proc, sizeof(proc), "/proc/%d", (int)unwind->pid);
+    gp_proc_folder(unwind->pid, proc);
     for (size_t i = 0; i < unwind->file_count; i++) {
         const struct gp_vma *file = &unwind->files[i];
         if (file->start != base)
@@ -331,10 +331,11 @@ struct gp_unwind *gp_unwind_new(pid_t pid)
     unwind->room = gp_elf_room();
     unwind_now = unwind;
     gp_proc_mapped_each(unwind->pid, unwind_mapping, unwind);
+    pid_t thread = gp_proc_thread(pid);
     unwind->dwfl = dwfl_begin(&callbacks);
-    if (unwind->dwfl && dwfl_linux_proc_report(unwind->dwfl, pid) == 0 &&
+    if (unwind->dwfl && dwfl_linux_proc_report(unwind->dwfl, thread) == 0 &&
         dwfl_report_end(unwind->dwfl, NULL, NULL) == 0 && dwfl_getmodules(unwind->dwfl, unwind_warm, unwind, 0) == 0 &&
-        dwfl_linux_proc_attach(unwind->dwfl, pid, true) == 0)
+        dwfl_linux_proc_attach(unwind->dwfl, thread, true) == 0)
         return unwind;
     gp_unwind_free(unwind);
     return NULL;

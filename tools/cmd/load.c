@@ -2,6 +2,7 @@
  * load.c: loads a recording for the commands that analyse one; see load.h. */
 #include <cmd/cmd.h>
 #include <cmd/load.h>
+#include <read/collect/peer.h>
 #include <show/gate/gate.h>
 #include <show/text/write.h>
 
@@ -161,11 +162,11 @@ static int load_file(struct gp_recording **recording, const struct gp_load_optio
  * process in ours needs no prefix, and /proc/PID/root would be gone when it ends. */
 void gp_load_root(char *root, size_t bytes, pid_t pid)
 {
-    char path[64];
+    char path[64], folder[GP_PROC_FOLDER];
     struct stat theirs, ours;
-    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+    snprintf(path, sizeof(path), "%s/ns/mnt", gp_proc_folder(pid, folder));
     if (stat(path, &theirs) == 0 && stat("/proc/self/ns/mnt", &ours) == 0 && theirs.st_ino != ours.st_ino)
-        snprintf(root, bytes, "/proc/%d/root", (int)pid);
+        snprintf(root, bytes, "%s/root", folder);
 }
 
 bool gp_load_join(struct gp_loaded *loaded)

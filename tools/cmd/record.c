@@ -200,11 +200,12 @@ static void record_rank(struct gp_rank *rank, const struct gp_proc *proc)
 
 static int record_begin(struct gp_recording_now *now, pid_t pid)
 {
-    static char proc[32]; /* the recorder keeps the pointer */
+    static char proc[32], memory[GP_PROC_FOLDER]; /* the recorder keeps the pointers */
     char problem[GP_NVML_PROBLEM_BYTES];
     struct gp_recorder_setup setup = {.copy = record_copy,
                                       .copy_arg = (void *)(uintptr_t)now->session,
                                       .proc = proc,
+                                      .memory = gp_proc_folder(pid, memory),
                                       .open_module = gp_proc_mapped_open,
                                       .refresh = record_refresh,
                                       .arg = now};

@@ -296,15 +296,14 @@ struct gp_run_sites {
 
 static void run_sites_look(struct gp_run_sites *kept, const struct gp_watch *watch, uint64_t now)
 {
-    char problem[GP_PROBLEM_BYTES], proc[32];
+    char problem[GP_PROBLEM_BYTES], proc[GP_PROC_FOLDER];
     bool again = now >= kept->next_ns;
     for (int i = 0; i < watch->count; i++) {
         const struct gp_watched *watched = watch->watched[i];
-        snprintf(proc, sizeof(proc), "/proc/%d", (int)watched->process.pid);
         /* While the library starts, the session exists and its tables of sites do not. */
         if (!kept->tried[i])
-            kept->tried[i] =
-                gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid, proc, problem) != -ENOENT;
+            kept->tried[i] = gp_sites_open_peer(&kept->sites[i], &watched->session, watched->process.pid,
+                                                gp_proc_folder(watched->process.pid, proc), problem) != -ENOENT;
         else if (kept->sites[i] && again)
             gp_sites_update(kept->sites[i], problem);
     }

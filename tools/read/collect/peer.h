@@ -14,16 +14,20 @@
 /* ==== what the kernel says ======================================================================================== */
 /* What the kernel says about a process. Identity (pid, start time, owner, container) comes only from
  * here, never from data that the process wrote. An open directory /proc/PID is bound to one process:
- * when that exits, every read through it fails, even if the pid has been reused. */
+ * when that exits, every read through it fails, even if the pid has been reused.
+ *
+ * A process whose main thread has ended, and that has others, looks like a zombie in /proc/PID:
+ * descriptors, memory and files are only in the directories of its other threads. */
 
 struct gp_proc {
-    int dir; /* O_PATH descriptor of /proc/PID */
+    int dir; /* O_PATH descriptor of /proc/PID; if its main thread has ended, of another thread's /proc/PID/task/TID */
+    int process; /* O_PATH descriptor of /proc/PID: whether it lives, and its threads */
     pid_t pid;
     pid_t ns_pid; /* the pid that the process itself sees (innermost pid namespace) */
     pid_t ppid;
     uid_t uid; /* real */
     uint64_t start_time;
-    bool zombie;
+    bool zombie; /* the main thread has ended */
     char comm[32];
 };
 
@@ -33,8 +37,15 @@ void gp_proc_close(struct gp_proc *proc);
 /* Fills in start_time, ppid and zombie from the open directory; also works for a process whose main
  * thread has ended. 0, -errno. */
 int gp_proc_stat(int dir, struct gp_proc *proc);
-/* Whether the process that was opened still exists (a zombie does not count). */
+/* Whether the process that was opened still has a thread. */
 bool gp_proc_alive(const struct gp_proc *proc);
+
+/* The thread in whose directory the process's memory and files are: the main thread, or another one if
+ * that has ended; it has the same things in /proc/TID. */
+pid_t gp_proc_thread(pid_t pid);
+/* That directory, "/proc/PID". Returns `folder`. */
+#define GP_PROC_FOLDER 32
+const char *gp_proc_folder(pid_t pid, char folder[GP_PROC_FOLDER]);
 
 /* Fills in pid, start_time, uid, ppid, comm, ray_job, cmdline, user, container. */
 void gp_proc_describe(const struct gp_proc *proc, struct gp_process *process);

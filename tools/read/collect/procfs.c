@@ -98,6 +98,57 @@ int gp_proc_stat(int dir, struct gp_proc *proc)
     return 0;
 }
 
+/* The recorder's thread (inject/recordthread.c) has a table of descriptors of its own, without the session. */
+static bool proc_has_own_files(int dir, pid_t thread)
+{
+    char path[48], comm[64];
+    snprintf(path, sizeof(path), "task/%d/comm", (int)thread);
+    return gp_proc_read(dir, path, comm, sizeof(comm)) > 0 && strcmp(comm, "gpuprof-record\n") == 0;
+}
+
+/* A thread that lives, of a process whose main thread has ended; one with the process's files if there
+ * is one. 0: none lives. */
+static pid_t proc_other(int process)
+{
+    char path[300], text[1024];
+    pid_t found = 0;
+    bool is_best = false;
+    int fd = openat(process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *entry; tasks && !is_best && (entry = readdir(tasks));) {
+        snprintf(path, sizeof(path), "task/%s/stat", entry->d_name);
+        const char *at =
+            entry->d_name[0] != '.' && gp_proc_read(process, path, text, sizeof(text)) > 0 ? strrchr(text, ')') : NULL;
+        if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+            continue;
+        found = (pid_t)atoi(entry->d_name);
+        is_best = !proc_has_own_files(process, found);
+    }
+    if (tasks)
+        closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
+    return found;
+}
+
+pid_t gp_proc_thread(pid_t pid)
+{
+    char path[32];
+    struct gp_proc proc = {0};
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    pid_t other = dir >= 0 && gp_proc_stat(dir, &proc) == 0 && proc.zombie ? proc_other(dir) : 0;
+    if (dir >= 0)
+        close(dir);
+    return other ? other : pid;
+}
+
+const char *gp_proc_folder(pid_t pid, char folder[GP_PROC_FOLDER])
+{
+    snprintf(folder, GP_PROC_FOLDER, "/proc/%d", (int)gp_proc_thread(pid));
+    return folder;
+}
+
 /* Whether a thread of the process cannot be interrupted, as in vfork. */
 static bool proc_is_waiting(int dir)
 {
@@ -131,7 +182,7 @@ bool gp_proc_is_borrower(pid_t pid, pid_t *parent)
     if (order >= 0 || errno == ESRCH || gp_proc_open(&above, *parent) != 0)
         return order == 0;
     /* A kernel without kcmp, or no right to ask. */
-    bool is_waiting = proc_is_waiting(above.dir);
+    bool is_waiting = proc_is_waiting(above.process);
     gp_proc_close(&above);
     return is_waiting;
 }
@@ -162,26 +213,40 @@ static int proc_status(int dir, struct gp_proc *proc)
     return 0;
 }
 
+/* The directory to read from. 0 or -errno. */
+static int proc_choose(struct gp_proc *proc)
+{
+    char name[32] = ".";
+    pid_t other = proc->zombie ? proc_other(proc->process) : 0;
+    if (proc->zombie && !other)
+        return -ESRCH;
+    if (other)
+        snprintf(name, sizeof(name), "task/%d", (int)other);
+    proc->dir = openat(proc->process, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return proc->dir < 0 ? -errno : 0;
+}
+
 int gp_proc_open(struct gp_proc *proc, pid_t pid)
 {
     char path[32];
     memset(proc, 0, sizeof(*proc));
     proc->pid = pid;
+    proc->dir = -1;
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    proc->dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (proc->dir < 0)
+    proc->process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc->process < 0)
         return errno == ENOENT || errno == ENOTDIR ? -ESRCH : -errno;
-    int rc = gp_proc_stat(proc->dir, proc);
+    int rc = gp_proc_stat(proc->process, proc);
     if (!rc)
-        rc = proc_status(proc->dir, proc);
-    if (!rc && proc->zombie)
-        rc = -ESRCH;
+        rc = proc_status(proc->process, proc);
+    if (!rc)
+        rc = proc_choose(proc);
     if (rc) {
         gp_proc_close(proc);
         return rc == -ENOENT ? -ESRCH : rc;
     }
     char comm[64];
-    if (gp_proc_read(proc->dir, "comm", comm, sizeof(comm)) < 0)
+    if (gp_proc_read(proc->process, "comm", comm, sizeof(comm)) < 0)
         comm[0] = '\0';
     comm[strcspn(comm, "\n")] = '\0';
     gp_text_clean(proc->comm, sizeof(proc->comm), comm, sizeof(comm));
@@ -192,16 +257,18 @@ void gp_proc_close(struct gp_proc *proc)
 {
     if (proc->dir >= 0)
         close(proc->dir);
-    proc->dir = -1;
+    if (proc->process >= 0)
+        close(proc->process);
+    proc->dir = proc->process = -1;
 }
 
 bool gp_proc_alive(const struct gp_proc *proc)
 {
     struct gp_proc now = {.pid = proc->pid};
-    int rc = gp_proc_stat(proc->dir, &now);
+    int rc = gp_proc_stat(proc->process, &now);
     if (rc == -EMFILE || rc == -ENFILE) /* that says nothing about the process */
         return true;
-    return rc == 0 && !now.zombie && now.start_time == proc->start_time;
+    return rc == 0 && now.start_time == proc->start_time && (!now.zombie || proc_other(proc->process));
 }
 
 void gp_proc_container(const char *cgroup, char *container, size_t container_bytes)
@@ -328,8 +395,8 @@ int gp_proc_mapped_open(const char *proc, const struct gp_vma *file)
 
 int gp_proc_mapped_each(pid_t pid, gp_vma_each *each, void *context)
 {
-    char path[64], lines[GP_VMA_LINE];
-    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    char path[64], folder[GP_PROC_FOLDER], lines[GP_VMA_LINE];
+    snprintf(path, sizeof(path), "%s/maps", gp_proc_folder(pid, folder));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;

@@ -27,7 +27,7 @@ struct gp_sites_reader {
     bool own; /* the descriptor is closed with the reader */
     uint64_t offset;
     struct gp_wire_sites head; /* as last fetched, after the checks */
-    char proc[32];
+    char proc[GP_PROC_FOLDER];
     struct gp_modules modules; /* as last read */
     uint32_t *module_index;    /* index in sites->modules of each of their rows */
     uint32_t wire_strings;     /* bytes fetched */
@@ -416,6 +416,7 @@ int gp_sites_update(struct gp_sites *sites, char problem[GP_PROBLEM_BYTES])
 int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t pid, const char *proc,
                        char problem[GP_PROBLEM_BYTES])
 {
+    char folder[GP_PROC_FOLDER];
     struct gp_sites *sites = calloc(1, sizeof(*sites));
     *out = NULL;
     problem[0] = '\0';
@@ -428,7 +429,7 @@ int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t 
     sites->pid = pid;
     sites->reader->peer = *peer;
     snprintf(sites->reader->proc, sizeof(sites->reader->proc), "%s", proc);
-    snprintf(sites->root, sizeof(sites->root), "/proc/%d/root", (int)pid);
+    snprintf(sites->root, sizeof(sites->root), "%s/root", gp_proc_folder(pid, folder));
     int rc = gp_sites_update(sites, problem);
     if (rc)
         gp_sites_close(sites);
@@ -440,13 +441,12 @@ int gp_sites_open_peer(struct gp_sites **out, const struct gp_peer *peer, pid_t 
 int gp_sites_open(struct gp_sites **out, pid_t pid, char problem[GP_PROBLEM_BYTES])
 {
     struct gp_peer peer;
-    char path[32];
+    char path[GP_PROC_FOLDER];
     *out = NULL;
     int rc = gp_peer_open_pid(&peer, pid, problem);
     if (rc)
         return rc;
-    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    rc = gp_sites_open_peer(out, &peer, pid, path, problem);
+    rc = gp_sites_open_peer(out, &peer, pid, gp_proc_folder(pid, path), problem);
     if (rc)
         gp_peer_close(&peer);
     else

@@ -12,7 +12,7 @@
 
 struct gp_sites {
     pid_t pid;
-    char root[32];  /* /proc/PID/root: prefix of the paths of modules */
+    char root[56];  /* /proc/PID/root: prefix of the paths of modules */
     uint32_t modes; /* GP_SITES_* */
     uint64_t time_ns;
     uint64_t captures;

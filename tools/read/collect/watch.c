@@ -45,7 +45,7 @@ static void watch_process(struct gp_watch *watch, pid_t pid, int depth);
 
 static void watch_children(struct gp_watch *watch, const struct gp_proc *proc, int depth)
 {
-    int fd = openat(proc->dir, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(proc->process, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *tasks = fd >= 0 ? fdopendir(fd) : NULL;
     if (!tasks) {
         if (fd >= 0)
