@@ -188,7 +188,7 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 # They load libraries.
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/preload/constructor.so
-$(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so
+$(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so $(B)/tests/preload/plugged_alone.so
 $(B)/tests/programs/jax: | $(B)/tests/preload/xla_cuda_plugin.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(FRAMEWORK_POOLS) $(ENGINE)

@@ -257,12 +257,15 @@ uint32_t gp_wrap_cuGetProcAddress_v2(const char *symbol, void **found, int versi
 
 /* ---- calls that go past the hooks -------------------------------------------------------------------------------- */
 
-static char hooks_past[112];
+/* An object past the hooks is linked to the driver, so that its calls are the driver's; or it has libc's
+ * dlsym and may have looked the driver up.  What is known of the second kind is only that. */
+enum { PAST_NONE, PAST_PERHAPS, PAST_CALLS };
+
+static char hooks_past[PAST_CALLS + 1][112]; /* each is written once, before x_past says so */
 static uint32_t x_past;
 
 struct hooks_look {
-    const struct gp_image *image;
-    bool is_past;
+    bool is_past, has_dlopen, has_libc_dlsym;
 };
 
 /* A slot that was not used yet does not hold the function; it is looked at again the next time. */
@@ -270,44 +273,65 @@ static void past_slot(void *arg, const char *symbol, uint64_t *slot)
 {
     struct hooks_look *look = arg;
     const void *real = NULL;
+    bool is_dlsym = strcmp(symbol, "dlsym") == 0;
     if (symbol[0] == 'c' && symbol[1] == 'u') {
         int row = hooks_row_of(symbol);
         real = row < 0 ? NULL : __atomic_load_n(&x_reals[row], __ATOMIC_RELAXED);
-    } else if (strcmp(symbol, "dlsym") == 0 && gp_image_is(look->image, "libcudart")) {
+    } else if (is_dlsym) {
         real = __atomic_load_n(&x_dlsym, __ATOMIC_RELAXED);
     }
-    look->is_past |= real && __atomic_load_n(slot, __ATOMIC_RELAXED) == (uint64_t)(uintptr_t)real;
+    bool is_real = real && __atomic_load_n(slot, __ATOMIC_RELAXED) == (uint64_t)(uintptr_t)real;
+    look->has_dlopen |= strcmp(symbol, "dlopen") == 0;
+    look->has_libc_dlsym |= is_real && is_dlsym;
+    look->is_past |= is_real && !is_dlsym;
+}
+
+static void past_say(uint32_t how, const char *name)
+{
+    if (how == PAST_CALLS)
+        snprintf(hooks_past[how], sizeof(hooks_past[how]),
+                 "driver hooks do not see the calls of %.40s (opened with RTLD_DEEPBIND?)", name);
+    else
+        snprintf(hooks_past[how], sizeof(hooks_past[how]),
+                 "driver hooks do not see calls of %.30s to the driver, if it makes any (RTLD_DEEPBIND)", name);
 }
 
 static int past_visit(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct gp_image image;
-    struct hooks_look look = {.image = &image};
+    struct hooks_look look = {0};
+    uint32_t *found = arg;
     (void)size;
-    (void)arg;
-    if (!gp_image_read(&image, info) || hooks_is_inside(&image) ||
-        (!gp_image_needs(&image, "libcuda.so") && !gp_image_is(&image, "libcudart")))
+    if (!gp_image_read(&image, info) || hooks_is_inside(&image))
         return 0;
     gp_image_slots(&image, past_slot, &look);
-    if (look.is_past)
-        snprintf(hooks_past, sizeof(hooks_past),
-                 "driver hooks do not see the calls of %.40s (opened with RTLD_DEEPBIND?)", gp_image_name(&image));
-    return look.is_past;
+    bool is_runtime = gp_image_is(&image, "libcudart");
+    uint32_t how = look.is_past || (look.has_libc_dlsym && is_runtime) ? PAST_CALLS
+                   : look.has_libc_dlsym && look.has_dlopen            ? PAST_PERHAPS
+                                                                       : PAST_NONE;
+    if (how > *found) {
+        past_say(how, gp_image_name(&image));
+        *found = how;
+    }
+    return *found == PAST_CALLS;
 }
 
+/* Poll thread only. */
 void gp_hooks_look(void)
 {
-    if (__atomic_load_n(&x_past, __ATOMIC_RELAXED))
+    uint32_t found = __atomic_load_n(&x_past, __ATOMIC_RELAXED), before = found;
+    if (found == PAST_CALLS || !gp_hooks_present() || !hooks_have_driver())
         return;
-    gp_loader_look(past_visit, NULL);
-    if (hooks_past[0])
-        __atomic_store_n(&x_past, 1, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
+    gp_loader_look(past_visit, &found);
+    if (found != before)
+        __atomic_store_n(&x_past, found, __ATOMIC_RELEASE); /* [past.R] release: the text; pairs with [past.A] */
 }
 
 bool gp_hooks_past(char *text, size_t bytes)
 {
-    if (!__atomic_load_n(&x_past, __ATOMIC_ACQUIRE)) /* [past.A] acquire: pairs with [past.R] */
+    uint32_t found = __atomic_load_n(&x_past, __ATOMIC_ACQUIRE); /* [past.A] acquire: pairs with [past.R] */
+    if (!found)
         return false;
-    snprintf(text, bytes, "%s", hooks_past);
+    snprintf(text, bytes, "%s", hooks_past[found]);
     return true;
 }
