@@ -202,8 +202,9 @@ define simlib
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(if $(1),-Wl$(comma)--version-script=$(1)) $(2) -o $@.new $(filter %.o,$^) $(OLD_GLIBC) -lm
 	$(Q)mv -f $@.new $@
 endef
+# As in NVIDIA's, its own functions are what it answers with, whatever else has their names.
 $(SIMD)/libcuda.so.1: $(SIM_CUDA_OBJ)
-	$(call simlib)
+	$(call simlib,,-Wl$(comma)-Bsymbolic-functions)
 	$(Q)ln -sf libcuda.so.1 $(SIMD)/libcuda.so
 $(SIMD)/libcupti.so.13: $(SIM_CUPTI_OBJ) src/sim/cupti/libcupti.map
 	$(call simlib,src/sim/cupti/libcupti.map)
