@@ -170,7 +170,7 @@ $(LIB): $(TARGET_OBJ) src/inject/libgpuprof.map
 $(SHIM): $(SHIM_OBJ) src/source/shim/libgpuprof-shim.map $(LIB)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/source/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libgpuprof-shim.so -Wl,--version-script=src/source/shim/libgpuprof-shim.map -Wl,-rpath,'$$ORIGIN' -Wl,--enable-new-dtags -Wl,-z,now -Wl,-z,nodelete -Wl,-z,initfirst -o $@.new $(SHIM_OBJ) -L$(@D) -lgpuprof $(OLD_GLIBC)
 	$(Q)mv -f $@.new $@
 
 # Archives for tests: the same objects, so that a test can reach hidden functions.

@@ -155,6 +155,8 @@ $(B)/tests/preload/%.so: tests/lib/preload/%.c $(STAMP)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -shared -fPIC -o $@ $< $(PRELOAD_LIBS) -ldl
 $(B)/tests/preload/plugged.so $(B)/tests/preload/xla_cuda_plugin.so: PRELOAD_LIBS = -L$(SIMD) -lcuda
 $(B)/tests/preload/plugged.so $(B)/tests/preload/xla_cuda_plugin.so: | $(SIM)
+$(B)/tests/preload/variables_needed.so: $(B)/tests/preload/variables.so
+$(B)/tests/preload/variables_needed.so: PRELOAD_LIBS = -L$(@D) -l:variables.so -Wl,-rpath,'$$ORIGIN'
 # Stand-ins for two libraries of PyTorch, in one folder for each way to build and link them: the names' age, and words
 # that the rule looks for: now or lazy, norelro, noplt, rt (cudaMalloc), early (calls the program while it is relocated), fake
 # (no driver).
@@ -189,6 +191,12 @@ $(ENGINE): tests/framework/engine.c $(STAMP) | $(SIM)
 $(B)/tests/programs/loader_cross: | $(B)/tests/preload/constructor.so $(B)/tests/preload/pause.so
 $(B)/tests/programs/loader_busy $(B)/tests/programs/loader_first: | $(B)/tests/preload/constructor.so
 $(B)/tests/programs/plugged: | $(B)/tests/preload/plugged.so $(B)/tests/preload/plugged_alone.so
+# Not linked to the driver, whose functions would be what the loader finds for their names.
+$(B)/tests/programs/variables $(B)/tests/programs/variables_own $(B)/tests/programs/variables_linked: PROGRAM_LIBS = -ldl
+$(B)/tests/programs/variables_own: PROGRAM_CFLAGS += -rdynamic
+$(B)/tests/programs/variables_linked: PROGRAM_LIBS = -L$(B)/tests/preload -l:variables.so -ldl -Wl,-rpath,'$$ORIGIN/../preload'
+$(B)/tests/programs/variables_linked: | $(B)/tests/preload/variables.so
+$(B)/tests/programs/variables: | $(B)/tests/preload/variables.so $(B)/tests/preload/variables_needed.so $(B)/tests/preload/plugged.so
 $(B)/tests/programs/jax: | $(B)/tests/preload/xla_cuda_plugin.so
 $(B)/tests/programs/framework: PROGRAM_CFLAGS += -fexceptions
 $(B)/tests/programs/framework: | $(FRAMEWORK) $(FRAMEWORK_POOLS) $(ENGINE)
@@ -208,7 +216,7 @@ $(B)/tests/programs/probe_%: PROGRAM_CFLAGS += $(NO_RED_ZONE)
 # The programs for another C library, whose files are under ROOT (tests/real/roots.sh), which has no sys/sdt.h, and no
 # stand-ins for PyTorch (tests/framework).
 ifdef ROOT
-ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c %/attach_tsan.c %/attach_tsan_static.c,$(wildcard tests/programs/*.c)))
+ROOT_PROGRAMS := $(patsubst tests/programs/%.c,$(ROOT)/programs/%,$(filter-out %/probe_fire.c %/framework.c %/attach_tsan.c %/attach_tsan_static.c %/variables_linked.c,$(wildcard tests/programs/*.c)))
 .PHONY: root-programs
 root-programs: $(ROOT_PROGRAMS) ## build the programs that run in roots of other releases
 ROOT_LIB := $(ROOT)/usr/lib/$(TARGET)

@@ -51,8 +51,8 @@ GP_GLIBC(dladdr1, 2.3.3)
 GP_GLIBC(dlclose, 2.2.5)
 GP_GLIBC(dlerror, 2.2.5)
 GP_GLIBC(dlinfo, 2.3.3)
+#if !defined(GP_OWN_DLSYM) /* src/source/shim defines both */
 GP_GLIBC(dlopen, 2.2.5)
-#if !defined(GP_OWN_DLSYM) /* src/source/shim defines one */
 GP_GLIBC(dlsym, 2.2.5)
 #endif
 GP_GLIBC(dlvsym, 2.2.5)

@@ -39,6 +39,9 @@ static void image_dynamic(struct gp_image *image, const ElfW(Dyn) * dynamic)
         case DT_GNU_HASH:
             image->hash = image_at(image, value);
             break;
+        case DT_HASH:
+            image->sysv = image_at(image, value);
+            break;
         case DT_JMPREL:
             image->jumps = image_at(image, value);
             break;

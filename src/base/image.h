@@ -18,6 +18,7 @@ struct gp_image {
     const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *hash; /* DT_GNU_HASH */
+    const uint32_t *sysv; /* DT_HASH */
     const ElfW(Rela) * jumps, *relas;
     uint64_t jump_bytes, rela_bytes;
 };

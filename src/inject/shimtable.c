@@ -35,6 +35,8 @@ uint32_t gp_wrap_cuInit(unsigned int flags)
 GP_EXPORT const struct gp_private gpuprof_private = {
     .is_missing = gp_hooks_is_missing,
     .wrap_symbol = gp_hooks_wrap_symbol,
+    .start = gp_variable_start,
+    .opening = gp_variable_opening,
     .subscribe = gp_foreign_subscribe,
     .subscribe_v2 = gp_foreign_subscribe_v2,
     .unsubscribe = gp_foreign_unsubscribe,

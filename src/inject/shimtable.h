@@ -11,9 +11,12 @@
 #include "source/hooks.h"
 
 struct gp_private {
-    /* gp_hooks_is_missing, gp_hooks_wrap_symbol: see source/hooks.h. */
+    /* gp_hooks_is_missing, gp_hooks_wrap_symbol, gp_variable_start, gp_variable_opening: see source/hooks.h. */
     bool (*is_missing)(const char *name);
     void *(*wrap_symbol)(const char *name, void *real, const void *caller);
+
+    void (*start)(void);
+    void (*opening)(const char *name, int flags, const void *caller);
 
     /* Of CUPTI's functions. */
     int (*subscribe)(void **subscriber, void *callback, void *user, const void *caller);

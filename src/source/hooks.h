@@ -79,8 +79,16 @@ void *gp_hooks_wrap_symbol(const char *name, void *real, const void *caller);
  * no driver in this process, or an older one.  Loads no driver. */
 bool gp_hooks_is_missing(const char *name);
 
-/* The versions of libc's dlsym, the right one first: after a miss libc allocates a message, and the
- * caller may be the program's own malloc.  glibc 2.34 moved it from libdl. */
+/* variable.c: a name of ours that is a variable in another library is taken out of libgpuprof-shim.so's
+ * symbols. start: once, by the shim's constructor. opening: before the program's dlopen(name, flags);
+ * caller: an address in the calling code. */
+void gp_variable_start(void);
+void gp_variable_opening(const char *name, int flags, const void *caller);
+/* Whether the shim no longer defines it. */
+bool gp_variable_is_hidden(const char *name);
+
+/* The versions of libc's dlsym and dlopen, the right one first: after a miss libc allocates a message, and the
+ * caller may be the program's own malloc.  glibc 2.34 moved them from libdl. */
 #if defined(__x86_64__)
 #define GP_HOOKS_DLSYM_VERSIONS "GLIBC_2.2.5", "GLIBC_2.34"
 #else

@@ -6,6 +6,7 @@
  * after a successful call.
  */
 #include "base/compiler.h"
+#include "base/elfnames.h"
 #include "base/image.h"
 #include "base/loader.h"
 #include "source/internal.h"
@@ -79,12 +80,23 @@ static bool hooks_have_driver(void)
     return hooks_driver_handle() != NULL;
 }
 
+/* Whether the address is that of a variable of some library: variable.c. */
+static bool hooks_is_variable(const void *address)
+{
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    return address && dladdr1 && GP_LOADER(dladdr1(address, &info, (void **)&symbol, RTLD_DL_SYMENT)) && symbol &&
+           gp_elf_is_variable(symbol);
+}
+
 void *gp_hooks_driver(const char *name)
 {
     void *handle = hooks_driver_handle();
     if (GP_LIKELY(handle))
         return gp_hooks_symbol(handle, name);
-    return gpuprof_preload_next ? GP_LOADER(gpuprof_preload_next(name)) : NULL; /* dlopen may fail for other reasons */
+    /* dlopen may fail for other reasons. */
+    void *next = gpuprof_preload_next ? GP_LOADER(gpuprof_preload_next(name)) : NULL;
+    return hooks_is_variable(next) ? NULL : next;
 }
 
 static GP_COLD void *hooks_real_find(enum gp_hooks_row row)
@@ -120,6 +132,19 @@ static const void *hooks_object(const void *address)
     return address && GP_LOADER(dladdr(address, &info)) ? info.dli_fbase : NULL;
 }
 
+/* Whether the shim's definition of a name comes first: of the first one that it still has and that the
+ * program has no variable of. If there is none, that does not matter. */
+static bool hooks_are_first(void *program, const void *shim)
+{
+    for (int row = -1; row < GP_HOOKS_ROWS; row++) {
+        const char *name = row < 0 ? "cuInit" : gp_hooks_table[row].name;
+        void *found = gp_variable_is_hidden(name) ? NULL : gp_hooks_symbol(program, name);
+        if (found && !hooks_is_variable(found))
+            return hooks_object(found) == shim;
+    }
+    return true;
+}
+
 static bool hooks_are_in_front(void)
 {
     const void *shim = hooks_object((void *)gpuprof_preload_next), *libc = hooks_object((void *)sysconf);
@@ -131,10 +156,10 @@ static bool hooks_are_in_front(void)
     }
     /* A library loaded by dlopen may be global, but it follows libc in the search order, so linked
      * objects do not see it. */
-    const void *init = hooks_object(gp_hooks_symbol(program, "cuInit"));
+    bool is_first = hooks_are_first(program, shim);
     const void *lookup = hooks_object(gp_hooks_symbol(program, "dlsym"));
     GP_LOADER(dlclose(program));
-    return init == shim && lookup != libc;
+    return is_first && lookup != libc;
 }
 
 /* Libraries that come later stand behind this one, so the answer does not change. */
@@ -265,7 +290,7 @@ static char hooks_past[PAST_CALLS + 1][112]; /* each is written once, before x_p
 static uint32_t x_past;
 
 struct hooks_look {
-    bool is_past, has_dlopen, has_libc_dlsym;
+    bool is_past, is_hidden, has_dlopen, has_libc_dlsym;
 };
 
 /* A slot that was not used yet does not hold the function; it is looked at again the next time. */
@@ -284,11 +309,15 @@ static void past_slot(void *arg, const char *symbol, uint64_t *slot)
     look->has_dlopen |= strcmp(symbol, "dlopen") == 0;
     look->has_libc_dlsym |= is_real && is_dlsym;
     look->is_past |= is_real && !is_dlsym;
+    look->is_hidden |= is_real && !is_dlsym && gp_variable_is_hidden(symbol);
 }
 
-static void past_say(uint32_t how, const char *name)
+static void past_say(uint32_t how, const char *name, bool is_hidden)
 {
-    if (how == PAST_CALLS)
+    if (how == PAST_CALLS && is_hidden)
+        snprintf(hooks_past[how], sizeof(hooks_past[how]),
+                 "driver hooks do not see calls of %.32s: another library has variables of their names", name);
+    else if (how == PAST_CALLS)
         snprintf(hooks_past[how], sizeof(hooks_past[how]),
                  "driver hooks do not see the calls of %.40s (opened with RTLD_DEEPBIND?)", name);
     else
@@ -310,7 +339,7 @@ static int past_visit(struct dl_phdr_info *info, size_t size, void *arg)
                    : look.has_libc_dlsym && look.has_dlopen            ? PAST_PERHAPS
                                                                        : PAST_NONE;
     if (how > *found) {
-        past_say(how, gp_image_name(&image));
+        past_say(how, gp_image_name(&image), look.is_hidden);
         *found = how;
     }
     return *found == PAST_CALLS;

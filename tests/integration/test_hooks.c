@@ -186,15 +186,17 @@ Test(hooks, say_so_when_the_shim_is_not_in_front)
 /* RTLD_DEEPBIND leads a plug-in past the hooks: a viewer and the summary at the end report that. */
 Test(hooks, report_a_library_whose_calls_they_do_not_see)
 {
-    static const char *const ways[] = {"plain", "deep", "alone"};
-    static const char *const names[] = {"plugged.so", "plugged.so", "plugged_alone.so"};
+    static const char *const ways[] = {"plain", "deep", "alone", "later"};
+    static const char *const names[] = {"plugged.so", "plugged.so (opened", "plugged_alone.so",
+                                        "calls of plugged.so: another"};
+    static const long long seen[] = {24ll << 20, 0, 0, 24ll << 20}; /* of "later": through the variables */
     char setting[512];
     const char *env[] = {setting, NULL}, *source[] = {"GPUPROF_SOURCE=hooks", NULL};
     size_t i;
     int tries;
     snprintf(setting, sizeof(setting), "CUDA_INJECTION64_PATH=%s", path_library());
-    for (i = 0; i < 3; i++) {
-        const char *argv[] = {path_program("plugged"), ways[i], NULL};
+    for (i = 0; i < 4; i++) {
+        const char *argv[] = {path_program(i < 3 ? "plugged" : "variables"), ways[i], NULL};
         const char *command[] = {path_command(), "run", "--sim", "--summary", "--", argv[0], ways[i], NULL};
         struct spawn_options options = {
             .argv = argv, .env = env, .want_library = true, .want_hold = true, .source = "hooks"};
@@ -214,9 +216,9 @@ Test(hooks, report_a_library_whose_calls_they_do_not_see)
                 break;
             json_decref(process);
         }
-        cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", 0), i == 0 ? 24ll << 20 : 0);
-        cr_expect(i == 0 ? trouble == NULL : trouble != NULL && strstr(trouble, names[i]) != NULL, "%s: %s",
-                  ways[i], trouble);
+        cr_expect_eq(json_at(process, "devices/0/stats/allocated_bytes.all.current", 0), seen[i]);
+        cr_expect(i == 0 ? trouble == NULL : trouble != NULL && strstr(trouble, names[i]) != NULL, "%s: %s", ways[i],
+                  trouble);
         json_decref(process);
         spawn_finish(&spawn, &result);
         cr_expect_eq(result.status, 0, "%s", spawn_status_text(&result));

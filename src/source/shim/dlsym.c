@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * dlsym.c: dlsym, for programs that open the driver by name, as every CUDA runtime does.
+ * dlsym.c: dlsym, for programs that open the driver by name, as every CUDA runtime does, and dlopen,
+ * for libraries that must not be bound to what this one exports (source/variable.c).
  *
  * The answer of dlsym(RTLD_NEXT) and dlsym(RTLD_DEFAULT) depends on the caller: libc reads the
  * return address.  So the function below is a jump that keeps registers, stack and return address of
@@ -119,20 +120,25 @@ static void *preload_nothing(void *handle, const char *name)
     return NULL;
 }
 
-/* libc's dlsym, found by version, because ours has none.  dlvsym is weak (base/glibc.h): musl has no versions. */
-static gp_dlsym_fn preload_real(void)
+/* libc's own, found by version, because ours has none; NULL: there is none.  dlvsym is weak (base/glibc.h): musl has no
+ * versions. */
+static void *preload_find(const char *name, void **x_real)
 {
     static const char *const versions[] = {GP_HOOKS_DLSYM_VERSIONS};
-    static gp_dlsym_fn x_real;
-    gp_dlsym_fn real = __atomic_load_n(&x_real, __ATOMIC_RELAXED); /* a code address: needs no order */
+    void *real = __atomic_load_n(x_real, __ATOMIC_RELAXED); /* a code address: needs no order */
     for (size_t i = 0; dlvsym && !real && i < GP_COUNT(versions); i++)
-        real = (gp_dlsym_fn)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+        real = dlvsym(RTLD_NEXT, name, versions[i]);
     if (!dlvsym && !real)
-        real = (gp_dlsym_fn)shim_plain("dlsym");
-    if (!real)
-        return preload_nothing;
-    __atomic_store_n(&x_real, real, __ATOMIC_RELAXED);
+        real = shim_plain(name);
+    __atomic_store_n(x_real, real, __ATOMIC_RELAXED);
     return real;
+}
+
+static gp_dlsym_fn preload_real(void)
+{
+    static void *x_real;
+    void *real = preload_find("dlsym", &x_real);
+    return real ? (gp_dlsym_fn)real : preload_nothing;
 }
 
 /* Searches after this library.  The barrier keeps the call from becoming a jump, which would show
@@ -199,56 +205,72 @@ gp_dlsym_fn gp_shim_pick(void *handle, const char *name, const void *caller)
     return preload_real();
 }
 
+/* dlopen searches the folders of the caller's RUNPATH: a jump for the same reason. */
+__attribute__((used)) void *gp_shim_open(const char *name, long flags, const void *caller);
+void *gp_shim_open(const char *name, long flags, const void *caller)
+{
+    static void *x_real;
+    void *real = preload_find("dlopen", &x_real);
+    gpuprof_private.opening(name, (int)flags, caller);
+    return real ? real : (void *)preload_nothing;
+}
+
 /* clang-format off */
 #if defined(__x86_64__)
-__asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, @function\n"
-        "dlsym:\n"
-        "   .cfi_startproc\n"
-        "   " GP_ASM_TEXT(_CET_ENDBR) "\n"
-        "   movq (%rsp), %rdx\n"
-        "   pushq %rdi\n"
-        "   .cfi_adjust_cfa_offset 8\n"
-        "   pushq %rsi\n"
-        "   .cfi_adjust_cfa_offset 8\n"
-        "   subq $8, %rsp\n" /* the stack is aligned to 16 bytes at a call */
-        "   .cfi_adjust_cfa_offset 8\n"
-        "   call gp_shim_pick\n"
-        "   addq $8, %rsp\n"
-        "   .cfi_adjust_cfa_offset -8\n"
-        "   popq %rsi\n"
-        "   .cfi_adjust_cfa_offset -8\n"
-        "   popq %rdi\n"
-        "   .cfi_adjust_cfa_offset -8\n"
-        "   jmp *%rax\n"
-        "   .cfi_endproc\n"
-        ".size dlsym, .-dlsym\n");
+/* The stack is aligned to 16 bytes at a call. */
+#define GP_SHIM_JUMP(_name, _pick) \
+    __asm__(".text\n" \
+    ".globl " #_name "\n" \
+    ".type " #_name ", @function\n" \
+    "" #_name ":\n" \
+    "   .cfi_startproc\n" \
+    "   " GP_ASM_TEXT(_CET_ENDBR) "\n" \
+    "   movq (%rsp), %rdx\n" \
+    "   pushq %rdi\n" \
+    "   .cfi_adjust_cfa_offset 8\n" \
+    "   pushq %rsi\n" \
+    "   .cfi_adjust_cfa_offset 8\n" \
+    "   subq $8, %rsp\n" \
+    "   .cfi_adjust_cfa_offset 8\n" \
+    "   call " #_pick "\n" \
+    "   addq $8, %rsp\n" \
+    "   .cfi_adjust_cfa_offset -8\n" \
+    "   popq %rsi\n" \
+    "   .cfi_adjust_cfa_offset -8\n" \
+    "   popq %rdi\n" \
+    "   .cfi_adjust_cfa_offset -8\n" \
+    "   jmp *%rax\n" \
+    "   .cfi_endproc\n" \
+    ".size " #_name ", .-" #_name "\n");
 #elif defined(__aarch64__)
-__asm__(".text\n"
-        ".globl dlsym\n"
-        ".type dlsym, %function\n"
-        "dlsym:\n"
-        "   .cfi_startproc\n"
-        "   hint #34\n" /* bti c */
-        "   stp x29, x30, [sp, #-32]!\n"
-        "   .cfi_adjust_cfa_offset 32\n"
-        "   .cfi_rel_offset x29, 0\n"
-        "   .cfi_rel_offset x30, 8\n"
-        "   stp x0, x1, [sp, #16]\n"
-        "   mov x2, x30\n"
-        "   mov x29, sp\n"
-        "   bl gp_shim_pick\n"
-        "   mov x16, x0\n"
-        "   ldp x0, x1, [sp, #16]\n"
-        "   ldp x29, x30, [sp], #32\n"
-        "   .cfi_restore x29\n"
-        "   .cfi_restore x30\n"
-        "   .cfi_adjust_cfa_offset -32\n"
-        "   br x16\n"
-        "   .cfi_endproc\n"
-        ".size dlsym, .-dlsym\n");
+/* hint #34: bti c. */
+#define GP_SHIM_JUMP(_name, _pick) \
+    __asm__(".text\n" \
+    ".globl " #_name "\n" \
+    ".type " #_name ", %function\n" \
+    "" #_name ":\n" \
+    "   .cfi_startproc\n" \
+    "   hint #34\n" \
+    "   stp x29, x30, [sp, #-32]!\n" \
+    "   .cfi_adjust_cfa_offset 32\n" \
+    "   .cfi_rel_offset x29, 0\n" \
+    "   .cfi_rel_offset x30, 8\n" \
+    "   stp x0, x1, [sp, #16]\n" \
+    "   mov x2, x30\n" \
+    "   mov x29, sp\n" \
+    "   bl " #_pick "\n" \
+    "   mov x16, x0\n" \
+    "   ldp x0, x1, [sp, #16]\n" \
+    "   ldp x29, x30, [sp], #32\n" \
+    "   .cfi_restore x29\n" \
+    "   .cfi_restore x30\n" \
+    "   .cfi_adjust_cfa_offset -32\n" \
+    "   br x16\n" \
+    "   .cfi_endproc\n" \
+    ".size " #_name ", .-" #_name "\n");
 #else
 #error "no dlsym for this processor: write the jump"
 #endif
+GP_SHIM_JUMP(dlsym, gp_shim_pick)
+GP_SHIM_JUMP(dlopen, gp_shim_open)
 /* clang-format on */

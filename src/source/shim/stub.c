@@ -5,7 +5,9 @@
  * jump through libgpuprof.so's table.
  *
  * Every child process inherits libgpuprof-shim.so from a preload, and most never use a GPU: so it
- * has no constructor, no thread and no memory, and does not load the driver.  A weak reference to
+ * has no thread and no memory, does not load the driver, and its constructor only looks for names
+ * that others define as variables.  The loader runs that one first (-z initfirst), since another
+ * constructor may use such a variable.  A weak reference to
  * one of these names is not empty in a process without a driver: a call through it returns
  * CUDA_ERROR_NO_DEVICE.
  */
@@ -46,6 +48,11 @@ int cuptiSubscribe_v2(void **subscriber, void *callback, void *user, void *param
 int cuptiUnsubscribe(void *subscriber)
 {
     return gpuprof_private.unsubscribe(subscriber, __builtin_return_address(0));
+}
+
+__attribute__((constructor)) static void shim_start(void)
+{
+    gpuprof_private.start();
 }
 
 #define GP_TORCH(_result, _name, ...)                                                                                  \
