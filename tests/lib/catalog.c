@@ -56,6 +56,7 @@ const struct catalog_entry catalog[] = {
     {.name = "variables"},
     {.name = "variables", .note = "global", .args = {"global"}},
     {.name = "variables", .note = "needed", .args = {"needed"}},
+    {.name = "variables", .note = "earlier", .args = {"earlier"}},
     {.name = "variables_linked"},
     {.name = "variables_own"},
     {.name = "loader_cross"},
