@@ -262,6 +262,8 @@ void gp_feed_pool_found(uint64_t pool, int device, unsigned flags);
 /* The device's primary context ends, and it is not known whether the pools' handles outlive that: none is
  * polled until the program has used it again, or the driver has named it. Waits as gp_feed_pool_destroy_begin. */
 void gp_feed_pools_unsure(int device);
+/* The program has set the pool's release threshold above 0.  device: of the call, if the pool's is not known. */
+void gp_feed_pool_keeps(uint64_t pool, int device);
 /* The program has used the pool, and the driver knew it. */
 void gp_feed_pool_sure(uint64_t pool);
 /* The driver names a device's default pool: another than before has replaced that. */

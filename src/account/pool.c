@@ -259,6 +259,14 @@ void gp_feed_pool_sure(uint64_t pool)
     pool_change(pool, &(struct gp_pool_change){.sure = true});
 }
 
+void gp_feed_pool_keeps(uint64_t pool, int device)
+{
+    int own = gp_feed_pool_device(pool);
+    struct gp_account *account = own < 0 && device < 0 ? NULL : gp_account_of(own < 0 ? device : own);
+    if (account)
+        __atomic_fetch_or(&account->x_flags, GP_DEVICE_KEEPS, __ATOMIC_RELAXED);
+}
+
 void gp_feed_pool_default(uint64_t pool, int device)
 {
     struct gp_account *account = gp_account_of(device);

@@ -108,6 +108,7 @@ struct gp_cu_multicast_prop {
 
 #define GP_CU_DEVICE_MULTIPROCESSORS 16
 #define GP_CU_DEVICE_THREADS_EACH    39 /* of each multiprocessor, at most */
+#define GP_CU_POOL_RELEASE_THRESHOLD 4
 #define GP_CU_POOL_RESERVED_CURRENT  5
 #define GP_CU_POOL_RESERVED_HIGH     6
 #define GP_CU_GRAPH_USED_CURRENT     0

@@ -3,6 +3,7 @@
 #include "account/feed.h"
 #include "base/thread.h"
 #include "source/internal.h"
+#include <string.h>
 
 /* Streams 0, 1 and 2 are the default ones of the current context (cuda.h: CU_STREAM_LEGACY,
  * CU_STREAM_PER_THREAD). */
@@ -99,6 +100,19 @@ static void on_pool_change_exit(struct gp_call *call)
     gp_feed_poll_want(GP_POLL_POOLS);
 }
 const struct gp_handler gp_on_pool_change = {NULL, on_pool_change_exit};
+
+static void on_pool_attribute_exit(struct gp_call *call)
+{
+    const struct gp_params_cuMemPoolSetAttribute *params = GP_PARAMS(call, cuMemPoolSetAttribute);
+    on_pool_change_exit(call);
+    uint64_t bytes = 0;
+    if (!gp_call_ok(call) || params->attr != GP_CU_POOL_RELEASE_THRESHOLD || !params->value)
+        return;
+    memcpy(&bytes, params->value, sizeof(bytes));
+    if (bytes)
+        gp_feed_pool_keeps((uint64_t)(uintptr_t)params->pool, gp_call_device(call));
+}
+const struct gp_handler gp_on_pool_attribute = {NULL, on_pool_attribute_exit};
 
 static void on_pool_set_exit(struct gp_call *call)
 {
