@@ -121,8 +121,14 @@ Test(fit, without_a_cache_is_the_sum_of_the_drivers_pages)
         cr_assert_eq(gp_fit_find(trace, &setup, &fit), 0);
         cr_expect_eq(fit.smallest_bytes, least, "%s: %llu pages", rows[i].what,
                      (unsigned long long)fit.smallest_bytes / GP_FIT_PAGE);
-        cr_expect(fit.enough_bytes == least && fit.replays == 1, "%s", rows[i].what);
-        cr_expect_eq(fit.fails_bytes + GP_FIT_PAGE, up((int64_t)trace->load_bytes, PAGE), "%s", rows[i].what);
+        /* A pool takes 32 MiB where there is enough, so the smallest size is searched for. */
+        if (trace->pools) {
+            cr_expect(fit.enough_bytes >= 32ull << 20 && fit.replays > 1, "%s", rows[i].what);
+            cr_expect(fit.fails_bytes + GP_FIT_PAGE == least, "%s", rows[i].what);
+        } else {
+            cr_expect(fit.enough_bytes == least && fit.replays == 1, "%s", rows[i].what);
+            cr_expect_eq(fit.fails_bytes + GP_FIT_PAGE, up((int64_t)trace->load_bytes, PAGE), "%s", rows[i].what);
+        }
         cr_assert_eq(gp_fit_play(trace, &setup, least - GP_FIT_PAGE, &end), 0);
         cr_assert_lt(end.failed, trace->count, "%s", rows[i].what);
         cr_expect_eq(trace->ops[end.failed].event, rows[i].failed, "%s: %u", rows[i].what,
@@ -504,6 +510,67 @@ Test(fit, what_a_replay_cannot_explain_counts)
     }
 }
 
+/* ---- requests that got no memory --------------------------------------------------------------------------------- */
+
+enum { ALLOC, FREE, OOM };
+
+/* What nothing served counts, with what was held then; a request that its thread repeats with success does not. */
+Test(fit, what_was_refused_counts)
+{
+    static const struct {
+        const char *what;
+        struct {
+            uint8_t type, thread;
+            int64_t mib; /* FREE: of the block before the last */
+        } events[8];
+        uint64_t pages; /* the smallest size */
+        uint32_t refused;
+        uint64_t retried;
+    } rows[] = {
+        {"the end", {{ALLOC, 0, 100}, {OOM, 0, 400}}, 250, 1, 0},
+        {"a retry", {{ALLOC, 0, 100}, {OOM, 0, 400}, {FREE, 0, 0}, {ALLOC, 0, 400}}, 200, 0, 1},
+        {"not a retry", {{ALLOC, 0, 100}, {OOM, 0, 400}, {FREE, 0, 0}, {ALLOC, 0, 402}}, 250, 1, 0},
+        {"two retries", {{OOM, 0, 400}, {OOM, 0, 400}, {OOM, 0, 400}, {ALLOC, 0, 400}}, 200, 0, 3},
+        {"none of three", {{ALLOC, 0, 100}, {OOM, 0, 400}, {OOM, 0, 400}, {OOM, 0, 400}}, 250, 3, 0},
+        {"halves", {{OOM, 0, 800}, {OOM, 0, 400}, {ALLOC, 0, 200}}, 400, 2, 0},
+        {"a later step gets it", {{OOM, 0, 400}, {ALLOC, 0, 2}, {ALLOC, 0, 400}}, 201, 1, 0},
+        {"another thread gets it", {{OOM, 0, 400}, {ALLOC, 1, 400}}, 200, 1, 0},
+        {"another thread is in between", {{OOM, 0, 400}, {ALLOC, 1, 2}, {ALLOC, 0, 400}}, 201, 0, 1},
+        {"less than what was held later", {{OOM, 0, 100}, {ALLOC, 0, 50}, {ALLOC, 0, 400}}, 225, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct recmake *make = recmake_new(80 * GIB);
+        uint64_t address = GIB;
+        for (unsigned k = 0; k < 8 && (rows[i].events[k].mib || rows[i].events[k].type); k++) {
+            const uint64_t bytes = (uint64_t)rows[i].events[k].mib * MIB;
+            static const uint8_t types[] = {GP_EVENT_ALLOC, GP_EVENT_FREE, GP_EVENT_OOM};
+            const uint8_t type = types[rows[i].events[k].type];
+            recmake_event(make, &(struct gp_rec_event){.time_ns = (1001 + k) * MS,
+                                                       .type = type & 15,
+                                                       .kind = type == GP_EVENT_OOM ? 0 : GP_KIND_LINEAR,
+                                                       .address = type == GP_EVENT_ALLOC  ? (address += GIB)
+                                                                  : type == GP_EVENT_FREE ? address
+                                                                                          : 0,
+                                                       .thread = rows[i].events[k].thread & 1,
+                                                       .bytes = bytes});
+        }
+        struct gp_recording *r = recmake_done(make);
+        struct gp_flow *flow = gp_flow_new(r);
+        const struct gp_fit_question question = {
+            .gpu_bytes = (rows[i].pages - 1) * GP_FIT_PAGE, .tenants = 1, .context_bytes = 0};
+        struct gp_fit_result is;
+        cr_assert_eq(gp_fit_judge(flow, 0, &question, &is), 0);
+        cr_expect_eq(is.rows[0].smallest_bytes, rows[i].pages * GP_FIT_PAGE, "%s: %llu", rows[i].what,
+                     (unsigned long long)(is.rows[0].smallest_bytes / GP_FIT_PAGE));
+        cr_expect(!is.rows[0].fits, "%s", rows[i].what);
+        cr_expect_eq(is.refused_requests, rows[i].refused, "%s: %u", rows[i].what, is.refused_requests);
+        cr_expect_eq(is.retried_requests, rows[i].retried, "%s: %zu", rows[i].what, is.retried_requests);
+        gp_fit_result_fini(&is);
+        gp_flow_free(flow);
+        gp_recording_free(r);
+    }
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static char *saved(const struct gp_recording *r, const char *name)
@@ -547,7 +614,7 @@ Test(fit_command, answers_for_each_device, .init = find_binary)
     char *path = saved(r, "devices");
     expect(run("fit %s --gpu 200MiB --context 0", path), 0, "device 1: fits in 200.0 MiB", NULL);
     struct result result = run("fit %s --gpu 196MiB --context 0 --json", path);
-    cr_assert_eq(result.status, 1, "%s", result.err);
+    cr_assert_eq(result.status, 3, "%s", result.err);
     json_t *top = json_loads(result.out, 0, NULL), *one = json_array_get(json_object_get(top, "devices"), 1);
     cr_assert(top, "%s", result.out);
     cr_expect_str_eq(json_string_value(json_object_get(top, "schema")), "gpuprof.fit/1");
@@ -563,7 +630,7 @@ Test(fit_command, answers_for_each_device, .init = find_binary)
     cr_expect_str_eq(json_string_value(json_object_get(fails, "function")), "load_weights");
     cr_expect_str_eq(json_string_value(json_object_get(fails, "mark")), "begin");
     json_decref(top);
-    expect(run("fit %s --gpu 196MiB --context 0", path), 1, "asked: 200.0 MiB by load_weights", NULL);
+    expect(run("fit %s --gpu 196MiB --context 0", path), 3, "asked: 200.0 MiB by load_weights", NULL);
     unlink(path);
     gp_recording_free(r);
 }

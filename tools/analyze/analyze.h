@@ -229,6 +229,14 @@ struct gp_holders {
 };
 struct gp_holders *gp_holders_find(const struct gp_segments *map);
 
+/* ---- refused requests --------------------------------------------------------------------------------------------- */
+
+struct gp_refused { /* requests that got no memory, and that nothing served later */
+    size_t count;
+    uint32_t events[]; /* GP_EVENT_OOM, in order; bytes 0: a context, or code */
+};
+struct gp_refused *gp_refused_find(const struct gp_recording *recording);
+
 /* ---- sizes, bill, diff ------------------------------------------------------------------------------------------- */
 
 struct gp_sizes { /* by powers of two: [i] is for 2^i <= bytes < 2^(i+1) */

@@ -18,6 +18,7 @@
 struct gp_fit_slot { /* of a live block.  The end of one in a damaged file may name another kind than its start */
     struct gp_block *block; /* the cache's; NULL: none */
     uint64_t place;         /* on the device, if it is a driver allocation */
+    uint32_t piece;         /* of the pool: its number and 1; 0: none */
 };
 
 struct gp_fit_play {
@@ -27,7 +28,8 @@ struct gp_fit_play {
     struct gp_fit_driver *driver;
     struct gp_cache *cache; /* NULL: none */
     struct gp_fit_slot *slots;
-    uint64_t pools, pool_pages, graphs, segments;
+    struct gp_fit_pool *pool; /* NULL: no request is of one */
+    uint64_t graphs, segments;
     unsigned any_flags; /* of a request that names no stream */
 };
 
@@ -88,6 +90,8 @@ static void play_give(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
     if (!p->cache) {
         play_alone_end(p, op);
+        if (p->pool && !p->trace->keeps) /* cudaFree waits for all work, and then a pool gives back what is idle */
+            gp_fit_pool_settle(p->pool);
         return;
     }
     struct gp_block *block = p->slots[op->slot].block;
@@ -110,11 +114,25 @@ static bool play_driver(struct gp_fit_play *p, const struct gp_fit_op *op, bool 
     return true;
 }
 
-static bool play_pool(struct gp_fit_play *p, const struct gp_fit_op *op, bool take)
+/* A cache of ours above the driver gives way to a pool too. */
+static bool play_pool_take(struct gp_fit_play *p, const struct gp_fit_op *op)
 {
-    uint64_t bytes = (op->bytes + GP_FIT_ALIGN - 1) / GP_FIT_ALIGN * GP_FIT_ALIGN;
-    p->pools = take ? p->pools + bytes : p->pools - bytes;
-    return play_level(p, &p->pool_pages, p->pools);
+    uint32_t piece;
+    bool taken = gp_fit_pool_take(p->pool, op->bytes, &piece) ||
+                 (p->cache && p->setup->yields && gp_cache_trim(p->cache, 0) > 0 &&
+                  gp_fit_pool_take(p->pool, op->bytes, &piece));
+    p->slots[op->slot].piece = taken ? piece + 1 : 0; /* of no bytes: GP_REC_NONE, and so 0 */
+    return taken;
+}
+
+static void play_pool_give(struct gp_fit_play *p, const struct gp_fit_op *op)
+{
+    uint32_t piece = p->slots[op->slot].piece;
+    p->slots[op->slot].piece = 0;
+    if (piece)
+        gp_fit_pool_give(p->pool, piece - 1);
+    if (p->setup->downward && !p->trace->keeps)
+        gp_fit_pool_settle(p->pool);
 }
 
 static bool play_op(struct gp_fit_play *p, const struct gp_fit_op *op)
@@ -133,8 +151,10 @@ static bool play_op(struct gp_fit_play *p, const struct gp_fit_op *op)
             gp_cache_trim(p->cache, 0);
         return true;
     case GP_FIT_POOL_TAKE:
+        return play_pool_take(p, op);
     case GP_FIT_POOL_GIVE:
-        return play_pool(p, op, op->kind == GP_FIT_POOL_TAKE);
+        play_pool_give(p, op);
+        return true;
     default:
         return play_level(p, &p->graphs, op->bytes);
     }
@@ -175,6 +195,17 @@ static void play_ahead(const struct gp_fit_play *p, const struct gp_fit_op *op)
     __builtin_prefetch(block + 64, 1);
 }
 
+static bool play_next(struct gp_fit_play *p, const struct gp_fit_op *op)
+{
+    if (p->setup->recorded && op->event != GP_REC_NONE && p->trace->recording->events[op->event].type == GP_EVENT_OOM)
+        return true; /* it had no part in what went on */
+    if (!play_op(p, op))
+        return false;
+    if (p->setup->held)
+        p->setup->held(p->setup->held_arg, op->event, p->device.used, p->pool ? gp_fit_pool_idle(p->pool) : 0);
+    return true;
+}
+
 /* Two replays at a time: the first that fails ends the other one. */
 #define GP_FIT_LOOK 4096u /* operations between two looks at the other */
 
@@ -184,6 +215,8 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     struct gp_fit_play play = {.trace = trace, .setup = setup, .device = {.size = bytes, .downward = setup->downward}};
     play.slots = calloc(trace->slots + 1ul, sizeof(*play.slots));
     int rc = play.slots ? 0 : -ENOMEM;
+    if (!rc && trace->pools && !(play.pool = gp_fit_pool_new(&play.device)))
+        rc = -ENOMEM;
     if (!rc && setup->policy)
         rc = play_cache(&play);
     size_t at = 0;
@@ -194,7 +227,7 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
         while (at < until) {
             if (at + GP_FIT_AHEAD < trace->count)
                 play_ahead(&play, &trace->ops[at + GP_FIT_AHEAD]);
-            if (!play_op(&play, &trace->ops[at]))
+            if (!play_next(&play, &trace->ops[at]))
                 break;
             at++;
         }
@@ -209,6 +242,7 @@ static int play_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     if (play.cache)
         gp_cache_free(play.cache);
     gp_fit_driver_free(play.driver);
+    gp_fit_pool_free(play.pool);
     gp_fit_device_fini(&play.device);
     free(play.slots);
     return rc;
@@ -252,7 +286,7 @@ static int pair_run(const struct gp_fit_trace *trace, const struct gp_fit_setup 
     pthread_t thread;
     other.setup.downward = true;
     other.setup.progress = NULL;
-    bool both = setup->policy, beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
+    bool both = setup->policy || trace->pools, beside = both && pthread_create(&thread, NULL, play_other, &other) == 0;
     int rc = play_run(trace, setup, bytes, &end, &stop);
     fit->replays += both ? 2 : 1;
     if (beside)
@@ -378,6 +412,8 @@ static int search_between(struct gp_fit_search *s)
 static bool search_bisects(const struct gp_fit_search *s)
 {
     const struct gp_policy *policy = s->setup->policy;
+    if (!policy) /* a pool: its replays are cheap */
+        return true;
     /* Requests that name no stream are in growable segments only by expandable_segments:True. */
     bool moves = policy->growable && (s->trace->streams || play_expands(policy));
     return s->trace->count < GP_FIT_LONG || search_is_relative(s->setup) || moves;
@@ -410,7 +446,7 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
         fit->step_bytes = high / GP_FIT_PARTS / GP_FIT_PAGE * GP_FIT_PAGE;
     if (setup->policy)
         fit->spare_bytes = high / GP_FIT_PARTS / 2 / GP_FIT_PAGE * GP_FIT_PAGE;
-    if (!rc && setup->policy)
+    if (!rc && (setup->policy || trace->pools))
         return search_bisects(&search) ? search_bisect(&search) : search_between(&search);
     fit->smallest_bytes = high;
     fit->fails_bytes = search.low;
@@ -419,8 +455,21 @@ int gp_fit_find(const struct gp_fit_trace *trace, const struct gp_fit_setup *set
 
 /* ---- the context ------------------------------------------------------------------------------------------------- */
 
+#define GP_FIT_SETTLES 64u
+
+uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels)
+{
+    uint64_t size = bytes, before = UINT64_MAX;
+    for (unsigned i = 0; i < GP_FIT_SETTLES && size != before; i++) { /* it rises */
+        uint64_t context = gp_fit_context_in(bare, size);
+        before = size;
+        size = bytes + whole * context + kernels * gp_fit_context_with(context, true);
+    }
+    return size == before ? size : bytes + whole * bare + kernels * gp_fit_context_with(bare, true);
+}
+
 enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
-                                        uint64_t *bytes)
+                                        bool kernels, uint64_t *bytes)
 {
     uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
     int64_t most = -1;
@@ -433,12 +482,13 @@ enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, ui
         int64_t rest = sample->process_bytes - sample->reserved_bytes;
         GP_RAISE(most, rest);
     }
-    const uint64_t measured = (uint64_t)most, here = gp_fit_context_of(own), there = gp_fit_context_of(threads);
-    if (most >= 0 && (here ? here == there : there <= measured)) {
+    const uint64_t measured = (uint64_t)most, here = gp_fit_context_with(gp_fit_context_of(own), kernels),
+                   there = gp_fit_context_with(gp_fit_context_of(threads), kernels);
+    if (most >= 0 && (own ? here == there : there <= measured)) {
         *bytes = measured;
         return GP_FIT_MEASURED;
     }
-    if (most >= 0 && here && measured >= here) {
+    if (most >= 0 && own && measured >= here) {
         *bytes = measured - here + there;
         return GP_FIT_SCALED;
     }

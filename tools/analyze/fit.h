@@ -58,6 +58,10 @@ struct gp_fit_trace {
     enum gp_fit_requests requests;
     bool growable;           /* the segments that were recorded are growable */
     bool streams;            /* some requests name a stream */
+    bool pools;              /* some are of a stream-ordered pool */
+    bool keeps;              /* a pool was told to keep what is idle, even when work is waited for */
+    bool code;               /* modules were loaded: kernels ran */
+    uint32_t refused;        /* requests that nothing served: they are taken, and given at once */
     uint32_t slots;          /* one more than the largest */
     uint64_t most_bytes;     /* no request is larger */
     uint64_t load_bytes;     /* highest sum of what was requested: no allocator can do with less */
@@ -70,6 +74,9 @@ struct gp_fit_trace {
 struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t device, bool recorded);
 void gp_fit_trace_free(struct gp_fit_trace *trace);
 
+/* What is held of the device after an event (GP_REC_NONE: at the start, or polled), and idle in a pool of that. */
+typedef void gp_fit_held_fn(void *arg, uint32_t event, uint64_t held, uint64_t idle);
+
 /* An allocator to replay with. */
 struct gp_fit_setup {
     const struct gp_policy *policy; /* NULL: none; every request is a driver allocation */
@@ -78,8 +85,12 @@ struct gp_fit_setup {
     bool yields;
     /* The driver's addresses fall instead of rising, and small requests go into its last page with
      * room instead of the first.  Neither is documented, and among equal blocks the lowest is taken,
-     * so gp_fit_find and gp_fit_fits ask for sizes that are enough both ways. */
+     * so gp_fit_find and gp_fit_fits ask for sizes that are enough both ways.  Nor is it recorded when a program waits
+     * for its work, which makes pools give back what is idle: this way round after each free. */
     bool downward;
+    bool recorded;        /* as it went: without what was refused */
+    gp_fit_held_fn *held; /* after each operation; may be NULL */
+    void *held_arg;
     /* Called on the caller's thread: 0 at the start of each replay, then thousandths of it.  May be NULL. */
     void (*progress)(unsigned parts);
 };
@@ -129,9 +140,22 @@ static inline uint64_t gp_fit_context_of(uint64_t threads)
 {
     return (threads * 2048 + GP_FIT_PAGE - 1) / GP_FIT_PAGE * GP_FIT_PAGE;
 }
-/* threads: that the GPU can hold; 0: as the recorded one. */
+/* The first kernel made that of an H200 larger, by a sixth. */
+static inline uint64_t gp_fit_context_with(uint64_t bare, bool kernels)
+{
+    return bare + (kernels ? bare / 6 / GP_FIT_PAGE * GP_FIT_PAGE : 0);
+}
+/* A GPU of which only the size is known: a small one holds fewer threads, so its context is at most an eighth of it. */
+static inline uint64_t gp_fit_context_in(uint64_t bare, uint64_t gpu_bytes)
+{
+    uint64_t eighth = gpu_bytes / 8 / GP_FIT_PAGE * GP_FIT_PAGE;
+    return eighth < bare ? eighth : bare;
+}
+/* The smallest device that has so much beside `whole` contexts and those of kernels, each of that GPU. */
+uint64_t gp_fit_context_device(uint64_t bytes, uint64_t bare, unsigned whole, unsigned kernels);
+/* threads: that the GPU can hold; 0: as the recorded one.  kernels: some ran. */
 enum gp_fit_context gp_fit_context_find(const struct gp_recording *recording, uint32_t device, uint64_t threads,
-                                        uint64_t *bytes);
+                                        bool kernels, uint64_t *bytes);
 
 /* ---- fitjudge.c: the whole answer for one device ------------------------------------------------------------------- */
 
@@ -151,6 +175,7 @@ struct gp_fit_row {        /* one allocator; bytes are of the device, for all te
     const char *allocator; /* "off": none, or the program's own as it was recorded */
     const char *conf;      /* "" none */
     bool fits;
+    bool by_chance;          /* it fits, and is smaller than the smallest size that is known to */
     uint64_t peak_bytes;     /* where memory is never short */
     uint64_t smallest_bytes; /* see struct gp_fit_sizes */
     uint64_t step_bytes;
@@ -162,13 +187,22 @@ struct gp_fit_result {
     uint32_t device;
     enum gp_fit_requests requests;
     enum gp_fit_context context;
-    uint64_t context_bytes; /* of one program */
+    uint64_t context_bytes;       /* of one program */
+    uint64_t small_context_bytes; /* of rows[0]: on a device of the smallest size */
     /* What the recorded program held beyond a replay with its own allocator: memory that waited for
      * other streams, and private pools.  Part of the sizes of that allocator. */
     uint64_t unexplained_bytes;
     uint64_t spare_bytes;     /* of rows[0]: see struct gp_fit_sizes */
     uint64_t requested_bytes; /* highest sum of the requests of one program */
-    size_t failed_requests;   /* in the recording: they are left out */
+    uint64_t least_bytes;     /* of rows[0]: of one program on the smallest size, without its context */
+    bool kernels;             /* some ran: a part of the context */
+    size_t retried_requests;  /* that failed, and were served when they were repeated: they are left out */
+    /* That nothing served: the sizes have the largest, but what the program would have done then is not known, so they
+     * are the least. */
+    uint32_t refused_requests;
+    uint64_t refused_bytes; /* the largest */
+    uint32_t refused_event; /* its event */
+    bool refused_context;   /* one of them was a context */
     uint32_t count;
     struct gp_fit_row rows[GP_FIT_ROWS]; /* [0]: the one that was asked for */
     /* Of rows[0], unless it fits: */
@@ -182,6 +216,8 @@ struct gp_fit_result {
 /* 0, -ENOMEM, -ERANGE: no size was found.  Free with gp_fit_result_fini in each case. */
 int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fit_question *question,
                  struct gp_fit_result *result);
+/* What the recorded program held over time, in the driver's pages and without its context.  0 or -ENOMEM. */
+int gp_fit_judge_levels(const struct gp_flow *flow, uint32_t device, gp_fit_held_fn *held, void *arg);
 /* Fills in result->held; apart from the rest, because sites may be joined in between.  0 or -ENOMEM. */
 int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result);
 void gp_fit_result_fini(struct gp_fit_result *result);
@@ -194,8 +230,11 @@ struct gp_backend;
  * first gap that fits. */
 #define GP_FIT_SMALL (1ull << 20) /* the largest request that shares a page */
 struct gp_fit_small;
+struct gp_fit_pool;
 struct gp_fit_device {
     uint64_t size, used, peak;
+    void (*short_of)(void *); /* gives back what is idle in a pool; NULL: there is none */
+    void *short_arg;
     struct gp_fit_small *small;
     uint16_t *runs;
     uint32_t small_room, small_empty; /* no page below small_empty is empty */
@@ -206,6 +245,21 @@ struct gp_fit_device {
 bool gp_fit_device_take(struct gp_fit_device *device, uint64_t bytes, uint64_t *place);
 void gp_fit_device_give(struct gp_fit_device *device, uint64_t bytes, uint64_t place);
 void gp_fit_device_fini(struct gp_fit_device *device);
+/* Takes whole pages, if need be after the pool has given back its idle chunks; device->used -= bytes gives them. */
+bool gp_fit_device_charge(struct gp_fit_device *device, uint64_t bytes);
+
+/* ---- fitpool.c: the model of a stream-ordered pool ----------------------------------------------------------------- */
+
+/* NULL: out of memory. */
+struct gp_fit_pool *gp_fit_pool_new(struct gp_fit_device *device);
+void gp_fit_pool_free(struct gp_fit_pool *pool);
+/* False: not enough memory. */
+bool gp_fit_pool_take(struct gp_fit_pool *pool, uint64_t bytes, uint32_t *place);
+void gp_fit_pool_give(struct gp_fit_pool *pool, uint32_t place);
+/* Work was waited for. */
+void gp_fit_pool_settle(struct gp_fit_pool *pool);
+/* What it has beyond the pages that its live blocks would fill. */
+uint64_t gp_fit_pool_idle(const struct gp_fit_pool *pool);
 
 /* The driver as a cache sees it.  All work is done by the time that a fence is asked for. */
 struct gp_fit_driver;

@@ -71,8 +71,10 @@ static unsigned small_around(const struct gp_fit_small *page, unsigned start)
     return small_next(page, start, true) - first;
 }
 
-static bool device_charge(struct gp_fit_device *device, uint64_t bytes)
+bool gp_fit_device_charge(struct gp_fit_device *device, uint64_t bytes)
 {
+    if (bytes > device->size - device->used && device->short_of)
+        device->short_of(device->short_arg);
     if (bytes > device->size - device->used)
         return false;
     device->used += bytes;
@@ -131,7 +133,7 @@ static bool small_new(struct gp_fit_device *device, uint32_t *page)
     while (device->small_empty < device->small_room && device->small[device->small_empty].used)
         device->small_empty++;
     *page = device->small_empty;
-    return (*page < device->small_room || small_grow(device)) && device_charge(device, GP_FIT_PAGE);
+    return (*page < device->small_room || small_grow(device)) && gp_fit_device_charge(device, GP_FIT_PAGE);
 }
 
 static bool small_take(struct gp_fit_device *device, unsigned steps, uint64_t *place)
@@ -181,7 +183,7 @@ bool gp_fit_device_take(struct gp_fit_device *device, uint64_t bytes, uint64_t *
 {
     *place = GP_FIT_WHOLE;
     if (bytes > GP_FIT_SMALL)
-        return device_charge(device, fit_round(bytes, GP_FIT_PAGE));
+        return gp_fit_device_charge(device, fit_round(bytes, GP_FIT_PAGE));
     return bytes == 0 || small_take(device, (unsigned)(fit_round(bytes, GP_FIT_STEP) / GP_FIT_STEP), place);
 }
 

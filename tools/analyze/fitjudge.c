@@ -22,8 +22,10 @@ struct gp_fit_build {
     size_t room, sample;
     uint32_t *slot_of;          /* of each item */
     uint32_t *idle, idle_count; /* slots that can be used again */
-    uint64_t load, pools, held_by_graphs;
-    int64_t code; /* of kernels, where the operations have it */
+    uint64_t load, held_by_graphs;
+    const struct gp_refused *refused;
+    size_t refused_at; /* the next one */
+    int64_t code;      /* of kernels, where the operations have it */
     struct gp_level level;
     struct gp_flow_polled polled;
     struct gp_hash pages; /* those with small requests -> how many are live */
@@ -168,12 +170,40 @@ static void build_held(struct gp_fit_build *b, const struct gp_flow_change *chan
         b->trace->reserved_bytes = (uint64_t)held;
 }
 
+/* A request that nothing served would have been held with what was held then, and perhaps for a moment only. */
+static void build_refused(struct gp_fit_build *b, uint32_t until)
+{
+    const struct gp_recording *recording = b->flow->recording;
+    for (; b->refused_at < b->refused->count && b->refused->events[b->refused_at] < until; b->refused_at++) {
+        const uint32_t event = b->refused->events[b->refused_at];
+        const struct gp_rec_event *asked = &recording->events[event];
+        if (asked->device != b->trace->device || !asked->bytes)
+            continue;
+        const bool framework = b->trace->requests != GP_FIT_OF_OTHERS && !b->recorded;
+        const enum gp_fit_kind kind = framework ? GP_FIT_TAKE : GP_FIT_DRIVER_TAKE;
+        const uint32_t slot = b->idle_count ? b->idle[b->idle_count - 1] : b->trace->slots;
+        b->trace->slots += slot == b->trace->slots;
+        for (unsigned end = 0; end < 2; end++) {
+            struct gp_fit_op *op = build_op(b, kind + end, asked->bytes, slot, event);
+            op->stream = build_stream(b, asked);
+            op->shard = build_thread(b, event);
+            build_load(b, asked->bytes, !end);
+        }
+        if (!b->idle_count)
+            b->idle[b->idle_count++] = slot;
+        GP_RAISE(b->trace->most_bytes, asked->bytes);
+        b->trace->refused++;
+    }
+}
+
 /* Segments of growable caches are mapped in other pieces than they are unmapped, so their operations
  * have no slots; fit.c adds them up. */
 static void build_change(struct gp_fit_build *b, const struct gp_flow_change *change)
 {
     struct gp_fit_trace *trace = b->trace;
     enum gp_fit_kind kind;
+    if (change->event != GP_REC_NONE)
+        build_refused(b, change->event);
     build_graphs(b, change->time_ns);
     gp_level_apply(&b->level, change);
     build_held(b, change);
@@ -194,6 +224,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
         trace->streams |= op->stream != GP_FIT_STREAM_ANY;
         op->shard = change->event == GP_REC_NONE ? 0 : build_thread(b, change->event);
     }
+    trace->pools |= kind == GP_FIT_POOL_TAKE;
     if (kind == GP_FIT_TAKE || kind == GP_FIT_DRIVER_TAKE)
         op->pages = build_pages(b, change->item, change->add);
     build_load(b, bytes, change->add);
@@ -207,7 +238,7 @@ static void build_change(struct gp_fit_build *b, const struct gp_flow_change *ch
 /* ---- what kind of allocator it was ------------------------------------------------------------------------------- */
 
 struct gp_fit_look {
-    bool growable, odd, any_stream, graphs;
+    bool growable, odd, any_stream, graphs, code;
     size_t changes;
 };
 
@@ -222,6 +253,7 @@ static void look_event(struct gp_fit_look *look, const struct gp_recording *reco
         look->odd |= event->bytes % GP_FIT_GRANULE != 0;
     }
     look->graphs |= event->kind == GP_KIND_GRAPH;
+    look->code |= event->kind == GP_KIND_MODULE;
 }
 
 static struct gp_fit_look look_over(const struct gp_flow *flow, uint32_t device)
@@ -260,11 +292,11 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
     size_t items = recording->event_count + recording->baseline_count;
     struct gp_flow_walk walk = gp_flow_begin(b->flow);
     struct gp_flow_change change;
-    /* Each change makes one operation, and with graphs another one before it. */
-    size_t most = (changes + b->flow->before_count + 1) * (b->graphs ? 2 : 1);
+    /* Each change makes one operation, and with graphs another one before it; a refused request makes two. */
+    size_t most = (changes + b->flow->before_count + 1) * (b->graphs ? 2 : 1) + b->refused->count * 2;
     b->trace->ops = malloc(most * sizeof(*b->trace->ops));
     b->slot_of = malloc((items + 1) * sizeof(*b->slot_of));
-    b->idle = malloc((changes + b->flow->before_count + 1) * sizeof(*b->idle));
+    b->idle = malloc((changes + b->flow->before_count + b->refused->count + 1) * sizeof(*b->idle));
     if (!b->trace->ops || !b->slot_of || !b->idle)
         return false;
     for (size_t i = 0; i < items; i++)
@@ -273,6 +305,7 @@ static bool build_all(struct gp_fit_build *b, size_t changes)
         if (change.item->device == b->trace->device)
             build_change(b, &change);
     }
+    build_refused(b, GP_REC_NONE);
     build_graphs(b, recording->end_ns);
     return !b->failed;
 }
@@ -287,16 +320,21 @@ struct gp_fit_trace *gp_fit_trace_new(const struct gp_flow *flow, uint32_t devic
     trace->device = device;
     trace->requests = look_requests(flow, device, &look);
     trace->growable = look.growable;
+    trace->code = look.code;
+    trace->keeps = flow->recording->devices[device].last.flags & GP_DEVICE_KEEPS;
     uint64_t context;
-    const enum gp_fit_context how = gp_fit_context_find(flow->recording, device, 0, &context);
+    const enum gp_fit_context how = gp_fit_context_find(flow->recording, device, 0, look.code, &context);
+    struct gp_refused *refused = gp_refused_find(flow->recording);
     struct gp_fit_build build = {.flow = flow,
                                  .modules = how != GP_FIT_MEASURED,
                                  .trace = trace,
                                  .graphs = look.graphs,
                                  .polled = gp_flow_polled_begin(flow, device),
                                  .any_stream = look.any_stream,
-                                 .recorded = recorded};
-    bool ok = build_all(&build, look.changes + flow->ghost_count);
+                                 .recorded = recorded,
+                                 .refused = refused};
+    bool ok = refused && build_all(&build, look.changes + flow->ghost_count);
+    free(refused);
     free(build.slot_of);
     free(build.idle);
     gp_hash_free(&build.pages);
@@ -334,6 +372,7 @@ struct gp_fit_judge {
     struct gp_fit_trace *trace;    /* the requests */
     struct gp_fit_trace *recorded; /* with a framework's segments as they were; NULL: not needed yet */
     bool explained;                /* result->unexplained_bytes is known */
+    uint64_t bare;                 /* an estimated context of a large device, without kernels */
 };
 
 static bool judge_same(const struct gp_fit_choice *one, const struct gp_fit_choice *other)
@@ -395,22 +434,38 @@ static struct gp_fit_setup judge_setup(const struct gp_fit_judge *j, const struc
     return setup;
 }
 
-/* What one program holds besides its requests. */
+/* What one program holds besides its requests and its context. */
 static uint64_t judge_other(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
 {
     bool same = strcmp(choice->allocator, judge_as_recorded(j).allocator) == 0;
-    return j->result->context_bytes + (same ? j->result->unexplained_bytes : 0);
+    return same ? j->result->unexplained_bytes : 0;
 }
 
+/* The device on which each program has so much for its requests, with contexts that are those of the GPU in question ... */
 static uint64_t judge_whole(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
 {
-    return (bytes + judge_other(j, choice)) * j->question->tenants;
+    return (bytes + judge_other(j, choice) + j->result->context_bytes) * j->question->tenants;
+}
+
+/* ... or of a GPU of that size. */
+static uint64_t judge_smallest(const struct gp_fit_judge *j, const struct gp_fit_choice *choice, uint64_t bytes)
+{
+    const unsigned tenants = j->question->tenants;
+    bool code = j->trace->code;
+    if (j->result->context != GP_FIT_ESTIMATED)
+        return judge_whole(j, choice, bytes);
+    return gp_fit_context_device((bytes + judge_other(j, choice)) * tenants, j->bare, code ? 0 : tenants,
+                                 code ? tenants : 0);
 }
 
 /* What one program gets of the device for its requests. */
 static uint64_t judge_room(const struct gp_fit_judge *j, const struct gp_fit_choice *choice)
 {
-    uint64_t share = j->question->gpu_bytes / j->question->tenants, other = judge_other(j, choice);
+    const uint64_t gpu = j->question->gpu_bytes;
+    uint64_t share = gpu / j->question->tenants, context = j->result->context_bytes;
+    if (j->result->context == GP_FIT_ESTIMATED)
+        context = gp_fit_context_with(gp_fit_context_in(j->bare, gpu), j->trace->code);
+    uint64_t other = judge_other(j, choice) + context;
     return share > other ? share - other : 0;
 }
 
@@ -432,12 +487,13 @@ static int judge_unexplained(struct gp_fit_judge *j, const struct gp_fit_choice 
 {
     const struct gp_fit_choice own = judge_as_recorded(j);
     struct gp_policy policy;
-    const struct gp_fit_setup setup = judge_setup(j, &own, &policy);
+    struct gp_fit_setup setup = judge_setup(j, &own, &policy);
     struct gp_fit_end end = {.failed = j->trace->count, .peak = fit->plenty_bytes};
+    setup.recorded = true;
     if (j->trace->requests != GP_FIT_OF_FRAMEWORK || j->explained)
         return 0;
     j->explained = true;
-    bool known = judge_same(choice, &own) && fit->plenty_bytes;
+    bool known = judge_same(choice, &own) && fit->plenty_bytes && !j->trace->refused;
     int rc = known ? 0 : gp_fit_play(j->trace, &setup, j->trace->load_bytes * 4 + (1ull << 30), &end);
     if (!rc && end.failed == j->trace->count && j->trace->reserved_bytes > end.peak)
         j->result->unexplained_bytes = j->trace->reserved_bytes - end.peak;
@@ -455,22 +511,25 @@ static int judge_row(struct gp_fit_judge *j, const struct gp_fit_choice *choice,
     if (rc)
         return rc;
     judge_beyond(j, choice, &fit);
-    if (row == j->result->rows)
+    if (row == j->result->rows) {
         j->result->spare_bytes = fit.spare_bytes;
+        j->result->least_bytes = fit.smallest_bytes + judge_other(j, choice);
+    }
     uint64_t room = judge_room(j, choice);
     *row = (struct gp_fit_row){.allocator = choice->allocator,
                                .conf = choice->conf,
                                .fits = room >= fit.enough_bytes,
-                               .step_bytes = fit.step_bytes * j->question->tenants,
-                               .replays = fit.replays};
-    /* Between the two sizes nothing is certain: a cache may fit a size and not a larger one. */
-    if (!row->fits && setup.policy && room > trace->load_bytes + fit.spare_bytes) {
+                               .step_bytes = fit.step_bytes * j->question->tenants};
+    /* Below what is enough nothing is certain: a cache may fit a size and not a larger one. */
+    const bool below = room < fit.smallest_bytes;
+    if (!row->fits && (!below || ((setup.policy || trace->pools) && room > trace->load_bytes + fit.spare_bytes)))
         rc = gp_fit_fits(trace, &setup, room - fit.spare_bytes, &row->fits, NULL, &fit);
-        row->replays = fit.replays;
-        fit.smallest_bytes = row->fits && room < fit.smallest_bytes ? room : fit.smallest_bytes;
-    }
+    row->by_chance = below && row->fits;
+    row->replays = fit.replays;
     row->peak_bytes = judge_whole(j, choice, fit.enough_bytes);
-    row->smallest_bytes = judge_whole(j, choice, fit.smallest_bytes);
+    row->smallest_bytes = judge_smallest(j, choice, fit.smallest_bytes);
+    if (row == j->result->rows)
+        j->result->small_context_bytes = row->smallest_bytes / j->question->tenants - j->result->least_bytes;
     return rc;
 }
 
@@ -505,6 +564,37 @@ static int judge_failure(struct gp_fit_judge *j, const struct gp_fit_choice *cho
     return 0;
 }
 
+/* ---- what was refused -------------------------------------------------------------------------------------------- */
+
+static bool judge_is_here(const struct gp_fit_judge *j, uint32_t event)
+{
+    uint8_t device = j->flow->recording->events[event].device;
+    return device == j->result->device || device == GP_REC_NO_DEVICE;
+}
+
+static int judge_refused(struct gp_fit_judge *j)
+{
+    const struct gp_recording *recording = j->flow->recording;
+    struct gp_fit_result *result = j->result;
+    struct gp_refused *refused = gp_refused_find(recording);
+    size_t failed = 0;
+    for (uint32_t i = 0; refused && i < recording->event_count; i++)
+        failed += recording->events[i].type == GP_EVENT_OOM && judge_is_here(j, i);
+    for (size_t i = 0; refused && i < refused->count; i++) {
+        const struct gp_rec_event *event = &recording->events[refused->events[i]];
+        if (!judge_is_here(j, refused->events[i]))
+            continue;
+        if (!result->refused_requests++ || event->bytes > result->refused_bytes) {
+            result->refused_bytes = event->bytes;
+            result->refused_event = refused->events[i];
+        }
+        result->refused_context |= !event->bytes;
+    }
+    result->retried_requests = failed - result->refused_requests;
+    free(refused);
+    return refused ? 0 : -ENOMEM;
+}
+
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static int judge_rows(struct gp_fit_judge *j)
@@ -526,6 +616,16 @@ static int judge_rows(struct gp_fit_judge *j)
     return rc;
 }
 
+int gp_fit_judge_levels(const struct gp_flow *flow, uint32_t device, gp_fit_held_fn *held, void *arg)
+{
+    struct gp_fit_trace *trace = gp_fit_trace_new(flow, device, true);
+    const struct gp_fit_setup setup = {.recorded = true, .held = held, .held_arg = arg};
+    struct gp_fit_end end;
+    int rc = trace ? gp_fit_play(trace, &setup, INT64_MAX, &end) : -ENOMEM;
+    gp_fit_trace_free(trace);
+    return rc;
+}
+
 int gp_fit_judge_held(const struct gp_flow *flow, struct gp_fit_result *result)
 {
     uint64_t at = 0;
@@ -543,18 +643,21 @@ int gp_fit_judge(const struct gp_flow *flow, uint32_t device, const struct gp_fi
     *result = (struct gp_fit_result){.device = device, .event = GP_REC_NONE};
     struct gp_fit_judge judge = {.flow = flow, .question = question, .result = result};
     judge.trace = gp_fit_trace_new(flow, device, false);
-    result->context = gp_fit_context_find(recording, device, question->threads, &result->context_bytes);
+    const bool code = judge.trace && judge.trace->code;
+    const uint64_t own = recording->devices[device].last.flags >> GP_DEVICE_THREADS_SHIFT;
+    judge.bare = gp_fit_context_of(question->threads ? question->threads : own * GP_DEVICE_THREADS_UNIT);
+    result->context = gp_fit_context_find(recording, device, question->threads, code, &result->context_bytes);
     if (question->context_bytes >= 0) {
         result->context = GP_FIT_GIVEN;
         result->context_bytes = (uint64_t)question->context_bytes;
     }
-    for (size_t i = 0; i < recording->event_count; i++)
-        result->failed_requests += recording->events[i].type == GP_EVENT_OOM && recording->events[i].device == device;
     int rc = judge.trace ? 0 : -ENOMEM;
     if (!rc) {
         result->requests = judge.trace->requests;
+        result->kernels = code;
         result->requested_bytes = judge.trace->load_bytes;
-        rc = judge_rows(&judge);
+        rc = judge_refused(&judge);
+        rc = rc ? rc : judge_rows(&judge);
     }
     gp_fit_trace_free(judge.trace);
     gp_fit_trace_free(judge.recorded);

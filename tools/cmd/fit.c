@@ -69,7 +69,7 @@ static int fit_print(const struct gp_fit_options *o, const struct gp_fit_answer 
         rc = gp_load_json("fit", gp_fit_json(answer));
     else
         gp_text_fit(&page, answer);
-    return rc ? rc : gp_fit_answer_fits(answer) ? GP_EXIT_OK : GP_EXIT_FAILED;
+    return rc ? rc : gp_fit_answer_fits(answer) ? GP_EXIT_OK : GP_EXIT_OVER;
 }
 
 /* What was held, by its names, and the step of a failure. */
@@ -164,9 +164,11 @@ const struct gp_command_spec gp_command_fit = {
     .group = GP_GROUP_ANALYSE,
     .usage = GP_LIST("FILE --gpu=GPU [--allocator=NAME [--alloc-conf=K:V,..] | --all] [--tenants=N] [--context=SIZE] "
                      "[--json]"),
-    .about = GP_LIST("Replays the requests of a recording on a GPU of another size, and prints whether they fit, the "
-                     "smallest size that fits, and otherwise the request that fails and what was held then. The exit "
-                     "status is 0 if the program fits and 1 if it does not. docs/fit.md explains the model."),
+    .about =
+        GP_LIST("Replays the requests of a recording on a GPU of another size, and prints whether they fit, the "
+                "smallest size that fits, and otherwise the request that fails and what was held then. The exit "
+                "status is 0 if the program fits, 3 if it does not, and 1 if there is no answer. docs/fit.md explains "
+                "the model."),
     .options = fit_options,
     .operands = gp_load_operand,
     .examples = GP_EXAMPLES(

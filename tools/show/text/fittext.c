@@ -83,9 +83,14 @@ static const char *fit_mark(const struct gp_report *report, uint32_t event)
     return NULL;
 }
 
+static uint32_t fit_event_site(const struct gp_report *report, uint32_t event)
+{
+    return event == GP_REC_NONE ? 0 : report->recording->events[event].site;
+}
+
 static uint32_t fit_site(const struct gp_report *report, const struct gp_fit_result *result)
 {
-    return result->event == GP_REC_NONE ? 0 : report->recording->events[result->event].site;
+    return fit_event_site(report, result->event);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -130,6 +135,28 @@ static void text_rows(const struct gp_text_page *page, const struct gp_fit_resul
     }
 }
 
+/* A program that gets what it was refused may go on to ask for more. */
+static void text_refused(const struct gp_text_page *page, const struct gp_fit_answer *answer,
+                         const struct gp_fit_result *result)
+{
+    char size[GP_SIZE_TEXT], label[256];
+    if (!result->refused_requests)
+        return;
+    fprintf(page->out, "  %" PRIu32 " request%s of the recording got no memory, and nothing served %s later",
+            result->refused_requests, result->refused_requests == 1 ? "" : "s",
+            result->refused_requests == 1 ? "it" : "them");
+    if (result->refused_bytes) {
+        gp_symbols_line(answer->report->symbols, fit_event_site(answer->report, result->refused_event), NULL, NULL,
+                        label, sizeof(label));
+        fprintf(page->out, "%s %s by %s", result->refused_requests == 1 ? ":" : ". The largest:",
+                gp_size_text(size, (int64_t)result->refused_bytes), label);
+    }
+    fputs("\n  The sizes are the least: what the program does when it gets memory is not in the recording\n",
+          page->out);
+    if (result->refused_context)
+        fputs("  Among them was a context or the code of a kernel, whose size is not known\n", page->out);
+}
+
 static void text_assumed(const struct gp_text_page *page, const struct gp_fit_answer *answer,
                          const struct gp_fit_result *result)
 {
@@ -137,14 +164,18 @@ static void text_assumed(const struct gp_text_page *page, const struct gp_fit_an
     fprintf(page->out, "  includes a context of %s (%s%s)%s\n", gp_size_text(size, (int64_t)result->context_bytes),
             fit_contexts[result->context], fit_because[result->context],
             answer->question->tenants > 1 ? " for each tenant, and the peaks of all at once" : "");
+    if (result->small_context_bytes < result->context_bytes)
+        fprintf(page->out, "  of the smallest size it is %s: an eighth of so small a GPU\n",
+                gp_size_text(size, (int64_t)result->small_context_bytes));
     if (result->unexplained_bytes)
         fprintf(page->out, "  and %s that the recorded program held beyond its replay (other streams, private pools)\n",
                 gp_size_text(size, (int64_t)result->unexplained_bytes));
     if (result->requests == GP_FIT_OF_OTHERS)
         fprintf(page->out, "  the rules of its own allocator are not known: its segments stay as they were recorded\n");
-    if (result->failed_requests)
-        fprintf(page->out, "  the recording has %zu request%s that failed: left out\n", result->failed_requests,
-                result->failed_requests == 1 ? "" : "s");
+    if (result->retried_requests)
+        fprintf(page->out, "  %zu failed request%s of the recording had success when repeated: left out\n",
+                result->retried_requests, result->retried_requests == 1 ? "" : "s");
+    text_refused(page, answer, result);
 }
 
 static void text_device(const struct gp_text_page *page, const struct gp_fit_answer *answer,
@@ -157,15 +188,21 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
         snprintf(copies, sizeof(copies), ", %u programs", answer->question->tenants);
     fprintf(page->out, "device %d: %s%s%s in %s%s%s (allocator %s%s)\n",
             device->ordinal >= 0 ? device->ordinal : device->index, gp_text_on(page, row->fits ? GP_GREEN : GP_RED),
-            row->fits ? "fits" : "does not fit", gp_text_on(page, GP_OFF),
-            gp_size_text(gpu, (int64_t)answer->question->gpu_bytes), answer->question->gpu ? " of " : "",
-            answer->question->gpu ? answer->question->gpu : "", fit_name(row, name), copies);
+            row->fits ? result->refused_requests ? "fits, as far as it was recorded," : "fits" : "does not fit",
+            gp_text_on(page, GP_OFF), gp_size_text(gpu, (int64_t)answer->question->gpu_bytes),
+            answer->question->gpu ? " of " : "", answer->question->gpu ? answer->question->gpu : "",
+            fit_name(row, name), copies);
     if (!row->fits)
         text_failure(page, answer, result);
+    const bool most = result->unexplained_bytes && result->requests == GP_FIT_OF_FRAMEWORK;
     fprintf(page->out, "  smallest size that fits: %s%s (in steps of %s); peak with plenty: %s\n",
-            result->unexplained_bytes && result->requests == GP_FIT_OF_FRAMEWORK ? "at most " : "",
+            result->refused_requests ? "at least "
+            : most                   ? "at most "
+                                     : "",
             gp_size_text(smallest, (int64_t)row->smallest_bytes), gp_size_text(step, (int64_t)row->step_bytes),
             gp_size_text(peak, (int64_t)row->peak_bytes));
+    if (row->by_chance)
+        fputs("  it fits by chance: of the sizes below that one, some fit and larger ones do not\n", page->out);
     text_assumed(page, answer, result);
     if (result->count > 1)
         text_rows(page, result);
@@ -222,7 +259,7 @@ static json_t *json_device(const struct gp_fit_answer *answer, const struct gp_f
 {
     const struct gp_report *report = answer->report;
     const struct gp_fit_row *row = &result->rows[0];
-    return json_pack("{s:o,s:b,s:I,s:I,s:I,s:s,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:I,s:o}", "device",
+    return json_pack("{s:o,s:b,s:I,s:I,s:I,s:s,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:I,s:o,s:b,s:I,s:I,s:b}", "device",
                      gp_report_device_name(report, result->device), "fits", (int)row->fits, "peak_bytes",
                      (json_int_t)row->peak_bytes, "smallest_bytes", (json_int_t)row->smallest_bytes, "step_bytes",
                      (json_int_t)row->step_bytes, "allocator", row->allocator, "requested_bytes",
@@ -230,7 +267,9 @@ static json_t *json_device(const struct gp_fit_answer *answer, const struct gp_f
                      "context_bytes", (json_int_t)result->context_bytes, "context", fit_contexts[result->context],
                      "requests", fit_requests[result->requests], "fails", json_failure(report, result), "allocators",
                      json_rows(result), "held_ns", gp_report_since(report, result->held->time_ns), "held",
-                     gp_report_parts(report, result->held));
+                     gp_report_parts(report, result->held), "at_least", (int)(result->refused_requests > 0),
+                     "refused_requests", (json_int_t)result->refused_requests, "refused_bytes",
+                     (json_int_t)result->refused_bytes, "by_chance", (int)row->by_chance);
 }
 
 json_t *gp_fit_json(const struct gp_fit_answer *answer)
@@ -239,18 +278,20 @@ json_t *gp_fit_json(const struct gp_fit_answer *answer)
     const struct gp_fit_result *worst = fit_worst(answer), *first = fit_first(answer);
     const struct gp_fit_result *shown = first ? first : worst;
     json_t *devices = json_array();
+    bool at_least = false;
     for (uint32_t i = 0; i < answer->count; i++) {
+        at_least |= answer->results[i].refused_requests > 0;
         json_t *device = json_device(answer, &answer->results[i]);
         if (!device || json_array_append_new(devices, device) != 0) {
             json_decref(devices);
             return NULL;
         }
     }
-    return json_pack("{s:s,s:b,s:s?,s:I,s:I,s:I,s:I,s:s,s:o,s:o,s:o}", "schema", "gpuprof.fit/1", "fits",
+    return json_pack("{s:s,s:b,s:s?,s:I,s:I,s:I,s:I,s:s,s:o,s:o,s:o,s:b}", "schema", "gpuprof.fit/1", "fits",
                      (int)gp_fit_answer_fits(answer), "gpu", answer->question->gpu, "gpu_bytes",
                      (json_int_t)answer->question->gpu_bytes, "tenants", (json_int_t)answer->question->tenants,
                      "peak_bytes", (json_int_t)worst->rows[0].peak_bytes, "smallest_bytes",
                      (json_int_t)worst->rows[0].smallest_bytes, "allocator", worst->rows[0].allocator, "fails_at_ns",
                      first ? json_integer(gp_report_since(report, first->fails_ns)) : json_null(), "held",
-                     gp_report_parts(report, shown->held), "devices", devices);
+                     gp_report_parts(report, shown->held), "devices", devices, "at_least", (int)at_least);
 }
