@@ -228,10 +228,18 @@ void gp_listen_again(struct gp_listen *listen);
 struct gp_watched {
     struct gp_peer session;
     struct gp_process process; /* its identity; gp_watch_read fills in the numbers */
+    uint64_t exec_ns;          /* it was first seen to run this program then, and another one before; 0: it was not */
     unsigned unanswered;       /* requests in a row; gp_watch_ask gives up after some */
 };
 
+struct gp_watch_seen { /* a process, with a session or without, and its program */
+    pid_t pid;
+    uint64_t start_time, device, inode, exec_ns;
+};
+
 struct gp_watch {
+    struct gp_watch_seen seen[GP_WATCH_MOST * 4]; /* the last ones */
+    unsigned seen_count;
     int count;
     int left_out; /* sessions found after GP_WATCH_MOST were held */
     struct gp_watched *watched[GP_WATCH_MOST];

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Bounds of one search: a program that starts thousands of threads or processes must not keep the
@@ -21,7 +22,29 @@
  * or its library starts for longer than a second. */
 #define GP_WATCH_UNANSWERED 50u
 
-static void watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struct gp_peer *session)
+/* Since when the process runs its program, if that is known. */
+static uint64_t watch_exec(struct gp_watch *watch, const struct gp_proc *proc)
+{
+    const unsigned most = sizeof(watch->seen) / sizeof(watch->seen[0]);
+    struct gp_watch_seen *seen = NULL;
+    struct stat program;
+    if (fstatat(proc->dir, "exe", &program, 0) != 0)
+        return 0;
+    for (unsigned i = 0; !seen && i < most && i < watch->seen_count; i++)
+        if (watch->seen[i].pid == proc->pid && watch->seen[i].start_time == proc->start_time)
+            seen = &watch->seen[i];
+    if (seen && (seen->device != program.st_dev || seen->inode != program.st_ino))
+        seen->exec_ns = gp_clock_ns();
+    if (!seen) {
+        seen = &watch->seen[watch->seen_count++ % most];
+        *seen = (struct gp_watch_seen){.pid = proc->pid, .start_time = proc->start_time};
+    }
+    seen->device = program.st_dev;
+    seen->inode = program.st_ino;
+    return seen->exec_ns;
+}
+
+static void watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struct gp_peer *session, uint64_t exec_ns)
 {
     for (int i = 0; i < watch->count; i++) {
         if (memcmp(watch->watched[i]->session.id, session->id, sizeof(session->id)) == 0 &&
@@ -37,6 +60,7 @@ static void watch_keep(struct gp_watch *watch, const struct gp_proc *proc, struc
         return;
     }
     watched->session = *session;
+    watched->exec_ns = exec_ns;
     gp_proc_describe(proc, &watched->process);
     watch->watched[watch->count++] = watched;
 }
@@ -78,8 +102,9 @@ static void watch_process(struct gp_watch *watch, pid_t pid, int depth)
     char problem[GP_PROBLEM_BYTES];
     if (depth > GP_WATCH_DEPTH || gp_proc_open(&proc, pid) != 0)
         return;
+    const uint64_t exec_ns = watch_exec(watch, &proc);
     if (gp_peer_open(&session, &proc, problem) == 0)
-        watch_keep(watch, &proc, &session);
+        watch_keep(watch, &proc, &session, exec_ns);
     if (depth >= 0)
         watch_children(watch, &proc, depth);
     gp_proc_close(&proc);
