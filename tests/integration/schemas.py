@@ -126,10 +126,12 @@ def of_recordings(work):
         yield run("diff", made, failed, f"--by={by}", "--max-growth=1KiB", "--json")
     yield run("diff", made, made, "--json")
     yield run("dryrun", "--gpu=a100-80g,t4", "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
+    job = os.path.join(BUILD, "tests", "programs", "job")
+    yield run("dryrun", "--gpu=t4", "--json", "--", "sh", "-c", job + " mib=16384; true", cwd=work)
     budgets = os.path.join(work, "budgets")
     with open(budgets, "w", encoding="utf-8") as file:
         file.write("peak 1KiB\nleak 0B\nasleep 1GiB\n")
-    yield run("dryrun", "--batch=8,16", "--budget=1GiB", "--json", "--", os.path.join(BUILD, "tests", "programs", "job"), "mib={batch}", cwd=work)
+    yield run("dryrun", "--batch=8,16", "--budget=1GiB", "--json", "--", job, "mib={batch}", cwd=work)
     yield run("dryrun", "--budget=1MiB", "--budgets=" + budgets, "--json", "--", os.path.join(BUILD, "examples", "train_rt"), "--steps", "5", cwd=work)
     yield run("report", made, failed, "--json")
 

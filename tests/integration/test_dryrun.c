@@ -75,6 +75,16 @@ static void write_file(const char *path, const char *text)
     cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
+/* The smallest size of a GPU that has so much beside its context, which is at most an eighth of it. */
+static long long smallest(long long bytes, long long context)
+{
+    for (long long size = bytes;; size += 2 * MIB) {
+        long long eighth = size / 8 / (2 * MIB) * (2 * MIB);
+        if (size - (eighth < context ? eighth : context) >= bytes)
+            return size;
+    }
+}
+
 static json_t *at(json_t *top, const char *list, size_t i)
 {
     json_t *row = json_array_get(json_object_get(top, list), i);
@@ -164,7 +174,7 @@ static void pool_ahead(const char *end)
     cr_expect_eq(number(pool, "limit_bytes"), taken);
     cr_expect_eq(number(pool, "peak_bytes"), 640 * MIB);
     cr_expect_eq(number(rank, "needed_bytes"), (taken + 2 * MIB - 1) / (2 * MIB) * (2 * MIB) + CONTEXT_A100);
-    cr_expect_eq(number(rank, "smallest_bytes"), 640 * MIB + CONTEXT_A100);
+    cr_expect_eq(number(rank, "smallest_bytes"), smallest(640 * MIB, CONTEXT_A100));
     cr_expect_eq(number(json_object_get(rank, "uses"), "unknown"), taken);
     json_decref(top);
     snprintf(line, sizeof(line), "--gpu=a100-40g -- %s %s", path_program("jax"), end);
@@ -204,7 +214,7 @@ Test(dryrun, a_pool_that_tells_its_pieces)
     json_t *top = dryrun_json(line, 0), *rank = at(top, "ranks", 0);
     cr_expect_eq(number(rank, "allocated_peak_bytes"), 3 * MIB);
     cr_expect_eq(number(rank, "needed_bytes"), 8192 * MIB + CONTEXT);
-    cr_expect_eq(number(rank, "smallest_bytes"), 2 * MIB + CONTEXT);
+    cr_expect_eq(number(rank, "smallest_bytes"), smallest(2 * MIB, CONTEXT));
     cr_expect(json_is_null(json_object_get(rank, "polled_pool")));
     json_decref(top);
     snprintf(line, sizeof(line), "--gpu=t4 -- %s taken", path_program("nvtx_mem"));
@@ -289,14 +299,72 @@ Test(dryrun, ranks_of_mpich)
     launched_by("/usr/bin/mpirun.mpich", "");
 }
 
+/* Both live for half a second, and come to their peaks again and again. */
 Test(dryrun, processes_on_one_device_add_up)
 {
-    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512", 0);
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=1024\tsteps=50&\t%1$s\tmib=512\tsteps=50;wait", 0);
     cr_expect_eq(json_array_size(json_object_get(top, "ranks")), 2);
     cr_expect_eq(number(at(top, "gpus", 0), "needed_bytes"), 1280 * MIB + 640 * MIB + 2 * CONTEXT);
+    /* At one time at least the weights of both were there. */
+    cr_expect_geq(number(at(top, "gpus", 0), "smallest_bytes"), 1024 * MIB + 512 * MIB + 2 * CONTEXT);
+    cr_expect_leq(number(at(top, "gpus", 0), "smallest_bytes"), 1280 * MIB + 640 * MIB + 2 * CONTEXT);
     json_decref(top);
     dryrun("--gpu=t4 -- /bin/sh -c %s\tmib=1024;%1$s\tmib=512", 0);
     SAYS("PROCESS      DEVICE      NEEDED    RESERVED   ALLOCATED");
+}
+
+/* Also of a killed one, whose end nobody recorded, and of the images of one process. */
+Test(dryrun, processes_in_turn_do_not_add_up)
+{
+    static const char *const commands[] = {"%s\tmib=8192;%1$s\tmib=4096;%1$s\tmib=8192",
+                                           "%s\tmib=8192\tsteps=5\tsignal=9;%1$s\tmib=4096",
+                                           "%s\tmib=4096;exec\t%1$s\tmib=8192"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char line[256];
+        snprintf(line, sizeof(line), "--gpu=t4 --json -- /bin/sh -c %s", commands[i]);
+        json_t *top = dryrun_json(line, 0), *gpu = at(top, "gpus", 0);
+        cr_expect(json_is_true(json_object_get(gpu, "fits")), "%s", line);
+        cr_expect_eq(number(gpu, "needed_bytes"), 10240 * MIB + CONTEXT, "%s", line);
+        cr_expect_eq(number(gpu, "smallest_bytes"), 10240 * MIB + CONTEXT, "%s", line);
+        json_decref(top);
+    }
+}
+
+/* A shell hides the status of the program that was refused memory. */
+Test(dryrun, what_was_refused_counts_whatever_the_status)
+{
+    json_t *top = dryrun_json("--gpu=t4 --json -- /bin/sh -c %s\tmib=16384;true", 3), *gpu = at(top, "gpus", 0),
+           *row = at(at(top, "ranks", 0), "refused", 0), *same = at(gpu, "refused", 0);
+    cr_expect_eq(number(top, "status"), 0);
+    cr_expect(json_is_false(json_object_get(gpu, "fits")));
+    cr_expect_eq(number(gpu, "needed_bytes"), 20480 * MIB + CONTEXT);
+    cr_expect(json_equal(row, same));
+    cr_expect_eq(number(row, "bytes"), 16384 * MIB);
+    cr_expect_eq(number(row, "count"), 1);
+    cr_expect_str_eq(json_string_value(json_object_get(row, "function")), "job_weights");
+    cr_expect(strstr(json_string_value(json_object_get(row, "file")), "job.c"));
+    cr_expect_gt(number(row, "line"), 0);
+    json_decref(top);
+    dryrun("--gpu=t4 -- /bin/sh -c %s\tmib=16384;true", 3);
+    SAYS("CMD ran out of memory on t4 though its status was 0, and ran once more on a device of 1 TiB:\n");
+    SAYS("16.00 GiB asked, 14.68 GiB free: job_weights (job.c:");
+    SAYS_NOT("requests were refused");
+    dryrun("--gpu=t4 -- /bin/sh -c %s\tmib=16384;%1$s\tmib=20480;true", 3);
+    SAYS("    2 requests were refused, the largest of 20.00 GiB at job_weights (job.c:");
+    dryrun("--gpu=t4 --batch=4096,8192 -- /bin/sh -c %s\tmib={batch};true", 0);
+    SAYS("the largest that fits: 8192 (tried, as was 12288, which does not)");
+}
+
+/* Its device is not known: it has no context. */
+Test(dryrun, a_context_that_gets_no_memory_is_refused)
+{
+    json_t *top = dryrun_json("--gpu=t4 --memory=150MiB --json -- /bin/sh -c "
+                              "%s\tmib=120\tsteps=40&\tsleep\t0.2;%1$s\tmib=1;wait",
+                              3);
+    json_t *gpu = at(top, "gpus", 0);
+    cr_expect(json_is_false(json_object_get(gpu, "fits")));
+    cr_expect_gt(json_array_size(json_object_get(gpu, "refused")), 0);
+    json_decref(top);
 }
 
 Test(dryrun, processes_that_break_at_one_place_share_a_line)

@@ -131,37 +131,18 @@ static uint32_t dryrun_once(struct dryrun_work *w, const struct gp_dryrun_gpu *g
     return w->answer.run_count++;
 }
 
+/* A request that nothing served counts whatever the status: shells, pools of workers and loops that halve a batch
+ * hide it.  If events are missing, the last failure may be one. */
 static bool dryrun_no_memory(const struct gp_dryrun_run *run)
 {
-    return gp_dryrun_failed(run) && gp_dryrun_broken(run, false);
-}
-
-/* A short program ends before its device's UUID is asked for; then the numbers count. */
-static bool dryrun_same(const struct gp_need *one, const struct gp_need *other)
-{
-    if (one->uuid[0] && other->uuid[0])
-        return strcmp(one->uuid, other->uuid) == 0;
-    return one->device == other->device;
+    return gp_dryrun_refused(run) || (gp_dryrun_failed(run) && gp_dryrun_broken(run, false));
 }
 
 /* The bytes of the fullest device, of all processes that use it, with their contexts on this GPU. */
-static void dryrun_sizes(struct gp_dryrun_gpu *gpu, const struct gp_dryrun_run *run)
+static int dryrun_sizes(struct gp_dryrun_gpu *gpu, const struct gp_dryrun_run *run)
 {
-    const int64_t more =
-        (int64_t)(gp_fit_context_of((uint64_t)gpu->threads) - gp_fit_context_of((uint64_t)run->threads));
-    for (uint32_t i = 0; i < run->need_count; i++) {
-        int64_t needed = 0, smallest = 0;
-        for (uint32_t k = 0; k < run->need_count; k++) {
-            if (!dryrun_same(&run->needs[i], &run->needs[k]))
-                continue;
-            needed += run->needs[k].needed_bytes + more;
-            smallest += run->needs[k].smallest_bytes + more;
-        }
-        if (needed <= gpu->needed_bytes)
-            continue;
-        gpu->needed_bytes = needed;
-        gpu->smallest_bytes = smallest;
-    }
+    bool ok = gp_dryrun_sum(run, gpu->threads, &gpu->needed_bytes, &gpu->smallest_bytes);
+    return ok ? GP_EXIT_OK : gp_load_memory("dryrun");
 }
 
 /* Another GPU with the same capability, on which the program ran. */
@@ -212,7 +193,10 @@ static int dryrun_first(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
     gpu->verdict = gp_dryrun_failed(run) ? GP_DRYRUN_FAILED : GP_DRYRUN_FITS;
     if (gpu->verdict == GP_DRYRUN_FAILED)
         rc = dryrun_pool(w, gpu);
-    dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
+    if (!rc)
+        rc = dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
+    if (!rc && gpu->verdict == GP_DRYRUN_FITS && gpu->smallest_bytes > gpu->total_bytes)
+        gpu->smallest_bytes = gpu->total_bytes; /* it has just run with that */
     return rc;
 }
 
@@ -228,7 +212,7 @@ static int dryrun_own(struct dryrun_work *w, struct gp_dryrun_gpu *gpu)
             gpu->key, GP_DRYRUN_PLENTY);
     gpu->run = dryrun_once(w, gpu, true, &rc);
     if (!rc)
-        dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
+        rc = dryrun_sizes(gpu, &w->answer.runs[gpu->run]);
     return rc;
 }
 
@@ -249,7 +233,8 @@ static int dryrun_all(struct dryrun_work *w)
         if (like) {
             gpu->run = like->run;
             gpu->verdict = like->verdict;
-            dryrun_sizes(gpu, &w->answer.runs[like->run]);
+            gpu->failed = like->failed;
+            rc = dryrun_sizes(gpu, &w->answer.runs[like->run]);
         } else {
             if (w->answer.gpu_count > 1)
                 fprintf(stderr, "gpuprof: dryrun: running on %s\n", gpu->key);
@@ -329,7 +314,8 @@ static bool dryrun_is_enough(const struct dryrun_work *w, const struct gp_dryrun
     const struct gp_need *need = gp_dryrun_worst(run);
     struct gp_dryrun_gpu there = {.threads = other->threads, .needed_bytes = -1};
     int64_t total = other->total_bytes;
-    dryrun_sizes(&there, run);
+    if (dryrun_sizes(&there, run) != GP_EXIT_OK)
+        return false;
     if (!need || !need->ahead.pool_bytes)
         return total >= there.needed_bytes;
     double part = run->total_bytes > 0 ? (double)need->ahead.limit_bytes / (double)run->total_bytes : 1;
@@ -657,8 +643,9 @@ const struct gp_command_spec gp_command_dryrun = {
                 "is 0 if it fits on every GPU named (with 'all' on one of them), 3 if it does not or is over the "
                 "budget, and 1 if CMD failed for "
                 "another reason; 126 and 127 are as with 'gpuprof run'.",
-                "If CMD runs out of memory, it runs once more on a device of 1 TiB, which shows how much it needs. So "
-                "CMD may run several times, as it does with several GPUs.",
+                "It fits if each request got memory, at the latest when it was repeated: one that got none counts "
+                "whatever the status of CMD. Then CMD runs once more on a device of 1 TiB, which shows how much it "
+                "needs. So CMD may run several times, as it does with several GPUs.",
                 "docs/dryrun.md explains what is exact, and which programs take another path because kernels compute "
                 "nothing."),
     .options = dryrun_options,

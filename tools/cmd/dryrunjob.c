@@ -502,13 +502,35 @@ static int job_read(struct gp_dryrun_job *job, struct gp_dryrun_run *run, unsign
 
 struct job_ends { /* the processes that were seen: a pid may have another owner by now */
     int fds[GP_WATCH_MOST];
+    struct gp_dryrun_life lives[GP_WATCH_MOST];
     int count;
 };
 
+/* The kernel says when a process started in ticks since the boot, so it was at the end of that tick at the latest. */
+static uint64_t ends_start(uint64_t ticks)
+{
+    struct timespec now, boot;
+    const int64_t second = 1000000000, tick = second / sysconf(_SC_CLK_TCK);
+    clock_gettime(CLOCK_MONOTONIC, &now); /* stands still while the machine sleeps */
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    const int64_t asleep = (boot.tv_sec - now.tv_sec) * second + boot.tv_nsec - now.tv_nsec;
+    const int64_t start = ((int64_t)ticks + 1) * tick - asleep;
+    return start > 0 ? (uint64_t)start : 0;
+}
+
 static void ends_add(struct job_ends *ends, const struct gp_watch *watch)
 {
-    for (; ends->count < watch->count; ends->count++)
-        ends->fds[ends->count] = (int)syscall(SYS_pidfd_open, watch->watched[ends->count]->process.pid, 0);
+    for (; ends->count < watch->count; ends->count++) {
+        const struct gp_process *process = &watch->watched[ends->count]->process;
+        ends->fds[ends->count] = (int)syscall(SYS_pidfd_open, process->pid, 0);
+        const uint64_t exec_ns = watch->watched[ends->count]->exec_ns;
+        ends->lives[ends->count] = (struct gp_dryrun_life){
+            .pid = (uint32_t)process->pid, .start_ns = exec_ns ? exec_ns : ends_start(process->start_time)};
+    }
+    const uint64_t now = gp_clock_ns();
+    for (int i = 0; i < ends->count; i++)
+        if (ends->fds[i] >= 0 && syscall(SYS_pidfd_send_signal, ends->fds[i], 0, NULL, 0) == 0)
+            ends->lives[i].alive_ns = now;
 }
 
 /* Sends the signal to those that are still there; 0 only asks.  How many there were. */
@@ -570,26 +592,25 @@ static void job_written(struct job_writes *writes, const struct gp_watch *watch,
 
 /* Until the program has ended. */
 static void job_watch(struct gp_dryrun_job *job, struct gp_dryrun_run *run, struct gp_child *child,
-                      struct gp_watch *watch)
+                      struct gp_watch *watch, struct job_ends *ends)
 {
     struct job_follow follow = {.job = job, .number = job->runs - 1, .gpu = run->gpu};
-    struct job_ends ends = {0};
     struct job_writes writes = {0};
     const uint64_t begin_ns = gp_clock_ns();
     while (!child->ended) {
         gp_watch_look(watch, child->pid, true);
-        ends_add(&ends, watch);
+        ends_add(ends, watch);
         job_written(&writes, watch, run);
         gp_launch_child_wait(child, gp_clock_ns() - begin_ns < GP_JOB_FIRST_NS ? GP_JOB_SOON_NS : GP_JOB_LOOK_NS);
         if (!child->ended && follow_look(&follow)) {
             run->ended = true;
-            job_stop(child, &ends);
+            job_stop(child, ends);
         }
     }
     run->status = child->status;
-    for (int i = 0; i < ends.count; i++)
-        if (ends.fds[i] >= 0)
-            close(ends.fds[i]);
+    for (int i = 0; i < ends->count; i++)
+        if (ends->fds[i] >= 0)
+            close(ends->fds[i]);
 }
 
 int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, const char *memory,
@@ -597,6 +618,7 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, co
 {
     char folder[4200], notes[4300];
     struct gp_watch watch = {0};
+    struct job_ends ends = {0};
     struct gp_child child;
     unsigned number = job->runs;
     *run = (struct gp_dryrun_run){.plenty = memory, .threads = gpu->threads};
@@ -612,7 +634,7 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, co
         rc = job_start(job, &child);
     if (rc)
         return rc;
-    job_watch(job, run, &child, &watch);
+    job_watch(job, run, &child, &watch, &ends);
     for (int i = 0; !rc && i < watch.count; i++)
         if (gp_watch_read(watch.watched[i]) != 0)
             rc = gp_load_memory("dryrun");
@@ -627,13 +649,17 @@ int gp_dryrun_run(struct gp_dryrun_job *job, const struct gp_dryrun_gpu *gpu, co
         rc = dryrun_reads(run, notes);
     if (!rc)
         rc = job_read(job, run, number);
+    gp_dryrun_lives(run, ends.lives, (uint32_t)ends.count);
     return rc;
 }
 
 void gp_dryrun_run_free(struct gp_dryrun_run *run)
 {
-    for (uint32_t i = 0; i < run->need_count; i++)
+    for (uint32_t i = 0; i < run->need_count; i++) {
         free(run->needs[i].lines);
+        free(run->needs[i].levels);
+        free(run->needs[i].refused);
+    }
     free(run->needs);
     free(run->notes);
     free(run->reads);

@@ -187,6 +187,17 @@ static void need_code_shares(struct gp_need *need, int64_t left)
     need->code_bytes = need->context_bytes - context;
 }
 
+/* From the memory and the context: that of the GPU, and on the smallest size that of a GPU of this size. */
+static void need_whole(struct gp_need *need, int64_t context, int64_t threads)
+{
+    const uint64_t bare = gp_fit_context_of((uint64_t)threads);
+    if (need->least_bytes > need->memory_bytes)
+        need->least_bytes = need->memory_bytes;
+    need->needed_bytes = need->memory_bytes + context;
+    need->smallest_bytes =
+        (int64_t)gp_fit_context_device((uint64_t)need->least_bytes, bare, !need->kernels, need->kernels);
+}
+
 static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d, int64_t threads)
 {
     const struct gp_flow *flow = loaded->report.flow;
@@ -196,23 +207,24 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
                                        .context_bytes = -1,
                                        .threads = (uint64_t)threads};
     struct gp_fit_result result, growable;
-    int64_t replayed = 0;
+    int64_t replayed = 0, context = 0;
     int rc = gp_fit_judge(flow, d, &question, &result);
     if (!rc) {
-        need->needed_bytes = (int64_t)result.rows[0].peak_bytes;
-        need->smallest_bytes = (int64_t)result.rows[0].smallest_bytes;
+        context = (int64_t)result.context_bytes;
+        replayed = (int64_t)result.rows[0].peak_bytes;
+        need->kernels = result.kernels;
+        need->memory_bytes = replayed - context;
+        need->least_bytes = (int64_t)result.least_bytes;
         need->code_bytes = result.context == GP_FIT_ESTIMATED ? need_code(flow, d) : 0;
-        need->context_bytes = (int64_t)result.context_bytes + need->code_bytes;
-        replayed = need->needed_bytes;
+        need->context_bytes = context + need->code_bytes;
         /* An allocator has asked for segments, of which the recording has the sum; a replay is near to it.  The
          * requests of other programs share pages, which only the replay knows. */
         int64_t reserved = need_pages(need->reserved_peak_bytes);
         if (result.requests != GP_FIT_OF_DRIVER)
-            need->needed_bytes = reserved + need->context_bytes;
-        else if (need->context_bytes > need->needed_bytes - reserved) /* the code shares pages too */
-            need_code_shares(need, need->needed_bytes - reserved);
-        if (need->smallest_bytes > need->needed_bytes)
-            need->smallest_bytes = need->needed_bytes;
+            need->memory_bytes = reserved + need->code_bytes;
+        else if (need->context_bytes > replayed - reserved) /* the code shares pages too */
+            need_code_shares(need, replayed - reserved);
+        need_whole(need, context, threads);
     }
     need->growable_bytes = -1;
     if (!rc && result.requests == GP_FIT_OF_FRAMEWORK && !result.rows[0].conf[0]) {
@@ -225,6 +237,70 @@ static int need_sizes(struct gp_need *need, const struct gp_loaded *loaded, uint
     }
     gp_fit_result_fini(&result);
     return rc;
+}
+
+/* ---- over time --------------------------------------------------------------------------------------------------- */
+
+#define GP_NEED_LEVELS (1u << 16)
+
+struct need_levels {
+    struct gp_need *need;
+    const struct gp_recording *recording;
+    uint64_t time_ns; /* of the last event */
+    uint32_t room;
+    bool failed;
+};
+
+/* Joins each two levels to the higher one. */
+static void levels_halve(struct gp_need *need)
+{
+    for (uint32_t i = 0; i < need->level_count; i += 2) {
+        struct gp_need_level level = need->levels[i];
+        if (i + 1 < need->level_count) {
+            GP_RAISE(level.bytes, need->levels[i + 1].bytes);
+            GP_RAISE(level.least_bytes, need->levels[i + 1].least_bytes);
+        }
+        need->levels[i / 2] = level;
+    }
+    need->level_count = (need->level_count + 1) / 2;
+}
+
+static void levels_add(void *arg, uint32_t event, uint64_t held, uint64_t idle)
+{
+    struct need_levels *l = arg;
+    struct gp_need *need = l->need;
+    if (event != GP_REC_NONE)
+        GP_RAISE(l->time_ns, l->recording->events[event].time_ns);
+    const struct gp_need_level level = {
+        .time_ns = l->time_ns, .bytes = (int64_t)held, .least_bytes = (int64_t)(held - idle)};
+    const struct gp_need_level *last = need->level_count ? &need->levels[need->level_count - 1] : NULL;
+    if (last && last->bytes == level.bytes && last->least_bytes == level.least_bytes)
+        return;
+    if (need->level_count == GP_NEED_LEVELS)
+        levels_halve(need);
+    if (need->level_count == l->room) {
+        uint32_t room = l->room ? l->room * 2 : 256;
+        struct gp_need_level *grown = realloc(need->levels, room * sizeof(*grown));
+        l->failed |= !grown;
+        if (!grown)
+            return;
+        need->levels = grown;
+        l->room = room;
+    }
+    need->levels[need->level_count++] = level;
+}
+
+static int need_levels(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d)
+{
+    const struct gp_recording *r = loaded->recording;
+    struct need_levels l = {.need = need, .recording = r, .time_ns = r->begin_ns};
+    int rc = gp_fit_judge_levels(loaded->report.flow, d, levels_add, &l);
+    int64_t after = 0;
+    for (uint32_t i = need->level_count; i-- > 0;) {
+        GP_RAISE(after, need->levels[i].bytes);
+        need->levels[i].after_bytes = after;
+    }
+    return rc ? rc : l.failed ? -ENOMEM : 0;
 }
 
 /* Pools take half of a device (RMM), three quarters (XLA), or nearly all of it (TensorFlow). */
@@ -265,7 +341,7 @@ static struct gp_wire_polled need_taken(const struct gp_flow *flow, uint32_t d)
 }
 
 /* Of a pool that was taken ahead, as a part of the device, counts what it had in use. */
-static void need_ahead(struct gp_need *need, const struct gp_flow *flow, uint32_t d, bool plenty)
+static void need_ahead(struct gp_need *need, const struct gp_flow *flow, uint32_t d, bool plenty, int64_t threads)
 {
     need->ahead = gp_rec_polled(&flow->recording->devices[d]);
     need->ahead_told = need->ahead.pool_bytes > 0 && need->ahead.pool_bytes <= need->reserved_peak_bytes;
@@ -274,10 +350,12 @@ static void need_ahead(struct gp_need *need, const struct gp_flow *flow, uint32_
     if (!need->ahead.pool_bytes)
         return;
     int64_t idle = need_pages(need->ahead.pool_bytes) - need_pages(need->ahead.peak_bytes);
-    if (need->needed_bytes - idle < need->smallest_bytes)
-        need->smallest_bytes = need->needed_bytes - idle;
+    const int64_t context = need->needed_bytes - need->memory_bytes;
+    if (need->memory_bytes - idle < need->least_bytes)
+        need->least_bytes = need->memory_bytes - idle;
     if (plenty) /* a part of a device of another size says nothing */
-        need->needed_bytes = need->smallest_bytes;
+        need->memory_bytes = need->least_bytes;
+    need_whole(need, context, threads);
 }
 
 /* What libraries held that are stood in for, at the first event with which the device held most. */
@@ -335,10 +413,44 @@ static void need_budget(struct gp_need *need, const struct gp_loaded *loaded, ui
     need->broke.free_bytes = -1;
 }
 
-/* Whether a request of the recording failed on the device. */
-static bool need_is_oom(const struct gp_recording *r, uint32_t d)
+/* ---- what was refused -------------------------------------------------------------------------------------------- */
+
+static int refused_compare(const void *one, const void *other)
 {
-    return r->has_oom && (r->oom.device < 0 || r->oom.device == r->devices[d].index);
+    const struct gp_need_refused *a = one, *b = other;
+    return a->bytes != b->bytes ? GP_ORDER(b->bytes, a->bytes) : strcmp(a->place.text, b->place.text);
+}
+
+/* A request of which no device is known is a context: it counts for the process, not for a device. */
+static int need_refused(struct gp_need *need, const struct gp_loaded *loaded, uint32_t d,
+                        const struct gp_refused *refused)
+{
+    const struct gp_recording *r = loaded->recording;
+    struct gp_hash known = {0};
+    bool failed = false;
+    need->refused = calloc(refused->count + 1, sizeof(*need->refused));
+    for (size_t i = 0; need->refused && !failed && i < refused->count; i++) {
+        const struct gp_rec_event *event = &r->events[refused->events[i]];
+        if (event->device != d)
+            continue;
+        const uint32_t row = gp_symbols_row(loaded->symbols, event->site);
+        bool added = false;
+        const uint32_t *at = gp_hash_add(&known, gp_hash_of_number(event->bytes) ^ gp_hash_of_number(~(uint64_t)row),
+                                         NULL, NULL, need->refused_count, &added);
+        failed = !at;
+        if (added) {
+            struct gp_need_refused *new = &need->refused[need->refused_count++];
+            new->bytes = (int64_t)(event->bytes & INT64_MAX);
+            need_place(&new->place, loaded, row);
+        }
+        if (at)
+            need->refused[*at].count++;
+    }
+    gp_hash_free(&known);
+    if (!need->refused || failed)
+        return -ENOMEM;
+    qsort(need->refused, need->refused_count, sizeof(*need->refused), refused_compare);
+    return 0;
 }
 
 static void need_failure(struct gp_need *need, const struct gp_loaded *loaded)
@@ -363,6 +475,11 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
     snprintf(need->comm, sizeof(need->comm), "%s", r->comm);
     memcpy(need->uuid, r->devices[d].uuid, sizeof(need->uuid));
     need->device = r->devices[d].ordinal;
+    need->start_ns = need->begin_ns = r->begin_ns;
+    need->end_ns = r->event_count ? r->events[r->event_count - 1].time_ns : r->begin_ns;
+    need->exits = r->event_count && r->events[r->event_count - 1].type == GP_EVENT_PROCESS_EXIT;
+    if (need->exits)
+        GP_RAISE(need->end_ns, r->end_ns);
     need->complete = r->complete;
     need->missing = gp_rec_missing(r);
     need->allocated_peak_bytes = peak->bytes;
@@ -378,7 +495,8 @@ static void need_identity(struct gp_need *need, const struct gp_loaded *loaded, 
 }
 
 static int need_device(struct gp_need *need, const struct gp_loaded *loaded, const uint8_t *hints, const bool *assumed,
-                       uint32_t d, int64_t budget_bytes, const struct gp_dryrun_run *run)
+                       uint32_t d, int64_t budget_bytes, const struct gp_refused *refused,
+                       const struct gp_dryrun_run *run)
 {
     const struct gp_report *report = &loaded->report;
     const struct gp_recording *r = loaded->recording;
@@ -393,12 +511,25 @@ static int need_device(struct gp_need *need, const struct gp_loaded *loaded, con
     if (!rc)
         rc = need_sizes(need, loaded, d, run->threads);
     if (!rc)
-        need_ahead(need, report->flow, d, run->plenty);
-    if (!rc && need_is_oom(r, d))
+        need_ahead(need, report->flow, d, run->plenty, run->threads);
+    if (!rc)
+        rc = need_levels(need, loaded, d);
+    if (!rc)
+        rc = need_refused(need, loaded, d, refused);
+    /* The last request that failed: if others were served, it was not. */
+    bool here = r->has_oom && (r->oom.device < 0 || r->oom.device == r->devices[d].index);
+    if (!rc && here && (need->refused_count || need->missing))
         need_failure(need, loaded);
     if (!rc && budget_bytes && need->needed_bytes > budget_bytes)
         need_budget(need, loaded, d, budget_bytes);
     return rc;
+}
+
+/* A process that has a context, and no memory beside it, has its place on the device too. */
+static bool need_is_used(const struct gp_loaded *loaded, uint32_t d)
+{
+    const struct gp_rec_device *device = &loaded->recording->devices[d];
+    return device->index != GP_WIRE_HOST && (loaded->report.devices[d].used || device->has_last);
 }
 
 static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int64_t budget_bytes)
@@ -410,15 +541,21 @@ static int need_devices(struct gp_dryrun_run *run, struct gp_loaded *loaded, int
         run->needs = needs;
     uint8_t *hints = gp_gate_hints(&loaded->report);
     bool *assumed = need_assumed(loaded->recording);
-    if (!needs || !hints || !assumed)
+    struct gp_refused *refused = gp_refused_find(loaded->recording);
+    if (!needs || !hints || !assumed || !refused)
         rc = -ENOMEM;
     for (uint32_t d = 0; !rc && d < device_count; d++) {
-        if (!loaded->report.devices[d].used || loaded->recording->devices[d].index == GP_WIRE_HOST)
+        if (!need_is_used(loaded, d))
             continue;
         struct gp_need *need = &run->needs[run->need_count++];
         memset(need, 0, sizeof(*need));
-        rc = need_device(need, loaded, hints, assumed, d, budget_bytes, run);
+        rc = need_device(need, loaded, hints, assumed, d, budget_bytes, refused, run);
     }
+    bool contextless = false;
+    for (size_t i = 0; refused && i < refused->count; i++)
+        contextless |= loaded->recording->events[refused->events[i]].device == GP_REC_NO_DEVICE;
+    run->contextless += contextless;
+    free(refused);
     free(assumed);
     free(hints);
     return rc;
@@ -436,6 +573,7 @@ int gp_dryrun_read(struct gp_dryrun_run *run, const char *file, int64_t budget_b
     const struct gp_recording *r = loaded.recording;
     if (r->has_rank && r->local_rank >= 0)
         GP_RAISE(run->places, (uint32_t)r->local_rank + 1);
+    run->cut += !r->complete;
     rc = need_devices(run, &loaded, budget_bytes);
     if (r->has_rank && run->need_count > before) {
         bool known = false;

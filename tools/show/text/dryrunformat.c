@@ -51,6 +51,25 @@ const struct gp_need *gp_dryrun_broken(const struct gp_dryrun_run *run, bool ove
     return NULL;
 }
 
+int64_t gp_dryrun_refused(const struct gp_dryrun_run *run)
+{
+    int64_t count = run->contextless;
+    for (uint32_t i = 0; i < run->need_count; i++)
+        for (uint32_t k = 0; k < run->needs[i].refused_count; k++)
+            count += run->needs[i].refused[k].count;
+    return count;
+}
+
+/* The largest request that got no memory; NULL: none with a size. */
+static const struct gp_need_refused *refused_largest(const struct gp_dryrun_run *run)
+{
+    const struct gp_need_refused *largest = NULL;
+    for (uint32_t i = 0; i < run->need_count; i++)
+        if (run->needs[i].refused_count && (!largest || run->needs[i].refused[0].bytes > largest->bytes))
+            largest = &run->needs[i].refused[0];
+    return largest;
+}
+
 /* ---- the GPUs ---------------------------------------------------------------------------------------------------- */
 
 static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun_answer *answer,
@@ -58,6 +77,8 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
 {
     char size[GP_SIZE_TEXT];
     int64_t left = gpu->total_bytes - gpu->needed_bytes;
+    const struct gp_need *worst = gp_dryrun_worst(&answer->runs[gpu->run]);
+    const struct gp_dryrun_run *failed = gpu->failed == GP_REC_NONE ? NULL : &answer->runs[gpu->failed];
     bool red = gpu->verdict != GP_DRYRUN_FITS;
     fputs(gp_text_on(page, red ? GP_RED : ""), page->out);
     if (gpu->verdict == GP_DRYRUN_FAILED)
@@ -65,9 +86,13 @@ static void text_verdict(const struct gp_text_page *page, const struct gp_dryrun
     else if (gpu->verdict == GP_DRYRUN_FITS && left >= 0)
         fprintf(page->out, "fits, %s left", gp_size_text(size, left));
     else if (gpu->verdict == GP_DRYRUN_FITS)
-        fprintf(page->out, "fits in %s: the allocator gives idle memory back", gp_size_text(size, gpu->total_bytes));
+        fprintf(page->out, "fits in %s: %s", gp_size_text(size, gpu->total_bytes),
+                worst && worst->needed_bytes <= gpu->total_bytes ? "its processes need the most at different times"
+                                                                 : "the allocator gives idle memory back");
     else if (left < 0)
         fprintf(page->out, "does not fit: %s too much", gp_size_text(size, -left));
+    else if (failed && !gp_dryrun_failed(failed))
+        fprintf(page->out, "fits only what it fell back to");
     else
         fprintf(page->out, "does not fit");
     fputs(gp_text_on(page, red ? GP_OFF : ""), page->out);
@@ -131,6 +156,23 @@ static void text_moments(const struct gp_text_page *page, const struct gp_dryrun
     }
 }
 
+/* What a run got no memory for, in all. */
+static void text_refused(const struct gp_text_page *page, const struct gp_dryrun_run *run)
+{
+    char size[GP_SIZE_TEXT];
+    const struct gp_need_refused *largest = refused_largest(run);
+    int64_t count = gp_dryrun_refused(run) - run->contextless;
+    if (largest && largest->bytes && count > 1) { /* of one the moment says it all */
+        fprintf(page->out, "    %" PRId64 " requests were refused, the largest of %s at ", count,
+                gp_size_text(size, largest->bytes));
+        gp_text_cut(page, largest->place.text, gp_text_room(page, 60));
+        fputc('\n', page->out);
+    }
+    if (run->contextless || (largest && !largest->bytes))
+        fprintf(page->out, "    %" PRIu32 " process%s got no memory for a context or for code\n",
+                run->contextless ? run->contextless : 1, run->contextless > 1 ? "es" : "");
+}
+
 /* The request that broke each GPU on which the program ran out of memory, and the one that broke the budget. */
 static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_answer *answer)
 {
@@ -139,12 +181,20 @@ static void text_broken(const struct gp_text_page *page, const struct gp_dryrun_
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         if (!gpu->own || gpu->failed == GP_REC_NONE)
             continue;
-        bool asked =
-            gp_dryrun_broken(&answer->runs[gpu->failed], false); /* the driver; else a pool that was taken ahead */
-        fprintf(page->out, "\n  %sCMD %s on %s%s, and ran once more on a device of 1 TiB%s\n", gp_text_on(page, GP_RED),
-                asked ? "ran out of memory" : "failed", gpu->key, gp_text_on(page, GP_OFF),
-                asked ? ":" : ", where it did not fail");
-        text_moments(page, &answer->runs[gpu->failed], false);
+        const struct gp_dryrun_run *run = &answer->runs[gpu->failed];
+        const bool asked = gp_dryrun_refused(run); /* the driver; else a pool that was taken ahead */
+        fprintf(page->out, "\n  %sCMD %s on %s%s", gp_text_on(page, GP_RED), asked ? "ran out of memory" : "failed",
+                gpu->key, gp_text_on(page, GP_OFF));
+        if (asked && !gp_dryrun_failed(run))
+            fputs(" though its status was 0", page->out);
+        if (gpu->run != gpu->failed)
+            fprintf(page->out, ", and ran once more on a device of 1 TiB%s", asked ? ":" : ", where it did not fail");
+        fputc('\n', page->out);
+        text_moments(page, run, false);
+        if (asked)
+            text_refused(page, run);
+        if (gpu->run != gpu->failed && gp_dryrun_refused(&answer->runs[gpu->run]))
+            fprintf(page->out, "    it was refused memory there too: it asks until none is left\n");
     }
     for (uint32_t i = 0; answer->over && i < answer->gpu_count; i++) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
@@ -171,6 +221,16 @@ static void text_gpus(const struct gp_text_page *page, const struct gp_dryrun_an
                 answer->enough_by_size ? ", by its size alone" : "", answer->enough->key,
                 gp_size_text(total, answer->enough->total_bytes));
     text_broken(page, answer);
+}
+
+/* A process that is killed, or that becomes another program, takes along what was not yet written. */
+static void text_cut(const struct gp_text_page *page, const struct gp_dryrun_run *run, const struct gp_need *need)
+{
+    if (run->cut > (need && !need->complete)) /* of the process that is shown, text_sure says it */
+        fprintf(page->out,
+                "\n  %s%" PRIu32
+                " recording%s before the process did, by a kill or exec: what came later is missing%s\n",
+                gp_text_on(page, GP_RED), run->cut, run->cut == 1 ? " ends" : "s end", gp_text_on(page, GP_OFF));
 }
 
 /* ---- the peak ---------------------------------------------------------------------------------------------------- */
@@ -463,6 +523,7 @@ void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answ
     text_ended(page, run, need);
     text_gpus(page, answer);
     text_batches(page, answer);
+    text_cut(page, run, need);
     if (!need)
         return;
     text_heading(page, run, need);
@@ -502,19 +563,43 @@ static json_t *json_moment(const struct gp_need_moment *moment)
     return object ? json_place(object, &moment->place) : NULL;
 }
 
+static void json_refused_add(json_t *rows, const struct gp_need *need)
+{
+    for (uint32_t i = 0; i < need->refused_count; i++) {
+        const struct gp_need_refused *refused = &need->refused[i];
+        json_t *row = json_pack("{s:I,s:I}", "bytes", (json_int_t)refused->bytes, "count", (json_int_t)refused->count);
+        json_array_append_new(rows, row ? json_place(row, &refused->place) : NULL);
+    }
+}
+
+/* Of the whole run.  A context that got no memory has no size and no line. */
+static json_t *json_refused(const struct gp_dryrun_run *run)
+{
+    static const struct gp_need_place nowhere;
+    json_t *rows = json_array();
+    for (uint32_t i = 0; run && i < run->need_count; i++)
+        json_refused_add(rows, &run->needs[i]);
+    if (run && run->contextless) {
+        json_t *row = json_pack("{s:I,s:I}", "bytes", (json_int_t)0, "count", (json_int_t)run->contextless);
+        json_array_append_new(rows, row ? json_place(row, &nowhere) : NULL);
+    }
+    return rows;
+}
+
 static json_t *json_gpu(const struct gp_dryrun_answer *answer, const struct gp_dryrun_gpu *gpu)
 {
     const struct gp_need *failed =
         gpu->failed == GP_REC_NONE ? NULL : gp_dryrun_broken(&answer->runs[gpu->failed], false);
     const struct gp_need *over = gp_dryrun_broken(&answer->runs[gpu->run], true);
     bool known = gpu->verdict != GP_DRYRUN_FAILED;
-    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name, "capability",
-                     gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
+    const struct gp_dryrun_run *run = &answer->runs[gpu->failed == GP_REC_NONE ? gpu->run : gpu->failed];
+    return json_pack("{s:s,s:s,s:s,s:I,s:o,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "gpu", gpu->key, "name", gpu->name,
+                     "capability", gpu->capability, "total_bytes", (json_int_t)gpu->total_bytes, "fits",
                      known ? json_boolean(gpu->verdict == GP_DRYRUN_FITS) : json_null(), "verdict",
                      verdicts[gpu->verdict], "run", (int)gpu->own, "needed_bytes", gp_json_known(gpu->needed_bytes),
                      "smallest_bytes", gp_json_known(gpu->smallest_bytes), "fails",
                      failed ? json_moment(&failed->failed) : json_null(), "over_budget",
-                     over ? json_moment(&over->broke) : json_null());
+                     over ? json_moment(&over->broke) : json_null(), "refused", json_refused(run));
 }
 
 static json_t *json_uses(const struct gp_need *need)
@@ -542,13 +627,34 @@ static json_t *json_holders(const struct gp_need *need)
     return rows;
 }
 
-static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *need)
+/* Whether a process of another run of the program is the one that has this place among the processes: its rank says
+ * so, or its turn. */
+static bool json_is_same(const struct gp_dryrun_run *run, uint32_t at, const struct gp_dryrun_run *other, uint32_t turn)
 {
+    const struct gp_need *need = &run->needs[at], *its = &other->needs[turn];
+    if (need->rank >= 0 || its->rank >= 0)
+        return need->rank == its->rank && need->device == its->device;
+    return at == turn || (at + 1 == run->need_count && turn >= run->need_count);
+}
+
+/* What the process was refused on the GPU, also where the run that is shown had plenty. */
+static json_t *json_rank_refused(const struct gp_dryrun_run *run, uint32_t at, const struct gp_dryrun_run *failed)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < failed->need_count; i++)
+        if (run == failed ? i == at : json_is_same(run, at, failed, i))
+            json_refused_add(rows, &failed->needs[i]);
+    return rows;
+}
+
+static json_t *json_rank(const struct gp_dryrun_run *run, uint32_t at, const struct gp_dryrun_run *failed)
+{
+    const struct gp_need *need = &run->needs[at];
     int64_t idle = need->needed_bytes - need->context_bytes - need->allocated_peak_bytes;
     return json_pack(
-        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,s:o}", "gpu",
-        run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid, "comm",
-        need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
+        "{s:s,s:b,s:o,s:I,s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:b,s:I,s:o,s:o,s:o,s:o}",
+        "gpu", run->gpu, "plenty", (int)run->plenty, "rank", gp_json_known(need->rank), "pid", (json_int_t)need->pid,
+        "comm", need->comm, "device", (int)need->device, "uuid", gp_json_text(need->uuid), "allocated_peak_bytes",
         (json_int_t)need->allocated_peak_bytes, "reserved_peak_bytes", (json_int_t)need->reserved_peak_bytes,
         "needed_bytes", (json_int_t)need->needed_bytes, "smallest_bytes", (json_int_t)need->smallest_bytes,
         "context_bytes", (json_int_t)need->context_bytes, "code_bytes", (json_int_t)need->code_bytes, "assumed_bytes",
@@ -558,7 +664,7 @@ static json_t *json_rank(const struct gp_dryrun_run *run, const struct gp_need *
         gp_json_known(need->peak_step ? (int64_t)need->peak_step : -1), "steps",
         gp_json_known(need->steps ? (int64_t)need->steps : -1), "complete", (int)need->complete, "missing_events",
         (json_int_t)need->missing, "uses", json_uses(need), "holders", json_holders(need), "polled_pool",
-        need->ahead_told ? gp_polled_json(&need->ahead) : json_null());
+        need->ahead_told ? gp_polled_json(&need->ahead) : json_null(), "refused", json_rank_refused(run, at, failed));
 }
 
 /* The program has run on some GPUs twice: the ranks are those of the run that tells what it needs. */
@@ -568,8 +674,9 @@ static json_t *json_ranks(const struct gp_dryrun_answer *answer)
     for (uint32_t i = 0; i < answer->gpu_count; i++) {
         const struct gp_dryrun_gpu *gpu = &answer->gpus[i];
         const struct gp_dryrun_run *run = &answer->runs[gpu->run];
+        const struct gp_dryrun_run *failed = gpu->failed == GP_REC_NONE ? run : &answer->runs[gpu->failed];
         for (uint32_t k = 0; gpu->own && k < run->need_count; k++)
-            json_array_append_new(rows, json_rank(run, &run->needs[k]));
+            json_array_append_new(rows, json_rank(run, k, failed));
     }
     return rows;
 }
@@ -619,7 +726,7 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
     }
     for (uint32_t i = 0; i < answer->gpu_count; i++)
         json_array_append_new(gpus, json_gpu(answer, &answer->gpus[i]));
-    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o}", "schema",
+    return json_pack("{s:s,s:o,s:i,s:b,s:o,s:o,s:b,s:o,s:o,s:o,s:o,s:o,s:I,s:s,s:o,s:o,s:o,s:I}", "schema",
                      "gpuprof.dryrun/1", "command", command, "status", run->status, "ended", (int)run->ended, "steps",
                      gp_json_known(worst && worst->steps ? (int64_t)worst->steps : -1), "budget_bytes",
                      gp_json_known(answer->budget_bytes ? answer->budget_bytes : -1), "over_budget", (int)answer->over,
@@ -628,5 +735,6 @@ json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer)
                      "written_bytes", (json_int_t)run->written_bytes, "fill", answer->random ? "random" : "zeros",
                      "batches", json_batches(answer), "batch_more_bytes",
                      gp_json_known(batch_more(answer) > 0 ? (int64_t)batch_more(answer) : -1), "batch_largest",
-                     gp_json_known(batch_largest(answer) ? batch_largest(answer)->size : -1));
+                     gp_json_known(batch_largest(answer) ? batch_largest(answer)->size : -1), "cut_recordings",
+                     (json_int_t)run->cut);
 }

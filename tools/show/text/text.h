@@ -203,6 +203,17 @@ struct gp_need_moment { /* an event: when, in which step (from 1; 0: in none), a
     struct gp_need_place place;
 };
 
+struct gp_need_refused { /* requests of one size from one place that got no memory, and that nothing served later */
+    struct gp_need_place place;
+    int64_t bytes, count; /* bytes 0: a context, or the code of a kernel */
+};
+
+struct gp_need_level { /* what is held from that time on, without the context, and the most from then to the end */
+    uint64_t time_ns;
+    int64_t bytes, after_bytes;
+    int64_t least_bytes; /* of `bytes`: without what pools have idle */
+};
+
 struct gp_need { /* of one process on one device */
     uint32_t pid;
     int32_t rank; /* -1: none */
@@ -226,6 +237,16 @@ struct gp_need { /* of one process on one device */
     uint32_t steps, peak_step;
     uint64_t peak_ns, step_ns; /* since the start of the recording; length of a step */
     bool infers;               /* stacks show layers that are called, and no backward pass */
+    /* CLOCK_MONOTONIC: the process may have used the device from the first of these on, used it from the second to the
+     * third.  Processes that do not overlap do not add up. */
+    uint64_t start_ns, begin_ns, end_ns;
+    bool exits;                        /* the recording has its end */
+    int64_t memory_bytes, least_bytes; /* of needed_bytes and of smallest_bytes: without the context */
+    bool kernels;                      /* some ran, which makes the context larger */
+    struct gp_need_level *levels;      /* in the order of time */
+    uint32_t level_count;
+    struct gp_need_refused *refused; /* the largest first */
+    uint32_t refused_count;
     bool oom, over;
     struct gp_need_moment failed; /* the last request that failed, with oom */
     struct gp_need_moment broke;  /* what took the device over the budget, with over */
@@ -249,6 +270,8 @@ struct gp_dryrun_run { /* one run of the program */
     int status;            /* of the program, as a shell gives it */
     bool ended;            /* by --steps */
     uint32_t processes;    /* that used a GPU */
+    uint32_t cut;          /* recordings that end before their process did */
+    uint32_t contextless;  /* processes that got no memory for a context, so that their device is not known */
     int64_t written_bytes; /* to files, by the processes that used a GPU, as far as it was seen */
     uint32_t places;       /* ranks that a launcher has started on this machine, as far as the processes' own tell */
     uint32_t ranks, world; /* those that used a device, and the number that the launcher gave them */
@@ -267,7 +290,7 @@ struct gp_dryrun_gpu {
     int64_t total_bytes, threads;
     enum gp_dryrun_verdict verdict;
     uint32_t run;                         /* on which this rests */
-    uint32_t failed;                      /* the run that ran out of memory; GP_REC_NONE */
+    uint32_t failed;                      /* the run in which memory was refused; GP_REC_NONE */
     bool own;                             /* the program ran on this GPU */
     int64_t needed_bytes, smallest_bytes; /* -1 unknown */
 };
@@ -304,6 +327,8 @@ static inline bool gp_dryrun_failed(const struct gp_dryrun_run *run)
 {
     return run->status && !run->ended;
 }
+/* The requests that got no memory, of all processes. */
+int64_t gp_dryrun_refused(const struct gp_dryrun_run *run);
 void gp_text_dryrun(const struct gp_text_page *page, const struct gp_dryrun_answer *answer);
 /* gpuprof.dryrun/1; NULL: out of memory. */
 json_t *gp_dryrun_json(const struct gp_dryrun_answer *answer);
