@@ -311,7 +311,7 @@ JOBS := -j$(shell nproc)
 # With nothing installed yet, the probes at the top of this file answer wrong: build in a second make.
 again = +$(Q)$(MAKE) --no-print-directory $(JOBS)
 
-.PHONY: needs-build needs-check needs-all needs-bench demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu image chart size format compile_commands.json
+.PHONY: needs-build needs-check needs-all needs-bench demo check check-all check-real mutate bench install uninstall gpu-bundle check-gpu findings image chart size format compile_commands.json
 needs-build: ## install the packages to build with, as far as they are missing
 	$(Q)deploy/needs.sh build
 needs-check: ## ... and those to check with
@@ -351,6 +351,9 @@ check-real: all ## run programs of the package indexes on the simulated GPU (NAM
 
 check-gpu: ## on a machine with a GPU: everything under tests/gpu; 77 without one
 	$(Q)tests/gpu/run.sh
+
+findings: ## run what surprised us in other libraries and formats, and say what changed; needs the network
+	$(Q)findings/run
 
 image: ## build the agent's container image with docker, podman or buildah (docs/containers.md)
 	$(Q)deploy/container/build
