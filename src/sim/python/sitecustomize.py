@@ -5,9 +5,9 @@
 all_gather_object and so on) compute the sizes of pickles on the GPU.  Each group of NCCL alone gets Gloo for tensors of
 the CPU, and the objects take that way; tensors of the GPU still take NCCL.  The generate() of transformers computes
 there whether it has reached its longest text; here its host says so, and TRL's trainers take all of that text.
-vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  With
-fill=random, PyTorch tells the driver which type the results have that it reads back.  JAX finds the GPU, which has no
-device file.  Without these modules nothing happens, and a sitecustomize of the program's own is run first.
+vLLM counts there how many tokens each request got; here each gets one a step once its prompt is done.  What
+PyTorch reads back of results is zeros, and not what is left over from other tensors, unless the user chose contents=keep.
+With fill=random, PyTorch tells the driver which type the results have.  JAX finds the GPU, which has no device file.  Without these modules nothing happens, and a sitecustomize of the program's own is run first.
 """
 import functools
 import importlib.machinery
@@ -80,7 +80,7 @@ def _zero(optimizer):
 
 
 class _Length(threading.local):
-    reached = False  # by the text that this thread makes; a new generate() makes a new criterion
+    reached = None  # by the text that this thread makes; None: no criterion has looked since the last question
 
 
 _length = _Length()
@@ -92,7 +92,7 @@ def _criteria(module):
 
     @functools.wraps(init)
     def begin(self, *args, **kwargs):
-        _length.reached = False
+        _length.reached = None  # a new generate() makes a new criterion
         init(self, *args, **kwargs)
 
     @functools.wraps(call)
@@ -109,10 +109,14 @@ def _generation(module):
 
     @functools.wraps(unfinished)
     def has_unfinished(self, this_peer_finished, *args, **kwargs):
-        reached, _length.reached = _length.reached, False
+        # What the GPU says of words that end a text is left over from other tensors if memory keeps its contents.
+        reached, _length.reached = _length.reached, None
+        on_gpu = any(getattr(value, "type", None) == "cuda" for value in (*args, *kwargs.values()))
+        if reached is None or not on_gpu:
+            return unfinished(self, this_peer_finished, *args, **kwargs)
         if reached:
             _note("transformers", "generate() ends at its greatest length, never at a word that ends the text")
-        return unfinished(self, this_peer_finished or reached, *args, **kwargs)
+        return unfinished(self, reached, *args, **kwargs)
 
     mixin._has_unfinished_sequences = has_unfinished
 
@@ -161,6 +165,13 @@ def _vllm_output(module):
         return get_output(self)
 
     module.AsyncOutput.get_output = call
+
+
+def _contents():
+    """Programs of PyTorch branch on results, and left over bytes differ from run to run; the driver reads this in cuInit."""
+    items = [item for item in os.environ.get("GPUPROF_SIM", "").split(",") if item]
+    if not any(item.startswith("contents=") for item in items):
+        os.environ["GPUPROF_SIM"] = ",".join([*items, "contents=none"])
 
 
 # What the driver calls the types (src/sim/machine.h).
@@ -263,6 +274,7 @@ def _note(library, text):
         pass
 
 
+_BEFORE = {"torch": _contents}
 _CHANGES = {
     "jax._src.hardware_utils": _jax_hardware,
     "torch._tensor": _tensors,
@@ -304,6 +316,8 @@ class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
         change = _CHANGES.get(name)
+        if name in _BEFORE:
+            _BEFORE[name]()
         spec = importlib.machinery.PathFinder.find_spec(name, path, target) if change else None
         if spec and spec.loader:
             spec.loader = _Loader(spec.loader, change)

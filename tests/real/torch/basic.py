@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Tensors of all sizes, kernels, copies and the cache.
+# sim: contents=keep
 import gpuprof
 import torch
 from common import done, expect, step

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Pinned memory is the host's: it does not count for the device.
+# sim: contents=keep
 import torch
 from common import done, expect, step
 
