@@ -110,6 +110,37 @@ Test(match, an_address_that_is_reused_before_its_free_is_recorded_leaves_no_byte
     gp_recording_free(recording);
 }
 
+/* Changes within one of many stretches: the value after it is a point, since a point is valid until the next one. */
+Test(series, a_burst_is_followed_by_its_end)
+{
+    for (unsigned where = 0; where < 3; where++) {
+        const uint64_t start = (const uint64_t[]){1001, 5000, 10900}[where] * MS;
+        struct recmake *make = recmake_new(GIB);
+        uint32_t a = site(make, "a", 1);
+        recmake_at(make, 1000 * MS);
+        recmake_alloc(make, 0, GP_KIND_LINEAR, 0x100000, 1, a);
+        for (unsigned i = 0; i < 300; i++) {
+            recmake_at(make, start + i);
+            recmake_alloc(make, 0, GP_KIND_LINEAR, 0x1000, 100, a);
+            recmake_free(make, 0, GP_KIND_LINEAR, 0x1000);
+        }
+        recmake_at(make, 11000 * MS);
+        recmake_free(make, 0, GP_KIND_LINEAR, 0x200000); /* of nothing: the recording goes on until now */
+        struct gp_recording *recording = recmake_done(make);
+        struct gp_series *series = gp_series_allocated(recording, 0, GP_KIND_NONE, 100);
+        uint64_t width = (recording->end_ns - recording->begin_ns) / 97 + 1;
+        cr_assert_leq(series->count, 100);
+        for (uint32_t i = 0; i < series->count; i++) {
+            const struct gp_series_point *point = &series->points[i];
+            cr_expect(point->high == 1 || point->time_ns <= start, "%u: %lld", where, (long long)point->high);
+            cr_expect(point->high == 1 || series->points[i + 1].time_ns <= point->time_ns + width, "%u", where);
+        }
+        cr_expect_eq(series->points[series->count - 1].last, 1);
+        free(series);
+        gp_recording_free(recording);
+    }
+}
+
 Test(match, a_block_without_a_free_ends_when_its_address_is_reused)
 {
     struct recmake *make = recmake_new(GIB);

@@ -27,6 +27,18 @@ static uint64_t series_clamp(const struct gp_recording *recording, uint64_t time
     return time_ns > recording->end_ns && recording->end_ns >= recording->begin_ns ? recording->end_ns : time_ns;
 }
 
+/* A point is valid until the next one, so a stretch with changes ends with a point where none follows at once. */
+static void series_settle(struct gp_series_maker *maker, uint64_t until_ns)
+{
+    struct gp_series *series = maker->series;
+    const struct gp_series_point *last = series->count ? &series->points[series->count - 1] : NULL;
+    if (!maker->coarse || !last || last->low == last->high || until_ns - last->time_ns <= maker->width ||
+        series->count == maker->points)
+        return;
+    series->points[series->count++] = (struct gp_series_point){
+        .time_ns = last->time_ns + maker->width, .low = last->last, .high = last->last, .last = last->last};
+}
+
 /* The value is `value` from time_ns on. */
 static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t value)
 {
@@ -44,6 +56,7 @@ static void series_put(struct gp_series_maker *maker, uint64_t time_ns, int64_t 
     }
     if (last && last->last == value && last->low == last->high && !maker->coarse)
         return;
+    series_settle(maker, at);
     int64_t from = last && maker->coarse ? last->last : value;
     if (series->count == maker->points)
         return;
@@ -69,6 +82,7 @@ static struct gp_series *series_end(struct gp_series_maker *maker)
     struct gp_series *series = maker->series;
     int64_t value = series->count ? series->points[series->count - 1].last : 0;
     uint64_t end = series_clamp(maker->recording, maker->recording->end_ns);
+    series_settle(maker, end);
     if (series->count == 0 || series->points[series->count - 1].time_ns < end)
         series->points[series->count++] =
             (struct gp_series_point){.time_ns = end, .low = value, .high = value, .last = value};

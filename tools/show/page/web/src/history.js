@@ -126,7 +126,8 @@ export class History {
     stretches() {
         const { times } = this.steps, width = this.device.moments ? this.device.moments.stretch_ns : 0;
         if (!width || !times.length) return null;
-        const count = Math.floor(times.at(-1) / width) + 1, { t, high } = columns(times, this.total, this.total, 0, count * width, count);
+        // One more than have changes: the last column shows what stays until the end.
+        const count = Math.floor(times.at(-1) / width) + 2, { t, high } = columns(times, this.total, this.total, 0, count * width, count);
         return { times: t, states: high, width };
     }
 
@@ -279,20 +280,7 @@ export function columns(times, tops, bottoms, low, high, cells) {
     return out;
 }
 
-/* Points [t, lowest, highest, last] as states for columns().  A point of a coarse series stands for a stretch of time; what it
- * was last is then valid until the next point. */
+// Points [t, lowest, highest, last] as states for columns(): a point is valid until the next one.
 export function states(points) {
-    const times = [], tops = [], bottoms = [];
-    let stretch = Infinity;
-    points.forEach((p, i) => i && (stretch = Math.min(stretch, p[0] - points[i - 1][0])));
-    points.forEach(([t, low, high, last], i) => {
-        times.push(t);
-        tops.push(high);
-        bottoms.push(low);
-        if (low === high || (i + 1 < points.length && t + stretch >= points[i + 1][0])) return;
-        times.push(t + stretch);
-        tops.push(last);
-        bottoms.push(last);
-    });
-    return { times, tops, bottoms };
+    return { times: points.map((p) => p[0]), tops: points.map((p) => p[2]), bottoms: points.map((p) => p[1]) };
 }
