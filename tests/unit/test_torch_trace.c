@@ -1,190 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_torch_trace.c: what the reader makes of each entry, block, segment, annotation and frame of a snapshot of PyTorch
- * (tools/read/recording/fromtorch.c, torchsites.c), and of values at and beyond their limits.  The snapshots are written down
- * as Python would print them.
+ * (tools/read/recording/fromtorch.c, torchsites.c), and of values at and beyond their limits.
  */
+#include "torchtext.h"
+
 #include <base/compiler.h>
-#include <criterion/criterion.h>
-#include <errno.h>
 #include <lib/lackmemory.h>
-#include <lib/recfile.h>
-#include <read/recording/recording.h>
-#include <record/format.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- a pickle from what Python prints ---------------------------------------------------------------------------- */
-
-/* Numbers (also 0x...), 'texts', T, F, N, [lists], {key: value} in which a word without quotes is a text. */
-static const char *pickle_value(struct recfile *out, const char *at);
-
-static void pickle_text(struct recfile *out, const char *text, size_t length)
-{
-    const uint32_t bytes = (uint32_t)length;
-    recfile_raw(out, "X", 1);
-    recfile_raw(out, &bytes, sizeof(bytes));
-    recfile_raw(out, text, length);
-}
-
-static const char *pickle_number(struct recfile *out, const char *at)
-{
-    char *end;
-    bool negative = *at == '-';
-    uint64_t value = strtoull(at + negative, &end, 0);
-    value = negative ? -value : value;
-    bool above = !negative && value > INT64_MAX;
-    cr_assert_neq(end, at + negative, "no number: %.20s", at);
-    recfile_raw(out, above ? "\x8a\x09" : "\x8a\x08", 2);
-    recfile_raw(out, &value, sizeof(value));
-    recfile_raw(out, "", above);
-    return end;
-}
-
-static const char *skip(const char *at)
-{
-    return at + strspn(at, " \n,:");
-}
-
-static const char *pickle_items(struct recfile *out, const char *at, char closing)
-{
-    recfile_raw(out, closing == ']' ? "](" : "}(", 2);
-    for (at = skip(at); *at != closing; at = skip(at))
-        at = pickle_value(out, at);
-    recfile_raw(out, closing == ']' ? "e" : "u", 1);
-    return at + 1;
-}
-
-static const char *pickle_value(struct recfile *out, const char *at)
-{
-    size_t length;
-    switch (*at) {
-    case '[':
-        return pickle_items(out, at + 1, ']');
-    case '{':
-        return pickle_items(out, at + 1, '}');
-    case '\'':
-        length = strcspn(at + 1, "'");
-        pickle_text(out, at + 1, length);
-        return at + length + 2;
-    case 'T':
-    case 'F':
-    case 'N':
-        recfile_raw(out, *at == 'T' ? "\x88" : *at == 'F' ? "\x89" : "N", 1);
-        return at + 1;
-    default:
-        if (*at == '-' || (*at >= '0' && *at <= '9'))
-            return pickle_number(out, at);
-        length = strspn(at, "abcdefghijklmnopqrstuvwxyz_2");
-        cr_assert_gt(length, 0, "%.20s", at);
-        pickle_text(out, at, length);
-        return at + length;
-    }
-}
-
-static struct recfile file;
-static char why[256];
-
-static void pickle(const char *text)
-{
-    free(file.at);
-    recfile_begin(&file);
-    recfile_raw(&file, "\x80\2", 2);
-    pickle_value(&file, text);
-    recfile_raw(&file, ".", 1);
-}
-
-__attribute__((format(printf, 2, 3))) static int read_text(struct gp_recording **r, const char *format, ...)
-{
-    static char text[400000];
-    va_list list;
-    va_start(list, format);
-    int length = vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    cr_assert_lt(length, (int)sizeof(text));
-    pickle(text);
-    memset(why, 'x', sizeof(why));
-    return gp_recording_parse(r, file.at, file.size, why, sizeof(why));
-}
-
-/* ---- a recording as text ----------------------------------------------------------------------------------------- */
-
-static const char *const types[GP_EVENT_TYPES] = {"none", "alloc", "free", "segment+", "segment-",
-                                                  "map+", "map-",  "oom",  "snap",     "mark"};
-
-static const char *site_text(const struct gp_recording *r, uint32_t number)
-{
-    static char text[256];
-    const struct gp_rec_site *site = &r->sites[number];
-    int used = snprintf(text, sizeof(text), "%s", site->frame_count ? "" : "-");
-    for (uint32_t i = 0; i < site->frame_count && used < 200; i++) {
-        const struct gp_rec_frame *frame = &r->frames[site->first_frame + i];
-        used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%.20s/%.20s:%u", i ? "<" : "",
-                         r->strings + frame->function, r->strings + frame->file, frame->line);
-    }
-    return text;
-}
-
-static void add_event(char *to, size_t room, const struct gp_recording *r, const struct gp_rec_event *e, bool baseline)
-{
-    size_t used = strlen(to);
-    char peer[16] = "";
-    if (!baseline && r->peer[e - r->events] != GP_REC_NONE)
-        snprintf(peer, sizeof(peer), " >%u", r->peer[e - r->events]);
-    if (e->type == GP_EVENT_MARK)
-        snprintf(to + used, room - used, "%llu mark %s%s\n", (unsigned long long)e->time_ns, r->strings + e->bytes,
-                 e->device == GP_REC_NO_DEVICE && e->kind == GP_KIND_NONE ? "" : " ?");
-    else
-        snprintf(to + used, room - used, "%s%llu %s%s gpu%u %llx %llu-%u stream%llx %s%s\n", baseline ? "before " : "",
-                 (unsigned long long)e->time_ns, types[e->type],
-                 e->kind == GP_KIND_LINEAR ? ""
-                 : e->kind                 ? " ?"
-                                           : " none",
-                 r->devices[e->device].index, (unsigned long long)e->address, (unsigned long long)e->bytes, e->unused,
-                 (unsigned long long)r->streams[e->stream], site_text(r, e->site), peer);
-}
-
-static const char *shown(const struct gp_recording *r)
-{
-    static char text[8192];
-    text[0] = '\0';
-    for (size_t i = 0; i < r->baseline_count; i++)
-        add_event(text, sizeof(text), r, &r->baseline[i], true);
-    for (size_t i = 0; i < r->event_count; i++)
-        add_event(text, sizeof(text), r, &r->events[i], false);
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof(text) - used, "from %llu to %llu, before %llu in %llu, unknown %llu\n",
-             (unsigned long long)r->begin_ns, (unsigned long long)r->end_ns, (unsigned long long)r->before_bytes,
-             (unsigned long long)r->before_blocks, (unsigned long long)r->torch_unknown);
-    return text;
-}
-
-static void expect_shown(const char *snapshot, const char *wanted)
-{
-    struct gp_recording *r = NULL;
-    cr_assert_eq(read_text(&r, "%s", snapshot), 0, "%s: %s", why, snapshot);
-    cr_expect_str_eq(shown(r), wanted, "%s\n%s instead of\n%s", snapshot, shown(r), wanted);
-    cr_expect(r->from_torch && r->complete && !r->from_start && r->damaged_blocks == 0);
-    cr_expect(r->tried == r->event_count && r->delivered == r->event_count && r->dropped == 0);
-    cr_expect(r->begin_unix_ns == r->begin_ns && r->stopped_ns == r->end_ns);
-    cr_expect_str_eq(r->comm, "PyTorch snapshot");
-    gp_recording_free(r);
-}
-
-static void expect_refused(const char *snapshot, const char *wanted)
-{
-    struct gp_recording *r = NULL;
-    cr_expect_eq(read_text(&r, "%s", snapshot), -EPROTO, "%s", snapshot);
-    cr_expect_str_eq(why, wanted);
-}
-
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
-
-#define FRAMES "frames: [{name: 'f', filename: 'a.py', line: 7}, {name: 'g', filename: 'b.py', line: 8}]"
 
 Test(torch_trace, each_action_is_an_event)
 {
@@ -212,7 +38,7 @@ Test(torch_trace, each_action_is_an_event)
                  "from 10000 to 20000, before 0 in 0, unknown 1\n");
 }
 
-/* Of one address on two devices; freed twice; freed without an allocation. */
+/* Of one address on two devices; freed twice; freed without an allocation, in a trace that has others and in one without. */
 Test(torch_trace, frees_of_what_was_there_before)
 {
     expect_shown("{device_traces: [[{action: 'free_requested', addr: 0x1000, size: 600, stream: 5, time_us: 10},"
@@ -224,14 +50,18 @@ Test(torch_trace, frees_of_what_was_there_before)
                  "{action: 'free_requested', addr: 0x1000, size: 0, time_us: 11},"
                  "{action: 'alloc', addr: 0x1000, size: 513, time_us: 12},"
                  "{action: 'free_requested', addr: 0x3000, size: 5, time_us: 12}]]}",
-                 "before 3000 alloc gpu0 1000 1024-424 stream5 allocated before the/:0\n"
                  "before 3000 alloc gpu1 3000 512-507 stream0 allocated before the/:0\n"
-                 "3000 alloc gpu1 1000 0-0 stream0 - >2\n"
-                 "10000 free gpu0 1000 1024-424 stream5 allocated before the/:0 >5\n"
+                 "3000 alloc gpu1 1000 0-0 stream0 - >3\n"
+                 "10000 alloc gpu0 1000 1024-424 stream5 allocation not in th/:0 >2\n"
+                 "10000 free gpu0 1000 1024-424 stream5 allocation not in th/:0 >1\n"
                  "11000 free gpu1 1000 0-0 stream0 - >0\n"
+                 "12000 alloc gpu0 1000 1024-424 stream5 allocation not in th/:0 >5\n"
+                 "12000 free gpu0 1000 1024-424 stream5 allocation not in th/:0 >4\n"
                  "12000 alloc gpu1 1000 1024-511 stream0 -\n"
-                 "12000 free gpu1 3000 512-507 stream0 allocated before the/:0 >6\n"
-                 "from 3000 to 12000, before 1536 in 2, unknown 0\n");
+                 "12000 free gpu1 3000 512-507 stream0 allocated before the/:0 >10\n"
+                 "14000 alloc gpu0 2000 1024-324 stream5 allocation not in th/:0 >9\n"
+                 "14000 free gpu0 2000 1024-324 stream5 allocation not in th/:0 >8\n"
+                 "from 3000 to 14000, before 512 in 1, unknown 0\n");
 }
 
 /* Recorded with skip_actions=["free_requested"]: each block ends at free_completed, also one from before the trace. */
@@ -384,7 +214,8 @@ Test(torch_trace, blocks_of_segments)
                  "from 0 to 0, before 3072 in 4, unknown 0\n");
 }
 
-/* A block of the trace that lives at the end has its true size; one that was freed in the trace stays free. */
+/* A block that lives at the end has its true size, and its frames if the trace has none; also one that the trace has freed,
+ * and that was allocated again in no entry. */
 Test(torch_trace, blocks_that_the_trace_knows)
 {
     expect_shown("{device_traces: [[{action: 'alloc', addr: 0x10000, size: 700, time_us: 5},"
@@ -394,14 +225,17 @@ Test(torch_trace, blocks_that_the_trace_knows)
                  "{size: 2048, requested_size: 701, state: 'active_allocated', " FRAMES "},"
                  "{size: 2048, requested_size: 9, state: 'active_allocated', " FRAMES "}]}]}",
                  "before 5000 segment+ gpu0 10000 4096-0 stream0 -\n"
-                 "5000 alloc gpu0 10000 2048-1347 stream0 -\n6000 alloc gpu0 10800 1024-324 stream0 - >2\n"
-                 "7000 free gpu0 10800 1024-324 stream0 - >1\nfrom 5000 to 7000, before 0 in 0, unknown 0\n");
+                 "5000 alloc gpu0 10000 2048-1347 stream0 f/a.py:7<g/b.py:8\n"
+                 "6000 alloc gpu0 10800 1024-324 stream0 - >2\n7000 free gpu0 10800 1024-324 stream0 - >1\n"
+                 "7000 alloc gpu0 10800 2048-2039 stream0 f/a.py:7<g/b.py:8\n"
+                 "from 5000 to 7000, before 0 in 0, unknown 0\n");
 }
 
 /* What the trace frees or maps was not there, or was there, before it. */
 Test(torch_trace, the_start_is_found_from_the_end)
 {
     expect_shown("{device_traces: [[{action: 'free_completed', addr: 0x30000000, size: 512, time_us: 1000},"
+                 "{action: 'alloc', addr: 0x50000000, size: 512, time_us: 1001},"
                  "{action: 'free_requested', addr: 0x20000000, size: 1048576, time_us: 1002},"
                  "{action: 'free_completed', addr: 0x20000000, size: 1048576, time_us: 1003},"
                  "{action: 'segment_free', addr: 0x20000000, size: 2097152, time_us: 1004},"
@@ -410,8 +244,9 @@ Test(torch_trace, the_start_is_found_from_the_end)
                  "before 1000000 alloc gpu0 20000000 1048576-0 stream0 allocated before the/:0\n"
                  "before 1000000 segment+ gpu0 20000000 2097152-0 stream0 -\n"
                  "before 1000000 map+ gpu0 50000000 2097152-0 stream0 -\n"
-                 "1002000 free gpu0 20000000 1048576-0 stream0 allocated before the/:0 >3\n"
-                 "1004000 segment- gpu0 20000000 2097152-0 stream0 - >4\n"
+                 "1001000 alloc gpu0 50000000 512-0 stream0 -\n"
+                 "1002000 free gpu0 20000000 1048576-0 stream0 allocated before the/:0 >4\n"
+                 "1004000 segment- gpu0 20000000 2097152-0 stream0 - >5\n"
                  "1005000 map+ gpu0 50200000 2097152-0 stream0 -\n"
                  "from 1000000 to 1005000, before 1048576 in 1, unknown 0\n");
 }

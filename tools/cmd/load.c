@@ -145,6 +145,11 @@ void gp_load_warn(const char *command, const char *path, const struct gp_recordi
                  " of its blocks are damaged: sums of events are lower bounds, and blocks may be missing or appear to "
                  "live too long",
                  path, gp_rec_missing(recording), recording->tried, recording->damaged_blocks);
+    if (recording->unseen_blocks || recording->unfreed_blocks)
+        gp_error(command,
+                 "%s: the trace lacks the allocation of %" PRIu64 " blocks and the free of %" PRIu64
+                 ": each counts only where it is certain, so sums over time are lower bounds",
+                 path, recording->unseen_blocks, recording->unfreed_blocks);
 }
 
 /* ---- a file ------------------------------------------------------------------------------------------------------ */

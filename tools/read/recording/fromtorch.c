@@ -8,9 +8,10 @@
  * entries, and read once.
  *
  * A trace holds the last entries only.  Memory that was there before it is the baseline: what the
- * trace frees without an allocation, and what is there at the end and never changes.  An entry has
- * the requested size; the granted one is known of blocks that live at the end, and is the next
- * multiple of 512 bytes of all others. */
+ * trace frees without an allocation, and what is there at the end and never changes.  What lives at
+ * the end, the segments of the file decide; torchgaps.c says what follows for actions that the trace
+ * was recorded without.  An entry has the requested size; the granted one is known of blocks that
+ * live at the end, and is the next multiple of 512 bytes of all others. */
 #include <read/recording/internal.h>
 
 #include <errno.h>
@@ -22,8 +23,10 @@
  * can name one list many times. */
 #define GP_TORCH_LEAST 8u
 #define GP_TORCH_GONE  UINT32_MAX
-/* What the functions of a name say about memory that was allocated before the first entry. */
+/* What the functions of a name say about memory that was allocated before the first entry, and about
+ * memory that was allocated later, in no entry. */
 #define GP_TORCH_BEFORE "allocated before the trace"
+#define GP_TORCH_UNSEEN "allocation not in the trace"
 
 enum gp_torch_action {
     GP_TORCH_OTHER,
@@ -69,11 +72,13 @@ struct gp_torch {
     size_t why_bytes, entries_left, span_room[GP_WIRE_DEVICES], span_count[GP_WIRE_DEVICES];
     struct gp_torch_span *spans[GP_WIRE_DEVICES];
     struct gp_hash live; /* a block's address -> the event + 1 or the block of the baseline, see torch_event */
-    uint32_t before;     /* the site of memory from before the trace; 0: not made yet */
-    uint64_t first_us;   /* the lowest time */
-    bool splits;         /* blocks are cut as PyTorch does with its default settings */
+    struct gp_torch_gaps gaps;
+    struct gp_hash firsts;   /* a segment's address -> the event of the block for which it was made */
+    uint32_t before, unseen; /* sites of such memory; 0: not made yet */
+    uint64_t first_us;       /* the lowest time */
+    bool splits;             /* blocks are cut as PyTorch does with its default settings */
+    bool ours;               /* the file is of gpuprof, which says the granted size of each block */
     bool json;
-    bool completed; /* the trace has no free_requested: it was recorded without, and free_completed frees */
 };
 
 static int torch_refuse(struct gp_torch *torch, const char *why)
@@ -182,11 +187,11 @@ static bool torch_keep(struct gp_torch *torch, uint64_t key, uint32_t number)
     return false;
 }
 
-static uint32_t torch_before(struct gp_torch *torch)
+static uint32_t torch_site_named(struct gp_torch *torch, uint32_t *site, const char *name)
 {
-    if (!torch->before)
-        torch->before = gp_torch_site_named(torch->read, &torch->sites, GP_TORCH_BEFORE);
-    return torch->before;
+    if (!*site)
+        *site = gp_torch_site_named(torch->read, &torch->sites, name);
+    return *site;
 }
 
 static struct gp_rec_event *torch_baseline(struct gp_torch *torch, uint8_t device, uint64_t address, int64_t asked,
@@ -203,45 +208,100 @@ static struct gp_rec_event *torch_baseline(struct gp_torch *torch, uint8_t devic
 static void torch_was_before(struct gp_torch *torch, struct gp_rec_event *event)
 {
     struct gp_recording *r = torch->read->recording;
-    event->site = torch_before(torch);
+    event->site = torch_site_named(torch, &torch->before, GP_TORCH_BEFORE);
     r->before_blocks++;
     r->before_bytes += event->bytes;
 }
 
-static void torch_alloc(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
+static struct gp_rec_event *torch_begins(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
 {
     struct gp_rec_event *event = torch_add(torch, false, GP_EVENT_ALLOC, device);
     if (!event)
-        return;
+        return NULL;
     event->time_ns = (uint64_t)entry->time_us * 1000;
     event->address = entry->address;
     event->stream = gp_read_stream(torch->read, entry->stream);
+    return event;
+}
+
+/* A block of which no entry says when it was allocated, but that it was not there when the trace began: an
+ * allocation at the latest moment possible. */
+static struct gp_rec_event *torch_unseen(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
+{
+    struct gp_rec_event *event = torch_begins(torch, entry, device);
+    if (!event)
+        return NULL;
+    event->site = torch_site_named(torch, &torch->unseen, GP_TORCH_UNSEEN);
+    torch_size(event, entry->bytes, entry->granted);
+    torch->read->recording->unseen_blocks++;
+    torch->read->recording->unseen_bytes += event->bytes;
+    return event;
+}
+
+static void torch_alloc(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
+{
+    struct gp_rec_event *event = torch_begins(torch, entry, device);
+    if (!event)
+        return;
     event->site = gp_torch_site(torch->read, &torch->sites, entry->frames, entry->label);
     torch_size(event, entry->bytes, event->kind == GP_KIND_PINNED ? entry->bytes : entry->granted);
-    torch_keep(torch, torch_key(device, entry->address), torch_number(torch->read->recording, false));
+    uint64_t key = torch_key(device, entry->address);
+    uint32_t older;
+    if (gp_hash_get(&torch->live, key, &older) && older != GP_TORCH_GONE && older % 2 == 0)
+        gp_torch_gap_reuse(torch->read, &torch->gaps, older / 2);
+    torch_keep(torch, key, torch_number(torch->read->recording, false));
 }
 
 /* The program frees a block at free_requested, and free_completed then finds it gone.  A trace that
  * begins between the two entries has only free_completed: that block was not allocated any more.
  * With skip_actions a trace may have only one of the two for every block: it ends the block. */
+static bool torch_frees(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device, bool known)
+{
+    if (entry->action == GP_TORCH_FREE_REQUESTED || !torch->gaps.of[device].requested || known)
+        return true;
+    torch_keep(torch, torch_key(device, entry->address), GP_TORCH_GONE);
+    return false;
+}
+
+/* Whether the trace may have been recorded without allocations; ours never are. */
+static bool torch_skips(const struct gp_torch *torch, uint8_t device)
+{
+    return !torch->ours && !torch->gaps.of[device].allocs;
+}
+
+/* The number of a block that the trace frees and does not allocate.  It was there before the trace, unless
+ * the trace has no allocations at all or has freed the address before.  False: an error. */
+static bool torch_freed_unknown(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device, bool gone,
+                                uint32_t *number)
+{
+    struct gp_recording *r = torch->read->recording;
+    if (gone || torch_skips(torch, device)) {
+        if (!torch_unseen(torch, entry, device))
+            return false;
+        torch->gaps.of[device].broken = true;
+        *number = torch_number(r, false);
+        return true;
+    }
+    struct gp_rec_event *before = torch_baseline(torch, device, entry->address, entry->bytes, 0);
+    if (!before)
+        return false;
+    torch_was_before(torch, before);
+    before->stream = gp_read_stream(torch->read, entry->stream);
+    *number = torch_number(r, true);
+    return gp_torch_gap_end(torch->read, &torch->gaps, (uint32_t)r->event_count);
+}
+
 static void torch_free(struct gp_torch *torch, const struct gp_torch_entry *entry, uint8_t device)
 {
     uint64_t key = torch_key(device, entry->address);
     uint32_t number = GP_TORCH_GONE;
-    bool known = gp_hash_get(&torch->live, key, &number);
-    if (entry->action == GP_TORCH_FREE_COMPLETED && !known && !torch->completed) {
-        torch_keep(torch, key, GP_TORCH_GONE);
+    bool known = gp_hash_get(&torch->live, key, &number), gone = known && number == GP_TORCH_GONE;
+    if (!torch_frees(torch, entry, device, known) ||
+        (gone && entry->action == GP_TORCH_FREE_COMPLETED && torch->gaps.of[device].requested))
         return;
-    }
-    if (!known) {
-        struct gp_rec_event *before = torch_baseline(torch, device, entry->address, entry->bytes, 0);
-        if (!before)
-            return;
-        torch_was_before(torch, before);
-        before->stream = gp_read_stream(torch->read, entry->stream);
-        number = torch_number(torch->read->recording, true);
-    }
-    struct gp_rec_event *event = number == GP_TORCH_GONE ? NULL : torch_add(torch, false, GP_EVENT_FREE, device);
+    if ((!known || gone) && !torch_freed_unknown(torch, entry, device, gone, &number))
+        return;
+    struct gp_rec_event *event = torch_add(torch, false, GP_EVENT_FREE, device);
     if (!event)
         return;
     const struct gp_rec_event *start = torch_event(torch, number);
@@ -251,6 +311,8 @@ static void torch_free(struct gp_torch *torch, const struct gp_torch_entry *entr
     event->bytes = start->bytes;
     event->unused = start->unused;
     event->site = start->site;
+    if (number % 2 == 0)
+        gp_torch_gap_keep(torch->read, &torch->gaps, number / 2);
     torch_keep(torch, key, GP_TORCH_GONE);
 }
 
@@ -340,20 +402,39 @@ static void torch_take(struct gp_torch *torch, const struct gp_torch_entry *entr
     }
 }
 
+/* Which actions a trace has. */
+static void torch_actions(struct gp_torch_gap *gap, const struct gp_pickle *trace)
+{
+    for (uint32_t i = 0; i < gp_pickle_count(trace); i++) {
+        enum gp_torch_action action = torch_action(gp_pickle_get(gp_pickle_at(trace, i), "action"));
+        gap->allocs |= action == GP_TORCH_ALLOC;
+        gap->frees |= action == GP_TORCH_FREE_REQUESTED || action == GP_TORCH_FREE_COMPLETED;
+        gap->requested |= action == GP_TORCH_FREE_REQUESTED;
+        gap->segments |= action >= GP_TORCH_SEGMENT_ALLOC && action <= GP_TORCH_SEGMENT_UNMAP;
+    }
+}
+
+/* The allocation of the next event is the one for which the segment was made, so the segment's stack is its own. */
+static void torch_first(struct gp_torch *torch, uint8_t device, uint64_t segment)
+{
+    if (gp_hash_set(&torch->firsts, torch_key(device, segment), (uint32_t)torch->read->recording->event_count) != 0)
+        torch->read->error = -ENOMEM;
+}
+
 static int torch_trace(struct gp_torch *torch, const struct gp_pickle *trace, uint32_t gpu)
 {
     struct gp_read *read = torch->read;
     uint32_t count = gp_pickle_count(trace);
     int64_t last = 0;
+    uint64_t made = 0; /* the segment of the entry before */
     if (!count)
         return 0;
     if (count > torch->entries_left)
         return torch_refuse(torch, "it names one list of entries many times");
     torch->entries_left -= count;
-    torch->completed = true;
-    for (uint32_t i = 0; i < count && torch->completed; i++)
-        torch->completed = !gp_pickle_is(gp_pickle_get(gp_pickle_at(trace, i), "action"), "free_requested");
     uint8_t device = gp_read_device(read, gpu);
+    struct gp_torch_gap *gap = &torch->gaps.of[device];
+    torch_actions(gap, trace);
     for (uint32_t i = 0; i < count && !read->error; i++) {
         /* Entries of versions before 2.1 have no times: each then counts as a microsecond.  The order
          * is kept even where the clock was set back. */
@@ -367,6 +448,12 @@ static int torch_trace(struct gp_torch *torch, const struct gp_pickle *trace, ui
         last = entry.time_us;
         if (i == 0 && (uint64_t)entry.time_us < torch->first_us)
             torch->first_us = (uint64_t)entry.time_us;
+        if (entry.action == GP_TORCH_ALLOC && made && entry.address == made)
+            torch_first(torch, device, made);
+        made = entry.action == GP_TORCH_SEGMENT_ALLOC ? entry.address : 0;
+        gap->last_ns = (uint64_t)last * 1000;
+        if (entry.action != GP_TORCH_OOM && entry.action != GP_TORCH_SNAPSHOT)
+            gap->changed_ns = gap->last_ns;
         torch_take(torch, &entry, device);
     }
     return read->error;
@@ -374,37 +461,70 @@ static int torch_trace(struct gp_torch *torch, const struct gp_pickle *trace, ui
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
+/* Versions up to 2.0 keep the stack in the block's history, the last allocation first. */
+static uint32_t torch_block_site(struct gp_torch *torch, const struct gp_pickle *block)
+{
+    const struct gp_pickle *last = gp_pickle_at(gp_pickle_get(block, "history"), 0);
+    const struct gp_pickle *frames = gp_pickle_get(block, "frames");
+    return gp_torch_site(torch->read, &torch->sites, frames || !last ? frames : gp_pickle_get(last, "frames"),
+                         gp_pickle_get(block, "user_metadata"));
+}
+
+/* A block at the end of which the trace has no allocation, or which it has freed since: number is then GONE.
+ * It was there before the trace, unless that would have its allocation. */
+static void torch_live_unknown(struct gp_torch *torch, const struct gp_pickle *block, uint8_t device,
+                               struct gp_torch_entry *at, bool gone)
+{
+    struct gp_torch_gap *gap = &torch->gaps.of[device];
+    int64_t asked = gp_pickle_number(gp_pickle_get(block, "requested_size"), at->bytes);
+    bool unseen = gone || (gap->frees && torch_skips(torch, device));
+    struct gp_rec_event *event;
+    at->granted = at->bytes;
+    at->bytes = asked < 0 ? 0 : asked;
+    at->time_us = (int64_t)(gap->changed_ns / 1000);
+    event =
+        unseen ? torch_unseen(torch, at, device) : torch_baseline(torch, device, at->address, at->bytes, at->granted);
+    if (!event || (!unseen && !gp_torch_gap_end(torch->read, &torch->gaps, GP_REC_NONE)))
+        return;
+    event->stream = gp_read_stream(torch->read, at->stream);
+    uint32_t site = torch_block_site(torch, block);
+    if (site)
+        event->site = site;
+    else if (!unseen)
+        torch_was_before(torch, event);
+    if (!unseen)
+        return;
+    uint32_t number = torch_number(torch->read->recording, false);
+    gap->unseen_end = true;
+    torch_keep(torch, torch_key(device, at->address), number);
+    gp_torch_gap_keep(torch->read, &torch->gaps, number / 2);
+}
+
 /* A block that is live at the end: now its true size is known, and its call site if the trace does
- * not have its allocation. */
+ * not have its allocation, or that without frames. */
 static void torch_live_block(struct gp_torch *torch, const struct gp_pickle *block, uint8_t device,
-                             const struct gp_torch_entry *at)
+                             struct gp_torch_entry *at)
 {
     uint32_t number;
     bool known = gp_hash_get(&torch->live, torch_key(device, at->address), &number);
+    if (!known || number == GP_TORCH_GONE) {
+        torch_live_unknown(torch, block, device, at, known);
+        return;
+    }
+    struct gp_rec_event *event = torch_event(torch, number);
     int64_t asked = gp_pickle_number(gp_pickle_get(block, "requested_size"), at->bytes);
-    if (known && number == GP_TORCH_GONE)
-        return;
-    struct gp_rec_event *event =
-        known ? torch_event(torch, number) : torch_baseline(torch, device, at->address, asked, at->bytes);
-    if (!event)
-        return;
     torch_size(event, asked < 0 ? 0 : asked, at->bytes);
-    if (known)
-        return;
-    event->stream = gp_read_stream(torch->read, at->stream);
-    /* Versions up to 2.0 keep the stack in the block's history, the last allocation first. */
-    const struct gp_pickle *last = gp_pickle_at(gp_pickle_get(block, "history"), 0);
-    const struct gp_pickle *frames = gp_pickle_get(block, "frames");
-    event->site = gp_torch_site(torch->read, &torch->sites, frames || !last ? frames : gp_pickle_get(last, "frames"),
-                                gp_pickle_get(block, "user_metadata"));
+    if (number % 2 == 0)
+        gp_torch_gap_keep(torch->read, &torch->gaps, number / 2);
     if (!event->site)
-        torch_was_before(torch, event);
+        event->site = torch_block_site(torch, block);
 }
 
 static int torch_blocks(struct gp_torch *torch, const struct gp_pickle *segment, uint8_t device, uint64_t address)
 {
     const struct gp_pickle *blocks = gp_pickle_get(segment, "blocks");
     uint32_t count = gp_pickle_count(blocks);
+    torch->gaps.of[device].unlisted |= !blocks || blocks->type != GP_PICKLE_LIST;
     if (count > torch->entries_left)
         return torch_refuse(torch, "it names one list of blocks many times");
     torch->entries_left -= count;
@@ -412,10 +532,10 @@ static int torch_blocks(struct gp_torch *torch, const struct gp_pickle *segment,
         const struct gp_pickle *block = gp_pickle_at(blocks, i);
         int64_t bytes = gp_pickle_number(gp_pickle_get(block, "size"), 0);
         /* Blocks of older snapshots have no address: they follow each other. */
-        const struct gp_torch_entry at = {
-            .bytes = bytes,
-            .stream = (uint64_t)gp_pickle_number(gp_pickle_get(segment, "stream"), 0),
-            .address = (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address)};
+        struct gp_torch_entry at = {.bytes = bytes,
+                                    .stream = (uint64_t)gp_pickle_number(gp_pickle_get(segment, "stream"), 0),
+                                    .address =
+                                        (uint64_t)gp_pickle_number(gp_pickle_get(block, "address"), (int64_t)address)};
         if (!torch_sane(&at))
             return torch_refuse(torch, "it has a block with an impossible size or address");
         address = at.address + (uint64_t)bytes;
@@ -423,6 +543,18 @@ static int torch_blocks(struct gp_torch *torch, const struct gp_pickle *segment,
             torch_live_block(torch, block, device, &at);
     }
     return torch->read->error;
+}
+
+/* Of an entry without frames (context="state") the segment has them, if the block was its first. */
+static void torch_segment_site(struct gp_torch *torch, const struct gp_pickle *segment, uint8_t device,
+                               uint64_t address)
+{
+    uint32_t first;
+    if (!gp_hash_get(&torch->firsts, torch_key(device, address), &first) || torch->read->recording->events[first].site)
+        return;
+    torch->read->recording->events[first].site =
+        gp_torch_site(torch->read, &torch->sites, gp_pickle_get(segment, "frames"), NULL);
+    torch->gaps.sites = true;
 }
 
 /* host: of pinned memory, whatever device they name: 2.15 has -1. */
@@ -448,6 +580,7 @@ static int torch_segments(struct gp_torch *torch, const struct gp_pickle *segmen
                                    .there = true,
                                    .growable = gp_pickle_number(gp_pickle_get(segment, "is_expandable"), 0) != 0});
         rc = torch_blocks(torch, segment, device, at.address);
+        torch_segment_site(torch, segment, device, at.address);
     }
     return rc ? rc : torch->read->error;
 }
@@ -493,24 +626,14 @@ static int torch_notes(struct gp_torch *torch, const struct gp_pickle *notes)
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-/* Whether the device has no growable segments: of these, pieces also end where nothing is mapped. */
-static bool torch_fixed(const struct gp_torch *torch, uint32_t gpu)
+/* Whether the device has only growable segments, or none: pieces of those also end where nothing is mapped, but every
+ * block in them has the size asked for, in steps of 512 bytes. */
+static bool torch_growable(const struct gp_torch *torch, uint32_t gpu, bool growable)
 {
     for (size_t i = 0; i < torch->span_count[gpu]; i++)
-        if (torch->spans[gpu][i].growable)
+        if (torch->spans[gpu][i].growable != growable)
             return false;
     return true;
-}
-
-/* Settings that change how sizes are rounded or blocks are cut. */
-static bool torch_splits(const struct gp_pickle *settings)
-{
-    const struct gp_pickle *powers = gp_pickle_get(settings, "roundup_power2_divisions");
-    uint32_t count = powers && powers->type == GP_PICKLE_DICT ? powers->items->count : 0;
-    for (uint32_t i = 1; i < count; i += 2)
-        if (gp_pickle_number(&powers->items->at[i], 0) > 1)
-            return false;
-    return gp_pickle_number(gp_pickle_get(settings, "max_split_size"), -1) <= 0;
 }
 
 /* Pinned memory, since 2.9: the traces are one list of entries, or a list of such lists. */
@@ -522,6 +645,17 @@ static int torch_host(struct gp_torch *torch, const struct gp_pickle *root)
     for (uint32_t i = 0; !rc && i < (lists ? gp_pickle_count(traces) : 1); i++)
         rc = torch_trace(torch, lists ? gp_pickle_at(traces, i) : traces, GP_WIRE_HOST);
     return rc ? rc : torch_segments(torch, gp_pickle_get(root, "host_segments"), true);
+}
+
+/* Of which devices the file has the segments, and so what lives at the end. */
+static void torch_ends(struct gp_torch *torch, const struct gp_pickle *root, const struct gp_pickle *segments)
+{
+    const struct gp_recording *r = torch->read->recording;
+    const struct gp_pickle *host = gp_pickle_get(root, "host_segments");
+    for (uint32_t i = 0; i < r->device_count; i++) {
+        const struct gp_pickle *of = r->devices[i].index == GP_WIRE_HOST ? host : segments;
+        torch->gaps.of[i].known_end = of && of->type == GP_PICKLE_LIST && !torch->gaps.of[i].unlisted;
+    }
 }
 
 static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root, const struct gp_pickle *segments)
@@ -536,7 +670,8 @@ static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root, co
         return torch_refuse(torch, "it has traces of too many devices");
     if (ours && ours->type == GP_PICKLE_TEXT)
         read->allocator = gp_read_string(read, ours->text, ours->length < 64 ? ours->length : 64);
-    torch->splits = !ours && torch_splits(settings);
+    torch->ours = ours;
+    torch->splits = !ours && gp_torch_splits(settings);
     if (!GP_READ_ROOM(read, r->sites, read->sites_room, 1, GP_READ_ROWS))
         return read->error;
     r->site_count = 1;
@@ -547,7 +682,32 @@ static int torch_tables(struct gp_torch *torch, const struct gp_pickle *root, co
         rc = torch_segments(torch, segments, false);
     if (!rc)
         rc = torch_host(torch, root);
+    torch_ends(torch, root, segments);
     return rc ? rc : torch_notes(torch, gp_pickle_get(root, "external_annotations"));
+}
+
+static bool torch_lacks(const struct gp_torch *torch, uint8_t device)
+{
+    return torch->gaps.of[device].broken || torch->gaps.of[device].unseen_end;
+}
+
+/* What the sums of each device are.  A trace that begins while there is memory may have missed the peak. */
+static void torch_bounds(struct gp_torch *torch)
+{
+    struct gp_recording *r = torch->read->recording;
+    bool low[256] = {false};
+    for (size_t i = 0; i < r->baseline_count; i++)
+        low[r->baseline[i].device] = true;
+    for (uint32_t i = 0; i < r->device_count; i++) {
+        const struct gp_torch_gap *gap = &torch->gaps.of[i];
+        uint32_t gpu = r->devices[i].index;
+        bool sized = torch->ours || gpu == GP_WIRE_HOST || !gap->allocs || torch_growable(torch, gpu, true) ||
+                     (torch->splits && torch_growable(torch, gpu, false));
+        low[i] |= torch_lacks(torch, (uint8_t)i) || !sized;
+        /* Blocks that another stream still uses are freed some time before free_completed. */
+        bool high = (gap->frees && !gap->requested) || (gap->allocs && !gap->frees && !gap->known_end);
+        r->devices[i].bound = (uint8_t)((low[i] ? GP_REC_AT_LEAST : 0) | (high ? GP_REC_AT_MOST : 0));
+    }
 }
 
 static int torch_finish(struct gp_torch *torch)
@@ -555,6 +715,7 @@ static int torch_finish(struct gp_torch *torch)
     struct gp_read *read = torch->read;
     struct gp_recording *r = read->recording;
     uint64_t first_ns = torch->first_us == UINT64_MAX ? 0 : torch->first_us * 1000;
+    size_t blocks = r->baseline_count;
     int rc = 0;
     for (uint32_t gpu = 0; gpu < GP_WIRE_DEVICES && !rc; gpu++) {
         if (!torch->span_count[gpu])
@@ -563,14 +724,19 @@ static int torch_finish(struct gp_torch *torch)
         const struct gp_rec_event like = {.time_ns = first_ns, .kind = torch_kind(torch, device), .device = device};
         rc = gp_torch_start(read, torch->spans[gpu], torch->span_count[gpu], &like);
     }
+    if (!rc)
+        rc = gp_torch_gaps(read, &torch->gaps, blocks, torch->before);
     for (uint32_t gpu = 0; gpu < GP_WIRE_GPUS && !rc && torch->splits; gpu++)
-        if (torch->span_count[gpu] && torch_fixed(torch, gpu))
+        /* Where blocks are missing, pieces end at others. */
+        if (torch->span_count[gpu] && torch_growable(torch, gpu, false) &&
+            !torch_lacks(torch, gp_read_device(read, gpu)))
             rc = gp_torch_split(read, torch->spans[gpu], torch->span_count[gpu], gp_read_device(read, gpu));
     for (size_t i = 0; i < r->baseline_count; i++)
         r->baseline[i].time_ns = first_ns;
     for (size_t i = 0; i < r->event_count; i++)
         r->end_ns = r->events[i].time_ns > r->end_ns ? r->events[i].time_ns : r->end_ns;
     r->end_ns = r->end_ns > first_ns ? r->end_ns : first_ns;
+    torch_bounds(torch);
     r->begin_ns = r->begin_unix_ns = first_ns;
     r->from_torch = r->complete = true;
     r->tried = r->delivered = r->event_count;
@@ -620,6 +786,8 @@ int gp_read_torch(struct gp_read *read, const struct gp_input *from, char *why, 
     if (!rc)
         rc = torch_finish(&torch);
     gp_torch_sites_free(&torch.sites);
+    gp_torch_gaps_free(&torch.gaps);
+    gp_hash_free(&torch.firsts);
     gp_hash_free(&torch.live);
     for (uint32_t i = 0; i < GP_WIRE_DEVICES; i++)
         free(torch.spans[i]);

@@ -35,14 +35,32 @@ struct gp_rec_event {
 };
 _Static_assert(sizeof(struct gp_rec_event) == 40 && GP_EVENT_TYPES <= 16 && GP_KINDS <= 16, "bit fields");
 
+/* What the sums over time of a device are, peaks included, if a trace lacks events.  Two bits: they may be too low, and
+ * too high. */
+enum gp_rec_bound { GP_REC_EXACT, GP_REC_AT_LEAST, GP_REC_AT_MOST, GP_REC_ABOUT };
+
 struct gp_rec_device {
     uint8_t index;   /* in the session; GP_WIRE_HOST is the host */
+    uint8_t bound;   /* enum gp_rec_bound */
     int32_t ordinal; /* -1 host */
     char uuid[48], name[64];
     int64_t total_bytes;        /* -1 unknown */
     bool has_last;              /* the statistics below are the final ones */
     struct gp_wire_device last; /* at the recording's end */
 };
+
+/* To be printed in front of such a sum; and for JSON. */
+static inline const char *gp_rec_bound_text(uint8_t bound)
+{
+    static const char *const texts[] = {"", "at least ", "at most ", "about "};
+    return texts[bound & 3];
+}
+
+static inline const char *gp_rec_bound_name(uint8_t bound)
+{
+    static const char *const names[] = {"exact", "at_least", "at_most", "about"};
+    return names[bound & 3];
+}
 
 /* What a library that was asked (XLA) said of its pools; pool_bytes 0: none did, or it cannot be. */
 static inline struct gp_wire_polled gp_rec_polled(const struct gp_rec_device *device)
@@ -149,6 +167,8 @@ struct gp_recording {
     bool from_torch;
     bool from_rmm; /* a log of RMM: every free names its stream */
     uint64_t before_blocks, before_bytes;
+    /* And blocks of which the trace lacks the allocation, or the free, though it was going on. */
+    uint64_t unseen_blocks, unseen_bytes, unfreed_blocks, unfreed_bytes;
     uint64_t torch_unknown; /* entries with actions that this version does not know */
 
     struct gp_rec_event *events;

@@ -263,3 +263,13 @@ int gp_torch_split(struct gp_read *read, const struct gp_torch_span *spans, size
     free(split.made);
     return ok ? 0 : -ENOMEM;
 }
+
+bool gp_torch_splits(const struct gp_pickle *settings)
+{
+    const struct gp_pickle *powers = gp_pickle_get(settings, "roundup_power2_divisions");
+    uint32_t count = powers && powers->type == GP_PICKLE_DICT ? powers->items->count : 0;
+    for (uint32_t i = 1; i < count; i += 2)
+        if (gp_pickle_number(&powers->items->at[i], 0) > 1)
+            return false;
+    return gp_pickle_number(gp_pickle_get(settings, "max_split_size"), -1) <= 0;
+}

@@ -169,6 +169,12 @@ static void explain_doubts(struct explain *explain)
         explain_say(explain->doubts, "the recording ends where its writer was killed");
     if (gp_rec_missing(recording) || recording->damaged_blocks || recording->ended_early)
         explain_say(explain->doubts, "events are missing: sums are lower bounds");
+    if (recording->unseen_blocks || recording->unfreed_blocks)
+        explain_say(explain->doubts,
+                    "the trace lacks allocations or frees of %llu blocks: each counts only where it is certain",
+                    (unsigned long long)(recording->unseen_blocks + recording->unfreed_blocks));
+    else if (recording->from_torch && explain->device && recording->devices[explain->d].bound)
+        explain_say(explain->doubts, "the trace does not have all of the program: more may have been held before it");
     if (explain->report->steps->source == GP_STEPS_TIME)
         explain_say(explain->doubts, "no steps were found: whether memory grows is a guess");
     else if (explain->report->leaks->steps < 4)
@@ -198,10 +204,11 @@ static json_t *explain_object(struct explain *explain)
     char command[GP_EXPLAIN_NAME];
     gp_text_clean(command, sizeof(command), recording->command_line[0] ? recording->command_line : recording->comm,
                   SIZE_MAX);
-    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema", "gpuprof.explain/1",
-                     "command", gp_json_text(command), "seconds",
+    return json_pack("{s:s,s:o,s:f,s:o,s:I,s:s,s:I,s:I,s:o,s:f,s:o,s:o,s:o,s:o,s:O,s:s,s:O}", "schema",
+                     "gpuprof.explain/1", "command", gp_json_text(command), "seconds",
                      (double)(recording->end_ns - recording->begin_ns) / 1e9, "device",
-                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "end_bytes",
+                     gp_report_device_name(report, explain->d), "peak_bytes", (json_int_t)peak->bytes, "bound",
+                     gp_rec_bound_name(recording->devices[explain->d].bound), "end_bytes",
                      (json_int_t)(allocated && allocated->count ? allocated->points[allocated->count - 1].last : 0),
                      "reserved_peak_bytes", (json_int_t)reserved, "total_bytes",
                      gp_json_known(recording->devices[explain->d].total_bytes), "peak_seconds",
@@ -288,6 +295,14 @@ static void print_who(FILE *out, const json_t *explained)
     fputs(i ? ".\n" : "", out);
 }
 
+static const char *print_bound(const json_t *explained)
+{
+    uint8_t bound = GP_REC_ABOUT;
+    while (bound && strcmp(gp_rec_bound_name(bound), text_of(explained, "bound")) != 0)
+        bound--;
+    return gp_rec_bound_text(bound);
+}
+
 bool gp_explain_print(FILE *out, const json_t *explained)
 {
     char size[GP_SIZE_TEXT], other[GP_SIZE_TEXT], time[GP_SIZE_TEXT];
@@ -298,11 +313,12 @@ bool gp_explain_print(FILE *out, const json_t *explained)
     if (number(explained, "peak_bytes") <= 0) {
         fprintf(out, "No memory of a GPU was allocated.\n");
     } else {
-        fprintf(out, "%s: the peak is %s of %s on device %d after %s; ", text_of(explained, "command"),
-                gp_size_text(size, number(explained, "peak_bytes")),
+        fprintf(out, "%s: the peak is %s%s of %s on device %d after %s; ", text_of(explained, "command"),
+                print_bound(explained), gp_size_text(size, number(explained, "peak_bytes")),
                 gp_size_text(other, number(explained, "total_bytes")), (int)number(explained, "device"),
                 gp_seconds_text(time, json_number_value(json_object_get(explained, "peak_seconds"))));
-        fprintf(out, "reserved %s; at the end %s.\n", gp_size_text(size, number(explained, "reserved_peak_bytes")),
+        fprintf(out, "reserved %s%s; at the end %s.\n", print_bound(explained),
+                gp_size_text(size, number(explained, "reserved_peak_bytes")),
                 gp_size_text(other, number(explained, "end_bytes")));
     }
     row = json_object_get(explained, "failed");

@@ -196,9 +196,8 @@ static void text_device(const struct gp_text_page *page, const struct gp_fit_ans
         text_failure(page, answer, result);
     const bool most = result->unexplained_bytes && result->requests == GP_FIT_OF_FRAMEWORK;
     fprintf(page->out, "  smallest size that fits: %s%s (in steps of %s); peak with plenty: %s\n",
-            result->refused_requests ? "at least "
-            : most                   ? "at most "
-                                     : "",
+            gp_rec_bound_text(device->bound | (most ? GP_REC_AT_MOST : 0) |
+                              (result->refused_requests ? GP_REC_AT_LEAST : 0)),
             gp_size_text(smallest, (int64_t)row->smallest_bytes), gp_size_text(step, (int64_t)row->step_bytes),
             gp_size_text(peak, (int64_t)row->peak_bytes));
     if (row->by_chance)
@@ -259,8 +258,9 @@ static json_t *json_device(const struct gp_fit_answer *answer, const struct gp_f
 {
     const struct gp_report *report = answer->report;
     const struct gp_fit_row *row = &result->rows[0];
-    return json_pack("{s:o,s:b,s:I,s:I,s:I,s:s,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:I,s:o,s:b,s:I,s:I,s:b}", "device",
-                     gp_report_device_name(report, result->device), "fits", (int)row->fits, "peak_bytes",
+    return json_pack("{s:o,s:b,s:s,s:I,s:I,s:I,s:s,s:I,s:I,s:I,s:s,s:s,s:o,s:o,s:I,s:o,s:b,s:I,s:I,s:b}", "device",
+                     gp_report_device_name(report, result->device), "fits", (int)row->fits, "bound",
+                     gp_rec_bound_name(report->recording->devices[result->device].bound), "peak_bytes",
                      (json_int_t)row->peak_bytes, "smallest_bytes", (json_int_t)row->smallest_bytes, "step_bytes",
                      (json_int_t)row->step_bytes, "allocator", row->allocator, "requested_bytes",
                      (json_int_t)result->requested_bytes, "unexplained_bytes", (json_int_t)result->unexplained_bytes,

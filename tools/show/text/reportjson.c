@@ -132,7 +132,7 @@ static json_t *report_recording(const struct gp_report *report)
     const struct gp_recording *r = report->recording;
     uint64_t span = r->end_ns > r->begin_ns ? r->end_ns - r->begin_ns : 0;
     return json_pack("{s:o,s:I,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:f,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:o,s:o,s:o,s:s,"
-                     "s:I,s:I,s:o,s:o}",
+                     "s:I,s:I,s:I,s:I,s:o,s:o}",
                      "file", report_path(report->file), "pid", (json_int_t)r->pid, "comm", r->comm, "command_line",
                      r->command_line, "host", r->host, "source", sources[r->source <= GP_SOURCE_HOOKS ? r->source : 0],
                      "allocator", r->allocator, "driver", report_driver(r->driver_version), "begin_unix_ns",
@@ -143,7 +143,8 @@ static json_t *report_recording(const struct gp_report *report)
                      report_write_error(report), "rank", report_rank(r, r->rank), "local_rank",
                      report_rank(r, r->local_rank), "world_size", report_rank(r, r->world_size), "format",
                      gp_rec_format(r->from_torch, r->from_rmm), "before_blocks", (json_int_t)r->before_blocks,
-                     "before_bytes", (json_int_t)r->before_bytes, "part", report_part(r), "attached",
+                     "before_bytes", (json_int_t)r->before_bytes, "unseen_blocks", (json_int_t)r->unseen_blocks,
+                     "unfreed_blocks", (json_int_t)r->unfreed_blocks, "part", report_part(r), "attached",
                      r->attached ? json_boolean(r->attached == GP_REC_ATTACHED_YES) : json_null());
 }
 
@@ -304,17 +305,18 @@ static json_t *report_device(const struct gp_report *report, uint32_t d)
     struct gp_report_high allocated, reserved;
     json_t *allocated_series = report_series(report, report->devices[d].allocated, &allocated);
     json_t *reserved_series = report_series(report, report->devices[d].reserved, &reserved);
-    json_t *object = json_pack(
-        "{s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o,s:o},s:{s:I,s:I,s:o,s:o},s:o,s:o,s:o}", "device",
-        gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name", gp_json_text(device->name),
-        "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes", (json_int_t)peak->bytes,
-        "allocated_peak_ns", peak_ns, "counted_peak_bytes", report_counted(device), "allocated_end_bytes",
-        (json_int_t)allocated.end, "reserved_peak_bytes", (json_int_t)reserved.bytes, "reserved_end_bytes",
-        (json_int_t)reserved.end, "series", "allocated", allocated_series, "reserved", reserved_series, "requested",
-        gp_report_series(report, report->devices[d].requested), "kinds", report_kind_series(report, d), "peak",
-        "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
-        gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
-        report_sizes(report, d), "bill", gp_report_bill_part(report, d));
+    json_t *object =
+        json_pack("{s:o,s:o,s:o,s:o,s:I,s:I,s:s,s:o,s:I,s:I,s:I,s:{s:o,s:o,s:o,s:o},s:{s:I,s:I,s:o,s:o},s:o,s:o,s:o}",
+                  "device", gp_report_device_name(report, d), "uuid", gp_json_text(device->uuid), "name",
+                  gp_json_text(device->name), "total_bytes", gp_json_known(device->total_bytes), "allocated_peak_bytes",
+                  (json_int_t)peak->bytes, "allocated_peak_ns", peak_ns, "bound", gp_rec_bound_name(device->bound),
+                  "counted_peak_bytes", report_counted(device), "allocated_end_bytes", (json_int_t)allocated.end,
+                  "reserved_peak_bytes", (json_int_t)reserved.bytes, "reserved_end_bytes", (json_int_t)reserved.end,
+                  "series", "allocated", allocated_series, "reserved", reserved_series, "requested",
+                  gp_report_series(report, report->devices[d].requested), "kinds", report_kind_series(report, d),
+                  "peak", "time_ns", peak_ns, "bytes", (json_int_t)peak->bytes, "parts", report_parts(peak), "owners",
+                  gp_report_owners(report, d), "fragmentation", gp_report_fragmentation_part(report, d), "sizes",
+                  report_sizes(report, d), "bill", gp_report_bill_part(report, d));
     if (object && !gp_forecast_report_add(report, d, object)) {
         json_decref(object);
         return NULL;

@@ -279,9 +279,10 @@ void gp_report_add_before(const struct gp_report *report, uint32_t d, json_t *ob
 static json_t *json_peak(const struct gp_report *report, uint32_t device)
 {
     const struct gp_peak *peak = report->devices[device].peak;
-    json_t *object = json_pack("{s:I,s:I,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
-                               (json_int_t)peak->bytes, "parts", gp_report_parts(report, peak), "owners",
-                               gp_report_owners(report, device));
+    json_t *object =
+        json_pack("{s:I,s:I,s:s,s:o,s:o}", "time_ns", gp_report_since(report, peak->time_ns), "bytes",
+                  (json_int_t)peak->bytes, "bound", gp_rec_bound_name(report->recording->devices[device].bound),
+                  "parts", gp_report_parts(report, peak), "owners", gp_report_owners(report, device));
     if (object)
         gp_report_add_before(report, device, object);
     return object;

@@ -90,21 +90,6 @@ static void page_unwritten(const struct gp_text_page *page, const struct gp_repo
                 strerror(r->write_error), gp_text_on(page, GP_OFF));
 }
 
-/* What a trace that begins in the middle of a program does not know. */
-static void page_before(const struct gp_text_page *page, const struct gp_report *report, const char *note)
-{
-    const struct gp_recording *r = report->recording;
-    char size[GP_SIZE_TEXT];
-    if (r->before_blocks)
-        fprintf(page->out,
-                "%s%" PRIu64 " block%s (%s) %s allocated before the first entry of the trace: where is not known%s\n",
-                note, r->before_blocks, page_plural(r->before_blocks), gp_size_text(size, (int64_t)r->before_bytes),
-                r->before_blocks == 1 ? "was" : "were", gp_text_on(page, GP_OFF));
-    if (r->torch_unknown)
-        fprintf(page->out, "%s%" PRIu64 " entries of the trace have actions that this version does not know%s\n", note,
-                r->torch_unknown, gp_text_on(page, GP_OFF));
-}
-
 static bool page_allocates(const struct gp_recording *r)
 {
     bool is = r->baseline_count > 0;
@@ -132,7 +117,7 @@ bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *r
                 "%s%" PRIu64 " of %" PRIu64 " events were dropped: sums are estimates, and a block whose free is "
                 "missing looks live%s\n",
                 note, gp_rec_missing(r), r->tried, off);
-    page_before(page, report, note);
+    gp_text_before(page, report->recording, note);
     bool nameless = r->site_count <= 1 && page_allocates(r);
     if (nameless && r->from_torch)
         fprintf(page->out,
@@ -146,7 +131,8 @@ bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *r
                 "%srecorded without stacks, so call sites have no names: start the program with 'gpuprof run "
                 "--stacks=all', or switch them on with 'gpuprof stacks'%s\n",
                 note, off);
-    return !r->complete || r->damaged_blocks || r->dropped || r->before_blocks || r->torch_unknown || nameless;
+    return !r->complete || r->damaged_blocks || r->dropped || r->before_blocks || r->unseen_blocks ||
+           r->unfreed_blocks || r->torch_unknown || nameless;
 }
 
 /* True: no device has anything to show, which a line now says. */
@@ -324,8 +310,8 @@ static void page_peak(const struct gp_text_page *page, const struct gp_report *r
 {
     const struct gp_peak *peak = report->devices[device].peak;
     char size[GP_SIZE_TEXT], when[GP_SIZE_TEXT];
-    fprintf(page->out, "  %s at %s, held by\n", gp_size_text(size, peak->bytes),
-            gp_seconds_text(when, page_since(report, peak->time_ns)));
+    fprintf(page->out, "  %s%s at %s, held by\n", gp_rec_bound_text(report->recording->devices[device].bound),
+            gp_size_text(size, peak->bytes), gp_seconds_text(when, page_since(report, peak->time_ns)));
     gp_text_parts(page, report, peak, GP_PAGE_ROWS * 2);
     page_owners(page, report, device);
     page_before_attach(page, report, device);
@@ -607,9 +593,10 @@ static void page_levels(const struct gp_text_page *page, const struct gp_report 
             end = series->points[i].last;
         }
     }
-    fprintf(page->out, "  allocated  peak %s at %s; %s at the end\n", gp_size_text(a, peak->bytes),
+    const char *bound = gp_rec_bound_text(report->recording->devices[device].bound);
+    fprintf(page->out, "  allocated  peak %s%s at %s; %s at the end\n", bound, gp_size_text(a, peak->bytes),
             gp_seconds_text(when, page_since(report, peak->time_ns)), gp_size_text(b, end));
-    fprintf(page->out, "  reserved   peak %s\n", gp_size_text(a, high));
+    fprintf(page->out, "  reserved   peak %s%s\n", bound, gp_size_text(a, high));
     const struct gp_wire_polled said = gp_rec_polled(&report->recording->devices[device]);
     if (said.pool_bytes)
         fprintf(page->out, "  in use     of XLA's pool of %s at most %s, by XLA's own count\n",

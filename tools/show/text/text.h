@@ -97,6 +97,8 @@ void gp_text_imported(const struct gp_text_page *page, const struct gp_report *r
 /* Notes about an incomplete recording, which belong above any number.  True: at least one was
  * printed. */
 bool gp_text_warnings(const struct gp_text_page *page, const struct gp_report *report);
+/* Of these, what a trace of PyTorch or a log does not know (tracenotes.c).  note: begins each line. */
+void gp_text_before(const struct gp_text_page *page, const struct gp_recording *r, const char *note);
 
 /* The parts of a peak, one line for each, at most `rows` and at most 30. */
 void gp_text_parts(const struct gp_text_page *page, const struct gp_report *report, const struct gp_peak *peak,

@@ -42,6 +42,8 @@ export function banners(model, jump) {
     const failed = r.write_error;
     if (failed) say("bad", `The file could not be written: ${failed.reason}.`, `${plural(failed.events, "event")} could not be stored ${failed.ends_recording ? `after ${after(failed.time_ns)}. This page ends there.` : `from ${after(failed.time_ns)} on.`}`);
     if (r.damaged_blocks > 0) say("bad", `${plural(r.damaged_blocks, "damaged block")} skipped.`, "Their checksums are wrong, so their events are missing.");
+    const lacking = (r.unseen_blocks || 0) + (r.unfreed_blocks || 0);
+    if (lacking > 0) say("warn", "The trace lacks entries.", `The allocation or the free of ${plural(lacking, "block")} is in none (skip_actions of PyTorch's memory history). Each counts only where it is certain, so sums over time are lower bounds.`);
     if (r.format === "pytorch") say("info", "A snapshot of PyTorch.", `Its trace has the last entries only. Memory from before the trace is included${r.before_blocks > 0 ? `; ${plural(r.before_blocks, "block")} of it (${bytes(r.before_bytes)}) without a call site` : ""}.`);
     else if (r.attached) say("info", "Attached.", "gpuprof was attached to the running program. Memory that it had allocated before is the column “Before attach” of the devices and a row of the bill, and in no other figure of this page.");
     else if (!r.from_start && r.complete) say("info", "Started late.", "Recording started while the program was running. Memory that was live at that time is included.");
@@ -52,13 +54,16 @@ function answer(href, question, value, ...details) {
     return el("li", { class: "answer" }, el("a", { href }, el("span", { class: "question" }, question), el("span", { class: "value" }, value)), details.filter(Boolean).map((d) => el("p", {}, d)));
 }
 
+// In front of sums over time that a trace of PyTorch does not have exactly.
+const bound = (device) => ({ at_least: "at least ", at_most: "at most ", about: "about " })[device.bound] || "";
+
 function peakAnswers(model, device) {
     const peak = device.peak, step = model.step(peak.time_ns), total = device.total_bytes, counted = device.counted_peak_bytes ?? device.allocated_peak_bytes;
     const share = total > 0 ? `${percent(counted / total)} of the ${bytes(total)} that ${deviceWord(device.device)} has; ${bytes(device.reserved_peak_bytes)} reserved` : `${bytes(device.reserved_peak_bytes)} reserved`;
     const [first, ...rest] = model.rows(peak.parts);
     const others = rest.slice(0, 2).map((p) => `${model.shortName(p.site)} ${percent(p.bytes / peak.bytes)}`).join("; ");
     return [
-        answer("#timeline", "How much?", bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
+        answer("#timeline", "How much?", bound(device) + bytes(counted), `at the peak. ${share}.`, counted !== device.allocated_peak_bytes && `This is from the counters of the process; the recorded events add up to ${bytes(device.allocated_peak_bytes)}.`),
         answer("#timeline", "When?", after(device.allocated_peak_ns), `${step ? `in ${step}, ` : ""}${percent(device.allocated_peak_ns / model.endNs)} into the recording. At its end, ${bytes(device.allocated_end_bytes)} were allocated.`),
         first ? answer("#peak-table", "Which call site?", model.shortName(first.site), `${bytes(first.bytes)}, ${percent(first.bytes / peak.bytes)} of the peak, in ${plural(first.count, "block")}.`, others && `Then ${others}.`)
             : answer("#peak", "Which call site?", "none", "Nothing was allocated."),
@@ -98,7 +103,7 @@ function deviceTable(model, chosen, choose) {
         { name: "Device", value: (d) => d.device, show: button },
         { name: "Name", value: (d) => d.name, show: (d) => (isHost(d.device) ? "pinned and registered memory" : d.name || "–"), title: (d) => d.uuid, class: "clip" },
         { name: "Over time", value: () => "", show: (d) => spark(model.history(d), model.endNs) },
-        size("Peak allocated", "allocated_peak_bytes"), // without a bar: it would read as a part of the plot before it
+        { ...size("Peak allocated", "allocated_peak_bytes"), show: (d) => bound(d) + bytes(d.allocated_peak_bytes) }, // without a bar: it would read as a part of the plot before it
         { name: "At", number: true, value: (d) => d.allocated_peak_ns, show: (d) => after(d.allocated_peak_ns) },
         ...(model.recording.attached ? [{ ...size("Before attach", "before_attach_bytes", "Allocated before gpuprof was attached, and not freed since"), show: (d) => (known(d.before_attach_bytes) ? bytes(d.before_attach_bytes) : "unknown"), title: (d) => (d.before_attach_source ? `source: ${d.before_attach_source}` : "") }] : []),
         size("Peak reserved", "reserved_peak_bytes"), size("At the end", "allocated_end_bytes", "Allocated when the recording ended"), size("Of", "total_bytes", "Memory of the device"),

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * tracenotes.c: what the trace of a snapshot of PyTorch or a log does not know, as notes above a result; see text.h.
+ */
+#include <inttypes.h>
+#include <show/text/text.h>
+#include <stdio.h>
+
+static void trace_lacks(const struct gp_text_page *page, const char *note, const char *what, uint64_t blocks,
+                        uint64_t bytes)
+{
+    char size[GP_SIZE_TEXT];
+    if (blocks)
+        fprintf(page->out,
+                "%s%" PRIu64 " block%s (%s) %s %s in no entry of the trace: each counts only where it is certain "
+                "(skip_actions of torch.cuda.memory._record_memory_history)%s\n",
+                note, blocks, blocks == 1 ? "" : "s", gp_size_text(size, (int64_t)bytes), blocks == 1 ? "was" : "were",
+                what, gp_text_on(page, GP_OFF));
+}
+
+/* What a trace that begins in the middle of a program does not know. */
+void gp_text_before(const struct gp_text_page *page, const struct gp_recording *r, const char *note)
+{
+    char size[GP_SIZE_TEXT];
+    if (r->before_blocks)
+        fprintf(page->out,
+                "%s%" PRIu64 " block%s (%s) %s allocated before the first entry of the trace: where is not known%s\n",
+                note, r->before_blocks, r->before_blocks == 1 ? "" : "s", gp_size_text(size, (int64_t)r->before_bytes),
+                r->before_blocks == 1 ? "was" : "were", gp_text_on(page, GP_OFF));
+    trace_lacks(page, note, "allocated", r->unseen_blocks, r->unseen_bytes);
+    trace_lacks(page, note, "freed", r->unfreed_blocks, r->unfreed_bytes);
+    if (r->torch_unknown)
+        fprintf(page->out, "%s%" PRIu64 " entries of the trace have actions that this version does not know%s\n", note,
+                r->torch_unknown, gp_text_on(page, GP_OFF));
+}
