@@ -154,6 +154,18 @@ Test(input, what_is_not_read)
 {
     refused("hello", 5, "gpuprof reads recordings of gpuprof, memory snapshots of PyTorch (pickle, JSON");
     refused("SQLite format 3\0.....", 20, "Nsight Systems");
+    char ours[73] = "SQLite format 3";
+    memcpy(ours + 68, "gprf", 4);
+    refused(ours, 72, "an export of gpuprof");
+    refused("event,time_ns,unix_ns,type\n", 27, "an export of gpuprof");
+    refused("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n]}", 42, "an export of gpuprof");
+    refused("{\"schema\":\"gpuprof.event/1\"}\n{}", 33, "an answer of gpuprof");
+    refused("{\n \"schema\": \"gpuprof.report/1\"}", 34, "an answer of gpuprof");
+    refused("{\"schema\":\"other\"}", 18, "JSON");
+    refused("[ 1234][12:34:56:000001][info  ] text", 37, "debug log of RMM");
+    refused("[12", 3, "JSON");
+    refused("\x0a\x04\x08\x01\x10\x02\x0a\x04", 8, "save_device_memory_profile");
+    refused("2\0002\rtext", 8, "a profile of pprof");
     refused("\x28\xb5\x2f\xfd....", 8, "zstd -d");
     refused("PK\3\4....", 8, "unzip");
     refused("<!DOCTYPE html><p>\"base64\": \"!\"", 31, "a page without a snapshot");

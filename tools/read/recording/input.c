@@ -88,27 +88,98 @@ static const struct {
     {GP_INPUT_JSON, input_is_json},
 };
 
-/* Files that people have and that are not read, and what to do about them. */
+#define GP_INPUT_OURS "an export of gpuprof, from which nothing can be read: name the recording that it was made of"
+
+static bool input_is_ours(const uint8_t *head, size_t bytes)
+{
+    static const char csv[] = "event,time_ns,", chrome[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+    /* SQLite's application id, which is at this place of its header. */
+    if (input_begins(head, bytes, "SQLite format 3") && bytes >= 72)
+        return memcmp(head + 68, "gprf", 4) == 0;
+    return input_begins(head, bytes, csv) || input_begins(head, bytes, chrome);
+}
+
+/* JSON and lines of JSON that name our schema first. */
+static bool input_is_answer(const uint8_t *head, size_t bytes)
+{
+    const uint8_t *at = input_find(head, bytes < 64 ? bytes : 64, "\"schema\"");
+    return input_begins(head, bytes, "{") && at && (size_t)(at - head) < 16 &&
+           input_find(at, bytes - (size_t)(at - head) < 32 ? bytes - (size_t)(at - head) : 32, "\"gpuprof.");
+}
+
+/* Lines of RMM's logger: [process][time][level] text. */
+static bool input_is_rmm_debug(const uint8_t *head, size_t bytes)
+{
+    size_t at = 1;
+    if (!bytes || head[0] != '[')
+        return false;
+    while (at < bytes && (head[at] == ' ' || (head[at] >= '0' && head[at] <= '9')))
+        at++;
+    return at > 1 && at + 1 < bytes && head[at] == ']' && head[at + 1] == '[';
+}
+
+/* A profile of pprof: a message of protobuf that begins with a type of samples (two numbers), or with the empty first
+ * text of its table. */
+static bool input_is_pprof(const uint8_t *head, size_t bytes)
+{
+    return (bytes >= 6 && head[0] == 0x0a && head[1] <= 8 && head[2] == 0x08) ||
+           (bytes >= 3 && !memcmp(head, "2\0002", 3));
+}
+
+static bool input_is_nsys(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes, "SQLite format 3");
+}
+
+static bool input_is_zstd(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes, "\x28\xb5\x2f\xfd");
+}
+
+static bool input_is_xz(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes,
+                        "\xfd"
+                        "7zXZ");
+}
+
+static bool input_is_bzip2(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes, "BZh");
+}
+
+static bool input_is_zip(const uint8_t *head, size_t bytes)
+{
+    return input_begins(head, bytes, "PK\x03\x04");
+}
+
+/* Files that people have and that are not read, and what to do about them; the first that knows a file names it. */
 static const struct {
-    const char *begin, *what;
+    bool (*knows)(const uint8_t *head, size_t bytes);
+    const char *what;
 } foreign[] = {
-    {"SQLite format 3", "a database: of Nsight Systems, its memory events are not read"},
-    {"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it with 'zstd -d' first"},
-    {"\xfd"
-     "7zXZ",
-     "compressed with xz: unpack it with 'xz -d' first"},
-    {"BZh", "compressed with bzip2: unpack it with 'bunzip2' first"},
-    {"PK\x03\x04", "a zip archive: unpack it with 'unzip' first"},
+    {input_is_ours, GP_INPUT_OURS},
+    {input_is_answer, "an answer of gpuprof in JSON, which is not read again: name the recording that it is about"},
+    {input_is_nsys, "a database of SQLite, as Nsight Systems makes them: it is not read. Record the program with "
+                    "'gpuprof run --record'"},
+    {input_is_rmm_debug, "the debug log of RMM, which is not read: its CSV log is (rmm.enable_logging, or "
+                         "logging_resource_adaptor in C++)"},
+    {input_is_pprof, "a profile of pprof, as JAX's save_device_memory_profile writes them: it has no events and is not "
+                     "read. 'go tool pprof' shows it; record the program with 'gpuprof run --record'"},
+    {input_is_zstd, "compressed with zstd: unpack it with 'zstd -d' first"},
+    {input_is_xz, "compressed with xz: unpack it with 'xz -d' first"},
+    {input_is_bzip2, "compressed with bzip2: unpack it with 'bunzip2' first"},
+    {input_is_zip, "a zip archive: unpack it with 'unzip' first"},
 };
 
 enum gp_input_format gp_input_format(const uint8_t *head, size_t bytes)
 {
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
+        if (foreign[i].knows(head, bytes))
+            return GP_INPUT_FOREIGN;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (formats[i].knows(head, bytes))
             return formats[i].format;
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        if (input_begins(head, bytes, foreign[i].begin))
-            return GP_INPUT_FOREIGN;
     return GP_INPUT_UNKNOWN;
 }
 
@@ -117,8 +188,8 @@ static int input_refuse(const uint8_t *head, size_t bytes, char *why, size_t why
     const char *what = "not a recording, snapshot or log that is known";
     if (input_begins(head, bytes, "<!") || input_begins(head, bytes, "<html"))
         what = "a page without a snapshot";
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++)
-        if (input_begins(head, bytes, foreign[i].begin))
+    for (size_t i = sizeof(foreign) / sizeof(foreign[0]); i--;)
+        if (foreign[i].knows(head, bytes))
             what = foreign[i].what;
     if (bytes)
         snprintf(why, why_bytes, "%s. gpuprof reads %s", what, GP_INPUT_READ);
