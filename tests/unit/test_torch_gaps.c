@@ -115,6 +115,8 @@ Test(torch_trace, bounds)
 #define LIVES     "{action: 'alloc', addr: 0x10e00, size: 500, time_us: 9}"
     expect_bound("{device_traces: [[" MADE LIVES "]]," SEGMENT("") "}", GP_REC_EXACT, 0, 0);
     expect_bound("{device_traces: [[" LIVES "]]," SEGMENT("") "}", GP_REC_AT_LEAST, 0, 0); /* the segment was there */
+    expect_bound("{device_traces: [[{action: 'segment_alloc', addr: 0x10000, size: 4096, time_us: 1}]]}",
+                 GP_REC_AT_LEAST, 0, 0); /* the segment was made for a block */
     expect_bound("{device_traces: []," SEGMENT("") "}", GP_REC_AT_LEAST, 0, 0);
     expect_bound("{device_traces: [[" MADE ALLOCATED
                  "{action: 'free_completed', addr: 0x10000, size: 512, time_us: 3}," LIVES "]]," SEGMENT("") "}",

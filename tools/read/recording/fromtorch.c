@@ -703,7 +703,7 @@ static void torch_bounds(struct gp_torch *torch)
         uint32_t gpu = r->devices[i].index;
         bool sized = torch->ours || gpu == GP_WIRE_HOST || !gap->allocs || torch_growable(torch, gpu, true) ||
                      (torch->splits && torch_growable(torch, gpu, false));
-        low[i] |= torch_lacks(torch, (uint8_t)i) || !sized;
+        low[i] |= torch_lacks(torch, (uint8_t)i) || !sized || (gap->segments && torch_skips(torch, (uint8_t)i));
         /* Blocks that another stream still uses are freed some time before free_completed. */
         bool high = (gap->frees && !gap->requested) || (gap->allocs && !gap->frees && !gap->known_end);
         r->devices[i].bound = (uint8_t)((low[i] ? GP_REC_AT_LEAST : 0) | (high ? GP_REC_AT_MOST : 0));
