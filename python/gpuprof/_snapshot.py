@@ -15,7 +15,7 @@ import time
 import warnings
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
-from . import _library, _session
+from . import _files, _library, _session
 from ._library import Piece
 
 _DEVICES = 64  # GP_WIRE_GPUS: events of higher indices are of host memory, or have no device
@@ -377,6 +377,4 @@ def snapshot(path: Any) -> None:
     """
     if not _library.is_active():
         warnings.warn("gpuprof: snapshot: this process is not profiled: the snapshot is empty", RuntimeWarning, stacklevel=2)
-    data = pickle.dumps(build(), protocol=4)
-    with open(path, "wb") as file:
-        file.write(data)
+    _files.write(path, pickle.dumps(build(), protocol=4))

@@ -158,7 +158,20 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption("--gpuprof-json", metavar="FILE", help="measure the GPU memory of every test, and write all to FILE")
 
 
+_JSON_START = b'{\n "schema": "gpuprof.'
+
+
+def _json_check(path: Optional[str]) -> None:
+    """A mistyped name must not destroy another file."""
+    if path and os.path.isfile(path):
+        with open(path, "rb") as file:
+            start = file.read(len(_JSON_START))
+        if start not in (b"", _JSON_START):
+            raise pytest.UsageError(f"--gpuprof-json={path}: exists and was not written by gpuprof: choose another name")
+
+
 def pytest_configure(config: Any) -> None:
+    _json_check(config.getoption("--gpuprof-json", None))
     config.addinivalue_line("markers", "limit_gpu_memory(size): fail if the test adds more GPU memory than that, on one device")
     config.addinivalue_line(
         "markers", "limit_gpu_leaks(size, warmup=0): fail if the test leaves more GPU memory behind, after that many runs before"
@@ -222,6 +235,7 @@ def _rows(reporter: Any) -> List[Dict[str, Any]]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
+    from . import _files
     from ._memory import size_text
 
     path = config.getoption("--gpuprof-json", None)
@@ -240,6 +254,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: Any) -> None:
         if len(measured) > 30:
             terminalreporter.write_line(f"{len(measured) - 30} more: --gpuprof-json=FILE writes all")
     if path:
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"schema": "gpuprof.pytest/1", "unchecked": len(unchecked), "tests": measured}, file, indent=1)
-            file.write("\n")
+        text = json.dumps({"schema": "gpuprof.pytest/1", "unchecked": len(unchecked), "tests": measured}, indent=1)
+        _files.write(path, (text + "\n").encode())

@@ -65,7 +65,7 @@ struct gp_record_setup {
     void (*publish)(void);      /* refreshes the session's published numbers */
     void (*appeared)(void);     /* a device was used for the first time, so the driver can be asked for its identity */
     const struct gp_ring *ring; /* the session's; NULL: chunks that no event was in are looked at like others */
-    uint64_t since_unix_ns;     /* an older recording of this name is replaced; 0: none is */
+    uint64_t since_unix_ns;     /* the run that the recording belongs to; 0: none */
 };
 
 /* 0; -errno with a sentence in why: then nothing is recorded, and nothing else changes. */

@@ -107,37 +107,21 @@ static int record_private(void)
     return 0;
 }
 
-/* Whether the file is a recording of an earlier run. */
-static bool record_stale(const char *path)
-{
-    struct gp_format_head head;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    bool stale = fd >= 0 && read(fd, &head, sizeof(head)) == (ssize_t)sizeof(head) &&
-                 memcmp(head.magic, GP_RECORD_MAGIC, sizeof(head.magic)) == 0 &&
-                 head.begin_unix_ns < gp_record_mine.setup.since_unix_ns;
-    if (fd >= 0)
-        close(fd);
-    return stale;
-}
+/* Files of one name and process number: images, each of which the next one replaced by exec, and, in a
+ * container, where each start has the same number, earlier runs. */
+#define GP_RECORD_NUMBERS 1000u
 
-/* Images of one process, each of which the next one replaced by exec, that get a file. */
-#define GP_RECORD_IMAGES 100u
-
-/* If another process of the same run has the file, ours gets the second name; if the process itself
- * had that too, before an exec, a numbered one: x.1234.2.gpuprof. */
+/* What exists stays. If another process, or an earlier run, has the name, ours gets the second name; if that
+ * is there too, a numbered one: x.1234.2.gpuprof. */
 static int record_open(struct gp_record *record)
 {
     int fd = gp_file_open(record->path, false);
-    if (fd == -EEXIST && record_stale(record->path))
-        fd = gp_file_open(record->path, true);
-    if (fd != -EEXIST && fd != -EBUSY)
+    if (fd != -EEXIST)
         return fd;
     memcpy(record->path, record->second, sizeof(record->path));
     fd = gp_file_open(record->path, false);
-    if (fd == -EEXIST && record_stale(record->path)) /* of an earlier run, whose process had our number */
-        return gp_file_open(record->path, true);
     size_t stem = gp_record_stem(record->second);
-    for (unsigned i = 2; fd == -EEXIST && i <= GP_RECORD_IMAGES; i++) {
+    for (unsigned i = 2; fd == -EEXIST && i <= GP_RECORD_NUMBERS; i++) {
         if (snprintf(record->path, sizeof(record->path), "%.*s.%u%s", (int)stem, record->second, i,
                      record->second + stem) >= (int)sizeof(record->path))
             return -ENAMETOOLONG;

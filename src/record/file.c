@@ -110,23 +110,18 @@ static int file_lock(int fd)
     return errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 
-/* A mistyped name must not destroy other data: a file is replaced only if it is a recording or
- * empty, and belongs to this user. */
-static int file_replace(int fd)
+/* Only an empty file of this user is taken: what another one holds would be lost. */
+static int file_empty(int fd)
 {
     struct stat status;
-    char magic[8];
     if (fstat(fd, &status) != 0)
         return -errno;
     if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
         return -EEXIST;
     int error = file_lock(fd);
-    if (error || status.st_size == 0)
-        return error;
-    if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
-        memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) != 0)
-        return -EEXIST;
-    return ftruncate(fd, 0) != 0 || fchmod(fd, 0600) != 0 ? -errno : 0;
+    if (!error && fstat(fd, &status) != 0) /* again: the one that had the lock may have written */
+        error = -errno;
+    return error ? error : status.st_size ? -EEXIST : 0;
 }
 
 static int file_fifo(const char *path)
@@ -147,7 +142,7 @@ static int file_null(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-int gp_file_open(const char *path, bool replace)
+int gp_file_open(const char *path, bool empty)
 {
     struct stat status;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -157,8 +152,8 @@ int gp_file_open(const char *path, bool replace)
             return file_fifo(path);
         if (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)) /* /dev/null: nobody wants the file */
             return file_null(path);
-        fd = replace ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
-        error = fd >= 0 ? file_replace(fd) : replace ? -errno : -EEXIST;
+        fd = empty ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
+        error = fd >= 0 ? file_empty(fd) : empty ? -errno : -EEXIST;
     }
     if (error && fd >= 0)
         close(fd);

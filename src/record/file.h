@@ -67,10 +67,10 @@ struct gp_file;
 #define GP_FILE_BEGIN_BYTES (320u << 10)
 
 /* Opens `path` for a recording: a new file of mode 0600, or a FIFO of this user that has a reader.
- * replace: an existing recording that no process is writing may be overwritten. Returns a
- * descriptor, -EEXIST (another kind of file exists), -EBUSY (the recording is being written),
- * -ELOOP (a symbolic link), or another -errno. */
-int gp_file_open(const char *path, bool replace);
+ * empty: also an empty file that no process is writing. What a file holds is never lost. Returns a
+ * descriptor, -EEXIST (a file exists), -EBUSY (a recording is being written there), -ELOOP (a
+ * symbolic link), or another -errno. */
+int gp_file_open(const char *path, bool empty);
 
 /* Removes a file that gp_file_open made and that could not be begun: one that is empty. */
 void gp_file_drop(const char *path);

@@ -166,6 +166,8 @@ def try_command(one, place):
         return
     # On a loaded machine a command may come too early, or the driver is asked too late: it is tried three times.
     for _ in range(3):
+        for older in re.findall(r"--record=(\w+\.gpuprof)|record .*-o (\w+\.gpuprof)", text):  # of an example before, or the try before
+            place.run(f"rm -f {''.join(older)}")
         try:
             status, out = place.run(text.rstrip("& "))
         except subprocess.TimeoutExpired:

@@ -478,8 +478,8 @@ def run(where, case, options):
         recording = os.path.join(folder, "recording")
         prefix = {
             "plain": [],
-            "real": [command, "run", "--record=" + recording, "--"],
-            "simulated": [command, "run", "--sim=gpu=%s,contents=none" % options.gpu, "--record=" + recording, "--"],
+            "real": [command, "run", "--force", "--record=" + recording, "--"],
+            "simulated": [command, "run", "--sim=gpu=%s,contents=none" % options.gpu, "--force", "--record=" + recording, "--"],
         }[where]
         env["TRITON_CACHE_DIR"] = env["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:

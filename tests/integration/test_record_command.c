@@ -241,15 +241,16 @@ Test(record_command, run_says_what_was_recorded)
     snprintf(line, sizeof(line), "none lost: gpuprof report %s\n", file);
     WARNS(line);
     gp_recording_free(r);
-    command(0, "run", "--sim", option, "--", "true", NULL);
+    command(0, "run", "--sim", "--force", option, "--", "true", NULL);
     WARNS("nothing was recorded");
+    gp_recording_free(record_open(file)); /* the older one is there */
 }
 
 /* It ends within a millisecond of its first context, before the poller's thread need have run. */
 Test(record_command, the_device_of_a_momentary_program_has_a_name)
 {
     char option[128];
-    const char *argv[] = {path_command(), "run", "--sim", option, "--", path_program("momentary"), NULL};
+    const char *argv[] = {path_command(), "run", "--sim", "--force", option, "--", path_program("momentary"), NULL};
     snprintf(option, sizeof(option), "--record=%s", file);
     for (int i = 0; i < 10; i++) {
         const char *env[] = {i % 2 ? "GPUPROF_SOURCE=hooks" : "GPUPROF_SOURCE=cupti", NULL};
@@ -278,9 +279,9 @@ Test(record_command, a_program_that_was_not_seen)
         char option[128], other[128], line[256];
         snprintf(option, sizeof(option), "--record=%s", file);
         snprintf(other, sizeof(other), "--record=%s/r.other.gpuprof", folder);
-        command(0, "run", "--sim", other, "--", path_program("linear"), NULL);
-        command(0, "run", "--sim", option, "--budget=1GiB", "--", "sh", "-c", cases[i].script, path_program("linear"),
-                NULL);
+        command(0, "run", "--sim", "--force", other, "--", path_program("linear"), NULL);
+        command(0, "run", "--sim", "--force", option, "--budget=1GiB", "--", "sh", "-c", cases[i].script,
+                path_program("linear"), NULL);
         struct gp_recording *r = record_open(file);
         snprintf(line, sizeof(line), "pid %u: %zu events recorded in %s (", r->pid, r->event_count, file);
         WARNS(line);
@@ -304,7 +305,7 @@ static const char *ranks_run(const char *script)
     char option[128], text[256];
     snprintf(option, sizeof(option), "--record=%s", file);
     snprintf(text, sizeof(text), script, folder);
-    command(0, "run", "--sim", option, "--", "sh", "-c", text, path_program("linear_rt"), NULL);
+    command(0, "run", "--sim", "--force", option, "--", "sh", "-c", text, path_program("linear_rt"), NULL);
     WARNS("gpuprof report ");
     WARNS_NOT("nothing");
     return said.out;
@@ -336,6 +337,7 @@ Test(record_command, the_name_of_a_second_process_ends_as_the_first)
     SAYS(" r.gpuprof\n");
     unsigned pid = 0;
     cr_expect((other = strstr(names, "r.")) && sscanf(other, "r.%u.gpuprof", &pid) == 1 && pid > 0, "%s", names);
+    unlink(file);
     ranks_run("RANK=0 WORLD_SIZE=1 $0; cd %s; ls -t *.gpuprof | head -n 1");
     SAYS("r.gpuprof\n"); /* one rank is not told from others */
     struct gp_recording *r = record_open(file);

@@ -43,7 +43,7 @@ for version in 12 13; do
     cc -shared -fPIC -Wl,--disable-new-dtags -Wl,-rpath,"$work/$version" -o "$package" "$work/package.c" -L"$work/$version" -l:libcudart.so.$version
     check "CUDA $version: its own runtime fails" [ "$("$work/main" "$package"; echo $?)" = 244 ]
     for source in auto cupti hooks; do
-        GPUPROF_SOURCE=$source "$build/bin/gpuprof" run --sim --record="$work/r" -- "$work/main" "$package" >"$work/run" 2>&1
+        GPUPROF_SOURCE=$source "$build/bin/gpuprof" run --sim --force --record="$work/r" -- "$work/main" "$package" >"$work/run" 2>&1
         check "CUDA $version, $source: exit $?" grep -q '"allocated_peak_bytes": *1048576,' <("$build/bin/gpuprof" report --json "$work/r" 2>&1)
     done
 done

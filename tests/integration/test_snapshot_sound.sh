@@ -20,7 +20,7 @@ one() { # PROGRAM ALLOCATOR
     local options=()
     [ "$2" = off ] || options=(--allocator="$2")
     # Some of the programs fail on purpose.
-    timeout -k 5 60 "$build/bin/gpuprof" run --sim "${options[@]}" --record="$work/r" -- "$build/tests/programs/$1" > "$work/out" 2>&1
+    timeout -k 5 60 "$build/bin/gpuprof" run --sim --force "${options[@]}" --record="$work/r" -- "$build/tests/programs/$1" > "$work/out" 2>&1
     "$build/bin/gpuprof" snapshot "$work/r" -o "$work/s" > "$work/out" 2>&1 &&
         "$python" tests/python/check_snapshot.py "$work/s" --viewer > "$work/out" 2>&1 &&
         { [ -z "$root" ] || "$python" tests/python/read_viz.py "$root" "$work/s" > "$work/out" 2>&1; } &&

@@ -8,6 +8,7 @@
 #include <record/recorder.h>
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* A payload is written when it reaches this size; its largest row (a device) has 8 KiB. */
 #define RECSAVE_ENOUGH (GP_FORMAT_BLOCK_BYTES / 2)
@@ -250,6 +251,7 @@ int recsave(const struct gp_recording *recording, const char *path)
     struct save save = {.recording = recording};
     const struct gp_file_who who = {.pid = recording->pid, .begin_unix_ns = recording->begin_unix_ns};
     struct gp_file_stats stats;
+    unlink(path);
     int fd = gp_file_open(path, true);
     int error = fd < 0 ? fd : gp_file_new(&save.file, fd, &who);
     if (error)

@@ -58,7 +58,7 @@ run() { # TITLE MODE PROGRAM ARGUMENT...
     local title=$1 mode=$2 program=$3 spec more= status
     shift 3
     spec=$(sed -n 's/^# sim: //p' "$here/sleepers/$program")
-    [ "$mode" != recorded ] || more=--record=$work/recording
+    [ "$mode" != recorded ] || more="--force --record=$work/recording"
     rm -f "$work/recording"
     GPUPROF_SOURCE=${mode/recorded/cupti} PYTHONPATH=$PWD/python:$here/torch:$here/sleepers:$work timeout -k 10 300 \
         "$build/bin/gpuprof" run --sim="$spec" $more -- sh -c 'LD_PRELOAD=$0${LD_PRELOAD:+:$LD_PRELOAD} exec "$@"' "${preload:-}" \

@@ -26,7 +26,7 @@ plain() {
     LD_LIBRARY_PATH=$sim LD_PRELOAD=$sim/libgpuprof-sim.so LD_AUDIT=$sim/standin/libgpuprof-standin.so GPUPROF_SIM=$spec \
         PYTHONPATH=$sim/python:$PYTHONPATH "$@"
 }
-under() { "$build/bin/gpuprof" run --sim="$spec" --record="$work/recording" -- "$@" 2> >(grep -v '^gpuprof: run: ' >&2); }
+under() { "$build/bin/gpuprof" run --sim="$spec" --force --record="$work/recording" -- "$@" 2> >(grep -v '^gpuprof: run: ' >&2); }
 
 row() { # NAME VERSIONS STARTS TOTALS SITE OUTPUT
     local result=passed cell

@@ -110,7 +110,7 @@ for one in json.load(open(sys.argv[1]))["processes"][0]["devices"]:
 
 # The forecast after two steps is the peak of the run, where the steps are alike; a loop that keeps its losses grows.
 forecast() { # VERDICT [ARGUMENT]
-    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/f.gpuprof" -- \
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --force --record="$work/f.gpuprof" -- \
         tests/real/inside "$root" python3 tests/real/torch/train.py ${2:-} >"$work/out" 2>&1 </dev/null
     "$build/bin/gpuprof" report --json "$work/f.gpuprof" 2>/dev/null | python3 -c '
 import json, sys
@@ -125,7 +125,7 @@ assert sys.argv[1] != "steady" or abs(early / peak - 1) <= 0.01, (early, peak)
 
 # The uses that `phases` finds have the bytes that PyTorch granted for them.
 uses() { # KIND
-    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/u.gpuprof" -- \
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --force --record="$work/u.gpuprof" -- \
         tests/real/inside "$root" python3 tests/real/torch/uses.py "$1" >"$work/out" 2>&1 </dev/null
     "$build/bin/gpuprof" phases --json "$work/u.gpuprof" 2>/dev/null | python3 -c '
 import json, sys
@@ -144,7 +144,7 @@ assert len(truth) > 1 or found["graphs"], found
 # The uses agree with what a program counts itself, within 2 %, and at most 5 % of the peak is unknown.
 counted() { # NET OPTIMIZER [checkpoint]
     rm -f "$work/c.gpuprof"
-    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --record="$work/c.gpuprof" -- \
+    PYTHONPATH=$PWD/python:$PWD/tests/real/torch timeout -k 10 300 "$build/bin/gpuprof" run --sim --force --record="$work/c.gpuprof" -- \
         tests/real/inside "$root" python3 tests/real/torch/counted.py "$@" >"$work/out" 2>&1 </dev/null
     "$build/bin/gpuprof" phases --json "$work/c.gpuprof" 2>/dev/null | python3 -c '
 import json, sys

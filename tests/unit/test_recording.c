@@ -296,6 +296,7 @@ Test(recording, an_index_that_lacks_blocks_is_not_written, .timeout = 60)
     struct rlimit limit = {0, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
     test_name();
     signal(SIGXFSZ, SIG_IGN);
+    unlink(path);
     int fd = gp_file_open(path, true);
     cr_assert_eq(gp_file_new(&file, fd, &(struct gp_file_who){.pid = 7}), 0);
     for (unsigned i = 0; i < (1u << 17) + 10; i++) {

@@ -537,7 +537,7 @@ def test_plots_show_what_was_there(case):
             name, *options = program.split()
             command = [sys.executable, "-c", program] if name == "import" else [f"{case.build}/examples/{name}", *options]
             env = {**os.environ, "PYTHONPATH": os.path.join(HERE, "../../examples")}
-            subprocess.run([f"{case.build}/bin/gpuprof", "run", "--sim", "--stacks=all", *run.split(), f"--record={file}", "--", *command], capture_output=True, check=True, env=env)
+            subprocess.run([f"{case.build}/bin/gpuprof", "run", "--sim", "--stacks=all", *run.split(), "--force", f"--record={file}", "--", *command], capture_output=True, check=True, env=env)
             subprocess.run([f"{case.build}/bin/gpuprof", "report", file, "-o", html], capture_output=True, check=True)
             document = json.loads(subprocess.run([f"{case.build}/bin/gpuprof", "report", file, "--json"], capture_output=True, check=True).stdout)
             device, end = document["devices"][0], round(document["recording"]["seconds"] * 1e9)

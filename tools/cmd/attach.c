@@ -120,7 +120,7 @@ struct gp_attach_options {
     const char *stacks, *record, *library;
     int64_t seconds; /* 0: no end */
     int64_t started; /* 0: any time */
-    bool quiet, blocks;
+    bool quiet, blocks, force;
 };
 
 static int attach_check(void *options)
@@ -374,7 +374,7 @@ static int attach_session(const struct gp_attach_options *o, pid_t pid, const si
                            : "gpuprof: attach: recording until ^C\n",
                 o->seconds);
     if (o->record)
-        rc = gp_record_process(pid, o->record, o->seconds);
+        rc = gp_record_process(pid, o->record, o->seconds, o->force);
     else
         attach_stay(pid, o->seconds, set);
     if (gp_collect_explain_pid(pid, why, sizeof(why)) == GP_PID_DEAD || kill(pid, 0) != 0)
@@ -438,6 +438,10 @@ static int attach_go(const struct gp_attach_options *o, int *lock)
 static int attach_run(void *options)
 {
     const struct gp_attach_options *o = options;
+    bool old;
+    int refused = o->record ? gp_recorded_old("attach", "--record=", o->record, o->force, &old) : GP_EXIT_OK;
+    if (refused)
+        return refused;
     int lock = gp_attach_lock(o->target.pids[0], GP_ATTACH_START_NS), rc;
     if (lock == -ETIMEDOUT) {
         gp_error("attach", "pid %d: cannot attach: another 'gpuprof attach' is at work there", (int)o->target.pids[0]);
@@ -458,6 +462,7 @@ static const struct gp_command_option attach_options[] = {
               "detach after so many seconds, or on ^C", .low = 1, .high = 1000000000),
     GP_OPTION(struct gp_attach_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
               "write the events to FILE as 'gpuprof record' does, until SECS are over or ^C, then detach"),
+    GP_OPTION_FORCE_RECORDING(struct gp_attach_options),
     GP_OPTION(struct gp_attach_options, stacks, 0, "stacks", "WHICH", GP_ARG_CHOICE,
               "record call sites of allocations (default all with --record, else off)",
               .words = GP_LIST("off", "native", "python", "all")),
@@ -479,8 +484,8 @@ const struct gp_command_spec gp_command_attach = {
     .name = "attach",
     .summary = "profile a process that runs already",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST(
-        "[--duration=SECS] [--record=FILE] [--stacks=WHICH] [--blocks] [--library=FILE] [--started=TICKS] [-q] PID"),
+    .usage = GP_LIST("[--duration=SECS] [--record=FILE [--force]] [--stacks=WHICH] [--blocks] [--library=FILE] "
+                     "[--started=TICKS] [-q] PID"),
     .about = GP_LIST(
         "Loads libgpuprof.so into a running process that uses CUDA. From then on 'gpuprof top', 'record', "
         "'leaks' and other commands see it as any other process. One thread is stopped for about a millisecond; it "

@@ -112,7 +112,7 @@ static int cdi_run(void *options)
         rc = cdi_file(beside, shim);
     }
     if (!rc)
-        rc = gp_output_check("cdi", o->output, o->force);
+        rc = gp_output_check("cdi", "-o ", o->output, o->force);
     if (rc)
         return rc;
     json_t *top = cdi_specification(library, shim);

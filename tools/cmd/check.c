@@ -76,6 +76,8 @@ static int check_run(void *options)
     struct gp_findings gate = {0};
     int rc = gp_budget_options_read("check", &o->budget, &budgets);
     if (!rc)
+        rc = gp_output_check("check", "--junit=", o->budget.junit, o->load.force);
+    if (!rc)
         rc = check_file(&o->load, o->load.files[0], &budgets, &gate);
     for (size_t i = 0; !rc && o->load.more && o->load.more[i]; i++)
         rc = check_file(&o->load, o->load.more[i], &budgets, &gate);
@@ -94,6 +96,7 @@ static const struct gp_command_option check_options[] = {
     GP_OPTION(struct gp_check_options, load.step, 0, "step", "NAME|TIME", GP_ARG_TEXT,
               "what a step is: the name of a mark or of an NVTX range, or a duration such as 350ms"),
     GP_OPTION_JUNIT(struct gp_check_options, budget),
+    GP_OPTION(struct gp_check_options, load.force, 0, "force", NULL, GP_ARG_FLAG, GP_OUTPUT_FORCE),
     GP_OPTION(struct gp_check_options, load.error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
               "exit status if a budget is broken (default 3)", .high = 255),
     GP_OPTION(struct gp_check_options, load.json, 0, "json", NULL, GP_ARG_FLAG, "print JSON, schema gpuprof.check/1"),
@@ -108,8 +111,8 @@ const struct gp_command_spec gp_command_check = {
     .name = "check",
     .summary = "fail if a recorded program needs more memory than its budget",
     .group = GP_GROUP_ANALYSE,
-    .usage = GP_LIST("FILE.. (--budget=SIZE | --budgets=FILE) [--step=NAME|TIME] [--junit=FILE] [--error-exitcode=N] "
-                     "[--json]"),
+    .usage = GP_LIST("FILE.. (--budget=SIZE | --budgets=FILE) [--step=NAME|TIME] [--junit=FILE [--force]] "
+                     "[--error-exitcode=N] [--json]"),
     .about = GP_LIST("Says in one sentence for each budget whether the recording is within it, and otherwise by how "
                      "much it is over, which line held the most and which one went over the budget first. The exit "
                      "status is 3 if a budget is broken.",

@@ -265,34 +265,53 @@ int gp_record_header(const struct gp_peer *session, struct gp_wire_header *heade
 
 /* record.c: records a running process as `gpuprof record` does, until it ends, `seconds` have passed (0: no
  * end) or INT, TERM or HUP arrives.  An exit status. */
-int gp_record_process(pid_t pid, const char *path, int64_t seconds);
-
-/* Removes an older recording; any other file of that name was not written by gpuprof and stays. One that a process
- * is writing, or has just made, stays too: the program then gets the second name.  GP_EXIT_OK, or GP_EXIT_FAILED after
- * a message. */
-int gp_recorded_clear(const char *command, const char *path);
+int gp_record_process(pid_t pid, const char *path, int64_t seconds, bool force);
 
 /* Ends the recording of a process that was killed: adds the events and call sites that are in its
  * session and not in its file.  False: nothing was done, or the file could not be written. */
 struct gp_watched;
 bool gp_recorded_end(const char *path, const struct gp_watched *watched, uint64_t *events, uint64_t *lost);
 
-/* Does that for all watched processes that were killed.  pattern: value of GPUPROF_RECORD. */
+/* Does that for all watched processes that were killed: their state is then GP_RECORD_DONE.  pattern: value of
+ * GPUPROF_RECORD. */
 struct gp_watch;
 void gp_recorded_finish(const struct gp_watch *watch, const char *pattern);
 
 /* One line for each watched process that recorded: how many events, to which file, how many were
  * lost, and the command that reads it.  pattern: value of GPUPROF_RECORD. */
-/* The path relative to the current directory, if it lies there. */
-const char *gp_recorded_short(const char *path);
 /* recordnames.c: puts the names of native frames into a recording that has ended.  root: where the files
  * of the program are ("" here).  An exit status, after a message. */
 int gp_recorded_names(const char *command, const char *path, const char *root);
 
 /* The file of a watched process; false: it wrote none. */
-bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
+bool gp_recorded_path(struct gp_watched *watched, const char *pattern, char path[PATH_MAX]);
 struct gp_unseen;
+/* Does gp_recorded_part_end for the recordings of a run. */
+void gp_recorded_replace(const char *command, struct gp_watch *watch, const char *pattern, struct gp_unseen *unseen);
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen);
+
+/* ---- recordreplace.c --------------------------------------------------------------------------------------------- */
+/* Recordings whose names older ones have.  An older one stays until the new one is complete: that is
+ * written beside it, and gets its name at the end. */
+
+/* Whether a recording may have this name: *old says that an older one has it.  GP_EXIT_OK; GP_EXIT_USAGE
+ * after a message: an older one is there, and force is not given.  option: "--record=" or "-o ". */
+int gp_recorded_old(const char *command, const char *option, const char *path, bool force, bool *old);
+/* The same for what a program may write that gets `pattern` as GPUPROF_RECORD, also as several ranks;
+ * first: the name of its first process.  What is not a recording is refused with GP_EXIT_FAILED. */
+struct gp_rank;
+int gp_recorded_names_free(const char *command, const char *pattern, const char *first, const struct gp_rank *rank,
+                           bool force, bool *old);
+/* The name that is written to beside older recordings. */
+int gp_recorded_part(char *out, size_t bytes, const char *path);
+/* Gives a complete recording its name.  replace: also if an older one has it.  0; -EEXIST: something else has
+ * it; -EBUSY: what has it is being written; another -errno. */
+int gp_recorded_rename(const char *from, const char *to, bool replace);
+/* Gives a recording that was written beside an older one its name, or says why it stays. *path, from malloc,
+ * is then its name. */
+void gp_recorded_part_end(const char *command, char **path, bool complete);
+/* The path relative to the current directory, if it lies there. */
+const char *gp_recorded_short(const char *path);
 
 /* ---- launch.c ---------------------------------------------------------------------------------------------------- */
 
@@ -373,13 +392,16 @@ void gp_launch_child_wait(struct gp_child *child, uint64_t timeout_ns);
 /* The files that commands write with -o.  A mistyped name must not destroy other data, and an
  * incomplete file must not look like a complete one. */
 
-#define GP_OPTION_FORCE(_type)                                                                                         \
-    GP_FLAG(_type, force, 0, "force", "replace FILE even if gpuprof did not write it; a recording is never replaced")
+#define GP_OUTPUT_FORCE        "replace FILE even if gpuprof did not write it; a recording is never replaced"
+#define GP_OPTION_FORCE(_type) GP_FLAG(_type, force, 0, "force", GP_OUTPUT_FORCE)
+/* Of a command that records. */
+#define GP_OPTION_FORCE_RECORDING(_type)                                                                               \
+    GP_FLAG(_type, force, 0, "force", "replace an older recording when the new one is complete")
 
-/* Whether -o may name this file: NULL, "-", a new name, an empty file, a pipe or a device, or what
- * one of these commands wrote earlier; with `force` any file but a recording.  GP_EXIT_OK, or
- * GP_EXIT_FAILED after a message.  Call it before the work. */
-int gp_output_check(const char *command, const char *path, bool force);
+/* Whether an option ("-o ", "--junit=") may name this file: NULL, "-", a new name, an empty file, a pipe
+ * or a device, or what one of these commands wrote earlier; with `force` any file but a recording.
+ * GP_EXIT_OK, or GP_EXIT_FAILED after a message.  Call it before the work. */
+int gp_output_check(const char *command, const char *option, const char *path, bool force);
 
 struct gp_output {
     const char *path;
@@ -393,6 +415,9 @@ int gp_output_open(struct gp_output *out, const char *path);
 /* error: result of the writing, 0 or -errno.  Renames the file, or removes it after an error.  0
  * or -errno. */
 int gp_output_close(struct gp_output *out, int error);
+
+/* Opens, writes with write(), which answers 0 or -errno, and closes.  0 or -errno. */
+int gp_output_write(const char *path, int write(FILE *out, const void *what), const void *what);
 
 /* ==== progress ==================================================================================================== */
 /* A progress bar on stderr.  It appears only if stderr is a terminal that can move its cursor and

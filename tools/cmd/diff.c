@@ -237,6 +237,8 @@ static int diff_run(void *options)
 {
     const struct gp_diff_options *o = options;
     struct gp_findings gate = {0}, *asked = diff_is_asked(o) ? &gate : NULL;
+    if (gp_output_check("diff", "--junit=", o->junit, o->load.force))
+        return GP_EXIT_FAILED;
     int rc = o->load.more && o->load.more[0] ? diff_ranks(o, asked) : diff_two(o, NULL, asked, true);
     if (!rc && asked)
         rc = gp_gate_end("diff", &gate, o->load.json ? NULL : stdout, o->junit, (int)o->load.error_exitcode);
@@ -266,6 +268,7 @@ static const struct gp_command_option diff_options[] = {
     GP_OPTION(struct gp_diff_options, load.error_exitcode, 0, "error-exitcode", "N", GP_ARG_NUMBER,
               "exit status then (default 3); without --max-growth, if anything grew", .high = 255),
     GP_OPTION(struct gp_diff_options, junit, 0, "junit", "FILE", GP_ARG_FILE, "write the verdict to FILE as JUnit XML"),
+    GP_OPTION(struct gp_diff_options, load.force, 0, "force", NULL, GP_ARG_FLAG, GP_OUTPUT_FORCE),
     GP_OPTION(struct gp_diff_options, load.json, 0, "json", NULL, GP_ARG_FLAG, "print JSON, schema gpuprof.diff/1"),
     {0}};
 
@@ -281,9 +284,9 @@ const struct gp_command_spec gp_command_diff = {
     .name = "diff",
     .summary = "compare two recordings of a program, and fail if its memory grew",
     .group = GP_GROUP_ANALYSE,
-    .usage =
-        GP_LIST("BEFORE AFTER [FILES..] [--by=WHAT] [--callers] [--json]",
-                "BEFORE AFTER [FILES..] --max-growth=SIZE|PERCENT [--by=WHAT] [--error-exitcode=N] [--junit=FILE]"),
+    .usage = GP_LIST("BEFORE AFTER [FILES..] [--by=WHAT] [--callers] [--json]",
+                     "BEFORE AFTER [FILES..] --max-growth=SIZE|PERCENT [--by=WHAT] [--error-exitcode=N] "
+                     "[--junit=FILE [--force]]"),
     .about = GP_LIST(
         "Prints which call sites hold more or less memory in the second recording than in the first, at "
         "the peak and at the end. Sites are the same if the functions of the user's own code, their files below "

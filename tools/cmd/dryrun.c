@@ -485,27 +485,41 @@ static int dryrun_page(const struct dryrun_work *w)
     return rc;
 }
 
+/* The name of --record. */
+static void dryrun_record(const struct gp_dryrun_options *o, char *record, size_t bytes)
+{
+    const char *base = strrchr(o->launch.argv[0], '/');
+    if (o->record[0])
+        snprintf(record, bytes, "%s", o->record);
+    else
+        snprintf(record, bytes, "%s" GP_NAME_SUFFIX, base ? base + 1 : o->launch.argv[0]);
+}
+
+/* A name that has been taken meanwhile, or that only the end shows, is not worth a run that took hours. */
+#define GP_DRYRUN_NAMES 1000u
+
 /* Gives the recordings of the run that the text shows their name: of several each one has what tells it apart. */
 static int dryrun_keep(const struct dryrun_work *w)
 {
-    char **files = gp_dryrun_files(&w->job, w->answer.shown), path[8192], record[4096];
+    char **files = gp_dryrun_files(&w->job, w->answer.shown), path[8192], record[4096], number[16];
     int rc = files ? GP_EXIT_OK : gp_load_memory("dryrun");
-    const char *base = strrchr(w->o->launch.argv[0], '/');
-    if (w->o->record[0])
-        snprintf(record, sizeof(record), "%s", w->o->record);
-    else
-        snprintf(record, sizeof(record), "%s" GP_NAME_SUFFIX, base ? base + 1 : w->o->launch.argv[0]);
+    dryrun_record(w->o, record, sizeof(record));
     size_t stem = gp_record_stem(record), count = 0;
     while (files && files[count])
         count++;
     for (size_t i = 0; i < count; i++) {
         const char *name = strrchr(files[i], '/') + 1;
-        snprintf(path, sizeof(path), "%.*s%s%.*s%s", (int)stem, record, count > 1 ? "." : "",
-                 count > 1 ? (int)gp_record_stem(name) : 0, name, record + stem);
-        if (rename(files[i], path) == 0) {
+        int error = -EEXIST;
+        for (unsigned more = 1; error == -EEXIST && more <= GP_DRYRUN_NAMES; more++) {
+            snprintf(number, sizeof(number), more > 1 ? ".%u" : "", more);
+            snprintf(path, sizeof(path), "%.*s%s%.*s%s%s", (int)stem, record, count > 1 ? "." : "",
+                     count > 1 ? (int)gp_record_stem(name) : 0, name, number, record + stem);
+            error = gp_recorded_rename(files[i], path, w->o->force);
+        }
+        if (error == 0) {
             fprintf(stderr, "gpuprof: dryrun: recorded in %s\n", path);
         } else {
-            gp_error("dryrun", "%s: cannot be written: %s", path, strerror(errno));
+            gp_error("dryrun", "%s: cannot be written: %s", path, strerror(-error));
             rc = GP_EXIT_FAILED;
         }
         free(files[i]);
@@ -540,6 +554,8 @@ static int dryrun_check(void *options)
 
 static int dryrun_prepare(struct dryrun_work *w)
 {
+    char record[4096];
+    bool old;
     const struct gp_dryrun_options *o = w->o;
     w->job = (struct gp_dryrun_job){.launch = o->launch,
                                     .memory = o->memory,
@@ -555,9 +571,14 @@ static int dryrun_prepare(struct dryrun_work *w)
     w->answer.random = o->fill && strcmp(o->fill, "random") == 0;
     int rc = gp_budget_options_read("dryrun", &o->gate, &w->budgets);
     if (!rc)
-        rc = gp_output_check("dryrun", o->output, o->force);
-    if (!rc && o->record && o->record[0])
-        rc = gp_recorded_clear("dryrun", o->record);
+        rc = gp_output_check("dryrun", "-o ", o->output, o->force);
+    if (!rc)
+        rc = gp_output_check("dryrun", "--junit=", o->gate.junit, o->force);
+    if (!rc && o->record) {
+        const struct gp_rank none = {-1, -1, -1};
+        dryrun_record(o, record, sizeof(record));
+        rc = gp_recorded_names_free("dryrun", record, record, &none, o->force, &old);
+    }
     if (!rc)
         rc = dryrun_gpus(w);
     return rc ? rc : gp_dryrun_begin(&w->job, o->record);
@@ -615,11 +636,12 @@ static const struct gp_command_option dryrun_options[] = {
     GP_OPTION_JUNIT(struct gp_dryrun_options, gate),
     GP_OPTION(struct gp_dryrun_options, record, 0, "record", "FILE", GP_ARG_RECORDING,
               "keep the recording (default CMD.gpuprof in the current directory); of several processes each has its "
-              "own, FILE with its number",
+              "own, FILE with its number; an older recording is replaced only with --force, at the end",
               .optional = true),
     GP_OPTION(struct gp_dryrun_options, output, 'o', "output", "PAGE", GP_ARG_FILE,
               "write the page of 'gpuprof report' of the run that is shown"),
-    GP_OPTION_FORCE(struct gp_dryrun_options),
+    GP_FLAG(struct gp_dryrun_options, force, 0, "force",
+            "replace an older recording, and a PAGE or a file of --junit that gpuprof did not write"),
     GP_FLAG(struct gp_dryrun_options, json, 0, "json",
             "print JSON, schema gpuprof.dryrun/1; CMD's standard output goes to standard error"),
     GP_FLAG(struct gp_dryrun_options, list, 0, "list", "print the GPUs that --gpu takes"),
@@ -635,7 +657,7 @@ const struct gp_command_spec gp_command_dryrun = {
     .group = GP_GROUP_ANALYSE,
     .usage = GP_LIST("[--gpu=NAME,..|all] [--memory=SIZE] [--devices=N] [--steps=N] [--batch=N[,M]] [--fill=WHAT] "
                      "[--budget=SIZE] [--budgets=FILE] "
-                     "[--junit=FILE] [--record[=FILE]] [-o PAGE [--force]] [--json] [--library=FILE] [--] CMD...",
+                     "[--junit=FILE] [--record[=FILE]] [-o PAGE] [--force] [--json] [--library=FILE] [--] CMD...",
                      "--list"),
     .about =
         GP_LIST("Runs CMD, unmodified, on a simulated GPU, whose kernels compute nothing, and prints what it needs of "

@@ -99,7 +99,7 @@ static int export_command(void *options)
     if (o->format->binary && !o->output && isatty(STDOUT_FILENO))
         return gp_usage_error("export", "%s: binary data is not written to a terminal: name a file with -o",
                               o->format->name);
-    int rc = gp_output_check("export", o->output, o->force);
+    int rc = gp_output_check("export", "-o ", o->output, o->force);
     rc = rc ? rc : export_read(o, &recording);
     if (!rc && o->step)
         rc = gp_load_steps("export", recording, o->step, &steps);

@@ -7,20 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int gate_junit_write(FILE *out, const void *gate)
+{
+    errno = 0;
+    gp_gate_junit(out, gate);
+    return ferror(out) ? -(errno ? errno : EIO) : 0;
+}
+
 static int gate_junit(const char *command, const struct gp_findings *gate, const char *path)
 {
-    FILE *out = fopen(path, "we");
-    if (out)
-        gp_gate_junit(out, gate);
-    bool bad = !out || ferror(out);
-    int error = errno;
-    if (out && fclose(out) != 0) {
-        bad = true;
-        error = errno;
-    }
-    if (bad)
-        gp_error(command, "--junit=%s: cannot be written: %s", path, strerror(error));
-    return bad ? GP_EXIT_FAILED : GP_EXIT_OK;
+    int rc = gp_output_write(path, gate_junit_write, gate);
+    if (rc)
+        gp_error(command, "--junit=%s: cannot be written: %s", path, strerror(-rc));
+    return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
 int gp_gate_end(const char *command, const struct gp_findings *gate, FILE *out, const char *junit, int exitcode)

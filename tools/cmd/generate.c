@@ -14,7 +14,7 @@ struct gp_generate_options {
     const char *name, *output;
     int64_t seed;
     uint32_t scale_milli;
-    bool list;
+    bool list, force;
 };
 
 /* Parses "1", "0.25", "2.5": at most three digits after the point, which no locale turns into a
@@ -65,20 +65,9 @@ static int generate_check(void *options)
     return gp_usage_error("generate", "no name given: 'gpuprof generate --list' prints the names");
 }
 
-static int generate_write(const struct gp_generate_options *o, const struct gp_replay_trace *trace)
+static int generate_text(FILE *out, const void *trace)
 {
-    if (gp_output_check("generate", o->output, true))
-        return GP_EXIT_FAILED;
-    struct gp_output file;
-    int rc = gp_output_open(&file, o->output);
-    FILE *out = rc ? NULL : fdopen(dup(file.fd), "w");
-    if (!rc) {
-        rc = out ? gp_replay_write(out, trace) : -errno;
-        if (out && fclose(out) != 0 && !rc)
-            rc = -errno;
-        rc = gp_output_close(&file, rc);
-    }
-    return rc ? gp_write_error("generate", o->output, -rc) : GP_EXIT_OK;
+    return gp_replay_write(out, trace);
 }
 
 static int generate_run(void *options)
@@ -90,13 +79,15 @@ static int generate_run(void *options)
         printf("%-13s %s\n", gp_generate_at(i)->name, gp_generate_at(i)->summary);
     if (o->list)
         return GP_EXIT_OK;
+    if (gp_output_check("generate", "-o ", o->output, o->force))
+        return GP_EXIT_FAILED;
     if (gp_generate(&trace, gp_generate_find(o->name), (uint64_t)o->seed, o->scale_milli, &problem) != 0) {
         gp_error("generate", "%s: %s: try a smaller --scale", o->name, problem.text);
         return GP_EXIT_FAILED;
     }
-    int rc = generate_write(o, &trace);
+    int rc = gp_output_write(o->output, generate_text, &trace);
     gp_replay_trace_free(&trace);
-    return rc;
+    return rc ? gp_write_error("generate", o->output, -rc) : GP_EXIT_OK;
 }
 
 static const struct gp_command_option generate_options[] = {
@@ -109,6 +100,7 @@ static const struct gp_command_option generate_options[] = {
      .help = "length of the trace, from 0.01 to 100 (default 1); the sizes of blocks stay the same"},
     GP_OPTION(struct gp_generate_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "the file to write (default: standard output)"),
+    GP_OPTION_FORCE(struct gp_generate_options),
     GP_FLAG(struct gp_generate_options, list, 0, "list", "list the traces with a description of each"),
     {0}};
 
@@ -119,7 +111,7 @@ const struct gp_command_spec gp_command_generate = {
     .name = "generate",
     .summary = "write an allocation trace of a typical program",
     .group = GP_GROUP_EXPORT,
-    .usage = GP_LIST("NAME [--seed=N] [--scale=F] [-o FILE]", "--list"),
+    .usage = GP_LIST("NAME [--seed=N] [--scale=F] [-o FILE [--force]]", "--list"),
     .about = GP_LIST("Writes a trace of allocations for 'gpuprof replay'. The same name, seed and scale give the same "
                      "trace on every machine. docs/traces.md describes the format."),
     .options = generate_options,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * output.c: the files of -o; see cmd.h.  Called by report.c, export.c, snapshot.c, trace.c,
- * generate.c and cdi.c. */
+ * output.c: the files of -o and --junit; see cmd.h.  Called by report.c, export.c, snapshot.c, trace.c,
+ * generate.c, gateend.c, cdi.c and their like. */
 #include <cmd/cmd.h>
 
 #include <errno.h>
@@ -33,6 +33,8 @@ static const struct gp_output_format output_formats[] = {
     {GP_OUTPUT_START("{\n \"cdiVersion\": "), "\"gpuprof.dev/inject\"", false},
     {GP_OUTPUT_START("{\"displayTimeUnit\":\"ns\",\"traceEvents\":["), "\"producer\":\"gpuprof\"", true},
     {GP_OUTPUT_START("event,time_ns,unix_ns,type,kind,device,"), NULL, false},
+    {GP_OUTPUT_START("gpuprof.trace/1\n"), NULL, false},
+    {GP_OUTPUT_START("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites "), "<testsuite name=\"gpuprof\"", false},
     {GP_OUTPUT_START("\x80\x02}(X\x08\0\0\0segments"), "gpuprof_allocator", true},
     {GP_OUTPUT_START("\x80\x04"), "gpuprof_allocator", true}}; /* of the Python package */
 
@@ -84,6 +86,16 @@ static bool output_stacks(const char *text, size_t count)
     return number < end && number - text > 2 && number[-1] == ' ' && number[-2] == ']';
 }
 
+/* What `trace` prints without --json: a time, then the process or the thread in brackets. */
+static bool output_traced(const char *text, size_t count)
+{
+    char start[64];
+    int seconds, at = 0;
+    snprintf(start, sizeof(start), "%.*s", (int)count, text);
+    return (sscanf(start, "[pid %d] %n", &seconds, &at) == 1 && at) ||
+           (sscanf(start, "%d.%*6[0-9] [%n", &seconds, &at) == 1 && at);
+}
+
 static bool output_ours(int fd)
 {
     char block[4096];
@@ -95,10 +107,10 @@ static bool output_ours(int fd)
     }
     if (got > 72 && memcmp(block, "SQLite format 3", 16) == 0)
         return memcmp(block + 68, "gprf", 4) == 0; /* the application's id */
-    return got == 0 || output_stacks(block, got) || output_profile(block, got);
+    return got == 0 || output_stacks(block, got) || output_traced(block, got) || output_profile(block, got);
 }
 
-int gp_output_check(const char *command, const char *path, bool force)
+int gp_output_check(const char *command, const char *option, const char *path, bool force)
 {
     char magic[sizeof(GP_RECORD_MAGIC) - 1];
     struct stat status;
@@ -111,10 +123,11 @@ int gp_output_check(const char *command, const char *path, bool force)
     if (fd >= 0)
         close(fd);
     if (recording)
-        gp_error(command, "-o %s: this file is a recording and would be lost: choose another name", path);
+        gp_error(command, "%s%s: this file is a recording and would be lost: choose another name", option, path);
     else if (!ours && !force)
         gp_error(command,
-                 "-o %s: exists and was not written by gpuprof: choose another name, or replace it with --force", path);
+                 "%s%s: exists and was not written by gpuprof: choose another name, or replace it with --force", option,
+                 path);
     return recording || (!ours && !force) ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
@@ -151,4 +164,20 @@ int gp_output_close(struct gp_output *out, int error)
     if (error && out->part[0])
         unlink(out->part);
     return error;
+}
+
+int gp_output_write(const char *path, int write(FILE *out, const void *what), const void *what)
+{
+    struct gp_output file;
+    int rc = gp_output_open(&file, path);
+    if (rc)
+        return rc;
+    int copy = dup(file.fd);
+    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
+    rc = out ? write(out, what) : -errno;
+    if (out && fclose(out) != 0 && !rc)
+        rc = -errno;
+    else if (!out && copy >= 0)
+        close(copy);
+    return gp_output_close(&file, rc);
 }

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,11 +34,12 @@ struct gp_record_options {
     struct gp_target target;
     const char *output;
     int64_t seconds; /* 0: no end */
-    bool quiet, symbols;
+    bool quiet, symbols, force;
 };
 
 struct gp_recording_now {
     const struct gp_record_options *options;
+    char part[PATH_MAX]; /* written here, beside an older recording, and renamed at the end; "" not */
     struct gp_proc proc;
     struct gp_watch watch;
     const struct gp_peer *session;
@@ -115,8 +117,9 @@ int gp_record_header(const struct gp_peer *session, struct gp_wire_header *heade
     return 0;
 }
 
-static int record_file(const char *path)
+static int record_file(struct gp_recording_now *now)
 {
+    const char *path = now->part[0] ? now->part : now->options->output;
     if (strcmp(path, "-") != 0) {
         int fd = gp_file_open(path, true);
         if (fd == -EEXIST)
@@ -220,7 +223,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     now->host_pids = gp_proc_host_pids();
     if (now->nvml)
         setup.measure = record_measure;
-    int fd = record_file(now->options->output);
+    int fd = record_file(now);
     if (fd < 0)
         return GP_EXIT_FAILED;
     gp_listen(&now->listen, now->session); /* before begin_ns, from which on every block is an event */
@@ -229,7 +232,7 @@ static int record_begin(struct gp_recording_now *now, pid_t pid)
     if (rc) {
         gp_error("record", "%s: cannot begin the recording: %s", now->options->output, strerror(-rc));
         if (strcmp(now->options->output, "-") != 0)
-            gp_file_drop(now->options->output);
+            gp_file_drop(now->part[0] ? now->part : now->options->output);
         return GP_EXIT_FAILED;
     }
     record_baseline(now, pid);
@@ -289,14 +292,18 @@ static int record_end(struct gp_recording_now *now, enum gp_format_why why, pid_
         fprintf(stderr, "gpuprof: record: pid %d: %" PRIu64 " events recorded, %" PRIu64 " lost, %s %s%s\n", (int)pid,
                 stats.recorded, stats.lost, gp_size_text(size, (int64_t)stats.bytes), console ? "to stdout" : "in ",
                 console ? "" : now->options->output);
-    if (!rc && !stats.error && !stats.lost_error && !stats.dead)
-        return GP_EXIT_OK;
+    bool whole = !rc && !stats.error && !stats.lost_error && !stats.dead;
     int error = stats.lost_error ? stats.lost_error : stats.error;
     if (rc)
         error = -rc;
-    gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
-             strerror(error ? error : EIO));
-    return GP_EXIT_FAILED;
+    if (!whole)
+        gp_error("record", "%s: %s: the events that could not be written are lost", now->options->output,
+                 strerror(error ? error : EIO));
+    rc = now->part[0] ? whole ? gp_recorded_rename(now->part, now->options->output, true) : -ECANCELED : 0;
+    if (rc)
+        gp_error("record", "%s: the new recording stays beside it, as %s: %s", now->options->output, now->part,
+                 whole ? strerror(-rc) : "it is not complete");
+    return whole && !rc ? GP_EXIT_OK : GP_EXIT_FAILED;
 }
 
 static int record_process(struct gp_recording_now *now, pid_t pid)
@@ -325,11 +332,24 @@ static int record_process(struct gp_recording_now *now, pid_t pid)
     return rc;
 }
 
-int gp_record_process(pid_t pid, const char *path, int64_t seconds)
+/* Chooses the file. */
+static int record_name(const char *command, struct gp_recording_now *now, const char *option)
 {
-    const struct gp_record_options options = {.output = path, .seconds = seconds};
+    const char *path = now->options->output;
+    bool old = false;
+    int rc = strcmp(path, "-") == 0 ? GP_EXIT_OK : gp_recorded_old(command, option, path, now->options->force, &old);
+    if (rc || !old || gp_recorded_part(now->part, sizeof(now->part), path) == 0)
+        return rc;
+    gp_error(command, "%s%s: %s", option, path, strerror(ENAMETOOLONG));
+    return GP_EXIT_FAILED;
+}
+
+int gp_record_process(pid_t pid, const char *path, int64_t seconds, bool force)
+{
+    const struct gp_record_options options = {.output = path, .seconds = seconds, .force = force};
     struct gp_recording_now now = {.options = &options};
-    return record_process(&now, pid);
+    int rc = record_name("attach", &now, "--record=");
+    return rc ? rc : record_process(&now, pid);
 }
 
 static int record_run(void *options)
@@ -337,7 +357,9 @@ static int record_run(void *options)
     struct gp_record_options *o = options;
     struct gp_recording_now now = {.options = o};
     struct gp_system *system;
-    int rc = gp_target_collect(&o->target, false, false, &system);
+    int rc = record_name("record", &now, "-o ");
+    if (!rc)
+        rc = gp_target_collect(&o->target, false, false, &system);
     if (rc)
         return rc;
     gp_system_free(system);
@@ -352,7 +374,8 @@ static int record_run(void *options)
 static const struct gp_command_option record_options[] = {
     GP_OPTION_PID(struct gp_record_options, "the process (default: your only profiled process)"),
     GP_OPTION(struct gp_record_options, output, 'o', "output", "FILE", GP_ARG_RECORDING,
-              "the recording; an existing recording is replaced, any other file is not; '-' is standard output"),
+              "the recording; '-' is standard output"),
+    GP_OPTION_FORCE_RECORDING(struct gp_record_options),
     GP_OPTION(struct gp_record_options, seconds, 0, "duration", "SECS", GP_ARG_NUMBER, "stop after so many seconds",
               .low = 1, .high = 1000000000),
     GP_FLAG(struct gp_record_options, symbols, 0, "symbols",
@@ -364,7 +387,7 @@ const struct gp_command_spec gp_command_record = {
     .name = "record",
     .summary = "write the events of a running process to a file",
     .group = GP_GROUP_RECORD,
-    .usage = GP_LIST("[-p PID] -o FILE [--duration=SECS] [--symbols] [-q]"),
+    .usage = GP_LIST("[-p PID] -o FILE [--force] [--duration=SECS] [--symbols] [-q]"),
     .about = GP_LIST(
         "Writes the memory that a running process holds now, then its memory events, until the process ends, "
         "SECS seconds have passed, or ^C. The process never waits: events that arrive faster than they can "

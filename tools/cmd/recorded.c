@@ -140,9 +140,9 @@ static int64_t recorded_bytes(const char *path, const uint8_t id[16])
     return bytes >= 0 && memcmp(head.session_id, id, sizeof(head.session_id)) == 0 ? bytes : -1;
 }
 
-/* Finds the file of the session, whose name depends on the process's environment and on what was
- * there: it begins and ends as the given one does.  Its size; -1: there is none. */
-static int64_t recorded_find(char path[PATH_MAX], const char *pattern, uint32_t pid, const uint8_t id[16])
+/* Its name depends on the process's environment and on what was there: it begins and ends as the given one
+ * does.  The file's size; -1: there is none. */
+static int64_t recorded_search(char path[PATH_MAX], const char *pattern, uint32_t pid, const uint8_t id[16])
 {
     const struct gp_rank none = {-1, -1, -1};
     char name[PATH_MAX];
@@ -171,12 +171,18 @@ static int64_t recorded_find(char path[PATH_MAX], const char *pattern, uint32_t 
     return bytes;
 }
 
-/* The path relative to the current directory, if it lies there. */
-const char *gp_recorded_short(const char *path)
+/* Finds the file of the session, and keeps its name: it may get another one at the end. */
+static int64_t recorded_find(char path[PATH_MAX], struct gp_watched *watched, const char *pattern)
 {
-    char here[PATH_MAX];
-    size_t length = getcwd(here, sizeof(here)) ? strlen(here) : 0;
-    return length > 1 && strncmp(path, here, length) == 0 && path[length] == '/' ? path + length + 1 : path;
+    const struct gp_peer *session = &watched->session;
+    if (watched->recording) {
+        snprintf(path, PATH_MAX, "%s", watched->recording);
+        return recorded_bytes(path, session->id);
+    }
+    int64_t bytes = recorded_search(path, pattern, session->pid, session->id);
+    if (bytes >= 0)
+        watched->recording = strdup(path);
+    return bytes;
 }
 
 /* Prints the next command, quoted for a shell. */
@@ -206,12 +212,12 @@ static void recorded_numbers(FILE *out, const char *path, int64_t bytes, uint64_
 
 static const char recorded_killed[] = ", except in the last second: the process ended without its exit handlers";
 
-static void recorded_process(FILE *out, const struct gp_watched *watched, const char *pattern)
+static void recorded_process(FILE *out, struct gp_watched *watched, const char *pattern)
 {
     const struct gp_process *process = &watched->process;
     const struct gp_peer *session = &watched->session;
     char path[PATH_MAX] = "";
-    int64_t bytes = recorded_find(path, pattern, session->pid, session->id);
+    int64_t bytes = recorded_find(path, watched, pattern);
     fprintf(out, "gpuprof: run: pid %d: ", (int)process->pid);
     if (bytes < 0) { /* the recorder was refused, the file is a pipe, or it was removed */
         fprintf(out, "%s", process->recording.state == GP_RECORD_FAILED ? "nothing was recorded" : "recorded");
@@ -222,7 +228,7 @@ static void recorded_process(FILE *out, const struct gp_watched *watched, const 
     }
     uint64_t events = process->recording.events, lost = process->recording.lost;
     bool killed = process->recording.state == GP_RECORD_ON;
-    bool ended = killed && gp_recorded_end(path, watched, &events, &lost);
+    bool ended = process->recording.ended || (killed && gp_recorded_end(path, watched, &events, &lost));
     if (ended)
         bytes = recorded_bytes(path, session->id);
     recorded_numbers(out, path, bytes, events, lost);
@@ -254,57 +260,43 @@ static void recorded_unseen(FILE *out, const struct gp_unseen_file *file)
     gp_recording_free(recording);
 }
 
-int gp_recorded_clear(const char *command, const char *path)
-{
-    char magic[sizeof(GP_RECORD_MAGIC) - 1];
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd < 0 && errno == ENOENT)
-        return GP_EXIT_OK;
-    if (fd < 0 && errno == EACCES) { /* the folder's or the file's: this does not tell */
-        gp_error(command, "--record=%s: %s", path, strerror(EACCES));
-        return GP_EXIT_FAILED;
-    }
-    bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-    bool empty = regular && status.st_size == 0;
-    bool ours = regular && !empty && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
-                memcmp(magic, GP_RECORD_MAGIC, sizeof(magic)) == 0;
-    bool busy = ours && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (fd >= 0)
-        close(fd);
-    bool gone = !busy && !empty && ours && unlink(path) == 0;
-    if (gone) { /* said, because its name may have been taken by mistake */
-        char when[32] = "";
-        struct tm local;
-        if (localtime_r(&status.st_mtime, &local))
-            strftime(when, sizeof(when), "%F %R", &local);
-        gp_error(command, "--record=%s: replaces the recording of %s", path, when);
-    }
-    if (busy || empty || gone || (ours && errno == ENOENT)) /* another `run` was faster */
-        return GP_EXIT_OK;
-    gp_error(command,
-             ours ? "--record=%s: cannot replace the old recording"
-                  : "--record=%s: exists and is not a recording: choose another name",
-             path);
-    return GP_EXIT_FAILED;
-}
-
 void gp_recorded_finish(const struct gp_watch *watch, const char *pattern)
 {
     char path[PATH_MAX] = "";
-    uint64_t events, lost;
     for (int i = 0; i < watch->count; i++) {
-        const struct gp_watched *watched = watch->watched[i];
-        if (watched->process.recording.state == GP_RECORD_ON &&
-            recorded_find(path, pattern, watched->session.pid, watched->session.id) >= 0)
-            gp_recorded_end(path, watched, &events, &lost);
+        struct gp_watched *watched = watch->watched[i];
+        uint64_t events, lost;
+        if (watched->process.recording.state != GP_RECORD_ON || recorded_find(path, watched, pattern) < 0 ||
+            !gp_recorded_end(path, watched, &events, &lost))
+            continue;
+        watched->process.recording.state = GP_RECORD_DONE;
+        watched->process.recording.events = events;
+        watched->process.recording.lost = lost;
+        watched->process.recording.ended = true;
     }
 }
 
-bool gp_recorded_path(const struct gp_watched *watched, const char *pattern, char path[PATH_MAX])
+void gp_recorded_replace(const char *command, struct gp_watch *watch, const char *pattern, struct gp_unseen *unseen)
 {
-    return watched->process.recording.state != GP_RECORD_OFF &&
-           recorded_find(path, pattern, watched->session.pid, watched->session.id) >= 0;
+    char path[PATH_MAX];
+    for (int i = 0; i < watch->count; i++) {
+        struct gp_watched *watched = watch->watched[i];
+        if (gp_recorded_path(watched, pattern, path))
+            gp_recorded_part_end(command, &watched->recording, watched->process.recording.state == GP_RECORD_DONE);
+    }
+    for (int i = 0; i < unseen->count; i++) {
+        struct gp_recording *recording = NULL;
+        char why[256];
+        bool complete = !unseen->files[i].is_busy &&
+                        gp_recording_open(&recording, unseen->files[i].path, why, sizeof(why), NULL, NULL) == 0;
+        gp_recorded_part_end(command, &unseen->files[i].path, complete && recording->complete);
+        gp_recording_free(recording);
+    }
+}
+
+bool gp_recorded_path(struct gp_watched *watched, const char *pattern, char path[PATH_MAX])
+{
+    return watched->process.recording.state != GP_RECORD_OFF && recorded_find(path, watched, pattern) >= 0;
 }
 
 void gp_recorded_print(FILE *out, const struct gp_watch *watch, const char *pattern, const struct gp_unseen *unseen)

@@ -62,22 +62,17 @@ static int report_page(const struct gp_load_options *o, json_t *document)
     return GP_EXIT_FAILED;
 }
 
+static int report_json_write(FILE *out, const void *document)
+{
+    return gp_json_print(out, json_incref((json_t *)(uintptr_t)document), false);
+}
+
 /* Writes the JSON to the file of -o, or prints it. */
 static int report_json(const struct gp_load_options *o, json_t *document)
 {
-    struct gp_output file;
     if (!o->output || strcmp(o->output, "-") == 0)
         return gp_load_json("report", document);
-    int rc = gp_output_open(&file, o->output);
-    FILE *out = rc ? NULL : fdopen(dup(file.fd), "w");
-    if (!rc) {
-        int error = -errno;
-        if (out)
-            error = gp_json_print(out, json_incref(document), false);
-        if (out && fclose(out) != 0 && !error)
-            error = -errno;
-        rc = gp_output_close(&file, error);
-    }
+    int rc = gp_output_write(o->output, report_json_write, document);
     json_decref(document);
     return rc ? gp_write_error("report", o->output, -rc) : GP_EXIT_OK;
 }
@@ -117,7 +112,7 @@ static int report_ranks(const struct gp_load_options *o)
 int gp_report_write(const struct gp_load_options *o)
 {
     struct gp_loaded loaded;
-    int rc = gp_output_check("report", o->output, o->force);
+    int rc = gp_output_check("report", "-o ", o->output, o->force);
     if (!rc && o->more && o->more[0])
         return report_ranks(o);
     if (!rc)

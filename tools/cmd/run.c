@@ -122,9 +122,10 @@ static void unseen_free(struct gp_unseen *unseen)
 struct gp_run_options {
     struct gp_launch launch;
     const char *stacks, *record; /* NULL: not given; record "": without a name */
-    bool summary, symbols;
+    bool summary, symbols, force;
     struct gp_budget_options budget;
     char kept[PATH_MAX]; /* folder of the recordings that only the budgets need; "" none */
+    bool beside;         /* older recordings have the names: the new ones are written beside them */
     uint64_t since_ns;   /* what recordings of this run name in their heads; 0: another `run` decides on them */
 };
 
@@ -155,9 +156,9 @@ static int run_try(const char *record)
 }
 
 /* Makes the name absolute, because the program may change its directory before it uses the GPU. */
-static int run_record(const char *name, uint64_t *since_ns)
+static int run_record(struct gp_run_options *o, const char *name)
 {
-    char here[4096] = "", path[2 * 4096], first[2 * 4096], since[24];
+    char here[4096] = "", path[2 * 4096], first[2 * 4096], part[2 * 4096 + 32], since[24];
     struct gp_rank rank;
     struct timespec now;
     if (name[0] != '/' && !getcwd(here, sizeof(here)))
@@ -165,23 +166,28 @@ static int run_record(const char *name, uint64_t *since_ns)
     snprintf(path, sizeof(path), "%s%s%s", here, here[0] ? "/" : "", name);
     gp_rank_read(&rank, run_variable, NULL);
     int error = gp_record_name(first, sizeof(first), path, (unsigned)getpid(), &rank, false);
-    int rc = error || strstr(path, "%p") ? GP_EXIT_OK : gp_recorded_clear("run", first);
-    error = error || rc ? error : run_try(first);
+    int rc = error ? GP_EXIT_OK : gp_recorded_names_free("run", path, first, &rank, o->force, &o->beside);
+    if (!error && !rc)
+        error = run_try(first);
+    if (!error && !rc && o->beside)
+        error = gp_recorded_part(part, sizeof(part), path);
     if (error) {
         gp_error("run", "--record=%s: cannot begin a recording there: %s", name, strerror(-error));
         return GP_EXIT_FAILED;
     }
     clock_gettime(CLOCK_REALTIME, &now);
-    *since_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-    snprintf(since, sizeof(since), "%" PRIu64, *since_ns);
-    if (!rc && (setenv("GPUPROF_RECORD", path, 1) != 0 || setenv("GPUPROF_RECORD_SINCE", since, 1) != 0))
+    o->since_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    snprintf(since, sizeof(since), "%" PRIu64, o->since_ns);
+    if (!rc &&
+        (setenv("GPUPROF_RECORD", o->beside ? part : path, 1) != 0 || setenv("GPUPROF_RECORD_SINCE", since, 1) != 0))
         rc = GP_EXIT_FAILED;
     return rc;
 }
 
 /* --record without a name: each process gets a file of its own, named after the program. */
-static int run_record_here(char *const *argv, uint64_t *since_ns)
+static int run_record_here(struct gp_run_options *o)
 {
+    char *const *argv = o->launch.argv;
     char name[512];
     if (!argv)
         return GP_EXIT_OK; /* gp_launch_prepare reports it */
@@ -193,7 +199,7 @@ static int run_record_here(char *const *argv, uint64_t *since_ns)
         name[used++] = *base;
     }
     snprintf(name + used, sizeof(name) - used, ".%%p.gpuprof");
-    return run_record(name, since_ns);
+    return run_record(o, name);
 }
 
 /* `--record FILE CMD` would run FILE, which no caller means. */
@@ -227,7 +233,7 @@ static int run_keep(struct gp_run_options *o)
         return GP_EXIT_FAILED;
     }
     snprintf(name, sizeof(name), "%s/%%p.gpuprof", o->kept);
-    return run_record(name, &o->since_ns);
+    return run_record(o, name);
 }
 
 static void run_unkeep(const struct gp_run_options *o)
@@ -245,7 +251,7 @@ static void run_unkeep(const struct gp_run_options *o)
 }
 
 /* Whether all processes that recorded were within the budgets.  The program's own failure goes first. */
-static int run_judge(const struct gp_run_options *o, const struct gp_watch *watch, const struct gp_unseen *unseen,
+static int run_judge(const struct gp_run_options *o, struct gp_watch *watch, const struct gp_unseen *unseen,
                      const char *record, int status)
 {
     struct gp_budgets budgets;
@@ -279,7 +285,7 @@ static int run_prepare(struct gp_run_options *o)
     if (o->stacks && setenv("GPUPROF_STACKS", o->stacks, 1) != 0)
         rc = GP_EXIT_FAILED;
     if (!rc && o->record)
-        rc = o->record[0] ? run_record(o->record, &o->since_ns) : run_record_here(o->launch.argv, &o->since_ns);
+        rc = o->record[0] ? run_record(o, o->record) : run_record_here(o);
     const char *record = getenv("GPUPROF_RECORD");
     if (!rc && run_is_held(o) && !(record && record[0]))
         rc = run_keep(o);
@@ -423,7 +429,7 @@ static void run_driver(const struct gp_run_options *o, const struct gp_watch *wa
                  probe.text);
 }
 
-static void run_symbols(const struct gp_watch *watch, const char *record, const struct gp_unseen *unseen)
+static void run_symbols(struct gp_watch *watch, const char *record, const struct gp_unseen *unseen)
 {
     char path[PATH_MAX];
     for (int i = 0; i < watch->count; i++)
@@ -457,6 +463,8 @@ static int run_run(void *options)
     int rc = gp_budget_options_read("run", &o->budget, &budgets); /* a mistake in them, before the program runs */
     gp_budgets_free(&budgets);
     if (!rc)
+        rc = gp_output_check("run", "--junit=", o->budget.junit, o->force);
+    if (!rc)
         rc = run_prepare(o);
     if (rc) {
         run_unkeep(o);
@@ -479,9 +487,11 @@ static int run_run(void *options)
         bool started = child.status != 126 && child.status != 127;
         if (record && record[0] && started) {
             unseen_find(&unseen, &watch, record, o->since_ns);
-            if (o->kept[0])
+            if (o->kept[0] || o->beside)
                 gp_recorded_finish(&watch, record);
-            else
+            if (o->beside)
+                gp_recorded_replace("run", &watch, record, &unseen);
+            if (!o->kept[0])
                 gp_recorded_print(stderr, &watch, record, &unseen);
             if (o->symbols)
                 run_symbols(&watch, record, &unseen);
@@ -507,6 +517,9 @@ static const struct gp_command_option run_options[] = {
               "number. A second process writes x.PID.gpuprof instead of x.gpuprof, and of several ranks each one "
               "x.rankN.gpuprof",
               .optional = true),
+    GP_FLAG(struct gp_run_options, force, 0, "force",
+            "replace older recordings of that name when the new ones are complete, and the file of --junit even if "
+            "gpuprof did not write it"),
     GP_FLAG(struct gp_run_options, symbols, 0, "symbols",
             "put the names of native functions into the recordings, so that they can be read on any machine"),
     GP_OPTION_BUDGET(struct gp_run_options, budget),
@@ -533,9 +546,10 @@ const struct gp_command_spec gp_command_run = {
     .name = "run",
     .summary = "run a program with the profiler loaded",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST(
-        "[--sim[=SPEC]] [--summary] [--record[=FILE] [--symbols]] [--stacks=WHICH] [--allocator=NAME [--limit=SIZE] "
-        "[--alloc-conf=K:V,..]] [--budget=SIZE] [--budgets=FILE] [--junit=FILE] [--library=FILE] [--] CMD..."),
+    .usage =
+        GP_LIST("[--sim[=SPEC]] [--summary] [--record[=FILE] [--force] [--symbols]] [--stacks=WHICH] [--allocator=NAME "
+                "[--limit=SIZE] "
+                "[--alloc-conf=K:V,..]] [--budget=SIZE] [--budgets=FILE] [--junit=FILE] [--library=FILE] [--] CMD..."),
     .about =
         GP_LIST("Runs CMD with CUDA_INJECTION64_PATH set to libgpuprof.so, which the CUDA driver loads when CMD "
                 "initialises it. LD_PRELOAD names libgpuprof-shim.so: where CUPTI is missing, does not work, or is "
@@ -553,7 +567,9 @@ const struct gp_command_spec gp_command_run = {
         GP_LIST("The forwarded signals are INT, TERM, HUP, QUIT, USR1, USR2, TSTP, CONT and WINCH. The report about "
                 "failed requests covers CMD and the processes that it started; see OUT OF MEMORY. With '--summary' it "
                 "is printed even if they ended with status 0, and there is a table for each profiled process.",
-                "An existing recording of the given name is replaced, and a message says so; any other file is not.",
+                "If a recording of the given name is there, the program is not started (status 2), unless '--force' is "
+                "given: the new recording is then written to FILE.PID.part and takes the place of the older one when "
+                "it is complete. Any other file stays in any case.",
                 "The allocator 'passthrough' sends every request to the driver; 'off' loads no allocator."),
     .options = run_options,
     .operands = run_operands,

@@ -297,7 +297,7 @@ static int snapshot_of_file(const struct gp_snapshot_options *o)
 static int snapshot_run(void *options)
 {
     struct gp_snapshot_options *o = options;
-    int rc = gp_output_check("snapshot", o->output, o->force);
+    int rc = gp_output_check("snapshot", "-o ", o->output, o->force);
     if (rc)
         return rc;
     return o->file ? snapshot_of_file(o) : snapshot_of_process(o);

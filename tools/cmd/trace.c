@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* How often events are read.  The ring holds 32 thousand events, so nothing is missed in 20 ms
@@ -29,7 +30,7 @@ struct gp_trace_options {
     uint32_t kinds; /* a bit for each choice of --kind; 0: all */
     int64_t min_bytes;
     const char *output;
-    bool json, backlog;
+    bool json, backlog, force;
 };
 
 struct gp_trace_totals {
@@ -242,14 +243,47 @@ static int trace_process(struct gp_trace *trace, struct gp_trace_options *o)
     return trace_finish(trace, rc);
 }
 
+/* A new file is written under its name, so that others can follow it. Beside an older one, whose place it
+ * takes at the end. */
+static FILE *trace_open(struct gp_output *file, const char *path)
+{
+    struct stat status;
+    *file = (struct gp_output){.fd = -1};
+    if (!path || strcmp(path, "-") == 0)
+        return stdout;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+        return fopen(path, "we");
+    int rc = gp_output_open(file, path);
+    FILE *out = rc ? NULL : fdopen(file->fd, "w");
+    if (out)
+        file->fd = -1; /* fclose closes it */
+    else
+        errno = rc ? -rc : errno;
+    return out;
+}
+
+/* An older file stays if nothing was traced. */
+static int trace_close(const struct gp_trace *trace, struct gp_output *file, int rc)
+{
+    bool bad = ferror(trace->out);
+    int error = trace->out != stdout && fclose(trace->out) != 0 ? -errno : 0;
+    if (file->part[0] && !trace->count)
+        gp_error("trace", "-o %s: nothing was traced: the older file stays", file->path);
+    if (file->part[0])
+        error = gp_output_close(file, error ? error : !trace->count || bad ? -ECANCELED : 0);
+    if (error && error != -ECANCELED && !rc)
+        rc = gp_write_error("trace", trace->options->output, -error);
+    return rc;
+}
+
 static int trace_run(void *options)
 {
     struct gp_trace_options *o = options;
-    if (gp_output_check("trace", o->output, true))
+    struct gp_output file;
+    if (gp_output_check("trace", "-o ", o->output, o->force))
         return GP_EXIT_FAILED;
     struct gp_trace *trace = calloc(1, sizeof(*trace));
-    bool named = o->output && strcmp(o->output, "-") != 0;
-    FILE *out = named ? fopen(o->output, "we") : stdout;
+    FILE *out = trace ? trace_open(&file, o->output) : NULL;
     int rc = GP_EXIT_FAILED;
     if (!trace) {
         gp_error("trace", "out of memory");
@@ -258,10 +292,8 @@ static int trace_run(void *options)
     } else {
         trace->options = o;
         trace->out = out;
-        rc = o->launch.argv ? trace_program(trace, o) : trace_process(trace, o);
+        rc = trace_close(trace, &file, o->launch.argv ? trace_program(trace, o) : trace_process(trace, o));
     }
-    if (named && out)
-        fclose(out);
     free(trace);
     return rc;
 }
@@ -276,6 +308,7 @@ static const struct gp_command_option trace_options[] = {
     GP_FLAG(struct gp_trace_options, json, 0, "json", "print one JSON object per line, schema gpuprof.trace/1"),
     GP_OPTION(struct gp_trace_options, output, 'o', "output", "FILE", GP_ARG_FILE,
               "write to FILE instead of standard output"),
+    GP_OPTION_FORCE(struct gp_trace_options),
     GP_OPTION_SIM(struct gp_trace_options),
     GP_OPTION_LIBRARY(struct gp_trace_options),
     {0}};
@@ -287,8 +320,9 @@ const struct gp_command_spec gp_command_trace = {
     .name = "trace",
     .summary = "print every memory event as it happens",
     .group = GP_GROUP_WATCH,
-    .usage = GP_LIST("[-p PID] [--backlog] [--kind=K,..] [--min=SIZE] [--json] [-o FILE]",
-                     "[--sim[=SPEC]] [--library=FILE] [--kind=K,..] [--min=SIZE] [--json] [-o FILE] -- CMD..."),
+    .usage =
+        GP_LIST("[-p PID] [--backlog] [--kind=K,..] [--min=SIZE] [--json] [-o FILE [--force]]",
+                "[--sim[=SPEC]] [--library=FILE] [--kind=K,..] [--min=SIZE] [--json] [-o FILE [--force]] -- CMD..."),
     .about =
         GP_LIST("Prints every memory event of a process as it happens, until the process ends or ^C. A program that "
                 "is started this way is traced from its first event, and the exit status is that of the program. "

@@ -146,7 +146,8 @@ struct gp_process {
         uint32_t state; /* enum gp_wire_record */
         int error;      /* errno; 0 none */
         uint64_t events, lost;
-    } recording; /* the recording that the process itself writes */
+        bool ended; /* by gp_recorded_finish: the process was killed */
+    } recording;    /* the recording that the process itself writes */
     uint64_t events, enabled_callbacks;
     uint32_t driver_version, cupti_version;
     struct gp_cupti_view cupti;

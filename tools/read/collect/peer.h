@@ -230,6 +230,7 @@ struct gp_watched {
     struct gp_process process; /* its identity; gp_watch_read fills in the numbers */
     uint64_t exec_ns;          /* it was first seen to run this program then, and another one before; 0: it was not */
     unsigned unanswered;       /* requests in a row; gp_watch_ask gives up after some */
+    char *recording;           /* its file, where a command has found it; NULL */
 };
 
 struct gp_watch_seen { /* a process, with a session or without, and its program */

@@ -147,6 +147,7 @@ void gp_watch_free(struct gp_watch *watch)
     for (int i = 0; i < watch->count; i++) {
         gp_peer_drop(&watch->watched[i]->process);
         gp_peer_close(&watch->watched[i]->session);
+        free(watch->watched[i]->recording);
         free(watch->watched[i]);
     }
     watch->count = 0;
