@@ -26,7 +26,7 @@ int gp_budget_options_read(const char *command, const struct gp_budget_options *
     return rc ? GP_EXIT_FAILED : GP_EXIT_OK;
 }
 
-static int check_loaded(const char *command, struct gp_loaded *loaded, const struct gp_budgets *budgets,
+static int check_loaded(const char *command, struct gp_loaded *loaded, struct gp_budgets *budgets,
                         struct gp_findings *gate)
 {
     gp_load_warn(command, loaded->report.file, loaded->recording);
@@ -39,7 +39,7 @@ static int check_loaded(const char *command, struct gp_loaded *loaded, const str
     return GP_EXIT_OK;
 }
 
-static int check_file(const struct gp_load_options *o, const char *path, const struct gp_budgets *budgets,
+static int check_file(const struct gp_load_options *o, const char *path, struct gp_budgets *budgets,
                       struct gp_findings *gate)
 {
     struct gp_load_options one = *o;
@@ -53,7 +53,7 @@ static int check_file(const struct gp_load_options *o, const char *path, const s
     return rc;
 }
 
-int gp_check_file(const char *command, const char *path, const struct gp_budgets *budgets, struct gp_findings *gate)
+int gp_check_file(const char *command, const char *path, struct gp_budgets *budgets, struct gp_findings *gate)
 {
     const struct gp_load_options o = {
         .target = GP_TARGET_INIT(command), .file_count = 1, .sites = true, .older_seconds = -1, .error_exitcode = -1};
@@ -81,6 +81,7 @@ static int check_run(void *options)
         rc = check_file(&o->load, o->load.files[0], &budgets, &gate);
     for (size_t i = 0; !rc && o->load.more && o->load.more[i]; i++)
         rc = check_file(&o->load, o->load.more[i], &budgets, &gate);
+    gp_budgets_unmatched(&gate, &budgets);
     if (!rc && o->load.json)
         rc = gp_load_json("check", gp_gate_json(&gate, "gpuprof.check/1"));
     if (!rc)
@@ -115,7 +116,8 @@ const struct gp_command_spec gp_command_check = {
                      "[--error-exitcode=N] [--json]"),
     .about = GP_LIST("Says in one sentence for each budget whether the recording is within it, and otherwise by how "
                      "much it is over, which line held the most and which one went over the budget first. The exit "
-                     "status is 3 if a budget is broken.",
+                     "status is 3 if a budget is broken, or if its line, operation, phase or rank is in none of the "
+                     "recordings.",
                      "A file of budgets has one on each line: 'peak 20GiB', 'reserved 22GiB', 'end 8GiB', 'host "
                      "2GiB', 'leak 0B' (per step), 'rank 3 20GiB', 'use activations 6GiB', 'line model.py:32 2GiB', "
                      "'operation cross_entropy* 1GiB', 'phase forward 9GiB'. '#' begins a comment."),

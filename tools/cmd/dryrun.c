@@ -416,6 +416,7 @@ static int dryrun_gate(struct dryrun_work *w)
         free(files[i]);
     }
     free(files);
+    gp_budgets_unmatched(&w->gate, &w->budgets);
     return rc;
 }
 

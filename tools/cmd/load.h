@@ -167,7 +167,7 @@ struct gp_budget_options {
 /* Reads them.  GP_EXIT_OK, or an exit status after a message; gp_budgets_free in any case. */
 int gp_budget_options_read(const char *command, const struct gp_budget_options *o, struct gp_budgets *budgets);
 /* Adds the findings of a recording.  GP_EXIT_OK, or an exit status after a message. */
-int gp_check_file(const char *command, const char *path, const struct gp_budgets *budgets, struct gp_findings *gate);
+int gp_check_file(const char *command, const char *path, struct gp_budgets *budgets, struct gp_findings *gate);
 
 /* Prints the findings (out NULL: not), annotations where GitHub runs this, and JUnit's file (NULL: none).
  * Returns GP_EXIT_OK if all is within its limits, else the status for broken ones (exitcode < 0: 3), or

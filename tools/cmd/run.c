@@ -267,6 +267,7 @@ static int run_judge(const struct gp_run_options *o, struct gp_watch *watch, con
         gp_error("run", "%d recordings were not checked: there are too many", unseen->left_out);
         rc = GP_EXIT_FAILED;
     }
+    gp_budgets_unmatched(&gate, &budgets);
     if (!rc && !gate.count) {
         gp_error("run", "no process recorded memory of a GPU: the budgets were not checked");
         rc = GP_EXIT_FAILED;

@@ -35,7 +35,7 @@ bool gp_budgets_add(struct gp_budgets *budgets, enum gp_budget_kind kind, const 
         free(copy);
         return false;
     }
-    rows[budgets->count++] = (struct gp_budget){kind, copy, number, bytes};
+    rows[budgets->count++] = (struct gp_budget){.kind = kind, .name = copy, .number = number, .bytes = bytes};
     return true;
 }
 
@@ -207,8 +207,9 @@ static size_t sum_until(const struct judge *judge, uint64_t time_ns)
     return last;
 }
 
-struct judge_line {
+struct judge_line { /* sites of one line and one operation, then those of one line */
     const struct gp_frame_text *name;
+    const char *operation; /* "" none */
     uint32_t site;
     int64_t bytes;
 };
@@ -221,6 +222,59 @@ static int line_compare(const void *one, const void *other)
     if (a->name->line != b->name->line)
         return GP_ORDER(a->name->line, b->name->line);
     return GP_ORDER((uintptr_t)a->name->function, (uintptr_t)b->name->function);
+}
+
+static int operation_compare(const void *one, const void *other)
+{
+    const struct judge_line *a = one, *b = other;
+    int order = line_compare(one, other);
+    return order ? order : strcmp(a->operation, b->operation);
+}
+
+/* Adds up the rows [i, end) that compare equal, and sets *next behind them. */
+static struct judge_line line_sum(const struct judge_line *lines, uint32_t i, uint32_t end,
+                                  int compare(const void *, const void *), uint32_t *next)
+{
+    struct judge_line sum = lines[i];
+    for (*next = i + 1; *next < end && compare(&lines[i], &lines[*next]) == 0; ++*next)
+        sum.bytes = gp_gate_minus(sum.bytes, gp_gate_minus(0, lines[*next].bytes));
+    return sum;
+}
+
+/* The line that holds the most.  Of several operations there, none stands for the line: the largest is named
+ * with its own bytes. */
+static void line_most(struct judge *judge, struct judge_line *lines, uint32_t count, struct gp_gate_place *culprit)
+{
+    struct judge_line best = {.bytes = 0}, most = {.bytes = 0};
+    uint32_t first = 0, end = 0, next = 0, operations = 0;
+    if (count)
+        qsort(lines, count, sizeof(*lines), operation_compare);
+    for (uint32_t i = 0; i < count; i = next) {
+        struct judge_line line = line_sum(lines, i, count, line_compare, &next);
+        if (line.bytes > best.bytes) {
+            best = line;
+            first = i;
+            end = next;
+        }
+    }
+    for (uint32_t i = first; i < end; i = next, operations++) {
+        struct judge_line part = line_sum(lines, i, end, operation_compare, &next);
+        if (part.bytes > most.bytes)
+            most = part;
+    }
+    if (best.bytes <= 0)
+        return;
+    gp_gate_place(judge->out, culprit, judge->report, best.site, best.bytes);
+    if (operations < 2)
+        return;
+    char label[512];
+    gp_caller_text(best.name, NULL, NULL, label, sizeof(label));
+    free(culprit->label);
+    culprit->label = gp_gate_text(judge->out, "%s", label);
+    if (most.operation[0]) {
+        culprit->operation = gp_gate_text(judge->out, "%s", most.operation);
+        culprit->operation_bytes = most.bytes;
+    }
 }
 
 /* The line that holds the most of the blocks after the change of that number. */
@@ -239,21 +293,13 @@ static void sum_culprit(struct judge *judge, const struct judge_sum *sum, size_t
         uint64_t bytes = change.add ? gp_flow_bytes(&change) : -gp_flow_bytes(&change);
         held[change.item->site] = (int64_t)((uint64_t)held[change.item->site] + bytes);
     }
-    for (uint32_t i = 0; held && lines && i < recording->site_count; i++)
+    for (uint32_t i = 0; held && lines && i < recording->site_count; i++) {
+        const char *operation = gp_symbols_operation(judge->report->symbols, i)->text;
         if (held[i] > 0)
-            lines[count++] = (struct judge_line){gp_symbols_name(judge->report->symbols, i), i, held[i]};
-    if (count)
-        qsort(lines, count, sizeof(*lines), line_compare);
-    struct judge_line best = {.bytes = 0};
-    for (uint32_t i = 0, next; i < count; i = next) {
-        struct judge_line line = lines[i];
-        for (next = i + 1; next < count && line_compare(&lines[i], &lines[next]) == 0; next++)
-            line.bytes = gp_gate_minus(line.bytes, gp_gate_minus(0, lines[next].bytes));
-        if (line.bytes > best.bytes)
-            best = line;
+            lines[count++] =
+                (struct judge_line){gp_symbols_name(judge->report->symbols, i), operation ? operation : "", i, held[i]};
     }
-    if (best.bytes > 0)
-        gp_gate_place(judge->out, culprit, judge->report, best.site, best.bytes);
+    line_most(judge, lines, count, culprit);
     free(held);
     free(lines);
 }
@@ -292,7 +338,7 @@ static void judge_sum(struct judge *judge, const struct judge_sum *sum, const ch
     finding->bytes = end ? most.end_bytes : most.bytes;
     finding->at_ns = end ? since(judge, judge->report->recording->end_ns) : since(judge, most.time_ns);
     finding->ok = finding->bytes <= budget;
-    finding->unknown = most.bytes == 0 && (sum->sites || sum->use != GP_USES);
+    finding->unknown = most.bytes == 0 && sum->use != GP_USES;
     if (finding->ok)
         return;
     sum_culprit(judge, sum, end ? SIZE_MAX : most.change, &finding->culprit);
@@ -400,9 +446,19 @@ static bool is_line(const struct gp_frame_text *name, const char *wanted)
            (file == length || name->file[file - length - 1] == '/');
 }
 
-static void judge_sites(struct judge *judge, const struct gp_budget *budget)
+/* "GPT2LMHeadModel: cross_entropy (log_softmax)" as a whole, or without the names before a colon. */
+static bool is_operation(const char *operation, const char *wanted)
+{
+    for (const char *at = operation; at; at = strstr(at, ": "), at = at ? at + 2 : NULL)
+        if (strcmp(wanted, at) == 0 || fnmatch(wanted, at, 0) == 0)
+            return true;
+    return false;
+}
+
+static void judge_sites(struct judge *judge, struct gp_budget *budget)
 {
     const struct gp_report *report = judge->report;
+    bool found = false;
     bool line = budget->kind == GP_BUDGET_LINE;
     bool *sites = calloc(report->recording->site_count + 1ul, sizeof(*sites));
     const struct judge_sum sum = {.device = GP_REC_NONE, .use = GP_USES, .sites = sites};
@@ -410,9 +466,11 @@ static void judge_sites(struct judge *judge, const struct gp_budget *budget)
     for (uint32_t i = 1; sites && i < report->recording->site_count; i++) {
         const char *operation = gp_symbols_operation(report->symbols, i)->text;
         sites[i] = line ? is_line(gp_symbols_name(report->symbols, i), budget->name)
-                        : operation && fnmatch(budget->name, operation, 0) == 0;
+                        : operation && is_operation(operation, budget->name);
+        found |= sites[i];
     }
-    if (sites)
+    budget->matched |= found;
+    if (found)
         judge_sum(judge, &sum, line ? "line" : "operation",
                   gp_gate_text(judge->out, "%s %s", line ? "line" : "operation", budget->name), -1, budget->bytes,
                   false);
@@ -429,7 +487,7 @@ static void judge_use(struct judge *judge, const struct gp_budget *budget)
               false);
 }
 
-static void judge_phase(struct judge *judge, const struct gp_budget *budget)
+static void judge_phase(struct judge *judge, struct gp_budget *budget)
 {
     const struct gp_phase *found = NULL;
     for (uint32_t d = 0; d < judge->uses.count; d++) {
@@ -440,13 +498,11 @@ static void judge_phase(struct judge *judge, const struct gp_budget *budget)
                 (!found || phases->phases[i].peak_bytes > found->peak_bytes))
                 found = &phases->phases[i];
     }
-    struct gp_gate_finding *finding = judge_add(judge, "phase", -1, budget->bytes);
+    budget->matched |= found != NULL;
+    struct gp_gate_finding *finding = found ? judge_add(judge, "phase", -1, budget->bytes) : NULL;
     if (!finding)
         return;
     finding->what = gp_gate_text(judge->out, "the peak in phase %s", budget->name);
-    finding->unknown = !found;
-    if (!found)
-        return;
     finding->bytes = found->peak_bytes;
     finding->at_ns = since(judge, found->peak_ns);
     finding->ok = finding->bytes <= budget->bytes;
@@ -472,7 +528,7 @@ static void judge_leak(struct judge *judge, const struct gp_budget *budget)
                       (int64_t)leaks->suspects[0].bytes_per_step);
 }
 
-bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, const struct gp_budgets *budgets)
+bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, struct gp_budgets *budgets)
 {
     struct judge judge = {.out = out, .report = report};
     const struct gp_recording *recording = report->recording;
@@ -485,10 +541,13 @@ bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, const s
         ok = gp_gate_uses_find(report, &judge.uses);
     else if (leaks)
         ok = gp_report_run(report, GP_REPORT_LEAKS, GP_DETAIL_SUMMARY) == 0;
+    budgets->judged = true;
     for (uint32_t i = 0; ok && i < budgets->count; i++) {
-        const struct gp_budget *budget = &budgets->rows[i];
+        struct gp_budget *budget = &budgets->rows[i];
         switch (budget->kind) {
         case GP_BUDGET_RANK:
+            /* A rank that the job has may be in another recording. */
+            budget->matched |= recording->has_rank && budget->number < recording->world_size;
             if (recording->has_rank && recording->rank == budget->number)
                 judge_devices(&judge, budget);
             break;
@@ -511,4 +570,21 @@ bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, const s
     }
     gp_gate_uses_free(&judge.uses);
     return ok && !out->failed;
+}
+
+void gp_budgets_unmatched(struct gp_findings *out, const struct gp_budgets *budgets)
+{
+    for (uint32_t i = 0; budgets->judged && i < budgets->count; i++) {
+        const struct gp_budget *budget = &budgets->rows[i];
+        bool named = budget->kind == GP_BUDGET_RANK || budget->kind == GP_BUDGET_LINE ||
+                     budget->kind == GP_BUDGET_OPERATION || budget->kind == GP_BUDGET_PHASE;
+        struct gp_gate_finding *finding =
+            named && !budget->matched ? gp_gate_add(out, budget_kinds[budget->kind], NULL) : NULL;
+        if (!finding)
+            continue;
+        finding->what = gp_gate_text(out, "%s %s", budget_kinds[budget->kind], budget->name);
+        finding->limit_bytes = budget->bytes;
+        finding->ok = false;
+        finding->unknown = true;
+    }
 }

@@ -20,6 +20,10 @@ struct gp_gate_place { /* copies; NULL unknown */
     char *function, *file, *label;
     uint32_t line;
     int64_t bytes; /* that it held, or by which it grew */
+    /* Of a line of several operations: the one that held the most of it.  NULL: the label has the operation,
+     * or there is none. */
+    char *operation;
+    int64_t operation_bytes;
 };
 
 struct gp_gate_finding {
@@ -28,7 +32,7 @@ struct gp_gate_finding {
     char *source;     /* the recording */
     int32_t rank;     /* -1 none */
     int32_t device;   /* -1: not of one device; GP_WIRE_HOST */
-    bool ok, unknown; /* unknown: nothing of that name is in the recording, which is ok */
+    bool ok, unknown; /* unknown: bytes is not known, or nothing of that name is in any recording */
     bool growth;      /* limit and bytes are of the growth since before_bytes */
     int64_t limit_bytes, bytes, before_bytes;
     int64_t at_ns;                /* since the start; -1 no moment */
@@ -157,6 +161,7 @@ enum gp_budget_kind {
 
 struct gp_budget {
     enum gp_budget_kind kind;
+    bool matched;   /* a recording that was judged has something of its name */
     char *name;     /* of a use, line, operation or phase; "" */
     int64_t number; /* of a rank */
     int64_t bytes;
@@ -164,6 +169,7 @@ struct gp_budget {
 struct gp_budgets {
     struct gp_budget *rows;
     uint32_t count;
+    bool judged; /* a recording was */
 };
 
 /* False: out of memory. */
@@ -175,7 +181,10 @@ void gp_budgets_free(struct gp_budgets *budgets);
 
 /* Adds a finding for each budget and each device that it concerns.  The sites of the report are joined.
  * False: out of memory. */
-bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, const struct gp_budgets *budgets);
+bool gp_budgets_judge(struct gp_findings *out, struct gp_report *report, struct gp_budgets *budgets);
+/* When all recordings have been judged: adds a broken finding for each budget whose name is in none of them,
+ * as a mistyped one is. */
+void gp_budgets_unmatched(struct gp_findings *out, const struct gp_budgets *budgets);
 
 /* ==== an answer in few words ====================================================================================== */
 /* The answer of a recording in at most 2 KB, for a chat or a program: how much, when, who, what

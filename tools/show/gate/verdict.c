@@ -26,7 +26,7 @@ struct gp_gate_finding *gp_gate_add(struct gp_findings *gate, const char *name, 
     struct gp_gate_finding *finding = &gate->findings[gate->count++];
     *finding = (struct gp_gate_finding){.rank = -1, .device = -1, .ok = true, .at_ns = -1, .before_bytes = -1};
     finding->name = gp_gate_text(gate, "%s", name);
-    finding->source = gp_gate_text(gate, "%s", source);
+    finding->source = source ? gp_gate_text(gate, "%s", source) : NULL;
     return finding;
 }
 
@@ -48,6 +48,7 @@ static void place_free(struct gp_gate_place *place)
     free(place->function);
     free(place->file);
     free(place->label);
+    free(place->operation);
 }
 
 void gp_gate_free(struct gp_findings *gate)
@@ -116,10 +117,13 @@ static void sentence_budget(FILE *out, const struct gp_gate_finding *finding)
     char a[GP_SIZE_TEXT], b[GP_SIZE_TEXT];
     const char *name = finding->name ? finding->name : "";
     if (finding->unknown) {
-        fprintf(out, "%s is not %s", finding->what,
-                strcmp(name, "leak") == 0     ? "known: the recording has no steps that repeat"
-                : strcmp(name, "asleep") == 0 ? "known: nothing was asleep"
-                                              : "in the recording");
+        fprintf(out, "%s is not ", finding->what);
+        if (!finding->ok)
+            fputs("in what was recorded, so its budget holds nothing: is the name right?", out);
+        else if (strcmp(name, "leak") == 0)
+            fputs("known: the recording has no steps that repeat", out);
+        else
+            fputs(strcmp(name, "asleep") == 0 ? "known: nothing was asleep" : "in the recording", out);
         return;
     }
     fprintf(out, "%s is %s, ", finding->what, gp_size_text(a, finding->bytes));
@@ -146,6 +150,9 @@ static char *gate_sentence(const struct gp_gate_finding *finding)
     if (!finding->ok && finding->culprit.label && strcmp(finding->name ? finding->name : "", "peak") == 0)
         fprintf(out, finding->growth ? "; most at %s: +%s" : "; most is held by %s: %s", finding->culprit.label,
                 gp_size_text(size, finding->culprit.bytes));
+    if (!finding->ok && !finding->growth && finding->culprit.operation)
+        fprintf(out, "%s%s %s", strcmp(finding->name ? finding->name : "", "peak") == 0 ? ", of which " : "; most is ",
+                finding->culprit.operation, gp_size_text(size, finding->culprit.operation_bytes));
     if (fclose(out) != 0) {
         free(text);
         return NULL;
@@ -157,9 +164,12 @@ void gp_gate_print(FILE *out, const struct gp_findings *gate)
 {
     for (uint32_t i = 0; i < gate->count; i++) {
         char *sentence = gate_sentence(&gate->findings[i]);
-        bool ok = gate->findings[i].ok;
-        fprintf(out, "%s%-5s%s %s\n", gp_tone(out, ok ? GP_GREEN : GP_RED), ok ? "ok" : "OVER", gp_tone(out, GP_OFF),
-                sentence ? sentence : "(out of memory)");
+        bool ok = gate->findings[i].ok, unknown = gate->findings[i].unknown;
+        fprintf(out, "%s%-5s%s %s\n", gp_tone(out, ok ? GP_GREEN : GP_RED),
+                ok        ? "ok"
+                : unknown ? "NONE"
+                          : "OVER",
+                gp_tone(out, GP_OFF), sentence ? sentence : "(out of memory)");
         free(sentence);
     }
 }
@@ -168,9 +178,11 @@ static json_t *place_json(const struct gp_gate_place *place)
 {
     if (!place->label)
         return json_null();
-    return json_pack("{s:o,s:o,s:o,s:o,s:I}", "name", gp_json_text(place->label), "function",
+    return json_pack("{s:o,s:o,s:o,s:o,s:I,s:o,s:o}", "name", gp_json_text(place->label), "function",
                      gp_json_text(place->function), "file", gp_json_text(place->file), "line",
-                     place->line ? json_integer(place->line) : json_null(), "bytes", (json_int_t)place->bytes);
+                     place->line ? json_integer(place->line) : json_null(), "bytes", (json_int_t)place->bytes,
+                     "operation", gp_json_text(place->operation), "operation_bytes",
+                     place->operation ? json_integer(place->operation_bytes) : json_null());
 }
 
 /* {"ok", "limit_bytes" .., "culprit"} of a finding. */
